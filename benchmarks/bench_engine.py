@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from figures import Figure, at_least, bare_timeouts, in_loops, show, turns
 from simpy import Event
 
-from simulator.acceptance.sources import Chain, Cycle, odds_of
+from simulator.acceptance.cursors import Chain
+from simulator.acceptance.sources import Cycle, odds_of
 from simulator.cost.protocol import Cost
 from simulator.scenario import load
 from simulator.scenario.loading import variant

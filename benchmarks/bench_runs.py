@@ -1,17 +1,19 @@
 """How long the batch stays as it is, and what a step then costs: the table of ``docs/background/speed.md``.
 
 A *run of steps* is a stretch in which the same requests decode and nobody comes, goes or is prefilled between them: nothing is
-decided in it. How many steps runs have bounds what a simulator can gain by taking a run at once. Requests have prompts of 512
+decided in it. How many steps runs have bounds what a simulator can gain by leaping over them. Requests have prompts of 512
 tokens and come at random (Poisson) at the stated rate, which makes batches of about 20; or a closed loop has so many clients.
 A pass takes longer in proportion to the tokens in its caches, as that of 13 billion weights on an A100 (rounded).
 
-What a step costs is CPU time of the whole simulation, prompts and books included, over its decode iterations; in bare SimPy
-timeouts of the same minute it means the same on every machine.
+How much leaps gain is told against the same service step by step, turn by turn. What a step costs is CPU time of the whole
+simulation, prompts and books included, over its decode iterations; in bare SimPy timeouts of the same minute it means the
+same on every machine.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -52,6 +54,8 @@ class Case(NamedTuple):
     per_s: float = 0.0
     clients: int = 0
     count: int = 400
+    goal: float = 10.0
+    """How many times as fast it should be with leaps."""
 
     @property
     def acceptance(self) -> Acceptance:
@@ -75,15 +79,16 @@ class Case(NamedTuple):
 
 PLAIN, SERIAL, MIRROR = Autoregressive(), VanillaSD(gamma=4), MirrorSD(gamma=4)
 CASES: dict[str, Case] = {
-    "plain, 128 tokens, Poisson": Case(PLAIN, 128, 7.2, count=1_000),
-    "plain, 1,024 tokens, Poisson": Case(PLAIN, 1_024, 0.95),
-    "vanilla SD, 128 tokens, Poisson": Case(SERIAL, 128, 15.0, count=1_000),
-    "vanilla SD, 1,024 tokens, Poisson": Case(SERIAL, 1_024, 2.15),
-    "Mirror-SD, 128 tokens, Poisson": Case(MIRROR, 128, 15.0, count=1_000),
-    "Mirror-SD, 1,024 tokens, Poisson": Case(MIRROR, 1_024, 2.25),
+    "plain, 128 tokens, Poisson": Case(PLAIN, 128, 7.2, count=1_000, goal=4.0),
+    "plain, 1,024 tokens, Poisson": Case(PLAIN, 1_024, 0.95, goal=12.0),
+    "vanilla SD, 128 tokens, Poisson": Case(SERIAL, 128, 15.0, count=1_000, goal=2.0),
+    "vanilla SD, 1,024 tokens, Poisson": Case(SERIAL, 1_024, 2.15, goal=5.0),
+    "Mirror-SD, 128 tokens, Poisson": Case(MIRROR, 128, 15.0, count=1_000, goal=1.0),
+    "Mirror-SD, 1,024 tokens, Poisson": Case(MIRROR, 1_024, 2.25, goal=4.0),
     "plain, 1,024 tokens, one client": Case(PLAIN, 1_024, clients=1, count=20),
     "plain, 1,024 tokens, 20 clients": Case(PLAIN, 1_024, clients=20, count=200),
     "vanilla SD, 1,024 tokens, one client": Case(SERIAL, 1_024, clients=1, count=40),
+    "Mirror-SD, 1,024 tokens, one client": Case(MIRROR, 1_024, clients=1, count=40),
 }
 
 
@@ -114,22 +119,34 @@ def counted(name: str) -> Count:
 
 
 def figures() -> list[Figure]:
-    """Steps a run, and what a step costs."""
+    """Steps a run, how much leaps gain, and what a step costs with them."""
     found = []
     for name, case in CASES.items():
         steps, runs, batch = counted(name)
         found.append(at_least(f"steps a run, mean batch {batch:.1f}: {name}", steps / runs, None, "{:.1f}"))
-        seconds = min(one for (one,) in turns([case.service.run], ROUNDS)) / steps
-        found.append(in_loops(at_least(f"decode iterations a CPU second: {name}", 1 / seconds, None), seconds))
+        gained, seconds = timed(case)
+        found.append(at_least(f"times as fast as step by step: {name}", gained, case.goal, "{:.2f}"))
+        rate = at_least(f"decode iterations a CPU second: {name}", steps / seconds, None)
+        found.append(in_loops(rate, seconds / steps))
     return found
 
 
+def timed(case: Case) -> tuple[float, float]:
+    """How many times as fast a load is with leaps, and its CPU seconds with them; the least of several turns."""
+    service = case.service
+    both = turns([service.run, replace(service, leaps=False).run], ROUNDS)
+    leapt, stepped = (min(seconds) for seconds in zip(*both, strict=True))
+    return stepped / leapt, leapt
+
+
 def table() -> str:
-    """The counts in Markdown."""
-    lines = ["| load | mean batch | decode iterations | runs | steps a run |", "| --- | ---: | ---: | ---: | ---: |"]
-    for name in CASES:
+    """The counts, and what leaps gain, in Markdown."""
+    columns = ("load", "mean batch", "decode iterations", "runs", "steps a run", "times as fast", "goal")
+    lines = [f"| {' | '.join(columns)} |", f"| --- |{' ---: |' * (len(columns) - 1)}"]
+    for name, case in CASES.items():
         steps, runs, batch = counted(name)
-        lines.append(f"| {name} | {batch:.1f} | {steps:,} | {runs:,} | {steps / runs:.1f} |")
+        gained, _ = timed(case)
+        lines.append(f"| {name} | {batch:.1f} | {steps:,} | {runs:,} | {steps / runs:.1f} | {gained:.2f} | {case.goal:g} |")
     return "\n".join(lines)
 
 

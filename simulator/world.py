@@ -12,13 +12,19 @@ SimPy's private parts (the queue of events, the counter of their ids, the clock 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import reduce
 from heapq import heapify, heappush
+from itertools import chain, repeat
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from simpy import Environment, Event
 from simpy.events import NORMAL
+
+Seconds = NDArray[np.float64]
 
 
 class Span(NamedTuple):
@@ -149,6 +155,23 @@ class Lane:
         self.free_at = end
         self.spans.append((begin, end, label))
 
+    def book_runs(self, steps: int, runs: Sequence[tuple[NDArray[np.int64] | slice, RunLane]]) -> None:
+        """Book what the steps of a run have booked on copies of this lane, kind by kind, each with the places of its steps."""
+        self.free_at = max([float(copy.free_at[-1]) for _, copy in runs])
+        self.forget()
+        if self.room and not self.counted_s:
+            by_step: list[tuple[tuple[float, float, str], ...]] = [()] * steps
+            for places, copy in runs:
+                for place, bookings in zip(np.arange(steps)[places].tolist(), copy.bookings(), strict=True):
+                    by_step[place] = bookings
+            self.spans.extend(chain.from_iterable(by_step))
+            return
+        busy = np.zeros((steps, max(len(copy.booked) for _, copy in runs)))
+        for places, copy in runs:
+            for place, (begins, ends, _) in enumerate(copy.booked):
+                busy[places, place] = ends - begins
+        self.counted_s = reduce(add, busy.ravel().tolist(), self.counted_s)
+
     def retract(self) -> None:
         """Remove every booking that has not begun."""
         now, spans = self.environment._now, self.spans
@@ -248,3 +271,32 @@ class SharingLane(Lane):
         self.spans[-1] = (begin, self.free_at, label)
         if self.end is not None:
             reschedule(self.end, self.free_at)
+
+
+class RunLane:
+    """A lane as a run of steps of one kind books it: every time is an array with an entry for each step.
+
+    All lanes are free at the ``starts`` of the steps, (steps,) in seconds. ``booked`` holds (begins, ends, label).
+    """
+
+    def __init__(self, starts: Seconds) -> None:
+        self.free_at = starts
+        self.booked: list[tuple[Seconds, Seconds, str]] = []
+
+    def occupy(self, seconds: Any, label: str, after: Self | None = None, also: Self | None = None) -> Seconds:
+        """Book ``seconds`` in every step from when this lane, ``after`` and ``also`` are free; return the ends, (steps,)."""
+        begins = self.free_at
+        for lane in (after, also):
+            begins = begins if lane is None else np.maximum(begins, lane.free_at)
+        ends: Seconds = begins + seconds
+        self.free_at = ends
+        self.booked.append((begins, ends, label))
+        return ends
+
+    start = occupy
+
+    def bookings(self) -> list[tuple[tuple[float, float, str], ...]]:
+        """Return for each step its bookings (begin, end, label), in seconds."""
+        return list(
+            zip(*(zip(begins.tolist(), ends.tolist(), repeat(label)) for begins, ends, label in self.booked), strict=True)
+        )

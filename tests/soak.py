@@ -8,7 +8,8 @@ Six families of attempts, each with what has to hold:
 * ``files``: shipped files broken by chance, through their loaders (``fuzz.py``).
 * ``settings``: any field of a scenario or a plan set to anything; law and run answer, or refuse in a line for each fault.
 * ``words``: any command with any words behind it; exit code 0, 2 or 3, and no half of an answer.
-* ``books``: sound scenarios with other numbers; law, replay and simulation agree as claimed, books close, nothing is lost.
+* ``books``: sound scenarios with other numbers; law, replay and simulation agree as claimed, books close, nothing is lost, and
+  steps that are leapt over leave what steps one by one leave.
 * ``places``: the same command twice, in other folders, languages, orders of hashing, without a home or a terminal; same bytes.
 * ``kills``: a command that writes, ended at any moment by any signal; old files or new ones, a sweep that goes on, and no
   process that outlives it.
@@ -40,6 +41,7 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import fuzz
 import yaml
@@ -48,6 +50,7 @@ from click.testing import CliRunner
 from simulator.cli.main import main as specsim
 from simulator.names import FOLDERS, Catalogue, shipped
 from simulator.scenario import load, resolved
+from simulator.serving import leap
 
 ROOT = Path(__file__).parent.parent
 MOST_S = 60
@@ -291,10 +294,15 @@ def books(chance: random.Random, folder: Path) -> str:
     changes += [f"requests.count={chance.choice((4, 9))}", f"seed={chance.randint(0, 99)}"]
     for _ in range(chance.choice((0, 1, 1, 2))):
         changes += whole_part(chance)
-    code, out = asked(["run", scenario, "--json", *(word for change in changes for word in ("--set", change))])
+    typed = ["run", scenario, "--json", *(word for change in changes for word in ("--set", change))]
+    least = chance.choice((1, 1, leap.LEAST))
+    with patch.multiple(leap, LEAST=least, ALONE=0):
+        code, out = asked(typed)
     if code:
         return "refused"
     _add_up(json.loads(out))
+    with patch.object(leap, "LEAST", 1 << 40):
+        promise(asked(typed) == (code, out), f"leaps over runs of {least} steps or more change the answer")
     return "answered"
 
 

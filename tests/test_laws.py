@@ -237,7 +237,7 @@ class Staggered(Cycle):
 
     def cursor(self, request: int, exit: Any) -> Any:
         cursor = super().cursor(request, exit)
-        cursor.turn = request
+        cursor.position = request
         return cursor
 
 

@@ -13,7 +13,8 @@ torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 from benchmarks.family.members import HEADS, Members  # noqa: E402
 from benchmarks.family.pair import weights_hash  # noqa: E402
 from benchmarks.live.decoding import Drafter, autoregressive_drafter, speculate  # noqa: E402
-from simulator.acceptance.sources import Chain, Replay  # noqa: E402
+from simulator.acceptance.cursors import Chain  # noqa: E402
+from simulator.acceptance.sources import Replay  # noqa: E402
 from simulator.acceptance.trace import Trace, read  # noqa: E402
 from simulator.names import Catalogue  # noqa: E402
 from tests.live_decoding import head_drafter, lookup_drafter, ngram_drafter, sample_speculatively  # noqa: E402

@@ -14,9 +14,10 @@ from benchmarks.family.heads import ExitHead  # noqa: E402
 from benchmarks.family.members import EXIT_LAYERS, Members  # noqa: E402
 from benchmarks.family.network import Network  # noqa: E402
 from benchmarks.family.recorder import BEAMS, PRUNED, TREES  # noqa: E402
+from simulator.acceptance.cursors import Chain  # noqa: E402
 from simulator.acceptance.draft_tree import Beam, PrunedTree  # noqa: E402
 from simulator.acceptance.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
-from simulator.acceptance.sources import Chain, Exit, Replay  # noqa: E402
+from simulator.acceptance.sources import Exit, Replay  # noqa: E402
 from simulator.acceptance.trace import Trace  # noqa: E402
 from simulator.acceptance.tree_replay import (  # noqa: E402
     ResampledReplay,

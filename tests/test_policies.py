@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from simulator.acceptance.sources import Chain, Exit, Odds, Verdict
+from simulator.acceptance.cursors import Chain, Verdict
+from simulator.acceptance.sources import Exit, Odds
 from simulator.cost.rows import Phase, Rows
 from simulator.serving.iteration import Iteration
 from simulator.serving.lengths import Uniform

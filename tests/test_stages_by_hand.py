@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from simulator.acceptance.cursors import Chain
 from simulator.acceptance.draft_tree import Beam, Passage
-from simulator.acceptance.sources import Chain, Rates
+from simulator.acceptance.sources import Rates
 from simulator.acceptance.tree_replay import DrawnPassages
 from simulator.cost.model import ModelSpec
 from simulator.cost.rows import NO_ROWS, Phase, Rows

@@ -8,7 +8,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from simulator.acceptance.sources import Cycle, Odds, Rates, Replay, Verdict
+from simulator.acceptance.cursors import Verdict
+from simulator.acceptance.sources import Cycle, Odds, Rates, Replay
 from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.cost.rows import NO_ROWS, Phase, Rows

@@ -132,7 +132,7 @@ def msd_7(i: dict[str, Any]) -> Answers:
 
 
 def next_verdict(accepted: int, *, off_exit: bool) -> Any:
-    from simulator.acceptance.sources import Chain
+    from simulator.acceptance.cursors import Chain
 
     return Cycle((accepted,), (off_exit,)).cursor(0, None).judge(Chain(7))
 

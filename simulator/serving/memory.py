@@ -41,6 +41,10 @@ class Blocks:
         blocks = -(-tokens // self.block_tokens)
         return blocks if self.held is None or not tokens else ceil(self.held(blocks * self.block_tokens) / self.block_tokens)
 
+    def room_of(self, tokens: int) -> int:
+        """Return the tokens that fit the blocks of so many."""
+        return -(-tokens // self.block_tokens) * self.block_tokens
+
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
         """Give ``request`` room for ``tokens`` in all if ``spare`` blocks then stay free; else change nothing, return False."""
         more = self.needed(tokens) - request.blocks
@@ -51,7 +55,7 @@ class Blocks:
             self.used = used
             self.most_used = max(self.most_used, used)
             request.blocks += more
-        request.slots = max(request.slots, -(-tokens // self.block_tokens) * self.block_tokens)
+        request.slots = max(request.slots, self.room_of(tokens))
         return True
 
     def cached(self, request: Request) -> int:
@@ -67,7 +71,7 @@ class Blocks:
         if excess > 0:
             self.used -= excess
             request.blocks -= excess
-        request.slots = min(request.slots, -(-tokens // self.block_tokens) * self.block_tokens)
+        request.slots = min(request.slots, self.room_of(tokens))
 
 
 class PrefixBlocks(Blocks):

@@ -10,7 +10,9 @@ Times of requests (all in seconds):
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from math import ceil, inf, isclose, log
+from operator import add
 from typing import Any, Self
 
 from simulator.numeric import ordered_sum
@@ -45,6 +47,16 @@ class Sketch:
         if self.limits:
             for place, limit in enumerate(self.limits):
                 self.within[place] += times * (value <= limit.seconds)
+
+    def add_each(self, values: Sequence[float], times: int) -> None:
+        """Add every one of ``values`` so many times, in their order."""
+        self.count += times * len(values)
+        self.total = reduce(add, [value * times for value in values], self.total)
+        self.least, self.most = min([self.least, *values]), max([self.most, *values])
+        for bucket, found in Counter([ceil(log(value) / GROWTH) if value > 0.0 else None for value in values]).items():
+            self.buckets[bucket] += found * times
+        for place, limit in enumerate(self.limits):
+            self.within[place] += times * sum([value <= limit.seconds for value in values])
 
     @property
     def mean(self) -> float:
@@ -147,6 +159,8 @@ class Tally:
     """Requests that wait to be admitted now."""
     in_system: int = 0
     """Requests that have arrived and not left."""
+    blocks_since: float = 0.0
+    """Until when the blocks in use are summed over time."""
     _queue_since: float = 0.0
     _system_since: float = 0.0
 
@@ -224,6 +238,11 @@ class Tally:
         """Add the number in the system over the time since the last change of it."""
         self.area_s += self.in_system * (now - self._system_since)
         self._system_since = now
+
+    def hold(self, blocks: int, now: float) -> None:
+        """Add the blocks in use over the time since they were last noted."""
+        self.block_area_s += blocks * (now - self.blocks_since)
+        self.blocks_since = now
 
     def queue(self, waiting: int, now: float) -> None:
         """Note how many requests wait from now on."""

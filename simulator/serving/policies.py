@@ -144,6 +144,10 @@ class Policy(Frozen, ABC):
     def plan(self, queues: Queues) -> IterationPlan:
         """Return the plan of the next iteration; empty if nothing can be done now."""
 
+    def repeats(self, queues: Queues) -> bool:
+        """Return whether all that run decode next, with whole windows, as long as nobody comes or leaves and there is room."""
+        return True
+
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return why a request of ``longest_tokens``, prompt and output, could never be served; None if it can."""
         tokens = longest_tokens + lookahead - 2
@@ -311,6 +315,11 @@ class UnifiedBudget(Policy):
                 rest -= granted
                 prompts.append(queues.admit(granted))
         return IterationPlan(decode, prompts)
+
+    def repeats(self, queues: Queues) -> bool:
+        """Return whether the budget is enough for the windows of all."""
+        rows = 1 + queues.strategy.window_for(len(queues.running))
+        return not queues.rows and rows == queues.ahead and rows * len(queues.running) <= self.budget_tokens
 
     def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
         """Return what requests that run already are granted by rule 1: those that decode, and prompts with their tokens."""

@@ -12,9 +12,11 @@ or in as many steps as there are stages.
 
 from collections.abc import Callable, Generator
 from math import inf
+from typing import Any
 
 from simpy import Environment, Event
 
+from simulator.acceptance.cursors import BARE
 from simulator.acceptance.routing import RecordedRouting
 from simulator.acceptance.sources import Acceptance, Exit
 from simulator.cost.protocol import Cost
@@ -28,7 +30,7 @@ from simulator.serving.requests import Request, Source
 from simulator.serving.step_times import StepTimes
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import PrefillsOnStages, drafts_first
-from simulator.strategies.common.step import BARE, Admission, Lanes, State, Timeline
+from simulator.strategies.common.step import Admission, Lanes, State, Timeline
 from simulator.world import World, at
 
 TURNS = 64
@@ -65,6 +67,8 @@ class Scheduler:
         """The sketch that takes the seconds between tokens; another one while they do not count."""
         self.longest_gap_s = inf
         """Seconds between two tokens beyond which a request is late."""
+        self.leap_from: Callable[[Batch], Any] | None = None
+        """Finds the leap over the steps that begin with an iteration (:mod:`simulator.serving.leap`); None: nobody looks."""
         self.under_way: list[Batch] = []
         """The batches of the iterations that are running, in order of their start."""
         self.carried = Carried(strategy, cost.stages)
@@ -76,8 +80,6 @@ class Scheduler:
         """The last batch, where the next one has the same requests: nobody came, left or waits."""
         self._wakeup: Event | None = None
         self._wakeup_at_s = -inf
-        self._blocks_noted_s = 0.0
-        """Until when the blocks in use are summed over time."""
         self._leaving = False
         """Whether a request that is gone still stands among those that run."""
 
@@ -85,7 +87,7 @@ class Scheduler:
 
     def run(self, world: World, lanes: Lanes) -> Generator[Event, object, None]:
         """Run as a SimPy process in which iterations take what their lanes take; start ``in_flight`` of them."""
-        environment, strategy, turn = world.environment, self.strategy, 0
+        environment, strategy, leap_from, turn = world.environment, self.strategy, self.leap_from, 0
         while True:
             turn += 1
             if not turn % TURNS:
@@ -108,6 +110,10 @@ class Scheduler:
                 self._settle_prompts(batch, environment.now)
                 if admission.window:
                     yield lanes.draft.start(admission.window, "first window")
+            elif leap_from and (leap := leap_from(batch)):
+                yield at(environment, leap.book(lanes))
+                leap.settle()
+                continue
             else:
                 yield from strategy.timeline(lanes, self.times.of(batch.step), batch.step.kind)
             self.settle(batch, environment.now)
@@ -133,6 +139,10 @@ class Scheduler:
                 now += sum(sides) if in_turn else max(sides) + (self.cost.contention - 1.0) * min(sides)
                 self._settle_prompts(batch, now)
                 now += admission.window
+            elif self.leap_from and (leap := self.leap_from(batch)):
+                now = leap.time(by_law=True)
+                leap.settle()
+                continue
             else:
                 now += float(self.strategy.step_seconds(self.times.of(batch.step), batch.step.kind))
             self.settle(batch, now)
@@ -171,7 +181,7 @@ class Scheduler:
     def cancel(self, request: Request, now: float) -> None:
         """Let a request leave at ``now`` without its output; what an iteration under way brings it is thrown away."""
         tally, queues = self.tally, self.queues
-        self._note_blocks(now)
+        tally.hold(self.memory.used, now)
         self._same = None
         request.gone = True
         if request in queues.waiting:
@@ -198,7 +208,7 @@ class Scheduler:
             return same
         for request in self.source.due(now):
             self.submit(request)
-        self._note_blocks(now)
+        self.tally.hold(self.memory.used, now)
         queues.now = now
         decode, prompts = self.policy.plan(queues)
         if len(queues.waiting) != self.tally.waiting:
@@ -251,7 +261,7 @@ class Scheduler:
     def settle(self, batch: Batch, now: float) -> None:
         """End an iteration: hand out its tokens, note its time, let go who has finished."""
         tally, queues, step = self.tally, self.queues, batch.step
-        self._note_blocks(now)
+        tally.hold(self.memory.used, now)
         self.under_way.remove(batch)
         if step is None:
             tally.prefills += 1
@@ -279,17 +289,12 @@ class Scheduler:
 
     def _release(self) -> None:
         """Take back the memory of all requests that have left and are in no iteration under way."""
-        staying: list[Request] = []
-        self._leaving = False
-        for request in self.queues.running:
-            if not request.gone:
-                staying.append(request)
-            elif request.flying:
-                staying.append(request)
-                self._leaving = True
-            else:
+        queues = self.queues
+        for request in queues.running:
+            if request.gone and not request.flying:
                 self.memory.keep(request, 0)
-        self.queues.running = staying
+        queues.running = [request for request in queues.running if request.flying or not request.gone]
+        self._leaving = any(request.gone for request in queues.running)
 
     def _settle_step(self, batch: Batch, now: float) -> None:
         """Hand every decoding request its tokens; equal gaps between tokens are noted together."""
@@ -387,11 +392,6 @@ class Scheduler:
         self.source.ended()
         if self.finished:
             self.finished(request)
-
-    def _note_blocks(self, now: float) -> None:
-        """Add the blocks in use over the time since they were last noted."""
-        self.tally.block_area_s += self.memory.used * (now - self._blocks_noted_s)
-        self._blocks_noted_s = now
 
     def check(self) -> None:
         """Raise :class:`BrokenRunError` unless the run has ended with balanced books and an empty cache."""

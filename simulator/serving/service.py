@@ -18,6 +18,7 @@ from simulator.acceptance.sources import Acceptance, Exit
 from simulator.cost.protocol import Cost
 from simulator.serving.collector import MetricsCollector
 from simulator.serving.iteration import Iteration
+from simulator.serving.leap import Leaps
 from simulator.serving.metrics import Tally
 from simulator.serving.policies import Serving
 from simulator.serving.requests import Request, Requests, Source
@@ -62,6 +63,8 @@ class Service:
     """Stages of the target's pipeline, each a lane of its own; 0 where the target is one lane."""
     times: StepTimes | None = None
     """Durations of steps that are known already, as a replay takes them from the simulation before it."""
+    leaps: bool = True
+    """Whether steps in which nothing is decided are taken at once; the result is the same, to the last bit."""
     seed: int = 0
     """Seed of everything that is drawn: arrivals, lengths, jitter of links."""
 
@@ -111,6 +114,8 @@ class Service:
         scheduler.routing = self.routing
         if self.times and cost is self.cost:
             scheduler.times = self.times
+        if self.leaps and self.serving.replicas == 1 and (leaps := Leaps(scheduler)).possible:
+            scheduler.leap_from = leaps.from_
         return scheduler
 
     def _ended(

@@ -11,6 +11,7 @@ import numpy as np
 from simulator.cost.hardware_cost import REMEMBERED
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS
+from simulator.cost.stated import StatedCost
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.step import Kind, Step
 
@@ -42,6 +43,20 @@ class StepTimes:
             durations = self._remembered[key] = self._strategy.durations(self._cost, step)
         return durations
 
+    def along(self, step: Step) -> Any:
+        """Return the named durations, each a number or an array, of steps whose contexts are arrays, as :meth:`of` has them.
+
+        What a formula states, and what is listed ahead, comes from arrays there too; an array's powers differ in the last bit.
+        """
+        if not self._cost.reads_context:
+            return self.of(_single(step, 0))
+        if isinstance(self._cost, StatedCost) or self._listed(_single(step, 0)) is not None:
+            return self._strategy.durations(self._cost, step)
+        columns = np.array([self.of(_single(step, place)) for place in range(len(step.rows.kv_tokens))]).T
+        # a strategy may ask whether a part occurs, and that is a question to a number
+        constant = (float(column[0]) if (column == column[0]).all() else column for column in columns)
+        return self._strategy.traits.durations._make(constant)
+
     def _listed(self, step: Step) -> Any:
         """Return the durations of a step of a single request, worked out with those of the next contexts; of others None."""
         kind, rows, *_ = step
@@ -67,3 +82,12 @@ def _without_context(step: Step) -> tuple[object, ...]:
     if prompts is NO_ROWS and not loads:
         return kind, rows[:3]
     return kind, rows[:3], prompts[:3], tuple([load[:3] for load in loads])
+
+
+def _single(step: Step, place: int) -> Step:
+    """Return one step of those whose contexts are arrays."""
+    rows, redraft = step.rows, step.redraft_kv_tokens
+    pairs, behind = int(rows.attention_pairs[place]), int(np.broadcast_to(redraft, rows.kv_tokens.shape)[place])
+    return step._replace(
+        rows=rows._replace(kv_tokens=int(rows.kv_tokens[place]), attention_pairs=pairs), redraft_kv_tokens=behind
+    )

@@ -5,8 +5,10 @@ target |==pass==|==pass==|==pass==|
 T_step = T_target,  one token per step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
 
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
@@ -15,6 +17,7 @@ from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import ProvenSteps
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
+from simulator.strategies.common.runs import Foreseen, TakesRuns
 from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_kind
 from simulator.strategies.common.traits import Traits
 
@@ -27,7 +30,7 @@ class AutoregressiveDurations(NamedTuple):
     target: float
 
 
-class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps):
+class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps, TakesRuns):
     """Target-only decoding is what every speed-up is relative to."""
 
     name: Literal["autoregressive"] = "autoregressive"
@@ -74,3 +77,15 @@ class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps):
         for state in states:
             state.context += 1
         return [ONE_TOKEN] * len(states)
+
+    def steady(self, states: Sequence[State]) -> bool:
+        """Return True: nothing follows what was kept."""
+        return True
+
+    def foresee(self, states: Sequence[State], left: Sequence[int], most: int) -> Foreseen:
+        """Return a token a step for each request."""
+        return Foreseen(np.ones((len(states), min(most, min(left) - 1)), dtype=np.int64))
+
+    def settle_run(self, states: Sequence[State], foreseen: Foreseen) -> Iterable[tuple[Progress, int]]:
+        """Return one token for each request and step."""
+        return [(ONE_TOKEN, foreseen.committed.size)]

@@ -21,7 +21,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from simulator.acceptance.sources import Acceptance, Chain, Replay
+from simulator.acceptance.cursors import BARE, Chain
+from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
 from simulator.cost.engine import Drafting
@@ -36,7 +37,7 @@ from simulator.strategies.common.capabilities import AddsMemory, DraftsOtherwise
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import DraftPass
 from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.step import BARE, Kind, Lanes, Progress, State, Step, Timeline, intern_progress
+from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_progress
 from simulator.strategies.common.token_tree import TokenTree
 from simulator.strategies.common.traits import Finding, Needs, Traits
 

@@ -31,6 +31,7 @@ from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import DraftPass, HeadDrafter
 from simulator.strategies.common.law import OddsOf
+from simulator.strategies.common.runs import TakesRuns
 from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline, intern_kind
 from simulator.strategies.common.traits import Traits
 
@@ -46,7 +47,7 @@ class VanillaDurations(NamedTuple):
     target: float
 
 
-class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, ProvenSteps):
+class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, ProvenSteps, TakesRuns):
     """A window of ``gamma`` is drafted and then verified."""
 
     name: Literal["vanilla_sd"] = "vanilla_sd"
@@ -101,6 +102,10 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         kind = intern_kind("step", verifying, bare, 0, self._noted(gamma), prompts.sequences)
         rows = cut_to_grants(states) if cut else Rows.decode(gamma + 1, context, requests)
         return Step(kind, rows, 0, prompts)
+
+    def steady(self, states: Sequence[State]) -> bool:
+        """Return whether windows follow the batch alone."""
+        return not isinstance(self.adaptive, RequestWindow) and self._foreseeable(states)
 
     def _composed(self, states: Sequence[State], rule: RequestWindow, prompts: Rows) -> Step:
         """Return a step in which each request has a window of its own; the kind notes the longest."""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from simulator.acceptance.sources import Acceptance, Cursor, Exit
+from simulator.acceptance.cursors import BARE, Cursor
+from simulator.acceptance.sources import Acceptance, Exit
 from simulator.acceptance.trace import Trace
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
@@ -23,7 +24,6 @@ from simulator.strategies.common.claim import Claim, Example
 from simulator.strategies.common.law import Law, OddsOf, Part, means
 from simulator.strategies.common.step import (
     ABSENT,
-    BARE,
     Admission,
     Kind,
     Lanes,

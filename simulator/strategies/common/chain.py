@@ -1,14 +1,17 @@
 """Strategies whose draft proposes one chain of tokens."""
 
 from abc import ABC
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import count, takewhile
+from itertools import chain, count, takewhile
 from operator import add
 from typing import Any, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from simulator.acceptance.cursors import Chain, Retraceable, Verdict, foreseen
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.tree_replay import tokens_per_pass
 from simulator.cost.protocol import Cost
@@ -27,7 +30,8 @@ from simulator.strategies.common.base import LONGEST_WINDOW, D, Strategy
 from simulator.strategies.common.capabilities import DraftsChain, Tunable, drafts_first
 from simulator.strategies.common.drafters import AutoregressiveDrafter, Drafter, HeadDrafter, StreamingDrafter
 from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.step import State
+from simulator.strategies.common.runs import Foreseen
+from simulator.strategies.common.step import Progress, State, intern_chain, intern_progress
 from simulator.strategies.common.traits import Facts, Finding, Needs
 
 FORESEEN = 64
@@ -68,6 +72,44 @@ class ChainStrategy(Strategy[D], DraftsChain, Tunable, ABC):
         """Return the needs of a chain, whose J internal draft steps depend on the drafter (MSD-4); a head is no model."""
         headed = isinstance(self.drafter, HeadDrafter)
         return super().needs._replace(draft_steps=self.drafter.steps(self.gamma), draft_model=not headed)
+
+    def foresee(self, states: Sequence[State], left: Sequence[int], most: int) -> Foreseen:
+        """Return what is kept of windows of this batch, as their cursors tell ahead."""
+        proposal, verdicts, positions = self._proposal(self.window_for(len(states))), list[list[Verdict]](), list[list[int]]()
+        for state, tokens in zip(states, left, strict=True):
+            ahead, places = foreseen(state.cursor, proposal, tokens, most)  # type: ignore[arg-type]  # as _foreseeable said
+            most = len(ahead)
+            verdicts.append(ahead)
+            positions.append(places)
+        committed = np.array([[judged[1] for judged in ahead[:most]] for ahead in verdicts], dtype=np.int64)
+        return Foreseen(committed, [ahead[:most] for ahead in verdicts], positions)
+
+    def settle_run(self, states: Sequence[State], foreseen: Foreseen) -> Iterable[tuple[Progress, int]]:
+        """Move the cursors; return the progress that is made of each verdict."""
+        last = foreseen.committed.shape[1] - 1
+        for state, positions in zip(states, foreseen.positions, strict=True):
+            state.cursor.position = positions[last]  # type: ignore[attr-defined]  # likewise
+        window = self.window_for(len(states))
+        in_order = chain.from_iterable(zip(*foreseen.verdicts, strict=True))
+        return [(self._made_of(judged, window), times) for judged, times in Counter(in_order).items()]
+
+    def _proposal(self, tokens: int) -> Chain:
+        """Return a window of so many tokens; one of none brings the target's own token."""
+        return intern_chain(tokens, self.bonus_on_full_accept or not tokens)
+
+    def _made_of(self, judged: Verdict, window: int) -> Progress:
+        """Return the progress of a request whose window was judged so."""
+        return self._progress(judged, window)
+
+    @staticmethod
+    def _progress(judged: Verdict, window: int, choice: str = "", missed: bool = False) -> Progress:
+        """Return the progress that a verdict on a window is, with what follows for the next one."""
+        return intern_progress(judged.committed, judged.committed, judged.accepted, window, choice, missed)
+
+    def _foreseeable(self, states: Sequence[State]) -> bool:
+        """Return whether every request has the window of this batch, and a cursor that can be set back."""
+        window = self.window_for(len(states))
+        return all(isinstance(state.cursor, Retraceable) and state.most_rows > window <= state.pending for state in states)
 
     @property
     def chain_rule(self) -> Adaptive:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from simpy import Event
 
-from simulator.acceptance.sources import Chain, Cursor, Verdict
+from simulator.acceptance.cursors import Chain, Cursor, Verdict
 from simulator.cost.rows import NO_ROWS, Rows
 from simulator.strategies.common.stage_pipeline import StagePipeline
 from simulator.world import Lane
@@ -154,8 +154,6 @@ class Progress(NamedTuple):
 
 
 intern_chain = lru_cache(4_096)(Chain)
-BARE = intern_chain(0)
-"""A proposal of nothing: the target adds one token."""
 ABSENT = Progress(0, 0, 0, 0)
 """Progress of a request that takes no part in a step of its batch."""
 intern_progress = lru_cache(4_096)(Progress)

@@ -5,15 +5,19 @@ is off the exit is a token off the exit. A *step* has up to gamma + 1 chances, s
 (K11). More candidates can only help, exactly; a deeper exit need not (K12), so depth comes with intervals.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.sources import Chain, Exit, Replay, Verdict, verdict
+from simulator.acceptance.cursors import Chain, Verdict, verdict
+from simulator.acceptance.sources import Exit, Odds, Replay
 from simulator.acceptance.trace import Bools
+from simulator.numeric import ordered_sum
+from simulator.strategies.common.step import State
 
 Ints = NDArray[np.int64]
 
@@ -136,3 +140,18 @@ def _interval(sums: Ints) -> tuple[float, float]:
     """Return the 95 % interval of a ratio of sums, whole requests resampled: windows of one request are not independent."""
     low, high = np.quantile(sums[:, 0] / sums[:, 1], (0.025, 0.975))
     return float(low), float(high)
+
+
+def lost_windows(states: Sequence[State], verdicts: Sequence[Sequence[Verdict]], reuses: Callable[[Verdict], bool]) -> Bools:
+    """Return (requests, steps) whether a request begins a step without its window, by the verdicts before it."""
+    reused = cache(reuses)
+    began = [[not state.ready] for state in states]
+    behind = ([not reused(before) for before in of[:-1]] for of in verdicts)
+    return np.array([[*first, *later] for first, later in zip(began, behind, strict=True)])
+
+
+def miss(odds: Odds, bonus: bool, per_position: bool) -> Any:
+    """Return the chance that the draft tree does not cover what follows a verified window (MSD-8)."""
+    if per_position:
+        return ordered_sum(odds.off_exit[: len(odds.accepted) if bonus else -1])
+    return odds.off_exit[0] + ordered_sum(odds.accepted[1:-1]) + (odds.off_path if bonus else 0.0)

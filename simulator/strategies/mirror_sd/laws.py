@@ -34,3 +34,20 @@ def exposed_draft(durations: MirrorDurations) -> Any:
 def relative_overhead(durations: MirrorDurations, serial_draft: float) -> Any:
     """Return the exposed draft time over ``serial_draft`` seconds of serial drafting (MSD-11; the paper gives words only)."""
     return exposed_draft(durations) / serial_draft
+
+
+def eq_10(t: MirrorDurations, waits: bool) -> Any:
+    """Return the seconds of Eq. 10 with the fallback it leaves out and the contention of one memory.
+
+    ``waits``: the whole batch waits for a window that is written again; else it may end later than the draft's next one begins.
+    """
+    late = 0.0 if waits else np.maximum(0.0, t.redraft - t.prefix - t.rv_ee)
+    sides = t.suffix, t.draft + late
+    overlap = np.maximum(*sides) + (t.contention - 1.0) * np.minimum(*sides)
+    return (t.redraft if waits else 0.0) + t.prefix + t.rv_ee + overlap + t.rv_fv
+
+
+def in_turn(t: MirrorDurations, one_lane: bool) -> tuple[Any, ...]:
+    """Return the parts of Eq. 10 that follow one another: of suffix and draft the longer one, or both on one lane."""
+    overlap = (t.suffix, t.draft) if one_lane else (np.maximum(t.suffix, t.draft),)
+    return (t.redraft, t.prefix, t.rv_ee, *overlap, t.rv_fv)

@@ -23,18 +23,20 @@ the transfer alone and Delta is that much longer than MSD-3 reads.
 A request's first window is drafted serially after its prefill; its time lies outside the steps.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from simulator.acceptance.sources import Cursor, Odds, Replay, Verdict
+from simulator.acceptance.cursors import Cursor, Verdict
+from simulator.acceptance.sources import Odds, Replay
 from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost, Depth
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.cost.stated import StatedDurations
-from simulator.numeric import binomial, ordered_sum
+from simulator.numeric import binomial
 from simulator.strategies.common.adaptive import FixedWindow
 from simulator.strategies.common.base import LONGEST_WINDOW
 from simulator.strategies.common.capabilities import AddsMemory, DerivesNumbers, ExtraMemory, LosesWindows, ProvenSteps
@@ -42,27 +44,16 @@ from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import StreamingDrafter
 from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.step import (
-    ABSENT,
-    Admission,
-    Kind,
-    Lanes,
-    Progress,
-    State,
-    Step,
-    Timeline,
-    intern_chain,
-    intern_kind,
-    intern_progress,
-)
+from simulator.strategies.common.runs import Counts, Foreseen, Places, TakesRuns
+from simulator.strategies.common.step import ABSENT, Admission, Kind, Lanes, Progress, State, Step, Timeline, intern_kind
 from simulator.strategies.common.traits import EarlyExit, Facts, Finding, Needs, Traits
-from simulator.strategies.mirror_sd.fallback import FallbackRate, fallback_rates
-from simulator.strategies.mirror_sd.laws import MirrorDurations, batching_rule, exposed_draft, relative_overhead
+from simulator.strategies.mirror_sd.fallback import FallbackRate, fallback_rates, lost_windows, miss
+from simulator.strategies.mirror_sd.laws import MirrorDurations, batching_rule, eq_10, exposed_draft, in_turn, relative_overhead
 
 NOTHING = Phase(0.0, {})
 
 
-class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, LosesWindows, ProvenSteps):
+class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, LosesWindows, ProvenSteps, TakesRuns):
     """An early exit at ``exit_layer`` (a layer number, or a share of the depth) sends the top ``kappa`` tokens.
 
     ``message`` is K07: candidates for each of the gamma + 1 positions, or for the first only (Eq. 7 as
@@ -201,9 +192,7 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
                     redraft_context += state.context
             cut += state.most_rows <= window
         missing = len(states) - ready
-        kind = self.kind_of(ready, missing, drafting)
-        if kind.verifying and window != self.gamma:
-            kind = kind._replace(window=window)
+        kind = self._kind_with(window, self.kind_of(ready, missing, drafting))
         if prompts.sequences:
             kind = kind._replace(prompts=prompts.sequences)
         if cut or missing:
@@ -212,6 +201,10 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
             context = sum([state.context for state in states])
             rows = Rows.decode(window + 1, context, ready)
         return Step(kind, rows, redraft_context, prompts)
+
+    def _kind_with(self, window: int, kind: Kind) -> Kind:
+        """Return the kind with the length of its windows noted where that is not gamma."""
+        return kind._replace(window=window) if kind.verifying and window != self.gamma else kind
 
     def kind_of(self, ready: int, missing: int, drafting: int = 1) -> Kind:
         """Return the kind of a batch with ``ready`` windows at hand, ``missing`` ones, and a window of ``drafting`` tokens."""
@@ -226,20 +219,56 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify, and note which requests have lost their window and which have written a new one."""
-        bonus, settled = self.bonus_on_full_accept, []
+        settled = []
         for state in states:
             proposed = state.proposed
             if proposed is None:
                 state.ready = True
                 settled.append(ABSENT)
                 continue
-            verdict = state.cursor.judge(intern_chain(proposed, bonus or not proposed))
+            verdict = state.cursor.judge(self._proposal(proposed))
             state.context += verdict.committed
-            state.ready = ready = state.pending > 0 and self.reuses(verdict, proposed)
-            choice = self.choice(ready, verdict) if state.pending else ""
-            missed = proposed > 0 and not ready
-            settled.append(intern_progress(verdict.committed, verdict.committed, verdict.accepted, proposed, choice, missed))
+            state.ready, progress = self._settled(verdict, proposed, state.pending)
+            settled.append(progress)
         return settled
+
+    def _settled(self, verdict: Verdict, proposed: int, pending: int) -> tuple[bool, Progress]:
+        """Return whether the next window is at hand, and the progress of a request that has ``pending`` draft tokens."""
+        ready = pending > 0 and self.reuses(verdict, proposed)
+        choice = self.choice(ready, verdict) if pending else ""
+        missed = proposed > 0 and not ready
+        return ready, self._progress(verdict, proposed, choice, missed)
+
+    def steady(self, states: Sequence[State]) -> bool:
+        """Return whether every request always verifies a window of this batch, written again by all where one is lost."""
+        drafts = self.window_for(len(states)) > 0 and (self.fallback, self.others) == ("redraft", "wait")
+        return drafts and self._foreseeable(states)
+
+    def steps_of_run(
+        self, first: Step, states: Sequence[State], foreseen: Foreseen, contexts: Counts
+    ) -> Iterator[tuple[Places, Step]]:
+        """Yield the steps by how many requests have lost their window."""
+        window = self.window_for(requests := len(states))
+        lost = lost_windows(states, foreseen.verdicts, partial(self.reuses, proposed=window))
+        missing, total, behind = lost.sum(axis=0), contexts.sum(axis=0), (contexts * lost).sum(axis=0)
+        for many in dict.fromkeys(missing.tolist()):
+            kind = self._kind_with(window, self.kind_of(requests - many, many, window))
+            (these,) = np.nonzero(missing == many)
+            yield these, Step(kind, Rows.decode(window + 1, total[these], requests), behind[these])
+
+    def settle_run(self, states: Sequence[State], foreseen: Foreseen) -> Iterable[tuple[Progress, int]]:
+        """Move the cursors, and note which requests have lost their window."""
+        for state, verdicts in zip(states, foreseen.verdicts, strict=True):
+            state.ready = self.reuses(verdicts[-1], state.pending)
+        return super().settle_run(states, foreseen)
+
+    def _made_of(self, judged: Verdict, window: int) -> Progress:
+        """Return the progress of a request whose window was judged so, and what it makes of its next one."""
+        return self._settled(judged, window, window)[1]
+
+    def in_turn(self, durations: MirrorDurations, kind: Kind, one_lane: bool) -> tuple[Any, ...]:
+        """Return the parts of Eq. 10 behind a redraft."""
+        return in_turn(durations, one_lane)
 
     def reuses(self, verdict: Verdict, proposed: int) -> bool:
         """Return whether what was committed is a path of the tree (MSD-7)."""
@@ -338,14 +367,9 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
 
     def step_seconds(self, durations: MirrorDurations, kind: Kind) -> Any:
         """Return the seconds of Eq. 10 with the fallback it leaves out and the contention of one memory."""
-        t = durations
         if not (kind.verifying or kind.bare or kind.prompts):
-            return t.redraft
-        waits = self.others == "wait"
-        late = 0.0 if waits else np.maximum(0.0, t.redraft - t.prefix - t.rv_ee)
-        sides = t.suffix, t.draft + late
-        overlap = np.maximum(*sides) + (t.contention - 1.0) * np.minimum(*sides)
-        return (t.redraft if waits else 0.0) + t.prefix + t.rv_ee + overlap + t.rv_fv
+            return durations.redraft
+        return eq_10(durations, waits=self.others == "wait")
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
         """Return the share of each kind of step: binomial, as requests fall back independently of each other."""
@@ -359,14 +383,11 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
 
     def fallback_share(self, odds: OddsOf, gamma: int) -> Any:
         """Return the long-run share of steps that a request begins without a window of ``gamma``."""
-        miss = self.miss(odds(gamma))
+        missed = self.miss(odds(gamma))
         if self.fallback == "undrafted":
-            return miss / np.where(miss > 0.0, 1.0 + miss - odds(0).off_exit[0], 1.0)
-        return miss / (1.0 + miss) if self.others == "proceed" else miss
+            return missed / np.where(missed > 0.0, 1.0 + missed - odds(0).off_exit[0], 1.0)
+        return missed / (1.0 + missed) if self.others == "proceed" else missed
 
     def miss(self, odds: Odds) -> Any:
         """Return the chance that the draft tree does not cover what follows a verified window (MSD-8)."""
-        last = len(odds.accepted) if self.bonus_on_full_accept else -1
-        if self.message == "per_position":
-            return ordered_sum(odds.off_exit[:last])
-        return odds.off_exit[0] + ordered_sum(odds.accepted[1:-1]) + (odds.off_path if self.bonus_on_full_accept else 0.0)
+        return miss(odds, self.bonus_on_full_accept, self.message == "per_position")

@@ -40,7 +40,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance.assignment import TraceAssignment
-from simulator.acceptance.sources import Chain, Cycle
+from simulator.acceptance.cursors import Chain
+from simulator.acceptance.sources import Cycle
 from simulator.cost.roofline import Roofline
 from simulator.cost.rows import Rows
 from simulator.files.schema import replace_nested
