@@ -1,11 +1,11 @@
 """Leaps: the steps of a batch in which nothing is decided are taken at once.
 
-From the end of a step until a request arrives, ends or finds no room, a batch does the same over and over, but for its
-contexts and what is kept of its windows::
+From a step on until a request arrives, ends or finds no room, a batch does the same over and over, but for its contexts and
+what is kept of its windows::
 
-    arrival          end of an iteration                                  arrival, or somebody's last step
-    ...---|==prefill==|==step==|--step--|--step--|--step--|--step--|--step--|==step==|---...
-                               |<------------- one leap, one event -------->|
+    arrival                                                     arrival, or somebody's last step
+    ...---|==prefill==|--step--|--step--|--step--|--step--|--step--|==step==|---...
+                      |<----------- one leap, one event ---------->|
 
 A leap works such a *run* out as arrays over its steps: what requests commit, how long steps take, when lanes are busy. The
 books and the spans are those of the steps one by one, to the last bit: times are added in the order in which they would pass.
