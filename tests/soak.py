@@ -375,7 +375,7 @@ WRITTEN = {
     "page.md": "load durations_only --sizes 1,2 --set requests.count=8 --out page.md",
     "made.yaml": "trace convert 2.5 --from mean_length --window 4 --out made.yaml",
     "log.csv": "run durations_only --set requests.count=20 --json --request-log log.csv",
-    "card.yaml": "calibrate device .times.csv --like a100_80g_sxm --quick --out card.yaml",
+    "card.yaml": "calibrate device .times.csv --like rtx_3090 --quick --out card.yaml",
     "fleet": "plan ./.fleet.yaml --draws 2 --out fleet",
     "own.npz": "trace record --target .target --draft .draft --prompts .prompts.jsonl --device cpu --batch 2 "
     "--output-tokens 16 --out own.npz",

@@ -420,6 +420,15 @@ def test_files_without_a_place_in_the_table_are_refused(form: str, column: str, 
         converted(form, [{column: 1}], tmp_path / "file.csv")
 
 
+def test_products_that_the_cache_holds_say_nothing_of_the_memory(tmp_path: Path) -> None:
+    """Five million weights of fp16 lie whole in the 40 MB of an A100."""
+    lines = [f"matmul,qkv,{tokens},{1e7 + 8e3 * tokens},{1e7 * tokens},12.0" for tokens in (1, 2, 4, 8)]
+    (tmp_path / "small.csv").write_text("\n".join(["operation,part,tokens,size_bytes,flops,time_us", *lines, ""]))
+    done = CliRunner().invoke(main, ["calibrate", "device", str(tmp_path / "small.csv"), "--like", "a100_80g_sxm"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: measurements: size_bytes: hold only products whose weights the device's cache holds")
+
+
 def test_rows_beyond_the_datasheet_are_set_aside_and_named(tmp_path: Path) -> None:
     """1000 GB/s and 100 TFLOPS: 134 MB take 134 us; 34 MB may come from a cache of 50 MB; its 2048 rows are 687 us of flops."""
     sides = {(8192, 1): 0.140, (8192, 2): 0.120, (4096, 1): 0.020, (4096, 2048): 0.600}

@@ -107,7 +107,10 @@ def _with_cache(data: dict[str, Any], profile: Device, fitted: Operation, rows: 
 
 def _uncached(profile: Device, rows: Table) -> Table:
     """Return rows without products whose weights the device's cache holds; attention drops its own."""
-    return rows[fit.cached_share(profile, rows) == 0.0]
+    beyond = rows[fit.cached_share(profile, rows) == 0.0]
+    if beyond.empty:
+        raise unfit("hold only products whose weights the device's cache holds; nothing to fit its memory to", "size_bytes")
+    return beyond
 
 
 def _of(profile: Device, name: str, form: str, rows: Table) -> Operation:
