@@ -81,6 +81,13 @@ def test_a_mean_length_says_nothing_of_a_strategy_without_drafts() -> None:
     assert "36.00" in out
 
 
+@pytest.mark.parametrize("study", ["batches", "load"])
+def test_several_at_a_time_are_no_load_of_a_strategy_that_takes_one(study: str) -> None:
+    code, out, errors = typed(study, "duodecoding_llama_2_7b_a800_figure_1", "--sizes", "2")
+    assert (code, out) == (2, "")
+    assert "requests.concurrency: duodecoding takes one request at a time, got 2; ask for --sizes 1" in errors
+
+
 # ---- a run that is stopped
 
 

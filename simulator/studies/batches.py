@@ -254,12 +254,15 @@ def tile_edges(loaded: Loaded, points: Iterable[BatchPoint | LawAtBatch]) -> lis
 def at_size(loaded: Loaded, size: int) -> Loaded:
     """Return the scenario with ``size`` requests at a time, and enough of them for ``TURNS`` on all places.
 
-    Raises :class:`BadInput` for a scenario with arrivals.
+    Raises :class:`BadInput` for a scenario with arrivals, and for several requests of a strategy that takes one at a time.
     """
     scenario, requests = loaded.scenario, loaded.scenario.requests
     if requests.arrivals:
         message = "a sweep over sizes is about a closed loop; set requests.arrivals=null"
         raise BadInput.at(scenario.name, message, "requests.arrivals")
+    if size > 1 and scenario.strategy.traits.alone:
+        message = f"{scenario.strategy.name} takes one request at a time, got {size}; ask for --sizes 1"
+        raise BadInput.at(scenario.name, message, "requests.concurrency")
     count = max(requests.count, TURNS * size)
     return loaded.replace(requests=requests.model_copy(update={"concurrency": size, "count": count}))
 
