@@ -16,6 +16,7 @@ import yaml
 from simulator.acceptance.continuation import LONGEST, continued_rates
 from simulator.acceptance.converters import fault
 from simulator.acceptance.rescale import check_length
+from simulator.files.document import parse
 from simulator.files.schema import BadInput
 
 Block = Mapping[str, Any]  # content of the acceptance block of a scenario
@@ -160,10 +161,7 @@ def golden_lengths(lines: Sequence[str], window: int | None, series: str | None 
     """
     if not any(":" in line.partition("#")[0] for line in lines):
         return rates_from_lengths(numbers(lines), window)
-    try:
-        curves = dict(_curves(yaml.safe_load("\n".join(lines))))
-    except yaml.YAMLError as error:
-        raise BadInput.at("", f"is not YAML: {str(error).splitlines()[0]}") from error
+    curves = dict(_curves(parse("\n".join(line.rstrip("\n") for line in lines), "").data))
     chosen = [curve for name, curve in curves.items() if series in (None, name, name.rpartition(" ")[2])]
     if len(chosen) != 1:
         raise BadInput.at(
@@ -175,7 +173,7 @@ def golden_lengths(lines: Sequence[str], window: int | None, series: str | None 
 def _curves(content: object, name: str = "") -> Iterator[tuple[str, list[float]]]:
     """Yield every mapping from windows 1, 2, 3, ... to lengths, with the keys that lead to it."""
     if isinstance(content, Mapping):
-        if list(content) == list(range(1, len(content) + 1)) and all(type(value) in (int, float) for value in content.values()):
+        if list(content) == [str(window) for window in range(1, len(content) + 1)] and all(type(value) in (int, float) for value in content.values()):
             yield name, [float(value) for value in content.values()]
         else:
             for key, value in content.items():

@@ -154,7 +154,7 @@ def _with_file_name(source: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except BadInput as error:
-        faults = [Fault((source, fault.place[1], 1), fault.field, fault.message) for fault in error.faults]
+        faults = [Fault((source, fault.place[1], fault.place[2] or 1), fault.field, fault.message) for fault in error.faults]
         raise BadInput(faults) from error
 
 
