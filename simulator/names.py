@@ -5,7 +5,7 @@ shipped one and are searched first. This module loads neither numpy nor pydantic
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -200,14 +200,15 @@ class Catalogue:
         document.graft(("method",), facts)
         document.mentions |= {where: mention, ("method",): mention}
 
-    def expand(self, document: Document) -> None:
-        """Replace the names of files in a document by their content."""
+    def expand(self, document: Document, within: Iterable[Path_] = ((),)) -> None:
+        """Replace the names of files in a document by their content; ``within`` says where there may be any."""
         self._find_strategy(document)
-        references = [(path, REFERENCES[str(path[-1])]) for path, _ in _texts(document.data) if path[-1] in REFERENCES]
+        texts = [text for path in within for text in _texts(document.get(path), path)]
+        references = {path: REFERENCES[str(path[-1])] for path, _ in texts if path[-1] in REFERENCES}
         if len(references) > MOST_REFERENCES:
             what = f"is one of {len(references):,} names of files; at most {MOST_REFERENCES}"
-            raise document.refusal(references[-1][0], what)
-        for where, kind in references:
+            raise document.refusal([*references][-1], what)
+        for where, kind in references.items():
             name = document.get(where)
             path = self.path(kind, name, document, where)
             if kind == "model" and (path.is_dir() or path.suffix == ".json"):
@@ -220,8 +221,7 @@ class Catalogue:
             mention = document.place(where)
             document.graft(where, content)
             document.mentions[where] = mention
-        durations = list(_texts(document.data.get("durations"), ("durations",)))
-        for where, name in [(path, name) for path, name in durations if path[2:] and path[-1] == "file"]:
+        for where, name in {path: name for path, name in texts if path[2:] and (path[0], path[-1]) == ("durations", "file")}.items():
             from simulator.cost.durations import read_table
 
             path = _relative_file(name, document, where)
@@ -264,7 +264,8 @@ def _texts(data: object, path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
         yield path, data
     elif isinstance(data, dict | list):
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
-            yield from _texts(value, (*path, key))
+            if isinstance(value, str | dict | list):  # most are numbers
+                yield from _texts(value, (*path, key))
 
 
 def strategy_files() -> dict[str, Path]:

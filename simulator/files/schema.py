@@ -146,12 +146,10 @@ def validate(model: type[Model], document: Document, context: Mapping[str, objec
 
 def _booleans(data: Any, path: Path_ = ()) -> Iterator[Path_]:
     """Yield where a document says true or false, which pydantic takes for 1 and 0."""
-    if not isinstance(data, dict | list):
-        return
     for key, value in data.items() if isinstance(data, dict) else enumerate(data):
         if isinstance(value, bool):
             yield (*path, key)
-        else:
+        elif isinstance(value, dict | list):
             yield from _booleans(value, (*path, key))
 
 

@@ -246,7 +246,7 @@ class Scenario(Frozen):
         stated = self.serving.memory.kv_tokens
         return stated if stated is not None else min((group.room_tokens for group in self.device_groups), default=None)
 
-    @property
+    @cached_property
     def device_groups(self) -> list[DeviceGroup]:
         """Return target and draft with the memory that each needs, in one group where they share a memory."""
         groups: dict[tuple[str, str], list[RoleMemory]] = {}

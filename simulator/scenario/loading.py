@@ -230,5 +230,5 @@ def variant(base: Loaded, changes: Mapping[str, object], catalogue: Catalogue | 
     for path, (key, value) in zip(paths, changes.items(), strict=True):
         document.put(path, value, (f"--set {key}={value}", 0, 0))
     catalogue = catalogue or Catalogue()
-    catalogue.expand(document)
+    catalogue.expand(document, paths)
     return checked(document, catalogue, base)
