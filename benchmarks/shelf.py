@@ -30,8 +30,7 @@ from simulator.cost.huggingface import read_config
 from simulator.evidence.calibrate import attention, experts, fit
 from simulator.evidence.calibrate.fit import DATASHEET, TABLE, Form, Seconds, least, measured, seconds
 from simulator.evidence.calibrate.measurements import LM_HEAD, Table, read
-from simulator.files.document import BadInput
-from simulator.files.document import read as read_document
+from simulator.files.document import BadInput, read as read_document
 from simulator.files.schema import validate
 from simulator.names import Catalogue
 

@@ -221,7 +221,8 @@ class Catalogue:
             mention = document.place(where)
             document.graft(where, content)
             document.mentions[where] = mention
-        for where, name in {path: name for path, name in texts if path[2:] and (path[0], path[-1]) == ("durations", "file")}.items():
+        tables = {path: name for path, name in texts if path[2:] and (path[0], path[-1]) == ("durations", "file")}
+        for where, name in tables.items():
             from simulator.cost.durations import read_table
 
             path = _relative_file(name, document, where)

@@ -18,17 +18,18 @@ from simulator.evidence.validation import GOAL, shortfalls, validated
 from simulator.names import Catalogue
 from simulator.parallel import in_turn
 from simulator.report.blocks import Page
-from simulator.report.pages import compare as compare_page
-from simulator.report.pages import law as law_page
-from simulator.report.pages import plan as plan_page
-from simulator.report.pages import sweep as sweep_page
-from simulator.report.pages import validate as validate_page
+from simulator.report.pages import (
+    compare as compare_page,
+    law as law_page,
+    plan as plan_page,
+    sweep as sweep_page,
+    validate as validate_page,
+)
 from simulator.report.run_page import run_page
 from simulator.scenario import Scenario, load
 from simulator.scenario.run import law_details, run, tuned
 from simulator.scenario.uncertainty import Times, of_speedup
-from simulator.studies.compare import Contestant
-from simulator.studies.compare import study as compare
+from simulator.studies.compare import Contestant, study as compare
 from simulator.studies.plan.study import study as plan_study
 from simulator.studies.sweep.executors import crew
 from simulator.studies.sweep.store import reading, writing

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from test_tree_replay import trace_of
 
 from benchmarks.verification import accepted_prefix

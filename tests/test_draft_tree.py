@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from benchmarks.family.draft_tree import DraftTree, Floats, Ints, TravellingTree, widest
 from simulator.acceptance.draft_tree import Beam, Passage

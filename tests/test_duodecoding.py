@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
 from simulator.cli.main import main
@@ -24,7 +23,7 @@ from simulator.serving.scheduler import Scheduler
 from simulator.strategies.common.step import Kind, Lanes
 from simulator.strategies.duodecoding import DuoDecoding, SequenceDetail
 from simulator.studies.budget import budget_sweep, coefficient, sequence_sweep, to_simulate
-from simulator.studies.window import window_sweep
+from simulator.studies.window import windows_of
 from simulator.world import World
 from tests.test_tree_replay import trace_of
 
@@ -390,7 +389,7 @@ def test_pearl_is_a_configuration() -> None:
 def test_a_fixed_number_of_sequences_sweeps_no_window_below_it() -> None:
     """Three sequences of at least a token each: no window of one or two tokens, which are no error either."""
     loaded = load(A800, ["strategy.gamma=6", "strategy.sequences=3"])
-    assert [point.gamma for point in window_sweep(loaded, range(1, 7), ())] == [3, 4, 5, 6]
+    assert [gamma for gamma, _ in windows_of(loaded, range(1, 7))] == [3, 4, 5, 6]
 
 
 def test_what_a_step_shows_past_the_end_is_cut_or_counted() -> None:

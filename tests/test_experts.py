@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import ValidationError
 from scipy.optimize import least_squares
 
@@ -21,18 +20,15 @@ from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.kernels import all_reduce_time, busiest, exchange_time, experts_time
 from simulator.cost.model import Experts
 from simulator.cost.rows import Rows
-from simulator.evidence.calibrate import experts as kernels
-from simulator.evidence.calibrate import importers, measurements, quality
+from simulator.evidence.calibrate import experts as kernels, importers, measurements, quality
 from simulator.files.schema import BadInput
 from simulator.names import Catalogue
 from simulator.scenario import load
 from simulator.scenario.caveats import caveats
 from simulator.scenario.run import run
 from simulator.scenario.uncertainty import slowed
-from simulator.studies.batches import chance_for
-from simulator.studies.batches import study as study_batches
-from tests.test_calibrate import DEVICE as SHEET
-from tests.test_calibrate import converted
+from simulator.studies.batches import chance_for, study as study_batches
+from tests.test_calibrate import DEVICE as SHEET, converted
 from tests.test_cost import DEVICE, LINK, MODEL, place
 
 ROUTERS = {

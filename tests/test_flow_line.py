@@ -10,14 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from plain_line import PlainLine
 from simpy import Environment, Event
 
 from simulator.strategies.common.pipeline_laws import PipelineTimes
-from simulator.strategies.common.stage_pipeline import Level as OnLine
-from simulator.strategies.common.stage_pipeline import StagePipeline
+from simulator.strategies.common.stage_pipeline import Level as OnLine, StagePipeline
 from simulator.world import World
 
 

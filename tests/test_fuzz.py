@@ -9,8 +9,7 @@ from pathlib import Path
 
 import fuzz
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 LOADERS = fuzz.loaders()
 

@@ -21,8 +21,7 @@ from pydantic import BaseModel
 import simulator.scenario  # the model classes below are found through their base
 from simulator.cli.catalogue import KINDS
 from simulator.cli.main import main
-from simulator.files.schema import Frozen
-from simulator.files.schema import parse as document
+from simulator.files.schema import Frozen, parse as document
 from simulator.names import FOLDERS, Catalogue, strategy_files
 from simulator.scenario import load
 from simulator.strategies import Strategy, strategies

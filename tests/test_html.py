@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import given, strategies as some
 
 from benchmarks.live import page as live_page
 from benchmarks.live.page import rounds_csv

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from simulator.acceptance.iid import WINDOWS, every_drafter, independence
 from simulator.acceptance.statistics import independent

@@ -11,8 +11,7 @@ import pytest
 
 from simulator.cost.device import Link
 from simulator.scenario import load
-from simulator.scenario.run import law, replay, simulate, summary
-from simulator.scenario.run import run as run_scenario
+from simulator.scenario.run import law, replay, run as run_scenario, simulate, summary
 
 TWO_SERVERS = "specpipe_llama_3_1_70b_two_servers"
 FEW = ["requests.count=3", "requests.output_tokens=40"]

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from simulator.acceptance.sources import Cycle, Odds, Rates
 from simulator.cost.rows import Phase, Rows

@@ -15,9 +15,7 @@ torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 from benchmarks.family.draft_tree import TravellingTree  # noqa: E402
 from benchmarks.family.pair import Family  # noqa: E402
 from benchmarks.family.tree_drafter import TreeDrafter  # noqa: E402
-from benchmarks.live import machine  # noqa: E402
-from benchmarks.live import pipeline as live_pipeline  # noqa: E402
-from benchmarks.live import validation as live_validation  # noqa: E402
+from benchmarks.live import machine, pipeline as live_pipeline, validation as live_validation  # noqa: E402
 from benchmarks.live.__main__ import main as live_main  # noqa: E402
 from benchmarks.live.budget import PAIR, beside  # noqa: E402
 from benchmarks.live.costs import Samples, slowdown  # noqa: E402

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from test_flow_line import constant, pipelines, played, seconds
 
 from simulator.strategies.common.pipeline_laws import PipelineTimes, hit_shares, unequal_stages

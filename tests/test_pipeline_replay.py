@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from test_flow_line import pipelines
 from test_specpipe import cost_of, played, specpipe
 from test_tree_replay import trace_of

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from test_flow_line import pipelines
 from test_specpipe import cost_of, played
 from test_tree_replay import trace_of

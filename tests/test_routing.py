@@ -10,8 +10,7 @@ import pytest
 
 from simulator.acceptance.routing import RecordedRouting, Window, experts_read
 from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import Trace
-from simulator.acceptance.trace import read as read_trace
+from simulator.acceptance.trace import Trace, read as read_trace
 from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.rows import NO_ROWS, Rows
 from simulator.names import Catalogue

@@ -8,8 +8,7 @@ from math import ceil, inf
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from simulator.acceptance.sources import Cycle

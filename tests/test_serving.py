@@ -11,8 +11,7 @@ from statistics import median
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from simpy import Environment, Event
 
 from simulator.acceptance.sources import Cycle

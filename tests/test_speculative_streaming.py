@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from test_tree_replay import trace_of
 
 from simulator.acceptance.sources import Cycle, Replay

@@ -135,7 +135,7 @@ MISTAKES = [
     ("llama_cpp", "n_drafted = 1\nn_accept = 2", 3, "expected 'draft acceptance rate"),
     ("golden_lengths", INFERENCEX + OFF, None, "one of: glm-5.2-fp8 thinking_on, glm-5.2-fp8 thinking_off"),
     ("golden_lengths", "m: {2: 1.8, 3: 2.0}", None, "it holds no curve by window 1, 2, 3"),
-    ("golden_lengths", "m: [", None, "is not YAML"),
+    ("golden_lengths", "m: [", None, "not valid YAML"),
     ("golden_lengths", "m: {1: 1.8, 2: 1.2}", None, "rates from 0 to 1 that fall"),
 ]
 

@@ -11,16 +11,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from simulator.cli.main import main
 from simulator.files.schema import BadInput
 from simulator.names import Catalogue
 from simulator.scenario import load, run
 from simulator.scenario.run import simulated_baseline
-from simulator.studies.sweep import key as keys
-from simulator.studies.sweep import point
+from simulator.studies.sweep import key as keys, point
 from simulator.studies.sweep.axes import assigned, axis, design
 from simulator.studies.sweep.key import code_version, fields_of, key_of
 from simulator.studies.sweep.metrics import METRICS

@@ -17,8 +17,7 @@ from simulator.report.pages.network import broken
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import baseline
 from simulator.studies.drafts import LONGEST, RATES, study
-from simulator.studies.network import CLOSE, breaking, latency_sweep
-from simulator.studies.network import study as network
+from simulator.studies.network import CLOSE, breaking, latency_sweep, study as network
 
 SERIAL = ["strategy.drafter={name: autoregressive}", "draft.model=qwen3_0_6b", "target.tensor_parallel=4"]
 

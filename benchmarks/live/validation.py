@@ -23,9 +23,7 @@ from scipy.stats import t as student
 
 from benchmarks.family.observations import PROMPT_TOKENS, assemble, describe, observe
 from benchmarks.family.pair import Family
-from benchmarks.live import budget as live_budget
-from benchmarks.live import decoding as live
-from benchmarks.live import pipeline as live_pipeline
+from benchmarks.live import budget as live_budget, decoding as live, pipeline as live_pipeline
 from benchmarks.live.costs import Beside, Clock, Samples, TimedText, slowdown, time_in_turns, time_plain, time_stages
 from simulator.acceptance.draft_tree import Beam
 from simulator.acceptance.record.scores import Sampling

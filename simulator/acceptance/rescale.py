@@ -133,12 +133,6 @@ def lengths(shares: NDArray[np.float64], theta: float, count: int) -> Ints:
     return np.searchsorted(ends, np.arange(count), side="right")
 
 
-def _with_name(trace: Trace, name: str) -> Trace:
-    """Return a derived trace whose header names the trace it comes from."""
-    header = trace.header
-    return replace(trace, header={**header, "derived_from": {"trace": name, **header["derived_from"]}})
-
-
 def _labelled(trace: Trace, derived: Mapping[str, Any]) -> Trace:
     return replace(trace, header={**trace.header, "derived_from": derived, "replay": DERIVED})
 
@@ -161,7 +155,8 @@ def rescale(
     check_length(length, window)
     replay = replay or Replay(trace, seed=seed)
     if trace.run is not None:
-        return _with_name(rescaled_chain(replay, length, window, seed).trace, name)
+        tilted_trace = rescaled_chain(replay, length, window, seed).trace
+        return _labelled(tilted_trace, {"trace": name, **tilted_trace.header["derived_from"]})
     if not len(trace.q):
         raise BadInput.at("", "cannot be re-scaled: it holds no probabilities to score positions by")
     ordered = np.sort(score := stretched(scores(trace, seed), trace.offsets, stretch))

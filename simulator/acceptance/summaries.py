@@ -173,7 +173,8 @@ def golden_lengths(lines: Sequence[str], window: int | None, series: str | None 
 def _curves(content: object, name: str = "") -> Iterator[tuple[str, list[float]]]:
     """Yield every mapping from windows 1, 2, 3, ... to lengths, with the keys that lead to it."""
     if isinstance(content, Mapping):
-        if list(content) == [str(window) for window in range(1, len(content) + 1)] and all(type(value) in (int, float) for value in content.values()):
+        windows = [str(window) for window in range(1, len(content) + 1)]
+        if list(content) == windows and all(type(value) in (int, float) for value in content.values()):
             yield name, [float(value) for value in content.values()]
         else:
             for key, value in content.items():

@@ -32,23 +32,16 @@ from simulator.report.blocks import Page
 from simulator.report.page import page_files, write_files
 from simulator.report.pages import sweep as sweep_pages
 from simulator.report.pages.iid import page as iid_page
-from simulator.report.pages.plan import page as plan_page
-from simulator.report.pages.plan import write_plan
+from simulator.report.pages.plan import page as plan_page, write_plan
 from simulator.report.run_page import run_page
 from simulator.report.write import write as write_report
-from simulator.scenario import Loaded
-from simulator.scenario import load as load_scenario
-from simulator.scenario.run import RunResult as Run
-from simulator.scenario.run import law as law_of
-from simulator.scenario.run import law_details
-from simulator.scenario.run import summary as run_summary
+from simulator.scenario import Loaded, load as load_scenario
+from simulator.scenario.run import RunResult as Run, law as law_of, law_details, summary as run_summary
 from simulator.scenario.uncertainty import run_with_interval
 from simulator.strategies.common.law import Law
 from simulator.studies.compare import Comparison, measured
 from simulator.studies.plan.file import load_plan
-from simulator.studies.plan.study import PlanStudy, finding_data
-from simulator.studies.plan.study import study as plan_study
-from simulator.studies.plan.study import summary as plan_summary
+from simulator.studies.plan.study import PlanStudy, finding_data, study as plan_study, summary as plan_summary
 from simulator.studies.sweep.executors import crew
 from simulator.studies.sweep.store import reading, writing
 from simulator.studies.sweep.study import study as read_study

@@ -64,8 +64,8 @@ def _read(asked: dict[str, Any], overrides: Names, seed: int | None, catalogue: 
     from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, find_model, planned, saved
 
     slo: dict[str, dict[str, float]] = {}
-    for option, metric, percentile in _limits(asked):
-        slo.setdefault(f"{metric}_ms", {})[percentile] = _milliseconds(option, asked[option])
+    for limit in filter(None, map(LIMIT.fullmatch, asked)):
+        slo.setdefault(f"{limit[1]}_ms", {})[limit[2]] = _milliseconds(limit[0], asked[limit[0]])
     missing = [f"--{option}" for option in ("model", "device", "traffic") if option not in asked]
     missing += [] if {"ttft_ms", "e2e_ms"} & slo.keys() else ["a limit on the wait (--ttft-p95 1s)"]
     if missing:
@@ -92,10 +92,6 @@ def _read(asked: dict[str, Any], overrides: Names, seed: int | None, catalogue: 
     if save:
         write(save, saved(document, save.parent))
     return read
-
-
-def _limits(asked: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    yield from ((option, match[1], match[2]) for option in asked if (match := LIMIT.fullmatch(option)))
 
 
 def _milliseconds(option: str, text: str) -> float:

@@ -2,8 +2,7 @@
 
 import sys
 from functools import cache
-from glob import escape as glob_escape
-from glob import glob
+from glob import escape as glob_escape, glob
 from pathlib import Path
 
 GROUP = "specsim.strategies"

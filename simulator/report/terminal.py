@@ -12,8 +12,7 @@ from rich.text import Text
 
 from simulator.files.document import CONTROLS
 from simulator.report.blocks import Block, Bullets, Figure, Listing, Page, Paragraph, Sliders, Table, Words
-from simulator.report.html import LONG, NUMBER, SHARE
-from simulator.report.html import plain as without_marks
+from simulator.report.html import LONG, NUMBER, SHARE, plain as without_marks
 
 WIDEST = 100
 """Columns of a terminal that are used, at most."""

@@ -35,8 +35,6 @@ ALONE = 8
 """Steps that it must have besides where a request is alone, whose steps are quick; of a batch, a share of them."""
 MOST = 4_096
 """Steps of one leap, at most, so that its arrays stay small."""
-
-
 TimedSteps = tuple[Places, Step, Any]
 """The steps of one kind with their durations, each a number or an array over the steps, in seconds."""
 

@@ -17,13 +17,8 @@ def strategies() -> dict[str, type[Strategy]]:
     """Return all strategies by name, in order of names: those of this folder, and those registered in ``GROUP``."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
-    shipped = [strategy for strategy in descendants(Strategy) if _is_shipped(strategy)]
+    bases, found = f"{__name__}.common.", descendants(Strategy)
+    shipped = [one for one in found if one.__module__.startswith(f"{__name__}.") and not one.__module__.startswith(bases)]
     registered: list[type[Strategy]] = [point.load() for point in entry_points(group=GROUP)]
     by_name = {strategy.model_fields["name"].default: strategy for strategy in (*shipped, *registered)}
     return dict(sorted(by_name.items()))  # whatever was imported first
-
-
-def _is_shipped(strategy: type[Strategy]) -> bool:
-    """Return whether a class is a strategy of this folder, and no base in ``common``."""
-    module = strategy.__module__
-    return module.startswith(f"{__name__}.") and not module.startswith(f"{__name__}.common.")

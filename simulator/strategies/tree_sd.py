@@ -220,14 +220,12 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecordin
         cached = (step.rows.kv_tokens - verified - kind.bare) * kind.verifying // max(1, kind.verifying + kind.bare)
         chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences and self.drafts_with_model else []
         drafted = [phase for entry in self.passes for phase in entry.phases(cost, kind.verifying, cached)]
+        host_s = (self.host_ms.value * (kind.verifying + kind.bare) + self.step_host_ms.value) * 1e-3
         return {
             "draft": together(*chunks, *drafted),
-            "host": Phase(self._host_seconds(kind) * cost.method_host_ratio, {}),
+            "host": Phase(host_s * cost.method_host_ratio, {}),
             "target": cost.target(step.rows + step.prompts),
         }
-
-    def _host_seconds(self, kind: Kind) -> float:
-        return (self.host_ms.value * (kind.verifying + kind.bare) + self.step_host_ms.value) * 1e-3
 
     def timeline(self, lanes: Lanes, durations: TreeDurations, kind: Kind) -> Timeline:
         """Book the draft, the host, and the verification in series."""

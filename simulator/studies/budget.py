@@ -24,6 +24,8 @@ from simulator.studies.window import at_window
 
 REQUESTS = 60
 """Requests simulated at a budget."""
+MOST = 64
+"""The largest budget shown where none is asked for."""
 FLAT = 0.01
 """Loss against the best budget that counts as none."""
 OFFSETS = (-2, -1, 0, 1, 2)
@@ -85,11 +87,6 @@ def sequence_sweep(loaded: Loaded) -> list[BudgetPoint]:
 def coefficient(loaded: Loaded) -> float:
     """Return c = T_target / T_draft of the scenario at its mean context, a ratio (DUO-1)."""
     return _checked(loaded).coefficient(loaded.scenario.cost, loaded.scenario.mean_context)
-
-
-def budgets_to_show(loaded: Loaded, most: int = 64) -> range:
-    """Return the budgets from 1 to well past both c and the scenario's budget, in draft tokens."""
-    return range(1, min(most, max(8, round(1.5 * max(coefficient(loaded), loaded.scenario.schedule.window)))) + 1)
 
 
 def to_simulate(loaded: Loaded, budgets: Sequence[int]) -> set[int]:
@@ -193,7 +190,8 @@ def budget_study(loaded: Loaded, gammas: Sequence[int] = (), simulate_at: Collec
 
     Raises :class:`BadInput` for a strategy that is not DuoDecoding.
     """
-    c, chosen = coefficient(loaded), gammas or budgets_to_show(loaded)
+    c = coefficient(loaded)
+    chosen = gammas or range(1, min(MOST, max(8, round(1.5 * max(c, loaded.scenario.schedule.window)))) + 1)
     points = budget_sweep(loaded, chosen, simulate_at or to_simulate(loaded, chosen))
     source = loaded.acceptance().odds(1, None).source
     return BudgetStudy(loaded.scenario.name, c, budget(c), source, points, sequence_sweep(loaded))

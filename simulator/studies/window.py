@@ -55,14 +55,13 @@ class SweepPoint:
 
 def window_sweep(
     loaded: Loaded,
-    gammas: Iterable[int] | None = None,
     simulate_at: Collection[int] | None = None,
     done: run.RunResult | None = None,
 ) -> list[SweepPoint]:
-    """Return a point for each of ``gammas`` by law, simulated where also in ``simulate_at``; empty without a ``gamma``.
+    """Return a point for each window by law, simulated where also in ``simulate_at``; empty for a strategy without ``gamma``.
 
-    Without ``gammas`` the law is taken from 1 to well past both the scenario's window and gamma*, not above :data:`MOST`
-    nor what the trace has recorded, and simulated at the windows of :func:`_telling`; with them all are simulated.
+    The law is taken from 1 to well past both the scenario's window and gamma*, not above :data:`MOST` nor what the trace has
+    recorded, and simulated at the windows of :func:`_telling` unless stated.
     Windows that the strategy's further settings do not allow are left out. What is ``done`` is not simulated again.
 
     A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its ``gamma``; for further windows it
@@ -71,12 +70,11 @@ def window_sweep(
     if "gamma" not in type(loaded.scenario.strategy).model_fields:
         return []
     set_window = loaded.scenario.schedule.window
-    windows = dict(windows_of(loaded, range(1, MOST + 1) if gammas is None else sorted({*gammas})))
+    windows = dict(windows_of(loaded, range(1, MOST + 1)))
     by_law = (_by_law(window.scenario, window.acceptance()) for window in windows.values())
-    points = list(_to_show(by_law, set_window) if gammas is None else by_law)
-    if simulate_at is None:
-        simulate_at = windows if gammas is not None else _telling(points, set_window)
-    return [_simulated(point, windows[point.gamma], done) if point.gamma in simulate_at else point for point in points]
+    points = list(_to_show(by_law, set_window))
+    chosen = _telling(points, set_window) if simulate_at is None else simulate_at
+    return [_simulated(point, windows[point.gamma], done) if point.gamma in chosen else point for point in points]
 
 
 def windows_of(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loaded]]:

@@ -40,12 +40,7 @@ def by_paper(claims: Iterable[Judged]) -> dict[str, list[Block]]:
 
 def _blocks(paper: str, own: Sequence[Judged]) -> Iterator[Block]:
     yield Paragraph(f"{len(own)} claims: {counts(own)}.")
-    yield say.table("claims", own, paper=paper, ours=ours, bound=_bound)
-
-
-def _bound(judged: Judged) -> str:
-    """Return the bound and its reason, or what is missing, and what the ends of plausible inputs give."""
-    return say("bound", claim=judged.claim, ends=ends(judged))
+    yield say.table("claims", own, paper=paper, ours=ours, bound=lambda one: say("bound", claim=one.claim, ends=ends(one)))
 
 
 def ours(judged: Judged) -> str:

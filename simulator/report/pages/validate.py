@@ -13,7 +13,7 @@ from simulator.evidence.claims import Judged
 from simulator.evidence.fits import Question
 from simulator.evidence.law_check import LawGap
 from simulator.evidence.published import Contradiction, PaperFigure, PublishedCell
-from simulator.evidence.validation import NOISE_FLOOR, Errors, Prediction, Shortfall, Summary, Validated, apart, summaries
+from simulator.evidence.validation import NOISE_FLOOR, Errors, Prediction, Shortfall, Validated, apart, summaries
 from simulator.files.writing import csv_text
 from simulator.numeric import grouped
 from simulator.report import validation_figures
@@ -120,15 +120,10 @@ def _answer(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterato
     yield Paragraph(say("roles"))
     yield say.table("errors", summaries(papers))
     yield Paragraph(say("legend", covered=SHARE, noise=say("noise", spans=spans)))
-    yield say.table("apart", apart(papers), both=_both)
+    yield say.table("apart", apart(papers), both=lambda summary: summary.comparable if summary.baseline else None)
     yield Paragraph(f"{_as_good(papers)} {say('baseline_rule')}")
     yield Paragraph("Goals:")
     yield Bullets([f"missed: {shortfall}" for shortfall in missed] or ["every bound is met"])
-
-
-def _both(summary: Summary) -> Errors | None:
-    """Return our errors of the cells that have a baseline; None where there are none, or no baseline."""
-    return summary.comparable if summary.baseline else None
 
 
 def _as_good(papers: Sequence[Validated]) -> str:

@@ -15,8 +15,6 @@ from simulator.strategies.common.step import Kind, Progress, State, Step
 Counts = NDArray[np.int64]
 Places = Counts | slice
 """Which steps of a run are meant, by their numbers from 0."""
-WRITTEN = "compose", "settle", "phases", "durations", "timeline"
-"""What a step is; whoever changes one of them says anew what a run is."""
 
 
 class Foreseen(NamedTuple):
@@ -69,8 +67,9 @@ class TakesRuns(ABC):
 
 def takes_runs(strategy: Strategy) -> bool:
     """Return whether steps may be taken in runs: not where a subclass has changed a step and not said anew what a run is."""
+    of_a_step = "compose", "settle", "phases", "durations", "timeline"
 
     def depth(name: str) -> int:
         return next(depth for depth, owner in enumerate(type(strategy).__mro__) if name in vars(owner))
 
-    return isinstance(strategy, TakesRuns) and depth("steady") <= min(map(depth, WRITTEN))
+    return isinstance(strategy, TakesRuns) and depth("steady") <= min(map(depth, of_a_step))

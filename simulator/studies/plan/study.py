@@ -180,7 +180,7 @@ def summary(answered: PlanStudy) -> dict[str, Any]:
             }
             for family, cheapest in answered.runners_up.items()
         ],
-        "sensitivity": [_sensitivity_data(case) for case in answered.sensitivity],
+        "sensitivity": [vars(case) | {"answer": case.answer and finding_data(case.answer)} for case in answered.sensitivity],
         "break_even": answered.break_even and asdict(answered.break_even),
         "draft_lengths": answered.lengths,
         "exports": answered.exports,
@@ -189,11 +189,6 @@ def summary(answered: PlanStudy) -> dict[str, Any]:
         "left_out": [{name: getattr(one, name) for name in ("name", "reason", "no_room")} for one in plan.left_out],
         "laws": [{**point._asdict(), "candidate": point.candidate.name} for point in answered.laws],
     }
-
-
-def _sensitivity_data(case: Sensitivity) -> dict[str, Any]:
-    answer = case.answer and finding_data(case.answer)
-    return {"change": case.change, "holds": case.holds, "answer": answer, "reason": case.reason}
 
 
 def finding_data(finding: Finding) -> dict[str, Any]:

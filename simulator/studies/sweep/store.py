@@ -141,14 +141,11 @@ class Store:
     def match(self, evaluator: Evaluator, keys: Iterable[tuple[int, bytes | None]]) -> None:
         """Write down which key a point has, where there is a result under it; takes (number, key) of points."""
         with self._transaction():
-            self._match(evaluator, ((number, key) for number, key in keys if key and self._has_result(key)))
+            self._match(evaluator, keys)
 
-    def _match(self, evaluator: Evaluator, keys: Iterable[tuple[int, bytes]]) -> None:
+    def _match(self, evaluator: Evaluator, keys: Iterable[tuple[int, bytes | None]]) -> None:
         rows = ((evaluator, number, key) for number, key in keys)
-        self._database.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?)", rows)
-
-    def _has_result(self, key: bytes) -> bool:
-        return bool(self._database.execute("SELECT 1 FROM results WHERE key = ?", (key,)).fetchone())
+        self._database.executemany("INSERT OR REPLACE INTO points SELECT ?, ?, key FROM results WHERE key = ?", rows)
 
     @property
     def empty(self) -> bool:

@@ -30,8 +30,7 @@ from simulator.files.document import assigned
 from simulator.files.schema import BadInput, Document, Frozen, UnknownField, did_you_mean, read, validate
 from simulator.names import FOLDERS, Catalogue, shown
 from simulator.scenario import Loaded, checked
-from simulator.studies.sweep.axes import NUMBER, Combination, Design, axes_of, design
-from simulator.studies.sweep.axes import assigned as axis_assigned
+from simulator.studies.sweep.axes import NUMBER, Combination, Design, assigned as axis_assigned, axes_of, design
 from simulator.studies.sweep.base import Evaluator, SweepJob, with_settings
 from simulator.studies.sweep.key import canonical, code_version, digest, fields_of, file_digest
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
