@@ -247,7 +247,7 @@ class ModelSpec(Frozen):
             if begin >= stop:
                 return tuple(chosen)
             if (count := min(begin + run.count, stop) - max(begin, first)) > 0:
-                chosen.append(run.model_copy(update={"count": count}))
+                chosen.append(run if count == run.count else run.model_copy(update={"count": count}))
             begin += run.count
         return ()
 
