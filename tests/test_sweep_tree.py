@@ -57,6 +57,14 @@ def test_every_recorded_tree_beside_eq_1(tmp_path: Path) -> None:
     assert narrow.mean_step_ms * narrow.steps == pytest.approx(narrow.tpot_ms)
 
 
+def test_a_width_that_requests_share_is_swept_as_the_width_of_each(tmp_path: Path) -> None:
+    """A recorded tree is that of one request, whatever the rows of all together."""
+    shared = ["strategy.width_rule=shared", "strategy.width=4", "requests={concurrency: 2, count: 2}"]
+    alone, together = (tree_study(load(recorded(tmp_path), more)) for more in ([], shared))
+    assert together.points == alone.points
+    assert together.levels.step_ms == pytest.approx(alone.levels.step_ms)
+
+
 def test_a_late_miss_costs_its_token_one_step_more(tmp_path: Path) -> None:
     """Narrow: misses behind which a token follows are two; each adds a step of 11 ms to 53 + 63."""
     narrow, _ = tree_sweep(load(recorded(tmp_path), ["strategy.late=true"]))

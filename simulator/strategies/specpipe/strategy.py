@@ -140,7 +140,8 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
 
     def with_tree(self, width: int, branching: int) -> Self:
         """Return the strategy with a tree of ``width`` nodes a level and ``branching`` children considered for each."""
-        return self.model_copy(update={"width": width, "branching": branching})
+        rows = width * (self.requests if self.width_rule == "shared" else 1)
+        return self.model_copy(update={"width": rows, "branching": branching})
 
     def full_step_s(self, cost: Cost, context: int) -> float:
         """Return the seconds of a step with full levels of one request, at ``context`` cached tokens."""
