@@ -49,6 +49,7 @@ def placed(mixer: Mixer, **changes: Any) -> Any:
         (WINDOW, Rows.decode(2, 2 * 99, 2), 18, 2 * (8 + 8)),
         (WINDOW, Rows.prefill(10), 10, 8 * 9 / 2 + 2 * 8),
         (WINDOW, Rows.prefill(10, 90), 17, 10 * 8),
+        (WINDOW, Rows(20, 0, 1, 5, 30), 5, 30),  # of 20 rows 15 are of streams, which no cache holds
         (CHUNK, Rows.decode(1, 99), 8, 8),  # half of fifteen on average
         (TOP, Rows.decode(1, 5), 6, 6),
         (TOP, Rows.decode(3, 99), 24, 24),  # each row its own eight

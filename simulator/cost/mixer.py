@@ -151,7 +151,7 @@ class Mixer(Frozen):
 def _pairs(tokens: int, sequences: int, cached: Any, pairs: Any, most: int) -> Any:
     """Return how many of ``pairs`` are left where a row sees ``most`` tokens at most, in sequences of equal length."""
     each = tokens / sequences
-    before = cached / sequences - each
+    before = elementwise_max(cached / sequences - each, 0.0)  # rows of streams are not in the cache, and may outnumber it
     whole = elementwise_min(elementwise_max(most - before, 0.0), each)
     return elementwise_min(pairs, sequences * (whole * before + whole * (whole + 1.0) / 2.0 + (each - whole) * most))
 
