@@ -331,6 +331,8 @@ def tried(loader: Loader, chance: random.Random, folder: Path) -> str:
     """What comes of one input that chance makes, as :func:`outcome`."""
     name, content = chance.choice(loader.sound)
     path = folder / name
+    if path.is_dir():  # what a command of the soak made of a name like this
+        shutil.rmtree(path)
     path.write_bytes(loader.broken(content, chance))
     try:
         return outcome(loader, path)

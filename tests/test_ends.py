@@ -131,12 +131,16 @@ def test_ctrl_c_in_a_long_run_leaves_a_report(count: int, came: bool, tmp_path: 
 
     monkeypatch.setattr(MetricsCollector, "note", pressing)
     folder = tmp_path / "report"
-    code, out, _ = typed(
-        *("run", "durations_only", "--out", str(folder)),
-        strategy="strategy=autoregressive",
-        requests=ARRIVALS.format(rate=5, count=count),
-        served=SERVED,
-    )
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests begun in the background ignore it
+    try:
+        code, out, _ = typed(
+            *("run", "durations_only", "--out", str(folder)),
+            strategy="strategy=autoregressive",
+            requests=ARRIVALS.format(rate=5, count=count),
+            served=SERVED,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (code, folder.exists(), "Stopped early: the first " in out) == (130, came, came)
     if came:
         assert f"of {count:,} requests" in (folder / "report.md").read_text()

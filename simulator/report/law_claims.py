@@ -27,9 +27,8 @@ def page(verdicts: Sequence[ExampleVerdict], command: str) -> Page:
 
 def law_data(verdicts: Sequence[ExampleVerdict]) -> list[dict[str, Any]]:
     """Return what became of each strategy's example as plain data."""
-    facts = "strategy", "compared", "broken", "disagreement"
     return [
-        {name: getattr(one, name) for name in facts}
+        {name: getattr(one, name) for name in ("strategy", "compared", "broken", "disagreement")}
         | {"claims": list(one.claims), "gap": one.worst and one.worst.gap, "words": law_sentence(one)}
         for one in verdicts
     ]
