@@ -306,7 +306,7 @@ def test_a_table_that_a_spreadsheet_opens_holds_no_formula(folder: Path) -> None
         (["--axis", "a=0:1:900000", "--axis", "b=0:1:900000"], "at most 1,000,000 values on all axes together"),
         (["--axis", "requests.count=1:99", "--latin-hypercube", "100000000"], "expected low:high:count"),
         (["--axis", "requests.count=1:99:9", "--latin-hypercube", "100000000"], "expected at most 10,000,000 points on 1 axes"),
-        (["--axis", "strategy.gamma=1e999,2"], "expected 1e-30 to 1e+18, or 0"),
+        (["--axis", "strategy.gamma=1e999,2"], "expected a number up to 1e+18"),
         (["--axis", "strategy.gamma=1:1e999:3"], "expected low below high"),
         (["--axis", "strategy.gamma=1,2", "--keep", "speedup >= e"], "expected 'best 10% of tpot_ms'"),
         (["--axis", "strategy.gamma=1,2", "--keep", f"best {'9' * 400}% of tpot_ms"], "expected 'best 10% of tpot_ms'"),

@@ -22,8 +22,8 @@ DEEPEST = 32
 """Most levels of nesting; far more than in any shipped file."""
 MOST_VALUES = 20_000
 """Most values in a file, those behind an alias counted each time; a hundred times those of any shipped file."""
-LARGEST, SMALLEST = 10**18, 1e-30
-"""Largest number that is accepted, in any unit, and smallest one but 0; beyond them a number is a slip."""
+LARGEST = 10**18
+"""Largest number that is accepted, in any unit; beyond it a number is a slip."""
 LONGEST_NAME = 100
 """Characters of a name that are compared with possible names."""
 SHORTEST_STEM = 3
@@ -309,9 +309,8 @@ def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
         raise BadInput.at(place, f"is no {node.tag.rpartition(':')[2]}", ".".join(map(str, path))) from error
     finally:
         loader.dispose()
-    size = abs(float(node.value)) if re.fullmatch(_NUMBER, str(node.value).strip()) else 0.0
-    if size and not SMALLEST <= size <= LARGEST:
-        raise BadInput.at(place, f"expected {SMALLEST:g} to {LARGEST:g}, or 0, got {node.value[:40]}", ".".join(map(str, path)))
+    if re.fullmatch(_NUMBER, str(node.value).strip()) and abs(float(node.value)) > LARGEST:
+        raise BadInput.at(place, f"expected a number up to {LARGEST:g}, got {node.value[:40]}", ".".join(map(str, path)))
     return value
 
 

@@ -91,9 +91,9 @@ class SourcedTable(Frozen):
 
 
 class Positive(Sourced):
-    """A sourced number above zero."""
+    """A sourced number above zero, and no smaller than makes times without end."""
 
-    rules: ClassVar[Rules] = ((lambda value: value > 0, "a number above 0"),)
+    rules: ClassVar[Rules] = ((lambda value: value > 0, "a number above 0"), (lambda value: value >= 1e-30, "1e-30 or more"))
 
 
 class NonNegative(Sourced):
