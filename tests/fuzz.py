@@ -86,6 +86,13 @@ RECORDS = [
         b'vllm:spec_decode_num_drafts_total{engine="0"} 9.0\n'
         b'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="0"} 5.0\n',
     ),
+    ("vllm_bench-own.json", b'{"spec_decode_num_drafts": 9, "spec_decode_per_position_acceptance_rates": [0.8, 0.5]}\n'),
+    ("trtllm-own.txt", b"trtllm_spec_decode_num_draft_tokens_total 9.0\ntrtllm_spec_decode_num_accepted_tokens_total 5.0\n"),
+    (
+        "llama_cpp-new.log",
+        b"draft acceptance = 0.5 ( 9 accepted / 18 generated), mean acceptance length = 1.9, "
+        b"acceptance rate per position = (0.6, 0.3)\n",
+    ),
     ("sglang-own.log", b"Decode batch, #running-req: 3, #token: 9, accept len: 2.47, accept rate: 0.82\n"),
     ("llama_cpp-own.log", b"eval time = 9.0 ms / 20 tokens\ndraft acceptance rate = 0.5 ( 9 accepted / 18 generated)\n"),
     ("golden_lengths-inferencex.yaml", b"m:\n  thinking_on:\n    1: 1.8\n    2: 2.4\n"),

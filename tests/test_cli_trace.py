@@ -124,7 +124,7 @@ MISTAKES = [
     (["convert", "--from", "steps", "steps.jsonl", "--window", "1", "--out", "x.npz"], "steps.jsonl: --window 1: a window was kept up to 2"),
     (["convert", "--from", "steps", "steps.jsonl", "--out", "x"], "--out: expected a file that ends in .npz, got x"),
     (["convert", "--from", "steps", "steps.jsonl"], "--out: expected a file that ends in .npz, got none"),
-    (["convert", "--from", "vllm_log", "steps.jsonl"], "steps.jsonl:1:1: expected numbers, found"),
+    (["convert", "--from", "vllm_log", "steps.jsonl"], "steps.jsonl: no speculative-decoding counters in this file; is"),
     (["convert", "--from", "mean_length", "3.1"], "expected one mean accepted length and --window"),
     (["convert", "--from", "mean_length", "9", "--window", "7"], "at window 7 it lies between 1 and 8"),
     (["rescale", "steps.npz", "--mean", "3.5", "--window", "3", "--out", "x.npz"], "steps.npz: cannot be re-scaled to 3.5: the recorded lengths reach 1 to 3 tokens"),

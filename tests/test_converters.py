@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from simulator.acceptance import converters, rescale, summaries
 from simulator.acceptance.cursors import Chain
 from simulator.acceptance.sources import Rates, Replay, best_of
+from simulator.acceptance.summaries import TO_RATES
 from simulator.acceptance.trace import Trace, read
 from simulator.acceptance.window_replay import WindowReplay
 from simulator.files.schema import BadInput
@@ -212,10 +213,10 @@ def test_a_vllm_log_weighs_intervals_by_what_they_drafted() -> None:
     line = "metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.9, Accepted: 9 tokens, Drafted: {} tokens, "
     line += "Per-position acceptance rate: {}, Avg Draft acceptance rate: 47.0%"
     log = ["starting", line.format(100, "0.800, 0.500"), line.format(0, "nan, nan"), line.format(300, "0.400, 0.100")]
-    assert summaries.vllm_log(log) == {"per_position": pytest.approx([0.5, 0.4])}
-    assert summaries.vllm_log(["0.5, 0.2  # by hand"]) == {"per_position": pytest.approx([0.5, 0.4])}
+    assert TO_RATES["vllm_log"](log, None, None)["per_position"] == pytest.approx([0.5, 0.4])
+    assert TO_RATES["vllm_log"](["0.5, 0.2  # by hand"], None, None) == {"per_position": pytest.approx([0.5, 0.4])}
     with pytest.raises(BadInput, match="mixes windows of different lengths"):
-        summaries.vllm_log([line.format(100, "0.8"), line.format(100, "0.8, 0.5")])
+        TO_RATES["vllm_log"]([line.format(100, "0.8"), line.format(100, "0.8, 0.5")], None, None)
 
 
 def test_a_mean_length_is_stated_with_its_window() -> None:

@@ -287,6 +287,16 @@ def test_a_faulty_table_is_refused_with_its_line(tmp_path: Path, cells: dict[str
     assert words in done.stderr
 
 
+@pytest.mark.parametrize("quantity", ["speedup", "tokens_per_s"])
+def test_tokens_of_a_step_that_a_row_does_not_state_are_unknown(tmp_path: Path, quantity: str) -> None:
+    """A step of 1 token would be one whose drafts were all refused, which nobody measured."""
+    path = table(tmp_path, [{"strategy": "eagle_1", "tokens_per_step": "", quantity: 1.5}])
+    options = ["--like", "hf_eager", "--scenario", METHODS, *SET, "--free", "speculation.tree.fixed_us"]
+    done = CliRunner().invoke(main, ["calibrate", "engine", str(path), *options])
+    assert done.exit_code == 2
+    assert f"tokens_per_step: is missing in a row that drafts: without it {quantity} says nothing of a step" in done.stderr
+
+
 def test_the_command_writes_an_engine_that_a_scenario_takes(tmp_path: Path) -> None:
     path = table(tmp_path, [{"strategy": "eagle_1", "tokens_per_step": 3.0, "speedup": 1.5}])
     out = tmp_path / "mine.yaml"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from simulator.acceptance import summaries
@@ -37,14 +39,14 @@ vllm:spec_decode_num_accepted_tokens_per_pos_created{{engine="0",model_name="a b
 def test_vllm_counters_by_position() -> None:
     """710 and 530 of 1,000 windows keep positions 0 and 1: 0.71, then 530 / 710; engines of a server are summed."""
     first = SCRAPE.format("1000.0", "710.0", "530.0")
-    assert block("vllm_metrics", first) == {"per_position": pytest.approx([0.71, 530 / 710])}
+    assert block("vllm_metrics", first)["per_position"] == pytest.approx([0.71, 530 / 710])
     second = SCRAPE.format("500", "90", "0").replace('engine="0"', 'engine="1"')
-    assert block("vllm_metrics", first + second) == {"per_position": pytest.approx([800 / 1500, 530 / 800])}
+    assert block("vllm_metrics", first + second)["per_position"] == pytest.approx([800 / 1500, 530 / 800])
 
 
 def test_two_scrapes_are_about_the_time_between_them() -> None:
     text = SCRAPE.format("1000.0", "710.0", "530.0") + SCRAPE.format("1100.0", "770.0", "550.0")
-    assert block("vllm_metrics", text) == {"per_position": pytest.approx([0.6, 1 / 3])}
+    assert block("vllm_metrics", text)["per_position"] == pytest.approx([0.6, 1 / 3])
 
 
 def test_counters_are_continued_to_a_wider_window() -> None:
@@ -125,14 +127,14 @@ def test_golden_curves_as_inferencex_writes_them() -> None:
 
 
 MISTAKES = [
-    ("vllm_metrics", "", None, "expected the counters vllm:spec_decode_num_drafts_total"),
-    ("vllm_metrics", SCRAPE.format("0", "0", "0"), None, "per_pos_total, not 0"),
+    ("vllm_metrics", "", None, "no speculative-decoding counters in this file; is speculation switched on? Expected vllm:spec"),
+    ("vllm_metrics", SCRAPE.format("0", "0", "0"), None, "vllm:spec_decode_num_drafts_total is 0, nothing was drafted"),
     ("vllm_metrics", SCRAPE.format("1e", "0", "0"), None, ":3:0: expected numbers, found '1e'"),
     ("vllm_metrics", SCRAPE.format("10", "11", "0"), None, "rates from 0 to 1 that fall"),
-    ("sglang", '{"accept_length": 2.5}', None, "and --window, the draft steps served with"),
+    ("sglang", '{"accept_length": 2.5}', None, "holds no window: expected --window, the draft steps served with"),
     ("sglang", '{"accept_length": 2.5}', 1, "at window 1 it lies between 1 and 2"),
-    ("llama_cpp", SERVER, None, "and --window, --draft-max"),
-    ("llama_cpp", "n_drafted = 1\nn_accept = 2", 3, "expected 'draft acceptance rate"),
+    ("llama_cpp", SERVER, None, "holds no window: expected --window, the draft tokens of a step (the server's --draft-max"),
+    ("llama_cpp", "n_drafted = 1\nn_accept = 2", 3, "expected at most n_drafted = 1 accepted tokens, got 2"),
     ("golden_lengths", INFERENCEX + OFF, None, "one of: glm-5.2-fp8 thinking_on, glm-5.2-fp8 thinking_off"),
     ("golden_lengths", "m: {2: 1.8, 3: 2.0}", None, "it holds no curve by window 1, 2, 3"),
     ("golden_lengths", "m: [", None, "not valid YAML"),
@@ -149,3 +151,142 @@ def test_summaries_that_are_wrong(form: str, text: str, window: int | None, expe
 
 def test_every_summary_has_its_function() -> None:
     assert {getattr(summaries, name) for name in TO_RATES} == set(TO_RATES.values())
+
+
+# ---- a count that is missing is unknown, one that is 0 was counted
+
+DATA = Path(__file__).parent / "data"
+REQUEST = (
+    "slot print_timing: id  1 | task 0 | draft acceptance = 0.5 ({:5d} accepted / {:5d} generated), "
+    "mean acceptance length = {:5.2f}, acceptance rate per position = ({})\n"
+)
+
+
+@pytest.mark.parametrize("file", ["timing.log", "stats.log"])
+def test_llama_cpp_says_rates_by_position_and_so_the_window(file: str) -> None:
+    """167 of 259 kept; 80.5, 63.2 and 48.3 % of the drafts keep three positions: given those before 0.805, 0.785, 0.764."""
+    made = block("llama_cpp", (DATA / "llama_cpp" / file).read_text())
+    assert made == {
+        "per_position": pytest.approx([0.805, 0.632 / 0.805, 0.483 / 0.632]),
+        "source": "llama.cpp: 259 drafted, 167 accepted (0.645), mean length 2.92; steps that drafted nothing are not counted",
+        "confidence": "measured",
+    }
+
+
+def test_llama_cpp_weighs_requests_by_their_drafts() -> None:
+    """100 drafts keep (0.8, 0.2), 300 keep (0.4, 0.4): together 0.5 and 0.35."""
+    made = block("llama_cpp", REQUEST.format(100, 200, 2.0, "0.800, 0.200") + REQUEST.format(240, 600, 1.8, "0.400, 0.400"))
+    assert made["per_position"] == pytest.approx([0.5, 0.7])
+    with pytest.raises(BadInput, match="expected counts behind the share"):
+        block("llama_cpp", REQUEST.format(100, 200, 2.0, "0.8") + "draft acceptance = 0.5, as a later wording may have it")
+
+
+def test_llama_cpp_counts_steps_that_drafted_nothing() -> None:
+    """A request of 301 tokens, the first by its prompt, 100 accepted: 200 steps, of which 100 drafted and kept (0.8, 0.2)."""
+    line = "       eval time =   30387.12 ms /   301 tokens (   14.84 ms per token,    67.40 tokens per second)\n"
+    made = block("llama_cpp", line + REQUEST.format(100, 200, 2.0, "0.800, 0.200"))
+    assert made["per_position"] == pytest.approx([0.4, 0.25])
+    assert made["source"] == (
+        "llama.cpp: 200 drafted, 100 accepted (0.500), mean length 2.00; 100 of 200 steps drafted, which the first rate counts"
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "window", "expected"),
+    [
+        ("l2.log", 3, {"accepted_share": 171 / 297, "window": 3}),
+        ("l3.log", 3, {"accepted_share": 171 / 297, "window": 3}),
+        ("l4.log", 3, {"tokens_per_step": 1 + 140 / (50 / 1.5 + 90 / 2.7), "window": 3}),
+    ],
+)
+def test_llama_cpp_in_its_new_wording(file: str, window: int, expected: dict[str, float]) -> None:
+    made = block("llama_cpp", (DATA / "llama_cpp" / file).read_text(), window)
+    assert {key: made.get(key) for key in expected} == pytest.approx(expected)
+
+
+def test_a_zero_that_was_counted_is_zero() -> None:
+    kept_none = "draft acceptance = 0.00000 (    0 accepted /   297 generated)"
+    assert block("llama_cpp", kept_none, 3)["accepted_share"] == 0.0
+    random_draft = (DATA / "live_vllm" / "bench_draft_model.json").read_text()
+    assert block("vllm_bench", random_draft)["per_position"] == [0.0, 0.0, 0.0]
+
+
+def test_a_running_vllm_says_the_same_in_its_counters_and_in_its_benchmark() -> None:
+    """293 drafts keep 246, 187 and 156 tokens at their positions: 3.01 tokens a draft."""
+    folder = DATA / "live_vllm"
+    scrapes = "".join((folder / f"metrics_{when}.txt").read_text() for when in ("before", "after"))
+    made = block("vllm_metrics", scrapes)
+    assert made["per_position"] == pytest.approx([246 / 293, 187 / 246, 156 / 187])
+    assert made["source"] == "/metrics: 293 drafts, 589 tokens accepted; steps that drafted nothing are not counted"
+    assert block("vllm_bench", (folder / "bench_ngram.json").read_text())["per_position"] == pytest.approx(made["per_position"])
+    assert Rates(tuple(made["per_position"])).odds(3, None).committed() == pytest.approx(3.01, abs=0.001)  # type: ignore[arg-type]
+
+
+def test_vllm_without_counters_by_position_has_a_mean() -> None:
+    lines = [line for line in SCRAPE.format("1000", "0", "0").splitlines() if "per_pos" not in line]
+    made = block("vllm_metrics", "\n".join(lines), 3)
+    assert (made["accepted_share"], made["window"]) == (pytest.approx(1660 / 3000), 3)
+
+
+TRTLLM = (
+    'trtllm_spec_decode_num_draft_tokens_total{model_name="m"} 300.0\n'
+    'trtllm_spec_decode_num_accepted_tokens_total{model_name="m"} 120.0\n'
+    'trtllm_speculative_config_info{spec_method="Eagle3",spec_num_tokens="3"} 1.0\n'
+)
+
+
+def test_tensorrt_llm_counts_draft_tokens() -> None:
+    made = block("trtllm", TRTLLM)
+    assert (made["accepted_share"], made["window"]) == (pytest.approx(0.4), 3)
+    stats = '{"specDecodingStats": {"numDraftTokens": 3, "numAcceptedTokens": 2}}\n'
+    assert block("trtllm", stats * 2, 3)["accepted_share"] == pytest.approx(2 / 3)
+
+
+def without(text: str, word: str) -> str:
+    """A text without the lines that hold a word."""
+    return "".join(line for line in text.splitlines(keepends=True) if word not in line)
+
+
+VLLM_LINE = "SpecDecoding metrics: Mean acceptance length: 2.3, Accepted: 9 tokens, Drafted: 300 tokens"
+IDLE = "Decode batch, #running-req: 1, #token: 41, accept len: 0.00, #queue-req: 0\n"
+SCRAPED = SCRAPE.format("1000.0", "710.0", "530.0")
+LACKING = [
+    ("llama_cpp", "n_drafted = 180\nn_predict = 200\n", 8, "the count n_accept is missing; acceptance is unknown"),
+    ("llama_cpp", "n_accept = 120\nn_predict = 200\n", 8, "the count n_drafted is missing; acceptance is unknown"),
+    ("llama_cpp", SERVER.splitlines()[1], 8, "no speculative-decoding counters in this file; is speculation switched on?"),
+    ("llama_cpp", "draft acceptance = 0.5\n", 8, "expected counts behind the share"),
+    ("vllm_metrics", without(SCRAPED, "accepted_tokens"), 3, "per_pos_total are missing; acceptance is unknown"),
+    ("vllm_metrics", without(SCRAPED, "num_drafts"), None, "vllm:spec_decode_num_drafts_total is missing"),
+    ("vllm_metrics", without(SCRAPED, 'position="0"'), None, '{position="0"} is missing; acceptance is unknown'),
+    ("vllm_metrics", without(SCRAPED, "per_pos"), None, "the window is unknown: expected --window"),
+    ("vllm_metrics", SCRAPED + SCRAPE.format("100.0", "71.0", "53.0"), None, "the server was started anew"),
+    ("vllm_metrics", SCRAPED + without(SCRAPED, 'position="1"'), None, "stands in one of several scrapes"),
+    ("vllm_log", VLLM_LINE, None, ":1:0: 'Per-position acceptance rate: 0.800, 0.500' is missing"),
+    ("vllm_log", "INFO 11-25 Avg generation throughput: 9.9 tokens/s\n", None, "no speculative-decoding counters in this file"),
+    ("vllm_log", VLLM_LINE.replace("300", "0"), None, "every interval of this log drafted 0 tokens"),
+    ("vllm_bench", '{"completed": 24}', None, "no speculative-decoding counters in this file"),
+    ("vllm_bench", '{"spec_decode_num_drafts": 9}', None, "spec_decode_per_position_acceptance_rates, a list of rates, is"),
+    ("sglang", IDLE, 3, "every accept length in this file is 0, as of a server that is idle; acceptance is unknown"),
+    ("sglang", 'sglang:spec_accept_length{model_name="m"} 0.0\n', 3, "acceptance is unknown"),
+    ("sglang", "Prefill batch, #new-seq: 1\n", 3, "no speculative-decoding counters in this file"),
+    (
+        "trtllm",
+        without(TRTLLM, "accepted"),
+        None,
+        "the number of accepted tokens, trtllm_spec_decode_num_accepted_tokens_total",
+    ),
+    ("trtllm", without(TRTLLM, "draft_tokens"), None, "the number of draft tokens, trtllm_spec_decode_num_draft_tokens_total"),
+]
+
+
+@pytest.mark.parametrize(("form", "text", "window", "expected"), LACKING, ids=[f"{form}: {text}" for form, *_, text in LACKING])
+def test_a_count_that_is_missing_is_unknown(form: str, text: str, window: int | None, expected: str) -> None:
+    with pytest.raises(BadInput) as error:
+        block(form, text, window)
+    assert any(expected in str(fault) for fault in error.value.faults)
+
+
+def test_an_idle_sglang_is_left_out_of_the_mean() -> None:
+    made = block("sglang", IDLE * 3 + IDLE.replace("0.00", "2.50"), 3)
+    assert made["tokens_per_step"] == pytest.approx(2.5)
+    assert made["source"] == "SGLang, 1 value of accept length, 3 of an idle server left out"

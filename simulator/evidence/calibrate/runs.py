@@ -5,7 +5,8 @@ A table of runs is one CSV. A column is the dotted key of a scenario's field, as
 groups by), or is one of these, of the first three exactly one in a row:
 
 * ``step_ms``, measured time of a step; ``tokens_per_s`` of a request, prompts not in it; ``speedup`` over plain decoding,
-* ``tokens_per_step``, those that a step commits, the target's own counted: 1 where nothing is drafted,
+* ``tokens_per_step``, those that a step commits, the target's own counted: 1 where nothing is drafted; a row that drafts
+  needs it, but for a step's time alone,
 * ``left_out``, why no fit uses the row, which is predicted all the same; ``source``, where it comes from.
 
 The fit is least squares of ``log(law / measured)``, of which ``NOISE`` is taken as one deviation, with each number pulled to
@@ -129,6 +130,9 @@ def _run(
         loaded = load(base, [*overrides, *settings], catalogue)
     except BadInput as error:
         raise BadInput([Fault(place, fault.field, fault.message) for fault in error.faults]) from error
+    if loaded.scenario.schedule.window and not cells.get("tokens_per_step") and stated != ["step_ms"]:
+        message = f"is missing in a row that drafts: without it {stated[0]} says nothing of a step"
+        raise BadInput.at(place, message, "tokens_per_step")
     return MeasuredRun(loaded, acceptance_of(loaded, tokens), stated[0], value, tokens, cells)
 
 

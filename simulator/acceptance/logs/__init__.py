@@ -1,0 +1,1 @@
+"""What engines write about acceptance, read into the blocks of a scenario."""

@@ -1,0 +1,184 @@
+"""What llama.cpp writes about acceptance, and about the times of batches, becomes blocks of a scenario.
+
+A count that a log does not hold is unknown, never 0: such a log is refused in words that name what is missing.
+"""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.acceptance.converters import fault
+from simulator.acceptance.logs.engines import vllm_metrics
+from simulator.acceptance.logs.patterns import NO_COUNTERS, PATTERNS, unknown
+from simulator.acceptance.logs.rates import (
+    Block,
+    count,
+    measured_mean,
+    measured_positions,
+    measured_share,
+    number,
+    numbers,
+)
+from simulator.files.schema import BadInput
+
+SWITCH = "the server's --draft-max or --spec-draft-n-max"
+
+
+class _Drafted(NamedTuple):
+    """What llama.cpp counted of a request, or of all requests of a drafter."""
+
+    accepted: int
+    drafted: int
+    length: float | None
+    """Mean tokens of the steps that drafted, the target's own counted; None: not logged."""
+    survival: Sequence[float]
+    """Shares of these steps that keep each position; empty: not logged."""
+    stated_drafts: int | None = None
+    """Number of these steps; None: not logged."""
+
+    @property
+    def drafts(self) -> float | None:
+        """Return the number of steps that drafted, as counted or as it follows from the means; None where it is unknown."""
+        if self.accepted and self.survival and sum(self.survival) > 0.0:
+            return self.accepted / sum(self.survival)
+        if self.accepted and self.length is not None and self.length > 1.0:
+            return self.accepted / (self.length - 1.0)
+        if self.stated_drafts is None and self.survival:
+            return self.drafted / len(self.survival)
+        return self.stated_drafts
+
+
+def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) -> Block:
+    """Return what a log of ``llama-server`` or ``llama-speculative`` says of acceptance.
+
+    Rates by position, where the log has them, say the window, too. Else steps are counted as tokens predicted less drafts
+    accepted, since drafting may stop early or not start at all: every step commits one token of the target's own. Without a
+    count of predicted tokens there is the mean length of the steps that drafted, or the share accepted of those drafted.
+    """
+    requests, statistics = _requests(lines), _statistics(lines)
+    predicted = [
+        count(line, found) for line, text in enumerate(lines, 1) for found in PATTERNS["llama_cpp_predicted"].findall(text)
+    ]
+    for parts, written in ((requests, predicted), (statistics, [])):
+        if parts and all(part.survival for part in parts):
+            return _llama_positions(parts, written, window)
+    if parts := requests or statistics:
+        steps = sum(predicted) - sum(part.accepted for part in parts) if requests else 0
+        return _llama_mean(parts, steps, window)
+    if any(PATTERNS["counter"].match(line) for line in lines):
+        return vllm_metrics(lines, window)
+    return _llama_program(lines, window)
+
+
+def _requests(lines: Sequence[str]) -> list[_Drafted]:
+    """Return what was counted of each request that drafted; raises :class:`BadInput` for a share without its counts."""
+    requests = []
+    for line, text in enumerate(lines, 1):
+        if not PATTERNS["llama_cpp_said"].search(text):
+            continue
+        match = PATTERNS["llama_cpp_request"].search(text)
+        if match is None:
+            message = "expected counts behind the share, as in 'draft acceptance = 0.57 (171 accepted / 297 generated)'"
+            raise fault(line, f"{message}; acceptance is unknown")
+        accepted, drafted = count(line, match[1]), count(line, match[2])
+        if accepted > drafted:
+            raise fault(line, f"expected at most {drafted:,} accepted tokens, as many as were generated, got {accepted:,}")
+        length = None if match[3] is None else number(line, match[3])
+        if drafted:
+            requests.append(_Drafted(accepted, drafted, length, numbers([match[4] or ""])))
+    return requests
+
+
+def _statistics(lines: Sequence[str]) -> list[_Drafted]:
+    """Return what was counted of each drafter in its last line, which is about all requests up to it."""
+    drafters: dict[str, _Drafted] = {}
+    for line, match in enumerate(map(PATTERNS["llama_cpp_statistics"].search, lines), 1):
+        if match:
+            drafts, drafted, accepted = (count(line, match[name]) for name in ("drafts", "drafted", "accepted"))
+            length = None if match["length"] is None else number(line, match["length"])
+            rates = numbers([match["rates"] or ""])
+            verified = match["verified"] is None or count(line, match["verified"]) > 0
+            drafters[match["drafter"]] = _Drafted(accepted, drafted if verified else 0, length, rates, drafts)
+    return [drafter for drafter in drafters.values() if drafter.drafted]
+
+
+def _llama_positions(parts: Sequence[_Drafted], predicted: Sequence[int], window: int | None) -> Block:
+    """Return rates by position, over all steps where the tokens of each request were ``predicted``, one of them by its prompt.
+
+    Drafters whose windows differ take turns, so that a position of the longer is not drafted by the shorter.
+    """
+    longest = max(len(part.survival) for part in parts)
+    drafts = [part.drafts or 0.0 for part in parts]
+    padded = [[*part.survival, *[0.0] * (longest - len(part.survival))] for part in parts]
+    survival = np.average(padded, axis=0, weights=drafts)
+    accepted, drafted = (sum(getattr(part, name) for part in parts) for name in ("accepted", "drafted"))
+    told = f"llama.cpp: {drafted:,} drafted, {accepted:,} accepted ({accepted / drafted:.3f}), "
+    told += f"mean length {1.0 + float(survival.sum()):.2f}"
+    steps = sum(predicted) - len(predicted) - accepted
+    drafting = sum(map(round, drafts))
+    if len(predicted) < len(parts):
+        told += "; steps that drafted nothing are not counted"
+    elif steps > drafting:
+        survival = survival * (drafting / steps)
+        told += f"; {drafting:,} of {steps:,} steps drafted, which the first rate counts"
+    return measured_positions(survival.tolist(), window, told)
+
+
+def _llama_mean(parts: Sequence[_Drafted], steps: int, window: int | None) -> Block:
+    """Return a mean, or the share accepted, of requests or drafters that are not counted by position."""
+    accepted, drafted = (sum(getattr(part, name) for part in parts) for name in ("accepted", "drafted"))
+    drafts = [part.drafts for part in parts]
+    counted = [many for many in drafts if many is not None]
+    if window is None:
+        least = f", at least {ceil(drafted / sum(counted) - 0.02)}" if counted and len(counted) == len(drafts) else ""
+        raise BadInput.at("", f"holds no window: expected --window, the draft tokens of a step{least} ({SWITCH})")
+    told = f"{drafted:,} drafted, {accepted:,} accepted"
+    if accepted and steps > 0:
+        predicted = f"{steps + accepted:,} predicted"
+        return measured_mean((steps + accepted) / steps, window, f"llama.cpp: {predicted}, {told}, {steps:,} steps")
+    if counted and len(counted) == len(drafts) and 0 < accepted < window * sum(counted):
+        source = f"llama.cpp: {told}; steps that drafted nothing are not counted"
+        return measured_mean(1.0 + accepted / sum(counted), window, source)
+    return measured_share(accepted, drafted, window, f"llama.cpp: {told}")
+
+
+def _llama_program(lines: Sequence[str], window: int | None) -> Block:
+    """Return a mean, or the share accepted, of ``llama-speculative`` or of the timings in a server's answer."""
+    totals: dict[str, int] = {}
+    for line, text in enumerate(lines, 1):
+        for name in ("n_predict", "n_drafted", "n_accept"):
+            for digits in PATTERNS[f"llama_cpp_{name}"].findall(text):
+                totals[name] = totals.get(name, 0) + count(line, digits)
+    lacking = [name for name in ("n_drafted", "n_accept") if name not in totals]
+    if len(lacking) == 2:
+        wordings = "'draft acceptance = 0.57 (171 accepted / 297 generated)'"
+        raise BadInput.at("", f"{NO_COUNTERS}{wordings}, or n_drafted and n_accept")
+    if lacking:
+        raise unknown(f"the count {lacking[0]} is missing")
+    if not totals["n_drafted"]:
+        raise unknown("n_drafted is 0, nothing was drafted")
+    counted = _Drafted(totals["n_accept"], totals["n_drafted"], None, ())
+    if counted.accepted > counted.drafted:
+        raise BadInput.at("", f"expected at most n_drafted = {counted.drafted:,} accepted tokens, got {counted.accepted:,}")
+    return _llama_mean([counted], totals.get("n_predict", 0) - counted.accepted, window)
+
+
+def llama_batched_bench(lines: Sequence[str], *_: object) -> Block:
+    """Return ``durations`` from the table of ``llama-batched-bench``: ms of a pass of the target and of a prompt, by its rows.
+
+    T_TG is that of TG passes over a row of each of B sequences, T_PP that of their prompts. No verification is measured: a row
+    of a window is priced as one of a further sequence. Of several lengths of prompt the longest is taken.
+    """
+    rows = [numbers([line.replace("|", " ")]) for line in lines if PATTERNS["batched_bench"].match(line)]
+    if len({(prompt, batch) for prompt, _, batch, *_ in rows}) < 2:
+        raise BadInput.at("", "expected the table of llama-batched-bench, | PP | TG | B | ..., with two batches B or more")
+    longest = max(prompt for prompt, *_ in rows)
+    chosen = {batch: (tokens, *rest) for prompt, tokens, batch, *rest in rows if prompt == longest}
+    target = [[batch, row[4] / row[0] * 1e3] for batch, row in sorted(chosen.items())]
+    prefill = [[batch * longest, row[2] * 1e3] for batch, row in sorted(chosen.items())]
+    return {
+        "target_ms": {"columns": ["rows", "ms"], "points": target},
+        "prefill_ms": {"columns": ["rows", "ms"], "points": prefill},
+    }
