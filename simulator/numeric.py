@@ -24,6 +24,11 @@ def ordered_sum(values: Iterable[Number]) -> Number:
     return cast("Number", reduce(add, values, 0))
 
 
+def quotient(measured: float | None, by: float | None) -> float | None:
+    """Return a measured value over another; None where either was not measured, or nothing was there to divide by."""
+    return measured / by if measured is not None and by else None
+
+
 def elementwise_max(*seconds: Any) -> Any:
     """Return the longest of some durations in their unit, element by element where there are arrays among them."""
     try:

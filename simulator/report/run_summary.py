@@ -64,7 +64,14 @@ def headline(result: RunResult) -> str:
     """Return the answer in one sentence."""
     together, window = result.scenario.requests.together, result.scenario.schedule.window
     facts = {"simulated": result.simulated, "baseline": result.baseline, "speedup": result.speedup}
-    return say("headline", **facts, together=together, window=window, regime=regime(result))
+    return say(
+        "headline",
+        **facts,
+        together=together,
+        window=window,
+        with_prompts=result.speedup_with_prompts,
+        regime=regime(result),
+    )
 
 
 def doubt(speedup: Interval) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from simulator.cost.device import Device
-from simulator.numeric import ordered_sum
+from simulator.numeric import ordered_sum, quotient
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import Outcome
 
@@ -74,6 +74,6 @@ def expenses(scenario: Scenario, outcome: Outcome) -> Expenses | None:
         working_s = [min(outcome.end_s, seconds) for seconds in lanes_s]  # mean over replicas
         busy = ordered_sum(power * seconds for power, seconds in zip(watts, working_s, strict=True)) * per_token
     tokens_per_hour = outcome.tokens_per_s * 3600.0
-    per_million = None if hourly is None else hourly / tokens_per_hour * 1e6
+    per_million = quotient(hourly and hourly * 1e6, tokens_per_hour)
     unpriced = [rented.device.name for rented in devices if rented.device.price_usd_per_hour is None]
     return Expenses(hourly, per_million, busy, most, tuple(dict.fromkeys(unpriced)))

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 from simulator.cost.partition import StageMemory, stage_memory
-from simulator.numeric import ordered_sum
+from simulator.numeric import ordered_sum, quotient
 from simulator.scenario import Scenario
 from simulator.serving.collector import MetricsCollector
 from simulator.serving.memory import cache_hits
@@ -55,14 +55,14 @@ class Counted:
         return all(limit.met for limit in self.slo)
 
     @property
-    def goodput_requests_per_s(self) -> float:
-        """Return good requests per second of the stretch."""
-        return self.good / self.seconds
+    def goodput_requests_per_s(self) -> float | None:
+        """Return good requests per second of the stretch; None where it has no length, so that no rate is measured."""
+        return quotient(self.good, self.seconds)
 
     @property
-    def goodput_tokens_per_s(self) -> float:
-        """Return output tokens of good requests per second of the stretch."""
-        return self.good_tokens / self.seconds
+    def goodput_tokens_per_s(self) -> float | None:
+        """Return output tokens of good requests per second of the stretch; None likewise."""
+        return quotient(self.good_tokens, self.seconds)
 
 
 class Littles(NamedTuple):
@@ -201,9 +201,12 @@ class Outcome:
 
     @property
     def tokens_per_s(self) -> float:
-        """Return output tokens per second of all requests together, prefill included, in the stretch that counts."""
+        """Return output tokens per second of all requests together, prefill included, in the stretch that counts.
+
+        Where all that counts arrived together the stretch has no length, and they are those of the whole run.
+        """
         counted = self.serving.counted
-        if counted.seconds in (0.0, self.end_s):  # 0 where all that counts arrived and left together
+        if counted.seconds in (0.0, self.end_s):
             return self.tokens / self.end_s
         return counted.tokens / counted.seconds
 
@@ -347,10 +350,10 @@ def _level(seconds: Mapping[int, float]) -> dict[str, float]:
     return {"mean": mean, "p95": level_quantile(seconds, 0.95), "most": max(seconds, default=0)}
 
 
-def _spread(sketch: Sketch) -> dict[str, float]:
-    """Return mean, percentiles and maximum of a distribution of seconds, in milliseconds."""
-    quantiles = {f"p{share}": sketch.quantile(share / 100) * 1e3 for share in QUANTILES}
-    return {"mean": sketch.mean * 1e3, **quantiles, "most": max(sketch.most, 0.0) * 1e3}
+def _spread(sketch: Sketch) -> dict[str, float | None]:
+    """Return mean, percentiles and maximum of a distribution of seconds, in milliseconds; None where nothing was measured."""
+    quantiles = {f"p{share}": sketch.quantile_ms(share / 100) for share in QUANTILES}
+    return {"mean": sketch.mean_ms, **quantiles, "most": sketch.most_ms}
 
 
 def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, StageMemory]]:

@@ -19,14 +19,19 @@ from simulator.scenario.run import simulate, tuned
 def replicate(load: Callable[[int], Loaded], count: int, seed: int) -> dict[str, Mean]:
     """Return means of metrics, whose names end with their unit, over the seeds ``seed``, ``seed + 1``, ...
 
-    ``load`` reads the scenario with a seed.
+    ``load`` reads the scenario with a seed. A metric that some of them could not measure is left out.
     """
     metrics = []
     for replication_seed in counted(range(seed, seed + count), "replications"):
         loaded = tuned(load(replication_seed))
         outcome, _ = simulate(loaded.scenario, loaded.acceptance())
         metrics.append(dict(_metrics(outcome)))
-    return {name: mean([replication[name] for replication in metrics]) for name in metrics[0]}
+    means = {}
+    for name in metrics[0]:
+        measured = [value for replication in metrics if (value := replication[name]) is not None]
+        if len(measured) == len(metrics):
+            means[name] = mean(measured)
+    return means
 
 
 def mean(values: Sequence[float]) -> Mean:
@@ -35,14 +40,14 @@ def mean(values: Sequence[float]) -> Mean:
     return Mean(float(np.mean(values)), float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread)
 
 
-def _metrics(outcome: Outcome) -> Iterator[tuple[str, float]]:
-    """Yield the metrics of a run by name."""
+def _metrics(outcome: Outcome) -> Iterator[tuple[str, float | None]]:
+    """Yield the metrics of a run by name; None for one that it could not measure."""
     serving = outcome.serving
     for name in ("ttft", "tbt", "tpot", "e2e"):
         sketch = getattr(serving, name)
-        yield f"{name}_mean_ms", sketch.mean * 1e3
+        yield f"{name}_mean_ms", sketch.mean_ms
         for share in QUANTILES:
-            yield f"{name}_p{share}_ms", sketch.quantile(share / 100) * 1e3
+            yield f"{name}_p{share}_ms", sketch.quantile_ms(share / 100)
     yield "tokens_per_s", outcome.tokens_per_s
     yield "mean_waiting", serving.mean_waiting
     if serving.counted.slo:

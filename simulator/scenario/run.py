@@ -16,6 +16,7 @@ from simulator.acceptance.spec import AcceptanceSpec
 from simulator.cost.partition import message_bytes
 from simulator.cost.rows import Phase
 from simulator.files.schema import Fault, Infeasible, provenance
+from simulator.numeric import quotient
 from simulator.parallel import STOP, counting, stopping, unheard
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
@@ -23,7 +24,7 @@ from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, stage_memories
 from simulator.scenario.stability import load_of
-from simulator.serving.service import OnFinished, OnIteration
+from simulator.serving.service import OnFinished, OnIteration, ServiceRun
 from simulator.serving.step_times import StepTimes
 from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.capabilities import DerivesNumbers, LosesWindows, Tunable, extra_memory
@@ -82,9 +83,12 @@ class RunResult:
         return self.baseline.tpot_s / self.simulated.tpot_s
 
     @property
-    def speedup_with_prompts(self) -> float:
-        """Return tokens per second, prompts included, over those of autoregressive decoding, both simulated."""
-        return self.simulated.tokens_per_s / self.baseline.tokens_per_s
+    def speedup_with_prompts(self) -> float | None:
+        """Return tokens per second, prompts included, over those of autoregressive decoding, both simulated.
+
+        None where autoregressive decoding shows no token while requests count.
+        """
+        return quotient(self.simulated.tokens_per_s, self.baseline.tokens_per_s)
 
     @property
     def busy(self) -> dict[str, float]:
@@ -177,7 +181,8 @@ def simulate(
 ) -> tuple[Outcome, list[Span]]:
     """Simulate on the event engine; return the outcome and the first ``spans`` busy intervals of each lane of replica 1.
 
-    ``log`` is called with every iteration, ``finished`` with every request that has ended.
+    ``log`` is called with every iteration, ``finished`` with every request that has ended. Raises :class:`Infeasible` where
+    nothing that counts takes a step, or a time that the SLO limits occurs in none of it.
     """
     with counting("requests", scenario.requests.count) as advance:
         note = finished if advance is unheard else lambda request: (advance(), finished and finished(request))
@@ -187,7 +192,24 @@ def simulate(
             raise KeyboardInterrupt
         message = "all outputs end with the pass that reads the prompt, so there is no step to time; ask for longer ones"
         raise Infeasible([Fault((scenario.name, 0, 0), "requests.output_tokens", message)])
+    if faults := list(_not_measured(scenario, done)):
+        raise Infeasible(faults)
     return outcome_of(done), done.spans
+
+
+def _not_measured(scenario: Scenario, done: ServiceRun) -> Iterator[Fault]:
+    """Yield what a run was to measure and could not: times of tokens, and times that the SLO limits."""
+    collector, place = done.collector, (scenario.name, 0, 0)
+    left_out = [name for name in ("warm_up", "cool_down") if getattr(scenario.requests, name)]
+    remedy = "; set " + " and ".join(f"requests.{name}=0" for name in left_out) if left_out else ""
+    if not collector.times["tpot"].total:
+        message = f"no request that counts ({collector.rule}) takes a step behind its prompt, so there is no time per token"
+        yield Fault(place, "requests", message + remedy)
+    elif scenario.slo:
+        for metric in dict.fromkeys(limit.metric for limit in scenario.slo.limits):
+            if not collector.times[metric].count:
+                counted = f"of what counts ({collector.rule}; {collector.seconds:.3g} s)"
+                yield Fault(place, f"slo.{metric}_ms", f"nothing {counted} has such a time, so no limit can be held{remedy}")
 
 
 def replay(scenario: Scenario, acceptance: Acceptance, times: StepTimes | None = None) -> Outcome:

@@ -149,15 +149,18 @@ def interval(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: 
 
 
 def _resampled_times(requests: Sequence[tuple[float, int]], random: np.random.Generator) -> NDArray[np.float64]:
-    """Return ``DRAWS`` logs of the time per token over requests drawn again, against that over all of them."""
-    factors = np.zeros(DRAWS)
-    if len(requests) < 2:
+    """Return ``DRAWS`` logs of the time per token over requests drawn again, against that over all of them.
+
+    Requests that took no time, as those whose only token comes with a pass stated as 0 ms, show none and are left out.
+    """
+    factors, timed = np.zeros(DRAWS), [request for request in requests if request[0]]
+    if len(timed) < 2:
         return factors
-    seconds, tokens = np.array(requests, dtype=float).T
+    seconds, tokens = np.array(timed, dtype=float).T
     mean = seconds.sum() / tokens.sum()
-    at_once = max(1, DRAWN_AT_ONCE // len(requests))
+    at_once = max(1, DRAWN_AT_ONCE // len(timed))
     for first in range(0, DRAWS, at_once):
-        drawn = random.integers(0, len(requests), (min(at_once, DRAWS - first), len(requests)))
+        drawn = random.integers(0, len(timed), (min(at_once, DRAWS - first), len(timed)))
         times = seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1)
         factors[first : first + at_once] = np.log(times / mean)
     return factors

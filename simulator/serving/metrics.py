@@ -73,6 +73,20 @@ class Sketch:
                 return min(max(middle, self.least), self.most)
         return 0.0
 
+    @property
+    def mean_ms(self) -> float | None:
+        """Return the mean of seconds in milliseconds; None where nothing was measured."""
+        return self.mean * 1e3 if self.count else None
+
+    @property
+    def most_ms(self) -> float | None:
+        """Return the largest of them in milliseconds; None where nothing was measured."""
+        return self.most * 1e3 if self.count else None
+
+    def quantile_ms(self, share: float) -> float | None:
+        """Return the quantile of seconds in milliseconds; None where nothing was measured."""
+        return self.quantile(share) * 1e3 if self.count else None
+
     def join(self, sketch: Self) -> None:
         """Add all values of another sketch; which of them met its limits is not taken over."""
         for bucket, times in sketch.buckets.items():

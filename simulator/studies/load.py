@@ -27,9 +27,9 @@ class LoadPoint:
     """Tokens per second of all requests together, prefills included in the time."""
     tpot_ms: float
     """Mean time in ms per token behind the first, which the paper calls average TBT."""
-    tbt_p50_ms: float
+    tbt_p50_ms: float | None
     """Median time in ms between two deliveries, however many tokens they bring."""
-    tbt_p99_ms: float
+    tbt_p99_ms: float | None
     preemptions: int
 
 
@@ -68,7 +68,7 @@ def _point(loaded: Loaded, size: int) -> LoadPoint:
         clients=size,
         tokens_per_s=outcome.tokens_per_s,
         tpot_ms=outcome.tpot_s * 1e3,
-        tbt_p50_ms=tbt.quantile(0.5) * 1e3,
-        tbt_p99_ms=tbt.quantile(0.99) * 1e3,
+        tbt_p50_ms=tbt.quantile_ms(0.5),
+        tbt_p99_ms=tbt.quantile_ms(0.99),
         preemptions=outcome.serving.preemptions,
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from simulator.acceptance.sources import Cycle
 from simulator.files.schema import BadInput
+from simulator.numeric import quotient
 from simulator.scenario import Loaded, run
 from simulator.scenario.outcome import Outcome
 from simulator.studies.sweep.axes import Point
@@ -30,7 +31,7 @@ class Row(NamedTuple):
     number: int
     key: bytes
     fault: str | None
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float | None]
 
 
 def evaluate_all(job: SweepJob, version: bytes, points: list[Point]) -> Bundle[Row]:
@@ -96,7 +97,7 @@ def faulty(job: SweepJob, point: Point, fault: str, key: bytes = b"") -> Row:
     )
 
 
-def replay(loaded: Loaded, fields: Fields) -> dict[str, float]:
+def replay(loaded: Loaded, fields: Fields) -> dict[str, float | None]:
     """Return metrics of a walk over recorded acceptance, each step timed by the law.
 
     Raises :class:`BadInput` where several steps are in flight.
@@ -110,17 +111,17 @@ def replay(loaded: Loaded, fields: Fields) -> dict[str, float]:
     return _metrics(run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, fields, "replay"))
 
 
-def simulation(loaded: Loaded, fields: Fields) -> dict[str, float]:
+def simulation(loaded: Loaded, fields: Fields) -> dict[str, float | None]:
     """Return metrics of a run in which every step is booked on the event engine."""
     scenario = loaded.scenario
     return _metrics(run.simulate(scenario, loaded.acceptance())[0], _baseline_of(loaded, fields, "simulation"))
 
 
-EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float]]] = {"replay": replay, "simulation": simulation}
+EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float | None]]] = {"replay": replay, "simulation": simulation}
 
 
-def _metrics(outcome: Outcome, baseline: Outcome) -> dict[str, float]:
-    """Return all of :data:`~simulator.studies.sweep.metrics.METRICS` of a run."""
+def _metrics(outcome: Outcome, baseline: Outcome) -> dict[str, float | None]:
+    """Return all of :data:`~simulator.studies.sweep.metrics.METRICS` of a run; None where it could not measure one."""
     serving = outcome.serving
     return {
         "tpot_ms": outcome.tpot_s * 1e3,
@@ -128,10 +129,10 @@ def _metrics(outcome: Outcome, baseline: Outcome) -> dict[str, float]:
         "speedup": baseline.tpot_s / outcome.tpot_s,
         "tokens_per_step": outcome.tokens_per_step,
         "step_ms": outcome.step_s * 1e3,
-        "speedup_with_prompts": outcome.tokens_per_s / baseline.tokens_per_s,
+        "speedup_with_prompts": quotient(outcome.tokens_per_s, baseline.tokens_per_s),
         "ttft_ms": outcome.ttft_s * 1e3,
         "ttft_p99_ms": serving.ttft.quantile(0.99) * 1e3,
-        "tbt_p99_ms": serving.tbt.quantile(0.99) * 1e3,
+        "tbt_p99_ms": serving.tbt.quantile_ms(0.99),
         "e2e_ms": serving.e2e.mean * 1e3,
         "mean_batch": serving.mean_batch,
         "fallback_per_step": outcome.fallback_per_step,
