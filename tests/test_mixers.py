@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from simulator.cost.device import Device
 from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.kernels import attention_timer, layer_products
 from simulator.cost.mixer import LayerKind, Mixer
-from simulator.cost.model import DraftHead
+from simulator.cost.model import DraftHead, ModelSpec
+from simulator.cost.placement import Placement
 from simulator.cost.rows import Rows
+from simulator.files.schema import Sourced
 from simulator.scenario import load
-from simulator.scenario.run import run
+from simulator.scenario.run import run, simulate
 from simulator.serving.memory import Blocks
 from simulator.serving.requests import Request
 from tests.test_cost import LINK, MODEL, ONE, place
@@ -274,3 +277,45 @@ def test_steps_of_a_recurrence_are_as_far_from_measured_kernels_as_is_stated(fol
     assert error["gdn, step"] < most
     assert timed["gdn, scan"].bare.median() < timed["gdn, scan"].s.median()
     assert 50.0 < error["gdn, scan"] < 100.0
+
+
+@pytest.mark.parametrize("name", ["mtp_qwen3_5_27b_h100", "eagle3_gpt_oss_120b_h100", "autoregressive_deepseek_v3_8xh200"])
+@pytest.mark.parametrize("policy", ["unified_budget", "prefill_first"])
+def test_the_layers_of_a_model_are_counted_once_and_not_for_every_block(
+    name: str, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four times as many requests hold four times as many blocks, and ask no more often what kinds of layers there are."""
+    asked = Counter[str]()
+    for counted in ("kinds", "runs"):
+        answer = getattr(ModelSpec, counted)
+
+        def ask(model: ModelSpec, *layers: int, counted: str = counted, answer: Any = answer) -> Any:
+            asked[counted] += 1
+            return answer(model, *layers)
+
+        monkeypatch.setattr(ModelSpec, counted, ask)
+
+    def times_asked(requests: int) -> Counter[str]:
+        asked.clear()
+        sizes = f"requests={{count: {requests}, concurrency: 4, prompt_tokens: 64, output_tokens: 24}}"
+        loaded = load(name, [sizes, f"serving.policy={{name: {policy}}}"])
+        simulate(loaded.scenario, loaded.acceptance())
+        return Counter(asked)
+
+    assert times_asked(32) == times_asked(8)
+
+
+def test_what_is_worked_out_of_a_file_is_worked_out_anew_for_a_changed_copy() -> None:
+    place = load("mtp_qwen3_5_27b_h100").scenario.target
+    assert place is not None
+    model = place.model
+    sizes = model.weights, model.state_bytes, [count for _, count in model.mixer_layers]
+    dense = model.model_copy(update={"layers": (), "parameters": None})
+    assert dense.state_bytes == 0
+    assert [count for _, count in dense.mixer_layers] == [model.num_hidden_layers]
+    assert dense == ModelSpec(**{field: getattr(dense, field) for field in ModelSpec.model_fields})
+    assert sizes == (model.weights, model.state_bytes, [count for _, count in model.mixer_layers])
+    large = place.device.model_copy(update={"cache_mb": Sourced(value=1e9)})
+    assert not place.in_cache
+    assert place.model_copy(update={"device": large}).in_cache, "a cache of that size holds all weights"
+    assert Placement(**{field: getattr(place, field) for field in Placement.model_fields} | {"device": large}).in_cache

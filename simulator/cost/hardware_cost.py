@@ -68,6 +68,8 @@ class PassTimes:
         self._splits = place.attention == "data_parallel"
         self._parts: dict[tuple[int, int, int, bool, int, int, float, float], PassParts] = {}
         self._drafting: dict[tuple[DraftHead, int, int, int, bool, float, float], PassParts] = {}
+        self._with_logits: dict[int, Placement] = {}
+        """The same placement with an LM head of so many logits."""
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
 
     def phase(self, rows: Rows, first: int, last: int) -> Phase:
@@ -163,14 +165,20 @@ class PassTimes:
         if head.rank:
             matrices += 2 * side_product_time(place, tokens, head.rank)
         if logit_rows:
-            widened = model.model_copy(update={"vocab_size": head.width(model)})
-            matrices += head_time(place.model_copy(update={"model": widened}), logit_rows)
+            matrices += head_time(self._widened(head.width(model)), logit_rows)
         kinds = {head.layer(model): head.layers}
         collectives = all_reduce_time(place, tokens) * place.collectives.count * self._reduced(kinds)
         host = place.engine.host_seconds(head.layers, many_rows, tokens)
         if head.layers or logit_rows:  # a block between two heads is called with the one before it
             host += place.engine.pass_seconds()
         return PassParts(self._layers(kinds, place.engine.captured(tokens), adapted, read, share), matrices, collectives, host)
+
+    def _widened(self, logits: int) -> Placement:
+        """Return the placement with an LM head of so many logits in a row."""
+        if logits not in self._with_logits:
+            model = self.place.model.model_copy(update={"vocab_size": logits})
+            self._with_logits[logits] = self.place.model_copy(update={"model": model})
+        return self._with_logits[logits]
 
     def _phase(self, rows: Rows, parts: PassParts, step: float = 0.0) -> Phase:
         device, taken = parts.head, dict[Timer, Any]()

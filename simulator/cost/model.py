@@ -6,6 +6,7 @@ weights. Norms and biases are left out: they count as the small operations of a 
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import cycle
 from math import exp, lgamma, log
 from typing import Any, Literal, Self
@@ -218,7 +219,7 @@ class ModelSpec(Frozen):
         matrices = 3 if self.mlp == "gated" else 2
         return matrices * self.hidden_size * self.experts.intermediate_size if self.experts else 0
 
-    @property
+    @cached_property
     def attention(self) -> Mixer:
         """Return the mixer of the model's own heads: grouped keys and values, or one latent for all heads."""
         latent, query, heads = self.kv_latent_width, self.query_width, self.num_key_value_heads
@@ -259,17 +260,17 @@ class ModelSpec(Frozen):
             kinds[LayerKind(mixers[run.mixer] if run.mixer else None, width, run.mlp in ("experts", "both"))] += run.count
         return kinds
 
-    @property
+    @cached_property
     def mixer_layers(self) -> tuple[tuple[Mixer, int], ...]:
         """Return the mixers and the number of layers of each."""
         return tuple((kind.mixer, count) for kind, count in self.kinds().items() if kind.mixer)
 
-    @property
+    @cached_property
     def expert_layers(self) -> int:
         """Return the number of layers that have experts."""
         return sum(count for kind, count in self.kinds().items() if kind.experts)
 
-    @property
+    @cached_property
     def weights(self) -> int:
         """Return the number of all matrix weights: ``parameters`` where it is stated (published totals)."""
         if self.parameters is not None:
@@ -329,7 +330,7 @@ class ModelSpec(Frozen):
         )
         return now - before
 
-    @property
+    @cached_property
     def state_bytes(self) -> int:
         """Return the bytes of the states of one sequence in all layers, which do not grow; 0 where all layers have caches."""
         return sum(count * mixer.state_bytes for mixer, count in self.mixer_layers)

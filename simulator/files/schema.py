@@ -40,6 +40,13 @@ class Frozen(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, with fields replaced; what a cached property worked out of the old fields is left behind."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys() if update else ():
+            del copied.__dict__[name]
+        return copied
+
 
 def descendants(base: type[Any]) -> Iterator[type[Any]]:
     """Yield every class that is derived from ``base``, directly or not."""

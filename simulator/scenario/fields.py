@@ -1,7 +1,7 @@
 """The fields of a scenario, and what follows from them alone."""
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, Union
 
 from pydantic import Field, SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator, model_validator
@@ -238,7 +238,7 @@ class Scenario(Frozen):
         if not any(place and place.model.mixers for place in places):
             return None
         rows, sizes = self.schedule.needs.cache_tokens, [(group, group.token_gb) for group in groups]
-        return lambda tokens: max(group.request_gb(tokens, rows) / size for group, size in sizes)
+        return cache(lambda tokens: max(group.request_gb(tokens, rows) / size for group, size in sizes))
 
     @cached_property
     def kv_tokens(self) -> int | None:

@@ -108,7 +108,7 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecordin
         """Return whether a pass is one of the draft model, which is one without a head."""
         return any(draft_pass.head is None for draft_pass in self.passes)
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Return the rows that verify one request's tree: the last token, the tree, and the extra rows."""
         return 1 + self.tree.size + self.extra_rows + (round(self.larger_rows.value) if self.larger_rows else 0)
@@ -169,11 +169,12 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecordin
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Return a step in which requests that propose something, and are granted the rows, verify a tree, others a token."""
+        rows, looks_up = self.rows, self.matched is not None
         hits = hit_context = miss_context = 0
         for state in states:
-            matched = self.matched is None or state.cursor.matched  # type: ignore[attr-defined]  # what `reads` gives has it
-            if matched and state.most_rows >= self.rows:
-                state.proposed = self.rows - 1
+            matched = not looks_up or state.cursor.matched  # type: ignore[attr-defined]  # what `reads` gives has it
+            if matched and state.most_rows >= rows:
+                state.proposed = rows - 1
                 hits += 1
                 hit_context += state.context
             else:
