@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from shlex import quote
 
 import yaml
 
@@ -71,7 +72,9 @@ class Catalogue:
             return ours | {name: f"of another package: {place}" for name, place in plugin_strategies().items()}
         names = self.names(kind)
         if kind == "trace":
-            return {name: f"{path.stat().st_size / 1e6:.1f} MB; specsim trace info {name}" for name, path in names.items()}
+            return {
+                name: f"{path.stat().st_size / 1e6:.1f} MB; specsim trace info {quote(name)}" for name, path in names.items()
+            }
         heads = {name: head(path, shown(path)) for name, path in names.items()}
         by_age = sorted(heads, key=lambda name: (heads[name].get("maker", "").lower(), heads[name].get("year", "")))
         return {name: f"{heads[name].get('year', '')} {heads[name]['about']}".strip() for name in by_age}

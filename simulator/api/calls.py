@@ -285,7 +285,7 @@ def iid(
         drafters,
         lambda: {"drafters": [drafter._asdict() for drafter in drafters]},
         frame,
-        lambda: iid_page(drafters, f"specsim trace iid {name}"),
+        lambda: iid_page(drafters, typed("trace iid", [str(name)], ())),
     )
 
 

@@ -1,5 +1,6 @@
 """The commands ``specsim trace list`` and ``advise``: what acceptance can be borrowed, and what is nearest."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import click
 import yaml
 
 from simulator.cli.options import Paths, answer, faults_as_lines, stated
+from simulator.files.shell import named_file, quoted
 from simulator.names import Catalogue
 
 OWN: dict[str, str] = yaml.safe_load(Path(__file__).with_name("measure_own.yaml").read_text("utf-8"))
@@ -36,8 +38,14 @@ def advise(as_json: bool, own: Paths, target: str, engine: str, **wanted: Any) -
     with faults_as_lines():
         loans = nearest(Catalogue(own), target, wanted)
         recorded = lender(Catalogue(own), wanted["method"] or loans[0].mean.method, wanted["temperature"] or 0.0)
-    names = {"TARGET": target, "DRAFT": wanted["draft"], "K": wanted["window"]}
-    measure = re.sub(r"\b(TARGET|DRAFT|K)\b", lambda word: str(names[word[1]] or word[1]), OWN[engine])
+    measure = measured_with(engine, target, wanted["draft"], wanted["window"])
     published_means = [{**loan._asdict(), "mean": loan.mean.model_dump()} for loan in loans]
     data = {"published": published_means, "recording": recorded, "acceptance": loans[0].block, "measure": measure}
     answer(as_json, lambda: data, lambda: advice_page(target, recorded, loans, measure))
+
+
+def measured_with(engine: str, target: str, draft: str | None, window: int | None) -> str:
+    """Return the commands that measure acceptance with an engine; what was not named stays a word in capitals."""
+    config = f'{{"model": {json.dumps(draft or "DRAFT")}, "num_speculative_tokens": {window or "K"}}}'
+    words = {"TARGET": named_file(target), "DRAFT": named_file(draft or "DRAFT"), "K": window or "K", "CONFIG": config}
+    return re.sub(r"\b(TARGET|DRAFT|K|CONFIG)\b", lambda word: quoted(words[word[1]]), OWN[engine])

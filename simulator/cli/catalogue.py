@@ -15,6 +15,7 @@ import click
 from simulator.cli.options import COMMANDS, Paths, answer, faults_as_lines, stated
 from simulator.files.document import CONTROLS, BadInput, did_you_mean
 from simulator.files.plugins import plugin_file
+from simulator.files.shell import typed
 from simulator.names import FOLDERS, PROFILES, REFERENCES, Catalogue, shown, strategy_files, strategy_names
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _trace_details(name: str, path: Path) -> Details:
         f"mean_accepted_at_gamma_{longest.gamma}": round(longest.replayed, 4),
         f"mean_accepted_at_gamma_{longest.gamma}_by_law": round(longest.law, 4),
         "repeated_four_grams": None if numbers.repetition is None else round(numbers.repetition, 4),
-        "more": f"specsim trace info {name}",
+        "more": typed("specsim", "trace", "info", names=[name]),
     }
     data = {"kind": "trace", "name": name, "file": shown(path), "facts": facts, "header": dict(trace.header)}
     body = yaml.safe_dump({"facts": facts, "header": dict(trace.header)}, sort_keys=False, width=110)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import click
 import yaml
 
 from simulator.files import reading
+from simulator.files.shell import typed as typed_command
 from simulator.report import WANTED, Wanted
 from simulator.report.blocks import PICTURES
 
@@ -108,8 +108,8 @@ def typed(
     verb: str, scenarios: Iterable[str], overrides: Iterable[str], seed: int | None = None, options: Iterable[str] = ()
 ) -> str:
     """Return a command as it can be typed again."""
-    words = ["specsim", *verb.split(), *scenarios, *repeated("--set", overrides)]
-    return shlex.join([*words, *repeated("--seed", [] if seed is None else [seed]), *options])
+    changes = [*repeated("--set", overrides), *repeated("--seed", [] if seed is None else [seed])]
+    return typed_command("specsim", *verb.split(), names=scenarios, options=[*changes, *options])
 
 
 def command_at(home: str) -> click.Command:

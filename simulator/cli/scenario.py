@@ -13,6 +13,7 @@ import click
 
 from simulator.cli.options import INTERRUPTED, Names, Paths, answer, faults_as_lines, stated, typed, working
 from simulator.files.document import BadInput
+from simulator.files.shell import Comment
 from simulator.names import Catalogue
 from simulator.parallel import stoppable
 
@@ -38,12 +39,12 @@ def new(name: Path, example: str, own: Paths) -> None:
         text = Catalogue(own).file("scenario", example).read_text("utf-8")
         try:
             with path.open("x", encoding="utf-8") as file:
-                file.write(f"# Copied from {example}.\n{text}")
+                file.write(f"# Copied from {Comment(example)}.\n{text}")
         except OSError as error:
             reason = "is there already; choose another name" if isinstance(error, FileExistsError) else error.strerror
             raise BadInput.at(path, f"{reason}") from error
-    typed_path = path if "/" in str(path) else f"./{path}"
-    click.echo(f"{path}, copied from {example}. Next: specsim explain {typed_path}, specsim run {typed_path}")
+    typed_path = str(path) if "/" in str(path) else f"./{path}"
+    click.echo(f"{path}, copied from {example}. Next: {typed('explain', [typed_path], ())}, {typed('run', [typed_path], ())}")
 
 
 @click.command("explain", **stated("explain"))

@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import cycle
 from math import exp, lgamma, log
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from simulator.cost.formats import FORMATS, WeightFormat
 from simulator.cost.mixer import MOST_LAYERS, LayerKind, LayerRun, Mixer
 from simulator.cost.rows import Rows
 from simulator.files.schema import Confidence, Frozen, Ranged
+from simulator.files.shell import hub_id
 
 ROUTERS = (
     "assumed: a fit to four counts of experts read by consecutive rows (mlx-lm#1485, GLM-4.7-Flash; lucebox#501, Laguna XS "
@@ -118,7 +119,7 @@ class ModelSpec(Frozen):
     """Where the shapes come from."""
     confidence: Confidence = "assumed"
     """How well the shapes are known."""
-    huggingface: tuple[str, ...] = ()
+    huggingface: tuple[Annotated[str, AfterValidator(hub_id)], ...] = ()
     """Checkpoints of these shapes on Hugging Face, by id; commands that serve the model name the first one."""
     hidden_size: int = Field(gt=0)
     """Width of a token between layers, in elements."""

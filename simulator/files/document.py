@@ -309,6 +309,8 @@ def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
         raise BadInput.at(place, f"is no {node.tag.rpartition(':')[2]}", ".".join(map(str, path))) from error
     finally:
         loader.dispose()
+    if "\0" in str(node.value):  # no file, no program and no shell takes it
+        raise BadInput.at(place, "holds a character of code 0, which is no character of a text", ".".join(map(str, path)))
     if re.fullmatch(_NUMBER, str(node.value).strip()) and abs(float(node.value)) > LARGEST:
         raise BadInput.at(place, f"expected a number up to {LARGEST:g}, got {node.value[:40]}", ".".join(map(str, path)))
     return value
@@ -320,7 +322,7 @@ def _build_mapping(node: yaml.MappingNode, path: Path_, file: str, places: dict[
         if not isinstance(key_node, yaml.ScalarNode):
             place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             raise BadInput.at(place, "expected a word as key", ".".join(map(str, path)))
-        key = str(key_node.value)
+        key = str(key_node.value).replace("\0", "\ufffd")
         inner = (*path, key)
         place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
         if key in result:

@@ -22,7 +22,17 @@ def as_markdown(page: Page) -> str:
     blocks += chain.from_iterable(map(shown, page.opening))
     for section in page.sections:
         blocks += [f"## {section.title}", *chain.from_iterable(map(shown, section.blocks))]
-    return "\n\n".join([*blocks, "## Made by", f"```\n{page.command or '(the command was not recorded)'}\n```"]) + "\n"
+    return "\n\n".join([*blocks, "## Made by", fenced(page.command or "(the command was not recorded)")]) + "\n"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Return text between fences that are longer than any row of backticks in it."""
+    fence = "`" * max(3, _longest_ticks(text) + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
 
 
 def shown(block: Block) -> Iterator[str]:
@@ -37,9 +47,7 @@ def shown(block: Block) -> Iterator[str]:
         case Figure(title, file):
             yield f"![{title}]({file})"
         case Listing(text, language, title):
-            longest = max(map(len, re.findall("`+", text)), default=0)
-            fence = "`" * max(3, longest + 1)
-            listed = f"{fence}{language}\n{text.rstrip()}\n{fence}"
+            listed = fenced(text, language)
             yield from [f"<details><summary>{title}</summary>", listed, "</details>"] if title else [listed]
 
 
@@ -49,7 +57,8 @@ def inline(words: Words) -> str:
         case Strong(text):
             return f"**{plain(text)}**"
         case Code(text):
-            return f"`` {text} ``" if "`" in text else f"`{text}`"
+            ticks = "`" * (1 + _longest_ticks(text))
+            return f"{ticks} {text} {ticks}" if "`" in text else f"`{text}`"
         case Hyperlink(text, to):
             return f"[{plain(text)}]({to})"
         case tuple():

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from simulator.files.shell import typed
 from simulator.report.blocks import Bullets, Page, Table
 from simulator.report.pages.what_if import blocks
 from simulator.report.wording import Wording, number, share
@@ -25,7 +26,7 @@ def page(details: Mapping[str, Any], command: str = "", law: WhatIf | None = Non
         answer=say("answer", **details),
         opening=[*(blocks(law) if law else ()), parts, Bullets(sentences)],
         highlights=say.highlights(**details),
-        command=command or f"specsim law {details['scenario']}",
+        command=command or typed("specsim", "law", names=[details["scenario"]]),
     )
 
 

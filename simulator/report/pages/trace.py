@@ -10,6 +10,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from simulator.acceptance.statistics import Hits, Statistics
 from simulator.acceptance.trace import Trace
+from simulator.files.shell import typed
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Page, Table, Words, sections
 from simulator.report.drawing import canvas
@@ -48,7 +49,9 @@ def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
     blocks.append([Bullets([say("formulas")])])
     titled = zip(say.all("sections", gamma=gamma), blocks, strict=True)
     facts = Bullets(_facts(trace, numbers, size_bytes))
-    return Page(f"trace {name}", opening=[facts], sections=sections(*titled), command=f"specsim trace info {name}")
+    return Page(
+        f"trace {name}", opening=[facts], sections=sections(*titled), command=typed("specsim", "trace", "info", names=[name])
+    )
 
 
 def _facts(trace: Trace, numbers: Statistics, size_bytes: int) -> list[str]:
@@ -71,8 +74,8 @@ def comparison_page(traces: Sequence[tuple[str, Statistics]]) -> Page:
             shares = (_share(by_place.get((fraction, width))) for by_place in hits)
             rows.append((f"{_place(fraction)}, first {width}", *shares))
     opening: list[Block] = [Table(head, rows, "Traces"), Bullets([say("formulas")])]
-    names = " ".join(name for name, _ in traces)
-    return Page("Traces side by side", opening=opening, command=f"specsim trace compare {names}")
+    command = typed("specsim", "trace", "compare", names=[name for name, _ in traces])
+    return Page("Traces side by side", opening=opening, command=command)
 
 
 def _size_rows(statistics: Sequence[Statistics]) -> Iterator[tuple[Words, ...]]:

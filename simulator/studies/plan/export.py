@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Template
-from jinja2.nativetypes import NativeTemplate
+from jinja2 import Environment
 
 from simulator.acceptance.sources import odds_of
 from simulator.cost.placement import Placement
+from simulator.files.shell import Comment, named_file, quoted
 from simulator.files.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.run import plain, tuned
@@ -29,6 +29,8 @@ from simulator.strategies.common.studied import LevelTree
 from simulator.studies.plan.search import Finding, examine, replicated
 
 ENGINES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("exports.yaml").read_text("utf-8"))
+SHELL = Environment(finalize=quoted)  # noqa: S701 (no HTML: every value is quoted for a shell)
+SHELL.filters |= {"comment": Comment, "gguf": lambda name: named_file(f"{str(name).rpartition('/')[2]}.gguf")}
 TRAFFIC = ("arrival_s", "prompt_tokens", "output_tokens", "task", "hash_ids")
 CONTEXTS = (1024, 4096, 16_384, 65_536, 131_072)
 """Cached tokens for which draft lengths are given, beside the mean of the plan."""
@@ -133,7 +135,7 @@ def _files(scenario: Scenario, windows: WindowSchedule | None, lengths: DraftLen
         for entry in (entry for name, entry in ENGINES.items() if engine.startswith(name)):
             fields = command_fields(scenario, entry, windows, head)
             if fields is not None:
-                yield entry["file"], Template(entry["template"]).render(fields) + "\n"
+                yield entry["file"], SHELL.from_string(entry["template"]).render(fields) + "\n"
 
 
 def _runnable(scenario: Scenario) -> dict[str, Any]:
@@ -173,8 +175,7 @@ def command_fields(
         "tokens": max((most for _, _, most in ranges or ()), default=0) or strategy.window,
         "ranges": ranges,
     }
-    # a template of one expression keeps its type: numbers and lists stay what they are in the JSON
-    config = {name: NativeTemplate(text).render(fields) for name, text in entry.get("config", {}).items()}
+    config = {name: fields[field] for name, field in entry.get("config", {}).items()}
     return fields | {"config": json.dumps({name: value for name, value in config.items() if value not in ("", None)})}
 
 
@@ -189,5 +190,5 @@ def kind_of(scenario: Scenario, known: Iterable[str]) -> str | None:
 
 
 def checkpoint(place: Placement) -> str:
-    """Return the id of a model on Hugging Face, or its name where none is known."""
-    return next(iter(place.model.huggingface), place.model.name)
+    """Return the id of a model on Hugging Face, or its name where none is known; never a word that looks like an option."""
+    return next(iter(place.model.huggingface), named_file(place.model.name))

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from simulator.cost.device import Device
 from simulator.files.schema import BadInput, Document, Frozen, Infeasible, Path_, Positive, replace_nested, validate
+from simulator.files.shell import checkpoint_name
 from simulator.names import Catalogue
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, Scenario, checked
@@ -51,7 +52,7 @@ class PlanFile(Frozen):
     """The question that the plan asks, in a sentence."""
     assumed: tuple[str, ...] = ()
     """What was taken by default, in words; the answer repeats it."""
-    heads: dict[str, str] = Field(default={})
+    heads: dict[str, Annotated[str, AfterValidator(checkpoint_name)]] = Field(default={})
     """Checkpoints of draft heads on Hugging Face, by strategy of the plan; exported commands name them."""
     scenario: Fields
     """The fields that all candidates share, as in a scenario's file."""

@@ -1,0 +1,63 @@
+"""Words of commands that somebody types or runs: whatever a file calls a thing, a shell takes it for one word and runs none.
+
+Commands that are shown or written are made of words here, or by :func:`simulator.cli.options.typed`.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+HUB_ID = re.compile(r"(?:[A-Za-z0-9_][\w.-]{0,95}/)?[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
+"""An id on Hugging Face, as its library has them: OWNER/NAME or NAME."""
+LONGEST_CHECKPOINT = 4_096
+"""Characters of the path of a checkpoint, as Linux has them at most."""
+
+
+class Comment(str):
+    """Words behind ``#``, which end with their line."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: object) -> "Comment":
+        """Return the words on one line, whatever letters they have."""
+        return super().__new__(cls, "".join(letter if letter.isprintable() else "\ufffd" for letter in str(text)))
+
+
+def quoted(value: Any) -> str:
+    """Return a value as one word of a shell, a list or a tuple as a word for each entry, a :class:`Comment` as it is."""
+    if isinstance(value, Comment):
+        return str(value)
+    return shlex.join(map(str, value)) if isinstance(value, list | tuple) else shlex.quote(str(value))
+
+
+def typed(*words: object, names: Iterable[object] = (), options: Iterable[object] = ()) -> str:
+    """Return a command as it can be typed, with ``names`` before its options.
+
+    Where a name begins with a dash, all stand behind ``--`` at the end.
+    """
+    named = list(map(str, names))
+    ends = any(name.startswith("-") for name in named)
+    order = [*words, *options, "--", *named] if ends else [*words, *named, *options]
+    return shlex.join(map(str, order))
+
+
+def named_file(name: str) -> str:
+    """Return the name of a file as a word that no program takes for an option."""
+    return f"./{name}" if name.startswith("-") else name
+
+
+def hub_id(text: str) -> str:
+    """Return the id of a model on Hugging Face; raises :class:`ValueError` for what is none."""
+    if not HUB_ID.fullmatch(text):
+        raise ValueError(f"expected an id of Hugging Face, as in Qwen/Qwen3-8B, got {text[:100]!r}")
+    return text
+
+
+def checkpoint_name(text: str) -> str:
+    """Return the id of a checkpoint, or its path, which begins with a slash or a dot.
+
+    Raises :class:`ValueError` for neither.
+    """
+    path = text.startswith(("/", "./", "../", "~/")) and text.isprintable() and len(text) <= LONGEST_CHECKPOINT
+    return text if path else hub_id(text)
