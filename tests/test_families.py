@@ -170,7 +170,7 @@ def test_inputs_of_each_layer_have_a_table_and_two_matrices(tmp_path):
         {"cla_share_factor": 2},
         {"linear_attn_config": {**KDA, "state_rank": 8}, **LATENT},
         {"attn_type_list": [0, 1, 1, 1]},
-        {"layer_types": ["conv"] * 4},
+        {"layer_types": ["retention"] * 4},
         {"hybrid_override_pattern": "M*X-"},
         {"quantization_config": {"quant_method": "of tomorrow"}},
         {"adapters": [{"rank": 8}]},
@@ -303,3 +303,166 @@ def test_bytes_of_published_models_by_hand(name):
     assert model.kv_bytes_per_token() == first
     assert model.kv_bytes_per_token(after=1 << 30) == pytest.approx(later, rel=1e-4)
     assert model.state_bytes == state
+
+
+# ---- configurations as they are published or saved
+
+COHERE = {"model_type": "cohere", "hidden_size": 8192, "intermediate_size": 22528, "num_hidden_layers": 40}
+COHERE |= {
+    "vocab_size": 256_000,
+    "logit_scale": 0.0625,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 64,
+    "max_position_embeddings": 131_072,
+}
+OPT_30B = {"model_type": "opt", "hidden_size": 7168, "num_hidden_layers": 48, "num_attention_heads": 56, "ffn_dim": 28_672}
+OPT_30B |= {"vocab_size": 50_272, "word_embed_proj_dim": 7168, "max_position_embeddings": 2048, "init_std": 0.02}
+OPT_30B |= {"_remove_final_layer_norm": False, "activation_function": "relu", "do_layer_norm_before": True, "layerdrop": 0.0}
+OPT_30B |= {"output_projection": True, "activation_dropout": 0.0, "dropout": 0.1, "prefix": "</s>"}
+OPT_125M = OPT_30B | {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "ffn_dim": 3072}
+OPT_125M |= {"word_embed_proj_dim": 768, "output_projection": None}
+CONVOLUTIONS = ["conv", "conv", "full_attention"] * 3 + ["conv", "full_attention"] * 3 + ["conv"]
+LFM2 = {"model_type": "lfm2", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8}
+LFM2 |= {"block_ff_dim": 12_288, "vocab_size": 65_536, "conv_L_cache": 3, "layer_types": CONVOLUTIONS}
+LFM2 |= {"max_position_embeddings": 128_000, "tie_word_embeddings": True}
+GPT2 = {"model_type": "gpt2", "n_embd": 100, "n_layer": 4, "n_head": 10, "n_positions": 50, "vocab_size": 1000, "n_ctx": 50}
+GPT2 |= {"resid_pdrop": 0.1, "summary_type": "cls_index", "n_inner": None, "activation_function": "gelu_new"}
+FALCON = {"model_type": "falcon", "hidden_size": 100, "num_hidden_layers": 4, "num_attention_heads": 10, "vocab_size": 1000}
+FALCON |= {"multi_query": True, "parallel_attn": True, "new_decoder_architecture": False, "alibi": False}
+DBRX = {"model_type": "dbrx", "d_model": 100, "n_layers": 4, "n_heads": 10, "max_seq_len": 50, "vocab_size": 1000}
+DBRX |= {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 500_000}}
+DBRX |= {"ffn_config": {"ffn_hidden_size": 300, "moe_num_experts": 4, "moe_top_k": 2, "moe_loss_weight": 0.05}}
+ERNIE = {"model_type": "ernie4_5_moe", **BASE, "moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 50}
+ERNIE |= {"moe_num_shared_experts": 1, "moe_layer_start_index": 1, "moe_layer_end_index": 2, "moe_layer_interval": 1}
+QUARTER = 4 * (4 * 100 * 100 + 8 * 100 * 100) + 1000 * 100
+SAVED: dict[str, tuple[dict[str, Any], int, float]] = {  # weights, bytes of cache of a token in 16 bits
+    "cohere ties its embeddings": (COHERE, 34_980_495_360, 40 * 2 * 8192 * 2),
+    "OPT-30B": (OPT_30B, 29_970_053_120, 1_376_256),
+    "OPT-125M": (OPT_125M, 125_117_952, 12 * 2 * 768 * 2),
+    "LFM2-1.2B": (  # two thirds of the width stated
+        LFM2,
+        16 * 3 * 2048 * 8192 + 6 * 2048 * (2 * 2048 + 2 * 512) + 10 * 4 * 2048**2 + 65_536 * 2048,
+        12_288,
+    ),
+    "GPT-2": (GPT2, QUARTER + 50 * 100, 4 * 2 * 100 * 2),
+    "Falcon, all queries with one head of keys": (FALCON, QUARTER - 4 * 2 * 100 * 90, 4 * 2 * 10 * 2),
+    "DBRX": (DBRX, 4 * (HEADS + 4 * MLP + 4 * 100) + TABLES, 4 * 2 * 20 * 2),
+    "ERNIE 4.5": (ERNIE | {"tie_word_embeddings": False}, 4 * HEADS + 2 * MLP + 2 * (9 * 15_000 + 800) + TABLES, 320),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_weights_and_cache_of_configurations_as_they_are_published(tmp_path, name):
+    fields, weights, cached = SAVED[name]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    model = read_config(tmp_path)
+    assert (model.weights, model.kv_bytes_per_token()) == (weights, cached)
+
+
+def test_a_short_convolution_keeps_the_inputs_that_wait(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LFM2))
+    model = read_config(tmp_path)
+    assert model.state_bytes == 10 * 2 * 2048 * 2
+    assert {kind.mixer.kind: layers for kind, layers in model.kinds().items() if kind.mixer} == {"linear": 10, "full": 6}
+
+
+def test_what_a_class_takes_is_said(tmp_path):
+    stated = config(tmp_path, model_type="cohere", max_position_embeddings=4096)
+    assert stated.about == "cohere as its config.json describes it"
+    (tmp_path / "config.json").write_text(json.dumps(COHERE))
+    assert read_config(tmp_path).about == (
+        "cohere as its config.json describes it; where it is silent, its class takes tie_word_embeddings true"
+    )
+    (tmp_path / "config.json").write_text(json.dumps(BASE | {"model_type": "llama_of_tomorrow"}))
+    assert read_config(tmp_path).about == (
+        "llama_of_tomorrow, a family that is not known here and is read like llama, as its config.json describes it"
+    )
+
+
+def test_the_text_model_of_a_file_of_several_towers_has_the_defaults_of_its_own_class(tmp_path):
+    """Gemma 3: such a file leaves out what the class of its text model takes, the vocabulary and the heads among it."""
+    text = {"hidden_size": 2560, "intermediate_size": 10_240, "num_hidden_layers": 34, "sliding_window": 1024}
+    outer = {"model_type": "gemma3", "vision_config": {"hidden_size": 1152}}
+    (tmp_path / "config.json").write_text(json.dumps(outer | {"text_config": text | {"model_type": "gemma3_text"}}))
+    model = read_config(tmp_path)
+    assert (model.vocab_size, model.num_attention_heads, model.num_key_value_heads, model.head_dim) == (262_208, 8, 4, 256)
+    assert {kind.mixer.kind: layers for kind, layers in model.kinds().items() if kind.mixer} == {"sliding": 29, "full": 5}
+    (tmp_path / "config.json").write_text(json.dumps(outer | {"text_config": text}))
+    assert read_config(tmp_path) == model
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sliding_window": 4096, "max_position_embeddings": 4096},
+        {"sliding_window": 8192, "max_position_embeddings": 4096},
+        {"sliding_window": 4096, "max_position_embeddings": 4096, "layer_types": ["sliding_attention", "full_attention"] * 2},
+        {"attention_chunk_size": 8192, "max_position_embeddings": 4096},
+        {"sliding_window_size": 4096, "max_position_embeddings": 4096, "hybrid_layer_pattern": [0, 1, 1, 0]},
+    ],
+)
+def test_a_window_as_long_as_the_context_is_none(tmp_path, fields):
+    assert config(tmp_path, **fields) == config(tmp_path, max_position_embeddings=4096)
+
+
+def test_a_window_shorter_than_the_context_is_one(tmp_path):
+    model = config(tmp_path, sliding_window=4095, max_position_embeddings=4096)
+    assert {kind.mixer.kind for kind in model.kinds() if kind.mixer} == {"sliding"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"intermediate_size": [300] * 4},
+        {"num_key_value_heads": [2] * 4},
+        {"num_attention_heads": [10] * 4, "vocab_size": [1000]},
+    ],
+)
+def test_a_list_of_equal_numbers_is_one_number(tmp_path, fields):
+    assert config(tmp_path, **fields) == config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "intermediate_size": "d_ff"},
+        {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"},
+        {"num_attention_heads": "n_heads", "intermediate_size": "n_inner"},
+        {"hidden_size": "n_embed", "num_hidden_layers": "num_layers", "num_attention_heads": "num_heads"},
+        {"intermediate_size": "ffn_hidden_size", "num_key_value_heads": "n_kv_heads", "vocab_size": "padded_vocab_size"},
+        {"intermediate_size": "ffn_dim", "num_key_value_heads": "num_kv_heads", "head_dim": "kv_channels"},
+    ],
+)
+def test_other_names_of_sizes(tmp_path, names):
+    (tmp_path / "config.json").write_text(json.dumps({names.get(name, name): value for name, value in BASE.items()}))
+    assert read_config(tmp_path) == config(tmp_path)
+
+
+def test_numbers_that_differ_by_layer_are_refused_in_words(tmp_path):
+    with pytest.raises(BadInput, match=r"intermediate_size: expected one number for all layers, got 4 that differ: \[300, 4"):
+        config(tmp_path, intermediate_size=[300, 400, 300, 400])
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"model_type": "mamba2", "n_groups": 8, "state_size": 128}, "'mamba2' is not known here; the nearest that are: "),
+        ({"model_type": "qwen33"}, "'qwen33' is not known here; the nearest that are: qwen3"),
+        ({"model_type": "zebra", "architectures": ["ZebraLM"]}, "'zebra' is not known here (architecture ZebraLM); state its"),
+        ({"model_type": "bert", **BASE, "type_vocab_size": 2}, "'bert' is not known here"),
+        ({"model_type": "gpt-sw3", **BASE}, "'gpt-sw3' is not known here"),
+        ({"model_type": "t5", "d_model": 512, "d_kv": 64, "num_layers": 6, "is_encoder_decoder": True}, "'t5' is not known"),
+    ],
+)
+def test_an_unknown_architecture_is_called_that_before_anything_else(tmp_path, fields, words):
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    with pytest.raises(BadInput) as error:
+        read_config(tmp_path)
+    assert error.value.faults[0].field == "model_type"
+    assert words in error.value.faults[0].message
+
+
+def test_a_known_architecture_with_a_fault_is_not_called_unknown(tmp_path):
+    with pytest.raises(BadInput) as error:
+        config(tmp_path, model_type="llama", hidden_size="wide")
+    assert [fault.field for fault in error.value.faults] == ["hidden_size"]

@@ -269,11 +269,11 @@ def test_qwen_moe(tmp_path):
     ("config", "messages"),
     [
         (without(LLAMA, "hidden_size"), ["{}:1:1: hidden_size: is required and missing"]),
-        (without(OPT, "ffn_dim"), ["{}:1:1: intermediate_size: is required and missing"]),
-        (without(MIXTRAL, "num_experts_per_tok"), ["{}:1:1: num_experts_per_tok: is required and missing"]),
-        (without(DEEPSEEK, "qk_rope_head_dim"), ["{}:1:1: qk_rope_head_dim: is required and missing"]),
+        (without(LLAMA, "intermediate_size", "model_type"), ["{}:1:1: intermediate_size: is required and missing"]),
+        (without(MIXTRAL, "num_experts_per_tok", "model_type"), ["{}:1:1: num_experts_per_tok: is required and missing"]),
+        (without(DEEPSEEK, "qk_rope_head_dim", "model_type"), ["{}:1:1: qk_rope_head_dim: is required and missing"]),
         (
-            without(LLAMA, "vocab_size", "num_hidden_layers"),
+            without(LLAMA, "vocab_size", "num_hidden_layers", "model_type"),
             ["{}:1:1: num_hidden_layers: is required and missing", "{}:1:1: vocab_size: is required and missing"],
         ),
         (LLAMA | {"hidden_size": "wide"}, ["{}:2:3: hidden_size: expected a whole number of at least 1, got 'wide'"]),
@@ -293,8 +293,8 @@ def test_qwen_moe(tmp_path):
             ["{}:12:3: attention_mixture_size: is not understood and may change the cost: 4"],
         ),
         (
-            LLAMA | {"layer_types": ["full_attention", "conv"]},
-            ["{}:12:3: layer_types: 'conv' is no known layer"],
+            LLAMA | {"layer_types": ["full_attention", "retention"]},
+            ["{}:12:3: layer_types: 'retention' is no known layer"],
         ),
         ("{\n  not json", ["{}:2:3: not valid JSON: Expecting property name enclosed in double quotes"]),
         ("[]", ["{}:1:1: expected a JSON object, as a Hugging Face config.json is"]),

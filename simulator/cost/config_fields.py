@@ -1,5 +1,6 @@
 """A Hugging Face configuration has fields of many names; one that nobody asked for is harmless, or refused."""
 
+import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -14,7 +15,14 @@ from simulator.files.document import LARGEST
 from simulator.files.schema import BadInput, Fault, Place
 
 FIELDS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("huggingface.yaml").read_text("utf-8"))
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+FAMILIES: Mapping[str, Any] = yaml.load(Path(__file__).with_name("families.yaml").read_text("utf-8"), LOADER)  # noqa: S506 (safe)
+"""By ``model_type``: what its class in transformers takes where a file is silent, the model of a composite; unread types."""
 HARMLESS, COSTLY = (re.compile("|".join(FIELDS["harmless"])), re.compile(FIELDS["costly"].replace(" ", "")))
+STATED_ALONE = ("hidden_size", "num_hidden_layers")
+"""Width and depth: a file that is not part of another always states them."""
+NEAR = 3
+"""Most names of architectures that are suggested for an unknown one."""
 NOT_UNDERSTOOD = "is not understood and may change the cost"
 MOST_BYTES = 8_000_000
 """Most bytes of a file: one that lists every module that is not quantised has 3 million."""
@@ -28,6 +36,9 @@ class Config:
     text: str
     data: dict[str, Any]
     implied: Mapping[str, Any]
+    """What its family takes where the file is silent, by name of a field."""
+    taken: dict[str, Any] = field(default_factory=dict)
+    """What was taken from there."""
     faults: list[Fault] = field(default_factory=list)
     asked: set[str] = field(default_factory=set)
 
@@ -37,12 +48,27 @@ class Config:
         return str(self.data.get("model_type", ""))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return what stands under ``key`` or another name of it, what its family implies, or the default."""
+        """Return what stands under ``key`` or another name of it, what its family implies, or the default.
+
+        What is stated as null is left to the default, as the family's class does.
+        """
         names = FIELDS["names"].get(key, [key])
         self.asked.update(names)
-        stated = (self.data[name] for name in names if self.data.get(name) is not None)
-        value = next(stated, self.implied.get(key))
-        return default if value is None else value
+        in_turn = key in FIELDS["in_turn"]
+        for name in names:
+            value = self.data.get(name)
+            if value is not None:
+                return value
+            if in_turn and name not in self.data and self.implied.get(name) is not None:
+                return self._take(name)
+        for name in (key, *names):
+            if self.implied.get(name) is not None and not any(other in self.data for other in names):
+                return self._take(name)
+        return default
+
+    def _take(self, name: str) -> Any:
+        self.taken[name] = self.implied[name]
+        return self.implied[name]
 
     def place(self, key: str) -> Place:
         """Return where ``key`` stands; the start of the file where it does not."""
@@ -59,9 +85,12 @@ class Config:
 
     def count(self, key: str, default: int | None = None, least: int = 1) -> int:
         """Return the whole number under ``key``; note a fault and return 1 where there is none and no default."""
-        value = self.get(key)
+        value = _one(self.get(key))
         if value is None and default is not None:
             return default
+        if isinstance(value, list):
+            self.refuse(key, f"expected one number for all layers, got {len(value)} that differ: {str(value)[:40]}")
+            return 1
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
             return value
         bound = f"at most {LARGEST:g}" if isinstance(value, int) and value > LARGEST else f"at least {least}"
@@ -95,12 +124,43 @@ class Config:
                 self.refuse(key, f"{name} {NOT_UNDERSTOOD}: {str(value)[:60]}")
         return fields
 
+    def refuse_unknown_family(self) -> None:
+        """Note, before all other faults, that the family is not known here, where there are others or it is read by nobody."""
+        kind, known = self.model_type, known_families()
+        if not kind or kind in known or not (self.faults or kind in FAMILIES["not_read"]):
+            return
+        near = difflib.get_close_matches(kind, sorted(known), n=NEAR, cutoff=0.6)
+        names = self.data.get("architectures")
+        words = f" (architecture {', '.join(map(str, names))[:80]})" if isinstance(names, list) and names else ""
+        perhaps = f"; the nearest that are: {', '.join(near)}" if near else ""
+        message = (
+            f"{kind[:60]!r} is not known here{words}{perhaps}; state its sizes in a model file of your own instead: "
+            "specsim schema model names the fields, specsim show llama_3_1_8b is an example"
+        )
+        self.faults.insert(0, Fault(self.place("model_type"), "model_type", message))
+
     def refuse_the_rest(self) -> None:
         """Note a fault for every field that nobody asked for, if it may change the cost."""
         for key, value in self.data.items():
-            known = key in self.asked or key in (*FIELDS["text"], *FIELDS["objects"]) or HARMLESS.fullmatch(key)
+            known = (
+                key in self.asked
+                or key in (*FIELDS["text"], *FIELDS["objects"])
+                or HARMLESS.fullmatch(_inner(key))
+                or HARMLESS.fullmatch(key)
+            )
             if not (known or _off(key, value)) and (COSTLY.fullmatch(key) or isinstance(value, dict | list)):
                 self.refuse(key, f"{NOT_UNDERSTOOD}: {str(value)[:60]}")
+
+
+def _one(value: Any) -> Any:
+    """Return the number of a list of equal numbers, one a layer; anything else as it is."""
+    numbers = isinstance(value, list) and all(type(entry) is int for entry in value)
+    return value[0] if numbers and len(set(value)) == 1 else value
+
+
+def _inner(key: str) -> str:
+    """Return the name of a field without that of the object in which it stands."""
+    return next((key.removeprefix(f"{outer}_") for outer in FIELDS["objects"] if key.startswith(f"{outer}_")), key)
 
 
 def _off(key: str, value: Any) -> bool:
@@ -120,9 +180,30 @@ def load_config(file: Path) -> Config:
         raise BadInput([Fault((str(file), error.lineno, error.colno), "", f"not valid JSON: {error.msg}")]) from error
     if not isinstance(data, dict):
         raise BadInput([Fault((str(file), 1, 1), "", "expected a JSON object, as a Hugging Face config.json is")])
+    outer, alone = data.get("model_type"), True
     for inner in FIELDS["text"]:
-        data |= data[inner] if isinstance(data.get(inner), dict) else {}
+        if isinstance(data.get(inner), dict):
+            data = data | {"model_type": FAMILIES["composites"].get(str(outer), {}).get("of", outer)} | data[inner]
+            alone = False
     for inner in FIELDS["objects"]:
         parts = data[inner] if isinstance(data.get(inner), dict) else {}
         data |= {f"{inner}_{name}": part for name, part in parts.items()}
-    return Config(str(file), text, data, FIELDS["families"].get(str(data.get("model_type", "")), {}))
+    return Config(str(file), text, data, _implied(data, None if alone else str(outer)))
+
+
+def _implied(data: Mapping[str, Any], outer: str | None) -> dict[str, Any]:
+    """Return what the family of ``data`` takes where the file is silent; ``outer`` is the type of a file around it."""
+    kind = str(data.get("model_type", ""))
+    implied = {**FAMILIES["takes"].get(kind, {}), **FIELDS["families"].get(kind, {})}
+    if outer is None:
+        for key in STATED_ALONE:
+            for name in FIELDS["names"][key]:
+                implied.pop(name, None)
+    elif outer in FAMILIES["composites"]:
+        implied["tie_word_embeddings"] = FAMILIES["composites"][outer].get("tie_word_embeddings", False)
+    return implied
+
+
+def known_families() -> set[str]:
+    """Return the values of ``model_type`` that are read as their classes in transformers, or their own code, mean them."""
+    return {*FAMILIES["takes"], *FAMILIES["composites"], *FAMILIES["read_too"]}

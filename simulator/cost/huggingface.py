@@ -11,9 +11,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from simulator.cost.config_fields import FIELDS, Config, load_config
+from simulator.cost.config_fields import FIELDS, Config, known_families, load_config
 from simulator.cost.mixer import MOST_LAYERS
 from simulator.cost.model import ModelSpec
+from simulator.files.document import LARGEST
 from simulator.files.schema import BadInput, Document, Path_, Place, validate
 
 OPT_SPARE_POSITIONS = 2
@@ -31,27 +32,41 @@ def read_config(path: Path) -> ModelSpec:
     """
     file = path / "config.json" if path.is_dir() else path
     config = load_config(file)
+    spec = spec_of(config, _formats(config, file))
+    name = (file.parent if file.name == "config.json" else file.with_suffix("")).resolve().name
+    return spec.model_copy(update={"name": name, "source": f"{file} (HF config.json)"})
+
+
+def spec_of(config: Config, formats: Mapping[str, str]) -> ModelSpec:
+    """Return the model spec of a configuration whose weights were published in ``formats``; raises as :func:`read_config`."""
     shape = _shape(config)
     if shape["num_hidden_layers"] > MOST_LAYERS:
         config.refuse("num_hidden_layers", f"expected at most {MOST_LAYERS:,} layers")
     inputs = config.count("hidden_size_per_layer_input", default=0, least=0)  # a table and two matrices a layer (Gemma 3n)
     if not config.faults:
-        shape |= _layers(config, shape) | _formats(config, file)
+        shape |= {**_layers(config, shape), **formats}
     if not config.faults:
         config.refuse_the_rest()
+    config.refuse_unknown_family()
     if config.faults:
         raise BadInput(config.faults)
-    shape |= {
-        "name": (file.parent if file.name == "config.json" else file.with_suffix("")).resolve().name,
-        "about": f"{config.model_type or 'unnamed model type'} as its config.json describes it",
-        "source": f"{file} (HF config.json)",
-        "confidence": "published",
-    }
+    shape |= {"about": _about(config), "confidence": "published"}
     places: dict[Path_, Place] = {(key,): config.place(key) for key in shape}
-    places[()] = (str(file), 1, 1)
+    places[()] = (config.file, 1, 1)
     spec = validate(ModelSpec, Document(shape, places))
     more = inputs * spec.num_hidden_layers * (config.count("vocab_size_per_layer_input", default=1) + 3 * spec.hidden_size)
     return spec.model_copy(update={"parameters": spec.weights + more}) if more else spec
+
+
+def _about(config: Config) -> str:
+    """Return what was read in words: the family, and what was taken for it because the file does not say."""
+    kind = config.model_type or "unnamed model type"
+    known = config.model_type in ("", *known_families())
+    unknown = "" if known else ", a family that is not known here and is read like llama,"
+    said = {name: value for name, value in sorted(config.taken.items()) if value and name in FIELDS["said"]}
+    taken = [f"{name} {str(value).lower()}" for name, value in said.items()]
+    silent = f"; where it is silent, its class takes {', '.join(taken)}" if taken else ""
+    return f"{kind}{unknown} as its config.json describes it{silent}"
 
 
 def _shape(config: Config) -> dict[str, Any]:
@@ -64,21 +79,19 @@ def _shape(config: Config) -> dict[str, Any]:
     tied = config.get("tie_word_embeddings", False)
     if not isinstance(tied, bool):
         config.refuse("tie_word_embeddings", f"expected true or false, got {tied!r}")
-    without_gate = FIELDS["two_matrices"]
-    ungated = config.model_type in without_gate["types"] or config.get("activation") in without_gate["activations"]
-    experts = config.get("num_experts") is not None and config.get("enable_moe_block", True)
+    without_gate, kind = FIELDS["two_matrices"], config.model_type
+    ungated = kind in without_gate["types"] or config.get("activation") in without_gate["activations"]
+    experts = config.get("num_experts") and config.get("enable_moe_block", True)
     shape = {
         "hidden_size": hidden,
-        "num_hidden_layers": config.count("num_hidden_layers"),
+        "num_hidden_layers": _depth(config),
         "num_attention_heads": heads,
-        "num_key_value_heads": config.count("num_key_value_heads", default=heads),
-        "head_dim": config.count("v_head_dim") if latent else config.count("head_dim", default=hidden // heads),
-        "intermediate_size": config.count(
-            "intermediate_size", default=config.get("moe_intermediate_size") or (1 if blocks else None)
-        ),
+        "num_key_value_heads": _key_heads(config, heads),
+        "head_dim": _value_heads(config, hidden // heads) if latent else config.count("head_dim", default=hidden // heads),
+        "intermediate_size": _width(config, hidden, 1 if blocks else None),
         "vocab_size": config.count("vocab_size"),
         "tie_word_embeddings": tied,
-        "mlp": "two_matrix" if ungated else "gated",
+        "mlp": "two_matrix" if ungated and kind not in without_gate["gated"] else "gated",
         "experts": _experts(config) if experts else None,
         "context_tokens": config.count("max_position_embeddings") if config.get("max_position_embeddings") else None,
         "mtp_layers": config.count("num_nextn_predict_layers", default=0, least=0),
@@ -86,8 +99,41 @@ def _shape(config: Config) -> dict[str, Any]:
     if config.model_type == "opt":
         width = config.count("word_embed_proj_dim", default=hidden)
         shape["embedding_width"] = width if width != hidden else None
-        shape["learned_positions"] = config.count("max_position_embeddings") + OPT_SPARE_POSITIONS
+    if kind in FIELDS["positions"]:
+        shape["learned_positions"] = config.count("max_position_embeddings") + FIELDS["positions"][kind]
     return shape
+
+
+def _value_heads(config: Config, width: int) -> int:
+    """Return the width of a head of values behind a latent, which some families take from the hidden size."""
+    return config.count("v_head_dim", default=width if config.model_type in FIELDS["value_heads_as_wide"] else None)
+
+
+def _key_heads(config: Config, heads: int) -> int:
+    """Return the number of heads of keys and values: by default that of queries, or one that all queries share."""
+    config.asked.update(FIELDS["names"]["num_key_value_heads"])
+    if config.model_type in FIELDS["one_head_of_keys"] and not config.get("new_decoder_architecture"):
+        return 1 if config.get("multi_query") else heads
+    return config.count("num_key_value_heads", default=heads)
+
+
+def _width(config: Config, hidden: int, default: int | None) -> int:
+    """Return the width inside the MLP: stated, a multiple of the hidden size, or two thirds of what is stated (LFM2)."""
+    experts = config.get("num_experts")
+    if experts:
+        default = config.get("moe_intermediate_size") or default
+    elif config.model_type == "granitemoehybrid":
+        return config.count("shared_intermediate_size")
+    if config.model_type in FIELDS["four_times"]:
+        default = config.count("expansion_ratio", default=4) * hidden
+    width = config.count("intermediate_size", default=default)
+    if config.model_type != "lfm2":
+        return width
+    ratio, multiple = config.get("block_ffn_dim_multiplier", 1.0), config.count("block_multiple_of", default=1)
+    if not isinstance(ratio, int | float) or not 0 < ratio < LARGEST:
+        config.refuse("block_ffn_dim_multiplier", f"expected a number above 0, got {str(ratio)[:60]}")
+        return width
+    return -(-int(ratio * int(2 * width / 3)) // multiple) * multiple if config.get("block_auto_adjust_ff_dim") else width
 
 
 def _experts(config: Config) -> dict[str, Any]:
@@ -145,8 +191,8 @@ def _named(name: object, quantisation: Mapping[str, Any]) -> str | None:
 def _layers(config: Config, shape: Shape) -> dict[str, Any]:
     """Return the fields mixers and layers of ModelSpec, or how many layers have no experts where no others differ."""
     count, experts = shape["num_hidden_layers"], shape["experts"]
-    if config.get("hybrid_pattern"):
-        blocks = [str(block) for block in config.by_layer("hybrid_pattern", count)]
+    if pattern := _blocks_of(config):
+        blocks = [str(block) for block in config.by_layer(pattern, count)]
         runs = [dict(FIELDS["blocks"].get(block, {"mixer": block, "mlp": "none"})) for block in blocks]
     elif config.get("block_configs"):
         runs = [_block(config, shape, block) for block in config.by_layer("block_configs", count)]
@@ -154,6 +200,7 @@ def _layers(config: Config, shape: Shape) -> dict[str, Any]:
         mlps = _mlps(config, count) if experts else ["dense"] * count
         names = _mixer_names(config, count)
         runs = [{"mixer": mixer, "mlp": mlp} for mixer, mlp in zip(names, mlps, strict=False)]
+    _heads_of_some(config, [str(run["mixer"]) for run in runs])
     shared = config.count("num_kv_shared_layers", default=0, least=0)
     for run in runs[count - shared :] if shared else ():
         run["mixer"] = f"{run['mixer']} shared"
@@ -163,6 +210,34 @@ def _layers(config: Config, shape: Shape) -> dict[str, Any]:
     for name in dict.fromkeys(run["mixer"] for run in runs if run["mixer"]):
         mixers[name] = _mixer(config, shape, name)
     return {} if config.faults else _shortest(shape, mixers, runs)
+
+
+def _heads_of_some(config: Config, mixers: list[str]) -> None:
+    """Take heads that are stated layer by layer for those that all layers of full attention have (Gemma 4)."""
+    stated = config.get("per_layer_config")
+    if stated is None:
+        return
+    full = {index for index, name in enumerate(mixers) if name == "full"}
+    own = [dict(part) for part in stated.values() if isinstance(part, dict)] if isinstance(stated, dict) else []
+    numbers = isinstance(stated, dict) and all(str(key).isdecimal() for key in stated)
+    same = numbers and len(own) == len(stated) and {int(key) for key in stated} == full and own.count(own[0]) == len(own)
+    if not own or not same or set(own[0]) - set(FIELDS["of_full_layers"]):
+        config.refuse("per_layer_config", f"expected the same heads for all layers of full attention, got {str(stated)[:60]}")
+        return
+    config.data |= {FIELDS["of_full_layers"][key]: value for key, value in own[0].items()}
+
+
+def _blocks_of(config: Config) -> str:
+    """Return the field whose entries are each a mixer or an MLP (Nemotron-H); empty where each layer has both."""
+    listed = "layer_types" if config.model_type == "nemotron_h" and config.get("layer_types") else ""
+    return "hybrid_pattern" if config.get("hybrid_pattern") else listed
+
+
+def _depth(config: Config) -> int:
+    """Return the number of layers, which a list of blocks also tells."""
+    pattern = _blocks_of(config)
+    blocks = config.get(pattern) if pattern else None
+    return config.count("num_hidden_layers", default=len(blocks) if isinstance(blocks, str | list) else None)
 
 
 def _shortest(shape: Shape, mixers: dict[str, Any], runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -183,31 +258,11 @@ def _shortest(shape: Shape, mixers: dict[str, Any], runs: list[dict[str, Any]]) 
 
 def _mixer_names(config: Config, count: int) -> list[str]:
     """Return the name of each layer's mixer."""
-    full, window = "latent" if config.get("kv_lora_rank") else "full", config.get("sliding_window")
-    chunk, interval = config.get("attention_chunk_size"), config.count("full_attention_interval", default=0, least=0)
-    sparse = config.get("sparse_attention_config_use_sparse_attention", config.get("sparse_attention_config") is not None)
-    names = [full] * count
-    if config.get("layer_types"):
-        names = [FIELDS["layer_types"].get(str(entry), str(entry)) for entry in config.by_layer("layer_types", count)]
-        names = [full if name == "full" else name for name in names]
-    elif config.get("hybrid_layer_pattern"):
-        names = ["sliding" if entry else full for entry in config.by_layer("hybrid_layer_pattern", count)]
-    elif config.get("compress_ratios"):
+    if config.get("compress_ratios"):
         return [f"compressed {entry}" for entry in config.by_layer("compress_ratios", count)]
-    elif config.get("linear_attn_config"):
-        kda = config.numbers("linear_attn_config_kda_layers")
-        names = ["linear" if layer in kda else full for layer in range(1, count + 1)]
-    elif interval:
-        names = [full if (layer + 1) % interval == 0 else "linear" for layer in range(count)]
-    elif chunk:
-        step = config.count("no_rope_layer_interval", default=4)
-        every = [(layer + 1) % step for layer in range(count)]
-        rotary = config.by_layer("no_rope_layers", count) if config.get("no_rope_layers") else every
-        names = ["chunked" if entry else full for entry in rotary]
-    elif window and config.get("use_sliding_window", True):
-        pattern = config.count("sliding_window_pattern", default=count + 1)
-        first = config.count("max_window_layers", default=0, least=0) if config.get("use_sliding_window") else 0
-        names = [full if i < first or (i + 1) % pattern == 0 else "sliding" for i in range(count)]
+    sparse = config.get("sparse_attention_config_use_sparse_attention", config.get("sparse_attention_config") is not None)
+    full = "latent" if config.get("kv_lora_rank") else "full"
+    names = [full if name == "full" else name for name in _listed(config, count) or _computed(config, count)]
     if config.get("attn_type_list") and not all(config.by_layer("attn_type_list", count)):
         config.refuse("attn_type_list", "0 means an attention that is not understood here (lightning)")
     if sparse:
@@ -216,6 +271,48 @@ def _mixer_names(config: Config, count: int) -> list[str]:
     if config.get("index_topk"):
         names = [f"latent_sparse {own}" for own in _indexers(config, count)]
     return names
+
+
+def _listed(config: Config, count: int) -> list[str]:
+    """Return the name of each layer's mixer where a list says; empty where none does."""
+    config.asked.update(key for name in FIELDS["beside_lists"] for key in FIELDS["names"].get(name, [name]))
+    known = FIELDS["layer_types"]
+    if config.get("layer_types"):
+        return [known.get(str(entry), str(entry)) for entry in config.by_layer("layer_types", count)]
+    if config.get("hybrid_layer_pattern"):
+        return ["sliding" if entry else "full" for entry in config.by_layer("hybrid_layer_pattern", count)]
+    if config.get("attention_layers"):
+        config.asked.add("attention_types")  # the same, in short
+        return [known.get(str(entry), str(entry)) for entry in config.by_layer("attention_layers", count)]
+    if config.get("linear_attn_config"):
+        kda = config.numbers("linear_attn_config_kda_layers")
+        return ["linear" if layer in kda else "full" for layer in range(1, count + 1)]
+    for key, others in FIELDS["only_full"].items():
+        if config.get(key) is not None:
+            attends = config.numbers(key)
+            return ["full" if layer in attends else others for layer in range(count)]
+    return ["linear"] * count if config.model_type in FIELDS["recurrent_unless_listed"] else []
+
+
+def _computed(config: Config, count: int) -> list[str]:
+    """Return the name of each layer's mixer, by periods and windows."""
+    window, chunk = config.get("sliding_window"), config.get("attention_chunk_size")
+    if interval := config.count("full_attention_interval", default=0, least=0):
+        return ["full" if (layer + 1) % interval == 0 else "linear" for layer in range(count)]
+    if chunk:
+        step = config.count("no_rope_layer_interval", default=4)
+        every = [(layer + 1) % step for layer in range(count)]
+        rotary = config.by_layer("no_rope_layers", count) if config.get("no_rope_layers") else every
+        return ["chunked" if entry else "full" for entry in rotary]
+    if not window or not config.get("use_sliding_window", True):
+        return ["full"] * count
+    pattern = config.get("sliding_window_pattern")
+    if isinstance(pattern, str) and set(pattern) <= {"L", "G"} and pattern:
+        return ["full" if pattern[layer % len(pattern)] == "G" else "sliding" for layer in range(count)]
+    every_so_many = config.count("sliding_window_pattern", default=count + 1)
+    first = config.count("max_window_layers", default=0, least=0) if config.get("use_sliding_window") else 0
+    shift = 0 if config.get("first_layer_is_full") else 1
+    return ["full" if layer < first or (layer + shift) % every_so_many == 0 else "sliding" for layer in range(count)]
 
 
 def _indexers(config: Config, count: int) -> list[str]:
@@ -229,6 +326,7 @@ def _indexers(config: Config, count: int) -> list[str]:
 def _mlps(config: Config, count: int) -> list[str]:
     """Return what follows each layer's mixer, of a model with experts."""
     first, step = config.count("first_k_dense_replace", default=0, least=0), config.count("decoder_sparse_step", default=1)
+    last = config.get("moe_layer_end_index", -1)
     only, listed = config.numbers("mlp_only_layers"), config.numbers("moe_layers")
     if isinstance(config.get("moe_layer_freq"), list):
         sparse = [bool(entry) for entry in config.by_layer("moe_layer_freq", count)]
@@ -239,6 +337,8 @@ def _mlps(config: Config, count: int) -> list[str]:
     else:
         step, every = config.count("interleave_moe_layer_step", default=step), config.count("moe_layer_freq", default=1)
         sparse = [i >= first and i % every == 0 and (i + 1) % step == 0 and i not in only for i in range(count)]
+    if isinstance(last, int) and last >= 0:
+        sparse = [chosen and layer <= last for layer, chosen in enumerate(sparse)]
     with_experts = "both" if config.get("enable_moe_block") else "experts"
     return [with_experts if chosen else "dense" for chosen in sparse]
 
@@ -269,10 +369,14 @@ def _mixer(config: Config, shape: Shape, name: str) -> dict[str, Any]:
     known = _Numbers(config, shape, detail)
     for variable, formula in formulas["let"].items():
         known[variable] = known.computed(formula)
-    return {
+    mixer = {
         "value_width": known["value"],
         **{field: known.computed(formula) for field, formula in formulas.items() if field != "let"},
     }
+    context = shape["context_tokens"]
+    if mixer["kind"] in ("sliding", "chunked") and context and mixer["window"] >= context:
+        mixer |= {"kind": "full", "window": None}  # a window as long as the context is none
+    return mixer
 
 
 class _Numbers(dict[str, Any]):
@@ -285,6 +389,8 @@ class _Numbers(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         if name in FIELDS["flags"]:
             return bool(self.config.get(name))
+        if name == "mamba_head_dim" and self.config.get(name) in (None, "auto"):
+            return self.config.count("mamba_expand", default=2) * self["hidden_size"] // self.config.count("mamba_num_heads")
         return self.config.count(name, FIELDS["defaults"].get(name), least=0)
 
     def computed(self, formula: object) -> Any:

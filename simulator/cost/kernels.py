@@ -46,7 +46,7 @@ def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[R
     """
     model, ranks, device = place.model, place.mixer_ranks, place.device
     mixer = mixer or model.attention
-    if mixer.state:
+    if mixer.kind == "linear":
         return _state_timer(place, mixer)
     traffic = place.engine.kv_traffic(model.num_attention_heads // model.num_key_value_heads)
     cached = mixer.cached * CACHE_BYTES[place.kv_cache] * traffic * mixer.copies(ranks)

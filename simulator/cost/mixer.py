@@ -67,8 +67,8 @@ class Mixer(Frozen):
 
     @model_validator(mode="after")
     def _cache_or_state(self) -> Self:
-        if (self.kind == "linear") != bool(self.state):
-            raise ValueError("a mixer of kind linear has a state, and no other has one")
+        if (self.kind == "linear") != bool(self.state or self.tail):
+            raise ValueError("a mixer of kind linear has a state or a tail, and no other has one")
         if self.kind in ("sliding", "chunked") and self.window is None:
             raise ValueError(f"a mixer of kind {self.kind} needs its window")
         if self.kind != "linear" and not self.cached:
