@@ -227,7 +227,7 @@ def test_a_verification_keeps_a_state_for_each_of_its_rows() -> None:
     ["qwen3_5_27b", "gpt_oss_120b", "nemotron_3_nano_30b_a3b", "mimo_v2_flash", "deepseek_v3_2"],
 )
 def test_law_replay_and_events_agree(target: str) -> None:
-    sets = [f"target.model={target}", "target.device=h200_sxm", "target.weights=fp8_block", "target.link=nvlink_h100"]
+    sets = [f"target.model={target}", "target.device=h200_sxm", "target.weights=fp8", "target.link=nvlink_h100"]
     sets += ["requests.count=12", "requests.concurrency=4", "requests.output_tokens=40"]
     for strategy in ("mtp_deepseek_v3_8xh200_data_parallel", "autoregressive_deepseek_v3_8xh200"):
         result = run(load(strategy, sets))

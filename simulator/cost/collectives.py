@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from simulator.files.schema import Frozen, NonNegative, Positive, SourcedTable
+from simulator.files.schema import Frozen, NonNegative, Positive, Ranged, SourcedTable
 
 
 class TreeAllReduce(Frozen):
@@ -18,12 +18,14 @@ class TreeAllReduce(Frozen):
     The paper does not print the base of the logarithm; 2 (a tree) is assumed.
     """
 
-    alpha_us: NonNegative
+    alpha_us: Ranged
     """Time of one level of the tree, in us."""
     bandwidth_gb_s: Positive
     """Bandwidth at which the shard of one rank moves, in 1e9 bytes a second."""
     log_base: Literal["2", "e"] = "2"
     """Base of the logarithm that counts the levels."""
+    fitted_ranks: tuple[Annotated[int, Field(ge=2)], ...] = ()
+    """Numbers of devices that it was fitted to; empty: to none."""
 
     def seconds(self, size_bytes: float, ranks: int) -> float:
         """Return the seconds to sum an activation of ``size_bytes`` over ``ranks``; 0 for one rank."""
@@ -37,10 +39,12 @@ class TreeAllReduce(Frozen):
 class RingAllReduce(Frozen):
     """The ring form takes ``fixed + 2 (G-1)/G * bytes / bandwidth`` over the whole activation, as NCCL measures."""
 
-    fixed_us: NonNegative
+    fixed_us: Ranged
     """Constant part of the time, in us, whatever the size."""
     bandwidth_gb_s: Positive
     """Bandwidth at which 2 (G - 1) / G of the activation moves, in 1e9 bytes a second."""
+    fitted_ranks: tuple[Annotated[int, Field(ge=2)], ...] = ()
+    """Numbers of devices that it was fitted to; empty: to none."""
 
     def seconds(self, size_bytes: float, ranks: int) -> float:
         """Return the seconds to sum an activation of ``size_bytes`` over ``ranks``; 0 for one rank."""

@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from simulator.cost.collectives import AllReduce, AllToAll
 from simulator.cost.formats import ACTIVATION_BYTES, FORMATS, Arithmetic, NumberFormat
 from simulator.cost.roofline import Attention, ExpertRoofline, Roofline
-from simulator.files.schema import Fraction, Frozen, NonNegative, Positive
+from simulator.files.schema import Fraction, Frozen, NonNegative, OneOrMore, Positive
 from simulator.numeric import elementwise_max
 
 if TYPE_CHECKING:  # profiles are listed without numpy
@@ -201,6 +201,8 @@ class Link(Frozen):
     """Bandwidth in one direction, in 1e9 bytes a second."""
     jitter: Jitter | None = None
     """Time that is added to every transfer, drawn anew for each of them."""
+    server_devices: OneOrMore | None = None
+    """Devices of one server that it joins; by default as many as are asked for: it joins servers, or machines."""
     all_reduce: AllReduce = AllReduce()
     """Times of all-reduces, by form."""
     all_to_all: AllToAll | None = None

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from simulator.cost.formats import WeightFormat
 from simulator.cost.rows import Rows
 from simulator.files.schema import Frozen, Positive, Ranged
 from simulator.numeric import elementwise_max
@@ -37,6 +38,23 @@ class EngineErrors(Frozen):
     """Numbers that were fitted."""
     errors: dict[str, float]
     """Mean absolute errors as shares, by what they are of."""
+
+
+class Slicing(Frozen):
+    """How an engine slices a model over the ranks of tensor parallelism, and with what it does not start."""
+
+    even: bool = True
+    """Whether every rank has as much of each weight as the others; else weights are cut at any row, and padded."""
+    whole_heads: bool = False
+    """Whether the heads of keys and values have to divide the ranks, or the ranks them; else they are cut anywhere."""
+    whole_blocks: tuple[WeightFormat, ...] | None = None
+    """Formats with which it does not start where a slice ends within a block that shares a scale; None: not known."""
+    expert_groups: dict[WeightFormat, int] = Field(default={})
+    """Inputs of an expert's product down to which it splits a group of such a format (a divisor of the group)."""
+    vocabulary_multiple: int = Field(default=1, gt=0)
+    """Multiple to which embedding and LM head are padded before ranks share them; 1: to whatever divides."""
+    source: str = "not stated"
+    """Where that was read."""
 
 
 class RowCosts(Frozen):
@@ -112,6 +130,8 @@ class Engine(Frozen):
     """KV bytes that attention moves, relative to the bytes in the cache."""
     repeats_kv: bool = False
     """Whether keys and values are written out for every query head."""
+    slicing: Slicing = Slicing()
+    """With which degrees of tensor parallelism it starts."""
     all_reduce: tuple[str, ...] = ("ring",)
     """Forms of all-reduce that the engine uses, best first: the first one that a link has is taken."""
     sampling_us: Ranged

@@ -29,6 +29,9 @@ class NumberFormat(NamedTuple):
     curves: tuple[str, ...] = ()
     """Formats whose kernels stand in, the nearest first, where a device has no curve for this one."""
 
+    block: tuple[int, int] = (1, 1)
+    """Outputs and inputs of a product whose weights share a scale: a slice of a weight may have to end where a block does."""
+
     @property
     def input_bytes(self) -> float:
         """Return the bytes that one input of a product moves: read; quantised, it is also written and read again."""
@@ -45,7 +48,10 @@ class NumberFormat(NamedTuple):
 
 
 STATED = yaml.safe_load(Path(__file__).with_name("formats.yaml").read_text("utf-8"))
-FORMATS = {name: NumberFormat(**fields | {"curves": tuple(fields.get("curves", ()))}) for name, fields in STATED.items()}
+FORMATS = {
+    name: NumberFormat(**fields | {key: tuple(fields[key]) for key in ("curves", "block") if key in fields})
+    for name, fields in STATED.items()
+}
 """Formats of weights, by name."""
 WEIGHT_BYTES = {name: form.weight_bytes for name, form in FORMATS.items()}
 """Bytes per weight, scales included."""

@@ -265,8 +265,15 @@ def head_time(place: Placement, logit_rows: int) -> float:
 
 
 def all_reduce_time(place: Placement, tokens: int) -> float:
-    """Return the seconds of one all-reduce over the activations of ``tokens``; 0 on one rank."""
-    form = place.all_reduce_form()
-    if form is None or not place.collectives.count:
+    """Return the seconds of one all-reduce over the activations of ``tokens``; 0 on one rank.
+
+    Ranks on several servers sum inside each of them, then every rank sums its share with those of its number elsewhere, over
+    a port of the network of its own (as NCCL does with one port a GPU).
+    """
+    if not place.collectives.count:
         return 0.0
-    return form.seconds(tokens * place.model.hidden_size * ACTIVATION_BYTES, place.tensor_parallel)
+    seconds, size = 0.0, float(tokens * place.model.hidden_size * ACTIVATION_BYTES)
+    for form, _, ranks in place.all_reduce_forms():
+        seconds += form.seconds(size, ranks)
+        size /= ranks
+    return seconds

@@ -1,6 +1,7 @@
 """A placement says which model runs on which devices, with which software."""
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import cached_property
 from math import ceil
 from typing import Literal, Self
@@ -8,6 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from simulator.cost.collectives import AllReduceForm
+from simulator.cost.degrees import refusal
 from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, WeightFormat
@@ -57,6 +59,8 @@ class Placement(Frozen):
     """Whether those devices share every request's attention, or the requests: each then has all heads and its own caches."""
     link: Link | None = None
     """The link between those devices; needed where there is more than one."""
+    network: Link | None = None
+    """The link between servers, over which ranks beyond those of one server sum; needed where there are more."""
     collectives: Collectives = Collectives()
     """All-reduces that these devices exchange in a pass."""
     experts: Literal["sliced", "whole", "dispatched"] = "sliced"
@@ -85,30 +89,62 @@ class Placement(Frozen):
 
     @model_validator(mode="after")
     def _linked(self) -> Self:
+        if self.tensor_parallel > 1 and self.collectives.count and self.link is None:
+            raise ValueError("tensor_parallel above 1 needs a link between the devices")
+        if words := refusal(self):
+            raise ValueError(words)
         if self.tensor_parallel > 1 and self.collectives.count:
-            if self.link is None:
-                raise ValueError("tensor_parallel above 1 needs a link between the devices")
-            if self.all_reduce_form() is None:
-                wanted = " or ".join(f"'{form}'" for form in self._wanted_forms())
-                forms = self.link.all_reduce.forms(self.tensor_parallel)
-                hint = f"it has {', '.join(forms)}" if forms else "it has none"
-                raise ValueError(f"link '{self.link.name}' has no all_reduce in form {wanted}; {hint}")
+            for link, ranks in self._rings():
+                self._has_form(link, ranks)
         if self.experts == "dispatched" and self.tensor_parallel > 1 and (self.link is None or self.link.all_to_all is None):
             raise ValueError("experts: dispatched needs a link with all_to_all; whole sums over the devices instead")
-        if self.model.num_attention_heads % self.tensor_parallel:
-            heads = self.model.num_attention_heads
-            raise ValueError(
-                f"tensor_parallel {self.tensor_parallel} does not divide the {heads} attention heads of {self.model.name}"
-            )
+        if self.experts == "dispatched" and self.servers > 1:
+            raise ValueError("experts: dispatched sends rows inside one server alone; whole sums over the devices instead")
         return self
+
+    @property
+    def servers(self) -> int:
+        """Return over how many servers the ranks are spread: 1 where the link joins all of them."""
+        joined = self.link.server_devices if self.link else None
+        return max(1, self.tensor_parallel // int(joined.value)) if joined and self.network else 1
+
+    @property
+    def ranks_inside(self) -> int:
+        """Return the ranks of one server."""
+        return self.tensor_parallel // self.servers
+
+    def _has_form(self, link: Link, ranks: int) -> None:
+        """Raise :class:`ValueError` where a link has no all-reduce for so many ranks in a form that is wanted."""
+        if self._form(link, ranks) is None:
+            wanted = " or ".join(f"'{form}'" for form in self._wanted_forms())
+            forms = link.all_reduce.forms(ranks)
+            hint = f"it has {', '.join(forms)}" if forms else "it has none"
+            raise ValueError(f"link '{link.name}' has no all_reduce in form {wanted}; {hint}")
 
     def _wanted_forms(self) -> tuple[str, ...]:
         return (self.collectives.form,) if self.collectives.form else self.engine.all_reduce
 
-    def all_reduce_form(self) -> AllReduceForm | None:
-        """Return the first form of all-reduce that is wanted and that the link has for so many devices; None without any."""
-        forms = self.link.all_reduce.forms(self.tensor_parallel) if self.link else {}
+    def _form(self, link: Link | None, ranks: int) -> AllReduceForm | None:
+        forms = link.all_reduce.forms(ranks) if link else {}
         return next((forms[name] for name in self._wanted_forms() if name in forms), None)
+
+    def all_reduce_form(self) -> AllReduceForm | None:
+        """Return the first form of all-reduce that is wanted and that the link has for a server's ranks; None without any."""
+        return self._form(self.link, self.ranks_inside)
+
+    def all_reduce_forms(self) -> list[tuple[AllReduceForm, Link, int]]:
+        """Return by which forms the ranks sum, each with its link and how many ranks: inside a server, then between servers.
+
+        A form is the first one that is wanted and that the link has for so many ranks.
+        """
+        parts = [(self._form(link, ranks), link, ranks) for link, ranks in self._rings()]
+        return [(form, link, ranks) for form, link, ranks in parts if form is not None]
+
+    def _rings(self) -> Iterator[tuple[Link, int]]:
+        if self.link is not None:
+            yield self.link, self.ranks_inside
+        if self.network is not None and self.servers > 1:
+            yield self.network, self.servers
 
     @property
     def mixer_ranks(self) -> int:

@@ -12,6 +12,7 @@ from simulator.cost.kernels import computes_longer_than_it_reads, lacks_curve
 from simulator.files.sentences import Sentences
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
+from simulator.scenario.ranks import about_ranks
 from simulator.scenario.stability import load_of
 from simulator.strategies.common.capabilities import DraftsChain
 from simulator.strategies.common.drafters import StreamingDrafter
@@ -29,6 +30,7 @@ def cautions(scenario: Scenario) -> Iterator[str]:
         longest = max(output for _, output in scenario.requests.lengths(scenario.seed)) - 1
     stated = scenario.acceptance.by_context if window else None
     yield from say.all("cautions", window=window, longest=longest, stated=stated, most=most)
+    yield from about_ranks(scenario)
 
 
 def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:

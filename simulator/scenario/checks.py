@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from simulator.cost.degrees import working
 from simulator.cost.model import ModelSpec
 from simulator.cost.placement import Placement
 from simulator.cost.rows import Rows
@@ -165,7 +166,7 @@ def _remedy(role: str, place: Placement, size_gb: float, room_gb: float) -> tupl
     """Return where to change a scenario, and how, when a role does not fit the room that the others of its group leave."""
     if role.startswith("stage"):
         return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers or another device"
-    more = [n for n in (2, 4, 8, 16, 32) if n > place.tensor_parallel]
+    more = [ranks for ranks in working(place) if ranks > place.tensor_parallel]
     ranks = next((n for n in more if size_gb * place.tensor_parallel <= n * room_gb), None)
     link = "" if place.link else f" with a {role}.link"
     remedy = f"set {role}.tensor_parallel={ranks}{link}" if ranks else "choose a smaller model or a smaller weight format"

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import exp, log, pi, sqrt
-from statistics import NormalDist
 from typing import NamedTuple, TypeGuard
 
 import numpy as np
@@ -35,20 +34,18 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from simulator.cost.device import Device
-from simulator.cost.engine import Engine, RowCosts
-from simulator.cost.kernels import lacks_curve
+from simulator.cost.engine import Engine
 from simulator.cost.model import Experts
 from simulator.cost.roofline import Attention
-from simulator.files.schema import Fraction, Part, Positive, Ranged, Sourced, nested, provenance, replace_nested
-from simulator.scenario import Loaded, Scenario
+from simulator.files.schema import Fraction, Positive, Ranged, Sourced, nested, provenance
+from simulator.scenario import Loaded, Scenario, doubts
+from simulator.scenario.doubts import changed, continued_further, uncurved
 from simulator.scenario.run import RunResult, baseline, law, run, tuned
 from simulator.serving.iteration import Iteration
 from simulator.serving.requests import Request
 
-SHARE = 0.9
-"""Share of the draws that an interval holds."""
-SHARE_DEVIATIONS = NormalDist().inv_cdf((1.0 + SHARE) / 2.0)
-"""Standard deviations from the middle of an interval to its end; a range is taken as such an interval."""
+SHARE, SHARE_DEVIATIONS = doubts.SHARE, doubts.SHARE_DEVIATIONS
+"""Share of the draws that an interval holds, and standard deviations from its middle to its end."""
 DRAWS = 4_000
 """Draws behind an interval."""
 DRAWN_AT_ONCE = 1 << 18
@@ -60,8 +57,6 @@ SPREADS = {
     "assumed": 0.3,
 }
 """One deviation of a number without a range, relative to it, by its confidence: judged, not measured."""
-ROWS_WITHOUT_A_CURVE = RowCosts(row=Ranged(value=0.2), most=8)
-"""What eight rows cost where no curve of a quantised format is known: 2.4 times one, as on an RTX 3090 in llama.cpp."""
 WORTH_NAMING = 0.005
 """Change of a speed-up from which on a number in doubt is named beside it."""
 GROUPS = 8_192
@@ -245,8 +240,12 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
         if deviation(number) and (every or _in_doubt(number)):
             changed = by_law(_with_number(number, loaded)) / before - 1.0
             ranked.append(Footing(name, number.value, number.confidence, number.source, changed))
-    for name, change in _uncurved(loaded.scenario):
+    for name, change in uncurved(loaded.scenario):
         ranked.append(Footing(name, 1.0, "borrowed", "no curve of the format", by_law(change(loaded)) / before - 1.0))
+    for name, change in continued_further(loaded.scenario):
+        ranked.append(
+            Footing(name, 1.0, "assumed", "a formula beyond what it was fitted to", by_law(change(loaded)) / before - 1.0)
+        )
     if (stated := loaded.scenario.acceptance).tokens_per_step_between:
         changed = exp(_acceptance_range(loaded)[0] / SHARE_DEVIATIONS) - 1.0
         mean = law(loaded.scenario, acceptance).tokens_per_step
@@ -285,25 +284,12 @@ def _with_number(number: Sourced, loaded: Loaded) -> Loaded:
 
     def at(value: float) -> Loaded:
         other = number.model_copy(update={"value": value})
-        return _changed(Sourced, lambda own: other if own == number else own, loaded)
+        return changed(Sourced, lambda own: other if own == number else own, loaded)
 
     try:
         return at(lower if isinstance(number, Fraction) else moved)
     except ValidationError:
         return at(lower)
-
-
-def _changed(kind: type[Part], change: Callable[[Part], Part], loaded: Loaded) -> Loaded:
-    """Return the scenario with every ``kind`` in it replaced by what ``change`` returns."""
-    return Loaded(replace_nested(loaded.scenario, kind, change), loaded.trace, loaded.document)
-
-
-def _uncurved(scenario: Scenario) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
-    """Yield formats whose products take the curve of another format on the device, with rows that cost as in llama.cpp."""
-    dearer = partial(_changed, Engine, lambda engine: engine.model_copy(update={"rows": {"quantised": ROWS_WITHOUT_A_CURVE}}))
-    for role, place in (("target", scenario.target), ("draft", scenario.draft)):
-        if place and lacks_curve(place.device, place.weights) and not place.engine.rows:
-            yield f"{role}: rows of products in {place.weights} on {place.device.name}", dearer
 
 
 def doubtful(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
@@ -312,7 +298,8 @@ def doubtful(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]
     for name, number in _numbers(loaded.scenario).items():
         if number not in of_devices and _in_doubt(number) and deviation(number):
             yield name, partial(_with_number, number)
-    yield from _uncurved(loaded.scenario)
+    yield from uncurved(loaded.scenario)
+    yield from continued_further(loaded.scenario)
 
 
 def rests_on(loaded: Loaded, most: int = 4) -> str:
@@ -333,10 +320,10 @@ def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
     for name in devices(loaded.scenario):
         yield name, partial(with_slower, {name: 1.0})
     for name in dict.fromkeys(device.name for device in nested(loaded.scenario, Device) if _widened(device) is not device):
-        yield f"{name}, rows of a verification", partial(_changed, Device, partial(_widened, only=name))
+        yield f"{name}, rows of a verification", partial(changed, Device, partial(_widened, only=name))
     for field in ("window_exponent", "popularity"):
         if any(getattr(experts, field).high is not None for experts in nested(loaded.scenario, Experts)):
-            yield f"experts read, {field}", partial(_changed, Experts, partial(_routed_otherwise, field))
+            yield f"experts read, {field}", partial(changed, Experts, partial(_routed_otherwise, field))
 
 
 def devices(scenario: Scenario) -> list[str]:
@@ -346,7 +333,7 @@ def devices(scenario: Scenario) -> list[str]:
 
 def with_slower(spreads: Mapping[str, float], loaded: Loaded) -> Loaded:
     """Return the scenario with devices slower, by name, by so many times their spread; faster where that is negative."""
-    return _changed(Device, partial(_slower, spreads), loaded)
+    return changed(Device, partial(_slower, spreads), loaded)
 
 
 def _widened(device: Device, only: str | None = None) -> Device:

@@ -17,10 +17,12 @@ from typing import Any
 
 import yaml
 
+from simulator.cost.degrees import working
 from simulator.cost.huggingface import read_config
 from simulator.cost.model import ModelSpec
+from simulator.cost.placement import Placement
 from simulator.files.logs import read_log
-from simulator.files.schema import BadInput, Document, Fault, Path_, Place, did_you_mean, parse, read
+from simulator.files.schema import BadInput, Document, Fault, Path_, Place, did_you_mean, parse, read, validate
 from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, shown
 from simulator.scenario.bank import Loan, nearest, published
@@ -93,7 +95,7 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
     """Return the plan file of a question as a document whose places are options."""
     target = find_model(question.model, catalogue, f"--model {question.model}")
     assumed = [*question.said, *_said(question, target)]
-    scenario = {
+    scenario: dict[str, Any] = {
         "target": {"model": target.reference, "machine": MACHINE, "weights": _format(question, target)},
         "requests": question.requests,
         "serving": {"policy": {"name": DEFAULTS["policy"]["value"], "max_requests": DEFAULTS["max_requests"]["value"]}},
@@ -109,6 +111,9 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
             assumed.append(f"{name}: left out, as no price of it is known; state one, as in --price {name}=2.50")
             continue
         hardware[name], offer, words = _hardware(question, name, maker, price or DEFAULTS["price"])
+        if more := _with_whole_experts(scenario["target"], hardware[name], catalogue):
+            hardware[name]["vary"]["target.experts"] = ["sliced", "whole"]
+            words = f"{words}; experts whole on their devices too (expert parallel), as sliced ones do not start at {more}"
         devices[_called(name)] = offer
         engines.add(hardware[name]["target"]["engine"])
         assumed.append(words)
@@ -197,6 +202,20 @@ def _hardware(
     entry["vary"] = {"target.tensor_parallel": list(ranks)}
     said = say("hardware", name=name, engine=engine, link=link, price=price)
     return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, said
+
+
+def _with_whole_experts(target: Mapping[str, Any], entry: Mapping[str, Any], catalogue: Catalogue) -> str:
+    """Return with which of an entry's degrees a mixture starts with whole experts alone, in words; empty without any."""
+    document = Document({"target": {**target, **entry["target"]}})
+    catalogue.expand(document)
+    try:
+        place = validate(Placement, Document(document.data["target"]))
+    except BadInput:
+        return ""  # told when candidates are made of it
+    if place.model.experts is None:
+        return ""
+    more = {*working(place.model_copy(update={"experts": "whole"}))} - {*working(place)}
+    return ", ".join(str(ranks) for ranks in entry["vary"]["target.tensor_parallel"] if ranks in more)
 
 
 def _methods(engine: str) -> dict[str, Any]:

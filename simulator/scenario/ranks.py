@@ -1,0 +1,94 @@
+"""What a reader should know of ranks: whether they start, over what they sum, and what was fitted to fewer of them."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from simulator.cost.collectives import MeasuredAllReduce, RingAllReduce, TreeAllReduce
+from simulator.cost.degrees import unknown_blocks
+from simulator.cost.device import Link
+from simulator.cost.placement import Placement
+from simulator.files.schema import replace_nested
+from simulator.scenario.fields import Scenario
+
+
+class Continued(NamedTuple):
+    """A formula of an all-reduce is continued to more ranks than it was fitted to."""
+
+    link: Link
+    form: RingAllReduce | TreeAllReduce
+    ranks: int
+
+    @property
+    def fitted(self) -> int:
+        """Return the most ranks that it was fitted to."""
+        return max(self.form.fitted_ranks)
+
+    @property
+    def longest(self) -> float:
+        """Return how many times as long it may take: as messages would that every rank passes on one after the other."""
+        return self.ranks / self.fitted
+
+    @property
+    def words(self) -> str:
+        """Return what is continued, in words."""
+        form = "ring" if isinstance(self.form, RingAllReduce) else "tree"
+        return f"all-reduce of {self.ranks} ranks over {self.link.name} ({form}, fitted to {self.fitted} at most)"
+
+    def slower(self, times: float, scenario: Scenario) -> Scenario:
+        """Return the scenario in which the constant part of this all-reduce takes so many times as long."""
+
+        def longer(link: Link) -> Link:
+            if link != self.link:
+                return link
+            constant = "fixed_us" if isinstance(self.form, RingAllReduce) else "alpha_us"
+            number = getattr(self.form, constant)
+            changed = self.form.model_copy(update={constant: number.model_copy(update={"value": number.value * times})})
+            forms = {name: changed if getattr(link.all_reduce, name) == self.form else getattr(link.all_reduce, name)
+                     for name in ("ring", "tree")}  # fmt: skip
+            return link.model_copy(update={"all_reduce": link.all_reduce.model_copy(update=forms)})
+
+        changed: Scenario = replace_nested(scenario, Link, longer)
+        return changed
+
+
+def placements(scenario: Scenario) -> list[tuple[str, Placement]]:
+    """Return the placements of a scenario by role."""
+    roles = (("target", scenario.target), ("draft", scenario.draft))
+    return [(role, place) for role, place in roles if place is not None]
+
+
+def about_ranks(scenario: Scenario) -> Iterator[str]:
+    """Yield cautions about the ranks of a scenario's models."""
+    for role, place in placements(scenario):
+        if cut := unknown_blocks(place):
+            yield (
+                f"nobody said whether {place.engine.name or 'the engine'} starts the {role}: tensor_parallel "
+                f"{place.tensor_parallel} {cut}"
+            )
+        if place.servers > 1 and place.network is not None:
+            yield (
+                f"the {role}'s {place.tensor_parallel} ranks are on {place.servers} servers of {place.ranks_inside}: every "
+                f"all-reduce also goes over {place.network.name} ({_known(place)})"
+            )
+    for one in continued(scenario):
+        yield f"the formula for an {one.words} is continued: it may take {one.longest:.3g} times as long"
+
+
+def continued(scenario: Scenario) -> list[Continued]:
+    """Return the formulas of all-reduces that are continued to more ranks than they were fitted to, each once."""
+    found: list[Continued] = []
+    for _, place in placements(scenario):
+        if place.tensor_parallel > 1 and place.collectives.count:
+            for form, link, ranks in place.all_reduce_forms():
+                if isinstance(form, MeasuredAllReduce) or not form.fitted_ranks or ranks <= max(form.fitted_ranks):
+                    continue
+                if (one := Continued(link, form, ranks)) not in found:
+                    found.append(one)
+    return found
+
+
+def _known(place: Placement) -> str:
+    """Return how well the all-reduce between servers is known, in words."""
+    form, link, _ = place.all_reduce_forms()[-1]
+    number = getattr(form, "fixed_us", None) or getattr(form, "alpha_us", None)
+    return f"{number.confidence}: {number.source}" if number else link.about
