@@ -108,7 +108,8 @@ def test_a_question_offers_what_exists_and_says_what_it_took(tmp_path: Path) -> 
     assert {candidate.strategy for candidate in plan.candidates} == {"plain", "draft_model", "ngram"}
     said = "\n".join(plan.file.assumed)
     for words in (
-        "max_requests: 64",
+        "batching: unified_budget, at most 256 requests together and 2,048 tokens a pass",
+        "prefix caching: left out, though on in engine vllm",
         "engine vllm, joined by nvlink_a100, 1.6 USD an hour",
         "mtp: left out",
         "acceptance borrowed from",
@@ -178,7 +179,10 @@ def test_the_requests_that_come_closest_together_are_taken(tmp_path: Path) -> No
         ({"weights": "fp7"}, "--weights fp7"),
         ({"draft": "qwen"}, "--draft qwen: is neither"),
         ({"traffic": "chat_poisso"}, "--traffic"),
-        ({"columns": "when=ts"}, "--columns when=ts: expected arrival=...,prompt=...,output=...,task=..., got 'when=ts'"),
+        (
+            {"columns": "when=ts"},
+            "--columns when=ts: expected arrival=...,prompt=...,output=...,task=...,hashes=..., got 'when=ts'",
+        ),
         ({"columns": "arrival=when"}, "there is no column 'when' for arrival; it has ts, input_tokens, output_tokens"),
         ({"price": "a100_80g_sxm=-1"}, "--price a100_80g_sxm=-1: expected USD an hour above 0"),
     ],
@@ -244,7 +248,7 @@ COMMANDS = {
         "method": "draft_model", "model": "Jiayi-Pan/Tiny-Vicuna-1B", "draft_tensor_parallel_size": 1""",
     ("autoregressive", "vllm"): """
         --max-num-seqs 8 --max-model-len 1024 --gpu-memory-utilization 0.9 --dtype bfloat16
-        --no-enable-chunked-prefill --max-num-batched-tokens 1024 --no-enable-prefix-caching""",
+        --no-enable-chunked-prefill --max-num-batched-tokens 1024""",
     ("vllm_ngram", "vllm"): '"method": "ngram", "num_speculative_tokens": 5',
     ("vllm_eagle_3", "vllm"): '"method": "eagle3", "model": "some/head", "num_speculative_tokens": 3',
     ("sglang_chain", "sglang"): """

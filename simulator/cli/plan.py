@@ -9,6 +9,7 @@ import click
 
 from simulator.cli.options import Names, Paths, answer, stated, typed, working
 from simulator.files.document import BadInput
+from simulator.files.logs import ROLES
 from simulator.names import Catalogue
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _read(asked: dict[str, Any], overrides: Names, seed: int | None, catalogue: 
     if Path(requests).suffix or "/" in requests:
         context = find_model(asked["model"], catalogue, f"--model {asked['model']}").spec.context_tokens
         count = asked.get("requests", DEFAULTS["requests"]["value"])
-        columns = dict(_pairs("columns", asked.get("columns"), ("arrival", "prompt", "output", "task")))
+        columns = dict(_pairs("columns", asked.get("columns"), ROLES))
         requests, said = busiest(requests, columns, count, asked.get("rate"), context)
     question = PlanQuestion(
         model=asked["model"],

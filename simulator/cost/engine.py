@@ -1,13 +1,14 @@
 """An engine is the software between model and hardware; it is described by host times and traffic multipliers."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from simulator.cost.device import Device
 from simulator.cost.formats import WeightFormat
 from simulator.cost.rows import Rows
-from simulator.files.schema import Frozen, Positive, Ranged
+from simulator.files.schema import Confidence, Frozen, Positive, Ranged
 from simulator.numeric import elementwise_max
 
 Drafting = Literal["draft_model", "head", "tree", "look_up"]
@@ -77,6 +78,63 @@ class RowCosts(Frozen):
         yield self.most + 1, last * self.beyond.value
 
 
+class ServerLimits(Frozen):
+    """These are the limits of a batch that a server takes by itself; of several, the first that fits holds."""
+
+    least_memory_gb: float = Field(default=0.0, ge=0)
+    """Memory from which on a device gets them, in 1e9 bytes."""
+    not_named: tuple[str, ...] = ()
+    """Parts of names of devices that do not get them."""
+    kind: Literal["gpu", "npu", "cpu"] | None = None
+    """Sort of processor that gets them; any, where none is stated."""
+    drafts: bool | None = None
+    """Whether they are for serving with speculation, or without; either, where nothing is stated."""
+    max_requests: int = Field(gt=0)
+    """Requests that run together, at most."""
+    batch_tokens: int = Field(gt=0)
+    """Tokens of a pass, at most."""
+
+    def fits(self, device: Device, drafts: bool) -> bool:
+        """Return whether a server on ``device`` takes them, with speculation or without."""
+        named = any(part in device.name.lower() for part in self.not_named)
+        large = device.memory_gb.value >= self.least_memory_gb
+        return large and not named and self.kind in (None, device.kind) and self.drafts in (None, drafts)
+
+
+class ServerDefaults(Frozen):
+    """A server does this where nothing else is said: how it batches, its limits, and whether it keeps prompts."""
+
+    policy: Literal["unified_budget", "chunked_prefill", "prefill_first"]
+    """The policy that comes nearest to its scheduler (:mod:`simulator.serving.policies`)."""
+    limits: tuple[ServerLimits, ...] = Field(min_length=1)
+    """Limits of a batch; the last has to fit every device."""
+    prefix_caching: bool | None = None
+    """Whether blocks of prompts stay for requests that begin alike; None where nobody has looked."""
+    source: str
+    """Where this stands: program, version and place."""
+    confidence: Confidence
+    """How well it is known."""
+
+    @model_validator(mode="after")
+    def _fits_all(self) -> Self:
+        last = self.limits[-1]
+        if last.least_memory_gb or last.not_named or last.kind or last.drafts is not None:
+            raise ValueError("limits: the last entry has to fit every device; state only max_requests and batch_tokens there")
+        return self
+
+    def limits_on(self, device: Device, drafts: bool) -> ServerLimits:
+        """Return the limits that hold on a device, with speculation or without."""
+        return next(limits for limits in self.limits if limits.fits(device, drafts))
+
+
+UNKNOWN_SERVER = ServerDefaults(
+    policy="prefill_first",
+    limits=(ServerLimits(max_requests=64, batch_tokens=8_192),),
+    source="nobody has looked up what a server of this engine takes by itself",
+    confidence="assumed",
+)
+
+
 class Engine(Frozen):
     """An engine says what a serving program adds to a pass over the hardware.
 
@@ -96,6 +154,8 @@ class Engine(Frozen):
     """Version of the software that the times belong to."""
     fit: EngineErrors | None = None
     """What the fit of its numbers left of the runs that decided them."""
+    server: ServerDefaults = UNKNOWN_SERVER
+    """What its server does where nothing else is said."""
     launch: Literal["asynchronous", "synchronous"] = "asynchronous"
     """Whether the host runs ahead of the device, or in turn with it."""
     host_ratio: Ranged = ALL

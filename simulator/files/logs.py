@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 KNOWN: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("log_columns.yaml").read_text("utf-8"))
 TRAFFIC: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("traffic_columns.yaml").read_text("utf-8"))
 """Columns of the formats of traffic files that are not recognised but known, and how they count time."""
-ROLES = ("arrival", "prompt", "output", "task")
+ROLES = ("arrival", "prompt", "output", "task", "hashes")
 """What a column may be named as."""
 EPOCHS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (0.0, 1.0))
 """From where on a number is nanoseconds, microseconds, milliseconds, seconds since 1970: each begins before 1974."""
@@ -57,6 +57,8 @@ class RecordedLog:
     """Whether it says when requests came."""
     counted: str = ""
     """How tokens were counted where the log has texts; empty where it has counts."""
+    hashes: tuple[tuple[Any, ...], ...] = ()
+    """What each request names the prefixes of its prompt by; empty where the log does not."""
 
     @property
     def words(self) -> list[str]:
@@ -109,7 +111,17 @@ def _read(file: str, stated: tuple[tuple[str, str], ...], _: tuple[int, int]) ->
     kept = sorted(table.index[whole], key=lambda row: at[row])
     since = (at - at[kept[0]]).round(6)  # seconds since 1970 have no more digits
     requests = ((_line(file, row), float(since[row]), int(prompt[row]), int(output[row]), tasks[row]) for row in kept)
-    return RecordedLog(tuple(requests), taken, int((~whole).sum()), "arrival" in taken or "end" in taken, counted)
+    timed = "arrival" in taken or "end" in taken
+    hashes = tuple(listed_hashes(table[taken["hashes"]][row]) for row in kept) if "hashes" in taken else ()
+    return RecordedLog(tuple(requests), taken, int((~whole).sum()), timed, counted, hashes)
+
+
+def listed_hashes(value: Any) -> tuple[Any, ...]:
+    """Return prefix hashes as they are listed, or stand in a cell; nothing where the value is neither."""
+    if isinstance(value, str):
+        return tuple(part for part in re.split(r"[\s,;]+", value.strip(" []()")) if part)
+    listed = value.tolist() if hasattr(value, "tolist") else value  # an array where a log is Parquet
+    return tuple(listed) if isinstance(listed, list) else ()
 
 
 def _line(file: str, row: int) -> int:
@@ -166,7 +178,8 @@ def _exploded(table: "pd.DataFrame") -> "pd.DataFrame":
     if counts is not None:
         alike = [name for name in listed if table[name].str.len().equals(table[counts].str.len())]
         return table[alike].explode(alike, ignore_index=True)
-    return pd.json_normalize(table[listed[0]].iloc[0]) if len(table) == len(listed) == 1 else table
+    records = table[listed[0]].iloc[0] if len(table) == len(listed) == 1 else ()
+    return pd.json_normalize(records) if records and all(isinstance(record, dict) for record in records) else table
 
 
 def _turns(record: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from simulator.cost.kernels import computes_longer_than_it_reads, lacks_curve
 from simulator.files.sentences import Sentences
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
+from simulator.scenario.as_served import said_of_engine
 from simulator.scenario.ranks import about_ranks
 from simulator.scenario.stability import load_of
 from simulator.strategies.common.capabilities import DraftsChain
@@ -40,6 +41,7 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
     if (load := load_of(loaded.scenario, acceptance)) and not load.stable:
         yield load.words
     yield from taken_over(loaded)
+    yield from said_of_engine(loaded.scenario, loaded.document)
     yield from _about_hardware(loaded.scenario)
     yield from _about_law(loaded.scenario)
     yield from _about_curve(loaded.scenario)

@@ -12,8 +12,9 @@ from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, Document, Fault, Infeasible, Path_, validate
 from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, is_shipped
+from simulator.scenario.as_served import cached_by_default
 from simulator.scenario.fields import Scenario
-from simulator.serving.policies import FixedBatch
+from simulator.serving.policies import EngineDefault, FixedBatch
 from simulator.serving.requests import HASHED_TOKENS
 from simulator.strategies.common.capabilities import drafts_first
 from simulator.strategies.common.traits import Facts
@@ -67,6 +68,9 @@ def _lacks_draft(scenario: Scenario, target: ModelSpec, document: Document, cata
 def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield what is wrong with a policy that the strategy or the requests cannot be served under."""
     strategy, policy = scenario.strategy, scenario.serving.policy.name
+    if isinstance(scenario.serving.policy, EngineDefault):
+        yield document.fault(("serving", "policy"), say("no_engine"))
+        return
     if strategy.traits.separate_prompts and policy not in ("fixed_batch", "prefill_first"):
         yield document.fault(("serving", "policy"), say("separate_prompts", strategy=strategy))
     if drafts_first(scenario.schedule) and policy != "fixed_batch":
@@ -85,7 +89,8 @@ def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fa
     """Yield why blocks of prompts cannot be kept for others."""
     memory, field = scenario.serving.memory, ("serving", "memory", "prefix_caching")
     if not memory.prefix_caching:
-        if scenario.serving.router == "most_cached":
+        stated_off, looks = memory.prefix_caching is False, scenario.serving.router == "most_cached"
+        if looks and (stated_off or not cached_by_default(scenario)):
             yield document.fault(("serving", "router"), say("most_cached"))
         return
     if scenario.requests.traffic is None:

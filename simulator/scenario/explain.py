@@ -12,6 +12,7 @@ from simulator.files.schema import Document, Frozen, Path_, Sourced, provenance
 from simulator.files.sentences import Sentences
 from simulator.names import strategy_files
 from simulator.scenario import Loaded
+from simulator.scenario.as_served import source_of_engine
 from simulator.scenario.caveats import caveats
 from simulator.scenario.routing import why_by_law
 from simulator.scenario.uncertainty import Footing, footings
@@ -51,8 +52,10 @@ def explain(loaded: Loaded) -> Explanation:
     scenario = loaded.scenario
     counts = Counter(str(entry["confidence"]) for entry in provenance(scenario))
     distinct: dict[tuple[str, str], Default] = {}
+    of_engine = source_of_engine(scenario, loaded.document)
     for default in defaults(scenario, loaded.document):
-        distinct[default.field, default.value] = default  # the stages of a pipeline have most of theirs in common
+        known = default._replace(source=default.source or of_engine.get(default.field, ""))
+        distinct[default.field, default.value] = known  # the stages of a pipeline have most of theirs in common
     notes = list(caveats(loaded, loaded.acceptance()))
     return Explanation(dict(_topics(loaded)), list(distinct.values()), dict(counts.most_common()), notes, footings(loaded))
 

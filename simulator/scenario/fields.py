@@ -24,7 +24,7 @@ from simulator.serving.slo import Slo
 from simulator.serving.step_times import StepTimes
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.capabilities import ExtraMemory, drafting_of, extra_memory
+from simulator.strategies.common.capabilities import ExtraMemory, drafting_of, dropped_units, extra_memory
 from simulator.strategies.common.method import Method
 from simulator.strategies.common.step import UNLIMITED
 
@@ -226,7 +226,7 @@ class Scenario(Frozen):
 
     def memory(self) -> Blocks:
         """Return an empty KV cache of the size that the hardware leaves."""
-        return self.serving.memory.pool(self.kv_tokens, self.held_tokens)
+        return self.serving.memory.pool(self.kv_tokens, self.held_tokens, dropped_units(self.schedule))
 
     @cached_property
     def held_tokens(self) -> Callable[[int], float] | None:

@@ -18,6 +18,7 @@ from simulator.acceptance.spec import Rescale
 from simulator.acceptance.trace import Trace
 from simulator.files.schema import BadInput, Document, Fault, validate
 from simulator.names import Catalogue, is_shipped
+from simulator.scenario.as_served import left_to_engine, with_caching_of_engine, with_policy_of_engine
 from simulator.scenario.checks import check_memory, faults_of, with_fitting_draft
 from simulator.scenario.fields import Scenario
 from simulator.scenario.recording import borrowed, check_answers, drawn, fitting, read_trace
@@ -173,18 +174,21 @@ def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> L
         same -= {"strategy"}  # which may have read the recording
     if "requests" not in same:
         catalogue.find_traffic(document)
+    same -= {"serving"} if left_to_engine(document) else set()
     same -= {"draft"} if base and base.scenario.draft is None else set()  # it may fit the target now
     kept = {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)} if base else {}
     scenario = validate(Scenario, replace(document, data=document.data | kept))
     scenario = with_fitting_draft(scenario, document)
     scenario, document = borrowed(scenario, document, catalogue)
+    scenario = with_policy_of_engine(scenario)
     faults = list(faults_of(scenario, document, catalogue))
     if faults:
         raise BadInput(faults)
     if "requests" not in same:
         scenario = scenario.replace(requests=scenario.requests.counted())
-    if scenario.serving.memory.prefix_caching:
-        scenario.requests.check_hashes()
+    if scenario.serving.memory.prefix_caching and (fault := scenario.requests.hash_fault()):
+        raise fault
+    scenario = with_caching_of_engine(scenario, document)
     check_memory(scenario, document)
     if base and "acceptance" in same and (scenario.seed == base.scenario.seed or not drawn(scenario, base.trace)):
         trace = base.trace and fitting(base.trace, scenario, document, catalogue)

@@ -8,8 +8,9 @@ hold the same tokens, so one table serves both. Branches that a draft tries out 
 * A *piece* is what ends with a hash: the whole blocks of ``HASHED_TOKENS`` tokens, or of the rest of a prompt. It is kept or
   evicted as one. Nobody knows the hashes of outputs; their blocks are free when a request leaves.
 * Who enters has the leading pieces of its prompt that are there, but computes the last block in any case, as the pass has to
-  yield a token. What it is granted is there for whoever enters next, in the same pass too, where every layer writes keys and
-  values before it reads them (vLLM hashes blocks as it schedules them). A copy of what another computed meanwhile is dropped.
+  yield a token, and one block more where the draft reads hidden states, which no cache keeps (:func:`hit_tokens`). What it is
+  granted is there for whoever enters next, in the same pass too, where every layer writes keys and values before it reads
+  them (vLLM hashes blocks as it schedules them). A copy of what another computed meanwhile is dropped.
 * Pieces that a running request has are never evicted. The others make way for running requests, the one let go longest ago
   first, and of a prompt the last, so that none is there without the one before it (as in vLLM's queue, SGLang's tree).
 """
@@ -74,13 +75,26 @@ class Blocks:
         request.slots = min(request.slots, self.room_of(tokens))
 
 
+def hit_tokens(known_tokens: int, needed_tokens: int, unit_tokens: int, dropped_units: int = 0) -> int:
+    """Return the tokens of a prompt that need not be computed, in whole units of a cache, of ``known_tokens`` that are there.
+
+    ``needed_tokens`` are all that have to go through the prefill; the last one is computed in any case. A draft that reads
+    the target's hidden states needs those of the unit before, so that one unit more is dropped (vLLM,
+    ``use_eagle_block_drop``; SGLang matches pairs of tokens, which drops one of its pages of one token).
+    """
+    units = min(known_tokens, needed_tokens - 1) // unit_tokens
+    return max(0, units - dropped_units) * unit_tokens
+
+
 class PrefixBlocks(Blocks):
     """A pool that keeps pieces of prompts when their requests have left, least recently used ones making way (LRU)."""
 
-    __slots__ = ("asked_tokens", "evicted", "hit_tokens", "idle", "idle_blocks", "users")
+    __slots__ = ("asked_tokens", "dropped", "evicted", "hit_tokens", "idle", "idle_blocks", "users")
 
-    def __init__(self, block_tokens: int = 16, total: int | None = None) -> None:
+    def __init__(self, block_tokens: int = 16, total: int | None = None, dropped: int = 0) -> None:
         super().__init__(block_tokens, total)
+        self.dropped = dropped
+        """Blocks at the end of what was found that are computed again."""
         self.users: dict[Hash, int] = {}
         """How many running requests have each piece that is in the cache."""
         self.idle: dict[Hash, int] = {}
@@ -105,8 +119,8 @@ class PrefixBlocks(Blocks):
 
     def cached(self, request: Request) -> int:
         """Return the tokens that a request which enters now need not compute."""
-        last = (request.prompt_tokens + request.tokens - 1) // self.block_tokens
-        return min(last, sum(blocks for _, blocks in self._found(request))) * self.block_tokens
+        known = sum(blocks for _, blocks in self._found(request)) * self.block_tokens
+        return hit_tokens(known, request.prompt_tokens + request.tokens, self.block_tokens, self.dropped)
 
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
         """Give room as :meth:`Blocks.hold` does, to a request that enters with the pieces that are there; others make way."""
@@ -173,6 +187,19 @@ def cache_hits(pools: Sequence[Blocks]) -> dict[str, float]:
     return counts if kept else {}
 
 
+def above_watermark(share: float, longest_tokens: int, memory: Blocks) -> str | None:
+    """Return why a request could not enter without touching the watermark; None if it can."""
+    needed = memory.needed(longest_tokens - 1)
+    if memory.total == inf or needed + int(share * memory.total) <= memory.total:
+        return None
+    room = int(memory.total) * memory.block_tokens
+    enters = int(memory.total - int(share * memory.total)) * memory.block_tokens + 1
+    return (
+        f"a request of {longest_tokens:,} tokens could not enter: it leaves less than the watermark of {share:g} "
+        f"of a KV cache of {room:,} tokens; requests of up to {enters:,} can"
+    )
+
+
 class KVMemory(Frozen):
     """How the memory that the weights leave is used.
 
@@ -188,9 +215,15 @@ class KVMemory(Frozen):
     kv_tokens: int | None = Field(default=None, gt=0)
     """Room of the cache, stated outright; by default what the weights leave."""
     prefix_caching: bool | None = None
-    """Whether blocks of prompts stay for requests that begin alike, as long as there is room; not, by default."""
+    """Whether blocks of prompts stay for requests that begin alike, as long as there is room; by default as the engine does it,
+    where the traffic names prefixes (``hash_ids``) and every layer keeps all tokens."""
 
-    def pool(self, room_tokens: int | None, held: Callable[[int], float] | None = None) -> Blocks:
-        """Return an empty pool with room for so many tokens, in whole blocks; None: without a limit."""
+    def pool(self, room_tokens: int | None, held: Callable[[int], float] | None = None, dropped: int = 0) -> Blocks:
+        """Return an empty pool with room for so many tokens, in whole blocks; None: without a limit.
+
+        ``dropped`` blocks at the end of a cached prompt are computed again.
+        """
         total = None if room_tokens is None else room_tokens // self.block_tokens
-        return PrefixBlocks(self.block_tokens, total) if self.prefix_caching else Blocks(self.block_tokens, total, held)
+        if self.prefix_caching:
+            return PrefixBlocks(self.block_tokens, total, dropped)
+        return Blocks(self.block_tokens, total, held)

@@ -31,7 +31,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from simulator.files.schema import Frozen
-from simulator.serving.memory import Blocks, KVMemory
+from simulator.serving.memory import Blocks, KVMemory, above_watermark
 from simulator.serving.requests import MOST_TOGETHER, Request
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import CarriesPrompts
@@ -193,8 +193,9 @@ class PrefillFirst(Policy):
     """Prefill first (vLLM v0): new requests enter as soon as they fit, and decoding waits for their prompts.
 
     1. While ``waiting`` is not empty and fewer than ``max_requests`` run: the first one enters if its need fits
-       what is left of ``batch_tokens`` in this iteration, and its blocks leave ``watermark`` blocks free.
-    2. If a request entered, this iteration is the whole needs of all that did, in one pass; no request decodes.
+       what is left of ``batch_tokens`` in this iteration, and its blocks leave ``watermark`` blocks free. With
+       ``splits_prompts`` (SGLang) a need that does not fit gets what is left of them, and prompts under way go on first.
+    2. If a request entered or goes on, this iteration is what those get, in one pass; no request decodes.
     3. Else, in running order, each decoding request gets room, by preemption if there is none; those that
        still run decode.
     """
@@ -206,29 +207,42 @@ class PrefillFirst(Policy):
     """Prompt tokens of one pass, at most."""
     watermark: float = Field(default=0.01, ge=0, lt=1)
     """Share of the cache that an admission leaves free."""
+    splits_prompts: bool = False
+    """Whether a prompt that does not fit a pass goes on in the next ones; else it waits for a pass that it fits."""
 
     def plan(self, queues: Queues) -> IterationPlan:
-        """Return prompts if any may enter, else all requests that can decode."""
-        waiting = queues.waiting
+        """Return prompts if any may enter or go on, else all requests that can decode."""
+        entering = self._under_way(queues) if self.splits_prompts else []
+        waiting, budget = queues.waiting, self.batch_tokens - sum(tokens for _, tokens in entering)
         if waiting and len(queues.running) < self.max_requests and not queues.short:
-            spare, budget, entering = queues.watermark_blocks(self.watermark), self.batch_tokens, []
-            while waiting and len(queues.running) < self.max_requests:
+            spare = queues.watermark_blocks(self.watermark)
+            while waiting and budget > 0 and len(queues.running) < self.max_requests:
                 first = queues.first()
                 need = first.left
-                if need > budget or not queues.memory.hold(first, first.cached + need, spare):
+                granted = min(need, budget) if self.splits_prompts else need
+                if granted > budget or not queues.memory.hold(first, first.cached + need, spare):
                     break
-                budget -= need
-                entering.append(queues.admit(need))
-            if entering:
-                return IterationPlan(queues.beside(entering), entering)
+                budget -= granted
+                entering.append(queues.admit(granted))
+        if entering:
+            return IterationPlan(queues.beside(entering), entering)
         return IterationPlan(queues.with_room(queues.decoding()), [])
+
+    def _under_way(self, queues: Queues) -> list[tuple[Request, int]]:
+        """Return the prompts that go on, with the tokens that they get; they have had room for all since they entered."""
+        budget, going_on = self.batch_tokens, list[tuple[Request, int]]()
+        for request in queues.running:
+            if budget > 0 and request.state is None and not request.flying:
+                going_on.append(queues.grant(request, min(request.left, budget)))
+                budget -= going_on[-1][1]
+        return going_on
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return a refusal also where a recompute of all but the last token does not fit a pass, or not above the watermark."""
-        if longest_tokens - 1 > self.batch_tokens:
+        if longest_tokens - 1 > self.batch_tokens and not self.splits_prompts:
             one = f"one prefill of batch_tokens = {self.batch_tokens:,}; set serving.policy.batch_tokens={longest_tokens - 1}"
             return f"a request of {longest_tokens:,} tokens does not fit {one}"
-        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
+        return above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
 
 
 class ChunkedPrefill(Policy):
@@ -275,7 +289,7 @@ class ChunkedPrefill(Policy):
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return a refusal also where a recompute of all but the last token would not leave the watermark."""
-        return _above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
+        return above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
 
 
 class UnifiedBudget(Policy):
@@ -349,22 +363,24 @@ class UnifiedBudget(Policy):
         return decode, prompts
 
 
-def _above_watermark(share: float, longest_tokens: int, memory: Blocks) -> str | None:
-    """Return why a request could not enter without touching the watermark; None if it can."""
-    needed = memory.needed(longest_tokens - 1)
-    if memory.total == inf or needed + int(share * memory.total) <= memory.total:
-        return None
-    room = int(memory.total) * memory.block_tokens
-    enters = int(memory.total - int(share * memory.total)) * memory.block_tokens + 1
-    return (
-        f"a request of {longest_tokens:,} tokens could not enter: it leaves less than the watermark of {share:g} "
-        f"of a KV cache of {room:,} tokens; requests of up to {enters:,} can"
-    )
+class EngineDefault(Policy):
+    """What the engine of the target does where nothing is stated: policy and limits of its profile, on its device.
+
+    As a scenario is read it becomes one of the others (:mod:`simulator.scenario.as_served`).
+    """
+
+    name: Literal["engine"] = "engine"
+    max_requests: int | None = Field(default=None, gt=0, le=MOST_TOGETHER)
+    """At most so many run; by default what the engine takes."""
+
+    def plan(self, queues: Queues) -> IterationPlan:
+        """Raise :class:`ValueError`: only what it becomes can plan."""
+        raise ValueError("the policy 'engine' becomes that of an engine as a scenario is read")
 
 
 RouterName = Literal["round_robin", "least_outstanding", "join_shortest_queue", "most_cached"]
 """How a replica is chosen (:mod:`simulator.serving.router`)."""
-AnyPolicy = Annotated[FixedBatch | PrefillFirst | ChunkedPrefill | UnifiedBudget, Field(discriminator="name")]
+AnyPolicy = Annotated[FixedBatch | PrefillFirst | ChunkedPrefill | UnifiedBudget | EngineDefault, Field(discriminator="name")]
 
 
 class Serving(Frozen):

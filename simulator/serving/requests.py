@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from simulator.acceptance.cursors import Cursor
-from simulator.files.schema import Frozen, did_you_mean
+from simulator.files.schema import BadInput, Frozen, did_you_mean
 from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
 from simulator.serving.lengths import OutputTokens, PromptTokens, draw_lengths
 from simulator.serving.slo import Metric
@@ -161,12 +161,13 @@ class Requests(Frozen):
             )
         return self.model_copy(update={"count": count, "task_flavours": tasks})
 
-    def check_hashes(self) -> None:
-        """Check that hashes of a traffic file name prefixes; raises :class:`BadInput` at the first line whose hashes do not."""
+    def hash_fault(self) -> BadInput | None:
+        """Return the error at the first line of a traffic file whose hashes do not name prefixes; None where all do."""
         known: dict[Hash, tuple[Hash | None, int]] = {}
         for line in self.lines():
             if self.traffic and (message := _wrong_hashes(line, known)):
-                raise self.traffic.fault(line.number, message, field="hash_ids")
+                return self.traffic.fault(line.number, message, field="hash_ids")
+        return None
 
     def source_of(self, seed: int, deal: Deal = lambda index, task: index) -> Source:
         """Return the source of the requests, which makes each as it arrives and keeps none."""
@@ -216,7 +217,7 @@ def _wrong_hashes(line: Line, known: dict[Hash, tuple[Hash | None, int]]) -> str
     """Return what is wrong with the hashes of a line; ``known`` gets what stands before each, and the tokens it ends."""
     expected = -(-line.prompt_tokens // HASHED_TOKENS)
     if len(line.hashes) != expected:
-        wanted = f"one for every {HASHED_TOKENS} of {line.prompt_tokens:,} prompt tokens and the rest (format: mooncake, csv)"
+        wanted = f"one for every {HASHED_TOKENS} of {line.prompt_tokens:,} prompt tokens and the rest (hash_ids)"
         return f"prefix caching needs {expected:,}, {wanted}, got {len(line.hashes) or 'none'}"
     for place, (before, name) in enumerate(pairwise((None, *line.hashes))):
         if not isinstance(name, int | str) or isinstance(name, bool):

@@ -27,7 +27,7 @@ from simulator.serving.scheduler import Scheduler
 from simulator.serving.slo import Slo
 from simulator.serving.step_times import StepTimes
 from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.capabilities import line_of
+from simulator.strategies.common.capabilities import dropped_units, line_of
 from simulator.strategies.common.step import Lanes
 from simulator.world import Span, World
 
@@ -107,7 +107,7 @@ class Service:
         return MetricsCollector(self.requests.source_of(self.seed, deal), self.requests, self.slo, on_finished)
 
     def _scheduler(self, source: Source, cost: Cost, on_iteration: OnIteration | None = None) -> Scheduler:
-        memory = self.serving.memory.pool(self.kv_tokens, self.held_tokens)
+        memory = self.serving.memory.pool(self.kv_tokens, self.held_tokens, dropped_units(self.strategy))
         scheduler = Scheduler(
             self.strategy, self.acceptance, self.exit, source, cost, self.serving.policy, memory, log=on_iteration
         )

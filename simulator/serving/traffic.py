@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from itertools import starmap
+from itertools import repeat
 from math import inf
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from simulator.files import reading
 from simulator.files.document import readable
-from simulator.files.logs import TRAFFIC, read_log
+from simulator.files.logs import TRAFFIC, listed_hashes, read_log
 from simulator.files.schema import BadInput, Frozen
 
 Values = Mapping[str, Any]
@@ -73,7 +73,7 @@ class TrafficFile(Frozen):
     """That of lines which name none."""
     drop_above_tokens: int | None = Field(default=None, gt=0)
     """Longer requests, prompt and output together, are left out."""
-    columns: dict[Literal["arrival", "prompt", "output", "task"], str] = Field(default={})
+    columns: dict[Literal["arrival", "prompt", "output", "task", "hashes"], str] = Field(default={})
     """Columns of a log, by what they hold; those that are left out are recognised by their names."""
     rate_per_s: float | None = Field(default=None, gt=0)
     """Requests per second of a log that has no times; gaps are drawn as of a Poisson process, the same in every run."""
@@ -130,7 +130,7 @@ class TrafficFile(Frozen):
                     first = arrival if first is None else first
                     if output:
                         task = str(values.get(columns["task"]) or "")
-                        hashes = _hashes(values.get("hash_ids"))
+                        hashes = listed_hashes(values.get("hash_ids"))
                         at = arrival - first if columns["time"] == "date" else arrival
                         yield Line(number, at, prompt, output, task, hashes)
         except (csv.Error, json.JSONDecodeError) as error:
@@ -143,7 +143,8 @@ class TrafficFile(Frozen):
             what = "has times of its own; rate_scale makes them come faster" if log.timed else "has no times of arrival"
             remedy = "" if log.timed else "; state rate_per_s (--rate), or the column that has them (--columns arrival=COLUMN)"
             raise self.fault(0, what + remedy, field="rate_per_s")
-        lines = starmap(Line, log.requests)
+        hashes = log.hashes or repeat(())
+        lines = (Line(*request, named) for request, named in zip(log.requests, hashes, strict=False))
         if self.rate_per_s is None:
             yield from lines
         else:
@@ -194,12 +195,6 @@ def _column(values: Values, name: str) -> int:
     cells = list(values.items())
     before = [value for key, value in cells[: [key for key, _ in cells].index(name)]]
     return 1 + sum(len(cell) + 1 for cell in before) if all(isinstance(cell, str) for cell in before) else 1
-
-
-def _hashes(value: Any) -> tuple[Any, ...]:
-    """Return prefix hashes as they are listed, or stand in a cell; nothing where the value is neither."""
-    listed = value.split() if isinstance(value, str) else value
-    return tuple(listed) if isinstance(listed, list) else ()
 
 
 def _date(text: str) -> float:

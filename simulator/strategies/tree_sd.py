@@ -33,7 +33,13 @@ from simulator.cost.stated import StatedDurations
 from simulator.files.schema import Fraction, NonNegative, Ranged
 from simulator.numeric import binomial
 from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.capabilities import AddsMemory, DraftsOtherwise, ExtraMemory, NamesRecording
+from simulator.strategies.common.capabilities import (
+    AddsMemory,
+    DraftsOtherwise,
+    ExtraMemory,
+    NamesRecording,
+    ReadsHiddenStates,
+)
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import DraftPass
 from simulator.strategies.common.law import OddsOf
@@ -57,7 +63,7 @@ class TreeDurations(NamedTuple):
     target: float
 
 
-class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecording):
+class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecording, ReadsHiddenStates):
     """Draft passes run in series, then one pass of the target over the tree.
 
     ``drafter`` names what a recording is asked for; where that is another way of drafting, whose bursts are lent
@@ -123,6 +129,11 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecordin
             cache_tokens=self.rows,
             dynamic_draft=self.tree.dynamic,
         )
+
+    @property
+    def reads_hidden_states(self) -> bool:
+        """Return whether a pass is one of a head with layers."""
+        return any(draft_pass.head is not None and draft_pass.head.layers > 0 for draft_pass in self.passes)
 
     @property
     def drafting(self) -> Drafting:

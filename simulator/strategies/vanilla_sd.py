@@ -66,6 +66,12 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         return ExtraMemory(sum(head.weights(target) for head in heads), 0, sum(head.layers for head in heads))
 
     @property
+    def reads_hidden_states(self) -> bool:
+        """Return whether the drafter, or one beside it, is a head with layers."""
+        beside = any(entry.head is not None and entry.head.layers > 0 for entry in self.beside)
+        return beside or super().reads_hidden_states
+
+    @property
     def serial(self) -> bool:
         """Return True for this schedule, and False for another that is built on it."""
         return self.name == "vanilla_sd"

@@ -103,6 +103,24 @@ def drafts_first(strategy: Strategy) -> bool:
     return isinstance(strategy, DraftsFirst) and strategy.drafts_first
 
 
+class ReadsHiddenStates(ABC):
+    """A strategy with this capability may draft with layers that read hidden states of the target (EAGLE, MTP, DFlash).
+
+    These layers have a cache of their own, and nothing keeps the states that it is filled from: of a prompt whose beginning
+    is cached one unit more is computed. Heads without layers (Medusa), look-ups and draft models need none.
+    """
+
+    @property
+    @abstractmethod
+    def reads_hidden_states(self) -> bool:
+        """Return whether, with these settings, it does."""
+
+
+def dropped_units(strategy: Strategy) -> int:
+    """Return the units of a cache, at the end of a cached beginning of a prompt, that are computed again."""
+    return int(isinstance(strategy, ReadsHiddenStates) and strategy.reads_hidden_states)
+
+
 class CarriesPrompts(ABC):
     """A strategy with this capability carries prompts through its stages beside the requests that decode, a stage a step."""
 

@@ -27,7 +27,7 @@ from simulator.strategies.common.adaptive import (
     stated_windows,
 )
 from simulator.strategies.common.base import LONGEST_WINDOW, D, Strategy
-from simulator.strategies.common.capabilities import DraftsChain, Tunable, drafts_first
+from simulator.strategies.common.capabilities import DraftsChain, ReadsHiddenStates, Tunable, drafts_first
 from simulator.strategies.common.drafters import AutoregressiveDrafter, Drafter, HeadDrafter, StreamingDrafter
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.runs import Foreseen
@@ -38,7 +38,7 @@ FORESEEN = 64
 """Longest window of ``gamma: oracle``."""
 
 
-class ChainStrategy(Strategy[D], DraftsChain, Tunable, ABC):
+class ChainStrategy(Strategy[D], DraftsChain, ReadsHiddenStates, Tunable, ABC):
     """A chain strategy drafts ``gamma`` tokens at most, fewer where ``adaptive`` says so.
 
     What the draft has not seen while its window was off goes into its cache at no cost.
@@ -72,6 +72,11 @@ class ChainStrategy(Strategy[D], DraftsChain, Tunable, ABC):
         """Return the needs of a chain, whose J internal draft steps depend on the drafter (MSD-4); a head is no model."""
         headed = isinstance(self.drafter, HeadDrafter)
         return super().needs._replace(draft_steps=self.drafter.steps(self.gamma), draft_model=not headed)
+
+    @property
+    def reads_hidden_states(self) -> bool:
+        """Return whether the drafter is a head with layers."""
+        return isinstance(self.drafter, HeadDrafter) and self.drafter.head.layers > 0
 
     def foresee(self, states: Sequence[State], left: Sequence[int], most: int) -> Foreseen:
         """Return what is kept of windows of this batch, as their cursors tell ahead."""

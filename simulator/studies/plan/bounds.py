@@ -92,7 +92,8 @@ class Watch:
 def holds_for(loaded: Loaded) -> bool:
     """Return whether both proofs cover a scenario."""
     scenario = loaded.scenario
-    whole = scenario.serving.policy.name in ("fixed_batch", "prefill_first")
+    policy = scenario.serving.policy
+    whole = policy.name in ("fixed_batch", "prefill_first") and not getattr(policy, "splits_prompts", False)
     by_position = loaded.trace is None or loaded.trace.run is None or not scenario.schedule.window
     calm = not scenario.cost.jitters and (by_position or _room_for_all(scenario))
     own_steps = isinstance(scenario.schedule, ProvenSteps) and scenario.schedule.independent_steps

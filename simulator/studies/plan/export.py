@@ -23,6 +23,7 @@ from simulator.files.shell import Comment, named_file, quoted
 from simulator.files.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.run import plain, tuned
+from simulator.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
 from simulator.strategies.common.adaptive import FixedWindow, GoodputWindow, WindowTable, stated_windows
 from simulator.strategies.common.capabilities import DraftsChain
 from simulator.strategies.common.studied import LevelTree
@@ -174,9 +175,21 @@ def command_fields(
         "method": entry["methods"].get(kind, ""),
         "tokens": max((most for _, _, most in ranges or ()), default=0) or strategy.window,
         "ranges": ranges,
+        "chunk": chunk_of(scenario.serving.policy),
+        "mixed": isinstance(scenario.serving.policy, ChunkedPrefill | UnifiedBudget),
+        "keeps": scenario.serving.memory.prefix_caching,
     }
     config = {name: fields[field] for name, field in entry.get("config", {}).items()}
     return fields | {"config": json.dumps({name: value for name, value in config.items() if value not in ("", None)})}
+
+
+def chunk_of(policy: Policy) -> int | None:
+    """Return the tokens of a pass of a policy that cuts prompts to them; None where prompts are whole."""
+    if isinstance(policy, ChunkedPrefill):
+        return policy.chunk_tokens
+    if isinstance(policy, UnifiedBudget):
+        return policy.budget_tokens
+    return policy.batch_tokens if isinstance(policy, PrefillFirst) and policy.splits_prompts else None
 
 
 def kind_of(scenario: Scenario, known: Iterable[str]) -> str | None:

@@ -7,8 +7,9 @@ field as with ``like``. So whatever a scenario can say can be planned with, and 
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -22,6 +23,7 @@ from simulator.files.shell import checkpoint_name
 from simulator.names import Catalogue
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, Scenario, checked
+from simulator.scenario.as_served import said_of_engine
 from simulator.scenario.expenses import rented_devices
 from simulator.serving.slo import Slo
 
@@ -32,6 +34,8 @@ Change = Callable[[Loaded], Loaded]
 Settings = tuple[tuple[str, Any], ...]
 """Dotted fields and the values that a candidate has there."""
 VARY = "vary"
+SHARED_FIELD = re.compile(r"(?<![\w.])(?=(?:serving|requests)\.[\w.]+=)")
+"""Where a remedy names a field of a scenario that no entry of hardware or strategies states as a rule."""
 
 
 class Offer(Frozen):
@@ -142,7 +146,14 @@ def load_plan(name: str, overrides: tuple[str, ...] = (), catalogue: Catalogue |
     catalogue = catalogue or Catalogue()
     plan = combined(amended(catalogue.plan(name), overrides, seed), catalogue)
     _check_entries(plan)
-    return plan
+    assumed = with_said(plan.file.assumed, plan.candidates)
+    return replace(plan, file=plan.file.model_copy(update={"assumed": assumed}))
+
+
+def with_said(assumed: Iterable[str], candidates: Iterable[Candidate]) -> tuple[str, ...]:
+    """Return what was taken by default, and what candidates take over from their engines; every sentence once."""
+    said = [words for one in candidates for words in said_of_engine(one.loaded.scenario, one.loaded.document)]
+    return tuple(dict.fromkeys([*assumed, *said]))
 
 
 def amended(document: Document, overrides: tuple[str, ...], seed: int | None) -> Document:
@@ -219,7 +230,7 @@ def _combinations(
             catalogue.lay_over(merged, part)
             catalogue.expand(merged)
     except BadInput as error:
-        yield NoCandidate((hardware, strategy), f"{strategy} on {hardware}", error)
+        yield NoCandidate((hardware, strategy), f"{strategy} on {hardware}", _as_set_here(error))
         return
     for values in product(*axes.values()):
         settings = tuple(zip(axes, values, strict=True))
@@ -231,7 +242,13 @@ def _combinations(
             yield _candidate(file, document, checked(scenario, catalogue), hardware, strategy, settings)
         except BadInput as error:
             words = [f"{field_path} {_short(value)}" for field_path, value in settings]
-            yield NoCandidate((hardware, strategy), ", ".join([f"{strategy} on {hardware}", *words]), error)
+            yield NoCandidate((hardware, strategy), ", ".join([f"{strategy} on {hardware}", *words]), _as_set_here(error))
+
+
+def _as_set_here(error: BadInput) -> BadInput:
+    """Return an error whose remedies name fields of the shared scenario as they are set in a plan."""
+    faults = [replace(fault, message=SHARED_FIELD.sub("scenario.", fault.message)) for fault in error.faults]
+    return type(error)(faults)
 
 
 def _varied(part: Document, path: Path_, document: Document) -> dict[str, list[Any]]:

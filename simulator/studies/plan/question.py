@@ -28,7 +28,7 @@ from simulator.names import Catalogue, shown
 from simulator.scenario.bank import Loan, nearest, published
 from simulator.serving.traffic import TrafficFile
 from simulator.studies.method_features import read_named
-from simulator.studies.plan.file import Plan, amended, combined
+from simulator.studies.plan.file import Plan, amended, combined, with_said
 
 DEFAULTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("defaults.yaml").read_text("utf-8"))
 say = Sentences(Path(__file__).with_suffix(".yaml"))
@@ -87,7 +87,7 @@ def planned(
                 document.data["assumed"].append(f"{name}: left out, as {ours[0].reason}")
     names_left = {*document.data["hardware"], *document.data["strategies"]}
     kept = [combination for combination in plan.left_out if names_left.issuperset(combination.family)]
-    file = plan.file.model_copy(update={"assumed": tuple(document.data["assumed"])})
+    file = plan.file.model_copy(update={"assumed": with_said(document.data["assumed"], plan.candidates)})
     return replace(plan, file=file, left_out=tuple(kept)), document
 
 
@@ -98,7 +98,7 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
     scenario: dict[str, Any] = {
         "target": {"model": target.reference, "machine": MACHINE, "weights": _format(question, target)},
         "requests": question.requests,
-        "serving": {"policy": {"name": DEFAULTS["policy"]["value"], "max_requests": DEFAULTS["max_requests"]["value"]}},
+        "serving": {"policy": {"name": DEFAULTS["policy"]}},
     }
     engines, strategies, heads = set[str](), dict[str, Any](), dict[str, str]()
     hardware, devices = {}, {}
@@ -163,7 +163,7 @@ def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
 
 def _said(question: PlanQuestion, target: NamedModel) -> Iterator[str]:
     """Yield the defaults that hold for all candidates, in words."""
-    for name in ("policy", "max_requests", "ranks", "replicas"):
+    for name in ("ranks", "replicas"):
         value, why = DEFAULTS[name].values()
         yield say("default", name=name, values=value if isinstance(value, list) else [value], why=why)
     if not question.weights:

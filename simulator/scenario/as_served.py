@@ -1,0 +1,129 @@
+"""Let the engine decide what a scenario leaves open: how it batches, and whether it keeps prompts for others.
+
+An engine's profile says what its server does where nothing is stated (``server``), and a stated field always wins:
+
+* ``serving.policy: {name: engine}`` becomes the policy of the server, with its limits on the device of the target.
+* ``serving.memory.prefix_caching``, where it is not stated, is on where the server has it on and it can act: the traffic
+  names the prefixes of its prompts (``hash_ids``), and every layer of the models keeps all tokens.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from simulator.files.schema import Document
+from simulator.scenario.fields import Scenario
+from simulator.serving.policies import AnyPolicy, ChunkedPrefill, EngineDefault, PrefillFirst, UnifiedBudget
+from simulator.serving.requests import HASHED_TOKENS, Requests
+
+POLICY = ("serving", "policy", "name")
+CACHING = ("serving", "memory", "prefix_caching")
+KEPT = 32
+"""Traffic files of which it is remembered whether they name prefixes."""
+_faults: dict[tuple[object, ...], str] = {}
+
+
+def left_to_engine(document: Document) -> bool:
+    """Return whether a scenario leaves anything of how it is served to its engine."""
+    return document.get(POLICY) == "engine" or document.get(CACHING) is None
+
+
+def with_policy_of_engine(scenario: Scenario) -> Scenario:
+    """Return a scenario with the policy of its engine where it asks for it; one without an engine as it is."""
+    stated, target = scenario.serving.policy, scenario.target
+    if not isinstance(stated, EngineDefault) or target is None:
+        return scenario
+    server, strategy = target.engine.server, scenario.strategy
+    limits = server.limits_on(target.device, strategy.window > 0)
+    requests = stated.max_requests or min(limits.max_requests, limits.batch_tokens)
+    policy: AnyPolicy
+    if server.policy == "prefill_first" or strategy.traits.separate_prompts:
+        policy = PrefillFirst(max_requests=requests, batch_tokens=limits.batch_tokens, splits_prompts=True)
+    elif server.policy == "chunked_prefill":
+        policy = ChunkedPrefill(name="chunked_prefill", max_requests=requests, chunk_tokens=limits.batch_tokens)
+    else:
+        policy = UnifiedBudget(name="unified_budget", max_requests=requests, budget_tokens=limits.batch_tokens)
+    return scenario.replace(serving=scenario.serving.model_copy(update={"policy": policy}))
+
+
+def with_caching_of_engine(scenario: Scenario, document: Document) -> Scenario:
+    """Return a scenario that keeps prompts for others where its engine does so by itself, and nothing is stated."""
+    if document.get(CACHING) is not None or not cached_by_default(scenario):
+        return scenario
+    memory = scenario.serving.memory.model_copy(update={"prefix_caching": True})
+    return scenario.replace(serving=scenario.serving.model_copy(update={"memory": memory}))
+
+
+def why_not_cached(scenario: Scenario) -> str:
+    """Return why blocks of prompts cannot be kept for others, in words; empty where they can."""
+    requests, memory = scenario.requests, scenario.serving.memory
+    if requests.traffic is None:
+        return "nobody knows what drawn prompts have in common"
+    if scenario.held_tokens:
+        return "a window or a state of a layer is no sum over blocks"
+    if HASHED_TOKENS % memory.block_tokens:
+        return f"block_tokens {memory.block_tokens} is no divisor of the {HASHED_TOKENS} tokens that a hash stands for"
+    return _hash_fault(requests)
+
+
+def _hash_fault(requests: Requests) -> str:
+    """Return what the traffic lacks to name its prefixes; a file is read once as long as it stays as it is."""
+    file = requests.traffic.file if requests.traffic else ""
+    facts = os.stat(file)
+    key = requests.model_dump_json(), facts.st_mtime_ns, facts.st_size
+    if key not in _faults:
+        while len(_faults) >= KEPT:
+            del _faults[next(iter(_faults))]
+        _faults[key] = _first_fault(requests, Path(file).name)
+    return _faults[key]
+
+
+def _first_fault(requests: Requests, file: str) -> str:
+    """Return what is wrong with the hashes of a traffic file, in words; empty where they name prefixes."""
+    first = next(requests.lines(), None)
+    if first is None or not first.hashes:
+        return "the traffic does not name the prefixes of its prompts (hash_ids)"
+    fault = requests.hash_fault()
+    return f"{file}:{fault.faults[0].place[1]}: {fault.faults[0].message}" if fault else ""
+
+
+def cached_by_default(scenario: Scenario) -> bool:
+    """Return whether the engine of a scenario keeps prompts by itself, and can do so here."""
+    return bool(scenario.target and scenario.target.engine.server.prefix_caching) and not why_not_cached(scenario)
+
+
+def said_of_engine(scenario: Scenario, document: Document) -> Iterator[str]:
+    """Yield what a scenario with arrivals takes over from its engine, in sentences."""
+    target = scenario.target
+    if target is None or scenario.requests.arrivals is None:
+        return
+    engine, server, policy = target.engine, target.engine.server, scenario.serving.policy
+    whose, source = f"engine {engine.name}", f"({server.source}, {server.confidence})"
+    if document.get(POLICY) == "engine":
+        with_drafts, without = (server.limits_on(target.device, drafts) for drafts in (True, False))
+        limits = with_drafts if scenario.strategy.window else without
+        how = " with drafts" if scenario.strategy.window else " without drafts"
+        depends = how if with_drafts != without else ""
+        most = f"at most {policy.max_requests:,} requests together and {limits.batch_tokens:,} tokens a pass{depends}"
+        yield f"batching: {policy.name}, {most}, as {whose} does on {target.device.name} {source}"
+    if document.get(CACHING) is not None:
+        return
+    if scenario.serving.memory.prefix_caching:
+        yield f"prefix caching: on, as in {whose} {source}"
+    elif server.prefix_caching:
+        yield f"prefix caching: left out, though on in {whose} {source}: {why_not_cached(scenario)}"
+    elif server.prefix_caching is None:
+        yield f"prefix caching: off ({source[1:-1]})"
+    else:
+        yield f"prefix caching: off, as in {whose}, whose requests share no prompts {source}"
+
+
+def source_of_engine(scenario: Scenario, document: Document) -> dict[str, str]:
+    """Return where values come from that the engine decided, by dotted field."""
+    if scenario.target is None:
+        return {}
+    server = scenario.target.engine.server
+    fields = [".".join(CACHING)] if document.get(CACHING) is None else []
+    if document.get(POLICY) == "engine":
+        fields += [f"serving.policy.{name}" for name in type(scenario.serving.policy).model_fields]
+    return dict.fromkeys(fields, f"{server.source} ({server.confidence})")
