@@ -25,13 +25,14 @@ from simulator.scenario import Loaded, load, resolved, run
 from simulator.serving.arrivals import Poisson
 from simulator.serving.requests import Request, Requests
 from simulator.serving.slo import Limit
-from simulator.studies.capacity import faster
+from simulator.studies.capacity import busier_by
 from simulator.studies.plan.bounds import FleetBounds, LimitBrokenError, Watch, _least_widths, _most_over
 from simulator.studies.plan.break_even import break_even, speedup
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
 from simulator.studies.plan.file import Plan, devices_of, load_plan
+from simulator.studies.plan.headroom import headroom, lasting_s, with_more
 from simulator.studies.plan.robustness import fewer_accepted, slower_links
-from simulator.studies.plan.search import Finding, Search, _pairs, examine, most_traffic, nearest_miss, replicated, search
+from simulator.studies.plan.search import Finding, Search, _pairs, examine, nearest_miss, replicated, search
 from simulator.studies.plan.study import study
 
 SMALL: dict[str, Any] = {
@@ -206,7 +207,7 @@ def test_bounds_bite() -> None:
     one = loaded("drafted", 50.0, "fixed_batch", 4, None, 0)
     for metric in ("ttft", "tpot", "e2e", "tbt"):
         assert FleetBounds(one, (Limit(metric, 0.9, 1e-3),)).broken_alone
-    flood = faster(one, 1e3)
+    flood = busier_by(one, 1e3)
     limits = (Limit("ttft", 0.9, 0.5),)
     assert FleetBounds(flood, limits).broken_alone is None
     assert FleetBounds(flood, limits).broken_by(1) is None or FleetBounds(flood, limits).broken_by(1) == ("demand", limits[0])
@@ -287,10 +288,12 @@ def test_capacity_is_where_the_slo_begins_to_be_missed(tmp_path: Path) -> None:
     plan = small(tmp_path)
     best = search(plan).best
     assert best
-    most = most_traffic(best)
-    assert most > 1.0
-    for times, kept in ((most, True), (most * 1.02, False)):
-        busier = best.candidate.changed(partial(faster, factor=times))
+    most = headroom(best)
+    assert most.times
+    assert 1.0 < most.times < most.by_arithmetic
+    for times, kept in ((most.times, True), (most.times * 1.2, False)):
+        least_s = lasting_s(best.candidate.loaded, times, best.replicas)
+        busier = best.candidate.changed(partial(with_more, factor=times, least_s=least_s))
         assert examine(busier, best.replicas).kept is kept
 
 
@@ -415,6 +418,7 @@ def test_twice_the_machines_are_found_where_traffic_doubles(tmp_path: Path) -> N
     done = study(small(tmp_path, "scenario.requests.arrivals.rate_per_s=16"), draws=2)
     doubled = next(one for one in done.sensitivity if one.change == "twice the traffic")
     assert doubled.answer is None or doubled.answer.cost_usd_per_hour >= done.chosen.cost_usd_per_hour
+    assert done.capacity
     assert done.capacity < 2.0 or doubled.holds
 
 

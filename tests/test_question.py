@@ -28,9 +28,10 @@ from simulator.scenario.loading import variant
 from simulator.scenario.run import baseline, law, plain, simulate
 from simulator.studies.plan.export import ENGINES, draft_lengths, exports
 from simulator.studies.plan.file import load_plan
+from simulator.studies.plan.headroom import headroom
 from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, find_model, planned
 from simulator.studies.plan.robustness import _resampled, chance
-from simulator.studies.plan.search import Finding, examine, most_traffic, search
+from simulator.studies.plan.search import Finding, examine, search
 from simulator.studies.plan.study import study
 
 ROWS = [(0.0, 400, 30), (0.5, 300, 20), (0.75, 900, 40), (4.0, 200, 25), (9.0, 100, 60)]
@@ -208,7 +209,7 @@ def test_a_device_without_a_price_is_counted_or_left_out_beside_others_and_never
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
     assert "Of m1_max no price is known: what stands as USD an hour is a number of devices." in said
-    assert "it meets the SLO at 64 times the traffic of the plan, the most that was tried." in said
+    assert "Headroom: unknown from 4 requests, too few to draw more from" in said
 
 
 def test_a_price_of_another_device_is_refused_and_a_card_is_called_like_its_file(tmp_path: Path) -> None:
@@ -435,7 +436,8 @@ def test_speculation_stops_where_the_cache_of_the_draft_is_long(tmp_path: Path) 
 def test_the_best_for_20_usd_an_hour_is_bought_with_no_more(tmp_path: Path) -> None:
     """Of all that the money rents, the fleet that carries most."""
     affordable = ("devices.h100_sxm.count=5", "devices.a100_80g_sxm.count=9")
-    asked_for = question(tmp_path, model="Qwen/Qwen3-8B", devices=("h100_sxm", "a100_80g_sxm"))
+    arriving = {"arrivals": {"name": "poisson", "rate_per_s": 2}, "count": 20, "prompt_tokens": 300, "output_tokens": 40}
+    asked_for = question(tmp_path, model="Qwen/Qwen3-8B", devices=("h100_sxm", "a100_80g_sxm"), requests=arriving)
     plan, _ = planned(asked_for, Catalogue(), affordable)
     budget = {name: 20.0 / offer.price_usd_per_hour.value for name, offer in plan.file.devices.items()}
     assert all(offer.count <= budget[name] for name, offer in plan.file.devices.items())
@@ -445,10 +447,10 @@ def test_the_best_for_20_usd_an_hour_is_bought_with_no_more(tmp_path: Path) -> N
         Finding(found.candidate, int(20.0 // found.candidate.price_usd_per_hour))
         for found in answered.search.by_family.values()
     ]
-    most = max(fleets, key=most_traffic)
-    assert most.cost_usd_per_hour <= 20.0
-    assert most_traffic(most) >= answered.capacity
-    assert "64 times the traffic of the plan, the most that was tried" in as_html(plan_page(answered))
+    most = max(headroom(fleet).times or 0.0 for fleet in fleets)
+    assert answered.capacity
+    assert most >= answered.capacity
+    assert "times the planned traffic" in as_html(plan_page(answered))
 
 
 HELD = {

@@ -9,11 +9,12 @@ The first third is left out: a system that starts empty fills up.
 
 *Capacity* without an SLO is what the system delivers when it never lacks work: the saturation rule, by which a queue is stable
 below the throughput that it has with all customers there at once (Baccelli and Foss, J. Appl. Prob. 32, 1995). An unstable run
-is such a run already; of a stable one, the whole workload is run again with all its requests at once. Filling and
-draining count, so the figure is a little low, the less the longer the workload.
+is such a run already; of a stable one, the whole workload is run again with all its requests at once, drawn again and again
+where they are few. Filling and draining count, so the figure is a little low, the less the longer the workload.
 
 With an SLO it is the highest rate that meets it, which DistServe calls goodput (Zhong et al., OSDI 2024): bisected to
-``TOLERANCE`` below the above, on the first requests of the workload with their times scaled.
+``TOLERANCE`` below the above, on the first requests of the workload, or where they are fewer on more that are drawn from it;
+another rate is that of so many times as many requests (:mod:`simulator.serving.busier`).
 """
 
 import time
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from simulator.parallel import CORES, counted, pool, say
 from simulator.scenario import Loaded
 from simulator.scenario.run import simulate, tuned
+from simulator.serving.busier import FEWEST, busier, redrawn, requests_in_words, with_lines
 from simulator.serving.requests import Request
 from simulator.serving.traffic import TrafficFile
 
@@ -140,6 +142,10 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED) -> Ca
     if loaded.scenario.requests.arrivals is None:
         message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
         raise loaded.document.refusal(("requests",), message)
+    traffic = loaded.scenario.requests.traffic
+    if traffic and loaded.scenario.requests.count < FEWEST:
+        message = f"holds {requests_in_words(loaded.scenario.requests.count)}; it takes {FEWEST} to say what is carried"
+        raise traffic.fault(0, message)
     loaded, name = tuned(loaded), loaded.scenario.name
     say(f"{name}: {workload} at its own rate")
     offered = trial(loaded)
@@ -147,15 +153,17 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED) -> Ca
         message = "come all at once, which offers no rate; let them come one after another"
         raise loaded.document.refusal(("requests", "arrivals"), message)
     say(f"{name}: {workload}, all at once")
-    most = trial(faster(loaded, AT_ONCE)) if offered.stable else offered
+    most = trial(at_once(loaded, searched)) if offered.stable else offered
     low, high, searching = most.finished_per_s, most.finished_per_s, [] if most is offered else [most]
     if loaded.scenario.slo:
         requests, low = loaded.scenario.requests, 0.0
-        part = loaded.replace(requests=requests.model_copy(update={"count": min(searched, requests.count)}))
+        part = loaded
+        if requests.traffic is None or requests.count > searched:
+            part = loaded.replace(requests=requests.model_copy(update={"count": searched}))
         natural, faintest = trial_rate(part), FAINTEST * high
         while high > faintest and (not low or high / low > 1.0 + TOLERANCE):
             rate = (low * high) ** 0.5 if low else high / 1.5
-            tried = trial(faster(part, rate / natural))
+            tried = trial(busier_by(part, rate / natural, searched / rate if requests.traffic else 0.0))
             searching.append(tried)
             say(f"{name}: {workload} at {rate:.3g} requests per second, SLO {'met' if tried.slo_met else 'missed'}")
             low, high = (rate, high) if tried.slo_met else (low, rate)
@@ -226,12 +234,24 @@ def trial_rate(loaded: Loaded) -> float:
     return count / last
 
 
-def faster(loaded: Loaded, factor: float) -> Loaded:
-    """Return the scenario with its requests following each other ``factor`` times as fast."""
-    requests = loaded.scenario.requests
-    arrivals = requests.arrivals
-    key = "rate_scale" if isinstance(arrivals, TrafficFile) else "rate_per_s"
+def busier_by(loaded: Loaded, factor: float, least_s: float = 0.0) -> Loaded:
+    """Return the scenario with ``factor`` times its requests in a second (:func:`simulator.serving.busier.busier`)."""
+    scenario = loaded.scenario
+    return loaded.replace(requests=busier(scenario.requests, factor, scenario.seed, least_s))
+
+
+def at_once(loaded: Loaded, least: int) -> Loaded:
+    """Return the scenario with all its requests as good as at once, ``least`` of them at least."""
+    scenario = loaded.scenario
+    requests, arrivals = scenario.requests, scenario.requests.arrivals
+    if isinstance(arrivals, TrafficFile):
+        lines = tuple(requests.lines())
+        if len(lines) < least:
+            lines = redrawn(tuple(line._replace(arrival_s=0.0) for line in lines), least / len(lines), scenario.seed)
+        packed = (line._replace(arrival_s=line.arrival_s / AT_ONCE) for line in lines)
+        return loaded.replace(requests=with_lines(requests, arrivals, packed))
     if arrivals is None:
         return loaded
-    scaled = arrivals.model_copy(update={key: getattr(arrivals, key) * factor})
-    return loaded.replace(requests=requests.model_copy(update={"arrivals": scaled}))
+    rushed = arrivals.model_copy(update={"rate_per_s": arrivals.rate_per_s * AT_ONCE})
+    update = {"arrivals": rushed, "count": max(requests.count, least)}
+    return loaded.replace(requests=requests.model_copy(update=update))

@@ -18,7 +18,9 @@ from simulator.report.pages import what_if
 from simulator.report.wording import Wording, number
 from simulator.scenario.caveats import taken_over
 from simulator.scenario.uncertainty import SHARE
+from simulator.serving.busier import requests_in_words
 from simulator.studies.plan.file import Candidate
+from simulator.studies.plan.headroom import Headroom
 from simulator.studies.plan.question import DEFAULTS
 from simulator.studies.plan.search import Finding
 from simulator.studies.plan.study import PlanStudy, limit_name
@@ -43,7 +45,7 @@ def write_plan(study: PlanStudy, folder: Path) -> None:
 def page(study: PlanStudy) -> Page:
     """Return the page of a plan and its answer."""
     plan, chosen = study.search.plan, study.chosen.candidate.loaded.scenario
-    named = {"fleet": fleet, "words": _words, "replicas": _replicas, "covered": SHARE}
+    named = {"fleet": fleet, "words": _words, "replicas": _replicas, "covered": SHARE, "multiple": multiple}
     return Page(
         **say.first_screen(study=study, plan=plan, chosen=study.chosen, **named),
         about=plan.file.about,
@@ -99,9 +101,40 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
     """Yield how the answer meets the SLO, why it is not smaller, what it carries, and what comes next, each with its topic."""
     chosen = study.chosen
     yield "Why", say("why", chosen=chosen, binding=study.binding, limit=limit_name, ms=_ms)
-    yield "Headroom", say("headroom", study=study)
+    yield "Headroom", headroom_words(study.headroom)
     for finding in [finding for finding in study.search.by_family.values() if finding is not chosen][:1]:
         yield "Next", say("next", dearer=finding, chosen=chosen, fleet=fleet)
+
+
+def multiple(found: Headroom) -> str:
+    """Return headroom as a number of times: two digits, or why there is none."""
+    if found.times is None:
+        return "unknown"
+    return f"{'at least ' if found.capped else ''}{number(found.times, 2)} x"
+
+
+def headroom_words(found: Headroom) -> str:
+    """Return how much more traffic an answer carries, what that was drawn from, and what bounds it."""
+    ceiling = f"flops, bytes and KV cache allow at most {number(found.by_arithmetic, 2)} times"
+    if found.times is None:
+        return f"unknown from {requests_in_words(found.recorded or 0)}, too few to draw more from; {ceiling}."
+    log = f"the log's {requests_in_words(found.recorded)}" if found.recorded else "arrivals and lengths as stated"
+    run = f"{requests_in_words(found.requests)} within {number(found.lasted_s, 2)} s"
+    if found.times < 1.0:
+        share = f"carries {number(found.times, 2)} times it" if found.times else "carries none of it"
+        met = "These requests meet the SLO, but" if found.recorded else "The SLO is met as long as stated, but"
+        return f"none. {met} of traffic that goes on in the same way the fleet {share}; {ceiling}."
+    least = "at least " if found.capped else ""
+    words = f"{least}{number(found.times, 2)} times the planned traffic ("
+    if found.steady:
+        words += f"{log}, drawn again: {run}, to 5 %)"
+    else:
+        words += f"{log}, once, their bursts so many times as large: {run}, to 5 %)"
+    if found.interval:
+        low, high = (number(end, 2) for end in found.interval)
+        words += f"; from so few requests anything between {low} and {high} ({SHARE:.0%} interval)"
+    tried = "; no more was tried" if found.capped else ""
+    return f"{words}{tried}; {ceiling}."
 
 
 def changes(study: PlanStudy) -> Iterator[tuple[str, str]]:
@@ -146,7 +179,7 @@ def _families(study: PlanStudy) -> Iterator[Block]:
         named = {"strategy": strategy, "hardware": hardware, "found": cheapest, "limit": limit_name(limit) if limit else ""}
         families.append(named | facts)
         times.append([_ms(measured.seconds) for measured in cheapest.measured] if cheapest else [""] * len(limits))
-    table = say.table("families", families)
+    table = say.table("families", families, multiple=multiple)
     rows = [(*row, *seconds) for row, seconds in zip(table.rows, times, strict=True)]
     shown = (*ON_TERMINAL, *range(len(table.head), len(table.head) + len(limits)))
     head = [*table.head, *(f"{limit_name(limit)} (ms)" for limit in limits)]

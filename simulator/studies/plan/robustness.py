@@ -26,8 +26,8 @@ from simulator.files.schema import BadInput, replace_nested
 from simulator.parallel import counted, say
 from simulator.scenario import Loaded
 from simulator.scenario.uncertainty import SHARE, Interval, devices, with_slower
-from simulator.studies.capacity import faster
 from simulator.studies.plan.file import Change, Plan
+from simulator.studies.plan.headroom import lasting_s, with_more
 from simulator.studies.plan.search import Finding, Search, examine, search
 
 DRAWS = 20
@@ -116,13 +116,14 @@ def _later(table: MeasuredAllReduce, times: float) -> MeasuredAllReduce:
 CHANGES: dict[str, Change] = {
     "10 % fewer accepted tokens": fewer_accepted,
     "links of twice the latency": slower_links,
-    "twice the traffic": lambda loaded: faster(loaded, 2.0),
 }
 
 
 def sensitivity(searched: Search, chosen: Finding) -> list[Sensitivity]:
-    """Return what becomes of the answer under each of ``CHANGES``."""
-    return [_under(searched, chosen, name, change) for name, change in counted(CHANGES.items(), "changes")]
+    """Return what becomes of the answer under each of ``CHANGES``, and of twice the traffic for all candidates alike."""
+    least_s = lasting_s(chosen.candidate.loaded, 2.0, chosen.replicas)
+    changes = CHANGES | {"twice the traffic": partial(with_more, factor=2.0, least_s=least_s)}
+    return [_under(searched, chosen, name, change) for name, change in counted(changes.items(), "changes")]
 
 
 def _under(searched: Search, chosen: Finding, name: str, change: Change) -> Sensitivity:

@@ -22,15 +22,11 @@ from simulator.scenario import Loaded
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.run import simulate, tuned
+from simulator.serving.requests import Request
+from simulator.serving.service import OnFinished
 from simulator.serving.slo import Limit
-from simulator.studies.capacity import faster
 from simulator.studies.plan.bounds import FleetBounds, LimitBrokenError, Watch
 from simulator.studies.plan.file import Candidate, Plan
-
-PRECISION = 0.01
-"""Relative width at which a bisection of the rate ends."""
-FASTEST = 64.0
-"""Multiple of the given rate beyond which a capacity is not looked for."""
 
 
 class MeasuredLimit(NamedTuple):
@@ -156,13 +152,23 @@ def _pairs(plan: Plan) -> list[tuple[Candidate, int]]:
     return sorted(pairs, key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6))
 
 
-def examine(candidate: Candidate, replicas: int, to_the_end: bool = False) -> Finding:
-    """Simulate a fleet; the run ends early where a limit is missed whatever comes, unless it is to go ``to_the_end``."""
+def examine(candidate: Candidate, replicas: int, to_the_end: bool = False, note: OnFinished | None = None) -> Finding:
+    """Simulate a fleet; the run ends early where a limit is missed whatever comes, unless it is to go ``to_the_end``.
+
+    ``note`` is called with every request that has ended.
+    """
     scenario = tuned(replicated(candidate.loaded, replicas)).scenario
     limits = scenario.slo.limits if scenario.slo else ()
     watch = None if to_the_end else Watch(limits, scenario.requests, scenario.seed)
+
+    def finished(request: Request) -> None:
+        if note:
+            note(request)
+        if watch:
+            watch.note(request)
+
     try:
-        outcome, _ = simulate(scenario, candidate.loaded.acceptance(), finished=watch.note if watch else None)
+        outcome, _ = simulate(scenario, candidate.loaded.acceptance(), finished=finished)
     except LimitBrokenError as error:
         return Finding(candidate, replicas, broken=error.limit)
     verdicts = zip(limits, outcome.serving.counted.slo, strict=True)
@@ -173,29 +179,6 @@ def examine(candidate: Candidate, replicas: int, to_the_end: bool = False) -> Fi
 def replicated(loaded: Loaded, replicas: int) -> Loaded:
     """Return the scenario with so many replicas behind its router."""
     return loaded.replace(serving=loaded.scenario.serving.model_copy(update={"replicas": replicas}))
-
-
-def most_traffic(finding: Finding) -> float:
-    """Return the highest rate at which a fleet still meets the SLO, as a multiple of the plan's; found by bisection.
-
-    The SLO is met at the given rate; doubling the rate until it is missed, at most ``FASTEST`` times, brackets the answer.
-    It is taken to be met at all lower rates: with the same requests closer together nothing else is to be expected. Unlike
-    :func:`simulator.studies.capacity.capacity` it asks for the SLO alone, and ends a run that cannot meet it.
-    """
-    candidate = finding.candidate
-
-    def kept(times: float) -> bool:
-        return examine(candidate.changed(lambda loaded: faster(loaded, times)), finding.replicas).kept
-
-    low, high = 1.0, 2.0
-    while kept(high):
-        low, high = high, 2.0 * high
-        if low >= FASTEST:
-            return low
-    while high / low > 1.0 + PRECISION:
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if kept(middle) else (low, middle)
-    return low
 
 
 def nearest_miss(plan: Plan) -> Finding:

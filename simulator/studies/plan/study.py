@@ -13,13 +13,12 @@ from simulator.studies.capacity import Trial, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
 from simulator.studies.plan.export import DraftLengths, WindowSchedule, draft_lengths, exports, schedule
 from simulator.studies.plan.file import Candidate, Plan
+from simulator.studies.plan.headroom import Headroom, headroom
 from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance, sensitivity
 from simulator.studies.plan.search import (
-    FASTEST,
     Finding,
     Search,
     examine,
-    most_traffic,
     nearest_miss,
     no_answer,
     replicated,
@@ -50,8 +49,8 @@ class PlanStudy:
     command: str
     search: Search
     chosen: Finding
-    capacities: dict[tuple[str, str], float]
-    """The most traffic at which the cheapest of every family meets the SLO, over that of the plan."""
+    capacities: dict[tuple[str, str], Headroom]
+    """How many times the traffic of the plan the cheapest of every family carries."""
     longer: Trial
     """A run of the answer with ``LONGER`` times as many requests; of a traffic file, with those there are."""
     sensitivity: tuple[Sensitivity, ...]
@@ -70,14 +69,14 @@ class PlanStudy:
     """The law of a replica of the answer, or of the cheapest that speculates, over acceptance and window."""
 
     @property
-    def capacity(self) -> float:
-        """Return the most traffic at which the answer meets the SLO, over that of the plan."""
+    def headroom(self) -> Headroom:
+        """Return how many times the traffic of the plan the answer carries, and how far that is known."""
         return self.capacities[self.chosen.candidate.family]
 
     @property
-    def unbounded(self) -> bool:
-        """Return whether the answer met the SLO at the most traffic that was tried, too."""
-        return self.capacity >= FASTEST
+    def capacity(self) -> float | None:
+        """Return that number; None where it is unknown."""
+        return self.headroom.times
 
     @property
     def binding(self) -> Limit | None:
@@ -127,11 +126,11 @@ def _what_if(fleets: Sequence[Finding]) -> WhatIf:
     return what_if(tuned(fleet.candidate.loaded), max(1, round(batch))) | {"name": fleet.candidate.name}
 
 
-def _capacities(searched: Search) -> Iterator[tuple[tuple[str, str], float]]:
-    """Yield each family with the most traffic that its cheapest fleet carries, over that of the plan."""
+def _capacities(searched: Search) -> Iterator[tuple[tuple[str, str], Headroom]]:
+    """Yield each family with how many times the traffic of the plan its cheapest fleet carries."""
     for family, cheapest in counted(searched.by_family.items(), "families"):
         say(f"how much traffic {cheapest.replicas} x {cheapest.candidate.name} carry")
-        yield family, most_traffic(cheapest)
+        yield family, headroom(cheapest)
 
 
 def _longer(loaded: Loaded) -> Loaded:
@@ -169,6 +168,7 @@ def summary(answered: PlanStudy) -> dict[str, Any]:
         "answer": finding_data(chosen),
         "binding": answered.binding and limit_name(answered.binding),
         "capacity_ratio": answered.capacity,
+        "headroom": answered.headroom.as_data(),
         "longer": {"requests": answered.longer.requests, "kept": answered.longer.slo_met, "drift": answered.longer.drift},
         "chance": {"kept": answered.chance.kept, "draws": answered.chance.draws, **answered.chance.interval._asdict()},
         "families": [
@@ -176,7 +176,7 @@ def summary(answered: PlanStudy) -> dict[str, Any]:
                 "hardware": family[0],
                 "strategy": family[1],
                 "cheapest": cheapest and finding_data(cheapest),
-                "capacity_ratio": answered.capacities.get(family),
+                "capacity_ratio": answered.capacities[family].times if cheapest else None,
             }
             for family, cheapest in answered.runners_up.items()
         ],

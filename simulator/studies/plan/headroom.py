@@ -1,0 +1,233 @@
+"""Headroom: how many times the traffic of the plan its answer carries, and how far that can be known.
+
+    kept     x x x x x . . . .        traffic of k times the rate, drawn anew for every k (simulator.serving.busier)
+             1 2 4       |     |
+                  answer +     + arithmetic: flops, bytes, KV cache of the datasheets
+
+*Steady* traffic is run until its queue has settled: ``SETTLED`` times as long as a request may
+wait and takes in a full batch, however short its log. A k is carried where the SLO is met and no
+more than ``BEHIND`` of arrivals stay behind between the second third of the run and the last.
+Traffic whose rate changes is run once, its bursts k times as large.
+
+*What bounds it.* The datasheets (:mod:`simulator.studies.plan.arithmetic`); the requests of a run
+(``MOST_REQUESTS``); and what few requests say of the lengths of more: where v is the coefficient of
+variation of what requests of a log cost, the mean of N of them is known to v / sqrt(N) (one standard
+deviation; the interval is normal). Below ``FEWEST`` requests, or where half the interval is more than
+``UNSURE``, headroom is unknown.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import inf, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import norm
+
+from simulator.cost.rows import Rows
+from simulator.files.schema import BadInput
+from simulator.parallel import say
+from simulator.scenario import Loaded
+from simulator.scenario.run import law, tuned
+from simulator.scenario.uncertainty import SHARE
+from simulator.serving.busier import FEWEST, busier, is_steady, rate_per_s, requests_in_words
+from simulator.serving.requests import Request
+from simulator.studies.capacity import drift
+from simulator.studies.plan.arithmetic import most_times
+from simulator.studies.plan.search import Finding, examine
+
+PRECISION = 0.05
+"""Relative width at which the search ends."""
+BEHIND = 0.05
+"""Share of arrivals that may stay behind; in runs this short, more than chance leaves there."""
+SETTLED = 8.0
+"""Length of a run over the longest that a request should take in a full batch."""
+LEAST_SETTLED, MOST_SETTLED = 400, 3_000
+"""Requests of a steady run at least, so that chance decides little; and for each replica at most."""
+MOST_REQUESTS = 20_000
+"""Requests of a run beyond which no higher multiple is tried."""
+UNSURE = 0.5
+"""Half of the interval, relative to the mean, from which on nothing is known."""
+FAINTEST = 1e-3
+"""Multiple of the traffic below which nothing is looked for."""
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """Says how many times the traffic of the plan a fleet carries."""
+
+    times: float | None
+    """The highest multiple that was carried, to ``PRECISION``; None: unknown; 0: not even a little."""
+    by_arithmetic: float
+    """The most that flops, bytes and KV cache allow."""
+    steady: bool
+    """Whether traffic went on until the queue had settled; else it came once."""
+    recorded: int | None
+    """Requests of the log that more were drawn from; None where the scenario states how to draw them."""
+    interval: tuple[float, float] | None = None
+    """Where the mean length of so few requests leaves it; None where lengths are stated, or alike."""
+    capped: bool = False
+    """Whether a higher multiple was not tried."""
+    requests: int = 0
+    """Requests of the run that carried it."""
+    lasted_s: float = 0.0
+    """Seconds from its first arrival to its last."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return plain data."""
+        found = {name: getattr(self, name) for name in ("times", "steady", "recorded", "interval", "capped", "requests")}
+        return found | {"lasted_s": self.lasted_s, "by_arithmetic": self.by_arithmetic if self.by_arithmetic < inf else None}
+
+
+def with_more(loaded: Loaded, factor: float, least_s: float) -> Loaded:
+    """Return the scenario with ``factor`` times its traffic, which goes on for ``least_s`` seconds at least if it is steady.
+
+    Raises :class:`BadInput` for a log that is too short to tell.
+    """
+    requests = loaded.scenario.requests
+    if requests.traffic and requests.count < FEWEST:
+        message = f"unknown from {requests_in_words(requests.count)}; it takes {FEWEST}"
+        raise BadInput.at(loaded.scenario.name, message, "requests")
+    drawn = busier(requests, factor, loaded.scenario.seed, least_s)
+    return loaded if drawn is requests else loaded.replace(requests=drawn)
+
+
+def lasting_s(loaded: Loaded, factor: float, replicas: int) -> float:
+    """Return for how many seconds steady traffic of ``factor`` times the rate is run on so many replicas."""
+    rate = rate_per_s(loaded.scenario.requests) * factor
+    return max(LEAST_SETTLED / rate, min(settling_s(loaded), MOST_SETTLED * replicas / rate))
+
+
+def recorded(loaded: Loaded) -> int | None:
+    """Return the number of requests of a log; None where arrivals are drawn."""
+    requests = loaded.scenario.requests
+    return requests.count if requests.traffic else None
+
+
+def settling_s(loaded: Loaded) -> float:
+    """Return the seconds after which the queue of steady traffic has settled."""
+    limits = loaded.scenario.slo.limits if loaded.scenario.slo else ()
+    _, output, _ = loaded.scenario.lengths
+    waiting = max((limit.seconds for limit in limits if limit.metric == "ttft"), default=0.0)
+    each = [limit.seconds for limit in limits if limit.metric == "tpot"]
+    decoding = output * min([_full_step_s(loaded), *each])
+    whole = [limit.seconds for limit in limits if limit.metric == "e2e"]
+    return SETTLED * min([waiting + decoding, *whole])
+
+
+def _full_step_s(loaded: Loaded) -> float:
+    """Return seconds per token in a full batch, by law."""
+    if loaded.scenario.lengths[1] <= 1.0:
+        return 0.0
+    ready = tuned(loaded)
+    return float(law(ready.scenario, ready.acceptance(), full_batch(loaded)).tpot_s)
+
+
+def full_batch(loaded: Loaded) -> int:
+    """Return the requests that have a place, and room in the cache, at a time."""
+    scenario = loaded.scenario
+    memory = scenario.memory()
+    prompt, output, _ = scenario.lengths
+    room = memory.total / max(1, memory.needed(int(prompt + output)))
+    return max(1, int(min(scenario.batch, room)))
+
+
+def occupied_s(loaded: Loaded) -> tuple[float, float]:
+    """Return seconds of a replica per prompt token, and per output token in a full batch, by law."""
+    scenario = loaded.scenario
+    prompt = max(1, int(scenario.lengths[0]))
+    prefill = float(scenario.cost.prefill("target", Rows.prefill(prompt)).wall_s)
+    return prefill / prompt, _full_step_s(loaded) / full_batch(loaded)
+
+
+def headroom(finding: Finding) -> Headroom:
+    """Return how many times the traffic of the plan a fleet carries, found by trying multiples about the law's guess.
+
+    Carried is taken to be all that is less: with more requests in a second nothing else is to be expected.
+    """
+    loaded = finding.candidate.loaded
+    requests = loaded.scenario.requests
+    limits = loaded.scenario.slo.limits if loaded.scenario.slo else ()
+    steady = is_steady(requests)
+    most = most_times(loaded.scenario, finding.replicas, limits, steady, rate_per_s(requests))
+    known = recorded(loaded)
+    unsure = 0.0 if known is None else _unsure(loaded)
+    if (known or FEWEST) < FEWEST or unsure > UNSURE:
+        return Headroom(None, most, steady, known)
+    if steady:
+        runs = [_Run(0.0)]
+        guess, tried_up_to = _guess(loaded, finding.replicas), most
+    else:  # gone through once, traffic as it is has been carried: that is the answer of the plan
+        lasted_s = max(line.arrival_s for line in requests.lines())
+        runs = [_Run(1.0, requests.count, lasted_s)]
+        guess, tried_up_to = 1.5, max(2.0, MOST_REQUESTS / requests.count)
+    for run in _tried(finding, guess, runs[0].times, most, tried_up_to):
+        runs.append(run)
+    best = max(runs)
+    interval = (best.times / (1.0 + unsure), best.times / (1.0 - unsure)) if unsure > PRECISION else None
+    capped = tried_up_to < most and best.times >= tried_up_to
+    return Headroom(best.times, most, steady, known, interval, capped, best.requests, best.lasted_s)
+
+
+class _Run(NamedTuple):
+    """Is a run that was carried: the multiple of the traffic, its requests, and seconds from the first arrival to the last."""
+
+    times: float
+    requests: int = 0
+    lasted_s: float = 0.0
+
+
+def _tried(finding: Finding, guess: float, low: float, high: float, most: float) -> Iterator[_Run]:
+    """Yield the runs that are carried, of multiples above ``low``, which is, and below ``high``, which cannot be.
+
+    From a guess on steps grow until it lies between a multiple that is carried and one that is not; then it is bisected.
+    """
+    times, step, beyond = min(guess, 0.95 * high), 1.0 + 2.0 * PRECISION, high
+    while low < most and (low or high > FAINTEST) and high > low * (1.0 + PRECISION):
+        say(f"{times:.3g} times the traffic")
+        if run := _carried(finding, times):
+            low = times
+            yield run
+        else:
+            high = times
+        if not low:
+            times = high / step
+        elif high == beyond and low * step < high:
+            times = min(low * step, most)
+        else:
+            times = (low * high) ** 0.5
+        step = step * step
+
+
+def _carried(finding: Finding, times: float) -> _Run | None:
+    """Return the run of a fleet under so many times the traffic; None where it does not carry it."""
+    ended = list[tuple[float, float]]()
+
+    def note(request: Request) -> None:
+        ended.append((request.arrival_s, request.finished_s))
+
+    least_s = lasting_s(finding.candidate.loaded, times, finding.replicas)
+    more = partial(with_more, factor=times, least_s=least_s)
+    found = examine(finding.candidate.changed(more), finding.replicas, note=note)
+    if not found.kept:
+        return None
+    arrivals, ends = np.sort(np.array(ended).T, axis=1)
+    if is_steady(finding.candidate.loaded.scenario.requests) and drift(arrivals, ends) > BEHIND:
+        return None
+    return _Run(times, len(arrivals), float(arrivals[-1] - arrivals[0]))
+
+
+def _guess(loaded: Loaded, replicas: int) -> float:
+    """Return the multiple of its traffic that so many replicas should be able to carry, by law."""
+    prompt, output, _ = loaded.scenario.lengths
+    of_prompt, of_output = occupied_s(loaded)
+    return 0.95 * replicas / (rate_per_s(loaded.scenario.requests) * (prompt * of_prompt + output * of_output))
+
+
+def _unsure(loaded: Loaded) -> float:
+    """Return half of the interval of the mean cost of a request of a log, relative to that mean."""
+    requests = loaded.scenario.requests
+    lengths = np.array([(line.prompt_tokens, line.output_tokens) for line in requests.lines()])
+    cost = lengths @ np.array(occupied_s(loaded))
+    return float(norm.ppf((1.0 + SHARE) / 2.0) * cost.std() / cost.mean() / sqrt(len(cost)))
