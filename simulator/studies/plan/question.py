@@ -207,8 +207,8 @@ def _hardware(
 def _with_whole_experts(target: Mapping[str, Any], entry: Mapping[str, Any], catalogue: Catalogue) -> str:
     """Return with which of an entry's degrees a mixture starts with whole experts alone, in words; empty without any."""
     document = Document({"target": {**target, **entry["target"]}})
-    catalogue.expand(document)
     try:
+        catalogue.expand(document)
         place = validate(Placement, Document(document.data["target"]))
     except BadInput:
         return ""  # told when candidates are made of it
