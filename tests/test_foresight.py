@@ -27,8 +27,8 @@ def test_the_oracles_law_for_independent_positions(rate: float) -> None:
     loaded = load("durations_only", overrides=[ORACLE, TIMES, f"acceptance={{rate: {rate}}}"])
     found = law(loaded.scenario, loaded.acceptance())
     kept = independent(rate, 64)
-    assert found.tokens_per_step == pytest.approx(1.0 + kept, rel=1e-9)
-    assert found.tpot_s == pytest.approx((10.0 + kept) / (1.0 + kept) * 1e-3, rel=1e-9)
+    assert found.verified_per_step == pytest.approx(1.0 + kept, rel=1e-9)
+    assert found.step_s == pytest.approx((10.0 + kept) * 1e-3, rel=1e-9)
 
 
 def test_every_window_of_the_oracle_is_kept_whole() -> None:
@@ -40,7 +40,7 @@ def test_every_window_of_the_oracle_is_kept_whole() -> None:
         assert outcome.steps == 6
         assert outcome.end_s == pytest.approx(2 * 36e-3)
         assert outcome.tokens_per_step == pytest.approx(3.0)
-    assert result.law.tpot_s == pytest.approx(36e-3 / 9)
+    assert result.law.step_s / result.law.verified_per_step == pytest.approx(36e-3 / 9)
     assert {kind.verifying and (4 if kind.window is None else kind.window) for kind in result.simulated.kinds} == {2, 0, 4}
 
 
@@ -86,10 +86,10 @@ def test_a_window_by_recorded_confidence_is_a_walk(p_min: float) -> None:
             steps, drafted, tokens = steps + 1, drafted + window + (window < 8), tokens + kept + 1
             position += kept + 1
     found, result = law(loaded.scenario, loaded.acceptance()), run(loaded)
-    assert found.tokens_per_step == pytest.approx(tokens / steps, rel=1e-9)
+    assert found.verified_per_step == pytest.approx(tokens / steps, rel=1e-9)
     assert found.step_s == pytest.approx((10.0 + drafted / steps) * 1e-3, rel=1e-9)
     assert result.replay.tpot_s == pytest.approx(result.simulated.tpot_s, rel=1e-9)
-    assert result.simulated.tokens_per_step == pytest.approx(tokens / steps, rel=0.01)
+    assert result.simulated.verified_per_step == pytest.approx(tokens / steps, rel=0.01)
 
 
 def test_the_best_of_two_drafters_keeps_the_longer_run_at_every_position() -> None:

@@ -369,7 +369,7 @@ def test_it_needs_no_draft_model_and_says_when_it_needs_durations() -> None:
     loaded = load("lyanna_llama_2_7b_h800", [*stated[:2], "durations={target_ms: 10, draft_step_ms: 1, draft_head_ms: 2}"])
     law = run.law(loaded.scenario, loaded.acceptance())
     assert law.step_s * 1e3 == pytest.approx(3 + 2 + 3 * 0.05 + 1.5 + 10)
-    assert law.tokens_per_step == 3.0
+    assert law.verified_per_step == 3.0
 
 
 # ---- re-sampled trees in passes of their own

@@ -54,7 +54,7 @@ def test_a_mean_is_stated_in_one_line(case: str) -> None:
     settings, acceptance, tokens = STATED[case]
     words = [word for one in (*settings, f"acceptance={acceptance}", MANY) for word in ("--set", one)]
     made = printed("run", "vanilla_llama_2_7b_a100", *words)
-    assert made["replay"]["tokens_per_step"] == pytest.approx(tokens, rel=0.05)
+    assert made["replay"]["verified_per_step"] == pytest.approx(tokens, rel=0.05)
 
 
 def test_a_chain_runs_with_the_mean_of_its_own_method_file() -> None:

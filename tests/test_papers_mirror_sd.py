@@ -36,5 +36,5 @@ def test_both_methods_keep_the_same_tokens_of_a_window() -> None:
     """App. B: acceptance is a matter of the draft, not of the schedule."""
     found = Committed("mirror_sd")
     serial, mirror = (found.paper.question(found.cells[f"mirror_sd_table1:{number}"]).run for number in (28, 33))
-    kept = [one.measured("simulated.tokens_per_step") for one in (serial, mirror)]
+    kept = [one.measured("simulated.verified_per_step") for one in (serial, mirror)]
     assert kept[0] == pytest.approx(kept[1])

@@ -17,7 +17,7 @@ from simulator.report.html import TEMPLATES, as_html
 from simulator.scenario import Loaded, load
 from simulator.scenario.expenses import expenses
 from simulator.scenario.run import baseline, law, simulate, tuned
-from simulator.strategies.common.base import LONGEST_WINDOW, law_parts
+from simulator.strategies.common.base import LONGEST_WINDOW, law_parts, share_emitted
 from simulator.strategies.common.law import means
 from simulator.studies.plan.search import replicated
 from simulator.studies.what_if import MANY_KINDS, SHARES, WhatIf, what_if
@@ -58,15 +58,16 @@ def by_law(loaded: Loaded, pieces: WhatIf, where: Where) -> dict[str, float]:
         verdicts = changed.acceptance() if pieces["rates"][rate] is None else verdicts
         loaded = changed
     scenario = loaded.scenario
-    parts = law_parts(
-        scenario.schedule, scenario.cost, odds_of(verdicts, scenario.exit), pieces["requests"], scenario.mean_context
-    )
+    odds = odds_of(verdicts, scenario.exit)
+    parts = law_parts(scenario.schedule, scenario.cost, odds, pieces["requests"], scenario.mean_context)
+    emitted = share_emitted(scenario.schedule, parts, odds, scenario.outputs)
     times = SHARES[share]
     for place, part in enumerate(parts):
         duration = getattr(part.durations, name)
         entries = tuple(entry * times for entry in duration) if isinstance(duration, tuple) else duration * times
         parts[place] = part._replace(durations=part.durations._replace(**{name: entries}))
-    step_s, tokens, request_step_s = means(parts)
+    step_s, verified, request_step_s = means(parts)
+    tokens = verified * emitted
     tokens_per_s = tokens * pieces["requests"] / step_s
     usd = (pieces["usd_per_hour"] or 0.0) / 3600.0 / tokens_per_s * 1e6
     return {"tpot": float(request_step_s / tokens), "step": float(step_s), "tokens": float(tokens), "usd": float(usd)}

@@ -154,4 +154,5 @@ class Falling:
         reached, kept = (steps / steps.sum()) @ reached, (steps / steps.sum()) @ kept
         changed = {"off_exit": kept * plain.off_exit, "off_path": kept[-1] * plain.off_path}
         source = f"{plain.source}, falling with the context"
-        return replace(plain, accepted=reached - np.append(reached[1:], 0.0), source=source, **changed)
+        accepted = reached - np.append(reached[1:], 0.0)
+        return replace(plain, accepted=accepted, source=source, independent=False, **changed)

@@ -22,6 +22,8 @@ MOST = np.iinfo(np.uint16).max
 """Largest count that a trace can hold."""
 REPLAYS: Mapping[str, str] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 """Which questions a replay can answer, by what was recorded."""
+BEHIND = "those kept behind the end of an output count, as in vLLM"
+"""What the last step of a request holds."""
 FROM_ANY_START, FROM_STEPS = REPLAYS["from_any_start"], REPLAYS["from_steps"]
 
 
@@ -108,12 +110,13 @@ def steps(rows: Iterable[Row], window: int | None = None) -> Trace:
 
     One object per request: ``{"accepted": [2, 0, 3], "flavour": "code"}``, the flavour optional. State the window that was
     served; without it the largest count is taken, which may be smaller. Exact at that window only, see ``FROM_STEPS``.
+    vLLM counts the last step of a request to its end, so that its outputs are up to a window longer than they were.
     """
     requests = [
         ConvertedRequest(_flavour(line, row, "flavour"), _inside_steps(_counts(line, row, "accepted")))
         for line, row in enumerate(rows, 1)
     ]
-    return _trace(requests, window, FROM_STEPS, "accepted draft tokens by step", {}, vocabulary=None)
+    return _trace(requests, window, FROM_STEPS, f"accepted draft tokens by step; {BEHIND}", {}, vocabulary=None)
 
 
 def _flavour(line: int, row: object, field: str) -> str:

@@ -54,6 +54,10 @@ class Odds:
     """Share of steps in which look-up finds nothing to propose; the fields above are about all steps but these."""
     gated: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     """Share of steps and mean of the tokens that they keep, by window, where confidence ends windows; empty without."""
+    independent: bool = False
+    """Whether what a step keeps says nothing about the steps behind it."""
+    by_kind: Sequence[tuple[float, Odds]] = ()
+    """Share of steps and odds of each kind of text, where a request is of one of several kinds; empty where all are alike."""
 
     @property
     def mean_accepted(self) -> Any:
@@ -83,7 +87,8 @@ def mean_odds(parts: Sequence[tuple[float, Odds]]) -> Odds:
     rows = ([getattr(one, name) for one in odds] for name in ("accepted", "off_exit", "off_path"))
     accepted, off_exit, off_path = (np.average(row, axis=0, weights=np.maximum(steps * matched, 1e-300)) for row in rows)
     unmatched = 1.0 - float(steps @ matched / steps.sum())
-    return Odds(accepted, off_exit, off_path, f"{odds[0].source}, by kind of text", unmatched)
+    by_kind = tuple(zip((steps / steps.sum()).tolist(), odds, strict=True))
+    return Odds(accepted, off_exit, off_path, f"{odds[0].source}, by kind of text", unmatched, by_kind=by_kind)
 
 
 def odds_of(source: Acceptance, exit: Exit | None) -> Callable[[int], Odds]:
@@ -127,7 +132,8 @@ class Rates:
         """Return the exact odds of this source."""
         rates = [self.rate(position) for position in range(gamma)]
         off = 1.0 - self.overlap
-        return chain_odds(rates, [off * (rate < 1.0) for rate in rates], off, 1.0 - self.rate(gamma), "stated rates")
+        odds = chain_odds(rates, [off * (rate < 1.0) for rate in rates], off, 1.0 - self.rate(gamma), "stated rates")
+        return replace(odds, independent=True)
 
 
 class _RateCursor(Retraceable):
@@ -177,7 +183,8 @@ class Cycle:
         length = int(np.lcm(len(self.accepted), len(self.off_exit)))
         kept, off = np.minimum(np.resize(self.accepted, length), gamma), np.resize(self.off_exit, length)
         accepted, off_exit = (np.bincount(kept, weights, minlength=gamma + 1) / length for weights in (None, off))
-        return Odds(accepted, off_exit, float(np.mean(off & (kept == gamma))), "stated cycle")
+        path, alike = float(np.mean(off & (kept == gamma))), len(set(kept.tolist())) == 1
+        return Odds(accepted, off_exit, path, "stated cycle", independent=alike)
 
 
 class _CycleCursor(Retraceable):

@@ -2,11 +2,12 @@
 
 An example has stated durations and constant acceptance, so that a run of it repeats itself. Each kind of step that the law
 names is played on quiet lanes; then a simulation and, where one request follows another, a replay are run until they
-repeat, and the law is held to one turn of them. What it has to keep to is its own claim.
+repeat, and the law is held to one turn of them. Where it claims to be exact for outputs that end, it is held to short ones as
+well. What it has to keep to is its own claim.
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from math import isclose
 from typing import NamedTuple
@@ -30,8 +31,9 @@ from simulator.serving.service import lanes_of
 from simulator.serving.step_times import StepTimes
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.capabilities import Tunable, line_of
+from simulator.strategies.common.capabilities import Tunable, drafts_first, line_of
 from simulator.strategies.common.claim import EXACT, Claim, Example
+from simulator.strategies.common.outputs import Outputs
 from simulator.strategies.common.step import Kind
 from simulator.world import World
 
@@ -166,6 +168,13 @@ def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
             if law_of_run.claim.exact:
                 tokens = float(law_of_run.tokens_per_step)
                 yield check(f"{way}, tokens", trial.condition + words, EXACT, tokens, turn.tokens_per_step)
+        for output in (2, strategy.window + 2, 2 * strategy.window + 5):
+            outputs = Outputs({output: trial.batch}, windows_first=drafts_first(strategy))
+            ends = strategy.law(cost, odds, trial.batch, CONTEXT, outputs=outputs)
+            tally = _played(strategy, acceptance, cost, trial.batch, output, way == "replay").tally
+            if ends.claim.exact and tally.request_steps:
+                words, emitted = f"{trial.condition}, {output} output tokens", tally.shown / tally.request_steps
+                yield check(f"{way}, tokens", words, EXACT, float(ends.tokens_per_step), emitted)
 
 
 def step_from_rest(strategy: Strategy, cost: StatedCost, kind: Kind) -> float:
@@ -186,13 +195,11 @@ def step_from_rest(strategy: Strategy, cost: StatedCost, kind: Kind) -> float:
 
 def steady_turn(strategy: Strategy, acceptance: Acceptance, cost: StatedCost, batch: int, replayed: bool) -> SteadyTurn:
     """Run ``batch`` equal requests until their steps repeat, and return one turn; ``replayed``: without the event engine."""
-    tokens = 1 + STEPS * (strategy.window + 1)
-    requests = Requests(concurrency=batch, count=batch, output_tokens=tokens)
     records: list[_Record] = []
     before: dict[Kind, int] = {}
     committed = 0
 
-    def note(iteration: Iteration) -> None:
+    def note(scheduler: Scheduler, iteration: Iteration) -> None:
         nonlocal committed
         counts = scheduler.tally.steps
         kind = next((kind for kind, count in counts.items() if count != before.get(kind, 0)), None)
@@ -201,9 +208,25 @@ def steady_turn(strategy: Strategy, acceptance: Acceptance, cost: StatedCost, ba
             records.append(_Record(kind, iteration.duration_s, scheduler.tally.committed - committed))
             committed = scheduler.tally.committed
 
+    _played(strategy, acceptance, cost, batch, 1 + STEPS * (strategy.window + 1), replayed, note)
+    return _turn_of(strategy, records)
+
+
+def _played(
+    strategy: Strategy,
+    acceptance: Acceptance,
+    cost: StatedCost,
+    batch: int,
+    output: int,
+    replayed: bool,
+    note: Callable[[Scheduler, Iteration], object] | None = None,
+) -> Scheduler:
+    """Run ``batch`` requests of ``output`` tokens each and return their scheduler; ``note`` is called with its iterations."""
+    requests = Requests(concurrency=batch, count=batch, output_tokens=output)
     memory = Blocks(16, 1_000_000)
     source, target_exit = ClosedLoop(requests), early_exit(strategy, None)
-    scheduler = Scheduler(strategy, acceptance, target_exit, source, cost, FixedBatch(), memory, log=note)
+    scheduler = Scheduler(strategy, acceptance, target_exit, source, cost, FixedBatch(), memory)
+    scheduler.log = partial(note, scheduler) if note else None
     if replayed:
         scheduler.replay()
     else:
@@ -212,7 +235,7 @@ def steady_turn(strategy: Strategy, acceptance: Acceptance, cost: StatedCost, ba
         for _ in range(strategy.needs.in_flight):
             world.environment.process(scheduler.run(world, lanes))
         world.environment.run()
-    return _turn_of(strategy, records)
+    return scheduler
 
 
 def _turn_of(strategy: Strategy, records: Sequence[_Record]) -> SteadyTurn:
@@ -277,7 +300,7 @@ def law_gap(name: str) -> LawGap:
     shown = agreement(scenario, marginal, replayed, simulated)
     return LawGap(
         scenario=name,
-        relation=marginal.relation,
+        relation=str(shown.claim),
         simulated_step_ms=simulated.step_s * 1e3,
         law_step_ms=met.step_s * 1e3,
         simulated_tpot_ms=simulated.tpot_s * 1e3,

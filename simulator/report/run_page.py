@@ -95,6 +95,7 @@ def _answers(result: RunResult) -> Iterator[Block]:
         [
             ("mean step (ms)", *(number(answer.step_s * 1e3) for answer in answers)),
             ("tokens per step and request", *(number(answer.tokens_per_step) for answer in answers)),
+            ("verified, those behind an end too", *(number(answer.verified_per_step) for answer in answers)),
             (Strong("time per token (ms)"), *(Strong(number(tpot_ms)) for tpot_ms in times_ms)),
             (
                 "time per token against the simulation",

@@ -175,7 +175,9 @@ def _reasons(
 ) -> Iterator[tuple[str, float]]:
     """Reasons in their order, each with the time per token that takes it and all before it into account."""
     step_s = law.step_s if law.request_step_s is None else law.request_step_s
-    yield "acceptance as replayed instead of marginal rates", step_s / law_replayed.tokens_per_step
+    by_law = law_replayed.verified_per_step * law.share_emitted
+    yield "acceptance as replayed instead of marginal rates", step_s / by_law
+    yield "ends of outputs as met", step_s / law_replayed.tokens_per_step
     yield "mix of step kinds as met", law_replayed.tpot_s
     if replay is not simulated:
         replayed_s = request_step_s(replay) / law_replayed.tokens_per_step
@@ -187,8 +189,6 @@ def _reasons(
     steady_s = request_step_s(simulated) / simulated.tokens_per_step
     claim = _claim_of_run(scenario, law)
     yield UNEXPLAINED if claim.exact else f"what the law leaves out ({claim})", steady_s
-    delivered = simulated.tokens - simulated.serving.requests
-    yield "tokens past the end of an output", steady_s * (simulated.tokens_per_step * _request_steps(simulated)) / delivered
     yield "admissions between the steps, and the mean taken over requests", simulated.tpot_s
 
 

@@ -24,8 +24,10 @@ from simulator.serving.slo import Slo
 from simulator.serving.step_times import StepTimes
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.capabilities import ExtraMemory, drafting_of, dropped_units, extra_memory
+from simulator.strategies.common.capabilities import ExtraMemory, drafting_of, drafts_first, dropped_units, extra_memory
+from simulator.strategies.common.law import Law, OddsOf
 from simulator.strategies.common.method import Method
+from simulator.strategies.common.outputs import Outputs
 from simulator.strategies.common.step import UNLIMITED
 
 
@@ -199,11 +201,22 @@ class Scenario(Frozen):
         """Return mean prompt tokens, mean output tokens, and the tokens of the longest request, both together."""
         return self.requests.totals(self.seed)
 
+    @cached_property
+    def outputs(self) -> Outputs:
+        """Return the lengths of the outputs, as a law of finite ones has to know them."""
+        requests = self.requests
+        return Outputs(requests.output_lengths(self.seed), requests.past_end == "cut", drafts_first(self.schedule))
+
     @property
     def mean_context(self) -> int:
         """Return the cached tokens halfway through the output, at which the law takes its durations."""
         prompt, output, _ = self.lengths
         return int(prompt + output // 2)
+
+    def law_at(self, odds: OddsOf, requests: int, context: int | None = None) -> Law:
+        """Return the strategy's law of ``requests`` at ``context`` cached tokens each; None: halfway through the output."""
+        tokens = self.mean_context if context is None else context
+        return self.schedule.law(self.cost, odds, requests, tokens, one_lane=self.one_lane, outputs=self.outputs)
 
     def service(self, acceptance: Acceptance, times: StepTimes | None = None) -> Service:
         """Return the service that the scenario describes, ready to run or to replay; ``times`` has steps priced already."""

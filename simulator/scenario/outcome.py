@@ -172,7 +172,9 @@ class Outcome:
     step_s: float
     """Mean duration of a step."""
     tokens_per_step: float
-    """Verified tokens per step and request, those past the end of an output included."""
+    """Tokens of an output per step and request: what steps verify behind its end is no output."""
+    verified_per_step: float
+    """Verified tokens per step and request, those behind the end of an output included."""
     tpot_s: float
     """Mean over requests of (E2E - TTFT) / (tokens - 1)."""
     ttft_s: float
@@ -211,6 +213,11 @@ class Outcome:
         return counted.tokens / counted.seconds
 
     @property
+    def share_emitted(self) -> float:
+        """Return the share of verified tokens that are output."""
+        return self.tokens_per_step / self.verified_per_step
+
+    @property
     def fallback_per_step(self) -> float:
         """Return the share of verified windows whose successor was not in the draft tree."""
         return self.missed / self.windows if self.windows else 0.0
@@ -224,7 +231,8 @@ def outcome_of(done: ServiceRun) -> Outcome:
     lanes = done.busy_s[0] if done.busy_s else ()
     return Outcome(
         step_s=tally.step_seconds / steps,
-        tokens_per_step=tally.committed / tally.request_steps,
+        tokens_per_step=tally.shown / tally.request_steps,
+        verified_per_step=tally.committed / tally.request_steps,
         tpot_s=times["tpot"].mean,
         ttft_s=times["ttft"].mean,
         end_s=end,
@@ -311,6 +319,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     data = {
         "step_ms": outcome.step_s * 1e3,
         "tokens_per_step": outcome.tokens_per_step,
+        "verified_per_step": outcome.verified_per_step,
         "tpot_ms": outcome.tpot_s * 1e3,
         "tokens_per_s": outcome.tokens_per_s,
         "ttft_ms": outcome.ttft_s * 1e3,

@@ -30,6 +30,7 @@ from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.capabilities import DerivesNumbers, LosesWindows, Tunable, extra_memory
 from simulator.strategies.common.claim import Claim
 from simulator.strategies.common.law import Law, OddsOf
+from simulator.strategies.common.outputs import Outputs
 from simulator.strategies.common.step import Kind
 from simulator.strategies.common.studied import LevelTree
 from simulator.strategies.mirror_sd.fallback import FallbackRate
@@ -239,7 +240,7 @@ def observed_batch(scenario: Scenario, outcome: Outcome) -> int:
 def law(scenario: Scenario, acceptance: Acceptance, requests: int | None = None) -> Law:
     """Return the closed form with marginal acceptance rates for so many requests at a time; None: one for every place."""
     requests = requests or scenario.batch
-    of_batch = _law(scenario, odds_of(acceptance, scenario.exit), None, requests)
+    of_batch = _law(scenario, odds_of(acceptance, scenario.exit), None, requests, scenario.outputs)
     if not scenario.requests.arrivals:
         return of_batch
     words = f"{requests:,} requests in every step, while arrivals vary the batch (for one batch: {of_batch.relation})"
@@ -247,7 +248,7 @@ def law(scenario: Scenario, acceptance: Acceptance, requests: int | None = None)
 
 
 def law_from(scenario: Scenario, outcome: Outcome) -> Law:
-    """Return the closed form with the acceptance and step kinds that a run counted, which shows what else there is to explain.
+    """Return the closed form with the acceptance, kinds of step and ends that a run counted: it shows what else there is.
 
     Steps that carried prompts are left out, as no law is about them.
     """
@@ -259,12 +260,15 @@ def law_from(scenario: Scenario, outcome: Outcome) -> Law:
     odds = Odds(kept / total if total else np.ones(1), np.zeros(len(kept)), 0.0, "acceptance and step kinds as replayed")
     steps = sum(pure.values())
     shares = {kind: count / steps for kind, count in pure.items()}
-    return _law(scenario, lambda gamma: odds, shares, observed_batch(scenario, outcome))
+    endless = _law(scenario, lambda gamma: odds, shares, observed_batch(scenario, outcome))
+    return replace(endless, share_emitted=outcome.share_emitted)
 
 
-def _law(scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None, requests: int) -> Law:
+def _law(
+    scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None, requests: int, outputs: Outputs | None = None
+) -> Law:
     context = scenario.mean_context
-    steady = scenario.schedule.law(scenario.cost, odds, requests, context, kinds, scenario.one_lane)
+    steady = scenario.schedule.law(scenario.cost, odds, requests, context, kinds, scenario.one_lane, outputs)
     if not scenario.cost.jitters:
         return steady
     words = f"links take their mean, jitter included (without jitter: {steady.relation})"
@@ -345,6 +349,7 @@ def law_data(law: Law) -> dict[str, Any]:
     return {
         "step_ms": law.step_s * 1e3,
         "tokens_per_step": law.tokens_per_step,
+        "verified_per_step": law.verified_per_step,
         "tpot_ms": law.tpot_s * 1e3,
         "relation": law.relation,
         "source": law.source,

@@ -50,7 +50,7 @@ def load_of(scenario: Scenario, acceptance: Acceptance) -> Load | None:
     reading = min(_prompt_s(scenario, size) for size in sizes if size <= max(64, sizes[0]))
     odds, served = odds_of(acceptance, scenario.exit), {}
     for size in sizes:
-        law = scenario.schedule.law(scenario.cost, odds, size, scenario.mean_context, one_lane=scenario.one_lane)
+        law = scenario.law_at(odds, size)
         served[size] = replicas / (reading + (output - 1.0) * law.tpot_s / size)
     best = max(served, key=lambda size: served[size])
     return Load(offered, served[best], best, replicas)

@@ -202,7 +202,7 @@ def _acceptance_range(loaded: Loaded) -> tuple[float, float]:
     ends = loaded.scenario.acceptance.tokens_per_step_between
     if ends is None:
         return 0.0, 0.0
-    low, high = (log(end / law(loaded.scenario, loaded.acceptance()).tokens_per_step) for end in ends)
+    low, high = (log(end / law(loaded.scenario, loaded.acceptance()).verified_per_step) for end in ends)
     return min(0.0, low), max(0.0, high)
 
 
@@ -248,7 +248,7 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
         )
     if (stated := loaded.scenario.acceptance).tokens_per_step_between:
         changed = exp(_acceptance_range(loaded)[0] / SHARE_DEVIATIONS) - 1.0
-        mean = law(loaded.scenario, acceptance).tokens_per_step
+        mean = law(loaded.scenario, acceptance).verified_per_step
         source = (stated.confidence or "assumed", stated.source or "not stated")
         ranked.append(Footing("acceptance, tokens per step", float(mean), *source, changed))
     return sorted(ranked, key=lambda footing: -abs(footing.change))

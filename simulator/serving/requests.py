@@ -201,6 +201,16 @@ class Requests(Frozen):
             prompts = draw_lengths(self.prompt_tokens, (seed, 0, first), count)
             yield np.stack([prompts, draw_lengths(self.output_tokens, (seed, 1, first), count)])
 
+    def output_lengths(self, seed: int) -> Counter[int]:
+        """Return the number of requests by output tokens."""
+        if self.traffic is None and isinstance(self.output_tokens, int):
+            return Counter({self.output_tokens: self.count})
+        lengths = Counter[int]()
+        for block in self._blocks(seed):
+            tokens, requests = np.unique(block[1], return_counts=True)
+            lengths.update(dict(zip(tokens.tolist(), requests.tolist(), strict=True)))
+        return lengths
+
     def totals(self, seed: int) -> tuple[float, float, int]:
         """Return mean prompt tokens, mean output tokens, and the tokens of the longest request, prompt and output together."""
         if self.traffic is None and isinstance(self.prompt_tokens, int) and isinstance(self.output_tokens, int):

@@ -68,6 +68,10 @@ class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps, TakesRuns):
         """Return that the law is exact: a step is a pass."""
         return EXACT
 
+    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+        """Return True: every pass brings a token."""
+        return True
+
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
         """Return a share of 1 for the only kind of step."""
         return {Kind("step", 0, bare=requests): 1.0}

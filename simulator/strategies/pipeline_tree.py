@@ -18,7 +18,7 @@ What a tree keeps comes from recorded ranks of the draft; with stated rates, the
 the token is among the children there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -151,6 +151,10 @@ class PipelineTree(Pipelined):
         t = durations
         through = t.draft + ordered_sum(t.stages) + ordered_sum(t.links) + t.token
         return elementwise_max(through, self.in_flight * elementwise_max(t.draft, *t.stages, *t.links))
+
+    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+        """Return True: a tree is drafted before every verification."""
+        return True
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
         """Return the only kind of step: batches of one size, the larger one where they cannot be equal."""

@@ -201,6 +201,10 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecordin
             name = "hit" if hits else "miss"
         return Kind(name, hits, misses)
 
+    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+        """Return True: requests find something to propose independently."""
+        return True
+
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
         """Return the share of each kind of step: binomial, as requests find something to propose independently."""
         shares = binomial(requests, odds(self.window).unmatched)

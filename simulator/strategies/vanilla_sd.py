@@ -133,6 +133,10 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
                 state.window = self.adaptive.after(self.gamma, progress.proposed, kept_all, state.turn)
         return settled
 
+    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+        """Return whether windows follow the batch alone, or are what will be kept."""
+        return not isinstance(self.adaptive, RequestWindow) or isinstance(self.adaptive, OracleWindow)
+
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
         """Return a share of 1 for the only kind of step, with the window of this batch; or of each window of a request."""
         shares = {self.window_for(requests): 1.0}
@@ -146,6 +150,12 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         rule, window = self.adaptive, self._window_of(kind)
         more = rule.kept(self.gamma, window, odds) - odds(window).mean_accepted if isinstance(rule, RequestWindow) else 0.0
         return super()._committed(kind, odds) + kind.verifying * more
+
+    def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Any]:
+        """Return the chances of a window; one that an oracle chose is kept whole."""
+        if isinstance(self.adaptive, OracleWindow):
+            return {self._window_of(kind) + 1: 1.0}
+        return super()._chances(kind, odds)
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return prompts through the draft and J internal steps, the transfer, and a pass over gamma + 1 tokens per request."""

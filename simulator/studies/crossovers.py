@@ -108,6 +108,6 @@ def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[LawAtBatch]:
         strategy = scenario.strategy.fitted_to(size, scenario.stages)
         if scenario.kv_tokens is not None and size * (longest + strategy.needs.cache_tokens) > scenario.kv_tokens:
             return
-        law = strategy.law(cost, odds, size, context, one_lane=scenario.one_lane)
+        law = strategy.law(cost, odds, size, context, one_lane=scenario.one_lane, outputs=scenario.outputs)
         rows = strategy.step(main_kind(law.kinds), context).rows.tokens
         yield LawAtBatch(size, rows, run.baseline(scenario, size).tpot_s / law.tpot_s * replayed)

@@ -122,6 +122,6 @@ def _speedup(loaded: Loaded, window: int, rate: float) -> float:
     """Return the speed-up of a window over autoregressive decoding by law, where tokens are kept at ``rate``."""
     scenario = loaded.scenario
     strategy = scenario.schedule.model_copy(update={"gamma": window})
-    odds = Rates((rate,)).odds(window, None)
-    law = strategy.law(scenario.cost, lambda gamma: odds, scenario.batch, scenario.mean_context, one_lane=scenario.one_lane)
+    odds, batch, context = Rates((rate,)).odds(window, None), scenario.batch, scenario.mean_context
+    law = strategy.law(scenario.cost, lambda gamma: odds, batch, context, one_lane=scenario.one_lane, outputs=scenario.outputs)
     return float(baseline(scenario).tpot_s / law.tpot_s)

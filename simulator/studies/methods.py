@@ -16,6 +16,7 @@ from simulator.names import Catalogue
 from simulator.numeric import ordered_sum
 from simulator.parallel import counted
 from simulator.scenario import Loaded, load, run
+from simulator.scenario.agreement import claim_of
 from simulator.scenario.uncertainty import rests_on
 from simulator.strategies.common.capabilities import NamesRecording, extra_memory
 from simulator.strategies.common.method import PublishedMean
@@ -208,7 +209,7 @@ def _point(candidate: MethodCandidate, loaded: Loaded, baseline_ms: float) -> Me
         tpot_ms=simulated.tpot_s * 1e3,
         law_tpot_ms=law.tpot_s * 1e3,
         baseline_tpot_ms=baseline_ms,
-        relation="" if law.claim.exact else law.relation,
+        relation="" if (claim := claim_of(scenario)).exact else str(claim),
         rests_on=rests_on(loaded, 2),
         published_speedup=candidate.published.speedup if candidate.published else None,
     )

@@ -20,7 +20,7 @@ from simulator.acceptance.sources import Acceptance, Rates, odds_of
 from simulator.scenario import Loaded
 from simulator.scenario.expenses import rented_devices, usd_per_hour
 from simulator.scenario.run import NO_DURATIONS, RunResult, baseline, observed_batch, tuned
-from simulator.strategies.common.base import LONGEST_WINDOW, law_parts
+from simulator.strategies.common.base import LONGEST_WINDOW, law_parts, share_emitted
 from simulator.strategies.common.law import Part, means
 from simulator.strategies.common.step import Kind
 from simulator.studies.window import windows_of
@@ -106,11 +106,12 @@ def _sources(loaded: Loaded, rates: Sequence[float]) -> dict[float | None, Accep
 
 
 def _parts(loaded: Loaded, acceptance: Acceptance, requests: int) -> list[Part]:
-    """Return the kinds of step that occur, each with its share."""
+    """Return the kinds of step that occur, each with its share and the tokens of its outputs."""
     scenario = loaded.scenario
     odds = odds_of(acceptance, scenario.exit)
     parts = law_parts(scenario.schedule, scenario.cost, odds, requests, scenario.mean_context)
-    return [part for part in parts if part.share > NEVER]
+    emitted = share_emitted(scenario.schedule, parts, odds, scenario.outputs)
+    return [part._replace(committed=part.committed * emitted) for part in parts if part.share > NEVER]
 
 
 def _matters(name: str, each: Sequence[Mapping[str, Sequence[float]]]) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from simulator.acceptance.converters import fault
 from simulator.acceptance.logs.patterns import NO_COUNTERS, PATTERNS, unknown
 from simulator.acceptance.logs.rates import (
+    BEHIND_THE_END,
     Block,
     count,
     measured_mean,
@@ -70,7 +71,7 @@ def vllm_metrics(lines: Sequence[str], window: int | None, _: str | None = None)
         raise unknown("vllm:spec_decode_num_drafts_total is 0, nothing was drafted")
     accepted = sum(increases.get("accepted_tokens", {}).values())
     counted = f", {accepted:,.0f} tokens accepted" if "accepted_tokens" in increases else ""
-    source = f"/metrics: {drafts:,.0f} drafts{counted}; steps that drafted nothing are not counted"
+    source = f"/metrics: {drafts:,.0f} drafts{counted}; steps that drafted nothing are not counted, {BEHIND_THE_END}"
     if survival := _survival(increases.get("accepted_tokens_per_pos", {}), drafts):
         return measured_positions(survival, window, source)
     if not counted:
@@ -151,7 +152,7 @@ def vllm_log(lines: Sequence[str], window: int | None = None, _: str | None = No
     mean = np.average([rates for _, rates in intervals], axis=0, weights=weights).tolist()
     without = len(busy) - len(intervals)
     left = f"; {without:,} more hold no rates by position and are left out" if without else ""
-    source = f"vLLM's log: {sum(weights):,} tokens drafted in {len(intervals):,} intervals{left}"
+    source = f"vLLM's log: {sum(weights):,} tokens drafted in {len(intervals):,} intervals{left}; {BEHIND_THE_END}"
     return measured_positions(mean, window, source)
 
 
@@ -187,7 +188,7 @@ def vllm_bench(lines: Sequence[str], window: int | None, _: str | None = None) -
     if not all(type(rate) in (int, float) for rate in rates):
         raise unknown("spec_decode_per_position_acceptance_rates: expected numbers")
     counted = f"{drafts:,} drafts" if type(drafts) is int else "an unknown number of drafts"
-    source = f"vllm bench serve: {counted}; steps that drafted nothing are not counted"
+    source = f"vllm bench serve: {counted}; steps that drafted nothing are not counted, {BEHIND_THE_END}"
     return measured_positions([float(rate) for rate in rates], window, source)
 
 

@@ -13,6 +13,7 @@ from simulator.acceptance.converters import fault
 from simulator.acceptance.logs.engines import vllm_metrics
 from simulator.acceptance.logs.patterns import NO_COUNTERS, PATTERNS, unknown
 from simulator.acceptance.logs.rates import (
+    BEHIND_THE_END,
     Block,
     count,
     measured_mean,
@@ -123,7 +124,7 @@ def _llama_positions(parts: Sequence[_Drafted], predicted: Sequence[int], window
     elif steps > drafting:
         survival = survival * (drafting / steps)
         told += f"; {drafting:,} of {steps:,} steps drafted, which the first rate counts"
-    return measured_positions(survival.tolist(), window, told)
+    return measured_positions(survival.tolist(), window, f"{told}; {BEHIND_THE_END}")
 
 
 def _llama_mean(parts: Sequence[_Drafted], steps: int, window: int | None) -> Block:
@@ -136,12 +137,12 @@ def _llama_mean(parts: Sequence[_Drafted], steps: int, window: int | None) -> Bl
         raise BadInput.at("", f"holds no window: expected --window, the draft tokens of a step{least} ({SWITCH})")
     told = f"{drafted:,} drafted, {accepted:,} accepted"
     if accepted and steps > 0:
-        predicted = f"{steps + accepted:,} predicted"
-        return measured_mean((steps + accepted) / steps, window, f"llama.cpp: {predicted}, {told}, {steps:,} steps")
+        told = f"{steps + accepted:,} predicted, {told}, {steps:,} steps; {BEHIND_THE_END}"
+        return measured_mean((steps + accepted) / steps, window, f"llama.cpp: {told}")
     if counted and len(counted) == len(drafts) and 0 < accepted < window * sum(counted):
-        source = f"llama.cpp: {told}; steps that drafted nothing are not counted"
+        source = f"llama.cpp: {told}; steps that drafted nothing are not counted, {BEHIND_THE_END}"
         return measured_mean(1.0 + accepted / sum(counted), window, source)
-    return measured_share(accepted, drafted, window, f"llama.cpp: {told}")
+    return measured_share(accepted, drafted, window, f"llama.cpp: {told}; {BEHIND_THE_END}")
 
 
 def _llama_program(lines: Sequence[str], window: int | None) -> Block:

@@ -46,6 +46,11 @@ def rates_from_lengths(lengths: Sequence[float], window: int | None = None) -> d
         raise BadInput.at("", str(error)) from error
 
 
+BEHIND_THE_END = "drafts kept behind the end of an output count"
+"""Of a server that counts what a verification kept before it looks for the end of the output: vLLM's scheduler takes the
+sampled tokens less one (``update_from_output`` in 0.32), llama.cpp's server those of the verified batch."""
+
+
 def measured_mean(length: float, window: int, source: str) -> Block:
     """Return a measured mean length, correction or bonus included, with its window; raises :class:`BadInput` for no such."""
     check_length(length, window)

@@ -151,7 +151,7 @@ def acceptance_of(loaded: Loaded, tokens: float) -> Acceptance:
     scenario = loaded.scenario
 
     def over(rate: float) -> float:
-        return float(law(scenario, scenario.schedule.reads(Rates((rate,)))).tokens_per_step) - tokens
+        return float(law(scenario, scenario.schedule.reads(Rates((rate,)))).verified_per_step) - tokens
 
     low, high = 1e-6, 1.0 - 1e-9
     rate = low if over(low) >= 0.0 else high

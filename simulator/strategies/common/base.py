@@ -8,6 +8,7 @@ What only some strategies can say is a capability of theirs (:mod:`simulator.str
 """
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from simulator.acceptance.cursors import BARE, Cursor
-from simulator.acceptance.sources import Acceptance, Exit
+from simulator.acceptance.sources import Acceptance, Exit, Odds
 from simulator.acceptance.trace import Trace
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.files.schema import Frozen
 from simulator.strategies.common.claim import Claim, Example
 from simulator.strategies.common.law import Law, OddsOf, Part, means
+from simulator.strategies.common.outputs import Outputs
 from simulator.strategies.common.step import (
     ABSENT,
     Admission,
@@ -195,17 +197,41 @@ class Strategy(_Timed[D], Frozen, ABC):
         context: int,
         kinds: Mapping[Kind, float] | None = None,
         one_lane: bool = False,
+        outputs: Outputs | None = None,
     ) -> Law:
         """Return the law of ``requests`` at ``context`` cached tokens each: renewal-reward over step kinds.
 
-        ``kinds`` replaces the shares of independent requests where the real ones are known.
+        ``kinds`` replaces the shares of independent requests where the real ones are known. Without ``outputs`` they have no
+        end; with them a step brings the tokens that are output.
         """
         parts = law_parts(self, cost, odds, requests, context, kinds)
-        step_s, tokens_per_step, request_step_s = means(parts)
+        step_s, verified, request_step_s = means(parts)
         source = f"{self.traits.equation}; {odds(self.window_for(requests)).source}"
         shares = {part.kind: part.share for part in parts}
-        claim = partial(self.claim, cost, requests, context, shares, one_lane)
-        return Law(_plain(step_s), _plain(tokens_per_step), claim, source, shares, _plain(request_step_s))
+        emitted = _plain(share_emitted(self, parts, odds, outputs)) if outputs else 1.0
+
+        independent = not any(kind.verifying for kind in shares) or odds(self.window_for(requests)).independent
+
+        def claim() -> Claim:
+            own = self.claim(cost, requests, context, shares, one_lane)
+            return _with_ends(own, self._renews(shares), independent, emitted) if own.exact and outputs else own
+
+        return Law(_plain(step_s), _plain(verified), claim, source, shares, _plain(request_step_s), emitted)
+
+    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+        """Return whether every step of a request is like its first one, whatever the steps before it brought.
+
+        Then the law of finite outputs is as exact as that of endless ones. ``shares`` are those of the kinds of steps.
+        """
+        return False
+
+    def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Any]:
+        """Return the chance of each number of tokens that a step of this kind commits for a request that verifies in it."""
+        accepted = odds(self._window_of(kind)).accepted
+        last = len(accepted) - 1
+        chances = {kept + 1: accepted[kept] for kept in range(last)}
+        full = last + self.bonus_on_full_accept
+        return chances | {full: chances.get(full, 0.0) + accepted[last]}
 
     def _committed(self, kind: Kind, odds: OddsOf) -> Any:
         """Return the expected tokens that a step of this kind commits, over all its requests."""
@@ -237,6 +263,47 @@ def law_parts(
         )
         for kind, share in (kinds or strategy.kinds(odds, requests)).items()
     ]
+
+
+def share_emitted(strategy: Strategy, parts: Sequence[Part], odds: OddsOf, outputs: Outputs) -> Any:
+    """Return the share of the tokens committed in a law's ``parts`` that are output, as if steps were independent.
+
+    Where acceptance is that of several kinds of text, each request is of one kind.
+    """
+    verifying = [strategy._window_of(part.kind) for part in parts if part.kind.verifying]
+    by_kind = odds(verifying[0]).by_kind if verifying else ()
+    if not by_kind:
+        return _share_of_one_kind(strategy, parts, odds, outputs)
+    endless = with_ends = 0.0
+    for place, (steps, _) in enumerate(by_kind):
+
+        def of_kind(window: int, place: int = place) -> Odds:
+            return odds(window).by_kind[place][1]
+
+        share = _share_of_one_kind(strategy, parts, of_kind, outputs)
+        endless, with_ends = endless + steps, with_ends + steps / share
+    return endless / with_ends
+
+
+def _share_of_one_kind(strategy: Strategy, parts: Sequence[Part], odds: OddsOf, outputs: Outputs) -> Any:
+    chances: dict[int, Any] = defaultdict(float)
+    for part in parts:
+        kind, share = part.kind, part.share / part.batch
+        chances[1] = chances[1] + share * kind.bare
+        for tokens, chance in strategy._chances(kind, odds).items() if kind.verifying else ():
+            chances[tokens] = chances[tokens] + share * kind.verifying * chance
+    return outputs.share_emitted([chances.get(tokens, 0.0) for tokens in range(max(chances, default=0) + 1)])
+
+
+def _with_ends(own: Claim, renews: bool, independent: bool, emitted: Any) -> Claim:
+    """Return a claim of equality about steps as it holds for outputs that end, of whose tokens a share is ``emitted``."""
+    taken = [] if renews else ["the first steps of a request are taken to be like its later ones"]
+    taken += [] if independent else ["what steps keep is taken to be independent"]
+    if not taken:
+        return own
+    cut = 1.0 - float(np.min(emitted))
+    words = f"of outputs with an end, {' and '.join(taken)}"
+    return Claim("idealised", words + (f", so that ends cut {cut:.2g} of the tokens of a step" if cut else ""))
 
 
 def _plain(value: Any) -> Any:

@@ -23,8 +23,8 @@ class Law:
 
     step_s: Any
     """Seconds of the mean step."""
-    tokens_per_step: Any
-    """Tokens that a step commits for one request."""
+    verified_per_step: Any
+    """Tokens that a step commits for one request, those behind the end of an output included."""
     claimed: Claim | Callable[[], Claim] = field(compare=False)
     """The claim, or what works it out: that of a pipeline prices thousands of stages."""
     source: str
@@ -33,6 +33,8 @@ class Law:
     """Share of each kind of step; the shares add up to 1."""
     request_step_s: Any = None
     """Seconds of the mean step as a request meets it, where large batches count more; None: the mean step."""
+    share_emitted: Any = 1.0
+    """Share of the tokens that a step commits which are output; the others lie behind the end of one."""
 
     @cached_property
     def claim(self) -> Claim:
@@ -43,6 +45,11 @@ class Law:
     def relation(self) -> str:
         """Return the claim in words."""
         return str(self.claim)
+
+    @property
+    def tokens_per_step(self) -> Any:
+        """Return the tokens of an output that a step brings one request: those behind its end are verified for nothing."""
+        return self.verified_per_step * self.share_emitted
 
     @property
     def tpot_s(self) -> Any:

@@ -358,6 +358,10 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         t = durations
         return t.layers + t.head + t.sample + t.resample + t.host + t.verify
 
+    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+        """Return whether nothing is left to be sampled again, which takes a drafted tree before it."""
+        return all(kind.detail is None for kind, share in shares.items() if share > 0.0)
+
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
         """Return the share of each kind of step: binomial, as requests are rejected independently of each other.
 

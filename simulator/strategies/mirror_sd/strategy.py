@@ -371,6 +371,10 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
             return durations.redraft
         return eq_10(durations, waits=self.others == "wait")
 
+    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+        """Return whether no window is lost, as a request's first one is at hand."""
+        return all(kind.name != "fallback" for kind, share in shares.items() if np.any(share > 0.0))
+
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
         """Return the share of each kind of step: binomial, as requests fall back independently of each other."""
         gamma = self.window_for(requests)

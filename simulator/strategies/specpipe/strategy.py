@@ -314,6 +314,10 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         """Return one token for each request that is due."""
         return kind.verifying
 
+    def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Any]:
+        """Return that a request that is due gets one token, never more."""
+        return {1: 1.0}
+
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
         """Return the shares by renewal over tokens: one step after a hit, m steps with 1, 2, ..., m busy stages after a miss.
 

@@ -272,6 +272,10 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
         lanes.target.occupy(t.upper, "layers N-N_s+1..N, streams")
         return (lanes.target.start(t.head, "LM head, next tree"),)
 
+    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+        """Return True: the pass over a prompt drafts the first tree, as every pass does."""
+        return True
+
     def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
         """Return that the law is exact: there is one model and one lane."""
         return EXACT

@@ -75,8 +75,7 @@ def break_even(finding: Finding) -> BreakEven | None:
 def speedup(loaded: Loaded, acceptance: Acceptance, batch: int) -> float:
     """Return the speed-up of the strategy over autoregressive decoding of the same batch on the same target, by law."""
     scenario = loaded.scenario
-    odds, context = odds_of(acceptance, scenario.exit), scenario.mean_context
-    law = scenario.schedule.law(scenario.cost, odds, batch, context, one_lane=scenario.one_lane)
+    law = scenario.law_at(odds_of(acceptance, scenario.exit), batch)
     return float(baseline(scenario, batch).tpot_s / law.tpot_s)
 
 

@@ -103,7 +103,7 @@ def _best(options: Mapping[int, Loaded], batch: int, context: int) -> int:
     def tpot_s(tokens: int) -> float:
         scenario, acceptance = options[tokens].scenario, options[tokens].acceptance()
         odds = odds_of(acceptance, scenario.exit)
-        return float(scenario.schedule.law(scenario.cost, odds, batch, context, one_lane=scenario.one_lane).tpot_s)
+        return float(scenario.law_at(odds, batch, context).tpot_s)
 
     return min(sorted(options), key=tpot_s)
 

@@ -22,7 +22,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.scenario.loading import variant
 from simulator.scenario.run import tuned
 from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.base import law_parts
+from simulator.strategies.common.base import law_parts, share_emitted
 from simulator.strategies.common.law import means
 
 Floats = NDArray[np.float64]
@@ -133,8 +133,10 @@ def _laws(loaded: Loaded, arrays: Arrays, quantities: Sequence[str]) -> Mapping[
     """Return the wanted quantities of a law with arrays in the place of numbers: arrays, or numbers for all points."""
     scenario, cost, acceptance = loaded.scenario, _cost(loaded.scenario, arrays), _acceptance(loaded, arrays)
     requests, context = scenario.batch, scenario.mean_context
-    parts = law_parts(scenario.schedule, cost, odds_of(acceptance, scenario.exit), requests, context)
-    step_s, tokens, request_step_s = means(parts)
+    odds = odds_of(acceptance, scenario.exit)
+    parts = law_parts(scenario.schedule, cost, odds, requests, context)
+    step_s, verified, request_step_s = means(parts)
+    tokens = verified * share_emitted(scenario.schedule, parts, odds, scenario.outputs)
     tpot_s = request_step_s / tokens
     laws = {"step_s": step_s, "tokens_per_step": tokens, "tpot_s": tpot_s}
     if "speedup" in quantities:
