@@ -100,6 +100,6 @@ def figures() -> list[Figure]:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        print(json.dumps(measure(sys.argv[1])))
+        print(json.dumps(measure(sys.argv[1]), allow_nan=False))
     else:
         show(TITLE, figures())

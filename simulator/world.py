@@ -241,7 +241,7 @@ class SharingLane(Lane):
         super().occupy(seconds, label, after, also)
         begin, partner = self.spans[-1][0], self.partner
         if partner.spans and partner.spans[-1][0] > begin:
-            raise ValueError(f"{label!r} on {self.name} begins before what {partner.name} was booked for last")
+            raise ValueError(f"'{label}' on {self.name} begins before what {partner.name} was booked for last")
         both = min(seconds, partner.free_at - begin)
         if both > 0.0:
             for lane in (self, partner):

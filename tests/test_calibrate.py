@@ -260,21 +260,21 @@ def test_a_table_survives_its_file(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(measurements.read([tmp_path / name]), rows, check_dtype=False, rtol=1e-5)
 
 
-GOOD = "operation,tokens,size_bytes,time_us\nmatmul,1,100,5\n"
+GOOD = "operation,tokens,size_bytes,flops,time_us\nmatmul,1,100,5,5\n"
 
 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (GOOD + "matmull,1,100,5\n", ":3:1: operation: there is no 'matmull'; did you mean 'matmul'?"),
-        (GOOD + "matmul,1,100,\n", ":3:1: time_us: expected a number above 0, got ''"),
-        (GOOD + "matmul,1,-4,5\n", ":3:1: size_bytes: expected a number above 0, got '-4'"),
-        (GOOD + "matmul,0,100,5\n", ":3:1: tokens: expected a number above 0, got '0'"),
+        (GOOD + "matmull,1,100,5,5\n", ":3:1: operation: there is no 'matmull'; did you mean 'matmul'?"),
+        (GOOD + "matmul,1,100,5,\n", ":3:1: time_us: expected a number above 0, got ''"),
+        (GOOD + "matmul,1,-4,5,5\n", ":3:1: size_bytes: expected a number above 0, got '-4'"),
+        (GOOD + "matmul,0,100,5,5\n", ":3:1: tokens: expected a number above 0, got '0'"),
         (
-            "left_out," + GOOD + "no,matmul,1,100,5\n",
+            "left_out," + GOOD + "no,matmul,1,100,5,5\n",
             ":3:1: left_out: expected nothing or one of cached, test, eager, got 'no'",
         ),
-        (GOOD + "matmul,1,inf,5\n", ":3:1: size_bytes: expected a number above 0, got 'inf'"),
+        (GOOD + "matmul,1,inf,5,5\n", ":3:1: size_bytes: expected a number above 0, got 'inf'"),
         ("operation,size_byte,time_us\n", ":1:1: size_byte: unknown column; did you mean 'size_bytes'?"),
         ("operation,time_us\nmatmul,5\n", ":1:1: size_bytes: is required and missing"),
         ("operation,size_bytes,time_us\n", ":1:1: holds no rows"),
@@ -753,8 +753,8 @@ def test_a_mistake_is_told_and_nothing_written(
     monkeypatch.chdir(tmp_path)
     measurements.write(layers(roofline((5.0, 0.8, 0.7, 2.0)), degrees=(1,)), tmp_path / "own.csv")
     measurements.write(pass_rows(), tmp_path / "passes.csv")
-    header = "operation,implementation,size_bytes,time_us\n"
-    (tmp_path / "links.csv").write_text(header + "all_reduce,a,1,1\nall_reduce,b,1,1\n")
+    header = "operation,implementation,size_bytes,ranks,time_us\n"
+    (tmp_path / "links.csv").write_text(header + "all_reduce,a,1,2,1\nall_reduce,b,1,2,1\n")
     (tmp_path / "medians.csv").write_text("attn_decode_median_ms,kv_cache_size\n1,2\n")
     result = CliRunner().invoke(main, ["calibrate", *arguments])
     assert result.exit_code == 2

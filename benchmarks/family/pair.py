@@ -89,6 +89,6 @@ def round_to_shipped(module: nn.Module) -> None:
 def write(path: Path, header: Mapping[str, Any], modules: Mapping[str, nn.Module]) -> None:
     """Write all modules and a JSON header into a compressed ``.npz``."""
     arrays: dict[str, Any] = dict(item for prefix, module in modules.items() for item in pack(module, prefix))
-    text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
+    text = np.frombuffer(json.dumps(header, sort_keys=True, allow_nan=False).encode(), dtype=np.uint8)
     with replacing(path) as new:
         np.savez_compressed(new, header=text, **arrays)

@@ -145,7 +145,11 @@ def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
             writing.write(path, text(contents[folder]))
         write(profile.times, out / f"{name}.csv")
     if as_json:
-        click.echo(json.dumps({"written": [*map(str, paths.values())], "pass_mape_percent": profile.pass_percent}, indent=2))
+        click.echo(
+            json.dumps(
+                {"written": [*map(str, paths.values())], "pass_mape_percent": profile.pass_percent}, indent=2, allow_nan=False
+            )
+        )
         return
     for model, percent in profile.pass_percent.items():
         click.echo(f"passes of the {model} model: mean error of the profiles {percent:.1f} %")

@@ -17,7 +17,6 @@ for drafters whose proposal depends on where it starts (EAGLE, n-gram), so that 
 that the record can answer for; ``replay`` says how exactly.
 """
 
-import json
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ from numpy.typing import NDArray
 from simulator.acceptance.header import KINDS, check_arrays, check_header
 from simulator.files.reading import from_json, opened
 from simulator.files.schema import BadInput
-from simulator.files.writing import replacing
+from simulator.files.writing import json_text, replacing
 
 FORMAT = 1
 """Version of the format that the recorder writes: every array in full."""
@@ -190,7 +189,7 @@ class Trace:
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all; the same content gives the same bytes. Raises :class:`BadInput`."""
         arrays: dict[str, Any] = {name: getattr(self, name) for name in (*ARRAYS, "run") if getattr(self, name) is not None}
-        header = np.frombuffer(json.dumps(self.header, sort_keys=True, indent=1).encode(), dtype=np.uint8)
+        header = np.frombuffer(json_text(self.header, sort_keys=True, indent=1).encode(), dtype=np.uint8)
         with replacing(path) as new:
             np.savez_compressed(new, header=header, **arrays | dict(self.extra))
 

@@ -10,7 +10,6 @@
 ``simulator`` gives these names lazily, so that ``import simulator`` loads nothing else.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -27,6 +26,7 @@ from simulator.acceptance.trace import read
 from simulator.api.result import Result
 from simulator.cli.options import typed
 from simulator.cli.studies import STUDIES, Asked
+from simulator.files.document import in_a_line
 from simulator.names import FOLDERS, Catalogue
 from simulator.report.blocks import Page
 from simulator.report.page import page_files, write_files
@@ -74,7 +74,7 @@ def load(source: Source, overrides: Overrides = (), *, seed: int | None = None, 
 def _lines(overrides: Overrides) -> tuple[str, ...]:
     """Return overrides as ``key=value``, with values as YAML."""
     if isinstance(overrides, Mapping):
-        return tuple(f"{key}={json.dumps(value)}" for key, value in overrides.items())
+        return tuple(f"{key}={in_a_line(value)}" for key, value in overrides.items())
     return tuple(overrides)
 
 

@@ -1,6 +1,5 @@
 """The result of a call: numbers, and the forms in which a notebook shows, tabulates and saves them."""
 
-import json
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-from simulator.files.writing import plain_frame, write
+from simulator.files.writing import json_text, plain_frame, write
 from simulator.report.blocks import Page
 from simulator.report.html import as_fragment, as_html
 from simulator.report.markdown import as_markdown
@@ -73,7 +72,7 @@ class Result(Generic[Value]):
         for figure in figures:
             if name in figure.file:
                 return Picture(figure.svg)
-        raise KeyError(f"no picture is called {name!r}; there are {[figure.file for figure in figures]}")
+        raise KeyError(f"no picture is called '{name}'; there are {[figure.file for figure in figures]}")
 
     def save(self, path: str | Path) -> Path:
         """Write the result and return where it is.
@@ -95,7 +94,7 @@ class Result(Generic[Value]):
     def _text(self, suffix: str) -> str | None:
         """Return the text of a file by its ending; None for an ending that no file has."""
         if suffix == ".json":
-            return json.dumps(self.to_dict(), indent=2) + "\n"
+            return json_text(self.to_dict()) + "\n"
         if suffix == ".csv":
             return str(plain_frame(self.to_frame()).to_csv(lineterminator="\n"))
         if suffix in (".html", ".md") and self.page:

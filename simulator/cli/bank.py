@@ -1,6 +1,5 @@
 """The commands ``specsim trace list`` and ``advise``: what acceptance can be borrowed, and what is nearest."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import click
 import yaml
 
 from simulator.cli.options import Paths, answer, faults_as_lines, stated
+from simulator.files.document import in_a_line
 from simulator.files.shell import named_file, quoted
 from simulator.names import Catalogue
 
@@ -46,6 +46,6 @@ def advise(as_json: bool, own: Paths, target: str, engine: str, **wanted: Any) -
 
 def measured_with(engine: str, target: str, draft: str | None, window: int | None) -> str:
     """Return the commands that measure acceptance with an engine; what was not named stays a word in capitals."""
-    config = f'{{"model": {json.dumps(draft or "DRAFT")}, "num_speculative_tokens": {window or "K"}}}'
+    config = f'{{"model": {in_a_line(draft or "DRAFT")}, "num_speculative_tokens": {window or "K"}}}'
     words = {"TARGET": named_file(target), "DRAFT": named_file(draft or "DRAFT"), "K": window or "K", "CONFIG": config}
     return re.sub(r"\b(TARGET|DRAFT|K|CONFIG)\b", lambda word: quoted(words[word[1]]), OWN[engine])

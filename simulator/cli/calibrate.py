@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,9 @@ def calibrate() -> None:
     """Fit profiles to measured times of operations, and engines to measured runs.
 
     One CSV holds a time in each row: operation, part, model, tensor_parallel, shape, tokens, size_bytes, flops, ranks,
-    layers, time_us, source; operation, size_bytes and time_us must be there. `import` makes it from files of other projects.
+    layers, time_us, source, and more. operation, size_bytes and time_us must be there; so must tokens for all but collectives
+    and transfers, flops for products, attention and experts, and ranks for collectives. `import` makes it from files of other
+    projects.
     """
 
 
@@ -71,7 +72,7 @@ def import_(
     }
     lines = [f"{out}: {counts}, {data['cached']:,} marked (in a cache), rates checked against {card or 'no device (--device)'}"]
     lines += [f"skipped, {reason}: {count:,}" for reason, count in reasons.items()]
-    click.echo(json.dumps(data, indent=2) if as_json else "\n".join(lines))
+    answer(as_json, lambda: data, None, *lines)
 
 
 @calibrate.command("device", **stated("calibrate device"))
@@ -148,7 +149,7 @@ def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths
 def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths) -> None:
     """Hold a device or a link against tables without a fit: errors by operation, part, format, implementation and rows."""
     from simulator.evidence.calibrate import quality
-    from simulator.evidence.calibrate.measurements import LINK_OPERATIONS, read
+    from simulator.evidence.calibrate.measurements import LINK_OPERATIONS, read, unfit
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.calibrate import score_page
 
@@ -158,6 +159,8 @@ def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths)
             errors = list(quality.link_scores(_entry("link", name, own)[1], rows))
         else:
             errors = list(quality.scores(_entry("device", name, own)[1], rows))
+        if not errors:
+            raise unfit("hold no operation of a device or a link whose time a profile tells; whole passes are fitted alone")
         command = typed("calibrate score", [name, *(table.name for table in tables)], ())
         page = score_page(Path(name).stem, errors, command)
         if out:

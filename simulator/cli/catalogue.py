@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from simulator.cli.options import COMMANDS, Paths, answer, faults_as_lines, stated
+from simulator.cli.options import COMMANDS, Paths, answer, faults_as_lines, print_json, stated
 from simulator.files.document import CONTROLS, BadInput, did_you_mean
 from simulator.files.plugins import plugin_file
 from simulator.files.shell import typed
@@ -48,7 +47,7 @@ def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own:
         chosen = {name: _with(word.lower(), names) for name, names in abouts.items()}
         abouts = {name: names for name, names in chosen.items() if names or kind}
     if as_json:
-        click.echo(json.dumps(abouts, indent=2))
+        print_json(abouts)
         return
     column, width = min(max((len(name) for names in abouts.values() for name in names), default=0), NAME) + 2, _width()
     for title, names in abouts.items():
@@ -81,13 +80,13 @@ def show(name: str, as_json: bool, own: Paths) -> None:
     """Show what a name stands for: its file, its numbers and where they come from."""
     with faults_as_lines():
         entry = details(name, Catalogue(own))
-    click.echo(json.dumps(entry.data, indent=2) if as_json else entry.text.translate(CONTROLS))
+    answer(as_json, lambda: entry.data, None, entry.text.translate(CONTROLS))
 
 
 @click.command("schema", params=[click.Argument(["kind"], type=click.Choice(tuple(CLASSES)), default="scenario")])
 def schema(kind: str) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
-    click.echo(json.dumps(json_schema(kind), indent=2))
+    print_json(json_schema(kind))
 
 
 class Details(NamedTuple):

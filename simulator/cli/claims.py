@@ -77,7 +77,7 @@ def figure(paper: str | None, number: str | None, out: Path | None, processes: i
         path = out or (None if as_json else Path(f"{paper}_figure_{number}.svg"))
         if path:
             write_picture(path, picture(asked, points))
-    click.echo(json.dumps(as_data(asked, points), indent=2) if as_json else f"{asked.picture.figure}: {path}")
+    answer(as_json, lambda: as_data(asked, points), None, f"{asked.picture.figure}: {path}")
 
 
 def _list(paper: str | None, as_json: bool, own: Paths) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,10 +83,19 @@ def beside_the_package(typed: str, instead: str) -> NoReturn:
         raise BadInput.at(f"specsim {typed}", message)
 
 
+def print_json(data: object) -> None:
+    """Print plain data as one JSON object, nothing of which is infinite or no number; end the command where it cannot be."""
+    from simulator.files.writing import json_text
+
+    with faults_as_lines():
+        text = json_text(data)
+    click.echo(text)
+
+
 def answer(as_json: bool, data: Callable[[], object], page: Callable[[], Page] | None, *lines: str) -> None:
     """Print plain data as one JSON object, or a page, if there is one, and further lines behind it."""
     if as_json:
-        click.echo(json.dumps(data(), indent=2))
+        print_json(data())
         return
     if page:
         from rich.console import Console

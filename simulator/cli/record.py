@@ -1,11 +1,10 @@
 """``specsim trace record``. Imports torch and transformers when it runs, so that its ``--help`` needs neither."""
 
-import json
 from typing import Any
 
 import click
 
-from simulator.cli.options import faults_as_lines, stated
+from simulator.cli.options import answer, faults_as_lines, stated
 from simulator.files.document import BadInput
 
 EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})
@@ -51,4 +50,4 @@ def record(as_json: bool, temperature: float, top_k: int, top_p: float, exits: s
         "repeated_four_grams": round(trace.repetition(), 4),
     }
     line = "{file}: {bytes:,} bytes, {requests:,} requests, {tokens:,} tokens, {bytes_per_token} bytes a token"
-    click.echo(json.dumps(facts, indent=2) if as_json else line.format(**facts))
+    answer(as_json, lambda: facts, None, line.format(**facts))

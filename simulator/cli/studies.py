@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from simulator.cli.options import COMMANDS, answer, parameter, stated, typed, working
-from simulator.files.document import BadInput
+from simulator.files.document import BadInput, in_a_line
 from simulator.names import Catalogue
 from simulator.report.blocks import PICTURES
 
@@ -81,7 +80,7 @@ def traffic(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
 def workload(text: str) -> str:
     """Return what ``requests`` is set to: a name, or a mapping for FORMAT:FILE."""
     kind, colon, file = text.partition(":")
-    return f"{{arrivals: {{name: file, format: {kind}, file: {json.dumps(file)}}}}}" if colon else text
+    return f"{{arrivals: {{name: file, format: {kind}, file: {in_a_line(file)}}}}}" if colon else text
 
 
 def methods(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:

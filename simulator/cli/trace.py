@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +66,7 @@ def plot(name: str, flavours: Names, seed: int, as_json: bool, own: Paths, out: 
         _, opened = _open(name, own)
         drawings = figures(statistics(opened, flavours, seed))
         written = [write_picture(out / f"{file}.{form}", drawing) for file, drawing in drawings.items()]
-    click.echo(json.dumps({"written": written}, indent=2) if as_json else "\n".join(written))
+    answer(as_json, lambda: {"written": written}, None, *written)
 
 
 @trace.command("iid", **stated("trace iid"))

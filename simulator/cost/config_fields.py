@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from simulator.files import reading
-from simulator.files.document import LARGEST
+from simulator.files.document import LARGEST, told
 from simulator.files.schema import BadInput, Fault, Place
 
 FIELDS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("huggingface.yaml").read_text("utf-8"))
@@ -94,7 +94,7 @@ class Config:
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
             return value
         bound = f"at most {LARGEST:g}" if isinstance(value, int) and value > LARGEST else f"at least {least}"
-        wanted = f"expected a whole number of {bound}, got {value!r}"
+        wanted = f"expected a whole number of {bound}, got {told(value)}"
         self.refuse(key, "is required and missing" if value is None else wanted)
         return 1
 
@@ -134,7 +134,7 @@ class Config:
         words = f" (architecture {', '.join(map(str, names))[:80]})" if isinstance(names, list) and names else ""
         perhaps = f"; the nearest that are: {', '.join(near)}" if near else ""
         message = (
-            f"{kind[:60]!r} is not known here{words}{perhaps}; state its sizes in a model file of your own instead: "
+            f"{told(kind[:60])} is not known here{words}{perhaps}; state its sizes in a model file of your own instead: "
             "specsim schema model names the fields, specsim show llama_3_1_8b is an example"
         )
         self.faults.insert(0, Fault(self.place("model_type"), "model_type", message))

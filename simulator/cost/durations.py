@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from simulator.cost.rows import Rows
 from simulator.files import reading
+from simulator.files.document import told
 from simulator.files.schema import BadInput, Fault, Frozen
 
 Duration = Annotated[float, Field(ge=0)]
@@ -143,7 +144,8 @@ def read_table(path: Path) -> dict[str, list[Any]]:
         try:
             points.append([float(cell) for cell in line])
         except ValueError as error:
-            raise BadInput([Fault((str(path), number, 0), "", f"expected numbers, found {','.join(line)[:40]!r}")]) from error
+            found = told(",".join(line)[:40])
+            raise BadInput([Fault((str(path), number, 0), "", f"expected numbers, found {found}")]) from error
     return {"columns": [name.strip() for name in header], "points": points}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from simulator.cost.config_fields import FIELDS, Config, known_families, load_config
 from simulator.cost.mixer import MOST_LAYERS
 from simulator.cost.model import ModelSpec
-from simulator.files.document import LARGEST
+from simulator.files.document import LARGEST, told
 from simulator.files.schema import BadInput, Document, Path_, Place, validate
 
 OPT_SPARE_POSITIONS = 2
@@ -78,7 +78,7 @@ def _shape(config: Config) -> dict[str, Any]:
         config.refuse("head_dim", f"is missing, and hidden_size {hidden} is not a multiple of num_attention_heads {heads}")
     tied = config.get("tie_word_embeddings", False)
     if not isinstance(tied, bool):
-        config.refuse("tie_word_embeddings", f"expected true or false, got {tied!r}")
+        config.refuse("tie_word_embeddings", f"expected true or false, got {told(tied)}")
     without_gate, kind = FIELDS["two_matrices"], config.model_type
     ungated = kind in without_gate["types"] or config.get("activation") in without_gate["activations"]
     experts = config.get("num_experts") and config.get("enable_moe_block", True)
@@ -364,7 +364,7 @@ def _mixer(config: Config, shape: Shape, name: str) -> dict[str, Any]:
         kind = next((kind for field, kind in FIELDS["linear"].items() if config.get(field)), kind)
     formulas = FIELDS["mixers"].get(kind)
     if formulas is None:
-        config.refuse("hybrid_pattern" if config.get("hybrid_pattern") else "layer_types", f"{name!r} is no known layer")
+        config.refuse("hybrid_pattern" if config.get("hybrid_pattern") else "layer_types", f"{told(name)} is no known layer")
         return {}
     known = _Numbers(config, shape, detail)
     for variable, formula in formulas["let"].items():

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from simulator.evidence.published import PAPERS, Note, PublishedCell, cells, notes
+from simulator.files.document import told
 from simulator.files.schema import BadInput, Fault, Frozen, did_you_mean, read, validate
 from simulator.names import Catalogue, shipped, shown
 from simulator.scenario import Loaded, load
@@ -215,7 +216,7 @@ class Paper:
                 if key not in sums:
                     sums[key] = scale, TERMS[scale](float(stated[key])) if key in stated else 0.0
                 sums[key] = scale, sums[key][1] + values[name][group]
-        return [f"{key}={SCALES[scale](term)!r}" for key, (scale, term) in sums.items()]
+        return [f"{key}={told(SCALES[scale](term))}" for key, (scale, term) in sums.items()]
 
     def question(self, cell: PublishedCell, values: Values | None = None) -> Question:
         """Return the run that reproduces a cell, with what its row and the fit set."""

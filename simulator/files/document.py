@@ -5,6 +5,7 @@ tags, and more depth and values than any shipped file has. Every file that users
 """
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +33,8 @@ MOST_NAMES = 20
 """Most names that a fault lists; it counts the rest."""
 LONGEST_FAULT = 2_000
 """Most characters of a line about a fault."""
+IN_YAML = {"None": "null", "True": "true", "False": "false"}
+"""Values of Python as they are written in a file."""
 CONTROLS = dict.fromkeys(
     (*range(10), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd"
 )
@@ -210,7 +213,7 @@ class Document:
             if not isinstance(parent.get(part), dict):
                 if parent.get(part) is not None:
                     dotted = ".".join(map(str, path[: depth + 1]))
-                    raise BadInput.at(place, f"holds {parent[part]!r}, which has no fields of its own", dotted)
+                    raise BadInput.at(place, f"holds {told(parent[part])}, which has no fields of its own", dotted)
                 parent[part] = {}
                 self.places[path[: depth + 1]] = place
             parent = parent[part]
@@ -242,6 +245,26 @@ def assigned(assignment: str) -> tuple[str, Any]:
     return key, parse(text, f"--set {assignment}").data
 
 
+def in_a_line(value: Any) -> str:
+    """Return a plain value as a line of YAML, as :func:`assigned` reads it; what is no number stays a word, and is refused."""
+    return json.dumps(value, default=_plain)
+
+
+def told(value: Any) -> str:
+    """Return a value as a message tells it: texts in quotes, numbers as they are written, whatever library holds them."""
+    value = _plain(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(told, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{told(key)}: {told(inner)}' for key, inner in value.items())}}}"
+    return IN_YAML.get(repr(value), repr(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers and arrays of numpy as those of Python; any other value as it is."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def parse(text: str, file: str) -> Document:
     """Return the document of a YAML text; ``file`` is the name that faults will show.
 
@@ -258,7 +281,7 @@ def parse(text: str, file: str) -> Document:
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = (file, before.count("\n") + 1, len(before) - before.rfind("\n"))
-        raise BadInput.at(place, f"not valid YAML: {text[error.position]!r} is no character of a text") from error
+        raise BadInput.at(place, f"not valid YAML: {told(text[error.position])} is no character of a text") from error
     document = Document(None)
     if root is not None:
         document.data = _build(root, (), file, document.places)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from simulator.files import reading
-from simulator.files.document import BadInput, readable
+from simulator.files.document import LARGEST, BadInput, readable, told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +31,8 @@ ROLES = ("arrival", "prompt", "output", "task", "hashes")
 """What a column may be named as."""
 EPOCHS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (0.0, 1.0))
 """From where on a number is nanoseconds, microseconds, milliseconds, seconds since 1970: each begins before 1974."""
+LATEST = 1e19
+"""Latest time in any unit: nanoseconds since 1970 in the year 2286, as 2026 is at 1.8e18 already."""
 UNITS = {"_ns": 1e-9, "_us": 1e-6, "_ms": 1e-3, "_s": 1.0}
 TEXTS = (".log", ".txt")
 """Endings of the text logs of servers."""
@@ -238,15 +240,18 @@ def _tokens(file: str, table: "pd.DataFrame", taken: Mapping[str, str], role: st
     return _numbers(file, table, taken[role], "a whole number of tokens").fillna(0)
 
 
-def _numbers(file: str, table: "pd.DataFrame", name: str, expected: str) -> "pd.Series[float]":
+def _numbers(file: str, table: "pd.DataFrame", name: str, expected: str, most: float = LARGEST) -> "pd.Series[float]":
     import pandas as pd  # noqa: PLC0415
 
     numbers = pd.to_numeric(table[name], errors="coerce").astype(float)
     wrong = numbers.isna() & table[name].notna() & (table[name].astype(str).str.strip() != "")
-    wrong |= (numbers < 0) | (numbers > 1e18) | ((numbers % 1 != 0) & numbers.notna() & ("whole" in expected))
+    wrong |= table[name].map(lambda cell: type(cell).__name__ in ("bool", "bool_")).astype(bool)  # they count as 0 and 1
+    wrong |= (numbers < 0) | (numbers > most) | ((numbers % 1 != 0) & numbers.notna() & ("whole" in expected))
     if wrong.any():
         row = int(wrong.to_numpy().argmax())
-        raise BadInput.at((file, _line(file, row), 1), f"expected {expected}, got {table[name].iloc[row]!r}", name)
+        beyond = f", {most:g} at most" if numbers.iloc[row] > most else ""
+        message = f"expected {expected}{beyond}, got {told(table[name].iloc[row])}"
+        raise BadInput.at((file, _line(file, row), 1), message, name)
     return numbers
 
 
@@ -267,11 +272,11 @@ def _arrivals(file: str, table: "pd.DataFrame", taken: Mapping[str, str], whole:
         if undated.any():
             neither = undated & numbers.isna()
             row = int((neither if neither.any() else undated).to_numpy().argmax())
-            message = f"expected a time: ISO 8601, or a number, got {column.iloc[row]!r}"
+            message = f"expected a time: ISO 8601, or a number, got {told(column.iloc[row])}"
             raise BadInput.at((file, _line(file, row), 1), message, name)
         seconds = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
     else:
-        numbers = _numbers(file, table, name, "a time of 0 or later")
+        numbers = _numbers(file, table, name, "a time of 0 or later", LATEST)
         unit = next((factor for ending, factor in UNITS.items() if name.lower().endswith(ending)), None)
         scale = unit or next(factor for least, factor in EPOCHS if numbers[whole].min() >= least)
         if unit is None and _milliseconds(numbers[whole], name):

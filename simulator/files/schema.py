@@ -22,6 +22,7 @@ from simulator.files.document import (
     holds,
     parse,
     read,
+    told,
 )
 
 __all__ = ["BadInput", "Document", "Fault", "Infeasible", "Path_", "Place", "UnknownField", "did_you_mean", "parse", "read"]
@@ -202,7 +203,6 @@ def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
 
 PLAIN_WORDS: list[list[str]] = yaml.safe_load(Path(__file__).with_name("plain_words.yaml").read_text("utf-8"))
 """Pattern in a message of pydantic, and its replacement in the words of the reference."""
-IN_YAML = {"None": "null", "True": "true", "False": "false"}
 
 
 def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
@@ -225,7 +225,7 @@ def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
         text = re.sub(theirs, ours, text)
     if kind == "model_attributes_type" and isinstance(given, str):
         text += f", as in {{name: {given}}}"
-    return text if isinstance(given, dict | list) else f"{text}, got {IN_YAML.get(repr(given), repr(given))}"
+    return text if isinstance(given, dict | list) else f"{text}, got {told(given)}"
 
 
 def _perhaps(path: Path_, around: Sequence[type[BaseModel]]) -> str:

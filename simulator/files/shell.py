@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from simulator.files.document import told
+
 HUB_ID = re.compile(r"(?:[A-Za-z0-9_][\w.-]{0,95}/)?[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 """An id on Hugging Face, as its library has them: OWNER/NAME or NAME."""
 LONGEST_CHECKPOINT = 4_096
@@ -50,7 +52,7 @@ def named_file(name: str) -> str:
 def hub_id(text: str) -> str:
     """Return the id of a model on Hugging Face; raises :class:`ValueError` for what is none."""
     if not HUB_ID.fullmatch(text):
-        raise ValueError(f"expected an id of Hugging Face, as in Qwen/Qwen3-8B, got {text[:100]!r}")
+        raise ValueError(f"expected an id of Hugging Face, as in Qwen/Qwen3-8B, got {told(text[:100])}")
     return text
 
 

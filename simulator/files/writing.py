@@ -7,6 +7,7 @@ A kill may leave it; then nothing reads it, and the next writing of the same nam
 import csv
 import ctypes
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,8 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import StringIO
-from math import isfinite
+from math import isfinite, isnan
+from operator import is_
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -119,6 +121,38 @@ def plain_frame(frame: Any) -> Any:
     for name in [name for name, kind in frame.dtypes.items() if kind.kind not in "biuf"]:
         frame[name] = frame[name].map(plain_cell)
     return frame
+
+
+def json_text(data: Any, **style: Any) -> str:
+    """Return plain data as JSON text, which every reader of JSON takes; ``style`` goes to :func:`json.dumps`.
+
+    JSON has no word for what is no number: it is null, which is what was not measured. Numbers of numpy become plain ones.
+    Raises :class:`BadInput` with the key of an infinite number: no answer holds one.
+    """
+    chosen: dict[str, Any] = {"indent": 2, "default": _plain_number} | style
+    return json.dumps(_finite(data, ()), allow_nan=False, **chosen)
+
+
+def _finite(data: Any, path: tuple[object, ...]) -> Any:
+    """Return data with None for what is no number; itself, not a copy, where nothing changes."""
+    if isinstance(data, float) and not isfinite(data):
+        if isnan(data):
+            return None
+        raise BadInput.at(".".join(map(str, path)) or "answer", "is beyond every number, from inputs too large or too small")
+    if isinstance(data, dict):
+        members = {key: _finite(value, (*path, key)) for key, value in data.items()}
+        return data if all(members[key] is value for key, value in data.items()) else members
+    if isinstance(data, list | tuple):
+        parts = [_finite(value, (*path, place)) for place, value in enumerate(data)]
+        return data if all(map(is_, parts, data)) else parts
+    return data
+
+
+def _plain_number(value: Any) -> Any:
+    """Return a number or an array of numpy as plain data; raises TypeError for anything else, as JSON does."""
+    if hasattr(value, "tolist"):
+        return _finite(value.tolist(), ())
+    raise TypeError(f"{type(value).__name__} is no part of JSON")
 
 
 def write(path: Path, content: str | bytes) -> None:

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from simulator.files.writing import json_text
 from simulator.report.blocks import Code, Figure, Hyperlink, Page, Section, Sliders, Strong, Table, Words
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -70,6 +71,8 @@ def _environment() -> Environment:
     )
     environment.filters |= {"breakable": breakable, "marked": marked, "slug": slug, "cells": cells, "drawn": drawn}
     environment.filters["places"] = "{:.2f}".format
+    environment.policies["json.dumps_function"] = json_text
+    environment.policies["json.dumps_kwargs"] = {"indent": None, "sort_keys": True}
     return environment
 
 

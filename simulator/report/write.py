@@ -1,12 +1,11 @@
 """The report folder of a run, written completely or not at all."""
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from simulator.files.schema import BadInput
-from simulator.files.writing import replacing
+from simulator.files.writing import json_text, replacing
 from simulator.report.blocks import Page
 from simulator.report.page import DATA, page_files
 from simulator.report.run_page import ACCEPTED, SWEEP, TIMELINE, TRACE
@@ -34,7 +33,7 @@ def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
     folder = free(folder)
     with replacing(folder, parents=True) as new:
         new.mkdir()
-        trace = json.dumps(chrome_trace(spans), separators=(",", ":")) + "\n"
+        trace = json_text(chrome_trace(spans), indent=None, separators=(",", ":")) + "\n"
         for file, content in (page_files(page, NAME) | {TRACE: trace}).items():
             (new / file).write_bytes(content.encode() if isinstance(content, str) else content)
     return sorted(folder.iterdir())

@@ -300,9 +300,7 @@ class Tally:
         shown belongs to a request that finished or was cancelled.
         """
         if not isclose(self.area_s, self.system_s, rel_tol=1e-9, abs_tol=1e-9):
-            raise BrokenRunError(
-                f"Little's law fails: {self.area_s!r} s by number in the system, {self.system_s!r} s by request"
-            )
+            raise BrokenRunError(f"Little's law fails: {self.area_s} s by number in the system, {self.system_s} s by request")
         if self.shown + self.first_tokens != self.tokens + self.thrown_away:
             counts = f"{self.shown} + {self.first_tokens} tokens shown, {self.tokens} + {self.thrown_away} delivered"
             raise BrokenRunError(f"tokens are not conserved: {counts}")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from simulator.acceptance.cursors import Cursor
+from simulator.files.document import told
 from simulator.files.schema import BadInput, Frozen, did_you_mean
 from simulator.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
 from simulator.serving.lengths import OutputTokens, PromptTokens, draw_lengths
@@ -231,10 +232,10 @@ def _wrong_hashes(line: Line, known: dict[Hash, tuple[Hash | None, int]]) -> str
         return f"prefix caching needs {expected:,}, {wanted}, got {len(line.hashes) or 'none'}"
     for place, (before, name) in enumerate(pairwise((None, *line.hashes))):
         if not isinstance(name, int | str) or isinstance(name, bool):
-            return f"expected whole numbers or texts, got {name!r}"
+            return f"expected whole numbers or texts, got {told(name)}"
         meant = before, min(HASHED_TOKENS, line.prompt_tokens - place * HASHED_TOKENS)
         if known.setdefault(name, meant) != meant:
-            return f"{name!r} named another prefix further up; expected hashes of the prompt from its beginning"
+            return f"{told(name)} named another prefix further up; expected hashes of the prompt from its beginning"
     return ""
 
 

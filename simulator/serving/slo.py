@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import field_validator
 
+from simulator.files.document import told
 from simulator.files.schema import Frozen
 
 Metric = Literal["ttft", "tbt", "tpot", "e2e"]
@@ -51,13 +52,13 @@ class Slo(Frozen):
         if given is None:
             return given
         if not isinstance(given, dict) or not given:
-            raise ValueError(f"a limit needs a percentile, as in {{p99: 500}}; got {given!r}")
+            raise ValueError(f"a limit needs a percentile, as in {{p99: 500}}; got {told(given)}")
         for name, limit in given.items():
             match = re.fullmatch(r"p(\d{1,2}(?:\.\d+)?)", str(name))
             if not match or not float(match[1]):
                 raise ValueError(f"a limit needs a percentile above p0 and below p100, as in {{p99: 500}}; got '{name}'")
             if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
-                raise ValueError(f"{name}: expected milliseconds above 0, got {limit!r}")
+                raise ValueError(f"{name}: expected milliseconds above 0, got {told(limit)}")
         return given
 
     @property

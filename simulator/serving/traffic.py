@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.files import reading
-from simulator.files.document import readable
+from simulator.files.document import readable, told
 from simulator.files.logs import TRAFFIC, listed_hashes, read_log
 from simulator.files.schema import BadInput, Frozen
 
@@ -170,7 +170,7 @@ class TrafficFile(Frozen):
         with suppress(TypeError, ValueError, OverflowError):
             if not isinstance(value, bool | float if read is int else bool) and fits(found := read(value)):
                 return found
-        raise self.fault(number, f"expected {what}, got {value!r}", _column(values, name), name)
+        raise self.fault(number, f"expected {what}, got {told(value)}", _column(values, name), name)
 
 
 def _rows_of_table(lines: Iterator[str]) -> Iterator[tuple[int, Values]]:

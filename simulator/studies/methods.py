@@ -5,12 +5,12 @@ it, or a mean published for a larger model, to which a recording is re-scaled. A
 mixed, and a point says its origin. All points share the autoregressive run of the same requests.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
+from simulator.files.document import in_a_line
 from simulator.files.schema import BadInput, Fault, did_you_mean
 from simulator.names import Catalogue
 from simulator.numeric import ordered_sum
@@ -134,7 +134,7 @@ def candidates(
         published = read_method(path).mean_for(target)
         if published and base.trace is not None:
             mean = published.model_dump(include={"tokens_per_step", "source", "confidence"})
-            chosen = [*chosen, f"acceptance.rescale={json.dumps(mean)}"]
+            chosen = [*chosen, f"acceptance.rescale={in_a_line(mean)}"]
             rescaled = _candidate(name, "published", partial(load, scenario, chosen, catalogue, seed))
             yield rescaled._replace(published=published)
 

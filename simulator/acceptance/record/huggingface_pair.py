@@ -18,6 +18,7 @@ from transformers.utils import logging
 
 from simulator.acceptance.record.scores import Sampling
 from simulator.files import reading
+from simulator.files.document import told
 from simulator.files.schema import BadInput
 
 WEIGHTS = "model.safetensors"
@@ -186,7 +187,7 @@ def check_vocabulary(target: Folder, draft: Folder, target_ids: dict[str, int], 
         first = min(differ, key=lambda word: (min(ids[word] for ids in (target_ids, draft_ids) if word in ids), word))
         here, there = (str(ids.get(first, "none")) for ids in (target_ids, draft_ids))
         sizes = f"target {len(target_ids):,}, draft {len(draft_ids):,} tokens"
-        message = f"target and draft must share one vocabulary ({sizes}); {first!r} is {here} in one, {there} in the other"
+        message = f"target and draft must share one vocabulary ({sizes}); {told(first)} is {here} in one, {there} in the other"
         raise BadInput.at(draft.path, message)
 
 

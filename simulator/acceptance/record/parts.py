@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from simulator.acceptance.trace import Trace
+from simulator.files.document import told
 from simulator.files.schema import BadInput
-from simulator.files.writing import replacing, write
+from simulator.files.writing import json_text, replacing, write
 
 MANIFEST = "manifest.json"
 RESTATES = "command"
@@ -28,7 +29,7 @@ class Parts:
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
         self.out, self.folder = out, folder_of(out)
-        self.settings = json.loads(json.dumps(settings))
+        self.settings = json.loads(json_text(settings))
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -41,7 +42,7 @@ class Parts:
                 message = "another process is recording here; wait for it or choose another --out"
                 raise BadInput.at(self.folder, message) from error
             self._check()
-            write(self.folder / MANIFEST, json.dumps(self.settings, indent=1, sort_keys=True))
+            write(self.folder / MANIFEST, json_text(self.settings, indent=1, sort_keys=True))
             try:
                 yield
             finally:
@@ -81,7 +82,7 @@ class Parts:
         begun, now = dict(_flat(json.loads(manifest.read_text("utf-8")))), dict(_flat(self.settings))
         differ = [name for name in sorted(begun | now) if name != RESTATES and begun.get(name) != now.get(name)]
         if differ:
-            listed = ", ".join(f"{name} {begun.get(name)!r} (now {now.get(name)!r})" for name in differ)
+            listed = ", ".join(f"{name} {told(begun.get(name))} (now {told(now.get(name))})" for name in differ)
             message = f"was begun with {listed}; go on with what it was begun with, or delete this folder to start over"
             raise BadInput.at(self.folder, message)
 

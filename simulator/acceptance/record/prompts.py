@@ -8,7 +8,7 @@ from typing import Any
 
 from simulator.acceptance.header import MOST_FLAVOURS
 from simulator.files import reading
-from simulator.files.document import BadInput, readable
+from simulator.files.document import BadInput, readable, told
 
 JSON_LINES = frozenset({".jsonl", ".ndjson", ".json"})
 UNNAMED = "prompts"
@@ -57,7 +57,7 @@ def _json_line(path: Path, number: int, line: str) -> Prompt:
         raise _bad(path, number, "expected an object with a text under 'prompt', or a list of texts under 'turns'")
     flavour = data.get("flavour", data.get("category", UNNAMED))
     if not isinstance(flavour, str):
-        raise _bad(path, number, f"expected a name as flavour or category, got {flavour!r}")
+        raise _bad(path, number, f"expected a name as flavour or category, got {told(flavour)}")
     return Prompt(texts[0], flavour, number)
 
 

@@ -159,6 +159,7 @@ def imported(form: str, path: Path, model: ModelSpec | None, skipped: Skipped | 
     """Return the table of one file, counting what is ``skipped`` by reason; raise BadInput that names the file."""
     name = shown(path)
     skipped = Counter() if skipped is None else skipped
+    kind: Mapping[str, Any] = {}
     try:
         frame = _frame(path)
         kind = _kind(form, frame)
@@ -171,7 +172,9 @@ def imported(form: str, path: Path, model: ModelSpec | None, skipped: Skipped | 
     except BadInput as error:
         raise BadInput([Fault((name, *fault.place[1:]), fault.field, fault.message) for fault in error.faults]) from error
     except KeyError as error:
-        raise BadInput.at((name, 1, 1), f"is required in a file of {form} and missing", str(error.args[0])) from error
+        missing = str(error.args[0])
+        theirs = kind.get("times", {}).get(missing, [missing])[0]
+        raise BadInput.at((name, 1, 1), f"is required in a file of {form} and missing", theirs.removesuffix("?")) from error
     except (OSError, ImportError, ValueError, AttributeError, EOFError, zlib.error) as error:
         raise BadInput.at(name, f"is no file of {form}: {error}") from error
 

@@ -14,7 +14,7 @@ import pandas as pd
 import yaml
 
 from simulator.files import reading
-from simulator.files.document import readable
+from simulator.files.document import LARGEST, readable
 from simulator.files.schema import BadInput, Fault, did_you_mean
 from simulator.files.writing import plain_frame, replacing
 from simulator.names import shown
@@ -29,6 +29,12 @@ WORDS = {name: column.get("empty") for name, column in COLUMNS.items() if column
 """Columns of text and what an empty or missing one means; None: it must be there."""
 NUMBERS = {name: column.get("empty") for name, column in COLUMNS.items() if name not in WORDS}
 """Columns of numbers, likewise."""
+NEEDED_BY: dict[str, tuple[str, ...]] = {name: tuple(column.get("needed_by", ())) for name, column in COLUMNS.items()}
+"""Operations whose rows need a column that others leave empty."""
+SMALLEST = 1e-30
+"""Smallest number that is above 0: of a smaller one, rates are beyond every number."""
+FEWEST_RANKS = 2
+"""Fewest devices between which anything has to move."""
 LEFT_OUT = CACHED, TEST, EAGER = "cached", "test", "eager"
 """Reasons why a row takes no part in a fit."""
 MOST_FAULTS = 10
@@ -66,12 +72,12 @@ def _read(path: Path) -> Table:
         raise BadInput.at(name, f"cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(frame.index, pd.RangeIndex):
         raise BadInput.at((name, 2, 1), "holds more cells in a row than the header names")
-    faults = list(_columns(name, frame)) or list(_values(name, frame))
+    faults = next((found for check in (_columns, _needed, _values) if (found := list(check(name, frame)))), [])
     if faults:
         raise BadInput(faults[:MOST_FAULTS])
     for column, default in NUMBERS.items():
         if column in frame:
-            frame[column] = pd.to_numeric(frame[column].replace("", str(default)))
+            frame[column] = pd.to_numeric(frame[column].replace("", str(default))).astype(float)
     return table(frame)
 
 
@@ -87,6 +93,14 @@ def _columns(name: str, frame: Table) -> Iterator[Fault]:
         yield Fault((name, 1, 1), "", "holds no rows")
 
 
+def _needed(name: str, frame: Table) -> Iterator[Fault]:
+    """Yield the columns that are missing and needed by operations of the table alone."""
+    for column, operations in NEEDED_BY.items():
+        needing = sorted({*operations}.intersection(frame.operation))
+        if needing and column not in frame:
+            yield Fault((name, 1, 1), column, f"is required for {', '.join(needing)} and missing")
+
+
 def _values(name: str, frame: Table) -> Iterator[Fault]:
     for line, operation in enumerate(frame.operation, 2):
         if operation not in OPERATIONS:
@@ -98,12 +112,11 @@ def _values(name: str, frame: Table) -> Iterator[Fault]:
         if column not in frame:
             continue
         text = frame[column]
-        values = pd.to_numeric(text.replace("", None if default is None else str(default)), errors="coerce")
-        least = np.nextafter(0.0, 1.0) if "least" in COLUMNS[column] else 0.0
-        for row in np.flatnonzero(~((values >= least) & np.isfinite(values))):
-            expected = "a number of 0 or more" if least == 0.0 else "a number above 0"
-            yield Fault((name, int(row) + 2, 1), column, f"expected {expected}, got '{text[row]}'")
-    if "tokens" not in frame:
-        return
-    for row in np.flatnonzero((pd.to_numeric(frame.tokens, errors="coerce") == 0) & ~frame.operation.isin(LINK_OPERATIONS)):
-        yield Fault((name, int(row) + 2, 1), "tokens", "expected a number above 0, got '0'")
+        values = pd.to_numeric(text.replace("", None if default is None else str(default)), errors="coerce").astype(float)
+        needed = frame.operation.isin(NEEDED_BY[column])
+        fewest = FEWEST_RANKS if column == "ranks" else SMALLEST
+        least = np.where(needed, fewest, SMALLEST if "least" in COLUMNS[column] else 0.0)
+        for row in np.flatnonzero(~((values >= least) & (values <= LARGEST))):
+            expected = {0.0: "a number of 0 or more", SMALLEST: "a number above 0"}.get(float(least[row]), f"{fewest} or more")
+            beyond = f", {LARGEST:g} at most" if LARGEST < values[row] < np.inf else ""
+            yield Fault((name, int(row) + 2, 1), column, f"expected {expected}{beyond}, got '{text[row]}'")

@@ -51,8 +51,12 @@ def fit(device: Device, rows: Table) -> PassFit:
     if not pairs:
         raise unfit("hold no model in two weight formats, which tell the constant of a layer from the time of its weights")
     least, most = pairs[0].iloc[0], pairs[0].iloc[-1]
+    if most.size_bytes == least.size_bytes:
+        raise unfit("hold two weight formats of one size, which do not tell how long their bytes take", "size_bytes")
     us_per_byte = (most.time_us - least.time_us) / (most.size_bytes - least.size_bytes)
     us_per_layer = _rounded((least.time_us - least.size_bytes * us_per_byte) / least.layers)
+    if not us_per_layer >= 0.0:
+        raise unfit(f"say {us_per_layer:g} us per layer of {least.model or 'the model'}; expected 0 or more", "time_us")
     formats = {str(name): _format(device, passes, us_per_layer) for name, passes in rows.groupby("part")}
     return PassFit(us_per_layer, formats)
 

@@ -150,6 +150,8 @@ def _fitted(
         return fit.small_operations(profile, rows)
     if isinstance(before, Roofline):
         return attention.one_roofline(profile, rows, before)
+    if not rows.part.isin(IN_PARTS).any():
+        raise unfit(f"hold {group[0]} of which no row says whether it is {' or '.join(IN_PARTS)}", "part")
     return attention.in_parts(profile, rows, before)
 
 

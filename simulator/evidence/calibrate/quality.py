@@ -139,7 +139,7 @@ def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
             parts, of_part = operation.over(weights), attention.with_queries(some)
             times[some.index] = seconds(device, parts.prefill if part == "prefill" else parts.decode, of_part)
             if part not in ("decode", "prefill"):  # several query rows of a sequence
-                times[some.index] *= 1.0 + operation.extra_row.value * (some.tokens / some.sequences - 1.0)
+                times[some.index] *= 1.0 + operation.extra_row.value * (of_part.rows - 1.0)
     except ValueError as error:
         raise unfit(str(error), "format") from error
     return np.asarray(times)
@@ -229,6 +229,12 @@ def link_scores(link: Link, rows: Table) -> Iterator[FitError]:
         moved = some.size_bytes / (link.bandwidth_gb_s.value * 1e9)
         if operation == "transfer":
             yield from link_errors("transfer", some, (link.latency_us.value * 1e-6 + moved).to_numpy(), moved)
+            continue
+        if operation != "all_reduce":  # a direction of an all-to-all, which few links state
+            form = getattr(link.all_to_all, str(operation)) if link.all_to_all else None
+            if form is None:
+                raise unfit(f"hold {operation}, of which {link.name or 'the link'} states no time", "operation")
+            yield from link_errors(str(operation), some, fit.reduced(form, some), moved)
             continue
         for name in (implementation,) if implementation in forms else forms:
             what = f"all_reduce {implementation}, {name}" if implementation not in ("", name) else f"all_reduce, {name}"

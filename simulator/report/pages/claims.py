@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 from typing import Any
 
 from simulator.evidence.claims import VERDICTS, Judged
@@ -54,10 +55,11 @@ def ends(judged: Judged) -> str:
 
 
 def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:
-    """Return the claims as ``--json`` prints them; our values are numbers."""
+    """Return the claims as ``--json`` prints them; our values are numbers, null where what is asked for never comes."""
     claims = list(claims)
     named = [dict(zip(say.head("record"), row, strict=True)) for row in say.rows("record", claims, ours=ours, ends=ends)]
-    return [record | {"ours": list(judged.ours)} for record, judged in zip(named, claims, strict=True)]
+    values = [[value if isfinite(value) else None for value in judged.ours] for judged in claims]
+    return [record | {"ours": found} for record, found in zip(named, values, strict=True)]
 
 
 def claims_csv(claims: Iterable[Judged]) -> str:

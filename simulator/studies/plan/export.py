@@ -8,7 +8,6 @@
 * ``specpipe.yaml``: width, branching and layers of the stages.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from jinja2 import Environment
 from simulator.acceptance.sources import odds_of
 from simulator.cost.placement import Placement
 from simulator.files.shell import Comment, named_file, quoted
-from simulator.files.writing import csv_text
+from simulator.files.writing import csv_text, json_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.run import plain, tuned
 from simulator.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
@@ -180,7 +179,8 @@ def command_fields(
         "keeps": scenario.serving.memory.prefix_caching,
     }
     config = {name: fields[field] for name, field in entry.get("config", {}).items()}
-    return fields | {"config": json.dumps({name: value for name, value in config.items() if value not in ("", None)})}
+    stated = {name: value for name, value in config.items() if value not in ("", None)}
+    return fields | {"config": json_text(stated, indent=None)}
 
 
 def chunk_of(policy: Policy) -> int | None:

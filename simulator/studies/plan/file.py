@@ -6,7 +6,6 @@ Every candidate is a whole scenario: ``scenario`` with an entry of ``hardware`` 
 field as with ``like``. So whatever a scenario can say can be planned with, and this module need not know what that is.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from simulator.cost.device import Device
+from simulator.files.document import in_a_line, told
 from simulator.files.schema import BadInput, Document, Frozen, Infeasible, Path_, Positive, replace_nested, validate
 from simulator.files.shell import checkpoint_name
 from simulator.names import Catalogue
@@ -237,7 +237,7 @@ def _combinations(
         scenario = deepcopy(merged)
         try:
             for field_path, value in settings:
-                scenario.override(f"{field_path}={json.dumps(value)}")
+                scenario.override(f"{field_path}={in_a_line(value)}")
                 catalogue.expand(scenario)
             yield _candidate(file, document, checked(scenario, catalogue), hardware, strategy, settings)
         except BadInput as error:
@@ -259,7 +259,7 @@ def _varied(part: Document, path: Path_, document: Document) -> dict[str, list[A
         raise document.refusal(where, "expected dotted fields, each with a list of values")
     for key, values in axes.items():
         if not isinstance(values, list) or not values:
-            raise document.refusal((*where, key), f"expected a list of values to try, got {values!r}")
+            raise document.refusal((*where, key), f"expected a list of values to try, got {told(values)}")
     return dict(axes)
 
 
@@ -304,4 +304,4 @@ def _priced(file: PlanFile, loaded: Loaded) -> Loaded:
 
 
 def _short(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, dict | list) else str(value)
+    return in_a_line(value) if isinstance(value, dict | list) else str(value)

@@ -5,7 +5,6 @@ An axis is a list of values or a range ``low:high:count`` (``log:low:high:count`
 a Latin hypercube.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from simulator.files.document import in_a_line, told
 from simulator.files.schema import BadInput, Place, parse
 
 Label: TypeAlias = str | int | float | bool | None
@@ -159,11 +159,11 @@ def axis(key: str, stated: object, place: Place) -> Axis:
     if any(_labelled(value) for value in values):
         for value in values:
             if not _labelled(value):
-                raise BadInput.at(place, f"expected {{label: ..., set: {{field: value}}}} throughout, got {value!r}", key)
+                raise BadInput.at(place, f"expected {{label: ..., set: {{field: value}}}} throughout, got {told(value)}", key)
         return Axis(key, tuple(value["label"] for value in values), tuple(dict(value["set"]) for value in values))
     if infinite := [value for value in values if isinstance(value, float) and not math.isfinite(value)]:
         raise BadInput.at(place, f"expected finite numbers, got {infinite[0]}", key)
-    labels = tuple(value if isinstance(value, Label) else json.dumps(value) for value in values)
+    labels = tuple(value if isinstance(value, Label) else in_a_line(value) for value in values)
     return Axis(key, labels, tuple({key: value} for value in values), limits)
 
 

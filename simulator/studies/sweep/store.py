@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from simulator.files.reading import from_json
 from simulator.files.schema import BadInput
+from simulator.files.writing import json_text
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.key import code_version
 from simulator.studies.sweep.metrics import METRICS
@@ -124,7 +125,7 @@ class Store:
             self._database.execute("DELETE FROM points")
         facts = {"format": FORMAT, "definition": definition, "identity": identity, "code_version": code_version().hex()}
         with self._transaction():
-            rows = [(name, json.dumps(value)) for name, value in facts.items()]
+            rows = [(name, json_text(value, indent=None)) for name, value in facts.items()]
             self._database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
 
     def add(self, evaluator: Evaluator, rows: Iterable[Row]) -> None:
