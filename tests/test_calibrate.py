@@ -107,7 +107,7 @@ def test_attention_small_operations_and_links_are_found() -> None:
         for name, number in made.model_dump().items():
             assert (
                 found[name] == number
-                if isinstance(number, str)
+                if not isinstance(number, dict)
                 else found[name]["value"] == pytest.approx(number["value"], rel=0.01)
             )
     assert fit.transfer_latency_us(rows.assign(time_us=15.0 + rows.size_bytes / 300e3), 300.0) == pytest.approx(15.0)
