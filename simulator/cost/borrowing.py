@@ -2,7 +2,7 @@
 
 from typing import Any
 
-OWN = ("name", "about", "maker", "year", "spread", "price_usd_per_hour", "cache_mb", "cache_bandwidth_gb_s")
+OWN = ("name", "about", "maker", "architecture", "year", "spread", "price_usd_per_hour", "cache_mb", "cache_bandwidth_gb_s")
 """Fields of a profile that are never borrowed: a spread was measured on one device and says nothing of another."""
 IN_PARTS = ("decode", "prefill")
 """Fields of attention in parts; a profile whose attention is one roofline has none of them."""

@@ -24,8 +24,6 @@ class TreeAllReduce(Frozen):
     """Bandwidth at which the shard of one rank moves, in 1e9 bytes a second."""
     log_base: Literal["2", "e"] = "2"
     """Base of the logarithm that counts the levels."""
-    fitted_ranks: tuple[Annotated[int, Field(ge=2)], ...] = ()
-    """Numbers of devices that it was fitted to; empty: to none."""
 
     def seconds(self, size_bytes: float, ranks: int) -> float:
         """Return the seconds to sum an activation of ``size_bytes`` over ``ranks``; 0 for one rank."""
@@ -43,8 +41,6 @@ class RingAllReduce(Frozen):
     """Constant part of the time, in us, whatever the size."""
     bandwidth_gb_s: Positive
     """Bandwidth at which 2 (G - 1) / G of the activation moves, in 1e9 bytes a second."""
-    fitted_ranks: tuple[Annotated[int, Field(ge=2)], ...] = ()
-    """Numbers of devices that it was fitted to; empty: to none."""
 
     def seconds(self, size_bytes: float, ranks: int) -> float:
         """Return the seconds to sum an activation of ``size_bytes`` over ``ranks``; 0 for one rank."""
@@ -104,6 +100,8 @@ class AllReduce(Frozen):
     """Form of Mirror-SD."""
     ring: RingAllReduce | None = None
     """Form of NCCL."""
+    fitted_ranks: dict[Literal["tree", "ring"], tuple[Annotated[int, Field(ge=2)], ...]] = Field(default_factory=dict)
+    """Numbers of devices that a formula was fitted to; a form that is not here was fitted to none."""
     measured: dict[str, MeasuredAllReduce] = Field(default_factory=dict)
     """Tables by implementation: ``vllm_graph``, ``sglang_graph`` (what these pick in a CUDA graph), ``eager``, ``nccl``."""
 

@@ -35,6 +35,8 @@ class Device(Frozen):
     """What the device is, in a sentence."""
     maker: str = ""
     """Who makes it; devices are listed by maker and age."""
+    architecture: str = ""
+    """Its maker's name for the generation of the chip; times of a host travel further within one than beyond."""
     year: int | None = Field(default=None, ge=1990, le=2100)
     """The year in which it came out."""
     kind: Literal["gpu", "npu", "cpu"]

@@ -8,12 +8,20 @@ from pydantic import Field, model_validator
 from simulator.cost.device import Device
 from simulator.cost.formats import WeightFormat
 from simulator.cost.rows import Rows
-from simulator.files.schema import Confidence, Frozen, Positive, Ranged
+from simulator.files.schema import Confidence, Frozen, Open, Positive, Ranged
 from simulator.numeric import elementwise_max
 
 Drafting = Literal["draft_model", "head", "tree", "look_up"]
 """How drafts come about: a chain of a draft model or of a head, a tree that is built on the host, a look-up."""
 NONE = Ranged(value=0.0, source="by definition: nothing is added", confidence="computed")
+SHARDED = Open(
+    value=1.0,
+    low=1.0,
+    high=8.0,
+    source="assumed: products, all-reduces and host as computed; a step with a chain of 3 on two H100 took 11.6 ms, where a "
+    "plain one took 4.5 (sgl-project/SpecForge#339): the three passes of the head may have taken 7.7 times what is computed",
+)
+NO_FURTHER = Open(value=0.0, source="assumed: kernels for matrices, bound by compute", confidence="computed")
 ALL = Ranged(value=1.0, source="by definition: nothing changes", confidence="computed")
 
 
@@ -41,6 +49,17 @@ class EngineErrors(Frozen):
     """Mean absolute errors as shares, by what they are of."""
 
 
+class Home(Frozen):
+    """The device that the numbers of an engine were fitted on."""
+
+    card: str
+    """The name of its file."""
+    maker: str
+    """Who makes it."""
+    architecture: str
+    """Its maker's name for the generation of the chip."""
+
+
 class Slicing(Frozen):
     """How an engine slices a model over the ranks of tensor parallelism, and with what it does not start."""
 
@@ -66,7 +85,7 @@ class RowCosts(Frozen):
     row: Ranged
     """What each further row adds to it."""
     most: int = Field(gt=1)
-    """Rows up to which it grows; kernels for matrices take over beyond."""
+    """Rows up to which it grows so; what more of them cost says ``further_rows`` of the engine."""
     beyond: Ranged = ALL
     """Ratio of the kernels beyond that many rows to the last of those up to it."""
 
@@ -152,6 +171,8 @@ class Engine(Frozen):
     """What the engine is, in a sentence."""
     version: str = ""
     """Version of the software that the times belong to."""
+    fitted_on: Home | None = None
+    """The device that its calibrated numbers were fitted on; on others they are borrowed, with a range."""
     fit: EngineErrors | None = None
     """What the fit of its numbers left of the runs that decided them."""
     server: ServerDefaults = UNKNOWN_SERVER
@@ -174,10 +195,15 @@ class Engine(Frozen):
     """Time of the host in a speculative step, by kind of drafting."""
     rows: dict[Literal["any", "quantised"], RowCosts] = Field(default={})
     """Rows of products: ``any`` in place of the device's curves, ``quantised`` where the device has none for a format."""
+    further_rows: Open = NO_FURTHER
+    """Cost of a row beyond those that were measured of a quantised product, relative to the mean of those from the second on;
+    rows of prompts, for which kernels for matrices take over, cost nothing here."""
     beyond_curve_ratio: Ranged | None = None
     """Ratio of quantised products of more rows than the device's curve holds to the last of it; None: as the last."""
     method_host_ratio: Ranged = ALL
     """Host time of a method (``host_ms``, as its own program on Transformers takes it) under this engine, relative to there."""
+    sharded_draft_ratio: Open = SHARDED
+    """Time of a draft's pass over several ranks relative to what its parts come to: all launch and sum each pass."""
     outside_ms: Ranged = NONE
     """Time of a request outside of the engine before its first token is seen, in ms: API, tokenizer, streaming."""
     host_us_per_pass: Ranged

@@ -66,8 +66,8 @@ class PassTimes:
         self._mixers: dict[Mixer | None, Timer] = {}
         self._kinds: dict[tuple[int, int], dict[LayerKind, int]] = {}
         self._splits = place.attention == "data_parallel"
-        self._parts: dict[tuple[int, int, int, bool, int, int, float, float], PassParts] = {}
-        self._drafting: dict[tuple[DraftHead, int, int, int, bool, float, float], PassParts] = {}
+        self._parts: dict[tuple[int, int, int, bool, int, int, float, float, int], PassParts] = {}
+        self._drafting: dict[tuple[DraftHead, int, int, int, bool, float, float, int], PassParts] = {}
         self._with_logits: dict[int, Placement] = {}
         """The same placement with an LM head of so many logits."""
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
@@ -79,11 +79,15 @@ class PassTimes:
         logit_rows = self.place.engine.logit_rows(rows)
         read = self.place.model.experts_read(rows)
         share = self.place.busiest_share(rows.sequences) if self._splits else 1.0
-        key = rows.tokens, logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last, read, share
+        key = rows.tokens, logit_rows, rows.adapted, rows.tokens > rows.sequences, first, last, read, share, self._prompts(rows)
         parts = self._parts.get(key)
         if parts is None:
             parts = self._parts[key] = self.parts(*key)
         return self._phase(rows, parts, self._step_seconds(rows) if last == self.place.model.num_hidden_layers else 0.0)
+
+    def _prompts(self, rows: Rows) -> int:
+        """Return the rows of prompts where an engine prices them otherwise than those of a verification."""
+        return rows.prompt_tokens if self.place.engine.further_rows.value else 0
 
     def _step_seconds(self, rows: Rows) -> float:
         """Return the host's seconds in a step that verifies drafts, which it spends once the pass has ended."""
@@ -101,6 +105,7 @@ class PassTimes:
         last: int,
         read: float,
         share: float = 1.0,
+        prompt_rows: int = 0,
     ) -> PassParts:
         """Return the seconds of a pass that do not depend on the cached tokens; its rows read ``read`` experts of a layer.
 
@@ -119,7 +124,7 @@ class PassTimes:
             host += place.engine.pass_seconds()
         if ends:
             host += place.engine.row_seconds(logit_rows)
-        layers = self._layers(kinds, place.engine.captured(tokens), adapted, read, share)
+        layers = self._layers(kinds, place.engine.captured(tokens), adapted, read, share, prompt_rows)
         return PassParts(layers, head_time(place, logit_rows) if ends else 0.0, collectives, host)
 
     def _reduced(self, kinds: Mapping[LayerKind, int]) -> float:
@@ -129,9 +134,11 @@ class PassTimes:
         """
         return sum(count * (kind.parts - (kind.mixer is not None and self._splits)) for kind, count in kinds.items()) / 2
 
-    def _layers(self, kinds: Mapping[LayerKind, int], tokens: int, adapted: int, read: float, share: float) -> Any:
+    def _layers(
+        self, kinds: Mapping[LayerKind, int], tokens: int, adapted: int, read: float, share: float, prompt_rows: int
+    ) -> Any:
         """Return for each kind the number of its layers, the seconds of one of them, and the timer of its mixer."""
-        times = (self._layer(tokens, kind, adapted, read, share) for kind in kinds)
+        times = (self._layer(tokens, kind, adapted, read, share, prompt_rows) for kind in kinds)
         return tuple((count, layer, self._timer(kind.mixer)) for (kind, count), layer in zip(kinds.items(), times, strict=True))
 
     def _layer(self, *key: Any) -> LayerTime:
@@ -150,14 +157,23 @@ class PassTimes:
         """Return the phase of a pass of a draft head; its LM head runs where rows need logits."""
         read = self.place.model.experts_read(rows)
         share = self.place.busiest_share(rows.sequences) if self._splits else 1.0
-        key = head, rows.tokens, rows.logit_rows, rows.adapted, rows.tokens > rows.sequences, read, share
+        many_rows, prompt_rows = rows.tokens > rows.sequences, self._prompts(rows)
+        key = head, rows.tokens, rows.logit_rows, rows.adapted, many_rows, read, share, prompt_rows
         parts = self._drafting.get(key)
         if parts is None:
             parts = self._drafting[key] = self.drafting_parts(*key)
         return self._phase(rows, parts)
 
     def drafting_parts(
-        self, head: DraftHead, tokens: int, logit_rows: int, adapted: int, many_rows: bool, read: float, share: float = 1.0
+        self,
+        head: DraftHead,
+        tokens: int,
+        logit_rows: int,
+        adapted: int,
+        many_rows: bool,
+        read: float,
+        share: float = 1.0,
+        prompt_rows: int = 0,
     ) -> PassParts:
         """Return the seconds of a draft head's pass that do not depend on the cached tokens; squares count with the LM head."""
         place, model = self.place, self.place.model
@@ -171,7 +187,8 @@ class PassTimes:
         host = place.engine.host_seconds(head.layers, many_rows, tokens)
         if head.layers or logit_rows:  # a block between two heads is called with the one before it
             host += place.engine.pass_seconds()
-        return PassParts(self._layers(kinds, place.engine.captured(tokens), adapted, read, share), matrices, collectives, host)
+        layers = self._layers(kinds, place.engine.captured(tokens), adapted, read, share, prompt_rows)
+        return PassParts(layers, matrices, collectives, host)
 
     def _widened(self, logits: int) -> Placement:
         """Return the placement with an LM head of so many logits in a row."""
@@ -190,6 +207,8 @@ class PassTimes:
         collectives, host = parts.collectives, parts.host
         compute_lane, collectives_lane, host_lane = self._busy
         wall = self.place.engine.wall_seconds(host, device + collectives) + step
+        if self.role.startswith("draft") and self.place.tensor_parallel > 1 and not rows.prompt_tokens:
+            wall = wall * self.place.engine.sharded_draft_ratio.value
         return Phase(wall, {compute_lane: device, collectives_lane: collectives, host_lane: host + step})
 
 

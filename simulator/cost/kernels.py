@@ -1,16 +1,18 @@
 """Kernels take device time: here are the seconds of a layer's products, of attention, of the LM head and of collectives."""
 
 from collections.abc import Callable
-from math import inf, log, sqrt
+from math import ceil, inf, log, sqrt
 from typing import Any, NamedTuple
 
 from simulator.cost.device import Device
-from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES
+from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS
 from simulator.cost.mixer import INDEX_BYTES, LayerKind, Mixer
 from simulator.cost.placement import Placement
 from simulator.cost.roofline import Attention, AttentionRoofline, CachedHeads, Roofline, WidthPoint
 from simulator.cost.rows import Rows
 
+MOST_ROWS = 1 << 22
+"""Rows up to which the cost of further ones goes on in a line."""
 STATE_FLOPS = 7.0
 """Flops of a row for each value of a state: decay, correction, outer product and query (gated delta rule; Mamba-2 needs 5)."""
 
@@ -123,14 +125,16 @@ def _attention_in_parts(place: Placement, attention: Attention, mixer: Mixer, ca
     return seconds
 
 
-def product_timer(place: Placement, weight_format: str, ranks: int | None = None) -> Callable[..., float]:
+def product_timer(
+    place: Placement, weight_format: str, ranks: int | None = None, prompt_rows: float = 0.0
+) -> Callable[..., float]:
     """Return a function (inputs, outputs, rows, weights) to the seconds of a product on one of the ranks that share it.
 
     Every row has so many inputs and outputs over all ranks; ``weights`` are inputs times outputs by default, ``ranks`` those
-    of tensor parallelism.
+    of tensor parallelism. ``prompt_rows`` of the rows belong to prompts.
     """
     device, ranks, form = place.device, ranks or place.tensor_parallel, place.device.number_format(weight_format)
-    timed = device.timer(_curve(place, weight_format), form.arithmetic, place.in_cache)
+    timed = device.timer(_curve(place, weight_format, prompt_rows), form.arithmetic, place.in_cache)
 
     def seconds(inputs: float, outputs: float, rows: float, weights: float | None = None) -> float:
         weights = inputs * outputs if weights is None else weights
@@ -148,38 +152,72 @@ def lacks_curve(device: Device, weight_format: str) -> bool:
     return form.weight_bytes < ACTIVATION_BYTES and form.arithmetic == "fp16" and not fitted
 
 
-def _curve(place: Placement, weight_format: str) -> Roofline:
+def _curve(place: Placement, weight_format: str, prompt_rows: float = 0.0) -> Roofline:
     """Return the roofline of products; with what several rows cost in the engine's own kernels."""
     device, engine, curve = place.device, place.engine, place.device.matmul_for(weight_format)
     costs = (engine.rows.get("quantised") if lacks_curve(device, weight_format) else None) or engine.rows.get("any")
     width = [WidthPoint(tokens=tokens, ratio=ratio) for tokens, ratio in costs.ratios()] if costs else [*curve.width]
-    if (
-        engine.beyond_curve_ratio
-        and width
-        and not costs
-        and device.number_format(weight_format).weight_bytes < ACTIVATION_BYTES
-    ):
+    quantised = device.number_format(weight_format).weight_bytes < ACTIVATION_BYTES
+    if engine.beyond_curve_ratio and width and not costs and quantised:
         beyond = {"tokens": width[-1].tokens + 1, "ratio": width[-1].ratio * engine.beyond_curve_ratio.value}
         width.append(width[-1].model_copy(update=beyond))
+    if engine.further_rows.value and len(width) > 2 and (costs or quantised):
+        width = _further(width, engine.further_rows.value, ceil(prompt_rows))
     return curve.model_copy(update={"width": tuple(width)})
 
 
+def measured_rows(place: Placement) -> int:
+    """Return the most rows of a product that were measured where further ones are continued in a line; 0 where they are not."""
+    device, engine = place.device, place.engine
+    curve = device.matmul_for(place.weights)
+    costs = (engine.rows.get("quantised") if lacks_curve(device, place.weights) else None) or engine.rows.get("any")
+    if not engine.further_rows.value or not (costs or FORMATS[place.weights].weight_bytes < ACTIVATION_BYTES):
+        return 0
+    if costs:
+        return costs.most
+    return curve.width[-1].tokens if curve.width else 0
+
+
+def _further(width: list[WidthPoint], relative: float, prompt_rows: int) -> list[WidthPoint]:
+    """Return a curve that goes on in a line behind its last but one point, as steep as from its second row on, or so.
+
+    The last point is the ratio of the kernels beyond; rows of prompts cost no more than that.
+    """
+    *measured, beyond = width
+    first, last = (measured[1] if len(measured) > 2 else measured[0]), measured[-1]
+    slope = relative * (last.ratio - first.ratio) / (last.tokens - first.tokens)
+    begin = last.tokens + prompt_rows
+    flat = [beyond, beyond.model_copy(update={"tokens": begin})][: min(prompt_rows, 2)]
+    line = (
+        beyond.model_copy(update={"tokens": rows, "ratio": beyond.ratio + slope * (rows - begin)})
+        for rows in (begin + 1, MOST_ROWS)
+    )
+    return [*measured, *flat, *line]
+
+
 def layer_products(
-    place: Placement, n: int, kind: LayerKind, adapted: int = 0, read: float | None = None, share: float = 1.0
+    place: Placement,
+    n: int,
+    kind: LayerKind,
+    adapted: int = 0,
+    read: float | None = None,
+    share: float = 1.0,
+    prompt_rows: int = 0,
 ) -> LayerTime:
     """Return the seconds of one layer that depend on its ``n`` rows alone: all but attention, which is left at zero.
 
     ``adapted`` of the rows do not pass the MLP; the others read ``read`` routed experts, by default as independent rows do; a
-    ``share`` of them passes the mixer on one rank, by default all.
+    ``share`` of them passes the mixer on one rank, by default all. ``prompt_rows`` of them belong to prompts.
     """
     model, device, ranks, mixer = place.model, place.device, place.tensor_parallel, kind.mixer
-    product, full, mixed = product_timer(place, place.weights), n - adapted, n if share == 1.0 else n * share
+    product, full = product_timer(place, place.weights, None, prompt_rows), n - adapted
+    mixed = n if share == 1.0 else n * share
     hidden, ff = model.hidden_size, kind.intermediate_size
     ups = 2 * ff if model.mlp == "gated" else ff
     mlp = product(hidden, ups, full) + product(ff, hidden, full) if ff else 0.0
     if kind.experts and model.experts:
         inner = model.experts.intermediate_size
-        mlp += experts_time(place, full, model.experts.touched(full) if read is None else read)
+        mlp += experts_time(place, full, model.experts.touched(full) if read is None else read, prompt_rows)
         if model.experts.shared:
             mlp += product(hidden + inner, 2 * inner, full, model.experts.shared * model.shared_expert_weights)
         if model.experts.latent_size:
@@ -188,7 +226,7 @@ def layer_products(
     stream = hidden / ranks if place.collectives.per == "pass" else hidden  # tracks of an SPD draft have their own
     qkv = output = projected = 0.0
     if mixer is not None:
-        own, among = product_timer(place, place.weights, place.mixer_ranks), place.mixer_ranks
+        own, among = product_timer(place, place.weights, place.mixer_ranks, prompt_rows * share), place.mixer_ranks
         before, projected = mixer.weights_before(among), 2 * mixer.projected / among * share
         qkv, output = own(hidden, mixer.projected, mixed, before), own(mixer.value_width, hidden, mixed, mixer.output)
         qkv += (mixer.products - 1) * own(0, 0, mixed) if mixer.products > 1 else 0.0
@@ -197,7 +235,7 @@ def layer_products(
     return LayerTime(qkv, 0.0, output, mlp, small * place.engine.small_operations_ratio.value)
 
 
-def experts_time(place: Placement, rows: int, read: float) -> float:
+def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0) -> float:
     """Return the seconds of router and routed experts of a layer, of which ``rows`` read so many.
 
     It is that of the busiest rank where ranks hold whole experts. On a device without a fit for experts it is one product over
@@ -215,7 +253,8 @@ def experts_time(place: Placement, rows: int, read: float) -> float:
     curve, form = device.experts_for(stored), device.number_format(stored)
     if curve is None:  # product_timer takes a slice of every weight
         whole = touched * weights * (1 if sliced else ranks)
-        return product_timer(place, stored)(hidden + inner, 2 * inner, each, whole)
+        of_prompts = each * prompt_rows / rows if rows else 0.0
+        return product_timer(place, stored, None, of_prompts)(hidden + inner, 2 * inner, each, whole)
     if sliced:
         inner, weights = inner / ranks, weights / ranks
     size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)

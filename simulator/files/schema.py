@@ -131,6 +131,10 @@ class Ranged(NonNegative):
         return self
 
 
+class Open(Ranged):
+    """A ranged number whose ends lie unevenly around it, so that each end is taken as such and not as a deviation."""
+
+
 class Fraction(Positive):
     """A sourced share, above zero and at most one."""
 

@@ -13,6 +13,7 @@ from simulator.files.sentences import Sentences
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
 from simulator.scenario.as_served import said_of_engine
+from simulator.scenario.doubts import about_rows, about_sharded_drafts
 from simulator.scenario.ranks import about_ranks
 from simulator.scenario.stability import load_of
 from simulator.strategies.common.capabilities import DraftsChain
@@ -32,6 +33,8 @@ def cautions(scenario: Scenario) -> Iterator[str]:
     stated = scenario.acceptance.by_context if window else None
     yield from say.all("cautions", window=window, longest=longest, stated=stated, most=most)
     yield from about_ranks(scenario)
+    yield from about_rows(scenario)
+    yield from about_sharded_drafts(scenario)
 
 
 def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:

@@ -1,14 +1,17 @@
 """What nobody measured, each with what moves it by one deviation; :mod:`simulator.scenario.uncertainty` draws from it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from statistics import NormalDist
+from typing import NamedTuple
 
 from simulator.cost.engine import Engine, RowCosts
-from simulator.cost.kernels import lacks_curve
-from simulator.files.schema import Part, Ranged, replace_nested
+from simulator.cost.hardware_cost import HardwareCost
+from simulator.cost.kernels import lacks_curve, measured_rows
+from simulator.files.schema import Open, Part, Ranged, Sourced, nested, replace_nested
 from simulator.scenario import Loaded, Scenario
-from simulator.scenario.ranks import Continued, continued
+from simulator.scenario.homes import away, from_home
+from simulator.scenario.ranks import Continued, continued, placements
 
 SHARE = 0.9
 """Share of the draws that an interval holds."""
@@ -34,9 +37,85 @@ def uncurved(scenario: Scenario) -> Iterator[tuple[str, Callable[[Loaded], Loade
 def continued_further(scenario: Scenario) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
     """Yield all-reduces of more ranks than were fitted, each with what makes it one deviation slower, if never faster."""
 
-    def slower(one: Continued, loaded: Loaded) -> Loaded:
-        times = 1.0 + (one.longest - 1.0) / SHARE_DEVIATIONS
-        return Loaded(one.slower(times, loaded.scenario), loaded.trace, loaded.document)
+    def slower(formula: Continued, loaded: Loaded) -> Loaded:
+        times = 1.0 + (formula.longest - 1.0) / SHARE_DEVIATIONS
+        return Loaded(formula.slower(times, loaded.scenario), loaded.trace, loaded.document)
 
-    for one in continued(scenario):
-        yield one.words, partial(slower, one)
+    for formula in continued(scenario):
+        yield formula.words, partial(slower, formula)
+
+
+class Uneven(NamedTuple):
+    """A number of a scenario whose range lies unevenly around it, or that was fitted on another device."""
+
+    name: str
+    number: Sourced
+    known: Open
+    """The number with its range and source as they are known here."""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return both ends of its range."""
+        low, high = (self.known.value if end is None else end for end in (self.known.low, self.known.high))
+        return low, high
+
+    def at(self, value: float, loaded: Loaded) -> Loaded:
+        """Return the scenario in which the number has another value."""
+        free = {"low": None, "high": None} if isinstance(self.number, Ranged) else {}
+        other = self.number.model_copy(update={"value": value, **free})
+        return changed(Sourced, lambda own: other if own == self.number else own, loaded)
+
+
+def uneven(numbers: Mapping[str, Sourced], scenario: Scenario) -> Iterator[Uneven]:
+    """Yield those of a scenario's numbers, by name, whose ends are taken apart; not those that play no part."""
+    lent, sharded = _away(scenario), any(place.tensor_parallel > 1 for _, place in placements(scenario))
+    unused = set() if sharded else {place.engine.sharded_draft_ratio for _, place in placements(scenario)}
+    for name, number in numbers.items():
+        known = lent.get(number, number)
+        if isinstance(known, Open) and (known.low, known.high) != (None, None) and number not in unused:
+            yield Uneven(name, number, known)
+
+
+def evenly(numbers: Mapping[str, Sourced], scenario: Scenario) -> dict[str, Sourced]:
+    """Return the other numbers, which are moved by a deviation."""
+    lent = _away(scenario)
+    return {name: number for name, number in numbers.items() if number not in lent and not isinstance(number, Open)}
+
+
+def _away(scenario: Scenario) -> dict[Sourced, Open]:
+    """Return the numbers of engines that were fitted on other devices, as they are known here: the further of two."""
+    found = dict[Sourced, Open]()
+    for _, place in placements(scenario):
+        for number, known in away(place.engine, place.device).items():
+            if number not in found or (known.high or 0.0) > (found[number].high or 0.0):
+                found[number] = known
+    if scenario.target and scenario.method:
+        found |= from_home(nested(scenario.strategy, Sourced), scenario.method.fitted_on, scenario.target.device)
+    return found
+
+
+def about_rows(scenario: Scenario) -> Iterator[str]:
+    """Yield where products of more rows than were measured are continued in a line."""
+    rows = {"target": 1 + scenario.schedule.window, "draft": 1}
+    for role, place in placements(scenario):
+        most, verified = measured_rows(place), rows[role] * scenario.batch
+        if most and verified > most:
+            further = place.engine.further_rows
+            yield (
+                f"products of more than {most} rows in {place.weights} were not measured under {place.engine.name}: up to "
+                f"{verified:,} of the {role} cost on in a line ({further.low:g} to {further.high:g} times as steep as before)"
+            )
+
+
+def about_sharded_drafts(scenario: Scenario) -> Iterator[str]:
+    """Yield that passes of a draft over several ranks were measured to be slower than they are computed."""
+    drafting = scenario.cost.drafting if isinstance(scenario.cost, HardwareCost) else None
+    place = scenario.draft if drafting == "draft_model" else scenario.target
+    if drafting in (None, "look_up") or place is None or place.tensor_parallel == 1:
+        return
+    ratio = place.engine.sharded_draft_ratio
+    if ratio.high is not None and ratio.high > ratio.value:
+        yield (
+            f"a pass of the draft over {place.tensor_parallel} ranks may take up to {ratio.high:g} times what is computed: "
+            f"it is launched and summed on all of them, and small drafts were measured several times slower so than on one"
+        )

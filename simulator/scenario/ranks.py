@@ -1,7 +1,7 @@
 """What a reader should know of ranks: whether they start, over what they sum, and what was fitted to fewer of them."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from simulator.cost.collectives import MeasuredAllReduce, RingAllReduce, TreeAllReduce
 from simulator.cost.degrees import unknown_blocks
@@ -21,7 +21,7 @@ class Continued(NamedTuple):
     @property
     def fitted(self) -> int:
         """Return the most ranks that it was fitted to."""
-        return max(self.form.fitted_ranks)
+        return most_fitted(self.link, self.form)
 
     @property
     def longest(self) -> float:
@@ -31,7 +31,7 @@ class Continued(NamedTuple):
     @property
     def words(self) -> str:
         """Return what is continued, in words."""
-        form = "ring" if isinstance(self.form, RingAllReduce) else "tree"
+        form = name_of(self.form)
         return f"all-reduce of {self.ranks} ranks over {self.link.name} ({form}, fitted to {self.fitted} at most)"
 
     def slower(self, times: float, scenario: Scenario) -> Scenario:
@@ -49,6 +49,16 @@ class Continued(NamedTuple):
 
         changed: Scenario = replace_nested(scenario, Link, longer)
         return changed
+
+
+def name_of(form: RingAllReduce | TreeAllReduce) -> Literal["ring", "tree"]:
+    """Return the name of a formula of an all-reduce."""
+    return "ring" if isinstance(form, RingAllReduce) else "tree"
+
+
+def most_fitted(link: Link, form: RingAllReduce | TreeAllReduce) -> int:
+    """Return the most ranks that a formula of a link was fitted to; 0 for none."""
+    return max(link.all_reduce.fitted_ranks.get(name_of(form), ()), default=0)
 
 
 def placements(scenario: Scenario) -> list[tuple[str, Placement]]:
@@ -70,8 +80,8 @@ def about_ranks(scenario: Scenario) -> Iterator[str]:
                 f"the {role}'s {place.tensor_parallel} ranks are on {place.servers} servers of {place.ranks_inside}: every "
                 f"all-reduce also goes over {place.network.name} ({_known(place)})"
             )
-    for one in continued(scenario):
-        yield f"the formula for an {one.words} is continued: it may take {one.longest:.3g} times as long"
+    for formula in continued(scenario):
+        yield f"the formula for an {formula.words} is continued: it may take {formula.longest:.3g} times as long"
 
 
 def continued(scenario: Scenario) -> list[Continued]:
@@ -80,10 +90,10 @@ def continued(scenario: Scenario) -> list[Continued]:
     for _, place in placements(scenario):
         if place.tensor_parallel > 1 and place.collectives.count:
             for form, link, ranks in place.all_reduce_forms():
-                if isinstance(form, MeasuredAllReduce) or not form.fitted_ranks or ranks <= max(form.fitted_ranks):
+                if isinstance(form, MeasuredAllReduce) or not 0 < most_fitted(link, form) < ranks:
                     continue
-                if (one := Continued(link, form, ranks)) not in found:
-                    found.append(one)
+                if (formula := Continued(link, form, ranks)) not in found:
+                    found.append(formula)
     return found
 
 

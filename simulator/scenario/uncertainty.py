@@ -39,7 +39,7 @@ from simulator.cost.model import Experts
 from simulator.cost.roofline import Attention
 from simulator.files.schema import Fraction, Positive, Ranged, Sourced, nested, provenance
 from simulator.scenario import Loaded, Scenario, doubts
-from simulator.scenario.doubts import changed, continued_further, uncurved
+from simulator.scenario.doubts import Uneven, changed, continued_further, evenly, uncurved, uneven
 from simulator.scenario.run import RunResult, baseline, law, run, tuned
 from simulator.serving.iteration import Iteration
 from simulator.serving.requests import Request
@@ -125,6 +125,8 @@ class Doubt(NamedTuple):
     """By name of the device, the log change of the number where that device is slower by its spread."""
     acceptance: tuple[float, float] = (0.0, 0.0)
     """Log change of the number at both ends of the range of acceptance."""
+    ends: tuple[tuple[float, float], ...] = ()
+    """The same at both ends of other ranges that lie unevenly around their number."""
 
 
 def interval(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0) -> Interval:
@@ -135,9 +137,9 @@ def interval(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: 
         factors = factors + change * random.standard_normal(DRAWS)
     if residuals:
         factors = factors + random.choice(residuals, DRAWS)
-    if any(doubt.acceptance):
+    for low, high in (ends for ends in (doubt.acceptance, *doubt.ends) if any(ends)):
         drawn = random.standard_normal(DRAWS) / SHARE_DEVIATIONS
-        factors = factors + np.where(drawn < 0.0, -drawn * doubt.acceptance[0], drawn * doubt.acceptance[1])
+        factors = factors + np.where(drawn < 0.0, -drawn * low, drawn * high)
     tail = (1.0 - SHARE) / 2.0
     low, high = np.exp(np.quantile(factors, (tail, 1.0 - tail)))
     return Interval(value * float(low), value * float(high))
@@ -194,7 +196,15 @@ def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
         lowest = law(loaded.scenario, loaded.replace(acceptance=low).acceptance()).tpot_s
         slower = law(loaded.scenario, acceptance).tpot_s / lowest
         changes["acceptance behind long contexts"] = log(slower) / SHARE_DEVIATIONS
-    return Doubt(tuple(requests), changes, _acceptance_range(loaded))
+    ends = (_at_ends(span, loaded, by_law) for span in uneven(_numbers(loaded.scenario), loaded.scenario))
+    return Doubt(tuple(requests), changes, _acceptance_range(loaded), tuple(ends))
+
+
+def _at_ends(span: Uneven, loaded: Loaded, by_law: Callable[[Loaded], float]) -> tuple[float, float]:
+    """Return the log changes of a speed-up at both ends of a number whose ends lie unevenly, the lesser one first."""
+    before = by_law(loaded)
+    changes = [log(by_law(span.at(end, loaded)) / before) for end in span.ends]
+    return min(0.0, *changes), max(0.0, *changes)
 
 
 def _acceptance_range(loaded: Loaded) -> tuple[float, float]:
@@ -221,6 +231,8 @@ class Footing(NamedTuple):
     source: str
     change: float
     """Relative change of the speed-up by law where the number is off by one deviation."""
+    ends: tuple[float, float] | None = None
+    """The same at both ends of its range, where these lie unevenly around it."""
 
 
 def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
@@ -236,7 +248,13 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
         return float(reference / law(loaded.scenario, acceptance).tpot_s)
 
     before, ranked = by_law(loaded), []
-    for name, number in _numbers(loaded.scenario).items():
+    numbers = _numbers(loaded.scenario)
+    for span in uneven(numbers, loaded.scenario):
+        low, high = _at_ends(span, loaded, by_law)
+        farther = exp(max(low, high, key=abs) / SHARE_DEVIATIONS) - 1.0
+        known = (span.number.value, span.known.confidence, span.known.source)
+        ranked.append(Footing(span.name, *known, farther, (exp(low) - 1.0, exp(high) - 1.0)))
+    for name, number in evenly(numbers, loaded.scenario).items():
         if deviation(number) and (every or _in_doubt(number)):
             changed = by_law(_with_number(number, loaded)) / before - 1.0
             ranked.append(Footing(name, number.value, number.confidence, number.source, changed))
@@ -295,7 +313,7 @@ def _with_number(number: Sourced, loaded: Loaded) -> Loaded:
 def doubtful(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
     """Yield what is assumed, borrowed or has a range outside of the devices, each with what moves it by one deviation."""
     of_devices = {number for device in nested(loaded.scenario, Device) for number in nested(device, Sourced)}
-    for name, number in _numbers(loaded.scenario).items():
+    for name, number in evenly(_numbers(loaded.scenario), loaded.scenario).items():
         if number not in of_devices and _in_doubt(number) and deviation(number):
             yield name, partial(_with_number, number)
     yield from uncurved(loaded.scenario)
@@ -306,9 +324,17 @@ def rests_on(loaded: Loaded, most: int = 4) -> str:
     """Return what in doubt the speed-up rests on and what it could change, in a sentence; empty where that is little."""
     named = [footing for footing in footings(loaded, every=False) if abs(footing.change) >= WORTH_NAMING][:most]
     known = [one.source.partition(" (")[0] if one.confidence == "borrowed" else one.confidence for one in named]
-    words = (f"{one.parameter} ({how}, {100 * one.change:+.1f} %)" for one, how in zip(named, known, strict=True))
+    words = (f"{one.parameter} ({how}, {_size(one)} %)" for one, how in zip(named, known, strict=True))
     what = "speed-up" if loaded.scenario.schedule.window else "time per token"
     return f"the {what} rests on {', '.join(words)}" if named else ""
+
+
+def _size(footing: Footing) -> str:
+    """Return how far a number moves a speed-up in per cent: by one deviation, or at both ends of an uneven range."""
+    if footing.ends is None:
+        return f"{100 * footing.change:+.1f}"
+    low, high = (f"{100 * end:+.1f}" for end in footing.ends)
+    return f"{low} to {high}"
 
 
 def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:

@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from simulator.cost.engine import Home
 from simulator.files.schema import Confidence, Frozen
 
 
@@ -39,6 +40,8 @@ class Method(Frozen):
     """Programs that run it for several requests at once."""
     nearest: str = "draft"
     """Drafter of the shipped recordings whose chains come nearest to its own: they lend their bursts to a mean of it."""
+    fitted_on: Home | None = None
+    """The device that the calibrated numbers of its strategy were fitted on."""
     published: tuple[PublishedMean, ...] = ()
     """Means that were published for it, by target."""
 
