@@ -8,15 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from simulator.cost.device import Device
-from simulator.cost.engine import Engine, Home
 from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.kernels import product_timer
 from simulator.cost.rows import Rows
-from simulator.files.schema import validate
-from simulator.names import Catalogue
 from simulator.scenario import load
-from simulator.scenario.homes import away, distance
 from simulator.scenario.run import baseline, law
 from simulator.scenario.uncertainty import footings, rests_on, run_with_interval
 from tests.test_cost import DEVICE, ENGINE, LINK, place
@@ -149,55 +144,6 @@ def test_a_head_on_its_targets_ranks_is_one_too() -> None:
 
 
 # ---- numbers away from home
-
-
-HOME = Home(card="h100_94g_sxm", maker="NVIDIA", architecture="Hopper")
-
-
-def shipped(kind: Any, folder: str, name: str) -> Any:
-    catalogue = Catalogue()
-    return validate(kind, catalogue.content(folder, catalogue.names(folder)[name])).model_copy(update={"name": name})
-
-
-@pytest.mark.parametrize(
-    ("device", "factor"),
-    [
-        ("h100_94g_sxm", 1.0),
-        ("h200_sxm", 1.5),
-        ("a100_80g_sxm", 4.0),
-        ("rtx_5090", 4.0),
-        ("mi300x", 8.0),
-        ("m2_ultra_gpu", 8.0),
-    ],
-)
-def test_a_number_is_the_less_certain_the_further_it_is_from_where_it_was_fitted(device: str, factor: float) -> None:
-    assert distance(HOME, shipped(Device, "device", device)) == factor
-    engine = shipped(Engine, "engine", "vllm")
-    known = away(engine, shipped(Device, "device", device))
-    if factor == 1.0:
-        assert known == {}
-        return
-    lent = known[engine.schedule_us]
-    assert (lent.value, lent.low, lent.high) == (1190.0, min(428.0, 1190.0 / factor), max(1950.0, 1190.0 * factor))
-    assert lent.confidence == "borrowed"
-    assert lent.source.startswith(f"calibrated on h100_94g_sxm; borrowed (within a factor of {factor:g}): calibrated-on: ")
-
-
-def test_a_card_of_ones_own_is_another_one_until_it_says_its_architecture() -> None:
-    own = Device.model_validate({**DEVICE, "name": "mine"})
-    assert distance(HOME, own) == 4.0
-    assert distance(HOME, own.model_copy(update={"maker": "NVIDIA", "architecture": "Hopper"})) == 1.5
-
-
-def test_every_home_is_a_card_of_the_catalogue() -> None:
-    catalogue = Catalogue()
-    homes = [shipped(Engine, "engine", name).fitted_on for name in catalogue.names("engine")]
-    homes += [load("methods_vicuna_7b_a100", [f"strategy={name}"]).scenario.method.fitted_on for name in ("medusa_1", "pld")]  # type: ignore[union-attr]
-    assert len([home for home in homes if home]) >= 8
-    for home in filter(None, homes):
-        device = shipped(Device, "device", home.card)
-        assert (home.maker, home.architecture) == (device.maker, device.architecture)
-    assert all(shipped(Device, "device", name).architecture for name in catalogue.names("device"))
 
 
 @pytest.mark.parametrize("device", ["rtx_5090", "a100_80g_sxm"])
