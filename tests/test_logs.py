@@ -164,9 +164,18 @@ def test_a_log_that_cannot_be_read_says_what_is_wrong(tmp_path: Path, name: str,
 def test_columns_and_a_rate_are_for_logs_alone(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="are for format: log"):
         TrafficFile(format="csv", file="a.csv", columns={"arrival": "ts"})
-    (tmp_path / "iso.csv").write_text(LOGS["iso.csv"])
-    with pytest.raises(BadInput, match="has times of its own"):
-        list(TrafficFile(format="log", file=str(tmp_path / "iso.csv"), rate_per_s=2.0).lines())
+
+
+def test_times_of_a_log_are_stretched_to_a_stated_rate(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("arrival,prompt,output\n" + "".join(f"{at},10,5\n" for at in (0, 1, 5, 10)))
+    log = TrafficFile(format="log", file=str(path), rate_per_s=3.0)
+    assert [line.arrival_s for line in log.lines()] == pytest.approx([0.0, 0.1, 0.5, 1.0])
+    path.write_text("arrival,prompt,output\n7,10,5\n")
+    assert [line.arrival_s for line in log.lines()] == [0.0]
+    path.write_text("arrival,prompt,output\n7,10,5\n7,10,5\n")
+    with pytest.raises(BadInput, match=r"has 2 requests at one time, which no rate spreads; leave rate_per_s \(--rate\) out"):
+        list(log.lines())
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1).map(lambda times: sorted([0.0, *times, 1e6])))

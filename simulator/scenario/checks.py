@@ -154,7 +154,10 @@ def check_memory(scenario: Scenario, document: Document) -> None:
         raise Infeasible([_about_longest(scenario, document, refusal)])
     model = scenario.target.model if scenario.target else None
     if model and model.context_tokens is not None and longest > model.context_tokens:
-        facts = {"model": model.name, "context": model.context_tokens, "traffic": scenario.requests.traffic}
+        traffic, context = scenario.requests.traffic, model.context_tokens
+        if traffic and all(line.tokens > context for line in scenario.requests.lines()):
+            raise traffic.all_too_long(context, f"the context of {model.name}")
+        facts = {"model": model.name, "context": context, "traffic": traffic}
         raise BadInput([_about_longest(scenario, document, say("context", longest=longest, **facts))])
 
 

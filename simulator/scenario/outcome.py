@@ -170,7 +170,7 @@ class Outcome:
     """What a simulation or a replay came to; times in seconds."""
 
     step_s: float
-    """Mean duration of a step."""
+    """Mean duration of a step; 0 without steps."""
     tokens_per_step: float
     """Tokens of an output per step and request: what steps verify behind its end is no output."""
     verified_per_step: float
@@ -230,9 +230,9 @@ def outcome_of(done: ServiceRun) -> Outcome:
     replicas = tuple(_replica(replica, end, busy_s) for replica, busy_s in zip(done.replicas, done.busy_s, strict=False))
     lanes = done.busy_s[0] if done.busy_s else ()
     return Outcome(
-        step_s=tally.step_seconds / steps,
-        tokens_per_step=tally.shown / tally.request_steps,
-        verified_per_step=tally.committed / tally.request_steps,
+        step_s=tally.step_seconds / max(1, steps),
+        tokens_per_step=tally.shown / max(1, tally.request_steps),
+        verified_per_step=tally.committed / max(1, tally.request_steps),
         tpot_s=times["tpot"].mean,
         ttft_s=times["ttft"].mean,
         end_s=end,

@@ -179,38 +179,44 @@ def simulate(
     log: OnIteration | None = None,
     finished: OnFinished | None = None,
     times: StepTimes | None = None,
+    prompts_alone: bool = False,
 ) -> tuple[Outcome, list[Span]]:
     """Simulate on the event engine; return the outcome and the first ``spans`` busy intervals of each lane of replica 1.
 
     ``log`` is called with every iteration, ``finished`` with every request that has ended. Raises :class:`Infeasible` where
-    nothing that counts takes a step, or a time that the SLO limits occurs in none of it.
+        nothing that counts takes a step, unless ``prompts_alone`` will do, or a time that the SLO limits occurs in none of it.
     """
+    traffic = scenario.requests.traffic
+    if traffic and scenario.requests.prompts_alone and not prompts_alone:
+        message = "holds no request with more than one output token; nothing would be decoded"
+        raise traffic.fault(0, f"{message}. specsim plan and specsim capacity say how long its prompts wait")
     with counting("requests", scenario.requests.count) as advance:
         note = finished if advance is unheard else lambda request: (advance(), finished and finished(request))
         done = scenario.service(acceptance, times).run(spans, log, note)
-    if not done.tally.steps:
+    if not done.tally.steps and not prompts_alone:
         if stopping():
             raise KeyboardInterrupt
         message = "all outputs end with the pass that reads the prompt, so there is no step to time; ask for longer ones"
         raise Infeasible([Fault((scenario.name, 0, 0), "requests.output_tokens", message)])
-    if faults := list(_not_measured(scenario, done)):
+    if faults := list(_not_measured(scenario, done, prompts_alone)):
         raise Infeasible(faults)
     return outcome_of(done), done.spans
 
 
-def _not_measured(scenario: Scenario, done: ServiceRun) -> Iterator[Fault]:
+def _not_measured(scenario: Scenario, done: ServiceRun, prompts_alone: bool) -> Iterator[Fault]:
     """Yield what a run was to measure and could not: times of tokens, and times that the SLO limits."""
     collector, place = done.collector, (scenario.name, 0, 0)
     left_out = [name for name in ("warm_up", "cool_down") if getattr(scenario.requests, name)]
     remedy = "; set " + " and ".join(f"requests.{name}=0" for name in left_out) if left_out else ""
-    if not collector.times["tpot"].total:
+    if not collector.times["tpot"].total and not prompts_alone:
         message = f"no request that counts ({collector.rule}) takes a step behind its prompt, so there is no time per token"
         yield Fault(place, "requests", message + remedy)
     elif scenario.slo:
         for metric in dict.fromkeys(limit.metric for limit in scenario.slo.limits):
             if not collector.times[metric].count:
                 counted = f"of what counts ({collector.rule}; {collector.seconds:.3g} s)"
-                yield Fault(place, f"slo.{metric}_ms", f"nothing {counted} has such a time, so no limit can be held{remedy}")
+                leave = "; leave the limit out" if scenario.requests.prompts_alone else remedy
+                yield Fault(place, f"slo.{metric}_ms", f"nothing {counted} has such a time, so no limit can be held{leave}")
 
 
 def replay(scenario: Scenario, acceptance: Acceptance, times: StepTimes | None = None) -> Outcome:

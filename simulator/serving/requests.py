@@ -137,6 +137,11 @@ class Requests(Frozen):
         if self.traffic is not None:
             yield from islice(self.traffic.lines(), self.count if "count" in self.model_fields_set else None)
 
+    @property
+    def prompts_alone(self) -> bool:
+        """Return whether no output of a traffic file has a second token, so that nothing is decoded."""
+        return self.traffic is not None and all(line.output_tokens == 1 for line in self.lines())
+
     def counted(self) -> Requests:
         """Return the workload with the number of requests that its traffic file has, all of them read and checked.
 
@@ -144,18 +149,15 @@ class Requests(Frozen):
         """
         if self.traffic is None:
             return self
-        traffic, count, decoded, tasks = self.traffic, 0, False, self.flavours_by_task
+        traffic, count, tasks = self.traffic, 0, self.flavours_by_task
         if self.task_flavours == "by_name":
             tasks = {line.task: (line.task,) for line in self.lines()}
         for line in self.lines():
             count += 1
-            decoded = decoded or line.output_tokens > 1
             if tasks and line.task not in tasks:
                 raise traffic.fault(line.number, f"task '{line.task}' is not in task_flavours{did_you_mean(line.task, tasks)}")
         if not count:
-            raise traffic.fault(0, f"holds no request from {traffic.from_s:g} s to {traffic.to_s or 'its end'}")
-        if not decoded:
-            raise traffic.fault(0, "holds no request with more than one output token; nothing would be decoded")
+            raise traffic.empty()
         if self.warm_up + self.cool_down >= count:
             raise traffic.fault(
                 0, f"holds {count:,} requests; warm_up {self.warm_up} and cool_down {self.cool_down} leave none"

@@ -76,7 +76,7 @@ class TrafficFile(Frozen):
     columns: dict[Literal["arrival", "prompt", "output", "task", "hashes"], str] = Field(default={})
     """Columns of a log, by what they hold; those that are left out are recognised by their names."""
     rate_per_s: float | None = Field(default=None, gt=0)
-    """Requests per second of a log that has no times; gaps are drawn as of a Poisson process, the same in every run."""
+    """Requests per second of a log: of one with times these are stretched; without, gaps are drawn as of a Poisson process."""
 
     @model_validator(mode="after")
     def _some_time(self) -> Self:
@@ -94,6 +94,20 @@ class TrafficFile(Frozen):
     def dropped(self) -> int:
         """Return how many requests of the slice are too long."""
         return sum(line.tokens > self.drop_above_tokens for line in self._slice()) if self.drop_above_tokens else 0
+
+    def empty(self) -> BadInput:
+        """Return the error of a slice without a request, or whose requests are all too long."""
+        limit = self.drop_above_tokens
+        if limit and self.dropped:
+            return self.all_too_long(limit, "drop_above_tokens")
+        return self.fault(0, f"holds no request from {self.from_s:g} s to {self.to_s or 'its end'}")
+
+    def all_too_long(self, limit: int, whose: str) -> BadInput:
+        """Return the error of a slice of which every request has more tokens than a limit, with the shortest."""
+        lengths = [line.tokens for line in self._slice()]
+        what = "its request is" if len(lengths) == 1 else f"all {len(lengths):,} requests are"
+        message = f"{what} longer than {whose} of {limit:,} tokens"
+        return self.fault(0, f"{message}: the shortest has {min(lengths):,}, prompt and output together")
 
     def _slice(self) -> Iterator[Line]:
         """Yield the requests between ``from_s`` and ``to_s``."""
@@ -139,17 +153,24 @@ class TrafficFile(Frozen):
     def _logged(self) -> Iterator[Line]:
         """Yield the requests of a log."""
         log = read_log(self.file, self.columns)
-        if log.timed == (self.rate_per_s is not None):
-            what = "has times of its own; rate_scale makes them come faster" if log.timed else "has no times of arrival"
-            remedy = "" if log.timed else "; state rate_per_s (--rate), or the column that has them (--columns arrival=COLUMN)"
-            raise self.fault(0, what + remedy, field="rate_per_s")
+        if self.rate_per_s is None and not log.timed:
+            remedy = "state rate_per_s (--rate), or the column that has them (--columns arrival=COLUMN)"
+            raise self.fault(0, f"has no times of arrival; {remedy}", field="rate_per_s")
         hashes = log.hashes or repeat(())
-        lines = (Line(*request, named) for request, named in zip(log.requests, hashes, strict=False))
-        if self.rate_per_s is None:
+        lines = [Line(*request, named) for request, named in zip(log.requests, hashes, strict=False)]
+        if self.rate_per_s is None or len(lines) == 1:
             yield from lines
-        else:
-            at = np.random.default_rng(0).exponential(1.0 / self.rate_per_s, len(log.requests)).cumsum()
-            yield from (line._replace(arrival_s=float(at[place] - at[0])) for place, line in enumerate(lines))
+            return
+        if log.timed:
+            lasted_s = lines[-1].arrival_s
+            if not lasted_s:
+                message = f"has {len(lines):,} requests at one time, which no rate spreads; leave rate_per_s (--rate) out"
+                raise self.fault(0, message, field="rate_per_s")
+            slower = (len(lines) - 1) / lasted_s / self.rate_per_s
+            yield from (line._replace(arrival_s=line.arrival_s * slower) for line in lines)
+            return
+        at = np.random.default_rng(0).exponential(1.0 / self.rate_per_s, len(lines)).cumsum()
+        yield from (line._replace(arrival_s=float(at[place] - at[0])) for place, line in enumerate(lines))
 
     def _tokens(self, number: int, values: Values, name: str, least: int) -> int:
         what = f"a whole number of tokens from {least} to {MOST_TOKENS:,}"

@@ -62,8 +62,9 @@ class Trial(NamedTuple):
     mean_in_system: float
     ttft_p50_ms: float
     ttft_p99_ms: float
-    tpot_p50_ms: float
-    tpot_p99_ms: float
+    tpot_p50_ms: float | None
+    """Median time in ms per token behind the first; None where no output has a second token."""
+    tpot_p99_ms: float | None
     littles_gap: float
     preemptions: int
     cpu_s: float
@@ -179,7 +180,7 @@ def trial(loaded: Loaded) -> Trial:
         times.append((request.arrival_s, request.finished_s))
 
     begin = time.process_time()
-    outcome, _ = simulate(loaded.scenario, loaded.acceptance(), finished=note)
+    outcome, _ = simulate(loaded.scenario, loaded.acceptance(), finished=note, prompts_alone=True)
     cpu_s = time.process_time() - begin
     arrivals, ends = np.sort(np.array(times).T, axis=1)
     serving, last = outcome.serving, float(arrivals[-1])
@@ -197,8 +198,8 @@ def trial(loaded: Loaded) -> Trial:
         mean_in_system=serving.mean_in_system,
         ttft_p50_ms=serving.ttft.quantile(0.5) * 1e3,
         ttft_p99_ms=serving.ttft.quantile(0.99) * 1e3,
-        tpot_p50_ms=serving.tpot.quantile(0.5) * 1e3,
-        tpot_p99_ms=serving.tpot.quantile(0.99) * 1e3,
+        tpot_p50_ms=serving.tpot.quantile_ms(0.5),
+        tpot_p99_ms=serving.tpot.quantile_ms(0.99),
         littles_gap=serving.littles_law.gap,
         preemptions=serving.preemptions,
         cpu_s=cpu_s,

@@ -101,6 +101,8 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
     """Yield how the answer meets the SLO, why it is not smaller, what it carries, and what comes next, each with its topic."""
     chosen = study.chosen
     yield "Why", say("why", chosen=chosen, binding=study.binding, limit=limit_name, ms=_ms)
+    if chosen.candidate.loaded.scenario.requests.prompts_alone:
+        yield "Not measured", "time per token (TPOT), as no output has a second token; drafts are of no use there."
     yield "Headroom", headroom_words(study.headroom)
     for finding in [finding for finding in study.search.by_family.values() if finding is not chosen][:1]:
         yield "Next", say("next", dearer=finding, chosen=chosen, fleet=fleet)

@@ -46,10 +46,10 @@ class BreakEven:
 
 
 def break_even(finding: Finding) -> BreakEven | None:
-    """Return the roots; None for an answer that does not speculate, or has not been run."""
+    """Return the roots; None for an answer that does not speculate, or of which no run decoded."""
     loaded = tuned(finding.candidate.loaded)
     strategy = loaded.scenario.schedule
-    if finding.outcome is None or not strategy.window:
+    if finding.outcome is None or not finding.outcome.steps or not strategy.window:
         return None
     batch = max(1, round(finding.outcome.serving.mean_batch))
     acceptance = loaded.acceptance()

@@ -21,11 +21,12 @@ from simulator.cost.degrees import working
 from simulator.cost.huggingface import read_config
 from simulator.cost.model import ModelSpec
 from simulator.cost.placement import Placement
-from simulator.files.logs import read_log
+from simulator.files.logs import RecordedLog, read_log
 from simulator.files.schema import BadInput, Document, Fault, Path_, Place, did_you_mean, parse, read, validate
 from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, shown
 from simulator.scenario.bank import Loan, nearest, published
+from simulator.serving.requests import Requests
 from simulator.serving.traffic import TrafficFile
 from simulator.studies.method_features import read_named
 from simulator.studies.plan.file import Plan, amended, combined, with_said
@@ -118,8 +119,12 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
         engines.add(hardware[name]["target"]["engine"])
         assumed.append(words)
     strategies["plain"] = {"strategy": "autoregressive", "draft": None, "acceptance": {"always": 0}}
+    decodes = not (isinstance(question.requests, dict) and Requests.model_validate(question.requests).prompts_alone)
     for engine in sorted(engines):
         for name, method in _methods(engine).items():
+            if not decodes:
+                assumed.append(f"{name}: left out, as no output has a second token that could be drafted")
+                continue
             entry, words, head = _strategy(question, catalogue, target, method)
             if entry and name not in strategies:
                 strategies[name] = entry
@@ -352,12 +357,25 @@ def busiest(
         arrivals["drop_above_tokens"] = context
         said.append(say("too_long", dropped=dropped, context=context))
     at = [line.arrival_s for line in limited.lines()]
-    said += [] if log.timed else [say("untimed", file=Path(file).name, rate_per_s=rate_per_s)]
+    if not at:
+        raise limited.all_too_long(context, "the model's context") if context else limited.empty()
+    said += _rate_said(Path(file).name, log, rate_per_s)
     if len(at) <= count:
         return {"arrivals": arrivals}, said
     span, begin = min((at[index + count - 1] - at[index], index) for index in range(len(at) - count + 1))
     said.append(say("busiest", count=count, begin=at[begin], span=span))
     return {"arrivals": arrivals | {"from_s": at[begin]}, "count": count}, said
+
+
+def _rate_said(file: str, log: RecordedLog, rate_per_s: float | None) -> list[str]:
+    """Return what a stated rate does to a log, in words; nothing without one, and for a single request."""
+    if rate_per_s is None:
+        return []
+    if not log.timed:
+        return [say("untimed", file=file, rate_per_s=rate_per_s)]
+    return (
+        [f"{file}: its times are stretched to {rate_per_s:g} a second in the mean, as stated"] if len(log.requests) > 1 else []
+    )
 
 
 def saved(document: Document, folder: Path) -> str:

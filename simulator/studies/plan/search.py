@@ -168,7 +168,7 @@ def examine(candidate: Candidate, replicas: int, to_the_end: bool = False, note:
             watch.note(request)
 
     try:
-        outcome, _ = simulate(scenario, candidate.loaded.acceptance(), finished=finished)
+        outcome, _ = simulate(scenario, candidate.loaded.acceptance(), finished=finished, prompts_alone=True)
     except LimitBrokenError as error:
         return Finding(candidate, replicas, broken=error.limit)
     verdicts = zip(limits, outcome.serving.counted.slo, strict=True)

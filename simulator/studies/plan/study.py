@@ -108,7 +108,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         longer=trial(_longer(replicated(chosen.candidate.loaded, chosen.replicas))),
         sensitivity=tuple(sensitivity(searched, chosen)),
         chance=chance(chosen, draws),
-        rests_on=rests_on(chosen.candidate.loaded),
+        rests_on="" if _prompts_alone(chosen) else rests_on(chosen.candidate.loaded),
         break_even=break_even(chosen),
         schedule=table,
         lengths=lengths,
@@ -117,6 +117,11 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         sizes=tuple(size for cheapest in counted(searched.by_family.values(), "families") for size in _sizes(cheapest)),
         law=_what_if([chosen, *searched.by_family.values()]),
     )
+
+
+def _prompts_alone(finding: Finding) -> bool:
+    """Return whether nothing is decoded, so that times per token are those of nobody."""
+    return finding.candidate.loaded.scenario.requests.prompts_alone
 
 
 def _what_if(fleets: Sequence[Finding]) -> WhatIf:
@@ -207,7 +212,7 @@ def finding_data(finding: Finding) -> dict[str, Any]:
         "ruled_out_by": finding.bound or None,
         "missed": finding.missed and limit_name(finding.missed),
         "measured_ms": {limit_name(measured.limit): measured.seconds * 1e3 for measured in finding.measured},
-        "tpot_ms": outcome.tpot_s * 1e3 if outcome else None,
+        "tpot_ms": outcome.tpot_s * 1e3 if outcome and outcome.steps else None,
         "tokens_per_s": outcome.tokens_per_s if outcome else None,
         "mean_batch": outcome.serving.mean_batch if outcome else None,
     }
