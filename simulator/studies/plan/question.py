@@ -119,12 +119,8 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
         engines.add(hardware[name]["target"]["engine"])
         assumed.append(words)
     strategies["plain"] = {"strategy": "autoregressive", "draft": None, "acceptance": {"always": 0}}
-    decodes = not (isinstance(question.requests, dict) and Requests.model_validate(question.requests).prompts_alone)
     for engine in sorted(engines):
         for name, method in _methods(engine).items():
-            if not decodes:
-                assumed.append(f"{name}: left out, as no output has a second token that could be drafted")
-                continue
             entry, words, head = _strategy(question, catalogue, target, method)
             if entry and name not in strategies:
                 strategies[name] = entry
@@ -232,6 +228,8 @@ def _strategy(
     question: PlanQuestion, catalogue: Catalogue, target: NamedModel, method: Mapping[str, Any]
 ) -> tuple[dict[str, Any] | None, str, str]:
     """Return a method's entry of the plan, what is to be said of it, and its head; no entry where it does not exist."""
+    if isinstance(question.requests, dict) and Requests.model_validate(question.requests).prompts_alone:
+        return None, "left out, as no output has a second token that could be drafted", ""
     entry: dict[str, Any] = {"strategy": method["strategy"], "draft": None}
     kind, head, words, drafter = method["kind"], "", "", None
     if method["shape"] == "draft":
