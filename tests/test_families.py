@@ -10,6 +10,7 @@ import pytest
 from simulator.cost.huggingface import read_config
 from simulator.cost.model import ModelSpec
 from simulator.files.schema import BadInput
+from simulator.scenario.loading import load
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "data" / "model_configs"
 """Files of models that people serve, where they lie beside the project."""
@@ -466,3 +467,54 @@ def test_a_known_architecture_with_a_fault_is_not_called_unknown(tmp_path):
     with pytest.raises(BadInput) as error:
         config(tmp_path, model_type="llama", hidden_size="wide")
     assert [fault.field for fault in error.value.faults] == ["hidden_size"]
+
+
+# ---- formats of the KV cache
+
+EIGHT_BITS = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "tensor", "dynamic": False}
+WEIGHTS_OF_8 = {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 8, "type": "float"}}}}
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "weights", "cache", "each"),
+    [
+        (WEIGHTS_OF_8 | {"kv_cache_scheme": EIGHT_BITS}, "fp8", "fp8", 1.0),
+        (WEIGHTS_OF_8 | {"kv_cache_scheme": EIGHT_BITS | {"type": "int"}}, "fp8", "int8", 1.0 + 4 / 128),
+        (WEIGHTS_OF_8 | {"kv_cache_scheme": None}, "fp8", None, 2.0),
+        ({"quant_method": "compressed-tensors", "config_groups": {}, "kv_cache_scheme": EIGHT_BITS}, None, "fp8", 1.0),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}, "nvfp4", "fp8", 1.0),
+        ({"quant_method": "modelopt", "quant_algo": None, "kv_cache_quant_algo": "FP8"}, None, "fp8", 1.0),
+        ({"quant_method": "fp8", "activation_scheme": "static", "kv_cache_scheme": "static"}, "fp8", "fp8", 1.0),
+    ],
+)
+def test_the_format_of_the_cache_is_that_of_the_checkpoint(tmp_path, quantisation, weights, cache, each):
+    model = config(tmp_path, quantization_config=quantisation)
+    assert model.counts()["kv_bytes_per_token"] == 4 * 2 * 20 * each
+    assert (model.weight_format, model.cache_format) == (weights, cache)
+    placed, sixteen = (
+        load(
+            "autoregressive_qwen3_32b_a100", ["target.tensor_parallel=1", f"target.model={tmp_path}/config.json", *more]
+        ).scenario.target
+        for more in ([], ["target.kv_cache=bf16"])
+    )
+    assert placed is not None
+    assert placed.kv_cache == (cache or "fp16")
+    assert placed.kv_gb(1000) == pytest.approx(4 * 2 * 20 * each * 1000 / placed.tensor_parallel / 1e9, rel=1e-12)
+    assert sixteen is not None
+    assert sixteen.kv_cache == "bf16"
+
+
+def test_the_format_of_the_cache_in_a_file_beside_the_configuration(tmp_path):
+    """As modelopt writes it."""
+    (tmp_path / "hf_quant_config.json").write_text(
+        json.dumps({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}})
+    )
+    assert config(tmp_path).counts()["kv_bytes_per_token"] == 4 * 2 * 20
+
+
+@pytest.mark.parametrize("stated", [{"kv_cache_scheme": EIGHT_BITS | {"num_bits": 2}}, {"kv_cache_quant_algo": "NVFP4"}])
+def test_a_format_of_the_cache_that_cannot_be_expressed_is_refused_by_name(tmp_path, stated):
+    with pytest.raises(
+        BadInput, match=r"kv_cache_\w+: is no format of a KV cache that is known here: .*; leave it out of a copy"
+    ):
+        config(tmp_path, quantization_config=WEIGHTS_OF_8 | stated)

@@ -5,13 +5,14 @@ something about the cost and is not understood is refused by name, as is a shape
 called after its formulas there, with a detail behind a blank where layers of one kind differ.
 """
 
-import re
 from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from simulator.cost.config_fields import FIELDS, Config, known_families, load_config
+from simulator.cost.config_formats import formats_of
+from simulator.cost.config_layers import mixer_names, mlps
 from simulator.cost.mixer import MOST_LAYERS
 from simulator.cost.model import ModelSpec
 from simulator.files.document import LARGEST, told
@@ -32,7 +33,7 @@ def read_config(path: Path) -> ModelSpec:
     """
     file = path / "config.json" if path.is_dir() else path
     config = load_config(file)
-    spec = spec_of(config, _formats(config, file))
+    spec = spec_of(config, formats_of(config, file))
     name = (file.parent if file.name == "config.json" else file.with_suffix("")).resolve().name
     return spec.model_copy(update={"name": name, "source": f"{file} (HF config.json)"})
 
@@ -152,42 +153,6 @@ def _experts(config: Config) -> dict[str, Any]:
     }
 
 
-def _formats(config: Config, file: Path) -> dict[str, str]:
-    """Return the formats in which weights and routed experts were published; empty where nothing is quantised."""
-    stated = config.get("quantization_config")
-    companion = file.with_name(file.name.replace("config.json", "hf_quant_config.json"))
-    if stated is None and companion.is_file():
-        stated = load_config(companion).data.get("quantization")
-    if not isinstance(stated, dict):
-        return {}
-    weights = _named(stated.get("quant_method"), stated) or _named(stated.get("quant_algo"), stated)
-    modules = stated.get("quantized_layers")
-    parts = reversed(modules.items()) if isinstance(modules, dict) else ()
-    of_module = {"expert" in name and "shared" not in name: part for name, part in parts if isinstance(part, dict)}
-    experts = stated.get("moe_quant_algo") or config.get("expert_dtype") or of_module.get(True, {}).get("quant_algo")
-    expert_format = _named(experts, {}) if experts else weights
-    weights = weights or _named(of_module.get(False, {}).get("quant_algo"), {})
-    if config.get("num_experts") and not experts and re.search(FIELDS["attention_left_out"], str(stated)):
-        weights = "bf16"
-    if weights is None or expert_format is None:
-        config.refuse("quantization_config", f"holds no format that is known here: {str(stated)[:60]}")
-        return {}
-    return {"weight_format": weights} | ({"expert_format": expert_format} if expert_format != weights else {})
-
-
-def _named(name: object, quantisation: Mapping[str, Any]) -> str | None:
-    """Return the format that a quantisation means by its name, or by the bits of its first group; None for an unknown one."""
-    known = FIELDS["formats"].get(str(name).lower())
-    if known is not None:
-        return "fp8_block" if known == "fp8" and quantisation.get("weight_block_size") else str(known)
-    groups = quantisation.get("config_groups")
-    group: Any = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
-    bits = group.get("weights", {}) if isinstance(group, dict) else {}
-    bits = {**quantisation, **(bits if isinstance(bits, dict) else {})}
-    word = f"{bits.get('type', 'int')}{bits.get('num_bits', bits.get('bits'))} of {bits.get('group_size')}"
-    return next((str(form) for pattern, form in FIELDS["bits"].items() if re.fullmatch(pattern, word)), None)
-
-
 def _layers(config: Config, shape: Shape) -> dict[str, Any]:
     """Return the fields mixers and layers of ModelSpec, or how many layers have no experts where no others differ."""
     count, experts = shape["num_hidden_layers"], shape["experts"]
@@ -197,8 +162,8 @@ def _layers(config: Config, shape: Shape) -> dict[str, Any]:
     elif config.get("block_configs"):
         runs = [_block(config, shape, block) for block in config.by_layer("block_configs", count)]
     else:
-        mlps = _mlps(config, count) if experts else ["dense"] * count
-        names = _mixer_names(config, count)
+        mlps = mlps(config, count) if experts else ["dense"] * count
+        names = mixer_names(config, count)
         runs = [{"mixer": mixer, "mlp": mlp} for mixer, mlp in zip(names, mlps, strict=False)]
     _heads_of_some(config, [str(run["mixer"]) for run in runs])
     shared = config.count("num_kv_shared_layers", default=0, least=0)
@@ -254,93 +219,6 @@ def _shortest(shape: Shape, mixers: dict[str, Any], runs: list[dict[str, Any]]) 
     grouped = [(run, len(list(equal))) for run, equal in groupby(runs[:period])]
     mixers = {name: mixer for name, mixer in mixers.items() if name not in own}
     return {"mixers": mixers, "layers": [run | {"count": equal} for run, equal in grouped]}
-
-
-def _mixer_names(config: Config, count: int) -> list[str]:
-    """Return the name of each layer's mixer."""
-    if config.get("compress_ratios"):
-        return [f"compressed {entry}" for entry in config.by_layer("compress_ratios", count)]
-    sparse = config.get("sparse_attention_config_use_sparse_attention", config.get("sparse_attention_config") is not None)
-    full = "latent" if config.get("kv_lora_rank") else "full"
-    names = [full if name == "full" else name for name in _listed(config, count) or _computed(config, count)]
-    if config.get("attn_type_list") and not all(config.by_layer("attn_type_list", count)):
-        config.refuse("attn_type_list", "0 means an attention that is not understood here (lightning)")
-    if sparse:
-        chosen = config.by_layer("sparse_attention_config_sparse_attention_freq", count)
-        names = ["blocks" if entry else name for entry, name in zip(chosen, names, strict=False)]
-    if config.get("index_topk"):
-        names = [f"latent_sparse {own}" for own in _indexers(config, count)]
-    return names
-
-
-def _listed(config: Config, count: int) -> list[str]:
-    """Return the name of each layer's mixer where a list says; empty where none does."""
-    config.asked.update(key for name in FIELDS["beside_lists"] for key in FIELDS["names"].get(name, [name]))
-    known = FIELDS["layer_types"]
-    if config.get("layer_types"):
-        return [known.get(str(entry), str(entry)) for entry in config.by_layer("layer_types", count)]
-    if config.get("hybrid_layer_pattern"):
-        return ["sliding" if entry else "full" for entry in config.by_layer("hybrid_layer_pattern", count)]
-    if config.get("attention_layers"):
-        config.asked.add("attention_types")  # the same, in short
-        return [known.get(str(entry), str(entry)) for entry in config.by_layer("attention_layers", count)]
-    if config.get("linear_attn_config"):
-        kda = config.numbers("linear_attn_config_kda_layers")
-        return ["linear" if layer in kda else "full" for layer in range(1, count + 1)]
-    for key, others in FIELDS["only_full"].items():
-        if config.get(key) is not None:
-            attends = config.numbers(key)
-            return ["full" if layer in attends else others for layer in range(count)]
-    return ["linear"] * count if config.model_type in FIELDS["recurrent_unless_listed"] else []
-
-
-def _computed(config: Config, count: int) -> list[str]:
-    """Return the name of each layer's mixer, by periods and windows."""
-    window, chunk = config.get("sliding_window"), config.get("attention_chunk_size")
-    if interval := config.count("full_attention_interval", default=0, least=0):
-        return ["full" if (layer + 1) % interval == 0 else "linear" for layer in range(count)]
-    if chunk:
-        step = config.count("no_rope_layer_interval", default=4)
-        every = [(layer + 1) % step for layer in range(count)]
-        rotary = config.by_layer("no_rope_layers", count) if config.get("no_rope_layers") else every
-        return ["chunked" if entry else "full" for entry in rotary]
-    if not window or not config.get("use_sliding_window", True):
-        return ["full"] * count
-    pattern = config.get("sliding_window_pattern")
-    if isinstance(pattern, str) and set(pattern) <= {"L", "G"} and pattern:
-        return ["full" if pattern[layer % len(pattern)] == "G" else "sliding" for layer in range(count)]
-    every_so_many = config.count("sliding_window_pattern", default=count + 1)
-    first = config.count("max_window_layers", default=0, least=0) if config.get("use_sliding_window") else 0
-    shift = 0 if config.get("first_layer_is_full") else 1
-    return ["full" if layer < first or (layer + shift) % every_so_many == 0 else "sliding" for layer in range(count)]
-
-
-def _indexers(config: Config, count: int) -> list[str]:
-    """Return for each layer whether it has an indexer (full) or takes what an earlier one chose (shared)."""
-    every, first = config.count("index_topk_freq", default=1), config.count("index_skip_topk_offset", default=0, least=0)
-    if config.get("indexer_types"):
-        return [str(entry) for entry in config.by_layer("indexer_types", count)]
-    return ["full" if layer < first or (layer - first + 1) % every == 0 else "shared" for layer in range(count)]
-
-
-def _mlps(config: Config, count: int) -> list[str]:
-    """Return what follows each layer's mixer, of a model with experts."""
-    first, step = config.count("first_k_dense_replace", default=0, least=0), config.count("decoder_sparse_step", default=1)
-    last = config.get("moe_layer_end_index", -1)
-    only, listed = config.numbers("mlp_only_layers"), config.numbers("moe_layers")
-    if isinstance(config.get("moe_layer_freq"), list):
-        sparse = [bool(entry) for entry in config.by_layer("moe_layer_freq", count)]
-    elif config.get("mlp_layer_types"):
-        sparse = [entry == "sparse" for entry in config.by_layer("mlp_layer_types", count)]
-    elif listed:
-        sparse = [layer in listed for layer in range(count)]
-    else:
-        step, every = config.count("interleave_moe_layer_step", default=step), config.count("moe_layer_freq", default=1)
-        sparse = [i >= first and i % every == 0 and (i + 1) % step == 0 and i not in only for i in range(count)]
-    if isinstance(last, int) and last >= 0:
-        sparse = [chosen and layer <= last for layer, chosen in enumerate(sparse)]
-    with_experts = "both" if config.get("enable_moe_block") else "experts"
-    return [with_experts if chosen else "dense" for chosen in sparse]
 
 
 def _block(config: Config, shape: Shape, block: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from simulator.cost.formats import FORMATS, WeightFormat
+from simulator.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, WeightFormat
 from simulator.cost.mixer import MOST_LAYERS, LayerKind, LayerRun, Mixer
 from simulator.cost.rows import Rows
 from simulator.files.schema import Confidence, Frozen, Ranged
@@ -163,6 +163,8 @@ class ModelSpec(Frozen):
     """Format in which it was published, embedding and LM head aside; by default not known."""
     expert_format: WeightFormat | None = None
     """The same of its routed experts, where it differs."""
+    cache_format: CacheFormat | None = None
+    """Format of the KV cache for which it was published, with scales of its own; by default 16 bits."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -344,8 +346,9 @@ class ModelSpec(Frozen):
             "fp16_weight_gb": self.weights * 2 / 1e9,
         }
         published = {"published_weight_gb": self.published_gb} if self.weight_format else {}
-        kept = {"kv_bytes_per_token": self.kv_bytes_per_token()}
-        later = {"kv_bytes_per_token_after_all_windows": self.kv_bytes_per_token(after=1 << 40)}
+        value = CACHE_BYTES[self.cache_format or "fp16"]
+        kept = {"kv_bytes_per_token": self.kv_bytes_per_token(value)}
+        later = {"kv_bytes_per_token_after_all_windows": self.kv_bytes_per_token(value, after=1 << 40)}
         state = {"state_bytes_per_request": self.state_bytes} if self.state_bytes else {}
         windows = any(mixer.window for mixer, _ in self.mixer_layers)
         return {**sizes, **published, **kept, **(later if windows else {}), **state}

@@ -51,8 +51,8 @@ class Placement(Frozen):
     """Format in which the weights are stored, and whether products compute in it (fp8) or in 16 bits (fp8_wo)."""
     expert_weights: WeightFormat | None = None
     """Format of a mixture's routed experts; by default that of the other weights."""
-    kv_cache: CacheFormat = "fp16"
-    """Format of the keys and values in the cache."""
+    kv_cache: CacheFormat = Field(default=None, validate_default=True)
+    """Format of the keys and values in the cache; by default that for which the model was published, else 16 bits."""
     tensor_parallel: int = Field(default=1, gt=0)
     """Number of devices that share every layer."""
     attention: Literal["tensor_parallel", "data_parallel"] = "tensor_parallel"
@@ -67,6 +67,12 @@ class Placement(Frozen):
     """What a device has of a mixture: a slice of each expert; or whole experts, summing over devices or sent its rows."""
     pipeline: Pipeline | None = None
     """Stages among which the layers are shared out, for strategies that run on stages."""
+
+    @field_validator("kv_cache", mode="before")
+    @classmethod
+    def _as_published(cls, stated: object, read: ValidationInfo) -> object:
+        model = read.data.get("model")
+        return stated or (model and model.cache_format) or "fp16"
 
     @field_validator("weights", "expert_weights")
     @classmethod

@@ -170,6 +170,10 @@ def _said(question: PlanQuestion, target: NamedModel) -> Iterator[str]:
     if not question.weights:
         known = target.spec.expert_format or target.spec.weight_format
         yield say("weights", format=_format(question, target), known=known, why=DEFAULTS["weights"]["why"])
+    if target.spec.cache_format:
+        yield say("cache", format=target.spec.cache_format)
+    if target.spec.about and not target.published_as and target.spec.source.endswith("(HF config.json)"):
+        yield say("described", about=target.spec.about)
 
 
 def _format(question: PlanQuestion, target: NamedModel) -> str:

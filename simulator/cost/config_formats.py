@@ -1,0 +1,64 @@
+"""Formats in which a Hugging Face checkpoint was published: of its weights, its routed experts and its KV cache."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from simulator.cost.config_fields import FIELDS, Config, load_config
+from simulator.cost.formats import CACHE_BYTES
+
+
+def formats_of(config: Config, file: Path) -> dict[str, str]:
+    """Return the formats in which weights and routed experts were published; empty where nothing is quantised."""
+    stated = config.get("quantization_config")
+    companion = file.with_name(file.name.replace("config.json", "hf_quant_config.json"))
+    if stated is None and companion.is_file():
+        stated = load_config(companion).data.get("quantization")
+    if not isinstance(stated, dict):
+        return {}
+    cache = _cache_format(config, stated)
+    if cache and not any(stated.get(name) for name in FIELDS["of_weights"]):
+        return cache  # of the cache alone
+    weights = _named(stated.get("quant_method"), stated) or _named(stated.get("quant_algo"), stated)
+    modules = stated.get("quantized_layers")
+    parts = reversed(modules.items()) if isinstance(modules, dict) else ()
+    of_module = {"expert" in name and "shared" not in name: part for name, part in parts if isinstance(part, dict)}
+    experts = stated.get("moe_quant_algo") or config.get("expert_dtype") or of_module.get(True, {}).get("quant_algo")
+    expert_format = _named(experts, {}) if experts else weights
+    weights = weights or _named(of_module.get(False, {}).get("quant_algo"), {})
+    if config.get("num_experts") and not experts and re.search(FIELDS["attention_left_out"], str(stated)):
+        weights = "bf16"
+    if weights is None or expert_format is None:
+        config.refuse("quantization_config", f"holds no format that is known here: {str(stated)[:60]}")
+        return {}
+    return {"weight_format": weights} | ({"expert_format": expert_format} if expert_format != weights else {}) | cache
+
+
+def _cache_format(config: Config, stated: Mapping[str, Any]) -> dict[str, str]:
+    """Return the format of the KV cache that a quantisation states, with scales for it; empty for 16 bits."""
+    scheme = stated.get("kv_cache_scheme") or stated.get("kv_cache_quant_algo")
+    if not scheme:
+        return {}
+    word = f"{scheme.get('type')}{scheme.get('num_bits')}" if isinstance(scheme, dict) else str(scheme).lower()
+    if word not in FIELDS["cache_formats"]:
+        config.refuse(
+            "kv_cache_scheme" if stated.get("kv_cache_scheme") else "kv_cache_quant_algo",
+            f"is no format of a KV cache that is known here: {str(scheme)[:60]}; leave it out of a copy of the file and state "
+            f"kv_cache where the model is placed: {', '.join(CACHE_BYTES)}",
+        )
+    known = FIELDS["cache_formats"].get(word)
+    return {"cache_format": str(known)} if known else {}
+
+
+def _named(name: object, quantisation: Mapping[str, Any]) -> str | None:
+    """Return the format that a quantisation means by its name, or by the bits of its first group; None for an unknown one."""
+    known = FIELDS["formats"].get(str(name).lower())
+    if known is not None:
+        return "fp8_block" if known == "fp8" and quantisation.get("weight_block_size") else str(known)
+    groups = quantisation.get("config_groups")
+    group: Any = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
+    bits = group.get("weights", {}) if isinstance(group, dict) else {}
+    bits = {**quantisation, **(bits if isinstance(bits, dict) else {})}
+    word = f"{bits.get('type', 'int')}{bits.get('num_bits', bits.get('bits'))} of {bits.get('group_size')}"
+    return next((str(form) for pattern, form in FIELDS["bits"].items() if re.fullmatch(pattern, word)), None)

@@ -1,0 +1,90 @@
+"""Which mixer and which MLP each layer of a Hugging Face configuration has, by its lists, periods and windows."""
+
+from simulator.cost.config_fields import FIELDS, Config
+
+
+def mixer_names(config: Config, count: int) -> list[str]:
+    """Return the name of each layer's mixer."""
+    if config.get("compress_ratios"):
+        return [f"compressed {entry}" for entry in config.by_layer("compress_ratios", count)]
+    sparse = config.get("sparse_attention_config_use_sparse_attention", config.get("sparse_attention_config") is not None)
+    full = "latent" if config.get("kv_lora_rank") else "full"
+    names = [full if name == "full" else name for name in _listed(config, count) or _computed(config, count)]
+    if config.get("attn_type_list") and not all(config.by_layer("attn_type_list", count)):
+        config.refuse("attn_type_list", "0 means an attention that is not understood here (lightning)")
+    if sparse:
+        chosen = config.by_layer("sparse_attention_config_sparse_attention_freq", count)
+        names = ["blocks" if entry else name for entry, name in zip(chosen, names, strict=False)]
+    if config.get("index_topk"):
+        names = [f"latent_sparse {own}" for own in _indexers(config, count)]
+    return names
+
+
+def _listed(config: Config, count: int) -> list[str]:
+    """Return the name of each layer's mixer where a list says; empty where none does."""
+    config.asked.update(key for name in FIELDS["beside_lists"] for key in FIELDS["names"].get(name, [name]))
+    known = FIELDS["layer_types"]
+    if config.get("layer_types"):
+        return [known.get(str(entry), str(entry)) for entry in config.by_layer("layer_types", count)]
+    if config.get("hybrid_layer_pattern"):
+        return ["sliding" if entry else "full" for entry in config.by_layer("hybrid_layer_pattern", count)]
+    if config.get("attention_layers"):
+        config.asked.add("attention_types")  # the same, in short
+        return [known.get(str(entry), str(entry)) for entry in config.by_layer("attention_layers", count)]
+    if config.get("linear_attn_config"):
+        kda = config.numbers("linear_attn_config_kda_layers")
+        return ["linear" if layer in kda else "full" for layer in range(1, count + 1)]
+    for key, others in FIELDS["only_full"].items():
+        if config.get(key) is not None:
+            attends = config.numbers(key)
+            return ["full" if layer in attends else others for layer in range(count)]
+    return ["linear"] * count if config.model_type in FIELDS["recurrent_unless_listed"] else []
+
+
+def _computed(config: Config, count: int) -> list[str]:
+    """Return the name of each layer's mixer, by periods and windows."""
+    window, chunk = config.get("sliding_window"), config.get("attention_chunk_size")
+    if interval := config.count("full_attention_interval", default=0, least=0):
+        return ["full" if (layer + 1) % interval == 0 else "linear" for layer in range(count)]
+    if chunk:
+        step = config.count("no_rope_layer_interval", default=4)
+        every = [(layer + 1) % step for layer in range(count)]
+        rotary = config.by_layer("no_rope_layers", count) if config.get("no_rope_layers") else every
+        return ["chunked" if entry else "full" for entry in rotary]
+    if not window or not config.get("use_sliding_window", True):
+        return ["full"] * count
+    pattern = config.get("sliding_window_pattern")
+    if isinstance(pattern, str) and set(pattern) <= {"L", "G"} and pattern:
+        return ["full" if pattern[layer % len(pattern)] == "G" else "sliding" for layer in range(count)]
+    every_so_many = config.count("sliding_window_pattern", default=count + 1)
+    first = config.count("max_window_layers", default=0, least=0) if config.get("use_sliding_window") else 0
+    shift = 0 if config.get("first_layer_is_full") else 1
+    return ["full" if layer < first or (layer + shift) % every_so_many == 0 else "sliding" for layer in range(count)]
+
+
+def _indexers(config: Config, count: int) -> list[str]:
+    """Return for each layer whether it has an indexer (full) or takes what an earlier one chose (shared)."""
+    every, first = config.count("index_topk_freq", default=1), config.count("index_skip_topk_offset", default=0, least=0)
+    if config.get("indexer_types"):
+        return [str(entry) for entry in config.by_layer("indexer_types", count)]
+    return ["full" if layer < first or (layer - first + 1) % every == 0 else "shared" for layer in range(count)]
+
+
+def mlps(config: Config, count: int) -> list[str]:
+    """Return what follows each layer's mixer, of a model with experts."""
+    first, step = config.count("first_k_dense_replace", default=0, least=0), config.count("decoder_sparse_step", default=1)
+    last = config.get("moe_layer_end_index", -1)
+    only, listed = config.numbers("mlp_only_layers"), config.numbers("moe_layers")
+    if isinstance(config.get("moe_layer_freq"), list):
+        sparse = [bool(entry) for entry in config.by_layer("moe_layer_freq", count)]
+    elif config.get("mlp_layer_types"):
+        sparse = [entry == "sparse" for entry in config.by_layer("mlp_layer_types", count)]
+    elif listed:
+        sparse = [layer in listed for layer in range(count)]
+    else:
+        step, every = config.count("interleave_moe_layer_step", default=step), config.count("moe_layer_freq", default=1)
+        sparse = [i >= first and i % every == 0 and (i + 1) % step == 0 and i not in only for i in range(count)]
+    if isinstance(last, int) and last >= 0:
+        sparse = [chosen and layer <= last for layer, chosen in enumerate(sparse)]
+    with_experts = "both" if config.get("enable_moe_block") else "experts"
+    return [with_experts if chosen else "dense" for chosen in sparse]
