@@ -16,7 +16,7 @@ import yaml
 
 from simulator.cost.borrowing import lend
 from simulator.files import reading
-from simulator.files.document import BadInput, Document, Path_, did_you_mean, head, read
+from simulator.files.document import BadInput, Document, Path_, did_you_mean, head, nearest_name, read
 from simulator.files.plugins import plugin_strategies
 
 STATED = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
@@ -86,7 +86,7 @@ class Catalogue:
             return _relative_file(name, document, where)
         names = self.names(kind)
         if name not in names:
-            raise document.refusal(where, f"there is no {kind} '{name}'{did_you_mean(name, names)}")
+            raise document.refusal(where, f"there is no {kind} '{name}'{did_you_mean(name, names)}{_own(kind, name, names)}")
         return names[name]
 
     def find_traffic(self, document: Document) -> None:
@@ -233,6 +233,13 @@ class Catalogue:
                 document.graft(where[:-1], Document(read_table(path), {(): (shown(path), 0, 0)}))
             except (OSError, UnicodeDecodeError) as error:
                 raise document.refusal(where, f"{shown(path)} {reading.reason(error)}") from error
+
+
+def _own(kind: str, name: str, names: Iterable[str]) -> str:
+    """Return how to state hardware of one's own, where no name is near; empty for other kinds of file."""
+    if kind not in PROFILES or nearest_name(name, names):
+        return ""
+    return f"; specsim list shows them all, and one of your own is a file, as ./my_{kind}.yaml, with like: NAME of the nearest"
 
 
 def _file(path: Path) -> Document:

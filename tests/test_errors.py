@@ -255,7 +255,7 @@ TRACES = [
     (CONVERTED | {"run": np.ones(7, dtype=np.uint16)}, "holds arrays of different lengths"),
     ({}, "was recorded with a vocabulary of 100, the target has 151,936; record one from your models, or set acceptance.stand_in=true"),
     ({"token": np.full(8, 200, dtype=np.uint16)}, "holds token 200, outside its vocabulary of 100"),
-    ({"models": {"target": {"shape": {"vocabulary": 100}}, "draft": {"shape": {"vocabulary": 90}}}}, "mixes vocabularies (target 100, draft 90"),
+    ({"models": {"target": {"shape": {"vocabulary": 100}}, "draft": {"shape": {"vocabulary": 900}}}}, "mixes vocabularies (target 100, draft 900"),
     ({"format": 9}, "has format 9; this version reads formats 1 and 2"),
     ({"p": np.ones(7, dtype=np.float16)}, "holds arrays of different lengths"),
     ({"vocabulary": QWEN, "models": SHAPED, "exit_layers": [], "exit_rank": np.zeros((0, 8), dtype=np.uint16)}, "mirror_sd needs early exits, and own.npz was recorded without"),

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.acceptance.header import KINDS, check_arrays, check_header
+from simulator.acceptance.vocabulary import share_tokenizer
 from simulator.files.reading import from_json, opened
 from simulator.files.schema import BadInput
 from simulator.files.writing import json_text, replacing
@@ -267,7 +268,7 @@ def _check(path: Path, trace: Trace) -> None:
     check_arrays(path, trace.header, {name: getattr(trace, name) for name in (*ARRAYS, "run")} | dict(trace.extra))
     models = sorted(trace.header["models"].items(), reverse=True)
     sizes = {role: model["shape"]["vocabulary"] for role, model in models if model.get("shape")}
-    if set(sizes.values()) - {trace.vocabulary}:
+    if sizes and not share_tokenizer(*sizes.values(), trace.vocabulary):
         by_role = ", ".join(f"{role} {size:,}" for role, size in sizes.items())
         stated = "none" if trace.vocabulary is None else f"{trace.vocabulary:,}"
         raise _bad(path, f"mixes vocabularies ({by_role}; header {stated}): target and draft must share one tokenizer")

@@ -162,9 +162,9 @@ def _layers(config: Config, shape: Shape) -> dict[str, Any]:
     elif config.get("block_configs"):
         runs = [_block(config, shape, block) for block in config.by_layer("block_configs", count)]
     else:
-        mlps = mlps(config, count) if experts else ["dense"] * count
+        followed = mlps(config, count) if experts else ["dense"] * count
         names = mixer_names(config, count)
-        runs = [{"mixer": mixer, "mlp": mlp} for mixer, mlp in zip(names, mlps, strict=False)]
+        runs = [{"mixer": mixer, "mlp": mlp} for mixer, mlp in zip(names, followed, strict=False)]
     _heads_of_some(config, [str(run["mixer"]) for run in runs])
     shared = config.count("num_kv_shared_layers", default=0, least=0)
     for run in runs[count - shared :] if shared else ():

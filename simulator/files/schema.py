@@ -20,6 +20,7 @@ from simulator.files.document import (
     UnknownField,
     did_you_mean,
     holds,
+    nearest_name,
     parse,
     read,
     told,
@@ -229,7 +230,14 @@ def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
         text = re.sub(theirs, ours, text)
     if kind == "model_attributes_type" and isinstance(given, str):
         text += f", as in {{name: {given}}}"
-    return text if isinstance(given, dict | list) else f"{text}, got {told(given)}"
+    shown = "" if isinstance(given, dict | list) else f", got {told(given)}"
+    return f"{text}{shown}{_near(report) if kind == 'literal_error' else ''}"
+
+
+def _near(report: Any) -> str:
+    """Return which of the words that are possible was perhaps meant; empty where none is near."""
+    near = nearest_name(str(report["input"]), re.findall(r"'([^']*)'", report["ctx"]["expected"]))
+    return f"; did you mean '{near}'?" if near else ""
 
 
 def _perhaps(path: Path_, around: Sequence[type[BaseModel]]) -> str:

@@ -74,6 +74,9 @@ def taken_over(loaded: Loaded) -> Iterator[str]:
 def _about_hardware(scenario: Scenario) -> Iterator[str]:
     """Yield what a model needs that was not measured on its device: a mixer, a format, as many rows."""
     rows = (scenario.schedule.needs.rows or 1 + scenario.schedule.window) * scenario.requests.concurrency
+    if scenario.target and scenario.draft and scenario.schedule.needs.draft_model:
+        sizes = {role: place.model.vocab_size for role, place in (("target", scenario.target), ("draft", scenario.draft))}
+        yield from say.all("vocabularies", **sizes)
     for role, place in (("target", scenario.target), ("draft", scenario.draft)):
         if place:
             for mixer, layers in place.model.mixer_layers:

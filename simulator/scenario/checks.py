@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from simulator.acceptance.vocabulary import share_tokenizer
 from simulator.cost.degrees import working
 from simulator.cost.model import ModelSpec
 from simulator.cost.placement import Placement
@@ -25,7 +26,9 @@ say = Sentences(Path(__file__).with_name("faults.yaml"))
 
 def with_fitting_draft(scenario: Scenario, document: Document) -> Scenario:
     """Return a scenario without a draft of another vocabulary that it took over; the document keeps where one would sit."""
-    if not (scenario.target and scenario.draft) or scenario.target.model.vocab_size == scenario.draft.model.vocab_size:
+    if not (scenario.target and scenario.draft):
+        return scenario
+    if share_tokenizer(scenario.target.model.vocab_size, scenario.draft.model.vocab_size):
         return scenario
     target, draft = (document.file((role, "model")) for role in ("target", "draft"))
     taken_over = draft.endswith(".yaml") and not draft.startswith("--") and (draft != document.file(()) or is_shipped(draft))
@@ -47,7 +50,7 @@ def faults_of(scenario: Scenario, document: Document, catalogue: Catalogue) -> I
     for field, message in strategy.findings(facts):
         yield document.fault(("strategy", *field.split(".")), message)
     sizes = [place.model.vocab_size for place in (scenario.target, scenario.draft) if place]
-    if strategy.needs.draft_model and len(set(sizes)) > 1:
+    if strategy.needs.draft_model and not share_tokenizer(*sizes):
         yield document.fault(("draft", "model"), say("vocabularies", draft=sizes[1], target=sizes[0]))
     if scenario.durations:
         yield from _missing_durations(scenario, document)
@@ -60,7 +63,8 @@ def _lacks_draft(scenario: Scenario, target: ModelSpec, document: Document, cata
     for name, path in catalogue.names("model").items():
         with suppress(BadInput):  # one that cannot be read is no draft either
             models[name] = validate(ModelSpec, catalogue.content("model", path))
-    fitting = [name for name, model in models.items() if model.vocab_size == size and model.weights < target.weights / 2]
+    smaller = {name: model for name, model in models.items() if model.weights < target.weights / 2}
+    fitting = [name for name, model in smaller.items() if share_tokenizer(model.vocab_size, size)]
     message = say("no_draft", strategy=scenario.strategy, lost=lost, fitting=fitting, size=size)
     return document.fault(("draft", "model") if lost else ("strategy",), message)
 

@@ -7,6 +7,7 @@ from simulator.acceptance.sequences import RecordedSequences
 from simulator.acceptance.sources import Replay, best_of
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.acceptance.trace import Trace, read_once
+from simulator.acceptance.vocabulary import share_tokenizer
 from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mean, read
 from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, shown
@@ -149,7 +150,7 @@ def drawn(scenario: Scenario, trace: Trace | None) -> bool:
 def _check_vocabulary(trace: Trace, scenario: Scenario, document: Document, catalogue: Catalogue) -> None:
     """Raise :class:`BadInput` for a trace of models with another vocabulary, unless it is a stand-in."""
     size = scenario.target.model.vocab_size if scenario.target else trace.vocabulary
-    if size != trace.vocabulary and not scenario.acceptance.stand_in:
+    if not share_tokenizer(size, trace.vocabulary) and not scenario.acceptance.stand_in:
         file = shown(_trace_path(scenario, document, catalogue))
         message = say("other_vocabulary", file=file, recorded=trace.vocabulary, size=size)
         raise document.refusal(("acceptance", "trace"), message)

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from simulator.acceptance.vocabulary import share_tokenizer
 from simulator.cost.degrees import working
 from simulator.cost.huggingface import read_config
 from simulator.cost.model import ModelSpec
@@ -300,13 +301,15 @@ def _head(catalogue: Catalogue, target: NamedModel, kind: str) -> tuple[str, str
     fitting = []
     for name, mean in published(catalogue):
         trained_for = identified(name, catalogue)
-        if mean.method == kind and "/" in mean.draft and trained_for and _shape(trained_for[1]) == _shape(target.spec):
+        if mean.method == kind and "/" in mean.draft and trained_for and _of_one_shape(trained_for[1], target.spec):
             fitting.append((name != target.published_as, name, mean.draft))
     return min(fitting)[1:] if fitting else None
 
 
-def _shape(spec: ModelSpec) -> tuple[int, int, int]:
-    return spec.hidden_size, spec.num_hidden_layers, spec.vocab_size
+def _of_one_shape(one: ModelSpec, other: ModelSpec) -> bool:
+    """Return whether a head of one model fits the other: as wide, as many layers, tokens that mean the same."""
+    same = (one.hidden_size, one.num_hidden_layers) == (other.hidden_size, other.num_hidden_layers)
+    return same and share_tokenizer(one.vocab_size, other.vocab_size)
 
 
 def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:

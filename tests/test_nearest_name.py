@@ -1,0 +1,54 @@
+"""A name is suggested where it is near: what tells devices, models and formats apart are numbers."""
+
+import pytest
+
+from simulator.cost.formats import FORMATS
+from simulator.files.document import did_you_mean
+from simulator.files.schema import BadInput
+from simulator.names import Catalogue
+from simulator.scenario.loading import load
+
+DEVICES, ENGINES, MODELS = (sorted(Catalogue().names(kind)) for kind in ("device", "engine", "model"))
+
+
+@pytest.mark.parametrize(
+    ("word", "names", "near"),
+    [
+        ("8060s", DEVICES, None),
+        ("gfx1151", DEVICES, None),
+        ("7900xtx", DEVICES, None),
+        ("strix_halo", DEVICES, None),
+        ("h200", DEVICES, "h200_sxm"),
+        ("H100-SXM", DEVICES, "h100_sxm"),
+        ("a100-80g", DEVICES, "a100_80g_sxm"),
+        ("rtx3090", DEVICES, "rtx_3090"),
+        ("rtx_4080", DEVICES, "rtx_4090"),
+        ("Q4_K_M", FORMATS, "q4_k"),
+        ("Q8_0", FORMATS, "q8_0"),
+        ("Q5_K_S", FORMATS, "q5_k_m"),
+        ("Q6_K", FORMATS, None),
+        ("fp8_e4m3", FORMATS, "fp8"),
+        ("vlm", ENGINES, "vllm"),
+        ("qwen3-8", MODELS, "qwen3_8b"),
+        ("x", [], None),
+    ],
+)
+def test_the_nearest_name(word, names, near):
+    said = did_you_mean(word, names)
+    assert said == f"; did you mean '{near}'?" if near else "did you mean" not in said
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("target.weights=Q4_K_M", "got 'Q4_K_M'; did you mean 'q4_k'?"),
+        ("target.kv_cache=FP8", "got 'FP8'; did you mean 'fp8'?"),
+        ("target.collectives.per=layers", "got 'layers'; did you mean 'layer'?"),
+        ("target.device=8060s", "and one of your own is a file, as ./my_device.yaml, with like: NAME of the nearest"),
+    ],
+)
+def test_what_was_perhaps_meant_is_said_of_fixed_words_too(field, words):
+    with pytest.raises(BadInput) as error:
+        load("autoregressive_qwen3_32b_a100", [field])
+    assert str(error.value).endswith(words)
+    assert "h800_sxm'?" not in str(error.value)
