@@ -24,6 +24,8 @@ FOLDERS: dict[str, tuple[str, str]] = {kind: (folder, ending) for kind, (folder,
 """Folder and file ending, by kind of file."""
 REFERENCES: dict[str, str] = STATED["references"]
 """Kind of the file that replaces the text of a scenario's field, by field."""
+OF_MODELS = (".json", ".gguf")
+"""Endings of files that describe a model in another form: a config.json, a GGUF file."""
 MOST_REFERENCES = 100
 """Most names of files in a scenario; ten times as many as any shipped one."""
 LONGEST_CHAIN = 32
@@ -82,7 +84,7 @@ class Catalogue:
     def path(self, kind: str, name: str, document: Document, where: Path_) -> Path:
         """Return the file of a name that ``document`` mentions at ``where``; raises :class:`BadInput` where there is none."""
         ending = FOLDERS[kind][1]
-        if "/" in name or name.endswith((ending, ".json")):
+        if "/" in name or name.endswith((ending, *OF_MODELS)):
             return _relative_file(name, document, where)
         names = self.names(kind)
         if name not in names:
@@ -214,7 +216,7 @@ class Catalogue:
         for where, kind in references.items():
             name = document.get(where)
             path = self.path(kind, name, document, where)
-            if kind == "model" and (path.is_dir() or path.suffix == ".json"):
+            if kind == "model" and (path.is_dir() or path.suffix in OF_MODELS):
                 from simulator.cost.huggingface import read_config
 
                 content = Document(read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)})

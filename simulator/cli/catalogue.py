@@ -15,7 +15,7 @@ from simulator.cli.options import COMMANDS, Paths, answer, faults_as_lines, prin
 from simulator.files.document import CONTROLS, BadInput, did_you_mean
 from simulator.files.plugins import plugin_file
 from simulator.files.shell import typed
-from simulator.names import FOLDERS, PROFILES, REFERENCES, Catalogue, shown, strategy_files, strategy_names
+from simulator.names import FOLDERS, OF_MODELS, PROFILES, REFERENCES, Catalogue, shown, strategy_files, strategy_names
 
 if TYPE_CHECKING:
     from simulator.files.schema import Frozen
@@ -107,7 +107,7 @@ def details(name: str, catalogue: Catalogue) -> Details:
         if path := catalogue.names(kind).get(name):
             return _trace_details(name, path) if kind == "trace" else _file_details(kind, name, path, catalogue)
     path = Path(name)
-    if path.suffix == ".json" or (path / "config.json").is_file():
+    if path.suffix in OF_MODELS or (path / "config.json").is_file():
         from simulator.cost.huggingface import read_config
 
         model = read_config(path)

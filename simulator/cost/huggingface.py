@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from simulator.cost import gguf
 from simulator.cost.config_fields import FIELDS, Config, known_families, load_config
 from simulator.cost.config_formats import formats_of
 from simulator.cost.config_layers import mixer_names, mlps
@@ -27,11 +28,17 @@ Shape = Mapping[str, Any]
 
 
 def read_config(path: Path) -> ModelSpec:
-    """Return the model spec of a ``config.json``, or of that in the directory ``path``; sizes are in elements.
+    """Return the model spec of a ``config.json``, of that in the directory ``path``, or of a GGUF file; sizes are in elements.
 
     Raises :class:`BadInput`, with one fault per field that is missing, of the wrong kind, not expressible or not understood.
     """
     file = path / "config.json" if path.is_dir() else path
+    if file.suffix == gguf.ENDING:
+        config, formats, words = gguf.config_of(file)
+        spec = spec_of(config, formats)
+        unknown = "" if formats else ", of which no format here is like it: state the format of the weights"
+        about = f"{config.model_type} as its GGUF header describes it, with weights in {words}{unknown}"
+        return spec.model_copy(update={"name": file.stem, "about": about, "source": f"{file} (GGUF header)"})
     config = load_config(file)
     spec = spec_of(config, formats_of(config, file))
     name = (file.parent if file.name == "config.json" else file.with_suffix("")).resolve().name

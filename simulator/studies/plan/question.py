@@ -25,7 +25,7 @@ from simulator.cost.placement import Placement
 from simulator.files.logs import RecordedLog, read_log
 from simulator.files.schema import BadInput, Document, Fault, Path_, Place, did_you_mean, parse, read, validate
 from simulator.files.sentences import Sentences
-from simulator.names import Catalogue, shown
+from simulator.names import OF_MODELS, Catalogue, shown
 from simulator.scenario.bank import Loan, nearest, published
 from simulator.serving.requests import Requests
 from simulator.serving.traffic import TrafficFile
@@ -173,7 +173,7 @@ def _said(question: PlanQuestion, target: NamedModel) -> Iterator[str]:
         yield say("weights", format=_format(question, target), known=known, why=DEFAULTS["weights"]["why"])
     if target.spec.cache_format:
         yield say("cache", format=target.spec.cache_format)
-    if target.spec.about and not target.published_as and target.spec.source.endswith("(HF config.json)"):
+    if target.spec.about and not target.published_as and target.spec.source.endswith(("(HF config.json)", "(GGUF header)")):
         yield say("described", about=target.spec.about)
 
 
@@ -313,7 +313,7 @@ def _of_one_shape(one: ModelSpec, other: ModelSpec) -> bool:
 
 
 def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
-    """Return the model of a name of the catalogue, of an id of Hugging Face, or of a folder with a ``config.json``.
+    """Return the model of a name of the catalogue, of an id of Hugging Face, of a folder with a ``config.json``, or of a GGUF file.
 
     Raises :class:`BadInput` that says how to get one.
     """
@@ -324,8 +324,10 @@ def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
     if known := identified(name, catalogue):
         return NamedModel(*known, name)
     folder = Path(name)
-    if (folder / "config.json").is_file() or (folder.is_file() and folder.suffix == ".json"):
+    if (folder / "config.json").is_file() or (folder.is_file() and folder.suffix in OF_MODELS):
         return NamedModel(os.path.relpath(folder) if "/" in os.path.relpath(folder) else f"./{folder}", read_config(folder), "")
+    if folder.suffix in OF_MODELS or folder.exists() or name.startswith((".", "/", "~")):
+        raise BadInput.at(option, say("no_file", name=name, there=folder.exists()))
     ids = [id_ for path in names.values() for id_ in _spec(path).huggingface]
     local = name.rpartition("/")[2]
     raise BadInput.at(option, say("unknown", name=name, local=local, perhaps=did_you_mean(name, [*ids, *names])))
