@@ -1,6 +1,6 @@
 """Write what the classes of transformers take where a config.json is silent: ``python benchmarks/write_families.py``.
 
-``simulator/cost/families.yaml`` names the families that are read; their values are written anew from the transformers that is
+``families.yaml`` beside the reader names the families that are read; their values are written anew from the transformers that is
 installed. ``tests/test_config_defaults.py`` holds the file against it. To add a family, add its ``model_type`` to ``takes``.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from simulator.cost import config_fields
+from simulator.cost.checkpoint import config_fields
 
 FILE = Path(config_fields.__file__).with_name("families.yaml")
 SWITCHES = ("use_sliding_window",)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import write_families
-from simulator.cost.config_fields import FAMILIES, FIELDS, STATED_ALONE
+from simulator.cost.checkpoint.config_fields import FAMILIES, FIELDS, STATED_ALONE
 from simulator.cost.huggingface import read_config
 from simulator.cost.model import ModelSpec
 

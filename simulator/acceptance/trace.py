@@ -28,8 +28,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.header import KINDS, check_arrays, check_header
-from simulator.acceptance.vocabulary import share_tokenizer
+from simulator.acceptance.header import KINDS, check_arrays, check_header, share_tokenizer
 from simulator.files.reading import from_json, opened
 from simulator.files.schema import BadInput
 from simulator.files.writing import json_text, replacing

@@ -10,10 +10,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from simulator.cost import gguf
-from simulator.cost.config_fields import FIELDS, Config, known_families, load_config
-from simulator.cost.config_formats import formats_of
-from simulator.cost.config_layers import mixer_names, mlps
+from simulator.cost.checkpoint import gguf
+from simulator.cost.checkpoint.config_fields import FIELDS, Config, known_families, load_config
+from simulator.cost.checkpoint.config_formats import formats_of
+from simulator.cost.checkpoint.config_layers import mixer_names, mlps
 from simulator.cost.mixer import MOST_LAYERS
 from simulator.cost.model import ModelSpec
 from simulator.files.document import LARGEST, told

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from simulator.acceptance.vocabulary import share_tokenizer
+from simulator.acceptance.header import share_tokenizer
 from simulator.cost.degrees import working
 from simulator.cost.model import ModelSpec
 from simulator.cost.placement import Placement

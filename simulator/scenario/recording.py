@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from simulator.acceptance.header import share_tokenizer
 from simulator.acceptance.sequences import RecordedSequences
 from simulator.acceptance.sources import Replay, best_of
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.acceptance.trace import Trace, read_once
-from simulator.acceptance.vocabulary import share_tokenizer
 from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mean, read
 from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, shown

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from simulator.acceptance.vocabulary import share_tokenizer
+from simulator.acceptance.header import share_tokenizer
 from simulator.cost.degrees import working
 from simulator.cost.huggingface import read_config
 from simulator.cost.model import ModelSpec
@@ -306,14 +306,14 @@ def _head(catalogue: Catalogue, target: NamedModel, kind: str) -> tuple[str, str
     return min(fitting)[1:] if fitting else None
 
 
-def _of_one_shape(one: ModelSpec, other: ModelSpec) -> bool:
+def _of_one_shape(target: ModelSpec, other: ModelSpec) -> bool:
     """Return whether a head of one model fits the other: as wide, as many layers, tokens that mean the same."""
-    same = (one.hidden_size, one.num_hidden_layers) == (other.hidden_size, other.num_hidden_layers)
-    return same and share_tokenizer(one.vocab_size, other.vocab_size)
+    same = (target.hidden_size, target.num_hidden_layers) == (other.hidden_size, other.num_hidden_layers)
+    return same and share_tokenizer(target.vocab_size, other.vocab_size)
 
 
 def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
-    """Return the model of a name of the catalogue, of an id of Hugging Face, of a folder with a ``config.json``, or of a GGUF file.
+    """Return the model of a name of the catalogue, an id of Hugging Face, a folder with a ``config.json`` or a GGUF file.
 
     Raises :class:`BadInput` that says how to get one.
     """

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simulator.cost.config_fields import FIELDS, Config, load_config
+from simulator.cost.checkpoint.config_fields import FIELDS, Config, load_config
 from simulator.cost.formats import CACHE_BYTES
 
 

@@ -1,6 +1,6 @@
 """Which mixer and which MLP each layer of a Hugging Face configuration has, by its lists, periods and windows."""
 
-from simulator.cost.config_fields import FIELDS, Config
+from simulator.cost.checkpoint.config_fields import FIELDS, Config
 
 
 def mixer_names(config: Config, count: int) -> list[str]:

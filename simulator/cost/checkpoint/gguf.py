@@ -1,4 +1,4 @@
-"""The header of a GGUF file says the shape of a model: keys with values, and names and sizes of its tensors; weights are not read.
+"""The header of a GGUF file says the shape of a model: keys with values, names and sizes of tensors; no weight is read.
 
 The layout is that of ggml's ``docs/gguf.md``, versions 2 and 3, little-endian. Counts, lengths and nesting are bounded, and a
 header that ends early or says what cannot be is refused in words.
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from simulator.cost.config_fields import FIELDS, Config
+from simulator.cost.checkpoint.config_fields import FIELDS, Config
 from simulator.files import reading
 from simulator.files.schema import BadInput
 
@@ -28,7 +28,7 @@ NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "
 TEXT, LIST = 8, 9
 
 
-class Header(NamedTuple):
+class GgufHeader(NamedTuple):
     """What the header of a GGUF file says."""
 
     values: dict[str, Any]
@@ -84,7 +84,7 @@ class _Reader:
         return count
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> GgufHeader:
     """Return the header of a GGUF file; raises :class:`BadInput` for one that is damaged, or no such file."""
     try:
         with path.open("rb") as file:
@@ -97,7 +97,7 @@ def read_header(path: Path) -> Header:
         ) from error
 
 
-def _header(reader: _Reader) -> Header:
+def _header(reader: _Reader) -> GgufHeader:
     if reader.left < len(MAGIC) or reader.bytes(len(MAGIC)) != MAGIC:
         raise _Damaged("does not begin as one")
     version = reader.number("I")
@@ -108,7 +108,7 @@ def _header(reader: _Reader) -> Header:
     for _ in range(keys):
         key = reader.text()
         values[key] = reader.value(reader.number("I"))
-    return Header(values, dict(_tensor(reader) for _ in range(tensors)))
+    return GgufHeader(values, dict(_tensor(reader) for _ in range(tensors)))
 
 
 def _tensor(reader: _Reader) -> tuple[str, tuple[int, ...]]:
@@ -136,15 +136,13 @@ def config_of(path: Path) -> tuple[Config, dict[str, str], str]:
     refused = [key for key in header.values if key.startswith(tuple(f"{architecture}.{part}" for part in stated["refused"]))]
     config = Config(str(path), "", data, FIELDS["families"].get(kind, {}))
     for key in refused:
-        config.refuse(
-            key, "is not understood in a GGUF file and changes the cost; a folder with the model's config.json may do"
-        )
+        config.refuse(key, "is not understood in a GGUF file and changes the cost; a config.json may do instead")
     file_type = header.values.get("general.file_type")
     name, form = stated["file_types"].get(file_type, [f"file type {file_type}", None])
     return config, {"weight_format": form} if form else {}, name
 
 
-def _fields(header: Header, architecture: str) -> Iterator[tuple[str, Any]]:
+def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a configuration by the names of Hugging Face."""
     values, tensors = header.values, header.tensors
     for key, name in FIELDS["gguf"]["keys"].items():

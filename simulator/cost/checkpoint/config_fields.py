@@ -85,7 +85,7 @@ class Config:
 
     def count(self, key: str, default: int | None = None, least: int = 1) -> int:
         """Return the whole number under ``key``; note a fault and return 1 where there is none and no default."""
-        value = _one(self.get(key))
+        value = _single(self.get(key))
         if value is None and default is not None:
             return default
         if isinstance(value, list):
@@ -152,7 +152,7 @@ class Config:
                 self.refuse(key, f"{NOT_UNDERSTOOD}: {str(value)[:60]}")
 
 
-def _one(value: Any) -> Any:
+def _single(value: Any) -> Any:
     """Return the number of a list of equal numbers, one a layer; anything else as it is."""
     numbers = isinstance(value, list) and all(type(entry) is int for entry in value)
     return value[0] if numbers and len(set(value)) == 1 else value
