@@ -1,7 +1,7 @@
 """Write what the classes of transformers take where a config.json is silent: ``python benchmarks/write_families.py``.
 
-``families.yaml`` beside the reader names the families that are read; their values are written anew from the transformers that is
-installed. ``tests/test_config_defaults.py`` holds the file against it. To add a family, add its ``model_type`` to ``takes``.
+``families.yaml`` beside the reader names the families; their values are written anew from the transformers that is installed.
+``tests/test_config_defaults.py`` holds the file against it. To add a family, add its ``model_type`` to ``takes``.
 """
 
 import json
