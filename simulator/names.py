@@ -16,7 +16,8 @@ import yaml
 
 from simulator.cost.borrowing import lend
 from simulator.files import reading
-from simulator.files.document import BadInput, Document, Path_, did_you_mean, head, nearest_name, read
+from simulator.files.document import BadInput, Document, Path_, did_you_mean, head, read
+from simulator.files.nearness import nearest_name
 from simulator.files.plugins import plugin_strategies
 
 STATED = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506

@@ -4,7 +4,6 @@ The loader reads numbers as YAML 1.2 does (``1e9`` is a number, ``on`` is a word
 tags, and more depth and values than any shipped file has. Every file that users write is read here.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -18,6 +17,7 @@ from typing import Any, Self
 import yaml
 
 from simulator.files import reading
+from simulator.files.nearness import nearest_name
 
 DEEPEST = 32
 """Most levels of nesting; far more than in any shipped file."""
@@ -25,12 +25,6 @@ MOST_VALUES = 20_000
 """Most values in a file, those behind an alias counted each time; a hundred times those of any shipped file."""
 LARGEST = 10**18
 """Largest number that is accepted, in any unit; beyond it a number is a slip."""
-LONGEST_NAME = 100
-"""Characters of a name that are compared with possible names."""
-SHORTEST_STEM = 3
-"""Fewest characters of a word for which a name that begins with it counts as nearest."""
-NEAR, NEAR_WITH_OTHER_NUMBERS = 0.5, 0.8
-"""Least likeness of a name that is suggested, and of one whose numbers are others."""
 MOST_NAMES = 20
 """Most names that a fault lists; it counts the rest."""
 LONGEST_FAULT = 2_000
@@ -375,26 +369,6 @@ def holds(value: Any, part: str | int) -> bool:
     if isinstance(value, dict):
         return part in value
     return isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
-
-
-def nearest_name(word: str, possible: Iterable[str]) -> str | None:
-    """Return the name that a word perhaps means; None where no name is near.
-
-    A name that begins with the word, or with which it begins, is nearer than one of a similar spelling. Numbers tell models and
-    formats apart: of a word with numbers, one that has the same is near, and another only where nearly all of it is the same.
-    """
-    names, word = sorted(possible), word[:LONGEST_NAME].lower()
-    begun = [name for name in names if len(word) >= SHORTEST_STEM and name.lower().startswith(word)]
-    if begun:
-        return difflib.get_close_matches(word, begun, n=1, cutoff=0.0)[0]
-    begins = [name for name in names if len(name) >= SHORTEST_STEM and re.match(rf"{re.escape(name.lower())}[_.-]", word)]
-    if begins:
-        return max(begins, key=len)
-    numbers = sorted(re.findall(r"\d+", word))
-    alike = [name for name in names if sorted(re.findall(r"\d+", name)) == numbers]
-    spelt = difflib.get_close_matches(word, alike, n=1, cutoff=NEAR)
-    close = spelt or difflib.get_close_matches(word, names, n=1, cutoff=NEAR_WITH_OTHER_NUMBERS if numbers else NEAR)
-    return close[0] if close else None
 
 
 def did_you_mean(word: str, possible: Iterable[str]) -> str:

@@ -20,11 +20,11 @@ from simulator.files.document import (
     UnknownField,
     did_you_mean,
     holds,
-    nearest_name,
     parse,
     read,
     told,
 )
+from simulator.files.nearness import nearest_name
 
 __all__ = ["BadInput", "Document", "Fault", "Infeasible", "Path_", "Place", "UnknownField", "did_you_mean", "parse", "read"]
 """Modules that read files into models import these names from here, others from :mod:`simulator.files.document`."""
