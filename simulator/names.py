@@ -250,6 +250,7 @@ def _file(path: Path) -> Document:
     if not path.is_file():
         return read(path, shown(path))
     facts = path.stat()
+    reading.note(facts)
     kept = _kept(path, shown(path), (facts.st_mtime_ns, facts.st_size))
     return deepcopy(kept)
 

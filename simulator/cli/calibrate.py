@@ -229,11 +229,10 @@ def _write_results(name: str, fitted: FittedProfile, out: Path | None, report: P
     from simulator.report.page import page_files
     from simulator.report.pages.calibrate import page
 
-    texts: dict[Path, str | bytes] = {out: profile.text(fitted.data)} if out else {}
+    texts: dict[Path, writing.Content] = {out: profile.text(fitted.data)} if out else {}
     if report:
         texts |= {report / file: text for file, text in page_files(page(name, fitted, command), name).items()}
-    for path, text in texts.items():
-        writing.write(path, text)
+    writing.write_all(texts)
     return [str(path) for path in texts]
 
 

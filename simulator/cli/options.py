@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import click
 import yaml
 
+from simulator.cli.places import Output, check_places
 from simulator.files import reading
 from simulator.files.shell import typed as typed_command
 from simulator.report import WANTED, Wanted
@@ -47,10 +48,13 @@ def faults_as_lines() -> Iterator[None]:
     SIGTERM and Ctrl-C end it too, after whatever was begun is tidied up.
     """
     from simulator.files.document import BadInput, Fault
-    from simulator.files.writing import ended_by_sigterm
+    from simulator.files.writing import apart, ended_by_sigterm
 
+    context = click.get_current_context(silent=True)
     try:
-        with ended_by_sigterm():
+        with ended_by_sigterm(), apart():
+            if context is not None:
+                check_places(context)
             yield
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -221,7 +225,8 @@ def parameter(
         stated |= {"callback": _look, "expose_value": False}
     if flag.startswith("-"):
         name = [stated.pop("name")] if "name" in stated else []
-        return click.Option([flag, *name], type=kind, **stated)
+        option = Output if stated.pop("writes", False) else click.Option
+        return option([flag, *name], type=kind, **stated)
     return click.Argument([flag], type=kind, **{"required": True, **stated})
 
 

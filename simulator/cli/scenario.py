@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -39,7 +40,13 @@ def new(name: Path, example: str, own: Paths) -> None:
         text = Catalogue(own).file("scenario", example).read_text("utf-8")
         try:
             with path.open("x", encoding="utf-8") as file:
-                file.write(f"# Copied from {Comment(example)}.\n{text}")
+                try:
+                    file.write(f"# Copied from {Comment(example)}.\n{text}")
+                    file.flush()
+                    os.fsync(file.fileno())
+                except BaseException:
+                    path.unlink()
+                    raise
         except OSError as error:
             reason = "is there already; choose another name" if isinstance(error, FileExistsError) else error.strerror
             raise BadInput.at(path, f"{reason}") from error
@@ -110,6 +117,11 @@ def run(
             from simulator.report.write import free
 
             free(folder)
+            for option, path in {"--iteration-log": iteration_log, "--request-log": request_log}.items():
+                if path and path.resolve().is_relative_to(folder.resolve()):
+                    raise BadInput.at(
+                        f"{option} {path}", f"is inside {folder}, which the report replaces whole; choose another place"
+                    )
         status.update("simulating")
         words = [*(["--replications", str(replications)] * bool(replications)), *["--explain-gap"] * explain_gap]
         command = typed("run", [scenario], overrides, seed, words)

@@ -158,14 +158,17 @@ def _print_points(points: SweepTable, base: Scenario, command: str, path: Path, 
 
 def _draw_all(points: SweepTable, folder: Path) -> list[str]:
     """Draw every picture that the sweep names; return their files."""
-    from simulator.report.page import write_picture
+    from simulator.report.page import write_pictures
     from simulator.report.pages.plot import picture
 
-    paths = []
+    drawings = {}
     for number, plot in enumerate(points.file.plots, start=1):
         ending = f"_{plot.name or number}" if len(points.file.plots) > 1 or plot.name else ""
-        paths.append(write_picture(folder / f"{points.name}{ending}.svg", picture(points, plot)))
-    return paths
+        path = folder / f"{points.name}{ending}.svg"
+        if path in drawings:
+            raise BadInput.at(path, f"is the name of two pictures; plots of the sweep are called '{plot.name}' twice")
+        drawings[path] = picture(points, plot)
+    return write_pictures(drawings)
 
 
 @click.command("plot", **stated("plot"))

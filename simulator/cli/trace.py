@@ -59,13 +59,13 @@ def compare(names: Names, flavours: Names, seed: int, as_json: bool, own: Paths)
 def plot(name: str, flavours: Names, seed: int, as_json: bool, own: Paths, out: Path, form: str) -> None:
     """Draw what `info` prints, each picture with its data beside it."""
     from simulator.acceptance.statistics import statistics
-    from simulator.report.page import write_picture
+    from simulator.report.page import write_pictures
     from simulator.report.pages.trace import figures
 
     with faults_as_lines():
         _, opened = _open(name, own)
         drawings = figures(statistics(opened, flavours, seed))
-        written = [write_picture(out / f"{file}.{form}", drawing) for file, drawing in drawings.items()]
+        written = write_pictures({out / f"{file}.{form}": drawing for file, drawing in drawings.items()})
     answer(as_json, lambda: {"written": written}, None, *written)
 
 
@@ -75,7 +75,7 @@ def iid(
 ) -> None:
     """Compute how wrong the i.i.d. formula is, fitted at one draft token and applied to more."""
     from simulator.acceptance.iid import WINDOWS, every_drafter
-    from simulator.report.page import page_files
+    from simulator.report.page import page_files, write_files
     from simulator.report.pages.iid import NAME, page
 
     with faults_as_lines():
@@ -88,7 +88,9 @@ def iid(
         options += ["--seed", str(seed)] if seed else []
         written, answered = [], page(drafters, typed("trace iid", names, (), options=options))
         if out:
-            written = [_write(out / file, text) for file, text in page_files(answered, NAME).items()]
+            files = page_files(answered, NAME)
+            write_files(out, files)
+            written = [str(out / file) for file in files]
     data = [{**drafter._asdict(), "errors": [error._asdict() for error in drafter.errors]} for drafter in drafters]
     answer(as_json, lambda: {"traces": data, "written": written}, lambda: answered, *(f"written: {path}" for path in written))
 

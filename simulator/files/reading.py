@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +25,8 @@ MOST_LINES = 1_700_000
 """Most lines of such a file; the longest public log that fits the bytes (BurstGPT) has 1.4 million."""
 LONGEST_LINE = 4_000_000
 """Most characters of a line of a table or a record."""
+READ: ContextVar[set[tuple[int, int]] | None] = ContextVar("read", default=None)
+"""Device and inode of every file that the command under way has read, where somebody asked for them."""
 
 
 def text(path: Path, most_bytes: int = MOST_BYTES) -> str:
@@ -50,7 +53,15 @@ def opened(path: Path, most_bytes: int) -> Iterator[io.BufferedReader]:
             raise OSError(errno.EINVAL, "is no regular file", str(path))
         if facts.st_size > most_bytes:
             raise _too_much(path, most_bytes)
+        note(facts)
         yield file
+
+
+def note(facts: os.stat_result) -> None:
+    """Remember that a file was read, so that the same command does not write to it."""
+    noted = READ.get()
+    if noted is not None:
+        noted.add((facts.st_dev, facts.st_ino))
 
 
 @contextmanager

@@ -13,9 +13,9 @@ import shutil
 import signal
 import sys
 import threading
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from io import StringIO
 from math import isfinite, isnan
 from operator import is_
@@ -23,11 +23,48 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
+from simulator.files import reading
 from simulator.files.document import BadInput
 
-FRESH_S = 5.0
-"""How old a hidden folder is at least when nobody writes to it any more (s); whoever makes one locks it at once."""
+WRITTEN: ContextVar[set[str] | None] = ContextVar("written", default=None)
+"""Real paths of what the command under way has begun to write, where somebody asked for them."""
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Let nothing that the block writes be a file that it has read or written before: :func:`replacing` refuses it."""
+    if WRITTEN.get() is not None:
+        yield
+        return
+    read, written = reading.READ.set(set()), WRITTEN.set(set())
+    try:
+        yield
+    finally:
+        reading.READ.reset(read)
+        WRITTEN.reset(written)
+
+
+def same(one: Path, other: Path) -> bool:
+    """Return whether two paths are one file or would be: by links of both kinds, and in folders that tell no case apart."""
+    with suppress(OSError):
+        if os.path.samefile(one, other):
+            return True
+    first, second = Path(os.path.realpath(one)), Path(os.path.realpath(other))
+    if first == second:
+        return True
+    return (
+        str(first).casefold() == str(second).casefold()
+        and _folds_case(first.parent)
+        and not (first.exists() or second.exists())
+    )
+
+
+def _folds_case(folder: Path) -> bool:
+    swapped = folder.with_name(folder.name.swapcase())
+    with suppress(OSError):
+        return swapped != folder and os.path.samefile(folder, swapped)
+    return False
 
 
 @contextmanager
@@ -39,19 +76,45 @@ def replacing(path: Path, *, parents: bool = False) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(path))
     _check(path, parents)
+    _check_apart(path)
     try:
-        if parents:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with _workplace(path) as folder:
+        with _folders_above(path) if parents else nullcontext(), _workplace(path) as folder:
             new = folder / path.name
             yield new
-            _flush(new)
+            flush(new)
             if path.is_dir() and new.is_dir():
                 _exchange(new, path)
             else:
                 new.replace(path)
     except OSError as error:
         raise BadInput.at(path, f"cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def _folders_above(path: Path) -> Iterator[None]:
+    """Make the folders above ``path``; where the block fails, those that are new and empty go again."""
+    missing = [folder for folder in path.parents if not folder.exists()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):  # it has got something else meanwhile
+                folder.rmdir()
+        raise
+
+
+def _check_apart(path: Path) -> None:
+    """Raise :class:`BadInput` for a file that the command under way has read, or written already."""
+    read, written = reading.READ.get(), WRITTEN.get()
+    if read and path.is_file():
+        facts = path.stat()
+        if (facts.st_dev, facts.st_ino) in read:
+            raise BadInput.at(path, "is read by this command and stays as it is; choose another name to write to")
+    if written is not None:
+        if str(path) in written:
+            raise BadInput.at(path, "is written by this command already; choose another name for one of the two")
+        written.add(str(path))
 
 
 @contextmanager
@@ -71,11 +134,19 @@ def _workplace(path: Path) -> Iterator[Path]:
     for left in [entry for entry in path.parent.iterdir() if entry.name.startswith(prefix)]:
         with suppress(OSError), _opened(left) as lock:  # somebody writes there, or it is no folder
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if time.time() - left.stat().st_mtime > FRESH_S:
-                shutil.rmtree(left)
-    with TemporaryDirectory(prefix=prefix, dir=path.parent) as name, _opened(Path(name)) as lock:
-        with suppress(OSError):  # a file system without locks, where nothing is taken away either
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            shutil.rmtree(left)
+    with ExitStack() as stack:
+        name = None
+        while name is None:  # another process may take it for one that a killed process left, until it is locked
+            name = stack.enter_context(TemporaryDirectory(prefix=prefix, dir=path.parent, ignore_cleanup_errors=True))
+            try:
+                lock = stack.enter_context(_opened(Path(name)))
+            except FileNotFoundError:
+                name = None
+                continue
+            with suppress(OSError):  # a file system without locks, where nothing is taken away either
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            name = name if os.path.exists(name) else None
         yield Path(name)
 
 
@@ -155,10 +226,50 @@ def _plain_number(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no part of JSON")
 
 
-def write(path: Path, content: str | bytes) -> None:
-    """Write a file of text or bytes and make the folders above it, as :func:`replacing`."""
+Content = str | bytes | Callable[[Path], object]
+"""What a file holds: text, bytes, or a function that writes it to a path."""
+
+
+def write(path: Path, content: Content) -> None:
+    """Write a file and make the folders above it, as :func:`replacing`."""
     with replacing(path, parents=True) as new:
-        new.write_bytes(content.encode() if isinstance(content, str) else content)
+        _fill(new, content)
+
+
+def write_all(contents: Mapping[Path, Content], ours: Collection[str] = ()) -> None:
+    """Write several files, none of which takes its name before all are complete and on the disk.
+
+    A folder that they make appears with all of them, or not at all; one that holds files of ``ours`` alone is replaced whole,
+    so that none of them is left of an earlier answer. Raises :class:`BadInput` where one cannot be written.
+    """
+    folders = {path.parent for path in contents}
+    if len(folders) == 1 and _replaceable(folder := folders.pop(), ours):
+        with replacing(folder, parents=True) as new:
+            new.mkdir()
+            for path, content in contents.items():
+                _fill(new / path.name, content)
+        return
+    with ExitStack() as stack:
+        places = {path: stack.enter_context(replacing(path, parents=True)) for path in contents}
+        for path, content in contents.items():
+            try:
+                _fill(places[path], content)
+                flush(places[path])
+            except OSError as error:
+                raise BadInput.at(path, f"cannot be written: {error.strerror or error}") from error
+
+
+def _replaceable(folder: Path, ours: Collection[str]) -> bool:
+    if not folder.exists():
+        return True
+    return bool(ours) and folder.is_dir() and all(path.name in ours and path.is_file() for path in folder.iterdir())
+
+
+def _fill(path: Path, content: Content) -> None:
+    if isinstance(content, str | bytes):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    else:
+        content(path)
 
 
 @contextmanager
@@ -198,7 +309,7 @@ def _check(path: Path, parents: bool) -> None:
         raise BadInput.at(path, f"cannot be made: {above} is no folder that can be written to; expected the name of a file")
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Write a file, or the files of a folder, onto the disk: a full one may say so only now."""
     for file in path.iterdir() if path.is_dir() else (path,):
         with file.open("rb") as opened:

@@ -45,17 +45,21 @@ def _data(drawing: Any, path: Path) -> Files:
 
 def write_picture(path: Path, drawing: object) -> str:
     """Write a drawing in the form of the path's ending, and its data beside it; return the path as text."""
-    write_files(Path(), picture_files(drawing, path))
-    return str(path)
+    return write_pictures({path: drawing})[0]
+
+
+def write_pictures(drawings: Mapping[Path, object]) -> list[str]:
+    """Write drawings as :func:`write_picture`, all of them or none; return their paths as text."""
+    files: Files = {}
+    for path, drawing in drawings.items():
+        files |= picture_files(drawing, path)
+    write_files(Path(), files)
+    return list(map(str, drawings))
 
 
 def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> None:
-    """Write every content into its file in ``folder``, which is made; each file complete or not at all.
-
-    Raises :class:`BadInput` where that cannot be done.
-    """
-    for name, content in contents.items():
-        writing.write(folder / name, content)
+    """Write every content into its file in ``folder``, which is made: all of them or none, as :func:`writing.write_all`."""
+    writing.write_all({folder / name: content for name, content in contents.items()})
 
 
 @contextmanager
@@ -80,6 +84,8 @@ def page_file(path: Path, name: str) -> Iterator[Callable[[Page], None]]:
         def write(page: Page) -> None:
             for file, content in _contents(page, path).items():
                 made[file].write_bytes(content.encode() if isinstance(content, str) else content)
+            for place in made.values():  # before the first of them takes its name
+                writing.flush(place)
 
         yield write
 

@@ -8,17 +8,19 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
+from simulator.files.writing import write_all
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Code, Figure, Listing, Page, Paragraph, Strong, sections
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.figures import GREY, LOOKS, VERMILLION, panel
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
-from simulator.report.page import page_files, write_files
+from simulator.report.page import page_files
 from simulator.report.pages import what_if
 from simulator.report.wording import Wording, number
 from simulator.scenario.caveats import taken_over
 from simulator.scenario.uncertainty import SHARE
 from simulator.serving.busier import requests_in_words
+from simulator.studies.plan.export import ENGINES
 from simulator.studies.plan.file import Candidate
 from simulator.studies.plan.headroom import Headroom
 from simulator.studies.plan.question import DEFAULTS
@@ -35,11 +37,13 @@ say = Wording("plan")
 
 
 def write_plan(study: PlanStudy, folder: Path) -> None:
-    """Write the page, its picture, and the answer for the programs that serve it; each file complete, or not at all.
+    """Write the page, its picture, and the answer for the programs that serve it: all of them or none.
 
-    Raises BadInput where the folder cannot be made.
+    A folder that holds an earlier answer alone is replaced whole. Raises BadInput where the folder cannot be made.
     """
-    write_files(folder, page_files(page(study), NAME) | study.exports)
+    files = page_files(page(study), NAME) | study.exports
+    ours = {*files, *(entry["file"] for entry in ENGINES.values()), SCENARIO, REQUESTS, "schedule.csv", "specpipe.yaml"}
+    write_all({folder / name: content for name, content in files.items()}, ours)
 
 
 def page(study: PlanStudy) -> Page:

@@ -9,14 +9,15 @@ from typing import Any, TypeAlias
 import pandas as pd
 import yaml
 
+from simulator.files.writing import Content, write_all
 from simulator.report.blocks import Block, Figure, Highlight, Hyperlink, Listing, Page, Paragraph, Table, sections
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
-from simulator.report.page import page_files, write_files
+from simulator.report.page import page_files
 from simulator.report.pages.plot import label, picture
 from simulator.report.wording import Wording, number
 from simulator.scenario import Scenario
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
-from simulator.studies.sweep.table import SweepTable, best, cautions, export, faults
+from simulator.studies.sweep.table import SweepTable, best, cautions, faults, table_writer
 
 say = Wording("sweep")
 MOST_ROWS = 400
@@ -52,9 +53,12 @@ def page(points: SweepTable, base: Scenario, command: str) -> Page:
 
 
 def write_sweep(points: SweepTable, base: Scenario, command: str, folder: Path) -> None:
-    """Write the page of a sweep, its pictures and its table, each file complete, or not at all."""
-    write_files(folder, page_files(page(points, base, command), points.name))
-    export(points, folder / points_file(points))
+    """Write the page of a sweep, its pictures and its table, all of them or none."""
+    files: dict[str, Content] = {
+        **page_files(page(points, base, command), points.name),
+        points_file(points): table_writer(points),
+    }
+    write_all({folder / name: content for name, content in files.items()})
 
 
 def points_file(points: SweepTable) -> str:

@@ -1,6 +1,6 @@
 """Make the table of a sweep: a row for each point with its axes, the metrics of every evaluator, and what went wrong."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from simulator.files.schema import BadInput, did_you_mean
-from simulator.files.writing import plain_frame, replacing
+from simulator.files.writing import plain_frame, write
 from simulator.scenario import Scenario
 from simulator.studies.sweep.axes import Design
 from simulator.studies.sweep.base import Evaluator
@@ -80,15 +80,23 @@ def check_ending(path: Path) -> None:
 def export(points: SweepTable, path: Path) -> None:
     """Write the table as ``.csv`` or ``.parquet``; the same results give the same bytes. Raises :class:`BadInput`."""
     check_ending(path)
-    try:
-        with replacing(path, parents=True) as new:
-            if path.suffix == ".csv":
-                plain_frame(points.frame).to_csv(new, index=False, lineterminator="\n")
-            else:
-                mixed = [name for name in points.axes if pd.api.types.infer_dtype(points.frame[name]).startswith("mixed")]
-                points.frame.astype(dict.fromkeys(mixed, str)).to_parquet(new, index=False)
-    except ImportError as error:
-        raise BadInput.at(f"--export {path}", "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'") from error
+    write(path, table_writer(points))
+
+
+def table_writer(points: SweepTable) -> Callable[[Path], None]:
+    """Return a function that writes the table to a path that ends in ``.csv`` or ``.parquet``."""
+
+    def written(path: Path) -> None:
+        if path.suffix == ".csv":
+            plain_frame(points.frame).to_csv(path, index=False, lineterminator="\n")
+            return
+        mixed = [name for name in points.axes if pd.api.types.infer_dtype(points.frame[name]).startswith("mixed")]
+        try:
+            points.frame.astype(dict.fromkeys(mixed, str)).to_parquet(path, index=False)
+        except ImportError as error:
+            raise BadInput.at(f"--export {path}", "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'") from error
+
+    return written
 
 
 def faults(points: SweepTable) -> dict[int, dict[str, str]]:
