@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from multiprocessing import active_children, get_context, parent_process
@@ -102,10 +102,22 @@ def spread(processes: int = CORES) -> Iterator[Spread]:
         yield everywhere
 
 
+class Pool(ProcessPoolExecutor):
+    """An executor whose processes never hear Ctrl-C, not even while they start: it is for this process to answer."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Hand over a task, and start the processes that are wanted for it; a Ctrl-C meanwhile comes right afterwards."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(fn, *args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 @contextmanager
 def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     """Yield an executor of so many new processes, which end with the block."""
-    executor = ProcessPoolExecutor(processes, get_context("spawn"), begin_worker)
+    executor = Pool(processes, get_context("spawn"), begin_worker)
     with ended(lambda: executor):
         yield executor
 

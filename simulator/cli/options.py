@@ -14,6 +14,7 @@ import click
 import yaml
 
 from simulator.cli.places import Output, check_places
+from simulator.cli.streams import whole_streams
 from simulator.files import reading
 from simulator.files.shell import typed as typed_command
 from simulator.report import WANTED, Wanted
@@ -59,8 +60,8 @@ def faults_as_lines() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BadInput as error:
-        for fault in error.faults:
-            click.echo(f"error: {fault}", err=True)
+        for line in error.lines:
+            click.echo(f"error: {line}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:
         if error.filename is None:  # not about a file: a bug, or a terminal that went away
@@ -137,6 +138,18 @@ class SectionedGroup(click.Group):
     def __init__(self, *args: Any, sections: dict[str, dict[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.sections = sections
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command; what it prints is made to reach its reader, and Ctrl-C ends it with its exit code."""
+        with whole_streams():
+            return super().main(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was named; Ctrl-C before there is anything to tidy up just ends it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections of ``--help``; nothing is imported for it."""

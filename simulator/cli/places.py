@@ -5,7 +5,7 @@ device) are looked at when something is written: :func:`simulator.files.writing.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,13 @@ def check_places(context: click.Context) -> None:
     for flag, path in written:
         if any(same(path, file) for file in read):
             raise BadInput.at(f"{flag} {path}", "is an input of this command and stays as it is; choose another name")
+
+
+def outside(folder: Path, written: Mapping[str, Path | None]) -> None:
+    """Raise :class:`BadInput` for the file of an option that is inside a folder which is replaced whole."""
+    for option, path in written.items():
+        if path and path.resolve().is_relative_to(folder.resolve()):
+            raise BadInput.at(f"{option} {path}", f"is inside {folder}, which the report replaces whole; choose another place")
 
 
 def _paths(value: Any) -> Iterator[Path]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from simulator.cli.options import INTERRUPTED, Names, Paths, answer, faults_as_lines, stated, typed, working
+from simulator.cli.places import outside
 from simulator.files.document import BadInput
 from simulator.files.shell import Comment
 from simulator.names import Catalogue
@@ -117,11 +118,7 @@ def run(
             from simulator.report.write import free
 
             free(folder)
-            for option, path in {"--iteration-log": iteration_log, "--request-log": request_log}.items():
-                if path and path.resolve().is_relative_to(folder.resolve()):
-                    raise BadInput.at(
-                        f"{option} {path}", f"is inside {folder}, which the report replaces whole; choose another place"
-                    )
+            outside(folder, {"--iteration-log": iteration_log, "--request-log": request_log})
         status.update("simulating")
         words = [*(["--replications", str(replications)] * bool(replications)), *["--explain-gap"] * explain_gap]
         command = typed("run", [scenario], overrides, seed, words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 
 from simulator.cli.options import Names, Paths, answer, command_at, faults_as_lines, repeated, stated, typed
 from simulator.files import reading, writing
-from simulator.files.document import BadInput, Fault, did_you_mean, readable
+from simulator.files.document import BadInput, did_you_mean, readable
 from simulator.names import Catalogue
 
 if TYPE_CHECKING:
@@ -155,8 +156,7 @@ def _with_file_name(source: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except BadInput as error:
-        faults = [Fault((source, fault.place[1], fault.place[2] or 1), fault.field, fault.message) for fault in error.faults]
-        raise BadInput(faults) from error
+        raise error.changed(lambda fault: replace(fault, place=(source, fault.place[1], fault.place[2] or 1))) from error
 
 
 def _save(made: Trace, out: Path | None, as_json: bool) -> None:

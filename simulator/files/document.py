@@ -6,7 +6,7 @@ tags, and more depth and values than any shipped file has. Every file that users
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -27,6 +27,8 @@ LARGEST = 10**18
 """Largest number that is accepted, in any unit; beyond it a number is a slip."""
 MOST_NAMES = 20
 """Most names that a fault lists; it counts the rest."""
+MOST_FAULTS = 20
+"""Most faults that an error carries and a command prints; it counts the rest."""
 LONGEST_FAULT = 2_000
 """Most characters of a line about a fault."""
 IN_YAML = {"None": "null", "True": "true", "False": "false"}
@@ -63,22 +65,33 @@ class UnknownField(Fault):
 
 
 class BadInput(Exception):
-    """Raised where the input cannot be understood (exit code 2); it carries one fault or more."""
+    """Raised where the input cannot be understood (exit code 2); it carries one fault or more, and counts those beyond 20."""
 
     exit_code = 2
 
-    def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("\n".join(map(str, self.faults)))
+    def __init__(self, faults: Iterable[Fault], more: int = 0) -> None:
+        left = iter(faults)
+        self.faults = tuple(islice(left, MOST_FAULTS))
+        self.more = more + sum(1 for _ in left)
+        super().__init__("\n".join(self.lines))
+
+    @property
+    def lines(self) -> list[str]:
+        """Return a line for each fault, and one that counts those that are not listed."""
+        return [*map(str, self.faults), *([f"... and {self.more:,} more"] if self.more else [])]
+
+    def changed(self, change: Callable[[Fault], Fault]) -> Self:
+        """Return the same error with other faults in the place of its own."""
+        return type(self)(map(change, self.faults), self.more)
 
     @classmethod
     def at(cls, where: Place | str | Path, message: str, field: str = "") -> Self:
         """Return the error of a single fault; ``where`` is its place, or only the file or the option that it is in."""
         return cls([Fault(where if isinstance(where, tuple) else (str(where), 0, 0), field, message)])
 
-    def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...]]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...], int]]:
         """Return how to rebuild it, so that its faults survive the way between processes."""
-        return type(self), (self.faults,)
+        return type(self), (self.faults, self.more)
 
 
 class Infeasible(BadInput):
@@ -144,9 +157,20 @@ class Document:
 
     def fault(self, path: Path_, message: str) -> Fault:
         """Return a fault about the value at ``path``."""
-        within = [place for inner, place in self.places.items() if inner[: len(path)] == path and place[0].startswith("--set")]
-        place = within[-1] if path and within else self.mentions.get(path) or self.place(path)
-        return Fault(place, ".".join(map(str, path)), message)
+        return Fault(self.blamed(path), ".".join(map(str, path)), message)
+
+    def blamed(self, path: Path_, on_command_line: dict[Path_, Place] | None = None) -> Place:
+        """Return where the value at ``path`` is to be mended; ``on_command_line``: :meth:`set_within`, for many paths."""
+        within = self.set_within() if on_command_line is None else on_command_line
+        return (within.get(path) if path else None) or self.mentions.get(path) or self.place(path)
+
+    def set_within(self) -> dict[Path_, Place]:
+        """Return the last ``--set`` at or below every path that has one."""
+        last: dict[Path_, Place] = {}
+        for inner, place in self.places.items():
+            if place[0].startswith("--set"):
+                last |= {inner[:end]: place for end in range(len(inner) + 1)}
+        return last
 
     def refusal(self, path: Path_, message: str) -> BadInput:
         """Return the error of a single fault about the value at ``path``."""
@@ -194,16 +218,20 @@ class Document:
                 self.graft(inner, type(self)(value, places))
                 self.mentions |= {place: at for place, at in overlay.mentions.items() if place[: len(inner)] == inner}
 
-    def override(self, assignment: str) -> None:
-        """Apply ``dotted.key=value`` with the value read as YAML; the fault place becomes ``--set``."""
+    def override(self, assignment: str) -> Any:
+        """Apply ``dotted.key=value`` with the value read as YAML, and return it; the fault place becomes ``--set``."""
         key, value = assigned(assignment)
         self.put(tuple(key.split(".")), value, (f"--set {assignment}", 0, 0))
+        return value
 
     def put(self, path: Path_, value: Any, place: Place) -> None:
         """Write ``value`` at ``path``, which is made where it is missing; faults about it will name ``place``.
 
         A plain number that replaces a number with a source is marked as set on the command line.
         """
+        if len(path) > DEEPEST:
+            what = f"is nested too deeply; expected at most {DEEPEST} names with dots between them, as in strategy.gamma"
+            raise BadInput.at(place, what)
         parent = self.data
         for depth, part in enumerate(path[:-1]):
             if not isinstance(parent.get(part), dict):
@@ -213,12 +241,16 @@ class Document:
                 parent[part] = {}
                 self.places[path[: depth + 1]] = place
             parent = parent[part]
-        sourced = isinstance(parent.get(path[-1]), dict) and "value" in parent[path[-1]]
+        old = parent.get(path[-1])
+        sourced = isinstance(old, dict) and "value" in old
         if sourced and isinstance(value, int | float):
             value = {"value": value, "source": "set on the command line", "confidence": "assumed"}
         parent[path[-1]] = value
-        self._forget(self.mentions, path)
-        self._forget(self.places, path)
+        if isinstance(old, dict | list):
+            self._forget(self.mentions, path)
+            self._forget(self.places, path)
+        self.mentions.pop(path, None)
+        self.places.pop(path, None)
         self.places[path] = place
 
     def branched(self, paths: Iterable[Path_]) -> Self:

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from simulator.files.document import (
+    MOST_FAULTS,
     BadInput,
     Document,
     Fault,
@@ -150,7 +151,7 @@ def validate(model: type[Model], document: Document, context: Mapping[str, objec
     try:
         validated = model.model_validate(document.data, context=dict(context or {}))
     except ValidationError as error:
-        raise BadInput(sorted(_faults(model, document, error), key=lambda fault: fault.place)) from error
+        raise _bad_input(model, document, error) from error
     whole: Any = validated
     if wrong := [path for path in _booleans(document.data) if type(reduce(_step, path, whole)) in (int, float)]:
         raise BadInput([document.fault(path, "expected a number, got true or false") for path in wrong])
@@ -173,19 +174,35 @@ def _step(model: Any, part: str | int) -> Any:
     return model[part] if holds(model, part) else None
 
 
-def _faults(model: type[BaseModel], document: Document, error: ValidationError) -> Iterator[Fault]:
-    """Yield the faults that pydantic reports, without repetitions."""
-    seen: set[object] = set()
-    for report in error.errors():
+def _bad_input(model: type[BaseModel], document: Document, error: ValidationError) -> BadInput:
+    """Return the faults that pydantic reports, without repetitions, in the order of the file; words for those that are told."""
+    on_command_line = document.set_within()
+    placed = []
+    for report in error.errors(include_url=False):
         path = _written_path(document, report["loc"], report["type"] == "missing")
-        message = _message(model, report, path)
-        fault = document.fault(path, message)
-        if report["type"] == "extra_forbidden":
-            fault = UnknownField(fault.place, fault.field, fault.message)
-        key = path if report["type"].endswith(("_parsing", "_type", "_from_float")) else fault
-        if key not in seen:  # a field of two possible types is reported once for each
-            seen.add(key)
-            yield fault
+        placed.append((document.blamed(path, on_command_line), path, report))
+    placed.sort(key=lambda one: one[0])
+    seen: set[object] = set()
+    faults: list[Fault] = []
+    more = 0
+    for place, path, report in placed:
+        typed = report["type"].endswith(("_parsing", "_type", "_from_float"))
+        key: object = path
+        if not typed and len(faults) < MOST_FAULTS:
+            kind = UnknownField if report["type"] == "extra_forbidden" else Fault
+            key = kind(place, ".".join(map(str, path)), _message(model, report, path))
+        elif not typed:
+            key = (path, report["type"], report["msg"])
+        if key in seen:  # a field of two possible types is reported once for each
+            continue
+        seen.add(key)
+        if len(faults) == MOST_FAULTS:
+            more += 1
+        else:
+            faults.append(
+                key if isinstance(key, Fault) else Fault(place, ".".join(map(str, path)), _message(model, report, path))
+            )
+    return BadInput(faults, more)
 
 
 def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:

@@ -82,7 +82,7 @@ class Loaded:
             return rescaled(recorded, wanted.tokens_per_step, window, self.scenario.seed, wanted.stretch)
         except BadInput as error:
             where = ("acceptance", "rescale", "tokens_per_step")
-            raise BadInput([self.document.fault(where, fault.message) for fault in error.faults]) from error
+            raise error.changed(lambda fault: self.document.fault(where, fault.message)) from error
 
     def change(self, **updates: Any) -> Self:
         """Return the same scenario with fields of the strategy replaced, checked like the file."""
@@ -136,8 +136,8 @@ def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None =
     catalogue = catalogue or Catalogue()
     document = catalogue.scenario(name)
     for assignment in overrides:
-        document.override(assignment)
-        catalogue.expand(document)
+        if isinstance(document.override(assignment), str | dict | list):  # a number names no file
+            catalogue.expand(document)
     if seed is not None:
         document.data["seed"] = seed
     return checked(document, catalogue)
@@ -151,7 +151,7 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
     try:
         return _checked(document, catalogue, base)
     except BadInput as error:
-        raise type(error)(_blamed(fault, document) for fault in error.faults) from error
+        raise error.changed(lambda fault: _blamed(fault, document)) from error
 
 
 def _blamed(fault: Fault, document: Document) -> Fault:

@@ -8,6 +8,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -22,7 +23,7 @@ from simulator.cost.model import ModelSpec
 from simulator.evidence.calibrate.experts import experts_read
 from simulator.evidence.calibrate.measurements import CACHED, OPERATIONS, Table, table
 from simulator.files import reading
-from simulator.files.schema import BadInput, Fault
+from simulator.files.schema import BadInput
 from simulator.names import shown
 
 Row = dict[str, Any]
@@ -170,7 +171,7 @@ def imported(form: str, path: Path, model: ModelSpec | None, skipped: Skipped | 
         rows = ({key: cell for key, cell in row.items() if key not in times or cell > 0.0} for row in frame.to_dict("records"))
         return table([{"model": row["model"], **ours} for row in rows for ours in ROWS[kind["rows"]](row)])
     except BadInput as error:
-        raise BadInput([Fault((name, *fault.place[1:]), fault.field, fault.message) for fault in error.faults]) from error
+        raise error.changed(lambda fault: replace(fault, place=(name, *fault.place[1:]))) from error
     except KeyError as error:
         missing = str(error.args[0])
         theirs = kind.get("times", {}).get(missing, [missing])[0]

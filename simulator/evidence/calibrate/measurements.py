@@ -14,7 +14,7 @@ import pandas as pd
 import yaml
 
 from simulator.files import reading
-from simulator.files.document import LARGEST, readable
+from simulator.files.document import LARGEST, MOST_FAULTS, readable
 from simulator.files.schema import BadInput, Fault, did_you_mean
 from simulator.files.writing import plain_frame, replacing
 from simulator.names import shown
@@ -37,7 +37,6 @@ FEWEST_RANKS = 2
 """Fewest devices between which anything has to move."""
 LEFT_OUT = CACHED, TEST, EAGER = "cached", "test", "eager"
 """Reasons why a row takes no part in a fit."""
-MOST_FAULTS = 10
 LM_HEAD = "lm_head"
 
 
@@ -53,7 +52,7 @@ def unfit(message: str, column: str = "") -> BadInput:
 
 
 def read(paths: Sequence[Path]) -> Table:
-    """Read all rows of CSV files, packed or not; raise BadInput with a fault for each wrong line, the first ten."""
+    """Read all rows of CSV files, packed or not; raise BadInput with a fault for each wrong line."""
     return pd.concat([_read(path) for path in paths], ignore_index=True)
 
 
@@ -74,7 +73,7 @@ def _read(path: Path) -> Table:
         raise BadInput.at((name, 2, 1), "holds more cells in a row than the header names")
     faults = next((found for check in (_columns, _needed, _values) if (found := list(check(name, frame)))), [])
     if faults:
-        raise BadInput(faults[:MOST_FAULTS])
+        raise BadInput(faults)
     for column, default in NUMBERS.items():
         if column in frame:
             frame[column] = pd.to_numeric(frame[column].replace("", str(default))).astype(float)
@@ -102,9 +101,10 @@ def _needed(name: str, frame: Table) -> Iterator[Fault]:
 
 
 def _values(name: str, frame: Table) -> Iterator[Fault]:
-    for line, operation in enumerate(frame.operation, 2):
-        if operation not in OPERATIONS:
-            yield Fault((name, line, 1), "operation", f"there is no '{operation}'{did_you_mean(operation, OPERATIONS)}")
+    wrong = [(line, operation) for line, operation in enumerate(frame.operation, 2) if operation not in OPERATIONS]
+    for number, (line, operation) in enumerate(wrong):
+        hint = did_you_mean(operation, OPERATIONS) if number < MOST_FAULTS else ""  # the rest is counted
+        yield Fault((name, line, 1), "operation", f"there is no '{operation}'{hint}")
     for line, why in enumerate(frame.get("left_out", ()), 2):
         if why not in ("", *LEFT_OUT):
             yield Fault((name, line, 1), "left_out", f"expected nothing or one of {', '.join(LEFT_OUT)}, got '{why}'")

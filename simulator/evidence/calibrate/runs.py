@@ -31,7 +31,7 @@ from simulator.acceptance.sources import Acceptance, Rates
 from simulator.cost.engine import Engine
 from simulator.files import reading
 from simulator.files.document import readable
-from simulator.files.schema import BadInput, Fault, Ranged, replace_nested
+from simulator.files.schema import BadInput, Ranged, replace_nested
 from simulator.names import Catalogue, shown
 from simulator.numeric import ordered_sum
 from simulator.scenario import Loaded, load
@@ -129,7 +129,7 @@ def _run(
     try:
         loaded = load(base, [*overrides, *settings], catalogue)
     except BadInput as error:
-        raise BadInput([Fault(place, fault.field, fault.message) for fault in error.faults]) from error
+        raise error.changed(lambda fault: replace(fault, place=place)) from error
     if loaded.scenario.schedule.window and not cells.get("tokens_per_step") and stated != ["step_ms"]:
         message = f"is missing in a row that drafts: without it {stated[0]} says nothing of a step"
         raise BadInput.at(place, message, "tokens_per_step")

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from simulator.files.schema import BadInput
-from simulator.parallel import CORES, begin_worker, ended
+from simulator.parallel import CORES, Pool, begin_worker, ended
 from simulator.studies.sweep.axes import Point
 
 Value = TypeVar("Value")
@@ -167,7 +167,7 @@ def _processes(workers: int) -> Iterator[Crew]:
     context.set_forkserver_preload(["simulator.studies.sweep.point"])
 
     def hire() -> Executor:
-        return ProcessPoolExecutor(workers, context, _begin_worker)
+        return Pool(workers, context, _begin_worker)
 
     hired = Crew(hire, workers, (BrokenProcessPool,))
     with ended(lambda: hired.executor):
