@@ -291,9 +291,25 @@ def test_points_that_fail_are_named_and_stop_no_others(world: Path, monkeypatch:
 
 
 def test_a_sweep_of_faults_alone_fails(world: Path) -> None:
-    found = specsim("sweep", "tiny.yaml", "--axis", "strategy.gamma=a:b:c,0", "--workers", 1)
-    assert found.exit_code == 2
-    assert "2 of 2 points, 2 of them faulty" in found.output
+    for form in ([], ["--json", "--resume"]):
+        found = specsim("sweep", "tiny.yaml", "--axis", "strategy.gamma=a:b:c,0", "--workers", 1, *form)
+        assert (found.exit_code, found.stdout) == (2, "")
+        assert [line[: line.index(": bad input")] for line in found.stderr.splitlines()] == [
+            "error: strategy.gamma=a:b:c",
+            "error: strategy.gamma=0",
+        ]
+
+
+def test_many_points_that_are_all_wrong_are_counted(world: Path) -> None:
+    found = specsim("sweep", "tiny.yaml", "--axis", "strategy.gamma=-60:-1:60", "--workers", 1, "--json")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert found.stderr.splitlines()[20:] == ["error: ... and 40 more"]
+
+
+def test_points_of_which_some_are_wrong_stay_in_the_json(world: Path) -> None:
+    found = specsim("sweep", "tiny.yaml", "--axis", "strategy.gamma=1,0", "--workers", 1, "--json")
+    assert (found.exit_code, found.stderr) == (0, "")
+    assert list(json.loads(found.stdout)["faults"]) == ["1"]
 
 
 def test_a_model_that_does_not_fit_is_infeasible(world: Path) -> None:

@@ -43,9 +43,9 @@ Fall = Callable[[float], float]
 class ByContext(Frozen):
     """Lengths were measured behind several contexts; what acceptance states is that of the shortest."""
 
-    tokens_per_step: dict[Annotated[int, Field(ge=1)], Annotated[float, Field(ge=1.0)]] = Field(min_length=2)
+    tokens_per_step: dict[Annotated[int, Field(ge=1, le=1_000_000_000)], Annotated[float, Field(ge=1.0)]] = Field(min_length=2)
     """Mean tokens per step, correction or bonus included, by tokens of context."""
-    window: int | None = Field(default=None, ge=1)
+    window: int | None = Field(default=None, ge=1, le=1_000)
     """Window, in draft tokens, with which they were measured; by default the strategy's."""
     source: str = "not stated"
     """Where they come from."""

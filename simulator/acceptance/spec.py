@@ -24,7 +24,7 @@ def each(means: Means, change: Callable[[float], float]) -> Means:
 class CycleSpec(Frozen):
     """A cycle repeats verdicts: accepted tokens, and whether the next token was off the exit."""
 
-    accepted: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
+    accepted: tuple[Annotated[int, Field(ge=0, le=1_000)], ...] = Field(min_length=1)
     """Draft tokens kept of each window, in turn."""
     off_exit: tuple[bool, ...] = Field(default=(False,), min_length=1)
     """Whether the token behind the kept ones is outside the exit's candidates, in turn."""
@@ -39,7 +39,7 @@ class Rescale(Frozen):
 
     tokens_per_step: Annotated[float, Field(gt=1)] | Annotated[dict[str, Annotated[float, Field(gt=1)]], Field(min_length=1)]
     """Mean tokens per step to reach, correction or bonus included; or one for each kind of text that requests replay."""
-    window: int | None = Field(default=None, ge=1)
+    window: int | None = Field(default=None, ge=1, le=1_000)
     """Window, in draft tokens, at which the mean is reached; by default the strategy's."""
     stretch: float = Field(default=0.0, ge=0.0, le=1.0)
     """How much longer the bursts of a chain become, from 0 to 1; 0 leaves them as recorded."""
@@ -84,7 +84,7 @@ class AcceptanceSpec(Frozen):
     """Accepted over drafted tokens of a measurement elsewhere, at ``window``."""
     bonus: bool | None = None
     """Whether ``tokens_per_step`` counts the correction or bonus of each step; by default it does."""
-    window: int | None = Field(default=None, ge=1)
+    window: int | None = Field(default=None, ge=1, le=1_000)
     """Draft tokens in a row, or levels of a tree, with which the mean was measured; by default the strategy's."""
     method: str | None = None
     """Method for which the mean was measured; a chain borrows the bursts of the drafter that its file calls nearest."""
@@ -98,7 +98,7 @@ class AcceptanceSpec(Frozen):
     """Mean tokens per step, correction or bonus included, at windows of 1, 2, 3, ... draft tokens; the curve is continued."""
     overlap: Share = 1.0
     """Chance that the next token is among the early exit's candidates; at least the rate."""
-    always: int | None = Field(default=None, ge=0)
+    always: int | None = Field(default=None, ge=0, le=1_000)
     """Number of draft tokens that are kept of every window."""
     cycle: CycleSpec | None = None
     """Verdicts that repeat."""

@@ -24,6 +24,8 @@ KINDS: tuple[str, ...] = tuple(COMMANDS["kinds"])
 PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind not in ("strategy", "acceptance")}}
 NAME = 36
 """Letters of a name beside which its description begins, at most."""
+LEAST_ABOUT = 24
+"""Letters of a description that stand in a line at least, however narrow the terminal is."""
 LISTED = click.Choice((*KINDS, *PLURALS))
 CLASSES: dict[str, str] = COMMANDS["classes"]
 
@@ -50,6 +52,7 @@ def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own:
         print_json(abouts)
         return
     column, width = min(max((len(name) for names in abouts.values() for name in names), default=0), NAME) + 2, _width()
+    width = max(width, column + LEAST_ABOUT)
     for title, names in abouts.items():
         click.secho(f"{title} ({len(names)})", bold=True)
         for name, about in sorted(names.items()) if by_name else names.items():

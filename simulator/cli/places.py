@@ -47,8 +47,8 @@ def outside(folder: Path, written: Mapping[str, Path | None]) -> None:
 def _paths(value: Any) -> Iterator[Path]:
     """Yield the paths that the value of an argument or option may name; a word may be one behind ``FORMAT:``."""
     if isinstance(value, tuple | list):
-        for one in value:
-            yield from _paths(one)
+        for entry in value:
+            yield from _paths(entry)
     elif isinstance(value, Path):
         yield value
     elif isinstance(value, str) and value and "\0" not in value and len(value) < 4_096:

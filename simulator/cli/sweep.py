@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator.cli.options import INTERRUPTED, answer, faults_as_lines, repeated, stated, typed
-from simulator.files.document import CONTROLS, BadInput, Document
+from simulator.files.document import CONTROLS, BadInput, Document, Fault
 from simulator.names import Catalogue
 from simulator.parallel import CORES
 
@@ -48,13 +48,21 @@ def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: A
                 _write_files(points, study, _typed(name, asked), **files)
             except KeyboardInterrupt:
                 finished, unwritten = False, "files that were not reached are as they were"
+        if finished and len(points.frame) and points.frame["fault"].notna().all():
+            raise _all_wrong(points)
     _print_points(points, study.base.scenario, _typed(name, asked), path, as_json)
     if not finished:
         click.echo(f"interrupted; {path} keeps the points that are done, and {unwritten}", err=True)
         click.echo(f"go on with: {_typed(name, asked, _resuming(path, files, asked))}", err=True)
         sys.exit(INTERRUPTED)
-    if len(points.frame) and points.frame["fault"].notna().all():
-        sys.exit(BadInput.exit_code)
+
+
+def _all_wrong(points: SweepTable) -> BadInput:
+    """Return the error of a sweep without a point that could be evaluated: there is no answer, only faults."""
+    from simulator.studies.sweep.table import faults
+
+    wrong = (Fault((fault["at"] or points.name, 0, 0), "", fault["fault"]) for fault in faults(points).values())
+    return BadInput(wrong)
 
 
 def _evaluated(

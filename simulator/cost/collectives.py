@@ -58,7 +58,7 @@ class MeasuredAllReduce(SourcedTable):
 
     size_kib: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=2)
     """Sizes of the whole activation, in units of 1,024 bytes, ascending."""
-    time_us: dict[Annotated[int, Field(ge=2)], tuple[Annotated[float, Field(gt=0)], ...]] = Field(min_length=1)
+    time_us: dict[Annotated[int, Field(ge=2, le=65_536)], tuple[Annotated[float, Field(gt=0)], ...]] = Field(min_length=1)
     """Time at each of these sizes, in us, by number of devices."""
 
     @model_validator(mode="after")
@@ -100,7 +100,9 @@ class AllReduce(Frozen):
     """Form of Mirror-SD."""
     ring: RingAllReduce | None = None
     """Form of NCCL."""
-    fitted_ranks: dict[Literal["tree", "ring"], tuple[Annotated[int, Field(ge=2)], ...]] = Field(default_factory=dict)
+    fitted_ranks: dict[Literal["tree", "ring"], tuple[Annotated[int, Field(ge=2, le=65_536)], ...]] = Field(
+        default_factory=dict
+    )
     """Numbers of devices that a formula was fitted to; a form that is not here was fitted to none."""
     measured: dict[str, MeasuredAllReduce] = Field(default_factory=dict)
     """Tables by implementation: ``vllm_graph``, ``sglang_graph`` (what these pick in a CUDA graph), ``eager``, ``nccl``."""

@@ -16,7 +16,7 @@ from simulator.files.document import told
 from simulator.files.schema import BadInput, Fault, Frozen
 
 Duration = Annotated[float, Field(ge=0)]
-ByRows = Annotated[dict[Annotated[int, Field(gt=0)], Duration], Field(min_length=1)]
+ByRows = Annotated[dict[Annotated[int, Field(gt=0, le=1_000_000_000)], Duration], Field(min_length=1)]
 """Times at some numbers of rows, as measured; linear in between and flat outside."""
 Column = Literal["rows", "cached_tokens", "sequences", "ms"]
 

@@ -1,7 +1,7 @@
 """An engine is the software between model and hardware; it is described by host times and traffic multipliers."""
 
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -41,9 +41,9 @@ class EngineErrors(Frozen):
 
     source: str
     """The runs, and the command."""
-    rows: int
+    rows: int = Field(le=1_000_000_000)
     """Number of measured runs."""
-    free: int
+    free: int = Field(le=1_000_000_000)
     """Numbers that were fitted."""
     errors: dict[str, float]
     """Mean absolute errors as shares, by what they are of."""
@@ -69,9 +69,9 @@ class Slicing(Frozen):
     """Whether the heads of keys and values have to divide the ranks, or the ranks them; else they are cut anywhere."""
     whole_blocks: tuple[WeightFormat, ...] | None = None
     """Formats with which it does not start where a slice ends within a block that shares a scale; None: not known."""
-    expert_groups: dict[WeightFormat, int] = Field(default={})
+    expert_groups: dict[WeightFormat, Annotated[int, Field(le=10_000_000)]] = Field(default={})
     """Inputs of an expert's product down to which it splits a group of such a format (a divisor of the group)."""
-    vocabulary_multiple: int = Field(default=1, gt=0)
+    vocabulary_multiple: int = Field(default=1, gt=0, le=1_000_000)
     """Multiple to which embedding and LM head are padded before ranks share them; 1: to whatever divides."""
     source: str = "not stated"
     """Where that was read."""
@@ -84,7 +84,7 @@ class RowCosts(Frozen):
     """Ratio of kernels for several rows to the kernel for one."""
     row: Ranged
     """What each further row adds to it."""
-    most: int = Field(gt=1)
+    most: int = Field(gt=1, le=1_000_000)
     """Rows up to which it grows so; what more of them cost says ``further_rows`` of the engine."""
     beyond: Ranged = ALL
     """Ratio of the kernels beyond that many rows to the last of those up to it."""
@@ -108,9 +108,9 @@ class ServerLimits(Frozen):
     """Sort of processor that gets them; any, where none is stated."""
     drafts: bool | None = None
     """Whether they are for serving with speculation, or without; either, where nothing is stated."""
-    max_requests: int = Field(gt=0)
+    max_requests: int = Field(gt=0, le=100_000)
     """Requests that run together, at most."""
-    batch_tokens: int = Field(gt=0)
+    batch_tokens: int = Field(gt=0, le=1_000_000_000)
     """Tokens of a pass, at most."""
 
     def fits(self, device: Device, drafts: bool) -> bool:
@@ -183,7 +183,7 @@ class Engine(Frozen):
     """Time of this host relative to that of the host on which all times of the host here were measured."""
     host_us_per_layer: Ranged
     """Host time to launch the kernels of a layer, in us."""
-    graph_rows: tuple[int, ...] = ()
+    graph_rows: tuple[Annotated[int, Field(le=1_000_000)], ...] = ()
     """Rows for which a pass is captured as a CUDA graph: it is padded to the next; with more rows it is launched eagerly."""
     eager_host_us_per_layer: Ranged = NONE
     """Host time of a layer in a pass of more rows than the largest captured, in us."""

@@ -28,21 +28,21 @@ class Mixer(Frozen):
 
     kind: Literal["full", "latent", "sliding", "chunked", "sparse", "linear"] = "full"
     """What it is called; sparse: an indexer chooses what a query sees; linear: a state instead of a cache."""
-    projections: int = Field(ge=0)
+    projections: int = Field(ge=0, le=1_000_000_000_000)
     """Weights read before mixing: queries, keys, values, gates, latents, indexers."""
-    along_cache: int = Field(default=0, ge=0)
+    along_cache: int = Field(default=0, ge=0, le=1_000_000_000_000)
     """Those of ``projections`` that ranks share out as they share the cache: keys and values, latents."""
-    projected: int = Field(ge=0)
+    projected: int = Field(ge=0, le=1_000_000_000_000)
     """Width of what the projections yield."""
-    products: int = Field(default=1, gt=0)
+    products: int = Field(default=1, gt=0, le=10_000_000)
     """Products one after the other among ``projections`` and foldings into a latent; each takes a product's constant time."""
-    value_width: int = Field(gt=0)
+    value_width: int = Field(gt=0, le=10_000_000)
     """Width of what the mixer yields."""
-    output: int = Field(ge=0)
+    output: int = Field(ge=0, le=1_000_000_000_000)
     """Weights of the output projection."""
-    cached: int = Field(default=0, ge=0)
+    cached: int = Field(default=0, ge=0, le=10_000_000)
     """Values of an entry of the cache; 0: there is none."""
-    cache_heads: int = Field(default=1, gt=0)
+    cache_heads: int = Field(default=1, gt=0, le=100_000)
     """Parts in which ranks may share the cache out: heads of keys and values; 1 for a latent."""
     own_cache: bool = True
     """Whether the cache is its own; otherwise it reads that of an earlier layer."""
@@ -50,19 +50,19 @@ class Mixer(Frozen):
     """Flops of a pair of a query and an entry."""
     prompt_pair_flops: float | None = Field(default=None, ge=0)
     """The same for rows of a prompt, where a latent is widened to heads; by default as for all others."""
-    window: int | None = Field(default=None, gt=0)
+    window: int | None = Field(default=None, gt=0, le=1_000_000_000)
     """Most tokens that a query sees; chunked: the size of a chunk, of which it sees half on average."""
-    top_k: int | None = Field(default=None, gt=0)
+    top_k: int | None = Field(default=None, gt=0, le=1_000_000_000)
     """Most entries that a query sees, each query its own."""
-    entry_tokens: int = Field(default=1, gt=0)
+    entry_tokens: int = Field(default=1, gt=0, le=1_000_000)
     """Tokens for which an entry of the cache stands."""
-    index_width: int = Field(default=0, ge=0)
+    index_width: int = Field(default=0, ge=0, le=10_000_000)
     """Values of an entry that an indexer reads, replicated on all ranks; 0: there is no indexer."""
-    index_heads: int = Field(default=0, ge=0)
+    index_heads: int = Field(default=0, ge=0, le=100_000)
     """Heads of the indexer."""
-    state: int = Field(default=0, ge=0)
+    state: int = Field(default=0, ge=0, le=1_000_000_000_000)
     """Values of the state of a sequence, each of 4 bytes, read by its first row and written by every row."""
-    tail: int = Field(default=0, ge=0)
+    tail: int = Field(default=0, ge=0, le=1_000_000_000_000)
     """Values of 16 bits that belong to the state: the last inputs of a short convolution."""
 
     @model_validator(mode="after")
@@ -165,7 +165,7 @@ class LayerRun(Frozen):
     """Name of their mixer; ``attention``: that of the model's heads; null: they have none."""
     mlp: Literal["dense", "experts", "both", "none"] = "dense"
     """What follows the mixer: a dense MLP, the model's experts, both side by side, or nothing."""
-    intermediate_size: int | None = Field(default=None, gt=0)
+    intermediate_size: int | None = Field(default=None, gt=0, le=10_000_000)
     """Width inside the dense MLP, in elements; by default the model's."""
 
 

@@ -31,17 +31,17 @@ EVEN = 1e-4
 class Experts(Frozen):
     """A mixture of experts has ``routed`` experts of width ``intermediate_size``, ``per_token`` of them active for a token."""
 
-    routed: int = Field(gt=0)
+    routed: int = Field(gt=0, le=100_000)
     """Experts of a layer among which the router chooses."""
-    per_token: int = Field(gt=0)
+    per_token: int = Field(gt=0, le=100_000)
     """Routed experts that are active for a token."""
-    intermediate_size: int = Field(gt=0)
+    intermediate_size: int = Field(gt=0, le=10_000_000)
     """Width inside an expert, in elements."""
-    shared: int = Field(default=0, ge=0)
+    shared: int = Field(default=0, ge=0, le=100_000)
     """Experts of a layer that are always active."""
-    first_dense_layers: int = Field(default=0, ge=0)
+    first_dense_layers: int = Field(default=0, ge=0, le=MOST_LAYERS)
     """Layers without experts, at the bottom of the model, where ``layers`` of the model does not say."""
-    latent_size: int | None = Field(default=None, gt=0)
+    latent_size: int | None = Field(default=None, gt=0, le=10_000_000)
     """Width in which routed experts work, between two projections; by default that of a token."""
     window_exponent: Ranged = Ranged(value=0.837, low=0.72, high=0.95, source=ROUTERS)
     """Rows of one sequence in a pass, to this power, are the independent rows that read as many experts; at most 1."""
@@ -121,33 +121,33 @@ class ModelSpec(Frozen):
     """How well the shapes are known."""
     huggingface: tuple[Annotated[str, AfterValidator(hub_id)], ...] = ()
     """Checkpoints of these shapes on Hugging Face, by id; commands that serve the model name the first one."""
-    hidden_size: int = Field(gt=0)
+    hidden_size: int = Field(gt=0, le=10_000_000)
     """Width of a token between layers, in elements."""
     num_hidden_layers: int = Field(gt=0, le=MOST_LAYERS)
     """Number of decoder layers."""
-    num_attention_heads: int = Field(gt=0)
+    num_attention_heads: int = Field(gt=0, le=100_000)
     """Number of query heads."""
-    num_key_value_heads: int = Field(gt=0)
+    num_key_value_heads: int = Field(gt=0, le=100_000)
     """Number of heads of keys and values; it divides that of the query heads."""
-    head_dim: int = Field(gt=0)
+    head_dim: int = Field(gt=0, le=10_000_000)
     """Width of a head, in elements."""
-    intermediate_size: int = Field(gt=0)
+    intermediate_size: int = Field(gt=0, le=10_000_000)
     """Width inside the MLP, in elements."""
-    vocab_size: int = Field(gt=0)
+    vocab_size: int = Field(gt=0, le=100_000_000)
     """Number of tokens in the vocabulary."""
     tie_word_embeddings: bool = False
     """Whether embedding and LM head are one matrix."""
     mlp: Literal["gated", "two_matrix"] = "gated"
     """Whether the MLP has three matrices, one of them a gate, or two."""
-    embedding_width: int | None = Field(default=None, gt=0)
+    embedding_width: int | None = Field(default=None, gt=0, le=10_000_000)
     """Width of embeddings that are projected to the hidden size, in elements."""
-    kv_latent_width: int | None = Field(default=None, gt=0)
+    kv_latent_width: int | None = Field(default=None, gt=0, le=10_000_000)
     """Width of the latent that a token leaves in the cache instead of keys and values, in elements."""
-    learned_positions: int = Field(default=0, ge=0)
+    learned_positions: int = Field(default=0, ge=0, le=1_000_000_000)
     """Rows of the table of positions; 0: there is none."""
-    context_tokens: int | None = Field(default=None, gt=0)
+    context_tokens: int | None = Field(default=None, gt=0, le=1_000_000_000_000)
     """Most tokens of prompt and output together."""
-    parameters: int | None = Field(default=None, gt=0)
+    parameters: int | None = Field(default=None, gt=0, le=1_000_000_000_000_000)
     """Number of all weights, where the shapes do not determine it."""
     tables: int | None = Field(default=None, ge=0, le=2)
     """How many of embedding and LM head it holds; by default both, or one matrix for both."""
@@ -157,7 +157,7 @@ class ModelSpec(Frozen):
     """Mixers other than attention with the heads above, by name."""
     layers: tuple[LayerRun, ...] = ()
     """Runs of equal layers, from the first on, repeated up to the last; by default all are alike, experts' layers last."""
-    mtp_layers: int = Field(default=0, ge=0)
+    mtp_layers: int = Field(default=0, ge=0, le=MOST_LAYERS)
     """Layers that predict further tokens (MTP), which ``parameters`` leave out."""
     weight_format: WeightFormat | None = None
     """Format in which it was published, embedding and LM head aside; by default not known."""
@@ -363,15 +363,15 @@ class DraftHead(Frozen):
     low-rank transform before the LM head, from h to rank and back to h.
     """
 
-    layers: int = Field(default=0, ge=0)
+    layers: int = Field(default=0, ge=0, le=MOST_LAYERS)
     """Number of decoder layers like the target's."""
-    squares: int = Field(default=0, ge=0)
+    squares: int = Field(default=0, ge=0, le=1_000_000)
     """Number of matrices of hidden size by hidden size."""
-    vocabulary: int | None = Field(default=None, gt=0)
+    vocabulary: int | None = Field(default=None, gt=0, le=100_000_000)
     """Width of an LM head of its own, in tokens."""
-    lm_heads: int = Field(default=0, ge=0)
+    lm_heads: int = Field(default=0, ge=0, le=1_000)
     """Number of LM heads of its own that are as wide as the target's."""
-    rank: int = Field(default=0, ge=0)
+    rank: int = Field(default=0, ge=0, le=10_000_000)
     """Rank of a low-rank transform before the LM head; 0: there is none."""
     mixture: bool = False
     """Whether its layers have experts of their own like the target's last layer (MTP); by default their MLP is dense."""

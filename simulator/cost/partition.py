@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from simulator.cost.device import Device, Link
 from simulator.cost.formats import ACTIVATION_BYTES, WEIGHT_BYTES, WeightFormat
@@ -23,7 +23,7 @@ LayerFormula = Literal["printed", "grouped"]
 class Stage(Frozen):
     """A stage holds consecutive layers of the target on one device; by default on a device like the target's."""
 
-    layers: int
+    layers: int = Field(le=10_000)
     """Number of consecutive layers."""
     device: Device | None = None
     """The device that holds them; by default the target's."""

@@ -24,7 +24,7 @@ from simulator.numeric import ordered_sum
 class Collectives(Frozen):
     """The ranks of a tensor-parallel model exchange these all-reduces: two a layer (Megatron) or two a pass (SPD draft)."""
 
-    count: int = Field(default=2, ge=0)
+    count: int = Field(default=2, ge=0, le=1_000_000)
     """Number of all-reduces."""
     per: Literal["layer", "pass"] = "layer"
     """Whether that many are in each layer, or in a whole pass."""
@@ -53,7 +53,7 @@ class Placement(Frozen):
     """Format of a mixture's routed experts; by default that of the other weights."""
     kv_cache: CacheFormat = Field(default=None, validate_default=True)
     """Format of the keys and values in the cache; by default that for which the model was published, else 16 bits."""
-    tensor_parallel: int = Field(default=1, gt=0)
+    tensor_parallel: int = Field(default=1, gt=0, le=65_536)
     """Number of devices that share every layer."""
     attention: Literal["tensor_parallel", "data_parallel"] = "tensor_parallel"
     """Whether those devices share every request's attention, or the requests: each then has all heads and its own caches."""

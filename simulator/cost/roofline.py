@@ -19,7 +19,7 @@ from simulator.numeric import elementwise_max, elementwise_min
 class WidthPoint(Frozen):
     """A width point is a measurement: how much longer an operation takes over ``tokens`` rows than over one."""
 
-    tokens: int = Field(gt=0)
+    tokens: int = Field(gt=0, le=1_000_000_000)
     """Number of rows."""
     ratio: float = Field(gt=0)
     """Memory time, relative to that of one row."""
@@ -45,9 +45,9 @@ class Roofline(Frozen):
     """Share of the datasheet's peak that the operation reaches."""
     p_norm: OneOrMore
     """How sharp the knee is between memory and compute time; large: a hard maximum."""
-    tile_tokens: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1,), min_length=1)
+    tile_tokens: tuple[Annotated[int, Field(ge=1, le=1_000_000)], ...] = Field(default=(1,), min_length=1)
     """Token counts to which rows are rounded up; beyond the last, its multiples."""
-    least_tile_tokens: Annotated[int, Field(ge=1)] | None = None
+    least_tile_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Fewest rows multiplied at once: up to the first tile, rows are rounded to it, its double, ...; by default to the tile."""
     width: tuple[WidthPoint, ...] = ()
     """Measured ratios of the memory time, by number of tokens."""
@@ -143,7 +143,7 @@ class AttentionRoofline(Roofline):
     """Which caches are cut: none, all, or of single query rows those that several heads share (FlashAttention 2, paged)."""
     packs: bool = True
     """Whether a tile takes rows of all query heads of a KV head."""
-    tile_rows: int = Field(default=TILE_ROWS, gt=0)
+    tile_rows: int = Field(default=TILE_ROWS, gt=0, le=1_000_000)
     """Query rows of a tile, each as wide with its output as the keys and values of a token; 16 heads on a latent: 31."""
 
     def apart(self, read: CachedHeads, size_bytes: Any, multiprocessors: float, cache_mb: float) -> tuple[Any, ...]:

@@ -28,7 +28,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from simulator.files import reading
 from simulator.files.document import readable
@@ -49,7 +49,7 @@ class PublishedCell(Frozen):
     method: str = ""
     hardware: str = ""
     temperature: float | None = None
-    batch_size: int | None = None
+    batch_size: int | None = Field(default=None, le=1_000_000)
     quantity: str
     published: str
     unit: str = ""

@@ -4,6 +4,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -181,7 +182,7 @@ def _bad_input(model: type[BaseModel], document: Document, error: ValidationErro
     for report in error.errors(include_url=False):
         path = _written_path(document, report["loc"], report["type"] == "missing")
         placed.append((document.blamed(path, on_command_line), path, report))
-    placed.sort(key=lambda one: one[0])
+    placed.sort(key=itemgetter(0))
     seen: set[object] = set()
     faults: list[Fault] = []
     more = 0

@@ -45,12 +45,12 @@ def apart() -> Iterator[None]:
         WRITTEN.reset(written)
 
 
-def same(one: Path, other: Path) -> bool:
+def same(path: Path, other: Path) -> bool:
     """Return whether two paths are one file or would be: by links of both kinds, and in folders that tell no case apart."""
     with suppress(OSError):
-        if os.path.samefile(one, other):
+        if os.path.samefile(path, other):
             return True
-    first, second = Path(os.path.realpath(one)), Path(os.path.realpath(other))
+    first, second = Path(os.path.realpath(path)), Path(os.path.realpath(other))
     if first == second:
         return True
     return (

@@ -29,7 +29,7 @@ class LentMean(Frozen):
     """Method, by the name of its file where there is one."""
     draft: str
     """Draft model or head, or what the source says of it."""
-    window: int | None = Field(default=None, ge=1)
+    window: int | None = Field(default=None, ge=1, le=1_000)
     """Draft tokens in a row; null: not stated, as of most trees."""
     temperature: float | None = Field(default=None, ge=0.0)
     """Temperature; null: not stated."""

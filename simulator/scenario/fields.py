@@ -130,7 +130,7 @@ class Scenario(Frozen):
     """How requests are batched, where their caches live, how many replicas there are."""
     slo: Slo | None = None
     """What users were promised; runs then count goodput."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, le=10**18)
     """Of everything that is drawn by chance."""
 
     @property

@@ -52,7 +52,7 @@ class Gamma(_Gaps):
     """Gamma gaps whose coefficient of variation is ``burstiness``: above 1 in bursts, 1 is Poisson, below 1 more even."""
 
     name: Literal["gamma"] = "gamma"
-    burstiness: float = Field(gt=0)
+    burstiness: float = Field(ge=0.001, le=1_000)
     """Coefficient of variation of the gaps: 1 is Poisson."""
 
     def gaps(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:

@@ -208,11 +208,11 @@ class KVMemory(Frozen):
     there is no device, and no limit unless ``kv_tokens`` says one.
     """
 
-    block_tokens: int = Field(default=16, gt=0)
+    block_tokens: int = Field(default=16, gt=0, le=1_000_000)
     """Tokens of a block of the cache."""
     utilisation: float = Field(default=0.9, gt=0, le=1)
     """Share of a device's memory for weights and cache together."""
-    kv_tokens: int | None = Field(default=None, gt=0)
+    kv_tokens: int | None = Field(default=None, gt=0, le=1_000_000_000_000)
     """Room of the cache, stated outright; by default what the weights leave."""
     prefix_caching: bool | None = None
     """Whether blocks of prompts stay for requests that begin alike, as long as there is room; by default as the engine does it,

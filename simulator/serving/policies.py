@@ -203,7 +203,7 @@ class PrefillFirst(Policy):
     name: Literal["prefill_first"] = "prefill_first"
     max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
     """At most so many run."""
-    batch_tokens: int = Field(default=8_192, gt=0)
+    batch_tokens: int = Field(default=8_192, gt=0, le=1_000_000_000)
     """Prompt tokens of one pass, at most."""
     watermark: float = Field(default=0.01, ge=0, lt=1)
     """Share of the cache that an admission leaves free."""
@@ -261,7 +261,7 @@ class ChunkedPrefill(Policy):
     name: Literal["chunked_prefill"] = "chunked_prefill"
     max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
     """At most so many run."""
-    chunk_tokens: int = Field(default=512, gt=0)
+    chunk_tokens: int = Field(default=512, gt=0, le=1_000_000_000)
     """Tokens of one pass, decoding and prompts together."""
     watermark: float = Field(default=0.01, ge=0, lt=1)
     """Share of the cache that an admission leaves free."""
@@ -310,7 +310,7 @@ class UnifiedBudget(Policy):
     name: Literal["unified_budget"] = "unified_budget"
     max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
     """At most so many run."""
-    budget_tokens: int = Field(default=2_048, gt=0)
+    budget_tokens: int = Field(default=2_048, gt=0, le=1_000_000_000)
     """Tokens of one pass, whatever they are."""
 
     def plan(self, queues: Queues) -> IterationPlan:
@@ -390,7 +390,7 @@ class Serving(Frozen):
     """Who takes part in the next iteration."""
     memory: KVMemory = KVMemory()
     """How the memory beside the weights is used."""
-    replicas: int = Field(default=1, gt=0)
+    replicas: int = Field(default=1, gt=0, le=10_000)
     """Copies of everything."""
     router: RouterName = "least_outstanding"
     """How a request's replica is chosen."""

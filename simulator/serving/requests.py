@@ -64,9 +64,9 @@ class Requests(Frozen):
     """Length of prompts: a number, or a distribution."""
     output_tokens: OutputTokens = 128
     """Length of outputs: a number of 2 or more, or a distribution."""
-    warm_up: int = Field(default=0, ge=0)
+    warm_up: int = Field(default=0, ge=0, le=10_000_000)
     """So many requests at the beginning do not count."""
-    cool_down: int = Field(default=0, ge=0)
+    cool_down: int = Field(default=0, ge=0, le=10_000_000)
     """So many at the end do not count."""
     past_end: Literal["cut", "counted"] = "cut"
     """Tokens of the last step beyond an output: cut off, or counted."""

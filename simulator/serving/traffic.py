@@ -71,7 +71,7 @@ class TrafficFile(Frozen):
     """How many times as many requests come in a second."""
     task: str = ""
     """That of lines which name none."""
-    drop_above_tokens: int | None = Field(default=None, gt=0)
+    drop_above_tokens: int | None = Field(default=None, gt=0, le=1_000_000_000_000)
     """Longer requests, prompt and output together, are left out."""
     columns: dict[Literal["arrival", "prompt", "output", "task", "hashes"], str] = Field(default={})
     """Columns of a log, by what they hold; those that are left out are recognised by their names."""

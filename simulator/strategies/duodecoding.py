@@ -25,7 +25,7 @@ PEARL is the same schedule with one sequence, its draft on a second GPU, and pro
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -105,7 +105,7 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
     """Budget of draft tokens of an iteration."""
     rule: Literal["stated", "floor", "round"] = "stated"
     """The stated budget, or T_target / T_draft rounded down or to the nearest, where that is less."""
-    sequences: int | Literal["dynamic"] = "dynamic"
+    sequences: Annotated[int, Field(le=1_000)] | Literal["dynamic"] = "dynamic"
     """Sequences that share the budget."""
     divisors: bool = True
     """Whether their number is cut to a divisor of the budget."""
@@ -115,9 +115,9 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
     """Chance that one of the sequences begins right, where acceptance is stated."""
     count: Literal["verified", "emitted"] = "verified"
     """Which tokens are counted as shown."""
-    token_bytes: int = Field(default=4, gt=0)
+    token_bytes: int = Field(default=4, gt=0, le=1_000_000_000)
     """Bytes of a draft token in a message."""
-    reply_bytes: int = Field(default=12, ge=0)
+    reply_bytes: int = Field(default=12, ge=0, le=1_000_000_000)
     """Bytes of the verdict."""
     verify_us: NonNegative = NonNegative(value=0.0, source="DuoDecoding sec. 4.4.2: negligible", confidence="published")
     """Microseconds of comparing drafts with the target's choice."""

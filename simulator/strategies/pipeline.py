@@ -46,9 +46,9 @@ class Pipelined(Autoregressive, PrefillsOnStages):
     name: Literal["pipeline"] = "pipeline"  # type: ignore[assignment]  # a strategy of its own
     traits: ClassVar[Traits] = Traits(PipelineDurations, "T_step = max{L, g M} (pipeline parallelism)", staged=True)
 
-    stages: int = Field(default=0, ge=0)
+    stages: int = Field(default=0, ge=0, le=10_000)
     """Stages of the pipeline; filled in from the placement."""
-    requests: int = Field(default=1, ge=1)
+    requests: int = Field(default=1, ge=1, le=1_000_000)
     """Requests that decode together; filled in."""
 
     @classmethod

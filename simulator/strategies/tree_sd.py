@@ -78,11 +78,11 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecordin
     """Tree that is verified in one pass."""
     passes: tuple[DraftPass, ...] = ()
     """Passes that draft, in series; none for look-up."""
-    extra_rows: int = Field(default=0, ge=0)
+    extra_rows: int = Field(default=0, ge=0, le=1_000_000)
     """Rows of the target's pass besides those of the tree."""
     larger_rows: Ranged | None = None
     """Further rows, in the mean over steps, of a method some of whose steps verify a larger tree than ``tree``."""
-    ids_per_entry: int = Field(default=0, ge=0)
+    ids_per_entry: int = Field(default=0, ge=0, le=1_000_000)
     """Token ids kept for each entry of the vocabulary (a table on the device)."""
     host_ms: Ranged = Ranged(value=0.0)
     """Milliseconds of the host in a step for every request, for look-up and for building its tree."""

@@ -41,7 +41,7 @@ class WindowTable(Frozen):
     """
 
     name: Literal["table"] = "table"
-    windows: dict[Annotated[int, Field(gt=0)], Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    windows: dict[Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge=0, le=1_000_000)]] = Field(min_length=1)
     """Draft tokens from each batch size on."""
 
     def window(self, gamma: int, requests: int) -> int:
@@ -54,7 +54,7 @@ class OffAbove(Frozen):
     """The window is gamma up to a batch of ``requests``, and 0 above (vLLM's ``speculative_disable_by_batch_size``)."""
 
     name: Literal["off_above"] = "off_above"
-    requests: int = Field(gt=0)
+    requests: int = Field(gt=0, le=1_000_000)
     """Largest batch that speculates, in requests."""
 
     def window(self, gamma: int, requests: int) -> int:
@@ -70,7 +70,9 @@ class GoodputWindow(WindowTable):
     """
 
     name: Literal["goodput"] = "goodput"  # type: ignore[assignment]
-    windows: dict[Annotated[int, Field(gt=0)], Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    windows: dict[Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge=0, le=1_000_000)]] = Field(
+        default_factory=dict
+    )
     """Draft tokens from each batch size on; worked out before a run, unless stated."""
 
 
@@ -134,11 +136,11 @@ class MovingWindow(RequestWindow):
     """The window grows where it was kept whole, else it shrinks (``heuristic`` schedule of Hugging Face Transformers)."""
 
     name: Literal["moving"] = "moving"
-    start: int = Field(default=5, ge=1)
+    start: int = Field(default=5, ge=1, le=1_000)
     """Draft tokens of a request's first window."""
-    up: int = Field(default=2, ge=0)
+    up: int = Field(default=2, ge=0, le=1_000)
     """Tokens by which a window grows that was kept whole."""
-    down: int = Field(default=1, ge=0)
+    down: int = Field(default=1, ge=0, le=1_000)
     """Tokens by which any other shrinks, to 1 at least."""
 
     def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:

@@ -67,9 +67,9 @@ class StreamingDrafter(Frozen):
     """
 
     name: Literal["streaming"] = "streaming"
-    streams: int = Field(default=2, gt=0)
+    streams: int = Field(default=2, gt=0, le=1_000)
     """Number of look-ahead streams besides the main one."""
-    stream_layers: int = Field(default=4, ge=1)
+    stream_layers: int = Field(default=4, ge=1, le=10_000)
     """Layers at the top of the draft that carry streams (N_s); all of them where it has no more."""
     verifies: Literal["main", "proposal"] = "main"
     """Rows of a branch in every layer: the main stream (Mirror-SD sec. 3.2), or the proposal too (its source, sec. 2.2)."""
@@ -125,7 +125,7 @@ class DraftPass(Frozen):
     stated as long as the longest path: batching engines pad it to that.
     """
 
-    rows: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
+    rows: tuple[Annotated[int, Field(ge=1, le=1_000_000)], ...] = Field(min_length=1)
     """Rows of a request in the passes of this entry."""
     head: DraftHead | None = None
     """Head that computes on the target's device; without it the pass is one of the draft model."""

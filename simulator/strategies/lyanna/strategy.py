@@ -110,13 +110,13 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
 
     depth: int = Field(default=3, ge=1, le=64)
     """Hidden states of the chain: levels of the tree."""
-    branching: int = Field(default=4, ge=1)
+    branching: int = Field(default=4, ge=1, le=10_000)
     """Children of a node."""
-    budget: int = Field(default=12, ge=1)
+    budget: int = Field(default=12, ge=1, le=100_000)
     """Nodes that are verified."""
-    resampled_budget: int = Field(default=4, ge=1)
+    resampled_budget: int = Field(default=4, ge=1, le=100_000)
     """Nodes of a re-sampled tree."""
-    threshold: int = Field(default=0, ge=0)
+    threshold: int = Field(default=0, ge=0, le=1_000_000)
     """Re-sample where more levels than this are left."""
     chain: Literal["hidden_states", "tokens"] = "hidden_states"
     """Whether a level reads hidden states alone, or the tokens before."""

@@ -67,7 +67,7 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
 
     gamma: int = Field(default=7, ge=1, le=LONGEST_WINDOW)
     """Draft tokens of a window, at most."""
-    kappa: int = Field(default=8, ge=1)
+    kappa: int = Field(default=8, ge=1, le=10_000)
     """Candidates behind each position of the early exit."""
     exit_layer: int | float = 0.5
     """Layer number of the early exit, or its share of the depth."""
@@ -79,9 +79,9 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
     """Whether the rest of the batch waits for that window."""
     batching_rule: bool = False
     """Take kappa and streams from the batch size (App. D.1)."""
-    id_bytes: int = Field(default=4, gt=0)
+    id_bytes: int = Field(default=4, gt=0, le=1_000_000_000)
     """Bytes of a token id in a message."""
-    logprob_bytes: int = Field(default=2, gt=0)
+    logprob_bytes: int = Field(default=2, gt=0, le=1_000_000_000)
     """Bytes of a log-probability in a message."""
 
     @field_validator("exit_layer")

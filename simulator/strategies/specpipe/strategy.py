@@ -67,9 +67,9 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         separate_prompts=True,
     )
 
-    width: int = Field(default=64, ge=1)
+    width: int = Field(default=64, ge=1, le=10_000)
     """Nodes of a level."""
-    branching: int = Field(default=16, ge=1)
+    branching: int = Field(default=16, ge=1, le=10_000)
     """Children considered for each node."""
     late: bool = False
     """Whether a miss is noticed one step later."""
@@ -89,9 +89,9 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
     width_rule: Literal["each", "shared"] = "each"
     """Whether a level of each request has ``width`` nodes, as SpecPipe prints it (sec. 4.1), or all requests that decode
     together share them, which is assumed."""
-    stages: int = Field(default=0, ge=0)
+    stages: int = Field(default=0, ge=0, le=10_000)
     """Filled in from the placement."""
-    requests: int = Field(default=1, ge=1)
+    requests: int = Field(default=1, ge=1, le=1_000_000)
     """Requests that decode together; filled in."""
 
     @classmethod

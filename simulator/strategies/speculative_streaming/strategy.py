@@ -66,17 +66,17 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
 
     streams: int = Field(default=4, ge=1, le=16)
     """Number of streams, which is the number of tokens ahead (gamma)."""
-    branching: int = Field(default=3, ge=1)
+    branching: int = Field(default=3, ge=1, le=10_000)
     """Tokens of each stream (k)."""
-    stream_layers: int = Field(default=4, ge=1)
+    stream_layers: int = Field(default=4, ge=1, le=10_000)
     """Layers at the top that carry streams."""
-    kept: int | None = Field(default=32, ge=1)
+    kept: int | None = Field(default=32, ge=1, le=1_000_000)
     """Nodes left by pruning, the root among them; null prunes nothing."""
-    attended_tokens: int | None = Field(default=64, ge=1)
+    attended_tokens: int | None = Field(default=64, ge=1, le=1_000_000)
     """Context tokens that a stream attends to; null: all of them."""
-    rank: int | None = Field(default=8, ge=1)
+    rank: int | None = Field(default=8, ge=1, le=10_000_000)
     """Rank of the adapter that a stream passes instead of the MLP; null: the MLP."""
-    pruning_rank: int = Field(default=8, ge=1)
+    pruning_rank: int = Field(default=8, ge=1, le=10_000_000)
     """Rank of the transform before the exit that prunes."""
     mode: Literal["lossless", "shared"] = "lossless"
     """Whether streams leave the model as it is, or are trained with it."""

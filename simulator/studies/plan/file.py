@@ -43,7 +43,7 @@ class Offer(Frozen):
 
     price_usd_per_hour: Positive
     """Price of one device (USD per hour)."""
-    count: int = Field(gt=0)
+    count: int = Field(gt=0, le=1_000_000)
     """How many there are."""
 
 
@@ -68,7 +68,7 @@ class PlanFile(Frozen):
     """Ways to place the models, each combined with every strategy. Fields of a scenario, and ``vary``."""
     strategies: dict[str, Fields] = Field(min_length=1)
     """Ways to decode. Fields of a scenario, and ``vary``."""
-    replicas: int = Field(default=8, gt=0)
+    replicas: int = Field(default=8, gt=0, le=10_000)
     """The most replicas that a fleet may have."""
 
     @model_validator(mode="after")

@@ -89,9 +89,9 @@ class SweepFile(Frozen):
     """Dotted fields, each with a list of values or a range ``first:last:count``."""
     combine: Combination = "product"
     """Every value with every other, the values in step, or points spread over the ranges."""
-    samples: int = Field(default=0, ge=0)
+    samples: int = Field(default=0, ge=0, le=100_000_000)
     """Number of points of a Latin hypercube."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, le=10**18)
     """Seed of a Latin hypercube."""
     evaluate: Evaluation = "simulation"
     """How points are evaluated."""

@@ -1,0 +1,173 @@
+"""Whatever reads what is printed, and whatever is typed: an answer or a line of words, and the exit code that belongs to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli.main import main
+
+ROOT = Path(__file__).parent.parent
+MINE = (
+    "strategy: {name: vanilla_sd, gamma: 3}\ndurations: {target_ms: 18, draft_ms: 2}\nacceptance: {rate: 0.8}\n"
+    "requests: {count: 2, prompt_tokens: 8, output_tokens: 8}\n"
+)
+POSIX = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+READERS = {
+    "latin-1": {"PYTHONIOENCODING": "latin-1"},
+    "posix": POSIX,
+    "one column": {"COLUMNS": "1"},
+}
+COMMANDS = (
+    "--help",
+    "list scenario",
+    "list method",
+    "show h100_sxm",
+    "explain m.yaml",
+    "law m.yaml",
+    "run m.yaml --out rep --long",
+    "compare m.yaml m.yaml",
+    "batches m.yaml --sizes 1-2 --simulate 1",
+    "trace list",
+    "law naïve.yaml",
+    "law none×.yaml",
+)
+FEW = ("list scenario", "law m.yaml", "law none×.yaml", "run m.yaml --out rep --long")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder with a scenario under two names."""
+    for name in ("m.yaml", "naïve.yaml"):
+        (tmp_path / name).write_text(f"{MINE}# × → ≤\n", "utf-8")
+    return tmp_path
+
+
+def said(
+    command: str, work: Path, more: dict[str, str], stdout: int | None = subprocess.PIPE
+) -> subprocess.CompletedProcess[bytes]:
+    """What a command of its own process prints."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHON"))}
+    words = [sys.executable, "-m", "simulator", *command.split()]
+    environment = plain | {"PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"} | more
+    return subprocess.run(words, cwd=work, env=environment, stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=300)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("command", [*FEW, *(pytest.param(one, marks=pytest.mark.full) for one in COMMANDS if one not in FEW)])
+def test_every_reader_is_told(command: str, reader: str, work: Path) -> None:
+    done = said(command, work, READERS[reader])
+    wrong = "none" in command
+    assert b"Traceback" not in done.stderr, done.stderr.decode("latin-1")
+    assert done.returncode == (2 if wrong else 0), done.stderr.decode("latin-1")
+    assert (done.stdout == b"") is wrong
+    assert len(done.stderr.splitlines()) == int(wrong)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+@pytest.mark.parametrize(
+    "command", ["--help", "list scenario", "law m.yaml", "law m.yaml --json", "schema scenario", "run m.yaml --json"]
+)
+def test_a_full_disk_behind_stdout_is_one_line(command: str, work: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = said(command, work, {}, full.fileno())
+    assert (done.returncode, done.stderr) == (2, b"error: what it prints cannot be written: No space left on device\n")
+
+
+def test_nobody_who_reads_is_no_fault(work: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = said("list", work, {}, write)
+    os.close(write)
+    assert (b"Traceback" in done.stderr, done.returncode in (1, 141)) == (False, True)
+
+
+TYPED = {
+    "requests.arrivals={name: gamma, rate_per_s: 1, burstiness: 1e-200}": "expected 0.001 or more, got 1e-200",
+    "requests.arrivals={name: gamma, rate_per_s: 1, burstiness: 1e17}": "expected at most 1000",
+    ".".join(["a"] * 3_000) + "=1": "is nested too deeply; expected at most 32 names with dots between them",
+    "strategy." + ".".join(["gamma"] * 3_000) + "=1": "is nested too deeply",
+    "durations." + "." * 3_000 + "=1": "is nested too deeply",
+}
+
+
+@pytest.mark.parametrize("command", ["law", "run", "explain", "batches"])
+@pytest.mark.parametrize("change", TYPED, ids=range(len(TYPED)))
+def test_what_was_typed_is_refused_in_words(change: str, command: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(work)
+    done = CliRunner().invoke(main, [command, "m.yaml", "--set", change])
+    assert isinstance(done.exception, SystemExit), repr(done.exception)
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert TYPED[change] in done.stderr
+
+
+def test_an_axis_of_3000_dots_is_refused_in_words(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(work)
+    done = CliRunner().invoke(main, ["sweep", "m.yaml", "--axis", ".".join(["a"] * 3_000) + "=1,2", "--workers", "1"])
+    assert isinstance(done.exception, SystemExit), repr(done.exception)
+    assert done.exit_code == 2
+    assert "is nested too deeply" in done.stderr
+
+
+MANY = {
+    "fields of a scenario": ("law m.yaml", "m.yaml", MINE + "".join(f"unknown_{number}: 1\n" for number in range(8_000))),
+    "fields of a part": (
+        "law m.yaml",
+        "m.yaml",
+        MINE.replace("rate: 0.8", "rate: 0.8, " + ", ".join(f"unknown_{number}: 1" for number in range(8_000))),
+    ),
+    "rows of a table": (
+        "calibrate link t.csv --like nvlink_a100",
+        "t.csv",
+        "operation,size_bytes,time_us\n" + "".join(f"unknown_{number},1,1\n" for number in range(8_000)),
+    ),
+    "fields of a plan": ("plan ./p.yaml", "p.yaml", "".join(f"unknown_{number}: 1\n" for number in range(8_000))),
+}
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_twenty_faults_are_told_and_the_rest_is_counted(kind: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(work)
+    command, file, text = MANY[kind]
+    Path(file).write_text(text)
+    done = CliRunner().invoke(main, command.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    assert len(lines) == 21, lines[:3]
+    assert lines[-1].startswith("error: ... and 7,98")
+    assert len(done.stderr) < 10_000
+
+
+def test_many_settings_are_told_like_a_file(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(work)
+    words = [word for number in range(1_000) for word in ("--set", f"unknown_{number}=1")]
+    done = CliRunner().invoke(main, ["law", "m.yaml", *words])
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[20:] == ["error: ... and 980 more"]
+
+
+@pytest.mark.parametrize("after_s", [0.6, 1.2, 2.0])
+def test_ctrl_c_in_the_first_seconds_of_a_sweep_prints_no_traceback(after_s: float, work: Path) -> None:
+    words = [sys.executable, "-m", "simulator", "sweep", "m.yaml", "--axis", "requests.count=1000:9000:4000", "--workers", "2"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        words,
+        cwd=work,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - ignored where tests run in the background
+    )
+    time.sleep(after_s)
+    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all of them
+    _, told = process.communicate(timeout=120)
+    assert b"Traceback" not in told, told.decode()
+    assert process.returncode in (130, -signal.SIGINT)
