@@ -17,12 +17,9 @@ from typing import Any, Self
 import yaml
 
 from simulator.files import reading
+from simulator.files.loader import DEEPEST, MOST_VALUES, NUMBER, PLAIN_TAGS, Loader
 from simulator.files.nearness import nearest_name
 
-DEEPEST = 32
-"""Most levels of nesting; far more than in any shipped file."""
-MOST_VALUES = 20_000
-"""Most values in a file, those behind an alias counted each time; a hundred times those of any shipped file."""
 LARGEST = 10**18
 """Largest number that is accepted, in any unit; beyond it a number is a slip."""
 MOST_NAMES = 20
@@ -98,37 +95,6 @@ class Infeasible(BadInput):
     """Raised where the input is understood but nothing can run, as when a model does not fit (exit code 3)."""
 
     exit_code = 3
-
-
-class _Loader(yaml.SafeLoader):
-    """A safe loader with the number rules of YAML 1.2 and limits on depth and values."""
-
-    depth = values = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Return the next value; raises :class:`yaml.MarkedYAMLError` for too many values, or too deep ones."""
-        self.depth, self.values = self.depth + 1, self.values + 1
-        if self.depth > 2 * DEEPEST or self.values > MOST_VALUES:
-            what = "is nested too deeply" if self.depth > 2 * DEEPEST else f"holds more than {MOST_VALUES:,} values"
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem=what, problem_mark=mark)
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-
-_NUMBER = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
-_Loader.yaml_implicit_resolvers = {}
-for _kind, _pattern, _first in (
-    ("bool", r"true|false", "tf"),
-    ("null", r"null|~|", ["n", "~", ""]),
-    ("int", r"[-+]?[0-9]+", "-+0123456789"),
-    ("float", _NUMBER, "-+.0123456789"),
-):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), list(_first))
-_PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "null", "int", "float", "str", "map", "seq")}
-_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
-_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value))
 
 
 @dataclass
@@ -299,7 +265,7 @@ def parse(text: str, file: str) -> Document:
     Raises :class:`BadInput` for broken syntax, duplicate keys and keys that are not words.
     """
     try:
-        root = yaml.compose(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (file, mark.line + 1, mark.column + 1) if mark else (file, 0, 0)
@@ -343,7 +309,7 @@ def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) 
         raise BadInput.at(places[path], "is nested too deeply, or contains itself", ".".join(map(str, path[:3])))
     if len(places) > MOST_VALUES:
         raise BadInput.at(places[path], f"holds more than {MOST_VALUES:,} values, aliases counted each time")
-    if node.tag not in _PLAIN_TAGS:
+    if node.tag not in PLAIN_TAGS:
         raise BadInput.at(places[path], "a tag that is not allowed here", ".".join(map(str, path)))
     if isinstance(node, yaml.MappingNode):
         return _build_mapping(node, path, file, places)
@@ -353,7 +319,7 @@ def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) 
 
 
 def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
-    loader = _Loader("")
+    loader = Loader("")
     try:
         value = loader.construct_object(node, deep=True)
     except (yaml.YAMLError, ValueError, KeyError) as error:  # a tag that does not fit its value; more digits than Python reads
@@ -362,7 +328,7 @@ def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
         loader.dispose()
     if "\0" in str(node.value):  # no file, no program and no shell takes it
         raise BadInput.at(place, "holds a character of code 0, which is no character of a text", ".".join(map(str, path)))
-    if re.fullmatch(_NUMBER, str(node.value).strip()) and abs(float(node.value)) > LARGEST:
+    if re.fullmatch(NUMBER, str(node.value).strip()) and abs(float(node.value)) > LARGEST:
         raise BadInput.at(place, f"expected a number up to {LARGEST:g}, got {node.value[:40]}", ".".join(map(str, path)))
     return value
 

@@ -5,7 +5,6 @@ A kill may leave it; then nothing reads it, and the next writing of the same nam
 """
 
 import csv
-import ctypes
 import fcntl
 import json
 import os
@@ -20,7 +19,6 @@ from io import StringIO
 from math import isfinite, isnan
 from operator import is_
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from simulator.files import reading
@@ -130,6 +128,8 @@ def new_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def _workplace(path: Path) -> Iterator[Path]:
     """Yield a hidden folder beside ``path``, locked while it is written to; those that killed processes left go first."""
+    from tempfile import TemporaryDirectory  # noqa: PLC0415 (commands that write nothing start without it)
+
     prefix = f".{path.name[:100]}.specsim-"
     for left in [entry for entry in path.parent.iterdir() if entry.name.startswith(prefix)]:
         with suppress(OSError), _opened(left) as lock:  # somebody writes there, or it is no folder
@@ -318,6 +318,8 @@ def flush(path: Path) -> None:
 
 def _exchange(new: Path, old: Path) -> None:
     """Let two folders change places: in one step where the system can, else in two."""
+    import ctypes  # noqa: PLC0415 (commands that write nothing start without it)
+
     swap = getattr(ctypes.CDLL(None), "renameat2", None)
     if swap is None or swap(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), RENAME_EXCHANGE):
         aside = old.rename(new.with_name(f"{new.name}.old"))
