@@ -127,8 +127,8 @@ def _key_heads(config: Config, heads: int) -> int:
 
 def _width(config: Config, hidden: int, default: int | None) -> int:
     """Return the width inside the MLP: stated, a multiple of the hidden size, or two thirds of what is stated (LFM2)."""
-    experts = config.get("num_experts")
-    if experts:
+    config.asked.update(FIELDS["names"]["moe_intermediate_size"])  # stated beside a dense MLP, it changes nothing
+    if config.get("num_experts"):
         default = config.get("moe_intermediate_size") or default
     elif config.model_type == "granitemoehybrid":
         return config.count("shared_intermediate_size")
