@@ -210,6 +210,7 @@ COUNTS_AND_RATIOS = {
         "lm_heads",
         "tokens_per_step",
         "tokens_per_step_between",
+        "known_positions",
         "speedup",
         "rows",
         "levels",

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import exp, hypot, log
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,32 @@ def half_of_measured(lengths: Sequence[float], window: int) -> float:
     moved = ((*known[:at], max(1.0, known[at] * (1.0 - MEASURED_ERROR)), *known[at + 1 :]) for at in range(len(known)))
     moved_by = [continued(lengths_moved, window)[-1] / length - 1.0 for lengths_moved in moved]
     return hypot(half_interval(len(known), window), NormalDist().inv_cdf(0.9) * hypot(*moved_by))
+
+
+class Continued(NamedTuple):
+    """Tokens a step at a window wider than those that are known, and the 80 % interval around them."""
+
+    known: int
+    """Draft tokens in a row up to which rates are known."""
+    window: int
+    """Draft tokens in a row that are asked about."""
+    length: float
+    """Tokens a step there, correction or bonus included, as they are taken."""
+    low: float
+    high: float
+
+
+def continued_range(lengths: Sequence[float], window: int, taken: float) -> Continued:
+    """Return the interval of a length that is ``taken`` at ``window``, beyond the known ``lengths``; it holds what is taken.
+
+    A draft token more adds at most what the last known one added, and at least nothing.
+    """
+    known = [1.0, *even(lengths)]
+    length = continued(tuple(lengths), window)[-1]
+    half = half_of_measured(lengths, window)
+    most = known[-1] + (window - len(lengths)) * (known[-1] - known[-2])
+    low, high = max(known[-1], length * (1.0 - half)), min(most, length * (1.0 + half))
+    return Continued(len(lengths), window, taken, min(low, taken), max(high, taken))
 
 
 def _gains(lengths: Sequence[float], window: int) -> list[float]:

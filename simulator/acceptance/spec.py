@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Annotated, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.acceptance.by_context import ByContext
-from simulator.acceptance.continuation import LONGEST, continued_rates, even
+from simulator.acceptance.continuation import LONGEST, Continued, continued_range, continued_rates, even
 from simulator.acceptance.sources import BEST_OF, Acceptance, Cycle, Rates, Replay
 from simulator.acceptance.trace import Trace
 from simulator.files.schema import Confidence, Frozen
@@ -85,7 +86,8 @@ class AcceptanceSpec(Frozen):
     bonus: bool | None = None
     """Whether ``tokens_per_step`` counts the correction or bonus of each step; by default it does."""
     window: int | None = Field(default=None, ge=1, le=1_000)
-    """Draft tokens in a row, or levels of a tree, with which the mean was measured; by default the strategy's."""
+    """Draft tokens in a row, or levels of a tree, with which the mean was measured, or for which ``tokens_per_step_between``
+    is stated; by default the strategy's."""
     method: str | None = None
     """Method for which the mean was measured; a chain borrows the bursts of the drafter that its file calls nearest."""
     temperature: float | None = Field(default=None, ge=0.0)
@@ -94,6 +96,8 @@ class AcceptanceSpec(Frozen):
     """Chance that a draft token is kept, the same at every position."""
     per_position: tuple[Share, ...] | None = Field(default=None, min_length=1)
     """Chance that a draft token is kept, by position of a window; the last repeats."""
+    known_positions: int | None = Field(default=None, ge=1, le=1_000)
+    """Positions of ``per_position`` that were measured, where those behind them were continued; by default all."""
     lengths: tuple[Annotated[float, Field(ge=1.0)], ...] | None = Field(default=None, min_length=1, max_length=LONGEST)
     """Mean tokens per step, correction or bonus included, at windows of 1, 2, 3, ... draft tokens; the curve is continued."""
     overlap: Share = 1.0
@@ -103,7 +107,7 @@ class AcceptanceSpec(Frozen):
     cycle: CycleSpec | None = None
     """Verdicts that repeat."""
     tokens_per_step_between: tuple[Annotated[float, Field(ge=1.0)], Annotated[float, Field(ge=1.0)]] | None = None
-    """Between what means acceptance may lie here (90 %), at the strategy's window; part of the interval of a speed-up."""
+    """Between what means acceptance may lie here (90 %), at ``window``; part of the interval of a speed-up."""
     by_context: ByContext | None = None
     """How lengths fall while a context grows; what is stated above is that of the shortest."""
     source: str | None = None
@@ -116,8 +120,11 @@ class AcceptanceSpec(Frozen):
         given = [name for name in SOURCES if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"expected exactly one of {', '.join(SOURCES)}; found {' and '.join(given) or 'none'}")
-        if (self.window or self.method) and not (self.rescale or {"tokens_per_step", "accepted_share"} & set(given)):
+        of_mean = self.rescale or {"tokens_per_step", "accepted_share"} & set(given)
+        if (self.method or (self.window and not self.tokens_per_step_between)) and not of_mean:
             raise ValueError("window and method say where tokens_per_step or accepted_share were measured; neither is stated")
+        if self.known_positions and self.known_positions > len(self.per_position or ()):
+            raise ValueError("known_positions: expected at most as many as per_position states")
         means = self.tokens_per_step
         least = min(means.values()) if isinstance(means, dict) else means
         if least is not None and self.bonus is not False and least <= 1.0:
@@ -132,6 +139,9 @@ class AcceptanceSpec(Frozen):
             raise ValueError("tokens_per_step_between: expected the lower mean first")
         if self.lengths:
             even(self.lengths)
+        for window, length in enumerate(self.lengths or (), 1):
+            if length > window + 1:
+                raise ValueError(f"lengths: {length:g} cannot be: at window {window} a mean lies between 1 and {window + 1}")
         highest = max(self.stated_rates)
         if highest > self.overlap < 1.0:
             raise ValueError(
@@ -151,6 +161,16 @@ class AcceptanceSpec(Frozen):
         """Return the kinds of text that have means of their own; none where all have one."""
         means = (self.rescale or self).tokens_per_step
         return tuple(means) if isinstance(means, dict) else ()
+
+    def continuation(self, window: int) -> Continued | None:
+        """Return tokens a step at a ``window`` behind the last known position, and their interval; None where all are known."""
+        known = len(self.lengths or ()) or self.known_positions or len(self.per_position or ())
+        if not known or window <= known:
+            return None
+        rates = self.stated_rates
+        kept = np.cumprod([rates[min(place, len(rates) - 1)] for place in range(window)])
+        lengths = (1.0 + np.cumsum(kept)).tolist()
+        return continued_range(self.lengths or lengths[:known], window, lengths[-1])
 
     def mean_at(self, window: int) -> Means | None:
         """Return the measured tokens per step, correction or bonus included, of a ``window``; None where no mean is stated."""

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from simulator.acceptance.assignment import TraceAssignment
 from simulator.acceptance.by_context import Falling
-from simulator.acceptance.continuation import continued, half_of_measured
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cost.kernels import computes_longer_than_it_reads, lacks_curve
@@ -35,6 +34,22 @@ def cautions(scenario: Scenario) -> Iterator[str]:
     yield from about_ranks(scenario)
     yield from about_rows(scenario)
     yield from about_sharded_drafts(scenario)
+    yield from continued_rates(scenario)
+
+
+def continued_rates(scenario: Scenario) -> Iterator[str]:
+    """Yield where a window has more draft tokens than those whose rates or mean lengths are known."""
+    spec, window = scenario.acceptance, scenario.schedule.window
+    further = spec.continuation(window) if window else None
+    if further is None:
+        return
+    if spec.lengths:
+        known = f"windows of up to {further.known:,} draft tokens are known; at {window:,} the curve is continued"
+    elif spec.known_positions and len(spec.per_position or ()) >= window:
+        known = f"rates of the first {further.known:,} draft tokens are known; up to {window:,} they are continued"
+    else:
+        known = f"rates of the first {further.known:,} draft tokens are known; up to {window:,} the last is repeated"
+    yield f"{known}: {further.length:.3g} tokens a step, in four of five drafters {further.low:.3g} to {further.high:.3g}"
 
 
 def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
@@ -47,7 +62,6 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
     yield from said_of_engine(loaded.scenario, loaded.document)
     yield from _about_hardware(loaded.scenario)
     yield from _about_law(loaded.scenario)
-    yield from _about_curve(loaded.scenario)
     if loaded.trace is not None:
         yield from _about_recording(loaded.scenario, loaded.trace, acceptance)
 
@@ -102,14 +116,6 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
     streams = drafter.streams if isinstance(drafter, StreamingDrafter) and not (drafter.emitted or drafter.per_pass) else 0
     facts = {"claim": claim_of(scenario), "dropped": requests.traffic.dropped if requests.traffic else 0}
     yield from say.all("law", scenario=scenario, requests=requests, streams=streams, **facts)
-
-
-def _about_curve(scenario: Scenario) -> Iterator[str]:
-    """Yield where a window is wider than those whose mean lengths are known."""
-    lengths, window = scenario.acceptance.lengths, scenario.schedule.window
-    if lengths and window > len(lengths):
-        length, half = continued(lengths, window)[-1], half_of_measured(lengths, window)
-        yield say("curve", known=len(lengths), window=window, length=length, half=half)
 
 
 def _about_recording(scenario: Scenario, trace: Trace, acceptance: Acceptance) -> Iterator[str]:

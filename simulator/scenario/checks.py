@@ -15,6 +15,7 @@ from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, is_shipped
 from simulator.scenario.as_served import cached_by_default
 from simulator.scenario.fields import Scenario
+from simulator.scenario.means import impossible_means
 from simulator.serving.policies import EngineDefault, FixedBatch
 from simulator.serving.requests import HASHED_TOKENS
 from simulator.strategies.common.capabilities import drafts_first
@@ -54,6 +55,7 @@ def faults_of(scenario: Scenario, document: Document, catalogue: Catalogue) -> I
         yield document.fault(("draft", "model"), say("vocabularies", draft=sizes[1], target=sizes[0]))
     if scenario.durations:
         yield from _missing_durations(scenario, document)
+    yield from impossible_means(scenario, document)
 
 
 def _lacks_draft(scenario: Scenario, target: ModelSpec, document: Document, catalogue: Catalogue) -> Fault:

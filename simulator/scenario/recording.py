@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from simulator.acceptance.header import share_tokenizer
 from simulator.acceptance.sequences import RecordedSequences
@@ -12,6 +13,7 @@ from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mea
 from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, shown
 from simulator.scenario.fields import Scenario
+from simulator.scenario.means import range_window
 from simulator.strategies.common.capabilities import DraftsChain, NamesRecording
 from simulator.strategies.common.traits import Facts
 
@@ -25,16 +27,20 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
     calls nearest. The window is written into the document: a sweep changes the strategy's, never what was measured.
     A strategy of which nothing was recorded, or whose reading cannot be re-scaled, takes the i.i.d. rate.
     """
+    scenario, document = _contexts_at_their_window(scenario, document)
     spec = scenario.acceptance
     window = spec.window or scenario.schedule.window
     mean = spec.mean_at(window)
     if mean is None or spec.trace:
-        return scenario, document
+        return _range_at_its_window(scenario, document)
     if not window:  # nothing is drafted, so nothing is kept
         return scenario.replace(acceptance=AcceptanceSpec(always=0)), document
-    path = ("acceptance", "window")
-    document = document.branched([path])
-    document.put(path, window, document.place(path[:-1]))
+    document = _with_window(document, window)
+    known: dict[str, Any] = {"source": spec.source, "confidence": spec.confidence, "by_context": spec.by_context}
+    if spec.tokens_per_step_between:
+        known |= {"tokens_per_step_between": spec.tokens_per_step_between, "window": window}
+    if mean in (1.0, window + 1.0):  # nothing or everything is kept, whatever the bursts
+        return scenario.replace(acceptance=AcceptanceSpec(rate=float(mean > 1.0), **known)), document
     drafter = spec.drafter
     if "drafter" not in spec.model_fields_set and isinstance(scenario.schedule, DraftsChain):
         drafter = _nearest_drafter(scenario, document, catalogue)
@@ -48,8 +54,35 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
         return scenario.replace(acceptance=spec.lent(mean, window, name, drafter)), document
     if isinstance(mean, dict):
         raise document.refusal(("acceptance", "tokens_per_step"), say("not_lent"))
-    known = {"source": spec.source, "confidence": spec.confidence, "by_context": spec.by_context}
     return scenario.replace(acceptance=AcceptanceSpec(rate=_rate(scenario, mean, window, document), **known)), document
+
+
+def _range_at_its_window(scenario: Scenario, document: Document) -> tuple[Scenario, Document]:
+    """Return the scenario with the window written down for which a range of means is stated."""
+    spec = scenario.acceptance
+    if not spec.tokens_per_step_between or spec.window or spec.rescale or not scenario.schedule.window:
+        return scenario, document
+    window = range_window(scenario)
+    with_window = spec.model_copy(update={"window": window})
+    return scenario.replace(acceptance=with_window), _with_window(document, window)
+
+
+def _contexts_at_their_window(scenario: Scenario, document: Document) -> tuple[Scenario, Document]:
+    """Return the scenario with the window written down with which lengths behind contexts were measured."""
+    stated, window = scenario.acceptance.by_context, scenario.schedule.window
+    if stated is None or stated.window or not window:
+        return scenario, document
+    with_window = {"by_context": stated.model_copy(update={"window": window})}
+    acceptance = scenario.acceptance.model_copy(update=with_window)
+    path = ("acceptance", "by_context", "window")
+    return scenario.replace(acceptance=acceptance), _with_window(document, window, path)
+
+
+def _with_window(document: Document, window: int, path: Path_ = ("acceptance", "window")) -> Document:
+    """Return the document with the window at which acceptance was measured: a sweep changes the strategy's alone."""
+    document = document.branched([path])
+    document.put(path, window, document.place(path[:-1]))
+    return document
 
 
 def nearest_recording(catalogue: Catalogue, drafter: str, temperature: float) -> tuple[str, Trace] | None:

@@ -383,6 +383,7 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
         "baseline": {"strategy": "autoregressive", "tpot_ms": autoregressive.tpot_s * 1e3},
         "speedup": autoregressive.tpot_s / marginal.tpot_s,
         "stand_in": scenario.acceptance.stand_in,
+        "cautions": list(cautions(scenario)),
         **({"load": {**load._asdict(), "stable": load.stable, "words": load.words}} if load else {}),
     }
 

@@ -12,7 +12,8 @@ Seven sources of error are drawn together ``DRAWS`` times, as factors on the num
   method's host), each by its :func:`deviation`, and what the fit of an engine left of runs that took no part in it; not in
   cells of papers, whose fits decide the host.
 
-- *acceptance*, where the scenario states between what means it lies (``tokens_per_step_between``), steps as long as they are.
+- *acceptance*, where the scenario states between what means it lies (``tokens_per_step_between``) or states rates of fewer
+  positions than a window has, which are continued; steps as long as they are, and no mean below 1 or above the window + 1.
 
 Left out: the requests of a second run that the first is divided by, acceptance that was recorded from other models or stated
 without such a range, and that requests of a batch depend on each other. An interval holds ``SHARE`` of the draws.
@@ -26,7 +27,7 @@ these are independent; if neighbours depend on each other, groups count that and
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import exp, log, pi, sqrt
+from math import exp, inf, log, pi, sqrt
 from typing import NamedTuple, TypeGuard
 
 import numpy as np
@@ -40,6 +41,7 @@ from simulator.cost.roofline import Attention
 from simulator.files.schema import Fraction, Positive, Ranged, Sourced, nested, provenance
 from simulator.scenario import Loaded, Scenario, doubts
 from simulator.scenario.doubts import Uneven, changed, continued_further, evenly, uncurved, uneven
+from simulator.scenario.means import possible_changes, range_window, stated_range
 from simulator.scenario.run import RunResult, baseline, law, run, tuned
 from simulator.serving.iteration import Iteration
 from simulator.serving.requests import Request
@@ -61,6 +63,8 @@ WORTH_NAMING = 0.005
 """Change of a speed-up from which on a number in doubt is named beside it."""
 GROUPS = 8_192
 """Requests, or groups of consecutive requests, that draws are made from at most; an even number."""
+BY_CONTEXT = "acceptance behind long contexts"
+"""What is drawn where acceptance falls with the context."""
 UNMEASURED = 0.10
 """Spread of a device for which nothing was left out of a fit: between what the RTX 3090 leaves and a datasheet's rates."""
 
@@ -127,22 +131,37 @@ class Doubt(NamedTuple):
     """Log change of the number at both ends of the range of acceptance."""
     ends: tuple[tuple[float, float], ...] = ()
     """The same at both ends of other ranges that lie unevenly around their number."""
+    possible: tuple[float, float] = (-inf, inf)
+    """Log change of the number where a step writes 1 token, and where it writes the window + 1."""
 
 
 def interval(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0) -> Interval:
     """Return the interval of a number above zero; ``residuals`` are ``log(run / published)`` of what was fitted."""
     random = np.random.default_rng(seed)
-    factors = _resampled_times(doubt.requests, random)
-    for change in doubt.devices.values():
-        factors = factors + change * random.standard_normal(DRAWS)
+    factors, accepted = _resampled_times(doubt.requests, random), np.zeros(DRAWS)
+    for name, change in doubt.devices.items():
+        moved = change * random.standard_normal(DRAWS)
+        if name == BY_CONTEXT:
+            accepted = accepted + moved
+        else:
+            factors = factors + moved
     if residuals:
         factors = factors + random.choice(residuals, DRAWS)
-    for low, high in (ends for ends in (doubt.acceptance, *doubt.ends) if any(ends)):
-        drawn = random.standard_normal(DRAWS) / SHARE_DEVIATIONS
-        factors = factors + np.where(drawn < 0.0, -drawn * low, drawn * high)
+    if any(doubt.acceptance):
+        accepted = accepted + _drawn_between(doubt.acceptance, random)
+    for ends in filter(any, doubt.ends):
+        factors = factors + _drawn_between(ends, random)
+    if accepted.any():
+        factors = factors + np.clip(accepted, *doubt.possible)
     tail = (1.0 - SHARE) / 2.0
     low, high = np.exp(np.quantile(factors, (tail, 1.0 - tail)))
     return Interval(value * float(low), value * float(high))
+
+
+def _drawn_between(ends: tuple[float, float], random: np.random.Generator) -> NDArray[np.float64]:
+    """Return ``DRAWS`` log changes of a range whose ends lie unevenly around its number."""
+    drawn = random.standard_normal(DRAWS) / SHARE_DEVIATIONS
+    return np.where(drawn < 0.0, -drawn * ends[0], drawn * ends[1])
 
 
 def _resampled_times(requests: Sequence[tuple[float, int]], random: np.random.Generator) -> NDArray[np.float64]:
@@ -195,9 +214,10 @@ def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
         low = loaded.scenario.acceptance.model_copy(update={"by_context": stated.model_copy(update={"fall": "lowest"})})
         lowest = law(loaded.scenario, loaded.replace(acceptance=low).acceptance()).tpot_s
         slower = law(loaded.scenario, acceptance).tpot_s / lowest
-        changes["acceptance behind long contexts"] = log(slower) / SHARE_DEVIATIONS
+        changes[BY_CONTEXT] = log(slower) / SHARE_DEVIATIONS
     ends = (_at_ends(span, loaded, by_law) for span in uneven(_numbers(loaded.scenario), loaded.scenario))
-    return Doubt(tuple(requests), changes, _acceptance_range(loaded), tuple(ends))
+    possible = possible_changes(loaded.scenario, float(law(loaded.scenario, acceptance).verified_per_step))
+    return Doubt(tuple(requests), changes, _acceptance_range(loaded), tuple(ends), possible)
 
 
 def _at_ends(span: Uneven, loaded: Loaded, by_law: Callable[[Loaded], float]) -> tuple[float, float]:
@@ -209,11 +229,13 @@ def _at_ends(span: Uneven, loaded: Loaded, by_law: Callable[[Loaded], float]) ->
 
 def _acceptance_range(loaded: Loaded) -> tuple[float, float]:
     """Return the log changes of tokens per step from what the law has to both ends of the stated range; 0 without one."""
-    ends = loaded.scenario.acceptance.tokens_per_step_between
-    if ends is None:
+    scenario, acceptance = loaded.scenario, loaded.acceptance()
+    spec = scenario.acceptance
+    if not (spec.tokens_per_step_between or spec.per_position or spec.lengths):
         return 0.0, 0.0
-    low, high = (log(end / law(loaded.scenario, loaded.acceptance()).verified_per_step) for end in ends)
-    return min(0.0, low), max(0.0, high)
+    tokens = float(law(scenario, acceptance).verified_per_step)
+    measured = float(acceptance.odds(range_window(scenario), scenario.exit).committed())
+    return stated_range(scenario, tokens, measured, SHARE_DEVIATIONS)
 
 
 def left_by(engine: Engine) -> float:
@@ -264,8 +286,9 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
         ranked.append(
             Footing(name, 1.0, "assumed", "a formula beyond what it was fitted to", by_law(change(loaded)) / before - 1.0)
         )
-    if (stated := loaded.scenario.acceptance).tokens_per_step_between:
-        changed = exp(_acceptance_range(loaded)[0] / SHARE_DEVIATIONS) - 1.0
+    stated, lower = loaded.scenario.acceptance, _acceptance_range(loaded)[0]
+    if lower:
+        changed = exp(lower / SHARE_DEVIATIONS) - 1.0
         mean = law(loaded.scenario, acceptance).verified_per_step
         source = (stated.confidence or "assumed", stated.source or "not stated")
         ranked.append(Footing("acceptance, tokens per step", float(mean), *source, changed))

@@ -14,6 +14,7 @@ import yaml
 
 from simulator.files.sentences import Sentences
 from simulator.scenario import Loaded, Scenario, resolved
+from simulator.scenario.caveats import continued_rates
 from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import Interval, run_with_interval
 
@@ -252,6 +253,8 @@ QUESTIONS = [AgreementCheck(**stated) for stated in STATED.said["questions"]]
 def cautions(scenarios: Sequence[Scenario], letters: Sequence[str], differing: Sequence[Difference]) -> Iterator[str]:
     """Yield what to know before numbers are compared, a sentence per scenario and question."""
     reference = scenarios[0]
+    for letter, scenario in zip(letters, scenarios, strict=True):
+        yield from (f"{letter}: {words}" for words in continued_rates(scenario))
     for question in QUESTIONS:
         asked = [difference for difference in differing if question.asks(difference.field)]
         for place, scenario in enumerate(scenarios[1:], start=1):

@@ -33,7 +33,7 @@ def rates_by_position(survival: Sequence[float]) -> dict[str, list[float]]:
     return {"per_position": [after / before if before else 0.0 for before, after in pairwise(chances)]}
 
 
-def rates_from_lengths(lengths: Sequence[float], window: int | None = None) -> dict[str, list[float]]:
+def rates_from_lengths(lengths: Sequence[float], window: int | None = None) -> Block:
     """Return ``per_position`` rates from mean accepted lengths, correction or bonus included, at windows 1, 2, 3, ...
 
     This is a golden curve: every further draft token adds the chance that it is reached and kept. Exact if the
@@ -41,9 +41,10 @@ def rates_from_lengths(lengths: Sequence[float], window: int | None = None) -> d
     the curve is continued up to ``window`` (:mod:`simulator.acceptance.continuation`).
     """
     try:
-        return {"per_position": continued_rates(lengths, max(min(window or 0, LONGEST), len(lengths)))}
+        rates = {"per_position": continued_rates(lengths, max(min(window or 0, LONGEST), len(lengths)))}
     except ValueError as error:
         raise BadInput.at("", str(error)) from error
+    return rates | ({"known_positions": len(lengths)} if len(rates["per_position"]) > len(lengths) else {})
 
 
 BEHIND_THE_END = "drafts kept behind the end of an output count"
@@ -59,6 +60,7 @@ def measured_mean(length: float, window: int, source: str) -> Block:
 
 def measured_positions(survival: Sequence[float], window: int | None, source: str) -> Block:
     """Return measured rates from the shares of all drafts that keep each position, continued to a wider ``window``."""
+    rates: Block
     if window and window > len(survival):
         rates = rates_from_lengths((1.0 + np.cumsum(survival)).tolist(), window)
         source += f"; {len(survival)} positions are known, those up to {window} continued"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from simulator.files.shell import typed
-from simulator.report.blocks import Bullets, Page, Table
+from simulator.report.blocks import Bullets, Page, Paragraph, Table
 from simulator.report.pages.what_if import blocks
 from simulator.report.wording import Wording, number, share
 from simulator.studies.what_if import WhatIf
@@ -17,6 +17,7 @@ KINDS_SHOWN = 4
 def page(details: Mapping[str, Any], command: str = "", law: WhatIf | None = None) -> Page:
     """Return the page of :func:`~simulator.scenario.run.law_details`: the answer, sliders over ``law``, parts of a step."""
     kinds = details["kinds"]
+    cautions = [f"{caution[0].upper()}{caution[1:]}." for caution in details["cautions"]]
     sentences = list(say.all("sentences", shown=KINDS_SHOWN, **details))
     head = ("ms", *(f"{_kind(kind)}\n{share(kind['share'])}" for kind in kinds))
     shown = tuple(range(min(len(head), KINDS_SHOWN + 1)))
@@ -24,7 +25,7 @@ def page(details: Mapping[str, Any], command: str = "", law: WhatIf | None = Non
     return Page(
         title=details["scenario"],
         answer=say("answer", **details),
-        opening=[*(blocks(law) if law else ()), parts, Bullets(sentences)],
+        opening=[*map(Paragraph, cautions), *(blocks(law) if law else ()), parts, Bullets(sentences)],
         highlights=say.highlights(**details),
         command=command or typed("specsim", "law", names=[details["scenario"]]),
     )
