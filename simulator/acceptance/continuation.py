@@ -83,7 +83,7 @@ def half_of_measured(lengths: Sequence[float], window: int) -> float:
     return hypot(half_interval(len(known), window), NormalDist().inv_cdf(0.9) * hypot(*moved_by))
 
 
-class Continued(NamedTuple):
+class ContinuedLength(NamedTuple):
     """Tokens a step at a window wider than those that are known, and the 80 % interval around them."""
 
     known: int
@@ -96,7 +96,7 @@ class Continued(NamedTuple):
     high: float
 
 
-def continued_range(lengths: Sequence[float], window: int, taken: float) -> Continued:
+def continued_range(lengths: Sequence[float], window: int, taken: float) -> ContinuedLength:
     """Return the interval of a length that is ``taken`` at ``window``, beyond the known ``lengths``; it holds what is taken.
 
     A draft token more adds at most what the last known one added, and at least nothing.
@@ -106,7 +106,7 @@ def continued_range(lengths: Sequence[float], window: int, taken: float) -> Cont
     half = half_of_measured(lengths, window)
     most = known[-1] + (window - len(lengths)) * (known[-1] - known[-2])
     low, high = max(known[-1], length * (1.0 - half)), min(most, length * (1.0 + half))
-    return Continued(len(lengths), window, taken, min(low, taken), max(high, taken))
+    return ContinuedLength(len(lengths), window, taken, min(low, taken), max(high, taken))
 
 
 def _gains(lengths: Sequence[float], window: int) -> list[float]:

@@ -17,7 +17,7 @@ from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.spec import Means
 from simulator.acceptance.trace import CONVERTED, Trace
 from simulator.acceptance.tree_replay import Ints, RecordedRuns
-from simulator.acceptance.window_replay import WindowReplay
+from simulator.acceptance.window_replay import Walk
 from simulator.files.schema import BadInput
 
 STEEPEST = 30.0
@@ -34,28 +34,34 @@ def check_length(length: float, window: int) -> None:
         raise BadInput.at("", message)
 
 
+EVERY = Walk()
+"""Every recording once, with equal windows."""
+
+
 def rescaled(
-    acceptance: Acceptance, length: Means, window: int, seed: int = 0, stretch: float = 0.0
+    acceptance: Acceptance, length: Means, window: int, seed: int = 0, stretch: float = 0.0, walk: Walk = EVERY
 ) -> Replay | RecordedSequences:
     """Return acceptance of the same requests in the same order, with ``length`` tokens a step at ``window``.
 
-    Raises :class:`BadInput` for an impossible mean, for verdicts that are no recording by position or by start, and for a
-    ``stretch`` of runs that were recorded by start.
+    ``walk`` says over which requests that mean is, and how their windows move. Raises :class:`BadInput` for an impossible mean,
+    for verdicts that are no recording by position or by start, and for a ``stretch`` of runs that were recorded by start.
     """
     for mean in length.values() if isinstance(length, dict) else (length,):
         check_length(mean, window)
     if isinstance(acceptance, RecordedSequences):
-        return RecordedSequences(rescaled_chain(acceptance.replay, length, window, seed, stretch), acceptance.split)
+        return RecordedSequences(rescaled_chain(acceptance.replay, length, window, seed, stretch, walk), acceptance.split)
     if stretch and (not isinstance(acceptance, Replay) or acceptance.trace.run is not None):
         raise BadInput.at("", "runs recorded by start cannot be stretched; leave stretch out")
     if isinstance(acceptance, RecordedRuns):
-        return tilted(acceptance, length, window, seed)
+        return tilted(acceptance, length, window, seed, walk)
     if not isinstance(acceptance, Replay):
         raise BadInput.at("", "this strategy reads more of a recording than one run of kept tokens")
-    return rescaled_chain(acceptance, length, window, seed, stretch)
+    return rescaled_chain(acceptance, length, window, seed, stretch, walk)
 
 
-def rescaled_chain(acceptance: Replay, length: Means, window: int, seed: int = 0, stretch: float = 0.0) -> Replay:
+def rescaled_chain(
+    acceptance: Replay, length: Means, window: int, seed: int = 0, stretch: float = 0.0, walk: Walk = EVERY
+) -> Replay:
     """Return the rescaled verdicts of a chain; raises :class:`BadInput` for a window that was not recorded."""
     largest = acceptance.trace.window
     if largest is not None and window > largest:
@@ -66,14 +72,14 @@ def rescaled_chain(acceptance: Replay, length: Means, window: int, seed: int = 0
         )
         ranks = acceptance.trace.draft_rank.copy()
         for part, mean in own.items():
-            trace = rescale(acceptance.trace, mean, window, seed, replay=part, stretch=stretch)
+            trace = rescale(acceptance.trace, mean, window, seed, replay=part, stretch=stretch, walk=walk)
             ranks[part.positions()] = trace.draft_rank[part.positions()]
         return acceptance.over(replace(trace, draft_rank=ranks))
     run = acceptance.trace.run.astype(np.int64)
-    return tilted(RecordedRuns(acceptance, run, largest or int(run.max())), length, window, seed)
+    return tilted(RecordedRuns(acceptance, run, largest or int(run.max())), length, window, seed, walk)
 
 
-def tilted(recorded: RecordedRuns, length: Means, window: int, seed: int) -> RecordedRuns:
+def tilted(recorded: RecordedRuns, length: Means, window: int, seed: int, walk: Walk = EVERY) -> RecordedRuns:
     """Return runs by start of which ``window`` draft tokens give ``length`` tokens a step; others follow from the same tilt.
 
     Of all distributions with that mean, the one nearest to the recorded one (least relative entropy) is its exponential tilt,
@@ -88,7 +94,7 @@ def tilted(recorded: RecordedRuns, length: Means, window: int, seed: int) -> Rec
         raise BadInput.at("", message)
     if isinstance(length, dict):
         for name, mean in length.items():
-            pool, recorded = recorded.order, tilted(recorded.only(name), mean, window, seed)
+            pool, recorded = recorded.order, tilted(recorded.only(name), mean, window, seed, walk)
             recorded.order = pool
         return recorded
     positions = recorded.positions()
@@ -104,20 +110,20 @@ def tilted(recorded: RecordedRuns, length: Means, window: int, seed: int) -> Rec
         return RecordedRuns(recorded, changed, most, recorded.proposed)
 
     def surplus(theta: float) -> float:
-        return WindowReplay.of(at(theta)).mean(window) + 1.0 - length
+        return walk.mean(at(theta), window) - length
 
     ends = surplus(-STEEPEST), surplus(STEEPEST)
     if ends[0] > 0.0 or ends[1] < 0.0:
         reach = f"{ends[0] + length:.3g} to {ends[1] + length:.3g} tokens a step"
         raise BadInput.at("", f"cannot be re-scaled to {length:g}: the recorded lengths reach {reach}")
     theta = _root(surplus, -STEEPEST, STEEPEST, 1e-5)
-    tilted_runs, before = at(theta), WindowReplay.of(recorded).mean(window) + 1.0
+    tilted_runs, before = at(theta), walk.mean(recorded, window)
     derived = {
         "how": "runs by start, exponentially tilted in their recorded order",
         "tilt": round(theta, 5),
         "window": window,
         "mean_length_asked_tokens": length,
-        "mean_length_tokens": round(WindowReplay.of(tilted_runs).mean(window) + 1.0, 4),
+        "mean_length_tokens": round(walk.mean(tilted_runs, window), 4),
         "seed": seed,
         "mean_length_recorded_tokens": round(before, 4),
     }
@@ -138,7 +144,14 @@ def _labelled(trace: Trace, derived: Mapping[str, Any]) -> Trace:
 
 
 def rescale(
-    trace: Trace, length: float, window: int, seed: int = 0, name: str = "", replay: Replay | None = None, stretch: float = 0.0
+    trace: Trace,
+    length: float,
+    window: int,
+    seed: int = 0,
+    name: str = "",
+    replay: Replay | None = None,
+    stretch: float = 0.0,
+    walk: Walk = EVERY,
 ) -> Trace:
     """Return a trace with easier or harder acceptance, so that ``window`` yields ``length`` tokens a step.
 
@@ -148,14 +161,14 @@ def rescale(
     draft's probability of the emitted token, plus 1 for its first choices, so that the threshold at which
     those end is the trace as recorded. Windows other than ``window`` follow the bursts of the recorded pair, not those of
     the published one. Exits stay as recorded. Ranks say 0 for accepted; a position that was kept and is rejected now has the
-    rank of a recorded rejection, drawn with ``seed``. ``name`` goes into the header; the mean is over ``replay``.
+    rank of a recorded rejection, drawn with ``seed``. ``name`` goes into the header; the mean is ``walk``'s over ``replay``.
 
     A trace with ``run`` is re-scaled as :func:`tilted` does. Raises :class:`BadInput` for one without runs and probabilities.
     """
     check_length(length, window)
     replay = replay or Replay(trace, seed=seed)
     if trace.run is not None:
-        tilted_trace = rescaled_chain(replay, length, window, seed).trace
+        tilted_trace = rescaled_chain(replay, length, window, seed, walk=walk).trace
         return _labelled(tilted_trace, {"trace": name, **tilted_trace.header["derived_from"]})
     if not len(trace.q):
         raise BadInput.at("", "cannot be re-scaled: it holds no probabilities to score positions by")
@@ -166,22 +179,33 @@ def rescale(
         return _decided(trace, score >= threshold if share > 0.0 else np.zeros(len(score), dtype=bool), seed)
 
     def surplus(share: float) -> float:
-        return WindowReplay.of(replay.over(at(share))).mean(window) + 1.0 - length
+        return walk.mean(replay.over(at(share)), window) - length
 
+    _check_reach(length, surplus(0.0), surplus(1.0))
     decided = at(_root(surplus, 0.0, 1.0, 0.1 / len(score)))
-    reached = WindowReplay.of(replay.over(decided)).mean(window) + 1.0
     kind = "q/p over a fixed uniform" if trace.temperature else "first choice of the draft, then its probability q,"
     derived = {
         "trace": name,
         "how": f"accepted where {kind} exceeds a threshold",
         "window": window,
         "stretch": stretch,
-        "mean_length_asked_tokens": length,
-        "mean_length_tokens": round(reached, 4),
+        **_means(walk, length, window, replay, replay.over(decided)),
         "seed": seed,
-        "mean_length_recorded_tokens": round(WindowReplay.of(replay).mean(window) + 1.0, 4),
     }
     return _labelled(decided, derived)
+
+
+def _check_reach(length: float, low: float, high: float) -> None:
+    """Raise :class:`BadInput` where a mean, ``low`` and ``high`` less than its ends, lies outside of them."""
+    if not low < 0.0 < high:
+        reach = f"{low + length:.3g} to {high + length:.3g} tokens a step"
+        raise BadInput.at("", f"cannot be re-scaled to {length:g}: with these windows the mean reaches {reach}")
+
+
+def _means(walk: Walk, length: float, window: int, before: Replay, after: Replay) -> dict[str, float]:
+    """Return the mean that was asked for, and those that were recorded and reached."""
+    reached = {"mean_length_tokens": round(walk.mean(after, window), 4)}
+    return {"mean_length_asked_tokens": length, **reached, "mean_length_recorded_tokens": round(walk.mean(before, window), 4)}
 
 
 def scores(trace: Trace, seed: int) -> NDArray[np.float64]:

@@ -212,6 +212,8 @@ class Replay:
     """Chance below which the draft ends its windows, as roll-outs recorded it; None: nobody asks."""
     weights: Mapping[str, float] | None = None
     """Tokens that are written of each kind of text, where a law takes kinds apart and then the mean over steps."""
+    sample: Callable[[], Replay | None] | None = None
+    """Returns the replay that cursors follow instead, where the mean was set over the requests that run; None: this one."""
 
     def __init__(self, trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> None:
         self.trace = trace
@@ -240,12 +242,14 @@ class Replay:
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """Return a cursor over the recording that is assigned to this request."""
+        if self.sample is not None and (sampled := self.sample()):
+            return sampled.cursor(request, exit)
         recording = self.order[request % len(self.order)]
         key = (recording, exit)
         if key not in self._verdicts:
             start, end = self._span(recording)
             run, off_exit = self.runs(recording).tolist(), self._off(exit)[start:end].tolist()
-            self._verdicts[key] = RecordedVerdicts(run, off_exit, self._sure(recording))
+            self._verdicts[key] = RecordedVerdicts(run, off_exit, self.sure(recording))
         return RecordedCursor(self._verdicts[key])
 
     def runs(self, recording: int) -> NDArray[np.int64]:
@@ -284,7 +288,7 @@ class Replay:
         source = "marginal rates of the trace"
         return chain_odds([rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, source)
 
-    def _sure(self, recording: int) -> list[int]:
+    def sure(self, recording: int) -> list[int]:
         """Return (positions,) the tokens that the draft writes before one of which it is less sure; empty if nobody asks."""
         if self.p_min is None:
             return []
@@ -307,7 +311,7 @@ class Replay:
         """Return the kept tokens of every step, by the window that a gate leaves it."""
         kept: dict[int, list[int]] = {}
         for recording in self.order:
-            run, sure, position = self.runs(recording).tolist(), self._sure(recording), 0
+            run, sure, position = self.runs(recording).tolist(), self.sure(recording), 0
             while position < len(run):
                 window = min(sure[position], gamma)
                 kept.setdefault(window, []).append(min(run[position], window))

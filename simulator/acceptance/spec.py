@@ -1,13 +1,13 @@
 """A scenario states its acceptance in these fields, and they make the source of verdicts."""
 
 from collections.abc import Callable
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.acceptance.by_context import ByContext
-from simulator.acceptance.continuation import LONGEST, Continued, continued_range, continued_rates, even
+from simulator.acceptance.continuation import LONGEST, ContinuedLength, continued_range, continued_rates, even
 from simulator.acceptance.sources import BEST_OF, Acceptance, Cycle, Rates, Replay
 from simulator.acceptance.trace import Trace
 from simulator.files.schema import Confidence, Frozen
@@ -42,6 +42,9 @@ class Rescale(Frozen):
     """Mean tokens per step to reach, correction or bonus included; or one for each kind of text that requests replay."""
     window: int | None = Field(default=None, ge=1, le=1_000)
     """Window, in draft tokens, at which the mean is reached; by default the strategy's."""
+    adaptive: dict[str, Any] | None = None
+    """How windows followed each request, up to ``window``, where the mean was measured, as ``adaptive`` of a strategy says it;
+    by default as the strategy's do where no window is stated."""
     stretch: float = Field(default=0.0, ge=0.0, le=1.0)
     """How much longer the bursts of a chain become, from 0 to 1; 0 leaves them as recorded."""
     source: str = "not stated"
@@ -88,6 +91,9 @@ class AcceptanceSpec(Frozen):
     window: int | None = Field(default=None, ge=1, le=1_000)
     """Draft tokens in a row, or levels of a tree, with which the mean was measured, or for which ``tokens_per_step_between``
     is stated; by default the strategy's."""
+    adaptive: dict[str, Any] | None = None
+    """How windows followed each request, up to ``window``, where ``tokens_per_step`` was measured, as a strategy's ``adaptive``
+    says it; by default as the strategy's do where no window is stated."""
     method: str | None = None
     """Method for which the mean was measured; a chain borrows the bursts of the drafter that its file calls nearest."""
     temperature: float | None = Field(default=None, ge=0.0)
@@ -123,6 +129,8 @@ class AcceptanceSpec(Frozen):
         of_mean = self.rescale or {"tokens_per_step", "accepted_share"} & set(given)
         if (self.method or (self.window and not self.tokens_per_step_between)) and not of_mean:
             raise ValueError("window and method say where tokens_per_step or accepted_share were measured; neither is stated")
+        if self.adaptive and self.tokens_per_step is None and not self.rescale:
+            raise ValueError("adaptive says how windows moved where tokens_per_step was measured, which is not stated")
         if self.known_positions and self.known_positions > len(self.per_position or ()):
             raise ValueError("known_positions: expected at most as many as per_position states")
         means = self.tokens_per_step
@@ -162,7 +170,7 @@ class AcceptanceSpec(Frozen):
         means = (self.rescale or self).tokens_per_step
         return tuple(means) if isinstance(means, dict) else ()
 
-    def continuation(self, window: int) -> Continued | None:
+    def continuation(self, window: int) -> ContinuedLength | None:
         """Return tokens a step at a ``window`` behind the last known position, and their interval; None where all are known."""
         known = len(self.lengths or ()) or self.known_positions or len(self.per_position or ())
         if not known or window <= known:
@@ -181,7 +189,7 @@ class AcceptanceSpec(Frozen):
     def lent(self, mean: Means, window: int, trace: str, drafter: str) -> "AcceptanceSpec":
         """Return the acceptance of a recording that is re-scaled to the measured mean."""
         known = {"source": self.source or "not stated", "confidence": self.confidence or "assumed"}
-        rescale = Rescale(tokens_per_step=mean, window=window, **known)
+        rescale = Rescale(tokens_per_step=mean, window=window, adaptive=self.adaptive, **known)
         kept = ("method", "temperature", "by_context", "tokens_per_step_between")
         origin = {"window": window, **{name: getattr(self, name) for name in kept}}
         return AcceptanceSpec(trace=trace, drafter=drafter, flavours=self.flavours, stand_in=True, rescale=rescale, **origin)

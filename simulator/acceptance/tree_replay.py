@@ -135,8 +135,10 @@ class RecordedRuns(Replay):
         self.order, self.accepted, self.proposed = replay.order, replay.accepted, proposed
         self._cursors: dict[int, tuple[list[int], list[bool]]] = {}
 
-    def cursor(self, request: int, exit: Exit | None) -> RunCursor:
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """Return a cursor over the recording that is assigned to this request."""
+        if self.sample is not None and (sampled := self.sample()):
+            return sampled.cursor(request, exit)
         recording = self.order[request % len(self.order)]
         if recording not in self._cursors:
             start, end = self._span(recording)

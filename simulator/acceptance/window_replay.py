@@ -12,7 +12,7 @@ engine: from position 1 of every request, each behind what the one before commit
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,3 +137,67 @@ class WindowReplay:
             position = position + np.minimum(kept + 1, stride)
             going = position < self.lengths[request]
             request, position = request[going], position[going]
+
+
+class WindowRule(Protocol):
+    """A rule says how many draft tokens a request's next window has."""
+
+    def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
+        """Return the window behind one of so many tokens in this turn of a request; None: the first."""
+
+
+class Walk(NamedTuple):
+    """How a mean is measured: over which requests, and with which windows.
+
+    A step in which an output ends counts in full.
+    """
+
+    rule: WindowRule | None = None
+    """How windows follow each request, up to the one that is asked about; None: all are equal."""
+    written: Sequence[tuple[int, int]] = ()
+    """Recording and tokens behind the first one, by request; empty: every recording once, to its end."""
+
+    def mean(self, replay: Replay, gamma: int) -> float:
+        """Return the mean tokens of a step, correction or bonus included, with windows of up to ``gamma`` draft tokens."""
+        own = set(replay.order)
+        written = [(recording, tokens) for recording, tokens in self.written if recording in own and tokens > 0]
+        if self.rule is None and not written:
+            return WindowReplay.of(replay).mean(gamma) + 1.0
+        if not written:
+            written = [(recording, len(replay.runs(recording))) for recording in replay.order]
+        return self._stepped(replay, written, gamma)
+
+    def _stepped(self, replay: Replay, written: Sequence[tuple[int, int]], gamma: int) -> float:
+        """Return the mean over all requests side by side, a step of each at a time."""
+        recordings = list(dict.fromkeys(recording for recording, _ in written))
+        runs = [replay.runs(recording) for recording in recordings]
+        lengths = np.array([len(run) for run in runs], dtype=np.int64)
+        begins, place = np.cumsum(lengths) - lengths, {recording: at for at, recording in enumerate(recordings)}
+        run = np.concatenate(runs)
+        sure = np.concatenate([replay.sure(recording) for recording in recordings]) if replay.p_min is not None else None
+        at = np.array([place[recording] for recording, _ in written], dtype=np.int64)
+        left = np.array([tokens for _, tokens in written], dtype=np.int64)
+        position, turn, tokens, steps = np.zeros_like(at), 0, 0, 0
+        window = np.full_like(at, self.rule.after(gamma, None, False, 0) if self.rule else gamma)
+        while len(at):
+            here = begins[at] + position
+            if sure is not None:
+                window = np.minimum(gamma, sure[here])
+            kept = np.minimum(run[here], window)
+            tokens, steps, turn = tokens + int(kept.sum()) + len(kept), steps + len(kept), turn + 1
+            position = (position + kept + 1) % lengths[at]
+            left = left - kept - 1
+            if self.rule is not None and sure is None:
+                window = self._moved(gamma, window, kept == window, turn)
+            going = left > 0
+            at, position, left, window = at[going], position[going], left[going], window[going]
+        return tokens / steps
+
+    def _moved(self, gamma: int, window: Ints, kept_all: NDArray[np.bool_], turn: int) -> Ints:
+        """Return the windows behind those that were kept whole or not."""
+        moved = window.copy()
+        for length in np.unique(window).tolist():
+            for whole in (False, True):
+                after = self.rule.after(gamma, length, whole, turn) if self.rule else gamma
+                moved[(window == length) & (kept_all == whole)] = after
+        return moved

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,15 +17,19 @@ from simulator.acceptance.sequences import RecordedSequences
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.spec import Rescale
 from simulator.acceptance.trace import Trace
+from simulator.acceptance.window_replay import Walk
 from simulator.files.schema import BadInput, Document, Fault, validate
 from simulator.names import Catalogue, is_shipped
 from simulator.scenario.as_served import left_to_engine, with_caching_of_engine, with_policy_of_engine
 from simulator.scenario.checks import check_memory, faults_of, with_fitting_draft
 from simulator.scenario.fields import Scenario
+from simulator.scenario.means import moving_rule, stated_rule
 from simulator.scenario.recording import borrowed, check_answers, drawn, fitting, read_trace
 from simulator.scenario.routing import routed_as_recorded
 from simulator.strategies.common.capabilities import DraftsChain
 
+FEW = 1_024
+"""Requests up to which a mean is set over those that run; the mean of more differs by less than is said."""
 SAMPLED, PARTS = 256, 16
 """Requests, and parts of their outputs, whose contexts a law of falling acceptance is taken over."""
 
@@ -38,6 +43,8 @@ class Loaded:
     document: Document
     verdicts: dict[object, Acceptance] = field(default_factory=dict, repr=False, compare=False)
     """Acceptance made from the trace, by what it depends on; shared with scenarios that differ elsewhere."""
+    samples: list[tuple[object, Replay]] = field(default_factory=list, repr=False, compare=False)
+    """The last acceptance whose mean was set over the requests of a run, with what it depends on; shared likewise."""
     precomputed: Acceptance | None = None
     """What :meth:`acceptance` returns, where that was worked out before."""
 
@@ -74,12 +81,43 @@ class Loaded:
             return as_read
         window = spec.rescale.window or scenario.schedule.window  # written down once it is loaded
         read = key, window, None if as_read is plain else scenario.schedule.model_dump_json()
-        return self.verdicts.get(read) or self.verdicts.setdefault(read, self._rescaled(as_read, spec.rescale, window))
+        walk = Walk(stated_rule(spec.rescale.adaptive, self.document))
+        made = self.verdicts.get(read) or self.verdicts.setdefault(read, self._rescaled(as_read, spec.rescale, window, walk))
+        return self._over_its_requests(made, as_read, read, walk)
 
-    def _rescaled(self, recorded: Acceptance, wanted: Rescale, window: int) -> Acceptance:
+    def _over_its_requests(self, made: Acceptance, as_read: Acceptance, read: tuple[object, ...], walk: Walk) -> Acceptance:
+        """Return re-scaled acceptance whose cursors have the mean over the requests that run, where these are few.
+
+        The law keeps the mean over all recordings, of which a few requests are a sample that misses it by chance.
+        """
+        scenario, wanted = self.scenario, self.scenario.acceptance.rescale
+        if wanted is None or wanted.window is None or scenario.requests.count > FEW or not isinstance(made, Replay):
+            return made
+        own = copy(made)
+        own.sample = _Sample(self, made, as_read, read, walk)
+        return own
+
+    def sampled(self, made: Replay, as_read: Acceptance, read: tuple[object, ...], walk: Walk) -> Replay:
+        """Return acceptance at the wanted mean over the requests that run; ``made``, where these cannot reach it."""
+        wanted, order = self.scenario.acceptance.rescale, made.order
+        numbered = dealt(self.scenario, made)
+        written = tuple((order[number % len(order)], output - 1) for number, _, output in numbered)
+        of_these = read, written
+        for known, replay in self.samples:
+            if known == of_these:
+                return replay
+        sampled: Acceptance = made
+        if wanted and wanted.window:
+            with suppress(BadInput):  # requests that cannot reach it run what they can, which is said
+                sampled = self._rescaled(as_read, wanted, wanted.window, walk._replace(written=written))
+        found = sampled if isinstance(sampled, Replay) else made
+        self.samples[:] = [(of_these, found)]
+        return found
+
+    def _rescaled(self, recorded: Acceptance, wanted: Rescale, window: int, walk: Walk) -> Acceptance:
         """Return recorded acceptance at the wanted tokens per step; raises :class:`BadInput` where that cannot be."""
         try:
-            return rescaled(recorded, wanted.tokens_per_step, window, self.scenario.seed, wanted.stretch)
+            return rescaled(recorded, wanted.tokens_per_step, window, self.scenario.seed, wanted.stretch, walk)
         except BadInput as error:
             where = ("acceptance", "rescale", "tokens_per_step")
             raise error.changed(lambda fault: self.document.fault(where, fault.message)) from error
@@ -91,7 +129,24 @@ class Loaded:
 
     def replace(self, **updates: Any) -> Self:
         """Return the same scenario with whole fields of it replaced."""
-        return type(self)(self.scenario.replace(**updates), self.trace, self.document, self.verdicts)
+        return type(self)(self.scenario.replace(**updates), self.trace, self.document, self.verdicts, self.samples)
+
+
+@dataclass
+class _Sample:
+    """A sample works out once, when it is first asked, the acceptance of the requests that run."""
+
+    loaded: Loaded
+    made: Replay
+    as_read: Acceptance
+    read: tuple[object, ...]
+    walk: Walk
+    found: Replay | None = None
+
+    def __call__(self) -> Replay:
+        if self.found is None:
+            self.found = self.loaded.sampled(self.made, self.as_read, self.read, self.walk)
+        return self.found
 
 
 def dealt(scenario: Scenario, verdicts: Acceptance) -> Iterator[tuple[int, int, int]]:
@@ -192,7 +247,7 @@ def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> L
     check_memory(scenario, document)
     if base and "acceptance" in same and (scenario.seed == base.scenario.seed or not drawn(scenario, base.trace)):
         trace = base.trace and fitting(base.trace, scenario, document, catalogue)
-        loaded = Loaded(scenario, trace, document, base.verdicts)
+        loaded = Loaded(scenario, trace, document, base.verdicts, base.samples)
     else:
         loaded = Loaded(scenario, read_trace(scenario, document, catalogue), document)
     target = loaded.scenario.target
@@ -210,10 +265,14 @@ def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> L
 
 def _at_its_window(loaded: Loaded, mean: Rescale) -> Loaded:
     """Return the scenario with the window of its mean written down: a sweep changes the strategy's, never what was measured."""
-    path, window = ("acceptance", "rescale", "window"), loaded.scenario.schedule.window
-    document = loaded.document.branched([path])
-    document.put(path, window, document.place(path))
-    acceptance = loaded.scenario.acceptance.model_copy(update={"rescale": mean.model_copy(update={"window": window})})
+    window, rule = loaded.scenario.schedule.window, mean.adaptive or moving_rule(loaded.scenario)
+    place = ("acceptance", "rescale")
+    document = loaded.document.branched([(*place, "window"), (*place, "adaptive")])
+    document.put((*place, "window"), window, document.place((*place, "window")))
+    if rule:
+        document.put((*place, "adaptive"), rule, document.place((*place, "window")))
+    measured = mean.model_copy(update={"window": window, "adaptive": rule})
+    acceptance = loaded.scenario.acceptance.model_copy(update={"rescale": measured})
     return replace(loaded, scenario=loaded.scenario.replace(acceptance=acceptance), document=document)
 
 

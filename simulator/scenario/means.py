@@ -3,15 +3,99 @@
 from collections.abc import Iterator, Mapping
 from math import log
 from statistics import NormalDist
+from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter, ValidationError
+
+from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.files.schema import Document, Fault
+from simulator.numeric import ordered_sum
 from simulator.scenario.fields import Scenario
+from simulator.strategies.common.adaptive import Adaptive, OracleWindow, RequestWindow
+from simulator.strategies.common.capabilities import DraftsChain
 
 AGREES = 0.01
 """Share of a mean by which it may lie outside of what is stated to hold it: rates and means are rounded."""
 EIGHTY = NormalDist().inv_cdf(0.9)
 """Standard deviations from the middle of an interval of 80 % to its end."""
+
+
+CLOSE = 0.01
+"""Share of a stated mean by which a run may miss it without a word."""
+
+
+def moving_rule(scenario: Scenario) -> dict[str, Any] | None:
+    """Return the rule by which the strategy's windows follow each request, as a file states it; None where they do not.
+
+    An oracle's windows are kept as a fixed one is.
+    """
+    schedule = scenario.schedule
+    rule = schedule.chain_rule if isinstance(schedule, DraftsChain) else None
+    if not isinstance(rule, RequestWindow) or isinstance(rule, OracleWindow):
+        return None
+    return rule.model_dump(mode="json")
+
+
+def stated_rule(stated: Mapping[str, Any] | None, document: Document) -> RequestWindow | None:
+    """Return the rule with which a mean was measured; raises :class:`BadInput` for one that follows no request."""
+    if stated is None:
+        return None
+    try:
+        rule = TypeAdapter(Adaptive).validate_python(stated)
+    except ValidationError as error:
+        raise document.refusal(("acceptance", "adaptive"), str(error.errors()[0]["msg"])) from error
+    if isinstance(rule, RequestWindow):
+        return rule
+    raise document.refusal(("acceptance", "adaptive"), f"expected a rule that follows each request, got {rule.name}")
+
+
+class StatedMean(NamedTuple):
+    """The mean tokens a step that acceptance states, and that of the requests that ran; correction or bonus included.
+
+    A step in which an output ends counts in full.
+    """
+
+    stated: float
+    window: int
+    """Draft tokens at most with which the mean is stated."""
+    run: float
+    run_window: int
+    """Draft tokens at most with which the requests ran."""
+    requests: int
+
+    @property
+    def caution(self) -> str:
+        """Return in words that a run missed the mean at its own window; empty where it did not."""
+        if self.window != self.run_window or abs(self.run / self.stated - 1.0) <= CLOSE:
+            return ""
+        ran = "this request" if self.requests == 1 else f"these {self.requests:,} requests"
+        return f"acceptance states {self.stated:.3g} tokens a step, {ran} ran {self.run:.3g}"
+
+    @property
+    def caveat(self) -> str:
+        """Return in words that the mean was stated for another window; empty where it was not."""
+        if self.window == self.run_window:
+            return ""
+        return (
+            f"{self.stated:.3g} tokens a step are stated for a window of {self.window:,}; "
+            f"with {self.run_window:,} here the requests ran {self.run:.3g}"
+        )
+
+
+def stated_mean(scenario: Scenario, acceptance: Acceptance, run: float) -> StatedMean | None:
+    """Return the stated mean beside the tokens of a step that a ``run`` counted; None where none is stated."""
+    mean = scenario.acceptance.rescale
+    if mean is None or mean.window is None or scenario.acceptance.by_context:
+        return None
+    stated = mean.tokens_per_step
+    if isinstance(stated, dict):
+        weights = acceptance.weights if isinstance(acceptance, Replay) else None
+        if not weights:
+            return None
+        steps = ordered_sum(tokens / stated[name] for name, tokens in weights.items())
+        stated = ordered_sum(weights.values()) / steps
+    return StatedMean(stated, mean.window, run, scenario.schedule.window, scenario.requests.count)
 
 
 def range_window(scenario: Scenario) -> int:

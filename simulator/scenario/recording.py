@@ -13,7 +13,7 @@ from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mea
 from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, shown
 from simulator.scenario.fields import Scenario
-from simulator.scenario.means import range_window
+from simulator.scenario.means import moving_rule, range_window
 from simulator.strategies.common.capabilities import DraftsChain, NamesRecording
 from simulator.strategies.common.traits import Facts
 
@@ -35,6 +35,8 @@ def borrowed(scenario: Scenario, document: Document, catalogue: Catalogue) -> tu
         return _range_at_its_window(scenario, document)
     if not window:  # nothing is drafted, so nothing is kept
         return scenario.replace(acceptance=AcceptanceSpec(always=0)), document
+    if spec.window is None and spec.adaptive is None and spec.tokens_per_step is not None:
+        spec, document = _with_rule(scenario, spec, document)
     document = _with_window(document, window)
     known: dict[str, Any] = {"source": spec.source, "confidence": spec.confidence, "by_context": spec.by_context}
     if spec.tokens_per_step_between:
@@ -65,6 +67,17 @@ def _range_at_its_window(scenario: Scenario, document: Document) -> tuple[Scenar
     window = range_window(scenario)
     with_window = spec.model_copy(update={"window": window})
     return scenario.replace(acceptance=with_window), _with_window(document, window)
+
+
+def _with_rule(scenario: Scenario, spec: AcceptanceSpec, document: Document) -> tuple[AcceptanceSpec, Document]:
+    """Return acceptance and document with the rule written down by which windows moved where the mean was measured."""
+    rule = moving_rule(scenario)
+    if rule is None:
+        return spec, document
+    path = ("acceptance", "adaptive")
+    document = document.branched([path])
+    document.put(path, rule, document.place(path[:-1]))
+    return spec.model_copy(update={"adaptive": rule}), document
 
 
 def _contexts_at_their_window(scenario: Scenario, document: Document) -> tuple[Scenario, Document]:

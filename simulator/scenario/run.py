@@ -22,6 +22,7 @@ from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
 from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.expenses import Expenses, expenses
+from simulator.scenario.means import StatedMean, stated_mean
 from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, stage_memories
 from simulator.scenario.stability import load_of
 from simulator.serving.service import OnFinished, OnIteration, ServiceRun
@@ -69,6 +70,8 @@ class RunResult:
     """Sentences on what the law leaves out and where acceptance comes from."""
     cautions: tuple[str, ...] = ()
     """Sentences that stand beside the headline (:func:`simulator.scenario.caveats.cautions`)."""
+    stated: StatedMean | None = None
+    """The mean that acceptance states beside that of the requests that ran; None where none is stated."""
     rests_on: str = ""
     """What in doubt the speed-up rests on (:func:`simulator.scenario.uncertainty.rests_on`); empty where that is little."""
     replications: Mapping[str, Mean] = field(default_factory=dict)
@@ -133,6 +136,9 @@ def run(loaded: Loaded, command: str = "", log: OnIteration | None = None, finis
     STOP.set(())
     asked, scenario = loaded.scenario.requests.count, _of_those_that_came(loaded.scenario, simulated)
     early = [f"stopped early: the first {scenario.requests.count:,} of {asked:,} requests"] * (scenario is not loaded.scenario)
+    stated = stated_mean(scenario, acceptance, simulated.verified_per_step)
+    missed = [stated.caution] if stated and stated.caution else []
+    elsewhere = [stated.caveat] if stated and stated.caveat else []
     replayed = replayed_beside(scenario, acceptance, simulated, times)
     batch = observed_batch(scenario, simulated)
     return RunResult(
@@ -147,8 +153,9 @@ def run(loaded: Loaded, command: str = "", log: OnIteration | None = None, finis
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
         fallback=_fallback(scenario, acceptance),
-        caveats=tuple(caveats(loaded, acceptance)),
-        cautions=(*early, *cautions(scenario)),
+        caveats=(*elsewhere, *caveats(loaded, acceptance)),
+        cautions=(*early, *missed, *cautions(scenario)),
+        stated=stated,
     )
 
 
@@ -320,6 +327,7 @@ def summary(result: RunResult) -> dict[str, Any]:
         "law_replayed": law_data(result.law_replayed),
         "agreement": result.agreement.data(),
         **({"gap_parts": gap_data(result.gap_parts)} if result.explain_gap else {}),
+        **({"stated_mean": result.stated._asdict()} if result.stated else {}),
         "replay": outcome_data(result.replay),
         "simulated": outcome_data(simulated),
         "baseline": {

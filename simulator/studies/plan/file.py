@@ -300,7 +300,7 @@ def _priced(file: PlanFile, loaded: Loaded) -> Loaded:
         return device.model_copy(update={"price_usd_per_hour": offer.price_usd_per_hour}) if offer else device
 
     scenario = replace_nested(loaded.scenario, Device, priced)
-    return Loaded(scenario.replace(slo=file.slo), loaded.trace, loaded.document, loaded.verdicts)
+    return Loaded(scenario.replace(slo=file.slo), loaded.trace, loaded.document, loaded.verdicts, loaded.samples)
 
 
 def _short(value: Any) -> str:

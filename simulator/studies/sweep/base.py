@@ -33,7 +33,9 @@ class Base:
         """Return a point with its acceptance read and its strategy tuned."""
         scenario = loaded.scenario
         sizes = canonical([scenario.seed, scenario.batch, scenario.stages, scenario.layers])
-        lengths = [fields["requests"]] if scenario.acceptance.by_context or scenario.acceptance.kinds else []
+        stated = scenario.acceptance
+        of_requests = stated.by_context or stated.kinds or stated.rescale
+        lengths = [fields["requests"]] if of_requests else []
         shared = Shared(digest(fields["acceptance"], fields["strategy"], sizes, *lengths), loaded)
         return run.tuned(replace(loaded, precomputed=_acceptance(shared)))
 
