@@ -28,7 +28,8 @@ from simulator.report.pages import (
 from simulator.report.run_page import run_page
 from simulator.scenario import Scenario, load
 from simulator.scenario.run import law_details, run, tuned
-from simulator.scenario.uncertainty import Times, of_speedup
+from simulator.scenario.uncertainty import of_speedup
+from simulator.serving.request_times import Times
 from simulator.studies.compare import Contestant, study as compare
 from simulator.studies.plan.study import study as plan_study
 from simulator.studies.sweep.executors import crew

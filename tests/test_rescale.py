@@ -19,8 +19,8 @@ from simulator.files.schema import BadInput
 from simulator.names import Catalogue
 from simulator.scenario import load
 from simulator.scenario.loading import Loaded, variant
-from simulator.scenario.means import moving_rule, stated_rule
 from simulator.scenario.run import law
+from simulator.scenario.stated.means import moving_rule, stated_rule
 
 LEVELS = 4
 SCENARIO = "methods_vicuna_7b_a100"

@@ -10,7 +10,8 @@ import pytest
 from simulator.files.schema import BadInput
 from simulator.scenario import load
 from simulator.scenario.run import run
-from simulator.scenario.uncertainty import DRAWS, GROUPS, SHARE, Doubt, Times, doubt_of, interval, of_speedup, rests_on
+from simulator.scenario.uncertainty import DRAWS, SHARE, Doubt, doubt_of, interval, of_speedup, rests_on
+from simulator.serving.request_times import GROUPS, Times
 from simulator.serving.requests import Request
 
 
@@ -77,7 +78,7 @@ def test_groups_give_the_interval_of_single_requests(monkeypatch: pytest.MonkeyP
     """Independent requests: half-widths differ by the noise of some 600 groups and 4,000 draws."""
     requests = finished(5_000)
     exact = interval(1.0, Doubt(tuple(noted(requests).requests), {}))
-    monkeypatch.setattr("simulator.scenario.uncertainty.GROUPS", 1_000)
+    monkeypatch.setattr("simulator.serving.request_times.GROUPS", 1_000)
     times = noted(requests)
     assert len(times.requests) == 625
     grouped = interval(1.0, Doubt(tuple(times.requests), {}))
@@ -94,7 +95,7 @@ def test_each_request_is_handed_on() -> None:
 
 def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law, replay, simulation and interval: at most 16 bytes for each further request; the draws alone once took 64,000."""
-    monkeypatch.setattr("simulator.scenario.uncertainty.GROUPS", 256)
+    monkeypatch.setattr("simulator.serving.request_times.GROUPS", 256)
     monkeypatch.setattr("simulator.scenario.uncertainty.DRAWN_AT_ONCE", 4_096)
     monkeypatch.setattr("simulator.scenario.run.SPANS", 100)
 

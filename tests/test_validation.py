@@ -32,7 +32,8 @@ from simulator.report.pages import validate as validate_page
 from simulator.report.terminal import print_page
 from simulator.scenario import load
 from simulator.scenario.run import run
-from simulator.scenario.uncertainty import Doubt, Times, interval, of_speedup, slowed
+from simulator.scenario.uncertainty import Doubt, interval, of_speedup, slowed
+from simulator.serving.request_times import Times
 from tests.kept_reports import differing
 from tests.toy_paper import TERMS, written
 

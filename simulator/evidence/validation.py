@@ -21,7 +21,8 @@ from simulator.files.schema import BadInput
 from simulator.names import Catalogue
 from simulator.parallel import Spread
 from simulator.scenario import load
-from simulator.scenario.uncertainty import Doubt, Interval, Times, interval, slowed
+from simulator.scenario.uncertainty import Doubt, Interval, interval, slowed
+from simulator.serving.request_times import Times
 
 NOISE_FLOOR = {"one lab, one GPU, again": (0.014, 0.04), "another lab": (0.106, 0.106)}
 """Median change of the same methods measured again on the same GPU (Spec-Bench leaderboard against later papers)."""

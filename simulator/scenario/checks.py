@@ -15,7 +15,7 @@ from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, is_shipped
 from simulator.scenario.as_served import cached_by_default
 from simulator.scenario.fields import Scenario
-from simulator.scenario.means import impossible_means
+from simulator.scenario.stated.means import impossible_means
 from simulator.serving.policies import EngineDefault, FixedBatch
 from simulator.serving.requests import HASHED_TOKENS
 from simulator.strategies.common.capabilities import drafts_first

@@ -23,9 +23,9 @@ from simulator.names import Catalogue, is_shipped
 from simulator.scenario.as_served import left_to_engine, with_caching_of_engine, with_policy_of_engine
 from simulator.scenario.checks import check_memory, faults_of, with_fitting_draft
 from simulator.scenario.fields import Scenario
-from simulator.scenario.means import moving_rule, stated_rule
 from simulator.scenario.recording import borrowed, check_answers, drawn, fitting, read_trace
 from simulator.scenario.routing import routed_as_recorded
+from simulator.scenario.stated.means import moving_rule, stated_rule
 from simulator.strategies.common.capabilities import DraftsChain
 
 FEW = 1_024

@@ -13,7 +13,7 @@ from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mea
 from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, shown
 from simulator.scenario.fields import Scenario
-from simulator.scenario.means import moving_rule, range_window
+from simulator.scenario.stated.means import moving_rule, range_window
 from simulator.strategies.common.capabilities import DraftsChain, NamesRecording
 from simulator.strategies.common.traits import Facts
 

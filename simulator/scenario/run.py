@@ -22,9 +22,9 @@ from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
 from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.expenses import Expenses, expenses
-from simulator.scenario.means import StatedMean, stated_mean
 from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, stage_memories
 from simulator.scenario.stability import load_of
+from simulator.scenario.stated.means import StatedMean, stated_mean
 from simulator.serving.service import OnFinished, OnIteration, ServiceRun
 from simulator.serving.step_times import StepTimes
 from simulator.strategies.autoregressive import Autoregressive
@@ -32,13 +32,11 @@ from simulator.strategies.common.capabilities import DerivesNumbers, LosesWindow
 from simulator.strategies.common.claim import Claim
 from simulator.strategies.common.law import Law, OddsOf
 from simulator.strategies.common.outputs import Outputs
-from simulator.strategies.common.step import Kind
+from simulator.strategies.common.step import Kind, named_durations
 from simulator.strategies.common.studied import LevelTree
 from simulator.strategies.mirror_sd.fallback import FallbackRate
 from simulator.world import Span
 
-NO_DURATIONS = ("contention", "asynchronous", "levels")
-"""Entries among the named durations of a strategy that are no durations."""
 SPANS = 50_000
 """Busy intervals of each lane that a run keeps for its report."""
 
@@ -137,8 +135,6 @@ def run(loaded: Loaded, command: str = "", log: OnIteration | None = None, finis
     asked, scenario = loaded.scenario.requests.count, _of_those_that_came(loaded.scenario, simulated)
     early = [f"stopped early: the first {scenario.requests.count:,} of {asked:,} requests"] * (scenario is not loaded.scenario)
     stated = stated_mean(scenario, acceptance, simulated.verified_per_step)
-    missed = [stated.caution] if stated and stated.caution else []
-    elsewhere = [stated.caveat] if stated and stated.caveat else []
     replayed = replayed_beside(scenario, acceptance, simulated, times)
     batch = observed_batch(scenario, simulated)
     return RunResult(
@@ -153,8 +149,8 @@ def run(loaded: Loaded, command: str = "", log: OnIteration | None = None, finis
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
         fallback=_fallback(scenario, acceptance),
-        caveats=(*elsewhere, *caveats(loaded, acceptance)),
-        cautions=(*early, *missed, *cautions(scenario)),
+        caveats=(*(stated.caveats if stated else ()), *caveats(loaded, acceptance)),
+        cautions=(*early, *(stated.cautions if stated else ()), *cautions(scenario)),
         stated=stated,
     )
 
@@ -379,7 +375,7 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
     for kind, share in sorted(marginal.kinds.items(), key=lambda entry: -entry[1]):
         step = strategy.step(kind, scenario.mean_context)
         durations = strategy.durations(scenario.cost, step)
-        named = dict(_named(durations))
+        named = dict(named_durations(durations))
         whole = float(strategy.step_seconds(durations, kind)) * 1e3
         derived = dict(strategy.derived(scenario.cost, step)) if isinstance(strategy, DerivesNumbers) else {}
         kinds.append({**kind.data(), "share": share, "step_ms": whole, "durations": named, "derived": derived})
@@ -394,14 +390,3 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
         "cautions": list(cautions(scenario)),
         **({"load": {**load._asdict(), "stable": load.stable, "words": load.words}} if load else {}),
     }
-
-
-def _named(durations: Any) -> Iterator[tuple[str, float]]:
-    """Yield named durations in milliseconds; of a duration for every stage or link, the longest."""
-    for name, seconds in durations._asdict().items():
-        if name in NO_DURATIONS:
-            continue
-        if isinstance(seconds, tuple):
-            yield f"longest_of_{name}_ms", max(seconds, default=0.0) * 1e3
-        else:
-            yield f"{name}_ms", seconds * 1e3

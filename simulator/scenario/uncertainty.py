@@ -41,9 +41,10 @@ from simulator.cost.roofline import Attention
 from simulator.files.schema import Fraction, Positive, Ranged, Sourced, nested, provenance
 from simulator.scenario import Loaded, Scenario, doubts
 from simulator.scenario.doubts import Uneven, changed, continued_further, evenly, uncurved, uneven
-from simulator.scenario.means import possible_changes, range_window, stated_range
 from simulator.scenario.run import RunResult, baseline, law, run, tuned
+from simulator.scenario.stated.means import possible_changes, range_window, stated_range
 from simulator.serving.iteration import Iteration
+from simulator.serving.request_times import Times
 from simulator.serving.requests import Request
 
 SHARE, SHARE_DEVIATIONS = doubts.SHARE, doubts.SHARE_DEVIATIONS
@@ -61,8 +62,6 @@ SPREADS = {
 """One deviation of a number without a range, relative to it, by its confidence: judged, not measured."""
 WORTH_NAMING = 0.005
 """Change of a speed-up from which on a number in doubt is named beside it."""
-GROUPS = 8_192
-"""Requests, or groups of consecutive requests, that draws are made from at most; an even number."""
 BY_CONTEXT = "acceptance behind long contexts"
 """What is drawn where acceptance falls with the context."""
 UNMEASURED = 0.10
@@ -78,46 +77,6 @@ class Interval(NamedTuple):
     def holds(self, value: float) -> bool:
         """Return whether a value lies within."""
         return self.low <= value <= self.high
-
-
-class Times:
-    """Seconds and tokens of a run's requests as these end, in memory that does not grow with their number.
-
-    ``then`` is called with every request, once it is noted.
-    """
-
-    def __init__(self, then: Callable[[Request], object] | None = None) -> None:
-        self.then = then
-        self._groups = list[tuple[float, int]]()
-        self._group_size = 1
-        self._seconds, self._tokens, self._pending = 0.0, 0, 0
-        """Sums over the requests of the group that is not yet full, and their number."""
-
-    def note(self, request: Request) -> None:
-        """Count a request that has ended, and hand it on."""
-        if self.then:
-            self.then(request)
-        self._seconds += request.finished_s - request.admitted_s
-        self._tokens += request.tokens
-        self._pending += 1
-        if self._pending == self._group_size:
-            if len(self._groups) == GROUPS:
-                self._pair_up()
-            else:
-                self._groups.append((self._seconds, self._tokens))
-                self._seconds, self._tokens, self._pending = 0.0, 0, 0
-
-    @property
-    def requests(self) -> list[tuple[float, int]]:
-        """Return (seconds since admission, tokens) of each request, summed over each group where there are too many."""
-        unfinished = [(self._seconds, self._tokens)] if self._pending else []
-        return [*self._groups, *unfinished]
-
-    def _pair_up(self) -> None:
-        """Join neighbouring groups, so that half as many are left, each twice as long; the pending one is then half full."""
-        firsts, seconds = self._groups[::2], self._groups[1::2]
-        self._groups = [(a[0] + b[0], a[1] + b[1]) for a, b in zip(firsts, seconds, strict=True)]
-        self._group_size *= 2
 
 
 class Doubt(NamedTuple):

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from simulator.acceptance.sources import Acceptance, Rates, odds_of
 from simulator.scenario import Loaded
 from simulator.scenario.expenses import rented_devices, usd_per_hour
-from simulator.scenario.run import NO_DURATIONS, RunResult, baseline, observed_batch, tuned
+from simulator.scenario.run import RunResult, baseline, observed_batch, tuned
 from simulator.strategies.common.base import LONGEST_WINDOW, law_parts, share_emitted
 from simulator.strategies.common.law import Part, means
-from simulator.strategies.common.step import Kind
+from simulator.strategies.common.step import NO_DURATIONS, Kind
 from simulator.studies.window import windows_of
 
 Floats = NDArray[np.float64]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from simpy import Event
 
@@ -16,6 +16,8 @@ UNLIMITED = 1 << 30
 """More rows, tokens or requests than there ever are."""
 Timeline = Iterable[Event]
 """Events to wait for in this order: the end of a step that is booked at once, or several where it is decided on the way."""
+NO_DURATIONS = ("contention", "asynchronous", "levels")
+"""Entries among the named durations of a strategy that are no durations."""
 
 
 class Lanes(NamedTuple):
@@ -166,3 +168,14 @@ class Admission(NamedTuple):
     target: float
     draft: float
     window: float
+
+
+def named_durations(durations: Any) -> Iterator[tuple[str, float]]:
+    """Yield named durations in milliseconds; of a duration for every stage or link, the longest."""
+    for name, seconds in durations._asdict().items():
+        if name in NO_DURATIONS:
+            continue
+        if isinstance(seconds, tuple):
+            yield f"longest_of_{name}_ms", max(seconds, default=0.0) * 1e3
+        else:
+            yield f"{name}_ms", seconds * 1e3

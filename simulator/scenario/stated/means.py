@@ -65,22 +65,20 @@ class StatedMean(NamedTuple):
     requests: int
 
     @property
-    def caution(self) -> str:
-        """Return in words that a run missed the mean at its own window; empty where it did not."""
+    def cautions(self) -> tuple[str, ...]:
+        """Return in words that a run missed the mean at its own window; nothing where it did not."""
         if self.window != self.run_window or abs(self.run / self.stated - 1.0) <= CLOSE:
-            return ""
+            return ()
         ran = "this request" if self.requests == 1 else f"these {self.requests:,} requests"
-        return f"acceptance states {self.stated:.3g} tokens a step, {ran} ran {self.run:.3g}"
+        return (f"acceptance states {self.stated:.3g} tokens a step, {ran} ran {self.run:.3g}",)
 
     @property
-    def caveat(self) -> str:
-        """Return in words that the mean was stated for another window; empty where it was not."""
+    def caveats(self) -> tuple[str, ...]:
+        """Return in words that the mean was stated for another window; nothing where it was not."""
         if self.window == self.run_window:
-            return ""
-        return (
-            f"{self.stated:.3g} tokens a step are stated for a window of {self.window:,}; "
-            f"with {self.run_window:,} here the requests ran {self.run:.3g}"
-        )
+            return ()
+        stated = f"{self.stated:.3g} tokens a step are stated for a window of {self.window:,}"
+        return (f"{stated}; with {self.run_window:,} here the requests ran {self.run:.3g}",)
 
 
 def stated_mean(scenario: Scenario, acceptance: Acceptance, run: float) -> StatedMean | None:
