@@ -18,7 +18,7 @@ from simulator.cost.borrowing import lend
 from simulator.files import reading
 from simulator.files.document import BadInput, Document, Path_, did_you_mean, head, read
 from simulator.files.nearness import nearest_name
-from simulator.files.plugins import plugin_strategies
+from simulator.files.plugins import packages_found, plugin_strategies
 
 STATED = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
 FOLDERS: dict[str, tuple[str, str]] = {kind: (folder, ending) for kind, (folder, ending) in STATED["folders"].items()}
@@ -196,7 +196,8 @@ class Catalogue:
         where, mention = ("strategy",), document.place(("strategy",))
         possible = [*self.names("method"), *strategy_names()]
         if "/" not in name and name not in self.names("method"):
-            raise document.refusal(where, f"there is no strategy or method '{name}'{did_you_mean(name, possible)}")
+            message = f"there is no strategy or method '{name}'{did_you_mean(name, possible)}; {packages_found()}"
+            raise document.refusal(where, message)
         path = self.path("method", name, document, where)
         facts = _file(path)
         strategy = facts.data.pop("strategy", {})

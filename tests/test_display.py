@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
+from time import monotonic, sleep
 
 import click
 import pytest
@@ -104,10 +105,11 @@ def shown(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, as_json: bool, aft
     @click.option("--json", "as_json", is_flag=True)
     def work(as_json: bool) -> None:
         with display.showing("at [it]") as seen, counting("[parts]", 5) as advance:
-            assert (WATCHER.get() is seen) == (terminal and not as_json)
+            assert WATCHER.get() is seen
+            assert isinstance(seen, display.Display) == (terminal and not as_json)
             advance()
             advance(1, 1)
-            if WATCHER.get():
+            if isinstance(seen, display.Display):
                 console.print(seen)
         assert WATCHER.get() is None
 
@@ -132,3 +134,41 @@ def test_what_is_soon_done_has_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("terminal", "as_json"), [(False, False), (False, True), (True, True)])
 def test_nothing_is_shown_off_a_terminal_or_beside_json(terminal: bool, as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, terminal=terminal, as_json=as_json) == ""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_work_of_minutes_writes_a_line_now_and_then_where_no_terminal_is(
+    as_json: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display, "PLAIN_S", 0.01)
+
+    @click.command()
+    @click.option("--json", "as_json", is_flag=True)
+    def work(as_json: bool) -> None:
+        with display.showing("laws") as seen, counting("points", 5) as advance:
+            advance(2, 1)
+            wait_for("... laws; points 2 of 5, 1 faulty (", seen)
+            say("claims")
+            wait_for("... claims; points 2 of 5, 1 faulty (", seen)
+        click.echo("{}")
+
+    def wait_for(line: str, seen: display.Display | display.Lines) -> None:
+        assert isinstance(seen, display.Lines)
+        begun = monotonic()
+        while line not in seen.stream.getvalue() and monotonic() - begun < 60:  # type: ignore[attr-defined]
+            sleep(0.01)
+        assert line in seen.stream.getvalue()  # type: ignore[attr-defined]
+
+    stream = StringIO()
+    monkeypatch.setattr(display.sys, "stderr", stream)
+    with display.showing("outer"), display.showing("inner"):
+        assert WATCHER.get().what == "outer", "a command within a command is silent"
+    done = CliRunner().invoke(patched(work, stream, monkeypatch), ["--json"] if as_json else [], catch_exceptions=False)
+    assert done.stdout == "{}\n"
+
+
+def patched(command: click.Command, stream: StringIO, monkeypatch: pytest.MonkeyPatch) -> click.Command:
+    """The command with its lines in a stream that can be read while it works."""
+    original = display.Lines.__init__
+    monkeypatch.setattr(display.Lines, "__init__", lambda self, what, _: original(self, what, stream))
+    return command

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from simulator.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 TOY = ROOT / "tests/toy_strategy"
@@ -91,3 +95,36 @@ def test_a_wrong_law_is_called_a_disagreement_by_every_command(wrong: Path, tmp_
     assert shares["unexplained"] > 80.0
     unasked = json.loads(specsim(wrong, *words[:-1], "--json").stdout)
     assert "gap_parts" not in unasked
+
+
+def test_a_package_is_installed_as_the_page_says(tmp_path: Path) -> None:
+    """Into an environment without pip, by the pip of the Python around it; offline, so that nothing else is fetched."""
+    root = Path(__file__).resolve().parents[1]
+    page = (root / "CONTRIBUTING.md").read_text("utf-8")
+    command = re.search(r"`python3 (-m pip --python) \S+/.venv (install -e \.)`", page)
+    assert command, "the page installs into an environment that has no pip"
+    environment, package = tmp_path / ".venv", tmp_path / "package"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    package.mkdir()
+    (package / "pyproject.toml").write_text(re.sub("(?m)^    ", "", page[page.index("    [project]") :].partition("\n## ")[0]))
+    (package / "eager_drafting.py").write_text("class EagerDrafting: ...\n")
+    python = getattr(sys, "_base_executable", sys.executable)
+    words = [python, *command[1].split(), str(environment), *command[2].split()]
+    words += ["--no-deps", "--no-index", "--no-build-isolation"]
+    done = subprocess.run(words, cwd=package, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"nothing here builds a package offline: {done.stderr[-200:]}")
+    seen = "from simulator.files.plugins import packages_found; print(packages_found())"
+    ran = [str(environment / "bin" / "python"), "-c", seen]
+    told = subprocess.run(ran, env={"PYTHONPATH": str(root)}, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "(eager_drafting)" in told.stdout
+
+
+UNKNOWN = [["run", "durations_only", "--set", f"strategy={stated}"] for stated in ("eager_drafting", "{name: eager_drafting}")]
+
+
+@pytest.mark.parametrize("words", [["validate", "--law", "eager_drafting"], *UNKNOWN])
+def test_an_unknown_strategy_says_how_those_of_packages_are_found(words: list[str]) -> None:
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2
+    assert "entry points of the group specsim.strategies (" in done.stderr

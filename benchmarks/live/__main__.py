@@ -25,7 +25,7 @@ from simulator.files.document import BadInput, Fault
 from simulator.report.page import page_files, write_files
 
 if TYPE_CHECKING:
-    from simulator.cli.display import Display
+    from simulator.cli.display import Display, Lines
 
 COUNT = click.IntRange(min=1)
 PROGRAM = "python -m benchmarks.live"
@@ -34,7 +34,7 @@ REQUESTS = click.IntRange(1, 120)
 
 
 @contextmanager
-def torch_needed(doing: str) -> Iterator[Display]:
+def torch_needed(doing: str) -> Iterator[Display | Lines]:
     """Print bad input as lines, also a missing torch; yield the spinner that turns meanwhile."""
     with working(doing) as status:
         try:

@@ -1,8 +1,16 @@
-"""What a command shows on a terminal while it works: what it is at, and a bar with count and time left for what is counted."""
+"""What a command shows while it works: what it is at, and how much of what is counted is done.
 
+On a terminal that is a bar with the time left. Elsewhere, in a file or a pipe, it is a line now and then, so that work of
+minutes is seen to go on; what is done within ``PLAIN_S`` says nothing.
+"""
+
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
+from threading import Event, Thread
 from time import monotonic
+from typing import TextIO
 
 import click
 from rich.console import Console, Group
@@ -15,6 +23,8 @@ from simulator.parallel import WATCHER, Advance
 
 SHOWN_AFTER_S, REFRESHED_S = 1.0, 0.1
 """How long work lasts before it gets a bar, and how long a bar stands still at least: nothing flickers, nothing is slowed."""
+PLAIN_S = 15.0
+"""How long work lasts before a line about it is written where no terminal is, and how long until the next."""
 REMEMBERED_S = 600.0
 """Time over which the speed is taken that says how long is left."""
 
@@ -32,6 +42,10 @@ class Display:
     def update(self, what: str) -> None:
         """Say what the command is at now."""
         self.spinner.update(text=Text(what))
+
+    def tell(self, line: str) -> None:
+        """Leave a line above what is shown."""
+        self.bars.console.print(Text(line), soft_wrap=True)
 
     def __rich__(self) -> Group:
         """Return what is shown now: the words, and the bars of work that has lasted for a while."""
@@ -57,13 +71,62 @@ class Display:
             self.bars.remove_task(task)
 
 
+class Lines:
+    """A watcher that writes a line every ``PLAIN_S`` for as long as the block lasts, where no terminal is."""
+
+    def __init__(self, what: str, stream: TextIO) -> None:
+        self.what, self.stream, self.works = what, stream, dict[int, str]()
+        self.numbers, self.ended = count(), Event()
+
+    def update(self, what: str) -> None:
+        """Say what the command is at now."""
+        self.what = what
+
+    def tell(self, line: str) -> None:
+        """Write a line at once."""
+        click.echo(line, file=self.stream)
+
+    @contextmanager
+    def watch(self, what: str, total: int, done: int) -> Iterator[Advance]:
+        """Count work for as long as the block lasts."""
+        key, finished, faulty = next(self.numbers), done, 0
+
+        def advance(parts: int = 1, faults: int = 0) -> None:
+            nonlocal finished, faulty
+            finished, faulty = finished + parts, faulty + faults
+            wrong = f", {faulty:,} faulty" if faulty else ""
+            self.works[key] = f"{what} {finished:,} of {total:,}{wrong}".strip()
+
+        advance(0)
+        try:
+            yield advance
+        finally:
+            del self.works[key]
+
+    def __enter__(self) -> "Lines":
+        Thread(target=self._write, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+
+    def _write(self) -> None:
+        begun = monotonic()
+        while not self.ended.wait(PLAIN_S):
+            parts = "; ".join([self.what, *list(self.works.values())])
+            self.tell(f"... {parts} ({monotonic() - begun:,.0f} s)")
+
+
 @contextmanager
-def showing(what: str) -> Iterator[Display]:
-    """Show on stderr what the block is at; nothing where that is no terminal, nor beside JSON."""
+def showing(what: str) -> Iterator[Display | Lines]:
+    """Show on stderr what the block is at; beside JSON, and where that is no terminal, as lines now and then."""
     console, context = Console(stderr=True), click.get_current_context(silent=True)
-    display = Display(what, console)
+    if WATCHER.get() is not None:  # a command within another, which tells how far it is
+        yield Display(what, console)
+        return
+    plain = not console.is_terminal or bool(context and context.params.get("as_json"))
+    display = Lines(what, sys.stderr) if plain else Display(what, console)
     with ExitStack() as stack:
-        if console.is_terminal and not (context and context.params.get("as_json")):
-            stack.callback(WATCHER.reset, WATCHER.set(display))
-            stack.enter_context(Live(display, console=console, transient=True))
+        stack.callback(WATCHER.reset, WATCHER.set(display))
+        stack.enter_context(display if isinstance(display, Lines) else Live(display, console=console, transient=True))
         yield display

@@ -21,7 +21,7 @@ from simulator.report import WANTED, Wanted
 from simulator.report.blocks import PICTURES
 
 if TYPE_CHECKING:
-    from simulator.cli.display import Display
+    from simulator.cli.display import Display, Lines
     from simulator.report.blocks import Page
 
 
@@ -71,7 +71,7 @@ def faults_as_lines() -> Iterator[None]:
 
 
 @contextmanager
-def working(on: str) -> Iterator[Display]:
+def working(on: str) -> Iterator[Display | Lines]:
     """Show on stderr what the block is at, which may change, and end it as :func:`faults_as_lines` does."""
     from simulator.cli.display import showing
 

@@ -20,7 +20,7 @@ from simulator.names import Catalogue
 from simulator.parallel import stoppable
 
 if TYPE_CHECKING:
-    from simulator.cli.display import Display
+    from simulator.cli.display import Display, Lines
     from simulator.report.blocks import Page
     from simulator.scenario import Loaded
     from simulator.scenario.run import RunResult
@@ -149,7 +149,7 @@ def _brief(page: Page, explain_gap: bool, replications: bool) -> Page:
     return brief(page, [title for title, asked in {ANSWERS: explain_gap, SERVING: replications}.items() if asked])
 
 
-def _reported(loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Display) -> Page:
+def _reported(loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Display | Lines) -> Page:
     """Write the report of a run, with the results of other windows; return its page."""
     from simulator.report.run_page import run_page
     from simulator.report.write import write

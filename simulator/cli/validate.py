@@ -11,12 +11,14 @@ import click
 from simulator.cli.claims import judged_claims
 from simulator.cli.options import Names, Paths, answer, beside_the_package, repeated, stated, typed, working
 from simulator.files.document import BadInput, Fault, did_you_mean
+from simulator.files.plugins import packages_found
 from simulator.names import Catalogue
 from simulator.parallel import CORES, Spread, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from simulator.cli.display import Display, Lines
     from simulator.evidence.claims import Judged
     from simulator.evidence.law_check import ExampleVerdict, LawGap
 
@@ -70,7 +72,7 @@ def _papers(
         examples, gaps, results = _examples((ALL,), processes_map), law_gaps(processes_map), []
         asked = chosen(Catalogue(own), papers)
         status.update("claims")
-        claims = judged_claims([paper.name for paper in asked], own, processes_map)
+        claims = _judged([paper.name for paper in asked], own, processes_map, status)
         for paper in asked:
             status.update(paper.name)
             said = runs_of_cells(one for one in claims if one.row.paper == paper.name)
@@ -117,13 +119,25 @@ def _claims(names: Names, processes: int | None, as_json: bool, own: Paths, out:
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.claims import CLAIMS, as_data, claims_csv, page
 
-    with working("claims"), spread(processes or CORES) as everywhere:
-        claims = judged_claims([paper.name for paper in papers(Catalogue(own), names)], own, everywhere)
+    with working("claims") as status, spread(processes or CORES) as everywhere:
+        claims = _judged([paper.name for paper in papers(Catalogue(own), names)], own, everywhere, status)
         answered = page(claims, typed("validate", names, (), options=["--claims"]))
         if out:
             write_files(out, page_files(answered, "claims") | {CLAIMS: claims_csv(claims)})
     answer(as_json, lambda: {"claims": as_data(claims)}, lambda: answered)
     _end(_open(claims))
+
+
+def _judged(papers: Sequence[str], own: Paths, everywhere: Spread, display: Display | Lines) -> list[Judged]:
+    """Return the claims of papers, judged paper by paper; every verdict is told as it comes, for they take minutes."""
+    claims: list[Judged] = []
+    for place, paper in enumerate(papers, 1):
+        display.update(f"claims of {paper}, paper {place} of {len(papers)}")
+        judged = judged_claims([paper], own, everywhere)
+        for one in judged:
+            display.tell(f"{paper}, {one.row.claim.claim}: {one.verdict or 'no verdict'}")
+        claims += judged
+    return claims
 
 
 def _cells(names: Names, patterns: Names, processes: int | None, as_json: bool, own: Paths) -> NoReturn:
@@ -161,5 +175,6 @@ def _examples(names: Names, everywhere: Spread) -> list[ExampleVerdict]:
     wrong = [name for name in chosen if name not in strategies()]
     if wrong:
         message = "there is no strategy of this name"
-        raise BadInput([Fault((name, 0, 0), "", f"{message}{did_you_mean(name, strategies())}") for name in wrong])
+        found = packages_found()
+        raise BadInput([Fault((name, 0, 0), "", f"{message}{did_you_mean(name, strategies())}; {found}") for name in wrong])
     return list(everywhere(check_strategy, chosen))

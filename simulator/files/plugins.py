@@ -27,6 +27,12 @@ def _announces(folder: str) -> bool:
     return any(GROUP.encode() in Path(file).read_bytes() for file in announcements)
 
 
+def packages_found() -> str:
+    """Return in words how strategies of other packages are found, and which are there."""
+    found = ", ".join(plugin_strategies()) or f"none is installed for {sys.executable}"
+    return f"those of other packages are entry points of the group {GROUP} ({found})"
+
+
 def plugin_file(name: str) -> Path | None:
     """Return the file of another package's strategy; None where there is no such strategy or it lies in no file."""
     module = plugin_strategies().get(name, "").partition(":")[0]

@@ -144,6 +144,12 @@ class Fraction(Positive):
     rules: ClassVar[Rules] = (*Positive.rules, (lambda value: value <= 1, "a share of at most 1"))
 
 
+class Share(NonNegative):
+    """A sourced share from none to all."""
+
+    rules: ClassVar[Rules] = (*NonNegative.rules, (lambda value: value <= 1, "a share of at most 1"))
+
+
 Model = TypeVar("Model", bound=BaseModel)
 
 

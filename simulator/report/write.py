@@ -28,7 +28,7 @@ OURS = {
 def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
     """Write the page of a run and its ``spans`` into ``folder``, which appears only when complete; return the files' paths.
 
-    A folder that is there already is replaced if it holds a report and nothing else; otherwise :class:`BadInput`.
+    A folder that is there already is replaced if it is empty, or holds a report and nothing else; otherwise :class:`BadInput`.
     """
     folder = free(folder)
     with replacing(folder, parents=True) as new:
@@ -50,7 +50,7 @@ def free(folder: Path) -> Path:
     if not folder.is_dir():
         raise BadInput.at(folder, "is a file; expected the folder of a report, or a name that is free")
     present = {path.name for path in folder.iterdir()}
-    if REPORT not in present:
+    if present and REPORT not in present:
         message = f"is there already and holds no {REPORT}, so it is no report to replace; choose another folder"
         raise BadInput.at(folder, message)
     if strangers := sorted(present - OURS):

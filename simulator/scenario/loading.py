@@ -18,6 +18,7 @@ from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.spec import Rescale
 from simulator.acceptance.trace import Trace
 from simulator.acceptance.window_replay import Walk
+from simulator.files.plugins import packages_found
 from simulator.files.schema import BadInput, Document, Fault, validate
 from simulator.names import Catalogue, is_shipped
 from simulator.scenario.as_served import left_to_engine, with_caching_of_engine, with_policy_of_engine
@@ -26,8 +27,11 @@ from simulator.scenario.fields import Scenario
 from simulator.scenario.recording import borrowed, check_answers, drawn, fitting, read_trace
 from simulator.scenario.routing import routed_as_recorded
 from simulator.scenario.stated.means import moving_rule, stated_rule
+from simulator.strategies.autoregressive import Autoregressive
 from simulator.strategies.common.capabilities import DraftsChain
 
+PLAIN = Autoregressive.model_fields["name"].default
+"""The strategy that drafts nothing."""
 FEW = 1_024
 """Requests up to which a mean is set over those that run; the mean of more differs by less than is said."""
 SAMPLED, PARTS = 256, 16
@@ -206,7 +210,13 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
     try:
         return _checked(document, catalogue, base)
     except BadInput as error:
-        raise error.changed(lambda fault: _blamed(fault, document)) from error
+        raise error.changed(lambda fault: _found(_blamed(fault, document))) from error
+
+
+def _found(fault: Fault) -> Fault:
+    """Return a fault about a strategy that is not there with how those of other packages are found."""
+    unknown = fault.field == "strategy" and fault.message.startswith("there is no strategy '")
+    return replace(fault, message=f"{fault.message}; {packages_found()}") if unknown else fault
 
 
 def _blamed(fault: Fault, document: Document) -> Fault:
@@ -223,6 +233,13 @@ def _blamed(fault: Fault, document: Document) -> Fault:
     return replace(fault, place=written[nearest], message=f"as {Path(file).name}:{line} has it, {fault.message}")
 
 
+def _accepting(data: dict[str, Any]) -> dict[str, Any]:
+    """Return fields of a scenario, with nothing accepted where its strategy drafts nothing and no acceptance is stated."""
+    strategy = data.get("strategy")
+    nothing = "acceptance" not in data and isinstance(strategy, dict) and strategy.get("name") == PLAIN
+    return data | {"acceptance": {"always": 0}} if nothing else data
+
+
 def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> Loaded:
     same = {name for name, value in document.data.items() if base and value is base.document.data.get(name)}
     if "acceptance" not in same:
@@ -232,7 +249,7 @@ def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> L
     same -= {"serving"} if left_to_engine(document) else set()
     same -= {"draft"} if base and base.scenario.draft is None else set()  # it may fit the target now
     kept = {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)} if base else {}
-    scenario = validate(Scenario, replace(document, data=document.data | kept))
+    scenario = validate(Scenario, replace(document, data=_accepting(document.data) | kept))
     scenario = with_fitting_draft(scenario, document)
     scenario, document = borrowed(scenario, document, catalogue)
     scenario = with_policy_of_engine(scenario)

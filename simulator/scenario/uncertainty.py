@@ -192,6 +192,8 @@ def _acceptance_range(loaded: Loaded) -> tuple[float, float]:
     spec = scenario.acceptance
     if not (spec.tokens_per_step_between or spec.per_position or spec.lengths):
         return 0.0, 0.0
+    if np.all(acceptance.odds(scenario.schedule.window, scenario.exit).unmatched == 1.0):
+        return 0.0, 0.0  # no step proposes anything that could be kept
     tokens = float(law(scenario, acceptance).verified_per_step)
     measured = float(acceptance.odds(range_window(scenario), scenario.exit).committed())
     return stated_range(scenario, tokens, measured, SHARE_DEVIATIONS)

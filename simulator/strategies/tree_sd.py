@@ -30,7 +30,7 @@ from simulator.cost.model import ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.cost.stated import StatedDurations
-from simulator.files.schema import Fraction, NonNegative, Ranged
+from simulator.files.schema import NonNegative, Ranged, Share
 from simulator.numeric import binomial
 from simulator.strategies.common.base import Strategy
 from simulator.strategies.common.capabilities import (
@@ -88,8 +88,8 @@ class TreeSD(Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecordin
     """Milliseconds of the host in a step for every request, for look-up and for building its tree."""
     step_host_ms: NonNegative = NonNegative(value=0.0)
     """Milliseconds of the host in a step whatever the batch: the program that schedules it."""
-    matched: Fraction | None = None
-    """Share of steps that find something to propose, where acceptance is stated."""
+    matched: Share | None = None
+    """Share of steps that find something to propose, where acceptance is stated; 0: it only ever looks."""
     drafter: str | None = None
     """Drafter that a recording is asked for."""
     borrowed: bool = False

@@ -119,7 +119,9 @@ class BatchPoint:
 
         More than 1: no acceptance pays. For chains of ``gamma`` tokens, kept with the same chance each where there is a match.
         """
-        if self.times_interval is None or not self.gamma:
+        if (
+            self.times_interval is None or not self.gamma or self.unmatched == 1.0
+        ):  # nothing is proposed that a chance could keep
             return None
         low, high = self.times_interval
         means = (self.tokens_per_step / speedup for speedup in (self.speedup, high, low))

@@ -92,7 +92,7 @@ class SweepFile(Frozen):
     samples: int = Field(default=0, ge=0, le=100_000_000)
     """Number of points of a Latin hypercube."""
     seed: int = Field(default=0, ge=0, le=10**18)
-    """Seed of a Latin hypercube."""
+    """Seed of a Latin hypercube, and where it is stated of every point, as ``--seed`` has it."""
     evaluate: Evaluation = "simulation"
     """How points are evaluated."""
     keep: str = "best 10% of tpot_ms"
@@ -203,7 +203,7 @@ def study(
     base scenario. Raises :class:`BadInput`, also for an axis over a field that does not exist.
     """
     document = _document(name, catalogue)
-    document.data |= {key: value for key, value in stated.items() if value is not None}
+    document.data |= {key: value for key, value in (stated | {"seed": seed}).items() if value is not None}
     for field, assignments, read_one in (("axes", axes, axis_assigned), ("set", overrides, assigned)):
         fields = document.data.setdefault(field, {})
         for assignment in assignments:
@@ -211,7 +211,7 @@ def study(
             fields[key] = value
             document.places[field, key] = (f"--{'axis' if field == 'axes' else 'set'} {assignment}", 0, 0)
     file = validate(SweepFile, document)
-    base = _base(file, document, catalogue, seed)
+    base = _base(file, document, catalogue)
     loaded = checked(deepcopy(base), catalogue)
     sweep = SweepStudy(Path(name).stem, file, base, loaded, catalogue, _designed(file, document))
     sweep.check()
@@ -232,14 +232,14 @@ def _document(name: str, catalogue: Catalogue) -> Document:
     return Document({"scenario": name}, {(): (name, 0, 0)})
 
 
-def _base(file: SweepFile, document: Document, catalogue: Catalogue, seed: int | None) -> Document:
+def _base(file: SweepFile, document: Document, catalogue: Catalogue) -> Document:
     """Return the scenario with what the sweep sets, before it is checked."""
     base = catalogue.scenario(str(catalogue.path("scenario", file.scenario, document, ("scenario",))))
     for key, value in file.set.items():
         base.put(tuple(key.split(".")), value, document.place(("set", key)))
         catalogue.expand(base)
-    if seed is not None:
-        base.data["seed"] = seed
+    if "seed" in file.model_fields_set:
+        base.put(("seed",), file.seed, document.place(("seed",)))
     return base
 
 
