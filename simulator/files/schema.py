@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from simulator.files.document import (
     MOST_FAULTS,
@@ -148,6 +148,13 @@ class Share(NonNegative):
     """A sourced share from none to all."""
 
     rules: ClassVar[Rules] = (*NonNegative.rules, (lambda value: value <= 1, "a share of at most 1"))
+
+
+def otherwise_named(name: str) -> BeforeValidator:
+    """Return how fields of a union's member that give no name are read: as those of the member of this name."""
+    return BeforeValidator(
+        lambda stated: {"name": name} | stated if isinstance(stated, dict) and "name" not in stated else stated
+    )
 
 
 Model = TypeVar("Model", bound=BaseModel)

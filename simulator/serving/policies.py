@@ -30,7 +30,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from simulator.files.schema import Frozen
+from simulator.files.schema import Frozen, otherwise_named
 from simulator.serving.memory import Blocks, KVMemory, above_watermark
 from simulator.serving.requests import MOST_TOGETHER, Request
 from simulator.strategies.common.base import Strategy
@@ -386,7 +386,7 @@ AnyPolicy = Annotated[FixedBatch | PrefillFirst | ChunkedPrefill | UnifiedBudget
 class Serving(Frozen):
     """How requests are batched and where their caches live; ``replicas`` of everything stand behind a ``router``."""
 
-    policy: AnyPolicy = FixedBatch()
+    policy: Annotated[AnyPolicy, otherwise_named("fixed_batch")] = FixedBatch()
     """Who takes part in the next iteration."""
     memory: KVMemory = KVMemory()
     """How the memory beside the weights is used."""
