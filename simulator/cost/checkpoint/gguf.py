@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from simulator.cost.checkpoint.config_fields import FIELDS, Config
 from simulator.files import reading
+from simulator.files.document import told
 from simulator.files.schema import BadInput
 
 ENDING = ".gguf"
@@ -130,7 +131,7 @@ def config_of(path: Path) -> tuple[Config, dict[str, str], str]:
     kind = stated["architectures"].get(architecture)
     if kind is None:
         known = ", ".join(stated["architectures"])
-        words = f"is a GGUF file of architecture {architecture[:60]!r}, which is not known here; known are {known}"
+        words = f"is a GGUF file of architecture {told(architecture[:60])}, which is not known here; known are {known}"
         raise BadInput.at(str(path), f"{words}. A folder with the model's config.json may do instead")
     data = {"model_type": kind, **dict(_fields(header, architecture))}
     refused = [key for key in header.values if key.startswith(tuple(f"{architecture}.{part}" for part in stated["refused"]))]
