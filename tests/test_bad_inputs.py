@@ -213,8 +213,8 @@ MADE: dict[str, tuple[Callable[[], bytes], str]] = {
     "traces/temperature_nan.npz": (lambda: trace({"temperature": float("nan")}), "temperature: "),
     "traces/temperature_negative.npz": (lambda: trace({"temperature": -1}), "temperature: "),
     "traces/vocabularies_differ.npz": (
-        lambda: trace({"vocabulary": 99}),
-        "mixes vocabularies (target 100, draft 100; header 99)",
+        lambda: trace({"vocabulary": 300}),
+        "mixes vocabularies (target 100, draft 100; header 300)",
     ),
     "traces/vocabulary_of_models_alone.npz": (
         lambda: trace({"vocabulary": None}),

@@ -232,7 +232,7 @@ def test_lengths_of_a_scenario_give_law_replay_and_simulation() -> None:
     lengths = [1.84, 2.50, 2.99]
     loaded = load("durations_only", overrides=["strategy.gamma=8", f"acceptance={{lengths: {lengths}}}"])
     wanted = continued(tuple(lengths), 8)[-1]
-    assert law(loaded.scenario, loaded.acceptance()).tokens_per_step == pytest.approx(wanted, abs=1e-9)
+    assert law(loaded.scenario, loaded.acceptance()).verified_per_step == pytest.approx(wanted, abs=1e-9)
     result = run(loaded)
     assert result.simulated.tokens_per_step == pytest.approx(wanted, rel=0.05)
     assert any(f"at 8 the curve is continued: {wanted:.3g} tokens a step" in text for text in result.cautions)

@@ -114,7 +114,7 @@ def test_four_places_share_their_passes() -> None:
 def test_no_load_is_told_of_a_closed_loop_or_of_requests_that_come_at_once(tmp_path: Path) -> None:
     closed = load("durations_only")
     assert load_of(closed.scenario, closed.acceptance()) is None
-    (tmp_path / "same.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + "0,10,5\n" * 3)
+    (tmp_path / "same.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + "0,10,5\n" * 12)
     served = "serving.policy={name: prefill_first}"
     at_once = load("durations_only", [served, f"requests={{arrivals: {{name: file, format: csv, file: {tmp_path}/same.csv}}}}"])
     assert load_of(at_once.scenario, at_once.acceptance()) is None

@@ -277,7 +277,7 @@ def test_qwen_moe(tmp_path):
             ["{}:1:1: num_hidden_layers: is required and missing", "{}:1:1: vocab_size: is required and missing"],
         ),
         (LLAMA | {"hidden_size": "wide"}, ["{}:2:3: hidden_size: expected a whole number of at least 1, got 'wide'"]),
-        (LLAMA | {"num_hidden_layers": True}, ["{}:3:3: num_hidden_layers: expected a whole number of at least 1, got True"]),
+        (LLAMA | {"num_hidden_layers": True}, ["{}:3:3: num_hidden_layers: expected a whole number of at least 1, got true"]),
         (LLAMA | {"tie_word_embeddings": 1}, ["{}:10:3: tie_word_embeddings: expected true or false, got 1"]),
         (
             without(LLAMA, "head_dim") | {"hidden_size": 101},

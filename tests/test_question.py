@@ -300,7 +300,7 @@ def test_draft_lengths_are_those_of_the_fastest_law() -> None:
                 for most in range(gamma + 1):
                     drafted = loaded.change(gamma=most).scenario if most else plain(loaded.scenario)
                     odds = odds_of(loaded.acceptance() if most else Cycle((0,)), drafted.exit)
-                    tpot[most] = drafted.schedule.law(drafted.cost, odds, batch, context, one_lane=drafted.one_lane).tpot_s
+                    tpot[most] = drafted.law_at(odds, batch, context).tpot_s
                 assert tpot[tokens] == pytest.approx(min(tpot.values()), rel=1e-12), (context, batch)
         assert (0 in lengths[110].values()) is (rate < 0.5)
 

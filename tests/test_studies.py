@@ -132,7 +132,7 @@ def test_a_comparison_is_not_written_over_a_file_that_is_no_page(command: list[s
     before = (tmp_path / "mine.yaml").read_bytes()
     result = CliRunner().invoke(main, ["compare", command[1], command[1], "--out", command[1]])
     assert result.exit_code == 2
-    assert "is a file; expected a folder" in result.stderr
+    assert "is an input of this command and stays as it is" in result.stderr
     assert (tmp_path / "mine.yaml").read_bytes() == before
 
 

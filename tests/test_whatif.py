@@ -33,7 +33,8 @@ def worth(loaded: Loaded, rate: float) -> float:
     for window in range(1, LONGEST + 1):
         one: Any = scenario.schedule.model_copy(update={"gamma": window})
         odds = Rates((rate,)).odds(window, None)
-        times.append(one.law(scenario.cost, lambda gamma, odds=odds: odds, 1, scenario.mean_context).tpot_s)
+        law = one.law(scenario.cost, lambda gamma, odds=odds: odds, 1, scenario.mean_context, outputs=scenario.outputs)
+        times.append(law.tpot_s)
     return baseline(scenario).tpot_s / min(times)
 
 

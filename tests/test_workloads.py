@@ -221,7 +221,7 @@ BROKEN = [
     ("csv", HEAD + "1,5,1\n", "t.csv: holds no request with more than one output token; nothing would be decoded"),
     ("csv", HEAD + "1,5,5\n2,50000,5\n", "t.csv:3:1: a request of 50,005 tokens is too long: qwen3_32b has a context of 40,960 tokens"),
     ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,5,5\n", "t.csv:2:1: TIMESTAMP: expected a time of 0 or later, got 'yesterday'"),
-    ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": true}\n', "t.csv:1:1: output_length: expected a whole number of tokens from 1 to 1,000,000,000, got True"),
+    ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": true}\n', "t.csv:1:1: output_length: expected a whole number of tokens from 1 to 1,000,000,000, got true"),
     ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 5}\n{"timest', "t.csv:2:1: cannot be read as mooncake"),
     ("mooncake", "[1]\n", "t.csv:1:1: output_length: is missing; the line has nothing"),
 ]  # fmt: skip
@@ -479,7 +479,10 @@ def test_tasks_of_a_traffic_file_are_paired_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("requests", "fault"),
     [
-        ("{recordings: [code/21]}", "requests.recordings.code/21: the trace has no flavour 'code/21'; did you mean 'code'"),
+        (
+            "{recordings: [code/21]}",
+            "requests.recordings.code/21: the trace has no flavour 'code/21'; expected one of code, dialogue",
+        ),
         ("{recordings: [code/0]}", "the trace has no flavour 'code/0'"),
         ("{arrivals: {name: file, format: csv, file: FILE}, recordings: [code]}", "task_flavours: by_name pairs them"),
         ("{arrivals: {name: file, format: csv, file: FILE}, task_flavours: by_name}", "no flavour 'cod'; did you mean 'code'"),

@@ -123,15 +123,15 @@ class ServerLimits(Frozen):
 class ServerDefaults(Frozen):
     """A server does this where nothing else is said: how it batches, its limits, and whether it keeps prompts."""
 
-    policy: Literal["unified_budget", "chunked_prefill", "prefill_first"]
+    policy: Literal["unified_budget", "chunked_prefill", "prefill_first"] = "prefill_first"
     """The policy that comes nearest to its scheduler (:mod:`simulator.serving.policies`)."""
-    limits: tuple[ServerLimits, ...] = Field(min_length=1)
+    limits: tuple[ServerLimits, ...] = Field(default=(ServerLimits(max_requests=64, batch_tokens=8_192),), min_length=1)
     """Limits of a batch; the last has to fit every device."""
     prefix_caching: bool | None = None
     """Whether blocks of prompts stay for requests that begin alike; None where nobody has looked."""
-    source: str
+    source: str = "nobody has looked up what a server of this engine takes by itself"
     """Where this stands: program, version and place."""
-    confidence: Confidence
+    confidence: Confidence = "assumed"
     """How well it is known."""
 
     @model_validator(mode="after")
@@ -144,14 +144,6 @@ class ServerDefaults(Frozen):
     def limits_on(self, device: Device, drafts: bool) -> ServerLimits:
         """Return the limits that hold on a device, with speculation or without."""
         return next(limits for limits in self.limits if limits.fits(device, drafts))
-
-
-UNKNOWN_SERVER = ServerDefaults(
-    policy="prefill_first",
-    limits=(ServerLimits(max_requests=64, batch_tokens=8_192),),
-    source="nobody has looked up what a server of this engine takes by itself",
-    confidence="assumed",
-)
 
 
 class Engine(Frozen):
@@ -175,7 +167,7 @@ class Engine(Frozen):
     """The device that its calibrated numbers were fitted on; on others they are borrowed, with a range."""
     fit: EngineErrors | None = None
     """What the fit of its numbers left of the runs that decided them."""
-    server: ServerDefaults = UNKNOWN_SERVER
+    server: ServerDefaults = ServerDefaults()
     """What its server does where nothing else is said."""
     launch: Literal["asynchronous", "synchronous"] = "asynchronous"
     """Whether the host runs ahead of the device, or in turn with it."""

@@ -38,6 +38,12 @@ SAMPLED, PARTS = 256, 16
 """Requests, and parts of their outputs, whose contexts a law of falling acceptance is taken over."""
 
 
+def written_by(scenario: Scenario, replay: Replay) -> tuple[tuple[int, int], ...]:
+    """Return the recording and the tokens behind the first one of each request that runs."""
+    order = replay.order
+    return tuple((order[number % len(order)], output - 1) for number, _, output in dealt(scenario, replay))
+
+
 @dataclass(frozen=True)
 class Loaded:
     """A scenario, the trace it replays (if any) and the document it came from."""
@@ -103,9 +109,7 @@ class Loaded:
 
     def sampled(self, made: Replay, as_read: Acceptance, read: tuple[object, ...], walk: Walk) -> Replay:
         """Return acceptance at the wanted mean over the requests that run; ``made``, where these cannot reach it."""
-        wanted, order = self.scenario.acceptance.rescale, made.order
-        numbered = dealt(self.scenario, made)
-        written = tuple((order[number % len(order)], output - 1) for number, _, output in numbered)
+        wanted, written = self.scenario.acceptance.rescale, written_by(self.scenario, made)
         of_these = read, written
         for known, replay in self.samples:
             if known == of_these:

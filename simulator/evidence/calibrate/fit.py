@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from simulator.cost.collectives import Exchange, RingAllReduce, TreeAllReduce
+from simulator.cost.collectives import Exchange, MeasuredAllReduce, RingAllReduce, TreeAllReduce
 from simulator.cost.device import Device
 from simulator.cost.formats import FORMATS
 from simulator.cost.roofline import AttentionRoofline, CachedHeads, ExpertRoofline, Roofline
@@ -248,7 +248,7 @@ def collective(kind: type[Collective], rows: Table) -> Collective:
     return made(least(lambda x: np.log(reduced(made(x), rows) / truth), (start, 200.0), ((0.0, 1.0), (200.0, 5000.0))))
 
 
-def reduced(form: RingAllReduce | TreeAllReduce | Exchange, rows: Table) -> Seconds:
+def reduced(form: RingAllReduce | TreeAllReduce | MeasuredAllReduce | Exchange, rows: Table) -> Seconds:
     """Return the seconds that ``form`` gives every row, shape (rows,)."""
     return np.array([form.seconds(size, int(ranks)) for size, ranks in zip(rows.size_bytes, rows.ranks, strict=True)])
 

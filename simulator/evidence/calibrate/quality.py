@@ -223,8 +223,7 @@ def link_scores(link: Link, rows: Table) -> Iterator[FitError]:
 
     An implementation that the link does not name is held against each of its forms; bare: bytes that move over its bandwidth.
     """
-    stated = [form if isinstance(form, dict) else {name: form} for name, form in link.all_reduce]
-    forms = {name: form for group in stated for name, form in group.items() if form is not None}
+    forms = link.all_reduce.forms(0)
     for (operation, implementation), some in rows.groupby(["operation", "implementation"]):
         moved = some.size_bytes / (link.bandwidth_gb_s.value * 1e9)
         if operation == "transfer":

@@ -110,7 +110,7 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
 
     depth: int = Field(default=3, ge=1, le=64)
     """Hidden states of the chain: levels of the tree."""
-    branching: int = Field(default=4, ge=1, le=10_000)
+    branching: int = Field(default=4, ge=1, le=1_000_000)
     """Children of a node."""
     budget: int = Field(default=12, ge=1, le=100_000)
     """Nodes that are verified."""

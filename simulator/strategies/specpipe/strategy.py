@@ -69,7 +69,7 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
 
     width: int = Field(default=64, ge=1, le=10_000)
     """Nodes of a level."""
-    branching: int = Field(default=16, ge=1, le=10_000)
+    branching: int = Field(default=16, ge=1, le=1_000_000)
     """Children considered for each node."""
     late: bool = False
     """Whether a miss is noticed one step later."""

@@ -19,12 +19,13 @@ from scipy.stats import binomtest
 from simulator.acceptance.assignment import replay_behind
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.spec import Rescale, each
-from simulator.acceptance.window_replay import WindowReplay
+from simulator.acceptance.window_replay import Walk
 from simulator.cost.collectives import MeasuredAllReduce, RingAllReduce, TreeAllReduce
 from simulator.cost.device import Link
 from simulator.files.schema import BadInput, replace_nested
 from simulator.parallel import counted, say
 from simulator.scenario import Loaded
+from simulator.scenario.loading import FEW, written_by
 from simulator.scenario.uncertainty import SHARE, Interval, devices, with_slower
 from simulator.studies.plan.file import Change, Plan
 from simulator.studies.plan.headroom import lasting_s, with_more
@@ -82,7 +83,9 @@ def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
     acceptance = loaded.acceptance()
     if not isinstance(acceptance, Replay):
         raise BadInput.at(scenario.name, "this strategy reads more than one run of kept tokens", "acceptance")
-    wanted = Rescale(tokens_per_step=1.0 + times * WindowReplay.of(acceptance).mean(window), window=window)
+    written = written_by(scenario, acceptance) if scenario.requests.count <= FEW else ()
+    mean = Walk(written=written).mean(acceptance, window)
+    wanted = Rescale(tokens_per_step=1.0 + times * (mean - 1.0), window=window)
     return loaded.replace(acceptance=spec.model_copy(update={"rescale": wanted}))
 
 
