@@ -505,7 +505,7 @@ def test_numbers_of_duodecoding() -> None:
     )
     assert first_finding(dynamic, stated=True) == (
         "sequences",
-        "'dynamic' needs a recorded trace; with stated acceptance set a number",
+        "'dynamic' needs a recorded trace; with stated acceptance set strategy.sequences=1",
     )
     for wrong in (0, 7):
         with pytest.raises(ValueError, match=f"expected 'dynamic' or 1 to gamma = 6, got {wrong}"):

@@ -220,16 +220,22 @@ def _lacking(trace: Trace, split: Split) -> Iterator[tuple[str, str]]:
     if split.fixed == 1:
         return
     if trace.temperature:
-        yield "sequences", "was sampled, and which of several sequences begins right is recorded for greedy text; set 1"
+        yield (
+            "sequences",
+            "was sampled, and which of several sequences begins right is recorded for greedy text; set strategy.sequences=1",
+        )
     if not len(trace.draft_rank):
-        yield "sequences", "holds no ranks, which tell whether one of several sequences begins right; set 1"
+        yield "sequences", "holds no ranks, which tell whether one of several sequences begins right; set strategy.sequences=1"
     if split.fixed:
         return
     depths = len(trace.extra.get("rollout.sequences", ()))
     if not depths:
-        yield "sequences", "holds no roll-outs, which tell how many sequences are worth while; set a number"
+        yield "sequences", "holds no roll-outs, which tell how many sequences are worth while; set strategy.sequences=1"
     if split.budget > depths:
-        yield "gamma", f"holds roll-outs of {depths} tokens, got {split.budget}; set {depths}, or strategy.sequences=1"
+        yield (
+            "gamma",
+            f"holds roll-outs of {depths} tokens, got {split.budget}; set strategy.gamma={depths}, or strategy.sequences=1",
+        )
 
 
 # ---- stated

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -217,9 +217,17 @@ def _columns(file: str, table: "pd.DataFrame", stated: dict[str, str]) -> dict[s
     lacking = [role for role in ("prompt", "output") if role not in taken]
     if lacking and not (len(lacking) == 1 and "total" in taken):
         message = f"no column is known as {' or '.join(lacking)} tokens; it has {', '.join(names) or 'nothing'}"
-        raise BadInput.at((file, 1, 1), f"{message}; name them, as in --columns {'=COLUMN,'.join(lacking)}=COLUMN")
+        raise BadInput.at((file, 1, 1), f"{message}; name them, as in {named_columns(lacking)}")
     unused = {"total": not lacking, "end": "arrival" in taken, "duration_s": "end" not in taken}
     return {role: name for role, name in taken.items() if not unused.get(role)}
+
+
+def named_columns(roles: Iterable[str]) -> str:
+    """Return how columns of a log are named, in one line and in a file."""
+    roles = list(roles)
+    field = ", ".join(f"{role}: COLUMN" for role in roles)
+    typed = ",".join(f"{role}=COLUMN" for role in roles)
+    return f"--columns {typed} of specsim plan, or requests.arrivals.columns={{{field}}} elsewhere"
 
 
 def _recognised(role: str, names: list[str]) -> str | None:

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from simulator.files import reading
 from simulator.files.document import readable, told
-from simulator.files.logs import TRAFFIC, listed_hashes, read_log
+from simulator.files.logs import TRAFFIC, listed_hashes, named_columns, read_log
 from simulator.files.schema import BadInput, Frozen
 
 Values = Mapping[str, Any]
@@ -154,7 +154,8 @@ class TrafficFile(Frozen):
         """Yield the requests of a log."""
         log = read_log(self.file, self.columns)
         if self.rate_per_s is None and not log.timed:
-            remedy = "state rate_per_s (--rate), or the column that has them (--columns arrival=COLUMN)"
+            remedy = "state rate_per_s (--rate) of specsim plan, or requests.arrivals.rate_per_s=RATE elsewhere, "
+            remedy += f"or the column that has them, as in {named_columns(['arrival'])}"
             raise self.fault(0, f"has no times of arrival; {remedy}", field="rate_per_s")
         hashes = log.hashes or repeat(())
         lines = [Line(*request, named) for request, named in zip(log.requests, hashes, strict=False)]

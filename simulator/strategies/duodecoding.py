@@ -194,7 +194,7 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
         if self.fixed:
             yield "first_rate", f"is required with stated acceptance and {self.fixed} sequences: how often one begins right"
         else:
-            yield "sequences", "'dynamic' needs a recorded trace; with stated acceptance set a number"
+            yield "sequences", "'dynamic' needs a recorded trace; with stated acceptance set strategy.sequences=1"
 
     def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
         """Return the strategy with gamma = c, if that is asked for."""
