@@ -18,7 +18,11 @@ import simulator
 from simulator.cli.main import main
 from simulator.files.schema import Frozen, descendants
 
-CHECKED_OTHERWISE = {"MirrorSD.exit_layer"}  # a layer of the target, which has at most 10,000
+CHECKED_OTHERWISE = {
+    "MirrorSD.exit_layer",  # a layer of the target, which has at most 10,000
+    "PipelineTree.branching",  # the nodes of a tree are counted, at most 65,536
+    "TokenTree.branching",
+}
 
 
 def counts(annotation: Any) -> bool:

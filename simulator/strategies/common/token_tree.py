@@ -22,7 +22,7 @@ def _not_endless(branching: tuple[int, ...]) -> tuple[int, ...]:
     return branching
 
 
-Branching = Annotated[tuple[Annotated[int, Field(ge=1, le=1_000_000)], ...], AfterValidator(_not_endless)]
+Branching = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(_not_endless)]
 """Children of a node, by level."""
 
 
@@ -40,7 +40,7 @@ class TokenTree(Frozen):
     """Nodes as words of digits, separated by spaces."""
     budget: int | None = Field(default=None, ge=1, le=LARGEST_TREE)
     """Nodes of a dynamic tree."""
-    levels: int | None = Field(default=None, ge=1, le=1_000)
+    levels: int | None = Field(default=None, ge=1, le=1_000_000)
     """Levels of a dynamic tree."""
     choices: int | None = Field(default=None, ge=1, le=1_000_000)
     """Children considered for each node of a dynamic tree."""
