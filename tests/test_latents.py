@@ -18,11 +18,11 @@ from simulator.cost.roofline import Attention, AttentionParts
 from simulator.cost.rows import Rows
 from simulator.evidence.calibrate import attention, fit, importers, measurements, profile, quality
 from simulator.evidence.calibrate.fit import Form
-from simulator.files.schema import Document, validate
+from simulator.files.schema import Document, replace_nested, validate
 from simulator.names import Catalogue
 from simulator.scenario import load
 from simulator.scenario.caveats import caveats
-from simulator.scenario.uncertainty import replace_nested, slowed
+from simulator.scenario.uncertainty import slowed
 from tests.test_calibrate import CARD, converted
 from tests.test_formats import BLOCKS, DEVICE, SUM, nanoseconds, place
 

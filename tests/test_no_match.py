@@ -16,7 +16,7 @@ from simulator.strategies import strategies
 NGRAMS = {
     "strategy": {"name": "tree_sd", "tree": {"branching": [1, 1, 1]}, "matched": 0, "host_ms": 0.5},
     "durations": {"target_ms": 20},
-    "acceptance": {"rate": 0.8, "tokens_per_step_between": [1.2, 2.5]},
+    "acceptance": {"rate": 0.8, "tokens_per_step_between": [1.2, 3.0]},
     "requests": {"count": 4, "output_tokens": 41, "prompt_tokens": 10},
 }
 

@@ -15,7 +15,7 @@ from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import Fraction, NonNegative, Ranged
+from simulator.files.schema import NonNegative, Ranged, Share
 from simulator.serving.requests import Requests
 from simulator.strategies.common.drafters import DraftPass
 from simulator.strategies.common.step import Kind
@@ -29,7 +29,7 @@ HEADS = TreeSD(
     host_ms=Ranged(value=0.5),
 )
 """Three draft passes, a tree of six, one row beside it."""
-CHAIN = TreeSD(tree=TokenTree(branching=(1, 1, 1)), drafter="lookup", matched=Fraction(value=0.5), host_ms=Ranged(value=0.5))
+CHAIN = TreeSD(tree=TokenTree(branching=(1, 1, 1)), drafter="lookup", matched=Share(value=0.5), host_ms=Ranged(value=0.5))
 COST = StatedCost(StatedDurations(target_ms=10.0, draft_ms=6.0), 3)
 SEVEN_B = ModelSpec(
     name="x",

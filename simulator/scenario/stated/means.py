@@ -150,6 +150,8 @@ def _stated_means(scenario: Scenario, window: int) -> Mapping[str, float]:
         return {}
     source = scenario.schedule.reads(spec.verdicts(None, scenario.seed))
     odds = source.odds(window, scenario.exit)
+    if odds.unmatched == 1.0:  # a range of acceptance says nothing of steps that propose nothing
+        return {}
     mean = odds.unmatched + (1.0 - odds.unmatched) * float(odds.committed())
     named = next(name for name in ("rate", "per_position", "lengths", "always", "cycle") if getattr(spec, name) is not None)
     return {f"acceptance.{named}": mean}

@@ -39,6 +39,8 @@ from simulator.studies.plan.search import Finding, examine
 
 PRECISION = 0.05
 """Relative width at which the search ends."""
+SHORTFALL = 0.25
+"""The same below the traffic of the plan: how little is carried there decides nothing, and such runs are long."""
 BEHIND = 0.05
 """Share of arrivals that may stay behind; in runs this short, more than chance leaves there."""
 SETTLED = 8.0
@@ -58,7 +60,7 @@ class Headroom:
     """Says how many times the traffic of the plan a fleet carries."""
 
     times: float | None
-    """The highest multiple that was carried, to ``PRECISION``; None: unknown; 0: not even a little."""
+    """The highest multiple that was carried, to ``PRECISION`` (``SHORTFALL`` below 1); None: unknown; 0: not even a little."""
     by_arithmetic: float
     """The most that flops, bytes and KV cache allow."""
     steady: bool
@@ -184,7 +186,7 @@ def _tried(finding: Finding, guess: float, low: float, high: float, most: float)
     From a guess on steps grow until it lies between a multiple that is carried and one that is not; then it is bisected.
     """
     times, step, beyond = min(guess, 0.95 * high), 1.0 + 2.0 * PRECISION, high
-    while low < most and (low or high > FAINTEST) and high > low * (1.0 + PRECISION):
+    while low < most and (low or high > FAINTEST) and high > low * (1.0 + _width(high)):
         say(f"{times:.3g} times the traffic")
         if run := _carried(finding, times):
             low = times
@@ -198,6 +200,11 @@ def _tried(finding: Finding, guess: float, low: float, high: float, most: float)
         else:
             times = (low * high) ** 0.5
         step = step * step
+
+
+def _width(high: float) -> float:
+    """Return the relative width at which a search ends that lies below ``high``."""
+    return PRECISION if high > 1.0 else SHORTFALL
 
 
 def _carried(finding: Finding, times: float) -> _Run | None:
