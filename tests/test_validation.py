@@ -200,6 +200,8 @@ def test_calibrate_writes_what_validate_reads(tmp_path: Path, monkeypatch: pytes
     assert made.exit_code == 0, made.output
     assert "round: 4 free parameters, 3 calibrated cells, 2 predicted cells" in made.stdout
     assert (tmp_path / "again.yaml").read_bytes() == (folder / "fitted.yaml").read_bytes()
+    renewed = CliRunner().invoke(fit_paper, ["round", *own])
+    assert renewed.exit_code == 0, renewed.output
     (folder / "fitted.yaml").write_text(yaml.safe_dump({"command": "by hand", "terms": TERMS}))  # three cells leave one open
     monkeypatch.setattr("simulator.evidence.law_check.law_gaps", lambda spread: spread(law_gap, ["vanilla_llama_2_7b_a800"]))
     out = tmp_path / "out"

@@ -30,7 +30,7 @@ def main(name: str, out: Path | None, processes: int, as_json: bool, own: tuple[
     with working("starting") as status:
         (chosen,) = papers(Catalogue(own), (name,))
         path = out or chosen.folder / "fitted.yaml"
-        with whole_file(path) as file, spread(processes) as processes_map:
+        with whole_file(path, renewed=out is None) as file, spread(processes) as processes_map:
 
             def show_residual(error: float) -> None:
                 status.update(f"fitting: residual {100 * error:.2f} % (root mean square)")

@@ -66,15 +66,16 @@ def _folds_case(folder: Path) -> bool:
 
 
 @contextmanager
-def replacing(path: Path, *, parents: bool = False) -> Iterator[Path]:
+def replacing(path: Path, *, parents: bool = False, renewed: bool = False) -> Iterator[Path]:
     """Yield a path of the same name to write a file or a folder to; at the end it takes the place of ``path`` in one step.
 
-    ``parents``: make the folders above. Raises :class:`BadInput` where writing fails, and before the block is entered where
-    nothing can be made here.
+    ``parents``: make the folders above. ``renewed``: the command reads the file to make it anew. Raises :class:`BadInput` where
+    writing fails, and before the block is entered where nothing can be made here.
     """
     path = Path(os.path.realpath(path))
     _check(path, parents)
-    _check_apart(path)
+    if not renewed:
+        _check_apart(path)
     try:
         with _folders_above(path) if parents else nullcontext(), _workplace(path) as folder:
             new = folder / path.name
@@ -116,11 +117,11 @@ def _check_apart(path: Path) -> None:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Path]:
+def new_file(path: Path, *, renewed: bool = False) -> Iterator[Path]:
     """Yield a path of the same name to write a file to, as :func:`replacing`; an empty file stands there already."""
     if path.is_dir():
         raise BadInput.at(path, "is a folder; expected the name of a file")
-    with replacing(path) as new:
+    with replacing(path, renewed=renewed) as new:
         new.touch()
         yield new
 
@@ -161,12 +162,12 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 @contextmanager
-def whole_file(path: Path | None) -> Iterator[IO[str] | None]:
+def whole_file(path: Path | None, *, renewed: bool = False) -> Iterator[IO[str] | None]:
     """Yield a text file to write to, as :func:`replacing`; None without a path."""
     if path is None:
         yield None
         return
-    with new_file(path) as new, new.open("w", encoding="utf-8", newline="") as file:
+    with new_file(path, renewed=renewed) as new, new.open("w", encoding="utf-8", newline="") as file:
         yield file
 
 
