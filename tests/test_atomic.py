@@ -354,3 +354,22 @@ def test_commands_leave_pipes_alone(words: str, tmp_path: Path, monkeypatch: pyt
     assert (result.exit_code, result.stdout) == (2, "")
     assert [entry.name for entry in tmp_path.iterdir()] == ["p"]
     assert Path("p").is_fifo()
+
+
+def test_the_folder_in_which_one_stands_stays_and_holds_the_answer_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell that stands in a folder that was replaced would see an empty one that is gone."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "earlier.txt").write_text(OLD)
+    inode = tmp_path.stat().st_ino
+    writing.write_all({Path("answer.txt"): NEW}, {"answer.txt", "earlier.txt"})
+    assert (tmp_path.stat().st_ino, os.listdir(".")) == (inode, ["answer.txt"])
+    (tmp_path / "own.txt").write_text("somebody's")
+    (tmp_path / "earlier.txt").write_text(OLD)
+    writing.write_all({Path("answer.txt"): NEW}, {"answer.txt", "earlier.txt"})
+    assert sorted(os.listdir(".")) == ["answer.txt", "earlier.txt", "own.txt"]
+
+
+def test_names_in_the_root_that_differ_in_case_are_two_files() -> None:
+    assert not writing.same(Path("/No-Such-Name"), Path("/no-such-name"))

@@ -59,7 +59,8 @@ def same(path: Path, other: Path) -> bool:
 
 
 def _folds_case(folder: Path) -> bool:
-    swapped = folder.with_name(folder.name.swapcase())
+    """Return whether a folder is found by its name in the other case; never by one without letters, as the root's."""
+    swapped = folder.parent / folder.name.swapcase()
     with suppress(OSError):
         return swapped != folder and os.path.samefile(folder, swapped)
     return False
@@ -240,16 +241,28 @@ def write(path: Path, content: Content) -> None:
 def write_all(contents: Mapping[Path, Content], ours: Collection[str] = ()) -> None:
     """Write several files, none of which takes its name before all are complete and on the disk.
 
-    A folder that they make appears with all of them, or not at all; one that holds files of ``ours`` alone is replaced whole,
-    so that none of them is left of an earlier answer. Raises :class:`BadInput` where one cannot be written.
+    A folder that they make appears with all of them, or not at all. Of one that holds files of ``ours`` alone none is left
+    of an earlier answer: it is replaced whole, or emptied of them where somebody stands in it or a disk is mounted there.
+    Raises :class:`BadInput` where one cannot be written.
     """
     folders = {path.parent for path in contents}
-    if len(folders) == 1 and _replaceable(folder := folders.pop(), ours):
-        with replacing(folder, parents=True) as new:
+    whole = next(iter(folders)) if len(folders) == 1 else None
+    if whole is None or not _holds_alone(whole, ours):
+        _write_each(contents)
+    elif _stays(whole):
+        _write_each(contents)
+        for path in list(whole.iterdir()):
+            if whole / path.name not in contents:
+                path.unlink()
+    else:
+        with replacing(whole, parents=True) as new:
             new.mkdir()
             for path, content in contents.items():
                 _fill(new / path.name, content)
-        return
+
+
+def _write_each(contents: Mapping[Path, Content]) -> None:
+    """Write several files; none takes its name before all are complete and on the disk."""
     with ExitStack() as stack:
         places = {path: stack.enter_context(replacing(path, parents=True)) for path in contents}
         for path, content in contents.items():
@@ -260,10 +273,16 @@ def write_all(contents: Mapping[Path, Content], ours: Collection[str] = ()) -> N
                 raise BadInput.at(path, f"cannot be written: {error.strerror or error}") from error
 
 
-def _replaceable(folder: Path, ours: Collection[str]) -> bool:
+def _holds_alone(folder: Path, ours: Collection[str]) -> bool:
+    """Return whether a folder holds files of ``ours`` and nothing else, or is still to be made."""
     if not folder.exists():
         return True
     return bool(ours) and folder.is_dir() and all(path.name in ours and path.is_file() for path in folder.iterdir())
+
+
+def _stays(folder: Path) -> bool:
+    """Return whether another folder cannot take the place of one: a shell would stand in the old one, or a disk is there."""
+    return folder.is_mount() or Path(os.path.realpath(".")).is_relative_to(os.path.realpath(folder))
 
 
 def _fill(path: Path, content: Content) -> None:
