@@ -41,7 +41,7 @@ def test_there_are_cards_that_people_rent() -> None:
 @pytest.mark.parametrize("name", CARDS)
 def test_a_derived_card_is_a_dozen_lines_that_calls_nothing_calibrated_and_has_a_wider_spread(name: str) -> None:
     card, text = device(name), FILES[name].read_text()
-    assert len(text.splitlines()) <= 13
+    assert len(text.splitlines()) <= 12 + ("ecc_data_share" in read(FILES[name]).data)  # ECC of its own
     rows = {str(row["parameter"]): str(row["confidence"]) for row in provenance(card)}
     assert not {"calibrated", "measured"} & set(rows.values())
     own = {"memory_gb", "memory_bandwidth_gb_s", "peak_tflops", "power_w"}
