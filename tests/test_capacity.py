@@ -67,6 +67,19 @@ def test_an_slo_lowers_the_capacity() -> None:
     assert found.refused_per_s / found.carried_per_s <= 1 + TOLERANCE
 
 
+def test_the_search_takes_the_whole_log_where_its_first_requests_come_at_once(tmp_path: Path) -> None:
+    """Twelve come at 0, then one a second to 30 s: the first ten have no rate, all of them 42 in 30 s."""
+    times = [0] * 12 + list(range(1, 31))
+    text = "arrival_s,prompt_tokens,output_tokens\n" + "".join(f"{at},50,3\n" for at in times)
+    (tmp_path / "own.csv").write_text(text)
+    traffic = f"requests={{arrivals: {{name: file, format: csv, file: {tmp_path}/own.csv}}}}"
+    fast = [SERVER[0], "durations={target_ms: 10, prefill_ms: 10}", traffic, ONE, "slo={ttft_ms: {p50: 900}}"]
+    found = capacity(load("durations_only", fast), searched=10)
+    assert (found.offered.requests, found.offered.requests_per_s) == (42, pytest.approx(1.4))
+    assert 1.4 < found.carried_per_s <= 1 / 0.03
+    assert found.refused_per_s / found.carried_per_s <= 1 + TOLERANCE
+
+
 def test_an_slo_out_of_reach_is_carried_at_no_rate() -> None:
     found = capacity(load("durations_only", arriving("poisson", 0.1, 50, "slo={ttft_ms: {p50: 900}}")))
     assert (found.carried_per_s, found.headroom, found.offered.stable, found.offered.carried) == (0.0, 0.0, True, False)

@@ -140,13 +140,7 @@ def study(loaded: Sequence[tuple[str, Loaded]], search: int = SEARCHED, workers:
 
 def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED) -> Capacity:
     """Return verdict and capacity of a scenario with arrivals; raises :class:`BadInput` for a closed loop."""
-    if loaded.scenario.requests.arrivals is None:
-        message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
-        raise loaded.document.refusal(("requests",), message)
-    traffic = loaded.scenario.requests.traffic
-    if traffic and loaded.scenario.requests.count < FEWEST:
-        message = f"holds {requests_in_words(loaded.scenario.requests.count)}; it takes {FEWEST} to say what is carried"
-        raise traffic.fault(0, message)
+    _refuse_without_rate(loaded)
     loaded, name = tuned(loaded), loaded.scenario.name
     say(f"{name}: {workload} at its own rate")
     offered = trial(loaded)
@@ -155,21 +149,51 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED) -> Ca
         raise loaded.document.refusal(("requests", "arrivals"), message)
     say(f"{name}: {workload}, all at once")
     most = trial(at_once(loaded, searched)) if offered.stable else offered
-    low, high, searching = most.finished_per_s, most.finished_per_s, [] if most is offered else [most]
+    searching = [] if most is offered else [most]
+    low = high = most.finished_per_s
     if loaded.scenario.slo:
-        requests, low = loaded.scenario.requests, 0.0
-        part = loaded
-        if requests.traffic is None or requests.count > searched:
-            part = loaded.replace(requests=requests.model_copy(update={"count": searched}))
-        natural, faintest = trial_rate(part), FAINTEST * high
-        while high > faintest and (not low or high / low > 1.0 + TOLERANCE):
-            rate = (low * high) ** 0.5 if low else high / 1.5
-            tried = trial(busier_by(part, rate / natural, searched / rate if requests.traffic else 0.0))
-            searching.append(tried)
-            say(f"{name}: {workload} at {rate:.3g} requests per second, SLO {'met' if tried.slo_met else 'missed'}")
-            low, high = (rate, high) if tried.slo_met else (low, rate)
+        low, high, tried = _within_slo(loaded, workload, high, searched)
+        searching += tried
     cpu_s = sum(run.cpu_s for run in searching)
     return Capacity(name, workload, loaded.scenario.serving.replicas, offered, low, high, cpu_s)
+
+
+def _refuse_without_rate(loaded: Loaded) -> None:
+    """Raise :class:`BadInput` for a closed loop, and for a log that is too short to say what is carried."""
+    requests = loaded.scenario.requests
+    if requests.arrivals is None:
+        message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
+        raise loaded.document.refusal(("requests",), message)
+    if requests.traffic and requests.count < FEWEST:
+        message = f"holds {requests_in_words(requests.count)}; it takes {FEWEST} to say what is carried"
+        raise requests.traffic.fault(0, message)
+
+
+def _within_slo(loaded: Loaded, workload: str, delivered: float, searched: int) -> tuple[float, float, list[Trial]]:
+    """Return the highest rate that meets the SLO, the lowest that was refused, and the runs that were tried.
+
+    Rates are in requests per second; ``delivered`` is that above which none is carried, SLO or not.
+    """
+    part = _part(loaded, searched)
+    natural, from_traffic = trial_rate(part), loaded.scenario.requests.traffic is not None
+    low, high, tried = 0.0, delivered, list[Trial]()
+    while high > FAINTEST * delivered and (not low or high / low > 1.0 + TOLERANCE):
+        rate = (low * high) ** 0.5 if low else high / 1.5
+        run = trial(busier_by(part, rate / natural, searched / rate if from_traffic else 0.0))
+        tried.append(run)
+        verdict = "met" if run.slo_met else "missed"
+        say(f"{loaded.scenario.name}: {workload} at {rate:.3g} requests per second, SLO {verdict}")
+        low, high = (rate, high) if run.slo_met else (low, rate)
+    return low, high, tried
+
+
+def _part(loaded: Loaded, searched: int) -> Loaded:
+    """Return the first requests of a workload; all of it where it has fewer, or where the first ones come all at once."""
+    requests = loaded.scenario.requests
+    if requests.traffic and requests.count <= searched:
+        return loaded
+    part = loaded.replace(requests=requests.model_copy(update={"count": searched}))
+    return part if trial_rate(part) < np.inf else loaded
 
 
 def trial(loaded: Loaded) -> Trial:
@@ -226,13 +250,13 @@ def _mean_number(arrivals: NDArray[np.float64], ends: NDArray[np.float64], begin
 
 
 def trial_rate(loaded: Loaded) -> float:
-    """Return the requests per second of a workload at its natural rate."""
+    """Return the requests per second of a workload at its natural rate; infinity where all come at its beginning."""
     source = loaded.scenario.requests.source_of(loaded.scenario.seed)
     last = count = 0.0
     while not source.exhausted:
         last = source.next_s
         count += len(list(source.due(last)))
-    return count / last
+    return count / last if last else np.inf
 
 
 def busier_by(loaded: Loaded, factor: float, least_s: float = 0.0) -> Loaded:
