@@ -114,6 +114,46 @@ def test_llama_batched_bench_is_a_table_of_costs() -> None:
         TO_RATES["llama_batched_bench"](BATCHED.splitlines()[:5], None, None)
 
 
+BATCHED_ROW = "|   {} |    {} |    {} |    256 |    0.200 |  1186.64 |    {} |    41.57 |    3.187 |    80.32 |\n"
+
+
+def test_llama_batched_bench_takes_the_longest_prompt_that_several_batches_have() -> None:
+    """One pass over a row takes 2 s / 4, over eight 6 s / 4; the cache held but one prompt of 512 tokens."""
+    made = [(128, 4, 1, "2.000"), (128, 4, 8, "6.000"), (512, 4, 1, "2.500")]
+    assert TO_RATES["llama_batched_bench"]([BATCHED_ROW.format(*row) for row in made], None, None) == {
+        "target_ms": {"columns": ["rows", "ms"], "points": [[1, 500], [8, 1500]]},
+        "prefill_ms": {"columns": ["rows", "ms"], "points": [[128, 200], [1024, 200]]},
+    }
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(128, 4, 1, "2.0"), (512, 4, 1, "2.0")],
+        [(128, 0, 1, "0.0"), (128, 0, 8, "0.0")],
+        [(0, 4, 1, "2.0"), (0, 4, 8, "6.0")],
+    ],
+    ids=["one batch each", "prompts alone", "tokens alone"],
+)
+def test_llama_batched_bench_needs_two_batches_of_prompts_and_tokens(rows: list[tuple[int, int, int, str]]) -> None:
+    with pytest.raises(BadInput, match="two batches B or more of one prompt PP, and of tokens TG"):
+        TO_RATES["llama_batched_bench"]([BATCHED_ROW.format(*row) for row in rows], None, None)
+
+
+def test_llama_cpp_counts_no_steps_where_a_request_lacks_its_predicted_tokens() -> None:
+    """50 and 30 of 200 drafted tokens were accepted; 100 predicted tokens are those of the first request alone."""
+    first = "eval time = 9.0 ms / 100 tokens (\ndraft acceptance = 0.50 (50 accepted / 100 generated)\n"
+    second = "draft acceptance = 0.30 (30 accepted / 100 generated)\n"
+    made = block("llama_cpp", first + second, 8)
+    assert (made["accepted_share"], made.get("tokens_per_step")) == (pytest.approx(0.4), None)
+
+
+def test_llama_cpp_takes_no_drafter_without_a_draft() -> None:
+    line = "statistics ngram: #gen drafts = 0, #acc drafts = 0, #gen tokens = 9, #acc tokens = 0, #acc rate/pos = (0.0, 0.0)\n"
+    with pytest.raises(BadInput, match="no speculative-decoding counters"):
+        block("llama_cpp", line)
+
+
 INFERENCEX = "# key = num_speculative_tokens\nglm-5.2-fp8:\n  thinking_on:\n    1: 1.84\n    2: 2.50\n    3: 2.99\n"
 OFF = "  thinking_off:\n    1: 1.90\n    2: 2.70\n"
 
@@ -266,6 +306,7 @@ LACKING = [
     ("vllm_metrics", without(SCRAPED, "per_pos"), None, "the window is unknown: expected --window"),
     ("vllm_metrics", SCRAPED + SCRAPE.format("100.0", "71.0", "53.0"), None, "the server was started anew"),
     ("vllm_metrics", SCRAPED + without(SCRAPED, 'position="1"'), None, "stands in one of several scrapes"),
+    ("vllm_metrics", SCRAPED * 2 + SCRAPED[:240], None, "stands in 2 of 3 scrapes; is one cut off?"),
     ("vllm_log", VLLM_LINE, None, ":1:0: 'Per-position acceptance rate: 0.800, 0.500' is missing"),
     ("vllm_log", "INFO 11-25 Avg generation throughput: 9.9 tokens/s\n", None, "no speculative-decoding counters in this file"),
     ("vllm_log", VLLM_LINE.replace("300", "0"), None, "every interval of this log drafted 0 tokens"),

@@ -5,6 +5,7 @@ counted is 0. ``patterns.yaml`` holds the wordings.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import isfinite
 
 import numpy as np
@@ -29,7 +30,7 @@ from simulator.files.schema import BadInput
 
 
 def _increases(pattern: str, lines: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return by name and labels what each counter of one scrape is, or how much it grew between two.
+    """Return by name and labels what each counter of one scrape is, or how much it grew from the first to the last.
 
     Raises :class:`BadInput` where a counter fell, or one of its kind is in another number of scrapes.
     """
@@ -42,14 +43,16 @@ def _increases(pattern: str, lines: Sequence[str]) -> dict[str, dict[str, float]
             scrapes.setdefault((match[1], match[2] or ""), []).append(value)
     increases: dict[str, dict[str, float]] = {}
     for (name, labels), values in scrapes.items():
-        if len(values) > 1 and values[-1] < values[0]:
-            message = f"the counter of {name} fell from {values[0]:g} to {values[-1]:g} between two scrapes"
-            raise unknown(f"{message}: the server was started anew in between, take two scrapes behind that")
-        grown = values[-1] - values[0] if len(values) > 1 else values[0]
-        increases.setdefault(name, {})[labels] = grown
-    lonely = [f"{name}{{{labels}}}" for (name, labels), values in scrapes.items() if len(values) == 1]
-    if 0 < len(lonely) < len(scrapes):
-        raise unknown(f"the counter {lonely[0]} stands in one of several scrapes; is one cut off?")
+        for before, after in pairwise(values):
+            if after < before:
+                message = f"the counter of {name} fell from {before:g} to {after:g} between two scrapes"
+                raise unknown(f"{message}: the server was started anew in between, take two scrapes behind that")
+        increases.setdefault(name, {})[labels] = values[-1] - values[0] if len(values) > 1 else values[0]
+    most = max(map(len, scrapes.values()), default=0)
+    for (name, labels), values in scrapes.items():
+        if len(values) < most:
+            stands = f"{len(values)} of {most} scrapes" if len(values) > 1 else "one of several scrapes"
+            raise unknown(f"the counter {name}{{{labels}}} stands in {stands}; is one cut off?")
     return increases
 
 

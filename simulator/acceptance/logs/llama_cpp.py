@@ -55,8 +55,9 @@ def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) ->
     """Return what a log of ``llama-server`` or ``llama-speculative`` says of acceptance.
 
     Rates by position, where the log has them, say the window, too. Else steps are counted as tokens predicted less drafts
-    accepted, since drafting may stop early or not start at all: every step commits one token of the target's own. Without a
-    count of predicted tokens there is the mean length of the steps that drafted, or the share accepted of those drafted.
+    accepted, since drafting may stop early or not start at all: every step commits one token of the target's own. Where a
+    request lacks its predicted tokens there is the mean length of the steps that drafted, or the share accepted of those
+    drafted.
     """
     requests, statistics = _requests(lines), _statistics(lines)
     predicted = [
@@ -66,7 +67,8 @@ def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) ->
         if parts and all(part.survival for part in parts):
             return _llama_positions(parts, written, window)
     if parts := requests or statistics:
-        steps = sum(predicted) - sum(part.accepted for part in parts) if requests else 0
+        all_predicted = bool(requests) and len(predicted) >= len(requests)
+        steps = sum(predicted) - sum(part.accepted for part in parts) if all_predicted else 0
         return _llama_mean(parts, steps, window)
     if any(PATTERNS["counter"].match(line) for line in lines):
         return vllm_metrics(lines, window)
@@ -102,7 +104,7 @@ def _statistics(lines: Sequence[str]) -> list[_Drafted]:
             rates = numbers([match["rates"] or ""])
             verified = match["verified"] is None or count(line, match["verified"]) > 0
             drafters[match["drafter"]] = _Drafted(accepted, drafted if verified else 0, length, rates, drafts)
-    return [drafter for drafter in drafters.values() if drafter.drafted]
+    return [drafter for drafter in drafters.values() if drafter.drafted and drafter.stated_drafts]
 
 
 def _llama_positions(parts: Sequence[_Drafted], predicted: Sequence[int], window: int | None) -> Block:
@@ -128,7 +130,10 @@ def _llama_positions(parts: Sequence[_Drafted], predicted: Sequence[int], window
 
 
 def _llama_mean(parts: Sequence[_Drafted], steps: int, window: int | None) -> Block:
-    """Return a mean, or the share accepted, of requests or drafters that are not counted by position."""
+    """Return a mean, or the share accepted, of requests or drafters that are not counted by position.
+
+    ``steps`` are all that were taken, with drafts or without; 0 where that is unknown.
+    """
     accepted, drafted = (sum(getattr(part, name) for part in parts) for name in ("accepted", "drafted"))
     drafts = [part.drafts for part in parts]
     counted = [many for many in drafts if many is not None]
@@ -170,13 +175,20 @@ def llama_batched_bench(lines: Sequence[str], *_: object) -> Block:
     """Return ``durations`` from the table of ``llama-batched-bench``: ms of a pass of the target and of a prompt, by its rows.
 
     T_TG is that of TG passes over a row of each of B sequences, T_PP that of their prompts. No verification is measured: a row
-    of a window is priced as one of a further sequence. Of several lengths of prompt the longest is taken.
+    of a window is priced as one of a further sequence. Of several lengths of prompt the longest is taken that several batches
+    have: the benchmark leaves out those that the cache cannot hold.
     """
-    rows = [numbers([line.replace("|", " ")]) for line in lines if PATTERNS["batched_bench"].match(line)]
-    if len({(prompt, batch) for prompt, _, batch, *_ in rows}) < 2:
-        raise BadInput.at("", "expected the table of llama-batched-bench, | PP | TG | B | ..., with two batches B or more")
-    longest = max(prompt for prompt, *_ in rows)
-    chosen = {batch: (tokens, *rest) for prompt, tokens, batch, *rest in rows if prompt == longest}
+    by_prompt: dict[float, dict[float, Sequence[float]]] = {}
+    for line in lines:
+        if PATTERNS["batched_bench"].match(line):
+            prompt, tokens, batch, *rest = numbers([line.replace("|", " ")])
+            if prompt and tokens:  # a row of prompts alone, or of tokens alone, has one of the two times
+                by_prompt.setdefault(prompt, {})[batch] = (tokens, *rest)
+    longest = max((prompt for prompt, rows in by_prompt.items() if len(rows) > 1), default=None)
+    if longest is None:
+        message = "expected the table of llama-batched-bench, | PP | TG | B | ..., with two batches B or more of one prompt PP"
+        raise BadInput.at("", f"{message}, and of tokens TG")
+    chosen = by_prompt[longest]
     target = [[batch, row[4] / row[0] * 1e3] for batch, row in sorted(chosen.items())]
     prefill = [[batch * longest, row[2] * 1e3] for batch, row in sorted(chosen.items())]
     return {
