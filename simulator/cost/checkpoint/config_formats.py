@@ -10,29 +10,55 @@ from simulator.cost.formats import CACHE_BYTES
 
 
 def formats_of(config: Config, file: Path) -> dict[str, str]:
-    """Return the formats in which weights and routed experts were published; empty where nothing is quantised."""
-    stated = config.get("quantization_config")
-    companion = file.with_name(file.name.replace("config.json", "hf_quant_config.json"))
-    if stated is None and companion.is_file():
-        stated = load_config(companion).data.get("quantization")
-    if not isinstance(stated, dict):
+    """Return the formats in which weights, routed experts and KV cache were published, by the field of a model that takes each.
+
+    Nothing is said of what is not quantised, and of experts in the format of the other weights.
+    """
+    stated = _stated(config, file)
+    if stated is None:
         return {}
     cache = _cache_format(config, stated)
     if cache and not any(stated.get(name) for name in FIELDS["of_weights"]):
         return cache  # of the cache alone
-    weights = _named(stated.get("quant_method"), stated) or _named(stated.get("quant_algo"), stated)
-    modules = stated.get("quantized_layers")
-    parts = reversed(modules.items()) if isinstance(modules, dict) else ()
-    of_module = {"expert" in name and "shared" not in name: part for name, part in parts if isinstance(part, dict)}
-    experts = stated.get("moe_quant_algo") or config.get("expert_dtype") or of_module.get(True, {}).get("quant_algo")
-    expert_format = _named(experts, {}) if experts else weights
-    weights = weights or _named(of_module.get(False, {}).get("quant_algo"), {})
-    if config.get("num_experts") and not experts and re.search(FIELDS["attention_left_out"], str(stated)):
-        weights = "bf16"
-    if weights is None or expert_format is None:
+    weights, experts = _weight_formats(config, stated)
+    if weights is None or experts is None:
         config.refuse("quantization_config", f"holds no format that is known here: {str(stated)[:60]}")
         return {}
-    return {"weight_format": weights} | ({"expert_format": expert_format} if expert_format != weights else {}) | cache
+    of_experts = {"expert_format": experts} if experts != weights else {}
+    return {"weight_format": weights} | of_experts | cache
+
+
+def _stated(config: Config, file: Path) -> Mapping[str, Any] | None:
+    """Return what a configuration, or the file that ModelOpt writes beside it, says of its quantisation; None for nothing."""
+    stated = config.get("quantization_config")
+    companion = file.with_name(file.name.replace("config.json", "hf_quant_config.json"))
+    if stated is None and companion != file and companion.is_file():
+        stated = load_config(companion).data.get("quantization")
+    return stated if isinstance(stated, dict) else None
+
+
+def _weight_formats(config: Config, stated: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the formats of weights and of routed experts that a quantisation states; None for one that is unknown."""
+    everywhere = _named(stated.get("quant_method"), stated) or _named(stated.get("quant_algo"), stated)
+    of_modules, of_experts = _of_modules(stated)
+    for_experts = stated.get("moe_quant_algo") or config.get("expert_dtype") or of_experts
+    experts = _named(for_experts, {}) if for_experts else everywhere
+    weights = everywhere or _named(of_modules, {})
+    if config.get("num_experts") and not for_experts and re.search(FIELDS["attention_left_out"], str(stated)):
+        weights = "bf16"
+    return weights, experts
+
+
+def _of_modules(stated: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the algorithms of the first module without routed experts in a list of modules, and of the first with them."""
+    listed = stated.get("quantized_layers")
+    modules = listed.items() if isinstance(listed, dict) else ()
+    others, experts = list[Any](), list[Any]()
+    for name, module in modules:
+        if isinstance(module, dict):
+            routed = "expert" in name and "shared" not in name
+            (experts if routed else others).append(module.get("quant_algo"))
+    return next(iter(others), None), next(iter(experts), None)
 
 
 def _cache_format(config: Config, stated: Mapping[str, Any]) -> dict[str, str]:

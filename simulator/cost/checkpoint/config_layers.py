@@ -23,14 +23,10 @@ def mixer_names(config: Config, count: int) -> list[str]:
 def _listed(config: Config, count: int) -> list[str]:
     """Return the name of each layer's mixer where a list says; empty where none does."""
     config.asked.update(key for name in FIELDS["beside_lists"] for key in FIELDS["names"].get(name, [name]))
-    known = FIELDS["layer_types"]
-    if config.get("layer_types"):
-        return [known.get(str(entry), str(entry)) for entry in config.by_layer("layer_types", count)]
-    if config.get("hybrid_layer_pattern"):
-        return ["sliding" if entry else "full" for entry in config.by_layer("hybrid_layer_pattern", count)]
-    if config.get("attention_layers"):
-        config.asked.add("attention_types")  # the same, in short
-        return [known.get(str(entry), str(entry)) for entry in config.by_layer("attention_layers", count)]
+    for key in ("layer_types", "hybrid_layer_pattern", "attention_layers"):
+        if config.get(key):
+            config.asked.update({"attention_types"} if key == "attention_layers" else ())  # the same, in short
+            return [_mixer_of(key, entry) for entry in config.by_layer(key, count)]
     if config.get("linear_attn_config"):
         kda = config.numbers("linear_attn_config_kda_layers")
         return ["linear" if layer in kda else "full" for layer in range(1, count + 1)]
@@ -41,18 +37,35 @@ def _listed(config: Config, count: int) -> list[str]:
     return ["linear"] * count if config.model_type in FIELDS["recurrent_unless_listed"] else []
 
 
+def _mixer_of(key: str, entry: object) -> str:
+    """Return the name of a mixer that an entry of the list ``key`` means."""
+    if key == "hybrid_layer_pattern":
+        return "sliding" if entry else "full"
+    return str(FIELDS["layer_types"].get(str(entry), entry))
+
+
 def _computed(config: Config, count: int) -> list[str]:
     """Return the name of each layer's mixer, by periods and windows."""
     window, chunk = config.get("sliding_window"), config.get("attention_chunk_size")
     if interval := config.count("full_attention_interval", default=0, least=0):
         return ["full" if (layer + 1) % interval == 0 else "linear" for layer in range(count)]
     if chunk:
-        step = config.count("no_rope_layer_interval", default=4)
-        every = [(layer + 1) % step for layer in range(count)]
-        rotary = config.by_layer("no_rope_layers", count) if config.get("no_rope_layers") else every
-        return ["chunked" if entry else "full" for entry in rotary]
-    if not window or not config.get("use_sliding_window", True):
-        return ["full"] * count
+        return _chunked(config, count)
+    if window and config.get("use_sliding_window", True):
+        return _sliding(config, count)
+    return ["full"] * count
+
+
+def _chunked(config: Config, count: int) -> list[str]:
+    """Return the name of each layer's mixer where layers with rotary positions see a chunk, those without see everything."""
+    step = config.count("no_rope_layer_interval", default=4)
+    every = [(layer + 1) % step for layer in range(count)]
+    rotary = config.by_layer("no_rope_layers", count) if config.get("no_rope_layers") else every
+    return ["chunked" if entry else "full" for entry in rotary]
+
+
+def _sliding(config: Config, count: int) -> list[str]:
+    """Return the name of each layer's mixer where some see a window: by a pattern of letters, or all but every so many."""
     pattern = config.get("sliding_window_pattern")
     if isinstance(pattern, str) and set(pattern) <= {"L", "G"} and pattern:
         return ["full" if pattern[layer % len(pattern)] == "G" else "sliding" for layer in range(count)]
@@ -72,19 +85,23 @@ def _indexers(config: Config, count: int) -> list[str]:
 
 def mlps(config: Config, count: int) -> list[str]:
     """Return what follows each layer's mixer, of a model with experts."""
-    first, step = config.count("first_k_dense_replace", default=0, least=0), config.count("decoder_sparse_step", default=1)
+    sparse = _with_experts(config, count)
     last = config.get("moe_layer_end_index", -1)
-    only, listed = config.numbers("mlp_only_layers"), config.numbers("moe_layers")
-    if isinstance(config.get("moe_layer_freq"), list):
-        sparse = [bool(entry) for entry in config.by_layer("moe_layer_freq", count)]
-    elif config.get("mlp_layer_types"):
-        sparse = [entry == "sparse" for entry in config.by_layer("mlp_layer_types", count)]
-    elif listed:
-        sparse = [layer in listed for layer in range(count)]
-    else:
-        step, every = config.count("interleave_moe_layer_step", default=step), config.count("moe_layer_freq", default=1)
-        sparse = [i >= first and i % every == 0 and (i + 1) % step == 0 and i not in only for i in range(count)]
     if isinstance(last, int) and last >= 0:
         sparse = [chosen and layer <= last for layer, chosen in enumerate(sparse)]
     with_experts = "both" if config.get("enable_moe_block") else "experts"
     return [with_experts if chosen else "dense" for chosen in sparse]
+
+
+def _with_experts(config: Config, count: int) -> list[bool]:
+    """Return for each layer whether it has experts, by a list of layers or by periods."""
+    first, step = config.count("first_k_dense_replace", default=0, least=0), config.count("decoder_sparse_step", default=1)
+    only, listed = config.numbers("mlp_only_layers"), config.numbers("moe_layers")
+    if isinstance(config.get("moe_layer_freq"), list):
+        return [bool(entry) for entry in config.by_layer("moe_layer_freq", count)]
+    if config.get("mlp_layer_types"):
+        return [entry == "sparse" for entry in config.by_layer("mlp_layer_types", count)]
+    if listed:
+        return [layer in listed for layer in range(count)]
+    step, every = config.count("interleave_moe_layer_step", default=step), config.count("moe_layer_freq", default=1)
+    return [i >= first and i % every == 0 and (i + 1) % step == 0 and i not in only for i in range(count)]
