@@ -80,6 +80,7 @@ def test_every_count_among_options_has_an_upper_bound() -> None:
 
 
 SERVED = "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 8, prompt_tokens: 8, output_tokens: 8}"
+PLACES = "serving.policy={name: prefill_first, max_requests: 8}"
 TOO_MANY = {
     "serving.replicas=1000000": "expected at most 10000, got 1000000",
     "serving.policy={name: prefill_first, max_requests: 100000000000}": "at most",
@@ -95,7 +96,8 @@ TOO_MANY = {
 @pytest.mark.parametrize("change", TOO_MANY)
 def test_a_count_beyond_its_bound_is_refused_in_words(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(main, ["law", "vanilla_llama_2_7b_a100", "--set", SERVED, "--set", change])
+    settings = [word for setting in (SERVED, PLACES, change) for word in ("--set", setting)]
+    done = CliRunner().invoke(main, ["law", "vanilla_llama_2_7b_a100", *settings])
     assert (done.exit_code, done.stdout) == (2, ""), done.output
     assert TOO_MANY[change] in done.stderr
     assert change.partition("=")[0] in done.stderr

@@ -65,6 +65,18 @@ def test_shares_of_matches_are_swept_down_to_none(scenario: Path) -> None:
     assert found[0] == pytest.approx(20 / 20.5)
 
 
+STAGES = 4
+"""Of the pipelines of the examples: a step is a beat of one stage."""
+NONE_KEPT = {"specpipe": 1 / STAGES}
+"""Tokens a step where that is not 1: a token that was not foreseen goes through all stages alone."""
+ALL_KEPT = {
+    "duodecoding": (4, 60 / (15 + 1)),  # a window of 4 and no token beside it; the first step only drafts
+    "specpipe": (1, 60 / (60 + STAGES - 1)),  # a token a beat, once the pipeline is full
+    "specpipe_tandem": (1, 1),  # so does this one, whose drafts fill it
+}
+"""Tokens a step, by law and by simulation, where they are not the window and one token beside it."""
+
+
 @pytest.mark.parametrize(
     "acceptance", [{"rate": 0}, {"rate": 1}, {"always": 0}, {"per_position": [0]}, {"cycle": {"accepted": [0]}}]
 )
@@ -76,10 +88,18 @@ def test_nothing_kept_and_all_kept_are_answered_by_every_strategy(
     example = strategies()[name].example()
     stated = {"strategy": example.strategy.model_dump(mode="json"), "acceptance": acceptance}
     stated["durations"] = example.durations.model_dump(mode="json", exclude_none=True)
-    stated["requests"] = {"count": 3, "output_tokens": 17, "prompt_tokens": 5}
+    # no step is cut short: 60 tokens are whole steps of 1, 2, 3, 4 or 5
+    stated["requests"] = {"count": 3, "output_tokens": 1 + 60, "prompt_tokens": 5}
     (tmp_path / "x.yaml").write_text(json.dumps(stated))
-    for command in ("run", "law"):
-        answer(command, tmp_path / "x.yaml")
+    if acceptance == {"rate": 1}:
+        whole = example.strategy.window + 1
+        by_law, simulated = ALL_KEPT.get(name, (whole, whole))
+    else:
+        by_law = simulated = NONE_KEPT.get(name, 1)
+    ran = answer("run", tmp_path / "x.yaml")
+    assert answer("law", tmp_path / "x.yaml")["law"]["tokens_per_step"] == pytest.approx(by_law)
+    assert ran["law"]["tokens_per_step"] == pytest.approx(by_law)
+    assert ran["simulated"]["tokens_per_step"] == pytest.approx(simulated)
     if "gamma" in stated["strategy"]:
         done = CliRunner().invoke(main, ["run", str(tmp_path / "x.yaml"), "--set", "strategy.gamma=0"])
         assert done.exit_code == 2
