@@ -102,7 +102,8 @@ TYPED = {
 @pytest.mark.parametrize("change", TYPED, ids=range(len(TYPED)))
 def test_what_was_typed_is_refused_in_words(change: str, command: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(work)
-    done = CliRunner().invoke(main, [command, "m.yaml", "--set", change])
+    places = "serving.policy={name: prefill_first, max_requests: 8}"
+    done = CliRunner().invoke(main, [command, "m.yaml", "--set", places, "--set", change])
     assert isinstance(done.exception, SystemExit), repr(done.exception)
     assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert TYPED[change] in done.stderr
@@ -151,6 +152,35 @@ def test_many_settings_are_told_like_a_file(work: Path, monkeypatch: pytest.Monk
     done = CliRunner().invoke(main, ["law", "m.yaml", *words])
     assert done.exit_code == 2
     assert done.stderr.splitlines()[20:] == ["error: ... and 980 more"]
+
+
+ALL_WRONG = {
+    "sweep m.yaml --axis strategy.gamma=-1,0 --workers 1": ["strategy.gamma=-1", "strategy.gamma=0"],
+    "compare wrong.yaml wrong.yaml": ["wrong.yaml:1:30"],
+    "batches wrong.yaml": ["wrong.yaml:1:30"],
+    "load wrong.yaml": ["wrong.yaml:1:30"],
+    "capacity wrong.yaml": ["wrong.yaml:1:30"],
+    "crossovers m.yaml --only a --only b": ["--only a", "--only b"],
+    "crossovers vanilla_llama_2_7b_a100 --only mtp --only mirror_sd": ["mirror_sd: is left out", "mtp: is left out"],
+    "methods vanilla_llama_2_7b_a100 --only mtp": ["mtp: is left out"],
+    "validate none neither": ["none", "neither"],
+    "validate --law none --law neither": ["none", "neither"],
+    "plan ./wrong.yaml": ["wrong.yaml:1:1: scenario", "wrong.yaml:1:1: slo", "wrong.yaml:1:1: devices"],
+}
+"""Commands, and how the lines on stderr begin."""
+
+
+@pytest.mark.parametrize("command", ALL_WRONG)
+def test_where_all_that_is_asked_is_wrong_there_are_faults_alone(
+    command: str, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(work)
+    Path("wrong.yaml").write_text(MINE.replace("gamma: 3", "gamma: -3"))
+    done = CliRunner().invoke(main, [*command.split(), "--json"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    for line, beginning in zip(lines, ALL_WRONG[command], strict=command[:4] != "plan"):
+        assert line.startswith(f"error: {beginning}: "), line
 
 
 @pytest.mark.parametrize("after_s", [0.6, 1.2, 2.0])

@@ -69,8 +69,8 @@ def _papers(
     from simulator.report.pages.validate import CELLS, as_data, cells_csv, page
 
     with working("laws") as status, spread(processes or CORES) as processes_map:
+        asked = chosen(Catalogue(own), papers)  # before the laws, which take minutes
         examples, gaps, results = _examples((ALL,), processes_map), law_gaps(processes_map), []
-        asked = chosen(Catalogue(own), papers)
         status.update("claims")
         claims = _judged([paper.name for paper in asked], own, processes_map, status)
         for paper in asked:

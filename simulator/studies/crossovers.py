@@ -53,7 +53,10 @@ class CrossoverStudy:
 
 
 def study(candidates: Sequence[MethodCandidate], scenario: str, sizes: Iterable[int] = SIZES) -> CrossoverStudy:
-    """Return the crossovers of the candidates whose law is exact on ``scenario``, and why the remaining ones are left out."""
+    """Return the crossovers of the candidates whose law is exact on ``scenario``, and why the remaining ones are left out.
+
+    Raises :class:`BadInput` where none is exact.
+    """
     exact = by_exact_laws(candidates)
     return CrossoverStudy(scenario, conditions_of(exact), tuple(crossovers(exact, sizes)), tuple(left_out(exact)))
 

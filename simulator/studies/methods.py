@@ -99,7 +99,10 @@ class MethodComparison:
 
 
 def study(candidates: Sequence[MethodCandidate], scenario: str) -> MethodComparison:
-    """Return the simulated points of the candidates that run on ``scenario``, and why the remaining ones do not."""
+    """Return the simulated points of the candidates that run on ``scenario``, and why the remaining ones do not.
+
+    Raises :class:`BadInput` where none runs.
+    """
     points = method_sweep(candidates)
     return MethodComparison(scenario, conditions_of(candidates), tuple(points), tuple(left_out(candidates)))
 
@@ -166,13 +169,18 @@ def _candidate(name: str, origin: Origin, read: Callable[[], Loaded]) -> MethodC
 
 
 def left_out(candidates: Iterable[MethodCandidate]) -> list[ExcludedMethod]:
-    """Return the methods that run with no origin of acceptance, with their first reason, by name."""
+    """Return the methods that run with no origin of acceptance, with their first reason, by name.
+
+    Raises :class:`BadInput` where that is all of them: there is no answer, only reasons.
+    """
     tried = list(candidates)
     running = {candidate.method for candidate in tried if candidate.loaded}
     reasons: dict[str, str] = {}
     for candidate in tried:
         if candidate.method not in running:
             reasons.setdefault(candidate.method, candidate.reason)
+    if reasons and not running:
+        raise BadInput(Fault((name, 0, 0), "", f"is left out: {reason}") for name, reason in sorted(reasons.items()))
     return [ExcludedMethod(name, reason) for name, reason in sorted(reasons.items())]
 
 
