@@ -14,6 +14,7 @@ from simulator.scenario.run import simulate
 from simulator.serving.arrivals import Gamma
 from simulator.serving.busier import Stretch, busier, is_steady, rate_per_s, redrawn, stretches
 from simulator.serving.requests import Requests
+from simulator.serving.slo import Limit
 from simulator.serving.traffic import Line, TrafficFile
 from simulator.studies.capacity import at_once, trial
 from simulator.studies.plan.arithmetic import least_seconds, most_times
@@ -181,6 +182,14 @@ def test_no_simulation_is_quicker_than_arithmetic(name: str, prompt: int, output
     most = most_times(loaded.scenario, 1, (), True, 1000.0)
     assert most == pytest.approx(60 / max(by_flops, by_bytes) / 1000.0)
     assert most > 60 / outcome.end_s / 1000.0
+
+
+def test_a_percentile_of_a_burst_lets_all_others_go() -> None:
+    """Of 100 alike the 55th percentile asks for 55 prompts within 1 s."""
+    alike = "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 100, prompt_tokens: 900, output_tokens: 4}"
+    scenario = load("vanilla_llama_2_7b_a100", [alike, "serving.policy={name: prefill_first, max_requests: 16}"]).scenario
+    prompt = max(float(part[0]) for part in least_seconds(scenario, np.array([900.0]), np.array([1.0])))
+    assert most_times(scenario, 1, (Limit("ttft", 0.55, 1.0),), False, 1.0) == pytest.approx(1.0 / (55 * prompt))
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="the logs of users lie outside the repository")

@@ -28,6 +28,8 @@ from simulator.serving.slo import Limit
 
 Seconds = NDArray[np.float64]
 """(requests,) seconds of a replica."""
+ROUNDING = 1e-9
+"""Part of a request by which a share of requests may be above a whole number: 0.55 of 100 is 55.00000000000001."""
 
 
 def most_times(scenario: Scenario, replicas: int, limits: tuple[Limit, ...], steady: bool, rate_per_s: float) -> float:
@@ -50,7 +52,7 @@ def most_times(scenario: Scenario, replicas: int, limits: tuple[Limit, ...], ste
     for limit in limits:
         if limit.metric in ("ttft", "e2e"):
             parts = prompts_alone if limit.metric == "ttft" else whole
-            kept = ceil(limit.share * len(prompts))
+            kept = ceil(limit.share * len(prompts) - ROUNDING)
             taken = max(float(np.sort(part)[:kept].sum()) for part in parts)
             most = min(most, replicas * (lasts_s + limit.seconds) / taken)
     return most
