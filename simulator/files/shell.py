@@ -1,6 +1,7 @@
 """Words of commands that somebody types or runs: whatever a file calls a thing, a shell takes it for one word and runs none.
 
-Commands that are shown or written are made of words here, or by :func:`simulator.cli.options.typed`.
+Commands that are shown or written are made of words here; those of specsim with overrides and options by
+:func:`simulator.cli.options.typed`, which joins them by :func:`typed`.
 """
 
 import re
@@ -57,7 +58,7 @@ def hub_id(text: str) -> str:
 
 
 def checkpoint_name(text: str) -> str:
-    """Return the id of a checkpoint, or its path, which begins with a slash or a dot.
+    """Return the id of a checkpoint, or its path, which begins with ``/``, ``./``, ``../`` or ``~/``.
 
     Raises :class:`ValueError` for neither.
     """

@@ -99,8 +99,12 @@ def is_steady(requests: Requests) -> bool:
     """Return whether a workload may go on as it is: arrivals are drawn, or come at one rate throughout."""
     if requests.traffic is None:
         return requests.arrivals is not None
-    times = tuple(line.arrival_s for line in requests.lines())
-    return len(stretches(times)) == 1 and times[-1] > times[0]
+    return _is_stream(tuple(line.arrival_s for line in requests.lines()))
+
+
+def _is_stream(times: tuple[float, ...]) -> bool:
+    """Return whether ascending times of arrival (s) have one rate, a finite one."""
+    return len(stretches(times)) == 1 and times[-1:] > times[:1]
 
 
 def rate_per_s(requests: Requests) -> float:
@@ -113,14 +117,13 @@ def rate_per_s(requests: Requests) -> float:
 
 def redrawn(lines: tuple[Line, ...], factor: float, seed: int = 0, least_s: float = 0.0) -> tuple[Line, ...]:
     """Return the requests of a log at ``factor`` times its rate, a steady one for ``least_s`` seconds at least."""
-    times = np.array([line.arrival_s for line in lines])
-    parts = stretches(tuple(times.tolist()))
+    arrivals = tuple(line.arrival_s for line in lines)
+    times, parts, steady = np.array(arrivals), stretches(arrivals), _is_stream(arrivals)
     gaps = np.append(np.diff(times), 0.0)
     if len(lines) > 1:
         last = parts[-1]
         gaps[-1] = gaps[last.begin : -1].mean() if last.end - last.begin > 1 else gaps[-2]
     whole_s = float(gaps.sum())
-    steady = len(parts) == 1 and whole_s > 0.0
     if factor == 1.0 and not (steady and whole_s < least_s):
         return lines
     random = np.random.default_rng((seed, 4))
@@ -171,7 +174,7 @@ def _passages(
 
 @lru_cache(maxsize=8)
 def stretches(times: tuple[float, ...]) -> tuple[Stretch, ...]:
-    """Return the stretches of one rate of ascending times of arrival (s), by dynamic programming over gaps.
+    """Return the stretches of one rate in ascending times of arrival (s), by dynamic programming over gaps.
 
     A stretch of n gaps that last S in all has the log likelihood n ln(n / S) at the rate n / S that suits it best; a cut is
     made where it gains more than its price. A request belongs to the gap behind it, the last one to the last stretch.

@@ -160,7 +160,7 @@ def vllm_log(lines: Sequence[str], window: int | None = None, _: str | None = No
 
 
 def _bare_numbers(lines: Sequence[str]) -> bool:
-    """Return whether most words of a text are numbers, comments apart."""
+    """Return whether half of the words of a text or more are numbers, comments apart."""
     words = " ".join(line.partition("#")[0] for line in lines).replace(",", " ").split()
     return 0 < len(words) <= 2 * sum(map(_is_number, words))
 

@@ -1,4 +1,7 @@
-"""Stated acceptance has to be possible: a step writes 1 to window + 1 tokens, and statements agree with each other."""
+"""Means that acceptance states: whether they are possible, how far they reach, and whether a run had them.
+
+They are possible where a step writes 1 to window + 1 tokens, and where statements agree with each other.
+"""
 
 from collections.abc import Iterator, Mapping
 from math import log
@@ -19,8 +22,6 @@ AGREES = 0.01
 """Share of a mean by which it may lie outside of what is stated to hold it: rates and means are rounded."""
 EIGHTY = NormalDist().inv_cdf(0.9)
 """Standard deviations from the middle of an interval of 80 % to its end."""
-
-
 CLOSE = 0.01
 """Share of a stated mean by which a run may miss it without a word."""
 
