@@ -223,6 +223,16 @@ def test_llama_cpp_weighs_requests_by_their_drafts() -> None:
         block("llama_cpp", REQUEST.format(100, 200, 2.0, "0.8") + "draft acceptance = 0.5, as a later wording may have it")
 
 
+@pytest.mark.parametrize("window", [1, 2])
+def test_llama_cpp_keeps_no_more_than_a_window(window: int) -> None:
+    """50 of 100 drafts at 1.5 kept a draft, and 90 of 100 at 2.7, which no window below 3 holds; 140 in 66.7 at 3."""
+    line = "draft acceptance = 0.5 ({} accepted / 100 generated), mean acceptance length = {}\n"
+    log = line.format(50, "2.50") + line.format(90, "3.70")
+    with pytest.raises(BadInput, match=f"a draft keeps 2.70 tokens .* at least 3, got {window}"):
+        block("llama_cpp", log, window)
+    assert block("llama_cpp", log, 3)["tokens_per_step"] == pytest.approx(3.1)
+
+
 def test_llama_cpp_counts_steps_that_drafted_nothing() -> None:
     """A request of 301 tokens, the first by its prompt, 100 accepted: 200 steps, of which 100 drafted and kept (0.8, 0.2)."""
     line = "       eval time =   30387.12 ms /   301 tokens (   14.84 ms per token,    67.40 tokens per second)\n"

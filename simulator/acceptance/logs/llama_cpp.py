@@ -140,6 +140,10 @@ def _llama_mean(parts: Sequence[_Drafted], steps: int, window: int | None) -> Bl
     if window is None:
         least = f", at least {ceil(drafted / sum(counted) - 0.02)}" if counted and len(counted) == len(drafts) else ""
         raise BadInput.at("", f"holds no window: expected --window, the draft tokens of a step{least} ({SWITCH})")
+    kept = max((part.accepted / part.drafts for part in parts if part.drafts), default=0.0)
+    if kept > window + 0.01:
+        message = f"a draft keeps {kept:.2f} tokens in the mean: expected --window, the draft tokens of a step,"
+        raise BadInput.at("", f"{message} at least {ceil(kept - 0.01)}, got {window} ({SWITCH})")
     told = f"{drafted:,} drafted, {accepted:,} accepted"
     if accepted and steps > 0:
         told = f"{steps + accepted:,} predicted, {told}, {steps:,} steps; {BEHIND_THE_END}"
