@@ -57,7 +57,7 @@ def spec_of(config: Config, formats: Mapping[str, str]) -> ModelSpec:
         config.refuse_the_rest()
     config.refuse_unknown_family()
     if config.faults:
-        raise BadInput(config.faults)
+        raise BadInput(dict.fromkeys(config.faults))
     shape |= {"about": _about(config), "confidence": "published"}
     places: dict[Path_, Place] = {(key,): config.place(key) for key in shape}
     places[()] = (config.file, 1, 1)

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ STATED_ALONE = ("hidden_size", "num_hidden_layers")
 NEAR = 3
 """Most names of architectures that are suggested for an unknown one."""
 NOT_UNDERSTOOD = "is not understood and may change the cost"
+QUOTED_OR_NEW_LINE = re.compile(r'"(?:[^"\\\n]|\\.)*"|\n')
 MOST_BYTES = 8_000_000
 """Most bytes of a file: one that lists every module that is not quantised has 3 million."""
 
@@ -72,13 +74,23 @@ class Config:
 
     def place(self, key: str) -> Place:
         """Return where ``key`` stands; the start of the file where it does not."""
-        before, quoted, _ = self.text.partition(f'"{self._written(key)}"')
-        return (self.file, before.count("\n") + 1, len(before) - before.rfind("\n")) if quoted else (self.file, 1, 1)
+        return self._places.get(self._written(key), (self.file, 1, 1))
+
+    @cached_property
+    def _places(self) -> dict[str, Place]:
+        """Return where every text in quotes stands first."""
+        places: dict[str, Place] = {}
+        line, start = 1, 0
+        for match in QUOTED_OR_NEW_LINE.finditer(self.text):
+            if match[0] == "\n":
+                line, start = line + 1, match.end()
+            else:
+                places.setdefault(match[0][1:-1], (self.file, line, match.start() - start + 1))
+        return places
 
     def refuse(self, key: str, message: str) -> None:
-        """Note a fault about a field."""
-        fault = Fault(self.place(key), self._written(key), message)
-        self.faults += [fault] if fault not in self.faults else []
+        """Note a fault about a field; one that was noted before is told once."""
+        self.faults.append(Fault(self.place(key), self._written(key), message))
 
     def _written(self, key: str) -> str:
         return next((name for name in FIELDS["names"].get(key, [key]) if name in self.data), key)
