@@ -95,6 +95,17 @@ def test_a_log_that_ends_before_its_queue_shows_has_no_headroom(tmp_path: Path) 
     assert not doubled(found)["holds"]
 
 
+def test_what_could_not_be_served_for_long_is_a_burst_and_doubles_as_one(tmp_path: Path) -> None:
+    """Twice a burst of 64 within 64 ms is 128 within 64 ms, not 64 within half of that, nor thousands."""
+    burst = [number * 0.001 for number in range(64)]
+    found = planned(tmp_path, burst)
+    assert found["headroom"]["by_law"]
+    assert found["capacity_ratio"] < 0.5
+    twice = planned(tmp_path, [number * 0.0005 for number in range(128)])
+    assert doubled(found)["answer"]["replicas"] == twice["answer"]["replicas"]
+    assert found["answer"]["replicas"] < twice["answer"]["replicas"]
+
+
 @pytest.mark.parametrize("count", [1, 2, 9])
 def test_of_a_few_requests_headroom_is_unknown(tmp_path: Path, count: int) -> None:
     found = planned(tmp_path, steady(count))

@@ -127,7 +127,8 @@ def headroom_words(found: Headroom) -> str:
     log = f"the log's {requests_in_words(found.recorded)}" if found.recorded else "arrivals and lengths as stated"
     run = f"{requests_in_words(found.requests)} within {number(found.lasted_s, 2)} s"
     if found.times < 1.0:
-        share = f"carries about {number(found.times, 1)} times it" if found.times else "carries none of it"
+        law = "by law " if found.by_law else ""
+        share = f"carries {law}about {number(found.times, 1)} times it" if found.times else "carries none of it"
         met = "These requests meet the SLO, but" if found.recorded else "The SLO is met as long as stated, but"
         return f"none. {met} of traffic that goes on in the same way the fleet {share}; {ceiling}."
     least = "at least " if found.capped else ""

@@ -41,6 +41,8 @@ PRECISION = 0.05
 """Relative width at which the search ends."""
 SHORTFALL = 0.25
 """The same below the traffic of the plan: how little is carried there decides nothing, and such runs are long."""
+OVERLOADED = 0.5
+"""Multiple of the traffic, by law, below which no run is needed to see that a fleet does not carry all of it."""
 BEHIND = 0.05
 """Share of arrivals that may stay behind; in runs this short, more than chance leaves there."""
 SETTLED = 8.0
@@ -75,10 +77,13 @@ class Headroom:
     """Requests of the run that carried it."""
     lasted_s: float = 0.0
     """Seconds from its first arrival to its last."""
+    by_law: bool = False
+    """Whether the multiple is the law's and was not run (``OVERLOADED``)."""
 
     def as_data(self) -> dict[str, Any]:
         """Return plain data."""
-        found = {name: getattr(self, name) for name in ("times", "steady", "recorded", "interval", "capped", "requests")}
+        names = ("times", "steady", "recorded", "interval", "capped", "requests", "by_law")
+        found = {name: getattr(self, name) for name in names}
         return found | {"lasted_s": self.lasted_s, "by_arithmetic": self.by_arithmetic if self.by_arithmetic < inf else None}
 
 
@@ -96,7 +101,12 @@ def with_more(loaded: Loaded, factor: float, least_s: float) -> Loaded:
 
 
 def lasting_s(loaded: Loaded, factor: float, replicas: int) -> float:
-    """Return for how many seconds steady traffic of ``factor`` times the rate is run on so many replicas."""
+    """Return for how many seconds steady traffic of ``factor`` times the rate is run on so many replicas.
+
+    What they could not serve for long is a burst, which lasts no longer than it did.
+    """
+    if by_law(loaded, replicas) < OVERLOADED:
+        return loaded.scenario.requests.count / rate_per_s(loaded.scenario.requests)
     rate = rate_per_s(loaded.scenario.requests) * factor
     return max(LEAST_SETTLED / rate, min(settling_s(loaded), MOST_SETTLED * replicas / rate))
 
@@ -159,7 +169,9 @@ def headroom(finding: Finding) -> Headroom:
         return Headroom(None, most, steady, known)
     if steady:
         runs = [_Run(0.0)]
-        guess, tried_up_to = _guess(loaded, finding.replicas), most
+        guess, tried_up_to = by_law(loaded, finding.replicas), most
+        if guess < OVERLOADED:
+            return Headroom(guess, most, steady, known, by_law=True)
     else:  # gone through once, traffic as it is has been carried: that is the answer of the plan
         lasted_s = max(line.arrival_s for line in requests.lines())
         runs = [_Run(1.0, requests.count, lasted_s)]
@@ -225,8 +237,8 @@ def _carried(finding: Finding, times: float) -> _Run | None:
     return _Run(times, len(arrivals), float(arrivals[-1] - arrivals[0]))
 
 
-def _guess(loaded: Loaded, replicas: int) -> float:
-    """Return the multiple of its traffic that so many replicas should be able to carry, by law."""
+def by_law(loaded: Loaded, replicas: int) -> float:
+    """Return the multiple of its traffic that so many replicas should be able to carry, by law, if it goes on."""
     prompt, output, _ = loaded.scenario.lengths
     of_prompt, of_output = occupied_s(loaded)
     return 0.95 * replicas / (rate_per_s(loaded.scenario.requests) * (prompt * of_prompt + output * of_output))
