@@ -114,7 +114,7 @@ class Catalogue:
         """Return a plan by name or path, as it is written."""
         path = self.file("plan", name)
         document = read(path, shown(path))
-        document.data["name"] = path.stem
+        document.data["name"] = name_of(path)
         return document
 
     def file(self, kind: str, name: str) -> Path:
@@ -141,7 +141,7 @@ class Catalogue:
             base = self._scenario(origin, (*seen, path))
             self.lay_over(base, document)
             document = base
-        document.data["name"] = path.stem
+        document.data["name"] = name_of(path)
         self.expand(document)
         return document
 
@@ -203,7 +203,7 @@ class Catalogue:
         strategy = facts.data.pop("strategy", {})
         inner = {place[1:]: facts.places.pop(place) for place in [*facts.places] if place[:1] == where}
         document.graft(where, Document(strategy, inner))
-        facts.data.setdefault("name", path.stem)
+        facts.data.setdefault("name", name_of(path))
         document.graft(("method",), facts)
         document.mentions |= {where: mention, ("method",): mention}
 
@@ -224,7 +224,7 @@ class Catalogue:
                 content = Document(read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)})
             else:
                 content = self.content(kind, path)
-            content.data.setdefault("name", path.stem)
+            content.data.setdefault("name", name_of(path))
             mention = document.place(where)
             document.graft(where, content)
             document.mentions[where] = mention
@@ -259,6 +259,11 @@ def _file(path: Path) -> Document:
 @lru_cache(maxsize=256)
 def _kept(path: Path, name: str, _: tuple[int, int]) -> Document:
     return read(path, name)
+
+
+def name_of(path: Path) -> str:
+    """Return the name of a file without its ending, as text also where the locale cannot show it."""
+    return path.stem.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _relative_file(name: str, document: Document, where: Path_) -> Path:

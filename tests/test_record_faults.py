@@ -206,7 +206,7 @@ def test_prompts_that_are_none(content: str, expected: str, tmp_path: Path) -> N
         (("--target", "none"), "none: target: there is no such folder"),
         (("--draft", "."), ".: draft: there is no config.json here"),
         (("--prompts", "none.jsonl"), "none.jsonl: cannot be read: No such file"),
-        (("--out", "prompts.jsonl"), "prompts.jsonl: expected a file name that ends in .npz"),
+        (("--out", "new.jsonl"), "new.jsonl: expected a file name that ends in .npz"),
         (("--out", "none/t.npz"), "none/t.npz: expected a file name that ends in .npz, in a folder that exists"),
         (("--exits", "0.5,x"), "--exits 0.5,x: expected shares between 0 and 1"),
         (("--exits", "0.5,0.6"), "--exits: expected rising shares of the target's 2 layers"),
