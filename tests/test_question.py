@@ -418,7 +418,7 @@ LONG: dict[str, Any] = {
 @pytest.mark.full
 def test_speculation_stops_where_the_cache_of_the_draft_is_long(tmp_path: Path) -> None:
     changes = (
-        "scenario.serving.policy={name: unified_budget, budget_tokens: 32768}",
+        "scenario.serving.policy={name: prefill_first, batch_tokens: 32768, max_requests: 64}",
         "hardware.h200_sxm.vary={target.tensor_parallel: [4]}",
         "strategies.draft_model.vary={strategy.gamma: [3]}",
     )
