@@ -107,11 +107,29 @@ class Pool(ProcessPoolExecutor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Hand over a task, and start the processes that are wanted for it; a Ctrl-C meanwhile comes right afterwards."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with _uninterrupted():
             return super().submit(fn, *args, **kwargs)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let a Ctrl-C within the block come right behind it, and not at all in the processes that the block starts.
+
+    They inherit the mask of signals. It holds for one thread: another may take the signal, for which Python then calls the
+    handler in the middle of what the main thread does, so that a process was started which nobody knows of.
+    """
+    heard: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler = signal.signal(signal.SIGINT, lambda number, _: heard.append(number)) if in_main else None
+    try:
+        yield
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -210,8 +210,6 @@ def test_where_all_that_is_asked_is_wrong_there_are_faults_alone(
         assert line.startswith(f"error: {beginning}: "), line
 
 
-# A worker that is just being born may still lose the race against the parent that goes, seldom.
-@pytest.mark.xfail(strict=False, reason="a worker born while its parent goes says so")
 @pytest.mark.parametrize("after_s", [0.6, 1.2, 2.0])
 def test_ctrl_c_in_the_first_seconds_of_a_sweep_prints_no_traceback(after_s: float, work: Path) -> None:
     words = [sys.executable, "-m", "simulator", "sweep", "m.yaml", "--axis", "requests.count=1000:9000:4000", "--workers", "2"]
