@@ -53,9 +53,14 @@ def test_a_batch_of_such_requests_has_no_break_even(scenario: Path) -> None:
     assert {row["break_even"] for row in rows} == {None}
 
 
-@pytest.mark.parametrize("words", [("load", "--sizes", "1,2"), ("explain",)])
-def test_other_commands_take_them_too(words: tuple[str, ...], scenario: Path) -> None:
-    answer(words[0], scenario, *words[1:])
+def test_clients_share_the_price_of_looking(scenario: Path) -> None:
+    rows = answer("load", scenario, "--sizes", "1,2")["ngrams"]
+    assert [row["tpot_ms"] for row in rows] == pytest.approx([20.5, 21.0])
+    assert [row["tokens_per_s"] for row in rows] == pytest.approx([50.0, 41 * 2 / 0.84])
+
+
+def test_they_are_explained_as_any_other_scenario(scenario: Path) -> None:
+    assert answer("explain", scenario)["topics"]["acceptance"] == "stated rates, every window drawn"
 
 
 def test_shares_of_matches_are_swept_down_to_none(scenario: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pytest
@@ -44,3 +45,8 @@ def test_the_fit_is_tight_and_the_predictions_keep_the_bound() -> None:
         True,
         True,
     )
+
+
+def test_claims_run_with_the_constant_of_a_pass_that_was_fitted() -> None:
+    stated = set(re.findall(r"draft\.engine\.host_us_per_pass\.value=(\d+)", (PAPER.folder / "claims.csv").read_text()))
+    assert stated == {f"{PAPER.fitted['draft_host_per_pass']['all']:.0f}"}

@@ -25,7 +25,8 @@ def _listed(config: Config, count: int) -> list[str]:
     config.asked.update(key for name in FIELDS["beside_lists"] for key in FIELDS["names"].get(name, [name]))
     for key in ("layer_types", "hybrid_layer_pattern", "attention_layers"):
         if config.get(key):
-            config.asked.update({"attention_types"} if key == "attention_layers" else ())  # the same, in short
+            if key == "attention_layers":
+                config.asked.add("attention_types")  # the same, in short
             return [_mixer_of(key, entry) for entry in config.by_layer(key, count)]
     if config.get("linear_attn_config"):
         kda = config.numbers("linear_attn_config_kda_layers")

@@ -157,11 +157,11 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         recorded = recorded_beams(trace)
         if self.beam in recorded:
             return None
-        here = [f"{beam.width} x {beam.branching}" for beam in recorded if beam.stages == self.stages]
-        depths = ", ".join(map(str, sorted({beam.stages for beam in recorded})))
         if not recorded:
             return "width", "holds no tree of a pipeline; state a rate, or choose a trace that does"
+        here = [f"{beam.width} x {beam.branching}" for beam in recorded if beam.stages == self.stages]
         if not here:
+            depths = ", ".join(map(str, sorted({beam.stages for beam in recorded})))
             return "width", f"holds no tree over {self.stages} stages, only over {depths}; cut the target so, or state a rate"
         shared = f" ({self.width} shared by {self.requests} requests)" if self.nodes != self.width else ""
         wanted = f"width {self.nodes}{shared} and branching {self.branching} over {self.stages} stages"
