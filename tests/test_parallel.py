@@ -88,3 +88,31 @@ def test_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
         [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
     ).stdout
     assert "SIG_IGN" in said or said.strip() == "1"
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+from concurrent.futures import ProcessPoolExecutor
+from simulator.parallel import Pool
+
+threading.Thread(target=time.sleep, args=(2,), daemon=True).start()  # it may take the signal, too
+signal.signal(signal.SIGINT, signal.default_int_handler)
+submitted = []
+
+def submit(self, task):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.3)
+    submitted.append(task)
+
+ProcessPoolExecutor.submit = submit
+try:
+    Pool(1).submit(print)
+    print("never heard")
+except KeyboardInterrupt:
+    print("heard behind it" if submitted else "heard in the middle")
+"""
+
+
+def test_ctrl_c_comes_behind_the_start_of_a_worker_whichever_thread_takes_it() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "heard behind it\n"
