@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Set specsim up and run its demo, tests, checks and benchmarks.
 
-Needs Python and pip and nothing else. The rest goes into ``.venv``, in the versions that ``constraints.txt`` pins;
-it is made when it is missing and brought up to date when that file or ``pyproject.toml`` has changed. Before it installs
-it says what, how much that is and how long it takes, and afterwards how long it took.
+Needs Python and pip and nothing else. The rest goes into ``.venv``, in the versions that
+``constraints.txt`` pins; it is made when it is missing and brought up to date when that file or
+``pyproject.toml`` has changed. Before it installs it says what, how much that is and how long it
+takes, and afterwards how long it took.
 """
 
 from __future__ import annotations
@@ -28,15 +29,23 @@ PROJECT = ROOT / "pyproject.toml"
 PINS = ROOT / "constraints.txt"
 VENV = ROOT / ".venv"
 STAMP = VENV / "made-from"
-PYTHON: str = getattr(sys, "_base_executable", sys.executable)  # never the environment's own, which has no pip
+PYTHON: str = getattr(
+    sys, "_base_executable", sys.executable
+)  # never the environment's own, which has no pip
 OLDEST = (3, 11)
 TEST = "test,parquet"
 SITE = f"{TEST},site"
-FULL = f"{SITE},browser,dask,record"  # extras of pyproject.toml; this one drives a browser and brings torch
+# extras of pyproject.toml; this one drives a browser and brings torch
+FULL = f"{SITE},browser,dask,record"
 MUTATE = f"{TEST},mutate"
 LAB = "lab"  # JupyterLab, for those who ask pip for it: pinned, and installed by no verb
-BUILD = ("hatchling", "editables")  # what pip installs on the side to make an editable package of the project
-CUDA = re.compile("nvidia-|cuda-|triton$")  # packages that one build of torch brings and pins, and another does without
+BUILD = (
+    "hatchling",
+    "editables",
+)  # what pip installs on the side to make an editable package of the project
+CUDA = re.compile(
+    "nvidia-|cuda-|triton$"
+)  # packages that one build of torch brings and pins, and another does without
 COSTS = {
     TEST: "0.8 GB, one to three minutes",
     SITE: "0.9 GB, one to three minutes",
@@ -47,16 +56,22 @@ DEMO = "mirror_qwen3_32b_m2_ultra"
 
 
 def wanted(extras: str = TEST) -> str:
-    """What the stamp of an environment that needs nothing done says: who made it and where, and from what."""
+    """What the stamp of an environment that needs nothing done says: who made it and where, and
+    from what.
+    """
     version = ".".join(map(str, sys.version_info[:3]))
     sources = hashlib.sha256(PROJECT.read_bytes() + PINS.read_bytes()).hexdigest()
     return f"Python {version} of {sys.base_prefix} for {ROOT}\n{sources}\n{extras}\n"
 
 
 def ready(extras: str) -> bool:
-    """Whether the environment holds these extras in the versions pinned; one with more extras will do."""
+    """Whether the environment holds these extras in the versions pinned; one with more extras will
+    do.
+    """
     stamp = stamped()
-    return any(stamp == wanted(larger) for larger in COSTS if {*extras.split(",")} <= {*larger.split(",")})
+    return any(
+        stamp == wanted(larger) for larger in COSTS if {*extras.split(",")} <= {*larger.split(",")}
+    )
 
 
 def stamped() -> str:
@@ -77,10 +92,21 @@ def setup(extras: str = TEST) -> None:
 
 
 def make(extras: str) -> None:
-    """Install the project and what its tests need; from nothing, unless only what is to be installed has changed."""
-    quietly(PYTHON, "-m", "pip", "--version", hint="This Python has no pip. On Debian: apt-get install python3-pip")
+    """Install the project and what its tests need; from nothing, unless only what is to be
+    installed has changed.
+    """
+    quietly(
+        PYTHON,
+        "-m",
+        "pip",
+        "--version",
+        hint="This Python has no pip. On Debian: apt-get install python3-pip",
+    )
     if VENV.is_symlink():
-        say(f".venv is a link to {VENV.resolve()}, which setting up would change or clear. Remove the link first.")
+        say(
+            f".venv is a link to {VENV.resolve()}, which setting up would change or clear. "
+            "Remove the link first."
+        )
         sys.exit(1)
     goal, same_maker = wanted(extras), stamped().partition("\n")[0] == wanted().partition("\n")[0]
     STAMP.unlink(missing_ok=True)
@@ -91,19 +117,34 @@ def make(extras: str) -> None:
         create(PYTHON, VENV)
     install(VENV, extras, PINS)
     STAMP.write_text(goal)  # last, so that an interrupted setup starts over
-    say(f"done in {time.monotonic() - start:.0f} s; nothing more to install until {PROJECT.name} or {PINS.name} changes")
+    say(
+        f"done in {time.monotonic() - start:.0f} s; nothing more to install until "
+        f"{PROJECT.name} or {PINS.name} changes"
+    )
 
 
 def create(python: str, folder: Path) -> None:
     """Make an empty environment of this interpreter, in place of what is in the folder."""
-    quietly(python, "-m", "venv", "--without-pip", "--clear", str(folder), hint="On Debian: apt-get install python3")
+    quietly(
+        python,
+        "-m",
+        "venv",
+        "--without-pip",
+        "--clear",
+        str(folder),
+        hint="On Debian: apt-get install python3",
+    )
 
 
 def install(folder: Path, extras: str, constraints: Path) -> None:
-    """Install the project, editable, with these extras into an environment, in the versions of a constraints file."""
+    """Install the project, editable, with these extras into an environment, in the versions of a
+    constraints file.
+    """
     project = f".[{extras}]" if extras else "."
     command = (PYTHON, "-m", "pip", "--python", str(folder), "install", "--no-input", "-e", project)
-    quietly(*command, hint="Could not install what pyproject.toml asks for.", constraints=constraints)
+    quietly(
+        *command, hint="Could not install what pyproject.toml asks for.", constraints=constraints
+    )
 
 
 def say(line: str) -> None:
@@ -114,12 +155,24 @@ def say(line: str) -> None:
 def quietly(*command: str, hint: str, constraints: Path | None = None) -> None:
     """Run a command; only if it fails, show what it printed and a hint, and end.
 
-    A constraints file holds for what pip installs and, in whatever way this pip wants to be told, for what it builds with.
+    A constraints file holds for what pip installs and, in whatever way this pip wants to be told,
+    for what it builds with.
     """
-    file = os.path.relpath(constraints, ROOT) if constraints else ""  # relative: pip splits these variables at blanks
-    environment = {**os.environ, **({"PIP_CONSTRAINT": file, "PIP_BUILD_CONSTRAINT": file} if file else {})}
+    file = (
+        os.path.relpath(constraints, ROOT) if constraints else ""
+    )  # relative: pip splits these variables at blanks
+    environment = {
+        **os.environ,
+        **({"PIP_CONSTRAINT": file, "PIP_BUILD_CONSTRAINT": file} if file else {}),
+    }
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)
@@ -138,7 +191,9 @@ def call(tool: str, *args: str, cwd: Path = ROOT, venv: Path | None = None) -> i
 
 def demo() -> int:
     """Run a shipped scenario, from wherever this was called."""
-    return call("specsim", "run", DEMO, "--out", os.path.relpath(ROOT / "reports" / DEMO), cwd=Path.cwd())
+    return call(
+        "specsim", "run", DEMO, "--out", os.path.relpath(ROOT / "reports" / DEMO), cwd=Path.cwd()
+    )
 
 
 def test(full: bool, args: list[str]) -> int:
@@ -147,8 +202,10 @@ def test(full: bool, args: list[str]) -> int:
 
 
 def lint() -> int:
-    """Run every check, also after one has failed."""
-    return max([call("ruff", "check"), call("ruff", "format", "--check"), call("mypy")])
+    """Run every check, also after one has failed; then show how plainly the code reads."""
+    codes = [call("ruff", "check"), call("ruff", "format", "--check"), call("mypy")]
+    codes.append(call("python", "tools/plainness.py"))
+    return max(codes)
 
 
 def bench() -> int:
@@ -157,7 +214,9 @@ def bench() -> int:
 
 
 def validate() -> int:
-    """Compare laws with simulations and published values with runs, and write the report that is committed."""
+    """Compare laws with simulations and published values with runs, and write the report that is
+    committed.
+    """
     return call("specsim", "validate", "--out", "reports/validation")
 
 
@@ -167,7 +226,9 @@ def reference() -> int:
 
 
 def notebooks(full: bool) -> int:
-    """Make every notebook and run it, in a folder that git ignores; those that need torch only if asked for everything."""
+    """Make every notebook and run it, in a folder that git ignores; those that need torch only if
+    asked for everything.
+    """
     made = ROOT / "build" / "notebooks"
     made.mkdir(parents=True, exist_ok=True)
     codes = []
@@ -177,42 +238,67 @@ def notebooks(full: bool) -> int:
             continue
         say(f"running {source.stem}")
         options = ("--quiet", "--to", "ipynb", "--execute", "--run-path", str(made))
-        codes.append(call("jupytext", *options, "--output", str(made / f"{source.stem}.ipynb"), str(source)))
+        codes.append(
+            call("jupytext", *options, "--output", str(made / f"{source.stem}.ipynb"), str(source))
+        )
     say(f"made {codes.count(0)} in {made.relative_to(ROOT)}")
     return max(codes, default=0)
 
 
 def site() -> int:
-    """Write the documentation, the notebooks and the kept reports as a site, and follow every link of it."""
+    """Write the documentation, the notebooks and the kept reports as a site, and follow every link
+    of it.
+    """
     return call("python", "docs/write_site.py")
 
 
 def fuzz(minutes: float, seed: int) -> int:
     """Break shipped files by chance and hand them to every loader."""
-    return call("python", "tests/fuzz.py", "--minutes", str(minutes), "--seed", str(seed))
+    return call("python", "tools/fuzz.py", "--minutes", str(minutes), "--seed", str(seed))
 
 
 def soak(minutes: float, seed: int) -> int:
     """Attack commands, books, places and written files by chance."""
-    return call("python", "tests/soak.py", "--minutes", str(minutes), "--seed", str(seed))
+    return call("python", "tools/soak.py", "--minutes", str(minutes), "--seed", str(seed))
 
 
 def elsewhere(args: list[str]) -> int:
-    """Run the fast tests in random order where little is there: no rights, home, network or language; blanks in paths."""
-    listed = subprocess.run(("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    """Run the fast tests in random order where little is there: no rights, home, network or
+    language; blanks in paths.
+    """
+    listed = subprocess.run(
+        ("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     seed = str(os.getpid())
     with TemporaryDirectory(prefix="specsim elsewhere ") as name:
         for file in filter(None, listed.split("\0")):
             (Path(name) / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / file, Path(name) / file)
         say(f"fast tests in '{name}', in the order of SPECSIM_ORDER={seed}")
-        words = (*isolated(), str(VENV / "bin" / "pytest"), "-n", "2", "-m", "not full", "-p", "no:cacheprovider", *args)
-        environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "SPECSIM_ORDER": seed, "PYTHONDONTWRITEBYTECODE": "1"}
+        words = (
+            *isolated(),
+            str(VENV / "bin" / "pytest"),
+            "-n",
+            "2",
+            "-m",
+            "not full",
+            "-p",
+            "no:cacheprovider",
+            *args,
+        )
+        environment = {
+            "PATH": os.environ["PATH"],
+            "LC_ALL": "C",
+            "SPECSIM_ORDER": seed,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         return subprocess.run(words, cwd=name, env=environment, check=False).returncode
 
 
 def isolated() -> tuple[str, ...]:
-    """The words before a command that take away the network, and root's rights over files; fewer where a tool is missing."""
+    """The words before a command that take away the network, and root's rights over files; fewer
+    where a tool is missing.
+    """
     root = os.geteuid() == 0
     lonely = ("unshare", *(() if root else ("--map-current-user", "--keep-caps")), "--net")
     up = ("sh", "-c", 'ip link set lo up; exec "$@"', "sh")
@@ -220,18 +306,25 @@ def isolated() -> tuple[str, ...]:
     words = (*lonely, *up, *powerless)
     missing = [tool for tool in ("unshare", "ip", *powerless[:1]) if not shutil.which(tool)]
     if missing or subprocess.run((*words, "true"), capture_output=True, check=False).returncode:
-        say(f"with network and rights as they are: {', '.join(missing) or 'the system allows no other'}")
+        say(
+            "with network and rights as they are: "
+            f"{', '.join(missing) or 'the system allows no other'}"
+        )
         return ()
     return words
 
 
 def matrix() -> int:
-    """Compare what every Python writes, and run the fast tests with the lowest versions that pyproject.toml allows."""
+    """Compare what every Python writes, and run the fast tests with the lowest versions that
+    pyproject.toml allows.
+    """
     return max(other_pythons(), lowest())
 
 
 def other_pythons() -> int:
-    """Make an environment for each other Python that is supported and present, and compare what all of them write."""
+    """Make an environment for each other Python that is supported and present, and compare what all
+    of them write.
+    """
     made = []
     for minor in (11, 12, 13):
         python = interpreter(f"python3.{minor}")
@@ -250,7 +343,9 @@ def other_pythons() -> int:
 
 
 def interpreter(name: str) -> str | None:
-    """The interpreter of this name, if there is one that starts: on the path, or under pyenv, newest first."""
+    """The interpreter of this name, if there is one that starts: on the path, or under pyenv,
+    newest first.
+    """
     under_pyenv = sorted(Path.home().glob(f".pyenv/versions/*/bin/{name}"), reverse=True)
     for path in filter(None, (shutil.which(name), *map(str, under_pyenv))):
         if subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
@@ -264,32 +359,46 @@ def oldest_python() -> str | None:
 
 
 def lowest() -> int:
-    """Run the fast tests on the oldest Python with the lowest versions of everything that pyproject.toml names."""
+    """Run the fast tests on the oldest Python with the lowest versions of everything that
+    pyproject.toml names.
+    """
     python = oldest_python()
     if not python:
         say("the lowest versions need Python 3.11, which is neither on the path nor under pyenv")
         return 1
     folder = ROOT / ".venv-lowest"
-    say(f"setting up {folder.name}: specdecode-sim[{TEST}], the lowest versions that pyproject.toml allows")
+    say(
+        f"setting up {folder.name}: specdecode-sim[{TEST}], the lowest versions that "
+        "pyproject.toml allows"
+    )
     create(python, folder)
     bounds = folder / "constraints.txt"
-    bounds.write_text("".join(f"{name}=={version}\n" for name, version in lower_bounds(TEST).items()))
+    bounds.write_text(
+        "".join(f"{name}=={version}\n" for name, version in lower_bounds(TEST).items())
+    )
     install(folder, TEST, bounds)
     return call("python", "-m", "pytest", "-n", "2", "-m", "not full", venv=folder)
 
 
 def lower_bounds(extras: str) -> dict[str, str]:
-    """The lowest version allowed of each package that the project and these extras name, by name."""
-    import tomllib  # noqa: PLC0415 - a Python that has none must get to say its line
+    """The lowest version allowed of each package that the project and these extras name, by
+    name.
+    """
+    import tomllib
 
     project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
     optional = project.get("optional-dependencies", {})
-    requirements = chain(project.get("dependencies", ()), *(optional[extra] for extra in extras.split(",")))
-    return dict(re.match(r"([\w.-]+)>=([\w.]+)", requirement).groups() for requirement in requirements)
+    requirements = chain(
+        project.get("dependencies", ()), *(optional[extra] for extra in extras.split(","))
+    )
+    return dict(
+        re.match(r"([\w.-]+)>=([\w.]+)", requirement).groups() for requirement in requirements
+    )
 
 
 def pin(held: list[str]) -> int:
-    """Ask pip for the newest versions that go together on the oldest Python and write them to constraints.txt.
+    """Ask pip for the newest versions that go together on the oldest Python and write them to
+    constraints.txt.
 
     ``held`` are requirements like ``torch==2.13.0`` that keep a package back.
     """
@@ -301,19 +410,35 @@ def pin(held: list[str]) -> int:
     say(f"asking for the newest versions of specdecode-sim[{extras}] (some minutes)")
     with TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        ask = (python, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--report", str(report))
+        ask = (
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--report",
+            str(report),
+        )
         quietly(*ask, f".[{extras}]", *BUILD, *held, hint="These versions do not go together.")
-        packages = [package["metadata"] for package in json.loads(report.read_text("utf-8"))["install"]]
+        packages = [
+            package["metadata"] for package in json.loads(report.read_text("utf-8"))["install"]
+        ]
     PINS.write_text(pins({package["name"]: package["version"] for package in packages}, held))
     return 0
 
 
 def pins(versions: dict[str, str], held: list[str]) -> str:
-    """The text of constraints.txt: a line for each version but the project's own and those that only one build of torch has."""
+    """The text of constraints.txt: a line for each version but the project's own and those that
+    only one build of torch has.
+    """
     lines = [
         "# Versions that dev.py installs. Written on Python 3.11 by:",
         f"#     {' '.join(['python3 dev.py pin', *held])}",
-        "# torch pins the CUDA libraries itself, which its CPU build goes without; so they are not named here.",
+        (
+            "# torch pins the CUDA libraries itself, which its CPU build goes without; so they are "
+            "not named here."
+        ),
     ]
     for name, version in sorted(versions.items(), key=lambda pair: pair[0].lower()):
         if name != "specdecode-sim" and not CUDA.match(name):
@@ -322,8 +447,10 @@ def pins(versions: dict[str, str], held: list[str]) -> str:
 
 
 def mutate(args: list[str]) -> int:
-    """Break laws, costs, acceptance and world one place at a time, and see which faults no test finds."""
-    return call("python", "tests/mutate.py", *args)
+    """Break laws, costs, acceptance and world one place at a time, and see which faults no test
+    finds.
+    """
+    return call("python", "tools/mutate.py", *args)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -331,37 +458,67 @@ def command_line() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="dev.py", description=__doc__, formatter_class=raw)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verbs.add_parser("setup", help="make .venv or bring it up to date; every other verb but pin does this first")
+    verbs.add_parser(
+        "setup", help="make .venv or bring it up to date; every other verb but pin does this first"
+    )
     verbs.add_parser("demo", help=f"simulate {DEMO} and write its report")
-    tests = verbs.add_parser("test", help="run the fast tests, or all of them with --full", allow_abbrev=False)
+    tests = verbs.add_parser(
+        "test", help="run the fast tests, or all of them with --full", allow_abbrev=False
+    )
     tests.usage = "dev.py test [--full] [PYTEST ARGUMENT ...]"
-    tests.add_argument("--full", action="store_true", help="the slow tests and those that need torch or a browser as well")
+    tests.add_argument(
+        "--full",
+        action="store_true",
+        help="the slow tests and those that need torch or a browser as well",
+    )
     verbs.add_parser("lint", help="run ruff check, ruff format --check and mypy")
     verbs.add_parser("bench", help="run benchmarks/bench_*.py and write reports/benchmarks.md")
     verbs.add_parser(
-        "validate", help="compare runs with what the papers print, with the committed fits; writes reports/validation"
+        "validate",
+        help="compare runs with what the papers print, with the committed fits; writes "
+        "reports/validation",
     )
-    verbs.add_parser("reference", help="write docs/reference anew, from the command line and the classes of files")
-    books = verbs.add_parser("notebooks", help="make and run notebooks/*.py as build/notebooks/*.ipynb (three minutes)")
+    verbs.add_parser(
+        "reference",
+        help="write docs/reference anew, from the command line and the classes of files",
+    )
+    books = verbs.add_parser(
+        "notebooks", help="make and run notebooks/*.py as build/notebooks/*.ipynb (three minutes)"
+    )
     books.add_argument("--full", action="store_true", help="those that need torch as well")
-    verbs.add_parser("site", help="make the documentation in build/site and follow its links; loads nothing (a minute)")
-    fuzzing = verbs.add_parser("fuzz", help="break shipped files by chance and hand them to every loader")
+    verbs.add_parser(
+        "site",
+        help="make the documentation in build/site and follow its links; loads nothing (a minute)",
+    )
+    fuzzing = verbs.add_parser(
+        "fuzz", help="break shipped files by chance and hand them to every loader"
+    )
     fuzzing.add_argument("--minutes", type=float, default=1.0)
     fuzzing.add_argument("--seed", type=int, default=0)
-    soaking = verbs.add_parser("soak", help="attack commands, books, places and written files by chance")
+    soaking = verbs.add_parser(
+        "soak", help="attack commands, books, places and written files by chance"
+    )
     soaking.add_argument("--minutes", type=float, default=10.0)
     soaking.add_argument("--seed", type=int, default=0)
     verbs.add_parser(
         "elsewhere",
-        help="run the fast tests in random order without rights, home, network or language, in a folder with blanks",
+        help="run the fast tests in random order without rights, home, network or language, in a "
+        "folder with blanks",
     )
     verbs.add_parser(
         "matrix",
-        help="compare what every supported Python writes, byte by byte; run the tests with the lowest versions allowed",
+        help="compare what every supported Python writes, byte by byte; run the tests with the "
+        "lowest versions allowed",
     )
-    verbs.add_parser("pin", help="write the newest versions that go together to constraints.txt; NAME==VERSION keeps one back")
     verbs.add_parser(
-        "mutate", help="break laws, costs, acceptance and world; writes the scores to tests/MUTANTS.md", add_help=False
+        "pin",
+        help="write the newest versions that go together to constraints.txt; NAME==VERSION keeps "
+        "one back",
+    )
+    verbs.add_parser(
+        "mutate",
+        help="break laws, costs, acceptance and world; writes the scores to tests/MUTANTS.md",
+        add_help=False,
     )
     return parser
 
@@ -369,7 +526,10 @@ def command_line() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Read the command line, set up, and do what it asks."""
     if sys.version_info < OLDEST:
-        say("specsim needs Python 3.11 or newer. On Debian 12 or newer: apt-get install python3 python3-pip")
+        say(
+            "specsim needs Python 3.11 or newer. On Debian 12 or newer: apt-get install python3 "
+            "python3-pip"
+        )
         return 1
     parser = command_line()
     options, rest = parser.parse_known_args(argv)

@@ -1,1 +1,3 @@
-"""What is measured and made beside the package: benchmarks, kernels of a card, and the family of the shipped traces."""
+"""What is measured and made beside the package: benchmarks, kernels of a card, and the family of
+the shipped traces.
+"""

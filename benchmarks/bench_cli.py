@@ -25,7 +25,9 @@ finally:
 def started(*arguments: str) -> tuple[float, float]:
     """(CPU seconds, MB at most) of one command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, check=True
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return seconds, float(done.stderr.split()[-1]) / 1024
@@ -37,8 +39,18 @@ def figures() -> list[Figure]:
     _, law = started("law", "durations_only", "--json")
     _, run = started("run", "mirror_qwen3_32b_m2_ultra", "--json")
     return [
-        in_loops(at_least("CPU seconds of specsim --help", helped, None, "{:.2f}"), helped, MOST_CALLS, "calls"),
-        in_loops(at_least("CPU seconds of specsim list", listed, None, "{:.2f}"), listed, MOST_CALLS, "calls"),
+        in_loops(
+            at_least("CPU seconds of specsim --help", helped, None, "{:.2f}"),
+            helped,
+            MOST_CALLS,
+            "calls",
+        ),
+        in_loops(
+            at_least("CPU seconds of specsim list", listed, None, "{:.2f}"),
+            listed,
+            MOST_CALLS,
+            "calls",
+        ),
         at_most("MB at most: specsim law durations_only", law, 300, "{:.0f}"),
         at_most("MB at most: specsim run mirror_qwen3_32b_m2_ultra", run, 500, "{:.0f}"),
     ]

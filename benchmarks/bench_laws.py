@@ -1,8 +1,9 @@
-"""Laws over arrays against the memory bandwidth of the same moment: ``numpy.full`` over as many numbers.
+"""Laws over arrays against the memory bandwidth of the same moment: ``numpy.full`` over as many
+numbers.
 
-Both make their result anew. *Rate*: acceptance and two durations, whose odds are powers. *Plain*: three durations. *Two
-kinds*: windows that are lost now and then. Every point has numbers of its own, whose making is timed, too. The working set
-is what is allocated at most beside the result.
+Both make their result anew. *Rate*: acceptance and two durations, whose odds are powers. *Plain*:
+three durations. *Two kinds*: windows that are lost now and then. Every point has numbers of its
+own, whose making is timed, too. The working set is what is allocated at most beside the result.
 """
 
 from __future__ import annotations
@@ -29,12 +30,26 @@ def mirror() -> Loaded:
 def vanilla() -> Loaded:
     """Serial drafting on stated durations."""
     durations = {"target_ms": 30.0, "draft_step_ms": 2.0, "rv_fv_ms": 0.2}
-    return variant(mirror(), {"strategy": {"name": "vanilla_sd", "gamma": 4}, "durations": durations})
+    return variant(
+        mirror(), {"strategy": {"name": "vanilla_sd", "gamma": 4}, "durations": durations}
+    )
 
 
-RATE = {"acceptance.rate": (0.01, 0.95), "durations.target_ms": (1.0, 40.0), "durations.draft_step_ms": (1.0, 40.0)}
-PLAIN = {"durations.target_ms": (1.0, 20.0), "durations.draft_step_ms": (1.0, 20.0), "durations.rv_fv_ms": (1.0, 20.0)}
-KINDS = {"acceptance.rate": (0.01, 0.9), "durations.suffix_ms": (1.0, 40.0), "durations.draft_ms": (1.0, 40.0)}
+RATE = {
+    "acceptance.rate": (0.01, 0.95),
+    "durations.target_ms": (1.0, 40.0),
+    "durations.draft_step_ms": (1.0, 40.0),
+}
+PLAIN = {
+    "durations.target_ms": (1.0, 20.0),
+    "durations.draft_step_ms": (1.0, 20.0),
+    "durations.rv_fv_ms": (1.0, 20.0),
+}
+KINDS = {
+    "acceptance.rate": (0.01, 0.9),
+    "durations.suffix_ms": (1.0, 40.0),
+    "durations.draft_ms": (1.0, 40.0),
+}
 
 
 @lru_cache(maxsize=1)
@@ -45,7 +60,10 @@ def drawn(points: int) -> list[np.ndarray]:
 
 def columns(points: int, ranges: dict[str, tuple[float, float]]) -> Axes:
     """Numbers of every point, drawn between two ends."""
-    return {key: low + (high - low) * column for (key, (low, high)), column in zip(ranges.items(), drawn(points), strict=True)}
+    return {
+        key: low + (high - low) * column
+        for (key, (low, high)), column in zip(ranges.items(), drawn(points), strict=True)
+    }
 
 
 def rate(points: int = POINTS) -> object:
@@ -59,8 +77,12 @@ def plain(points: int = POINTS) -> object:
 
 
 def both_kinds(points: int = POINTS) -> object:
-    """Rate, suffix and draft with windows lost now and then: two kinds of step, weighted by rate."""
-    return law_columns(variant(mirror(), {"acceptance.overlap": 0.95}), columns(points, KINDS), ["tpot_s"])
+    """Rate, suffix and draft with windows lost now and then: two kinds of step, weighted by
+    rate.
+    """
+    return law_columns(
+        variant(mirror(), {"acceptance.overlap": 0.95}), columns(points, KINDS), ["tpot_s"]
+    )
 
 
 def figures() -> list[Figure]:
@@ -77,8 +99,12 @@ def figures() -> list[Figure]:
     beside = (tracemalloc.get_traced_memory()[1] - result.nbytes) / 1e6
     tracemalloc.stop()
     return [
-        at_least("numpy.full over 1e7 numbers, made anew, GB/s", POINTS * 8e-9 / full, None, "{:.1f}"),
-        at_least("the same into memory already touched, GB/s", POINTS * 8e-9 / again, None, "{:.1f}"),
+        at_least(
+            "numpy.full over 1e7 numbers, made anew, GB/s", POINTS * 8e-9 / full, None, "{:.1f}"
+        ),
+        at_least(
+            "the same into memory already touched, GB/s", POINTS * 8e-9 / again, None, "{:.1f}"
+        ),
         of_points("rate, target and draft", rates[0]),
         of_points("three durations", rates[1], 17),
         of_points("two kinds of step", rates[2]),
@@ -88,7 +114,12 @@ def figures() -> list[Figure]:
 
 def of_points(what: str, millions_per_s: float, most: float | None = None) -> Figure:
     """Points a second of a law, and what one takes in numbers that numpy writes."""
-    return in_loops(at_least(f"{what}: million points/s", millions_per_s, None), 1e-6 / millions_per_s, most, "fills")
+    return in_loops(
+        at_least(f"{what}: million points/s", millions_per_s, None),
+        1e-6 / millions_per_s,
+        most,
+        "fills",
+    )
 
 
 if __name__ == "__main__":

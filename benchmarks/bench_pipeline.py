@@ -1,13 +1,16 @@
-"""How quickly a pipeline full of a draft tree is simulated, on recorded hits: SpecPipe, Llama-3.1-70B on eight RTX 3090.
+"""How quickly a pipeline full of a draft tree is simulated, on recorded hits: SpecPipe,
+Llama-3.1-70B on eight RTX 3090.
 
-By stage (``specpipe_tandem``) and by step (``specpipe``) only the timeline runs, as in bench_engine: acceptance,
-pricing and the books of requests are left out. All times are taken turn by turn in one process; the quickest count.
+By stage (``specpipe_tandem``) and by step (``specpipe``) only the timeline runs, as in
+bench_engine: acceptance, pricing and the books of requests are left out. All times are taken turn
+by turn in one process; the quickest count.
 
-E = bookings of a token / (time of a token / time of one bare SimPy timeout). A booking is one stretch of a stage that
-computes or of a link that carries, as found in the spans: an engine that lets each stage and link block on its own has
-to end each of them, by an event if it knows nothing ahead. Events that are really scheduled: one a token by stage, one
-a step by step. The replay looks all steps up at once. The live tree is grown by a draft that is a table of random
-choices, and its step includes asking it: one level appended, or one appended and the tree pruned.
+E = bookings of a token / (time of a token / time of one bare SimPy timeout). A booking is one
+stretch of a stage that computes or of a link that carries, as found in the spans: an engine that
+lets each stage and link block on its own has to end each of them, by an event if it knows nothing
+ahead. Events that are really scheduled: one a token by stage, one a step by step. The replay looks
+all steps up at once. The live tree is grown by a draft that is a table of random choices, and its
+step includes asking it: one level appended, or one appended and the tree pruned.
 
 Goals: 60,000 tokens a second by stage with E >= 0.7, 500,000 by step in the replay.
 """
@@ -85,7 +88,10 @@ def bookings(strategy: SpecPipe, steps: Steps) -> float:
     """Stretches of computing and carrying that began, for each token."""
     world = on_events(strategy, steps, None)
     spans = (span for lane in world.lanes.values() for span in lane.spans)
-    return sum(label in {"compute", "transmit"} and begin < world.now for begin, _, label in spans) / TOKENS
+    return (
+        sum(label in {"compute", "transmit"} and begin < world.now for begin, _, label in spans)
+        / TOKENS
+    )
 
 
 class Choices:
@@ -107,44 +113,71 @@ class Choices:
 def text(choices: Choices, tokens: int) -> list[int]:
     """What the target says: mostly the draft's first choices, one token in 33 none of its 16."""
     random, key, said = np.random.default_rng(2), np.array(0), []
-    for rank in np.where(random.random(tokens) < 0.97, np.minimum(random.geometric(0.85, tokens) - 1, 15), -1):
+    for rank in np.where(
+        random.random(tokens) < 0.97, np.minimum(random.geometric(0.85, tokens) - 1, 15), -1
+    ):
         said.append(int(choices.tokens[key, rank]) if rank >= 0 else 64)
         key = choices.read(key, np.array(said[-1]))
     return said
 
 
 def live_tree(choices: Choices, said: list[int]) -> int:
-    """Pipeline steps of a tree of 64 nodes a level over eight stages, grown and pruned as a text is verified."""
+    """Pipeline steps of a tree of 64 nodes a level over eight stages, grown and pruned as a text is
+    verified.
+    """
     tree = TravellingTree(0, 0, choices, BEAM)
     return sum(tree.verify(token).steps for token in said)
 
 
 def replay() -> tuple[int, Callable[[], object]]:
     """Tokens of the recorded tree, all recordings as one, and the vectorised replay of them."""
-    strategy, trace = SpecPipe(stages=BEAM.stages), LOADED.acceptance().replay.trace  # type: ignore[attr-defined]
+    strategy = SpecPipe(stages=BEAM.stages)
+    trace = LOADED.acceptance().replay.trace  # type: ignore[attr-defined]
     index = recorded_beams(trace).index(BEAM)
-    steps, hit, rows = (trace.extra[f"beam.{name}"][index].astype(np.int64) for name in ("steps", "hit", "rows"))
+    steps, hit, rows = (
+        trace.extra[f"beam.{name}"][index].astype(np.int64) for name in ("steps", "hit", "rows")
+    )
     told = steps > 0
     tables = StepTables.of(strategy, COST, CONTEXT)
-    return int(told.sum()), lambda: token_seconds(tables, steps[told], rows[:, told], hit[told].astype(bool))
+    return int(told.sum()), lambda: token_seconds(
+        tables, steps[told], rows[:, told], hit[told].astype(bool)
+    )
 
 
 def figures() -> list[Figure]:
     """Tokens a second of each way, and E of those on events."""
-    tandem, barrier, choices = SpecPipeTandem(stages=BEAM.stages), SpecPipe(stages=BEAM.stages), Choices()
+    tandem, barrier, choices = (
+        SpecPipeTandem(stages=BEAM.stages),
+        SpecPipe(stages=BEAM.stages),
+        Choices(),
+    )
     by_stage, by_step, said = priced(tandem), priced(barrier), text(choices, 2_000)
     replayed, vectorised = replay()
     works: dict[str, tuple[Callable[[], object], float, float | None, float | None]] = {
-        "by stage, each blocks on its own": (lambda: on_events(tandem, by_stage), TOKENS, 20, bookings(tandem, by_stage)),
-        "by step, on events": (lambda: on_events(barrier, by_step), TOKENS, None, bookings(barrier, by_step)),
+        "by stage, each blocks on its own": (
+            lambda: on_events(tandem, by_stage),
+            TOKENS,
+            20,
+            bookings(tandem, by_stage),
+        ),
+        "by step, on events": (
+            lambda: on_events(barrier, by_step),
+            TOKENS,
+            None,
+            bookings(barrier, by_step),
+        ),
         "by step, vectorised replay": (vectorised, replayed, 2.4, None),
         "the tree itself, live, w = 64": (lambda: live_tree(choices, said), len(said), None, None),
     }
-    rounds = list(turns([*(work for work, *_ in works.values()), lambda: bare_timeouts(TOKENS)], ROUNDS))
+    rounds = list(
+        turns([*(work for work, *_ in works.values()), lambda: bare_timeouts(TOKENS)], ROUNDS)
+    )
     found, timeout = [], min(one[-1] for one in rounds) / TOKENS
     for place, (name, (_, tokens, most, booked)) in enumerate(works.items()):
         seconds = min(one[place] for one in rounds) / tokens
-        found.append(in_loops(at_least(f"tokens a CPU second: {name}", 1 / seconds, None), seconds, most))
+        found.append(
+            in_loops(at_least(f"tokens a CPU second: {name}", 1 / seconds, None), seconds, most)
+        )
         if booked is not None:
             found.append(at_least(f"E: {name}", booked / (seconds / timeout), 0.7, "{:.2f}"))
     steps = live_tree(choices, said)

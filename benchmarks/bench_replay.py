@@ -1,7 +1,9 @@
-"""Recorded windows replayed without events: a million tokens in 1,000 requests, all windows from 1 to 32.
+"""Recorded windows replayed without events: a million tokens in 1,000 requests, all windows from 1
+to 32.
 
-Agreement comes in bursts, drawn once. The one pass counts stretches of agreement; then every window is answered from them.
-Where runs are recorded by start (a tree), windows are walked, all requests side by side.
+Agreement comes in bursts, drawn once. The one pass counts stretches of agreement; then every window
+is answered from them. Where runs are recorded by start (a tree), windows are walked, all requests
+side by side.
 """
 
 from __future__ import annotations
@@ -32,17 +34,32 @@ def windows(replayed: WindowReplay) -> list[Ints]:
 
 
 def figures() -> list[Figure]:
-    """Milliseconds of both over a million tokens, in numbers that numpy writes for a token; and tokens a second."""
+    """Milliseconds of both over a million tokens, in numbers that numpy writes for a token; and
+    tokens a second.
+    """
     by_position = runs()
     by_start = [np.minimum(run + (np.arange(len(run)) % 2), 5) for run in by_position]
     replayed, walked = WindowReplay(by_position), WindowReplay(by_start)
     works = [lambda: WindowReplay(by_position), lambda: windows(replayed), lambda: walked.kept(5)]
-    one_pass, all_windows, steps = (min(seconds) for seconds in zip(*turns(works, ROUNDS), strict=True))
+    one_pass, all_windows, steps = (
+        min(seconds) for seconds in zip(*turns(works, ROUNDS), strict=True)
+    )
     tokens = REQUESTS * TOKENS
     return [
-        in_loops(at_least("the one pass, ms", one_pass * 1e3, None), one_pass / tokens, 1_000, "fills"),
-        in_loops(at_least(f"all {LONGEST} windows, ms", all_windows * 1e3, None, "{:,.1f}"), all_windows / tokens, 5, "fills"),
-        at_least("tokens a CPU second, all windows and the pass", LONGEST * tokens / (one_pass + all_windows), None),
+        in_loops(
+            at_least("the one pass, ms", one_pass * 1e3, None), one_pass / tokens, 1_000, "fills"
+        ),
+        in_loops(
+            at_least(f"all {LONGEST} windows, ms", all_windows * 1e3, None, "{:,.1f}"),
+            all_windows / tokens,
+            5,
+            "fills",
+        ),
+        at_least(
+            "tokens a CPU second, all windows and the pass",
+            LONGEST * tokens / (one_pass + all_windows),
+            None,
+        ),
         at_least("tokens a CPU second by start, one window", tokens / steps, None),
     ]
 

@@ -1,13 +1,16 @@
-"""How long the batch stays as it is, and what a step then costs: the table of ``docs/background/speed.md``.
+"""How long the batch stays as it is, and what a step then costs: the table of
+``docs/background/speed.md``.
 
-A *run of steps* is a stretch in which the same requests decode and nobody comes, goes or is prefilled between them: nothing is
-decided in it. How many steps runs have bounds what a simulator can gain by leaping over them. Requests have prompts of 512
-tokens and come at random (Poisson) at the stated rate, which makes batches of about 20; or a closed loop has so many clients.
-A pass takes longer in proportion to the tokens in its caches, as that of 13 billion weights on an A100 (rounded).
+A *run of steps* is a stretch in which the same requests decode and nobody comes, goes or is
+prefilled between them: nothing is decided in it. How many steps runs have bounds what a simulator
+can gain by leaping over them. Requests have prompts of 512 tokens and come at random (Poisson) at
+the stated rate, which makes batches of about 20; or a closed loop has so many clients. A pass takes
+longer in proportion to the tokens in its caches, as that of 13 billion weights on an A100
+(rounded).
 
-How much leaps gain is told against the same service step by step, turn by turn. What a step costs is CPU time of the whole
-simulation, prompts and books included, over its decode iterations; in bare SimPy timeouts of the same minute it means the
-same on every machine.
+How much leaps gain is told against the same service step by step, turn by turn. What a step costs
+is CPU time of the whole simulation, prompts and books included, over its decode iterations; in bare
+SimPy timeouts of the same minute it means the same on every machine.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ TRACE = load("vanilla_qwen3_32b_a100").acceptance()
 
 
 class Case(NamedTuple):
-    """A load: the strategy, where its acceptance comes from, output tokens, and requests a second or clients."""
+    """A load: the strategy, where its acceptance comes from, output tokens, and requests a second
+    or clients.
+    """
 
     strategy: Strategy
     output_tokens: int
@@ -67,14 +72,18 @@ class Case(NamedTuple):
             lengths = {"prompt_tokens": 512, "output_tokens": self.output_tokens}
             return Requests(concurrency=self.clients, count=self.count, **lengths)
         arrivals = Poisson(name="poisson", rate_per_s=self.per_s)
-        return Requests(arrivals=arrivals, count=self.count, prompt_tokens=512, output_tokens=self.output_tokens)
+        return Requests(
+            arrivals=arrivals, count=self.count, prompt_tokens=512, output_tokens=self.output_tokens
+        )
 
     @property
     def service(self) -> Service:
         cost = StatedCost(DURATIONS, self.strategy.needs.draft_steps)
         policy = FixedBatch() if self.clients else PrefillFirst(name="prefill_first")
         exit = early_exit(self.strategy, None)
-        return Service(self.strategy, self.acceptance, cost, self.requests, Serving(policy=policy), exit=exit)
+        return Service(
+            self.strategy, self.acceptance, cost, self.requests, Serving(policy=policy), exit=exit
+        )
 
 
 PLAIN, SERIAL, MIRROR = Autoregressive(), VanillaSD(gamma=4), MirrorSD(gamma=4)
@@ -123,16 +132,22 @@ def figures() -> list[Figure]:
     found = []
     for name, case in CASES.items():
         steps, runs, batch = counted(name)
-        found.append(at_least(f"steps a run, mean batch {batch:.1f}: {name}", steps / runs, None, "{:.1f}"))
+        found.append(
+            at_least(f"steps a run, mean batch {batch:.1f}: {name}", steps / runs, None, "{:.1f}")
+        )
         gained, seconds = timed(case)
-        found.append(at_least(f"times as fast as step by step: {name}", gained, case.goal, "{:.2f}"))
+        found.append(
+            at_least(f"times as fast as step by step: {name}", gained, case.goal, "{:.2f}")
+        )
         rate = at_least(f"decode iterations a CPU second: {name}", steps / seconds, None)
         found.append(in_loops(rate, seconds / steps))
     return found
 
 
 def timed(case: Case) -> tuple[float, float]:
-    """How many times as fast a load is with leaps, and its CPU seconds with them; the least of several turns."""
+    """How many times as fast a load is with leaps, and its CPU seconds with them; the least of
+    several turns.
+    """
     service = case.service
     both = turns([service.run, replace(service, leaps=False).run], ROUNDS)
     leapt, stepped = (min(seconds) for seconds in zip(*both, strict=True))
@@ -141,12 +156,23 @@ def timed(case: Case) -> tuple[float, float]:
 
 def table() -> str:
     """The counts, and what leaps gain, in Markdown."""
-    columns = ("load", "mean batch", "decode iterations", "runs", "steps a run", "times as fast", "goal")
+    columns = (
+        "load",
+        "mean batch",
+        "decode iterations",
+        "runs",
+        "steps a run",
+        "times as fast",
+        "goal",
+    )
     lines = [f"| {' | '.join(columns)} |", f"| --- |{' ---: |' * (len(columns) - 1)}"]
     for name, case in CASES.items():
         steps, runs, batch = counted(name)
         gained, _ = timed(case)
-        lines.append(f"| {name} | {batch:.1f} | {steps:,} | {runs:,} | {steps / runs:.1f} | {gained:.2f} | {case.goal:g} |")
+        lines.append(
+            f"| {name} | {batch:.1f} | {steps:,} | {runs:,} | {steps / runs:.1f} | {gained:.2f} "
+            f"| {case.goal:g} |"
+        )
     return "\n".join(lines)
 
 

@@ -1,8 +1,10 @@
-"""Points a minute of ``specsim sweep`` by simulation, 1,000 tokens each, and by law; stores included.
+"""Points a minute of ``specsim sweep`` by simulation, 1,000 tokens each, and by law; stores
+included.
 
-A point is one request of 1,001 output tokens, one of them shown by the prefill; axes are the window and the acceptance rate, or
-a bandwidth, so that no two simulations are alike. *Two workers* are timed by the clock, from before they are started, turn by
-turn with one and the best of three, and want a machine with nothing else to do; points a CPU minute do not.
+A point is one request of 1,001 output tokens, one of them shown by the prefill; axes are the window
+and the acceptance rate, or a bandwidth, so that no two simulations are alike. *Two workers* are
+timed by the clock, from before they are started, turn by turn with one and the best of three, and
+want a machine with nothing else to do; points a CPU minute do not.
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ TITLE = "Sweeps"
 ONE_REQUEST = ("requests.count=1", "requests.concurrency=1", "requests.output_tokens=1001")
 GAMMAS = "strategy.gamma=3,4,5,6"
 RATES = "acceptance.rate=0.5:0.9:{}"
-STATED = ("strategy={name: vanilla_sd, gamma: 4}", "durations={target_ms: 30.0, draft_step_ms: 2.0}", "acceptance={rate: 0.8}")
+STATED = (
+    "strategy={name: vanilla_sd, gamma: 4}",
+    "durations={target_ms: 30.0, draft_step_ms: 2.0}",
+    "acceptance={rate: 0.8}",
+)
 CASES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "vanilla_sd on stated durations": ("durations_only", STATED, RATES),
     "mirror_sd on stated durations": ("durations_only", ("acceptance={rate: 0.8}",), RATES),
@@ -36,7 +42,9 @@ CASES: dict[str, tuple[str, tuple[str, ...], str]] = {
 """A scenario, what is set in it, and the axis beside the window."""
 QUICKEST = "vanilla_sd on stated durations"
 MOST_TIMEOUTS = 7_000
-"""Bare timeouts that a point by simulation may take: 10,000 points a CPU minute where one takes 0.85 microseconds."""
+"""Bare timeouts that a point by simulation may take: 10,000 points a CPU minute where one takes
+0.85 microseconds.
+"""
 AT_ONCE = 3_000
 """Points that two workers share: so many that a second to start them is little of it."""
 
@@ -46,7 +54,11 @@ def swept(case: str, evaluator: str, points: int, workers: int) -> None:
     scenario, overrides, axis = CASES[case]
     axes = (GAMMAS, axis.format(points // 4))
     asked = study(scenario, Catalogue(), (*overrides, *ONE_REQUEST), axes, evaluate=evaluator)
-    with TemporaryDirectory() as folder, writing(Path(folder) / "points.sqlite") as store, crew(workers) as workforce:
+    with (
+        TemporaryDirectory() as folder,
+        writing(Path(folder) / "points.sqlite") as store,
+        crew(workers) as workforce,
+    ):
         sweep(asked, store, workforce)
 
 
@@ -54,15 +66,24 @@ def figures() -> list[Figure]:
     """Points a CPU minute of one process, and of two workers by the clock."""
     found = []
     for case in CASES:
-        few, many = (min(cpu_seconds(lambda: swept(case, "simulation", points, 1)) for _ in range(2)) for points in (8, 208))  # noqa: B023
+        few, many = (
+            min(cpu_seconds(lambda: swept(case, "simulation", points, 1)) for _ in range(2))
+            for points in (8, 208)
+        )
         point = (many - few) / 200
-        rate = at_least(f"by simulation, points a CPU minute of one process: {case}", 60 / point, None)
+        rate = at_least(
+            f"by simulation, points a CPU minute of one process: {case}", 60 / point, None
+        )
         found.append(in_loops(rate, point, MOST_TIMEOUTS))
-    few, many = (cpu_seconds(lambda: swept(QUICKEST, "law", points, 1)) for points in (8, 2_008))  # noqa: B023
+    few, many = (cpu_seconds(lambda: swept(QUICKEST, "law", points, 1)) for points in (8, 2_008))
     point = (many - few) / 2_000
-    found.append(in_loops(at_least("by law, points a CPU minute of one process", 60 / point, None), point))
+    found.append(
+        in_loops(at_least("by law, points a CPU minute of one process", 60 / point, None), point)
+    )
     one, two = (min(times) for times in zip(*(map(clocked, (1, 2)) for _ in range(3)), strict=True))
-    found.append(at_least("by simulation, points a minute of two workers at once", 60 * AT_ONCE / two, None))
+    found.append(
+        at_least("by simulation, points a minute of two workers at once", 60 * AT_ONCE / two, None)
+    )
     found.append(at_least("two workers against one, by the clock", one / two, 1.7, "{:.2f}"))
     return found
 

@@ -1,9 +1,12 @@
-"""What a compiled inner loop could add, before one is written: ``pip install numba``, then ``python benchmarks/compiled.py``.
+"""What a compiled inner loop could add, before one is written: ``pip install numba``, then ``python
+benchmarks/compiled.py``.
 
-The smallest loop that keeps time as a service does, run by Python and compiled: requests of 512 prompt and 128 output tokens
-come at random, are read when there is a place, and decode together in passes that take longer behind more context. It keeps no
-books, spans, memory or policies, asks no strategy and replays no acceptance: whatever does all that in compiled code is slower.
-Beside it stands the service itself, and what of its time passes with prompts, arrivals and ends (outputs of two tokens).
+The smallest loop that keeps time as a service does, run by Python and compiled: requests of 512
+prompt and 128 output tokens come at random, are read when there is a place, and decode together in
+passes that take longer behind more context. It keeps no books, spans, memory or policies, asks no
+strategy and replays no acceptance: whatever does all that in compiled code is slower. Beside it
+stands the service itself, and what of its time passes with prompts, arrivals and ends (outputs of
+two tokens).
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ def least(work: Callable[[], object]) -> float:
 def main() -> None:
     """Print what an iteration takes in each."""
     begin = time.process_time()
-    from numba import njit  # noqa: PLC0415 - an import that is timed
+    from numba import njit
 
     imported = time.process_time() - begin
     case = CASES[NAME]
@@ -75,9 +78,16 @@ def main() -> None:
     for name, seconds in each.items():
         print(f"{name}: {1e6 * seconds:.2f} microseconds an iteration")
     ends = Case(case.strategy, 2, case.per_s, count=case.count).service
-    print(f"prompts, arrivals and ends: {1e6 * least(ends.run) / case.count:.1f} microseconds a request")
-    print(f"all of a request: {1e6 * each['the service'] * iterations / case.count:.1f} microseconds")
-    print(f"numba itself: {imported:.2f} CPU seconds to import, {compiling:.2f} to compile this loop")
+    print(
+        f"prompts, arrivals and ends: {1e6 * least(ends.run) / case.count:.1f} microseconds a "
+        "request"
+    )
+    print(
+        f"all of a request: {1e6 * each['the service'] * iterations / case.count:.1f} microseconds"
+    )
+    print(
+        f"numba itself: {imported:.2f} CPU seconds to import, {compiling:.2f} to compile this loop"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""What every benchmark here shares: a figure with its goal, times taken turn by turn, reference loops, and a table.
+"""What every benchmark here shares: a figure with its goal, times taken turn by turn, reference
+loops, and a table.
 
-Times are CPU seconds of this process. Two kinds of work are compared turn by turn in one process, so that a busy machine
-slows both; the best or the median of the ratios counts. What takes time is also told in turns of a reference loop that is
-timed in the same process, and its goal is in those: a goal in seconds is met on one machine and missed on the next.
+Times are CPU seconds of this process. Two kinds of work are compared turn by turn in one process,
+so that a busy machine slows both; the best or the median of the ratios counts. What takes time is
+also told in turns of a reference loop that is timed in the same process, and its goal is in those:
+a goal in seconds is met on one machine and missed on the next.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from simpy import Environment, Event
 
 
 class Figure(NamedTuple):
-    """One number: what it is of, what it came to, what it should be; ``met`` is None without a goal."""
+    """One number: what it is of, what it came to, what it should be; ``met`` is None without a
+    goal.
+    """
 
     what: str
     figure: str
@@ -86,7 +90,9 @@ LOOPS: dict[str, tuple[Callable[[int], None], int]] = {
     "calls": (calls, 100_000),
     "fills": (fill, 10_000_000),
 }
-"""Reference loops: a bare SimPy timeout, a call in Python, a number that numpy writes; and how many turns are timed."""
+"""Reference loops: a bare SimPy timeout, a call in Python, a number that numpy writes; and how many
+turns are timed.
+"""
 
 
 @cache
@@ -96,8 +102,12 @@ def loop_s(loop: str) -> float:
     return min(seconds for (seconds,) in turns([lambda: work(count)], 9)) / count
 
 
-def in_loops(figure: Figure, seconds: float, most: float | None = None, loop: str = "timeouts") -> Figure:
-    """The same figure with what ``seconds`` are in turns of a reference loop, and at most how many they should be."""
+def in_loops(
+    figure: Figure, seconds: float, most: float | None = None, loop: str = "timeouts"
+) -> Figure:
+    """The same figure with what ``seconds`` are in turns of a reference loop, and at most how many
+    they should be.
+    """
     told = f"{(taken := seconds / loop_s(loop)):,.3g} {loop}"
     if most is None:
         return figure._replace(loops=told)

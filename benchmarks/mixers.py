@@ -1,8 +1,10 @@
-"""Prices of mixers beside tables of measured kernels, and beside a bare roofline: ``python -m benchmarks.mixers TABLES``.
+"""Prices of mixers beside tables of measured kernels, and beside a bare roofline: ``python -m
+benchmarks.mixers TABLES``.
 
-TABLES is a folder with one of ai-dynamo/aiconfigurator for each card. ``specsim calibrate score`` asks about operations that a
-device is fitted to; here are those that it is not: whole modules of latent attention, and the kernels of recurrences. States
-that a cache serves when a call is repeated are left out, as other layers of a model push them out of it.
+TABLES is a folder with one of ai-dynamo/aiconfigurator for each card. ``specsim calibrate score``
+asks about operations that a device is fitted to; here are those that it is not: whole modules of
+latent attention, and the kernels of recurrences. States that a cache serves when a call is repeated
+are left out, as other layers of a model push them out of it.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ SCANS = (
 )
 VERIFIES = ("fused_recurrent_kda", "fused_sigmoid_gating_delta_rule_update")
 LEAST_SEQUENCES = 32
-"""Sequences from which the ratio of a verification to a step is that of the states, not of launches."""
+"""Sequences from which the ratio of a verification to a step is that of the states, not of
+launches.
+"""
 
 
 class Score(NamedTuple):
@@ -60,7 +64,9 @@ class Score(NamedTuple):
     mape: float
     bias: float
     bare: float
-    """Mean absolute error of a hard maximum of the datasheet's rates on the same bytes and flops."""
+    """Mean absolute error of a hard maximum of the datasheet's rates on the same bytes and
+    flops.
+    """
 
 
 def entry(kind: str, name: str, model: type[Any]) -> Any:
@@ -79,7 +85,9 @@ def placed(device: Device, ranks: int = 1) -> Placement:
 
 def bare(device: Device, size: Any, flops: Any) -> Any:
     """Return the seconds of a hard maximum of the datasheet's rates."""
-    return np.maximum(size / (device.memory_bandwidth_gb_s.value * 1e9), flops / (device.peak_tflops.value * 1e12))
+    return np.maximum(
+        size / (device.memory_bandwidth_gb_s.value * 1e9), flops / (device.peak_tflops.value * 1e12)
+    )
 
 
 def batch(rows: Rows, sequences: int) -> Rows:
@@ -88,10 +96,14 @@ def batch(rows: Rows, sequences: int) -> Rows:
 
 
 def modules(folder: Path, device: Device) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield projections and attention over latents of a layer in 16 bits: what is asked, stack, ``price``, ``bare``, ``s``."""
+    """Yield projections and attention over latents of a layer in 16 bits: what is asked, stack,
+    ``price``, ``bare``, ``s``.
+    """
     for path in sorted(folder.glob("mla_*_module.vllm_*.parquet")):
         decodes = "generation" in path.name
-        table = pd.read_parquet(path).query("kv_cache_dtype == 'bfloat16' and gemm_type == 'bfloat16'")
+        table = pd.read_parquet(path).query(
+            "kv_cache_dtype == 'bfloat16' and gemm_type == 'bfloat16'"
+        )
         table = table[table.batch_size * table.isl <= MOST_ROWS]
         times = []
         for heads, of_heads in table.groupby("num_heads"):
@@ -99,13 +111,21 @@ def modules(folder: Path, device: Device) -> Iterator[tuple[str, str, pd.DataFra
             mixer = place.model.mixers["latent"]
             timer, products = attention_timer(place, mixer), dict[int, float]()
             for row in of_heads.itertuples():
-                one = Rows.decode(1, row.step + row.isl - 1) if decodes else Rows.prefill(row.isl, row.step)
+                one = (
+                    Rows.decode(1, row.step + row.isl - 1)
+                    if decodes
+                    else Rows.prefill(row.isl, row.step)
+                )
                 rows = batch(one, row.batch_size)
                 if rows.tokens not in products:
                     layer = layer_products(place, rows.tokens, LayerKind(mixer, 0, experts=False))
                     products[rows.tokens] = layer.qkv + layer.output
-                pair = (mixer.pair_flops if decodes else mixer.prompt_pair_flops or 0.0) * heads / 128
-                weights = (mixer.weights_before(place.mixer_ranks) + mixer.output) / place.mixer_ranks
+                pair = (
+                    (mixer.pair_flops if decodes else mixer.prompt_pair_flops or 0.0) * heads / 128
+                )
+                weights = (
+                    mixer.weights_before(place.mixer_ranks) + mixer.output
+                ) / place.mixer_ranks
                 size = 2 * weights + rows.kv_tokens * 2 * mixer.cached
                 least = bare(device, size, 2 * weights * rows.tokens + rows.attention_pairs * pair)
                 times.append((products[rows.tokens] + timer(rows), least, row.latency / 1e3))
@@ -114,21 +134,38 @@ def modules(folder: Path, device: Device) -> Iterator[tuple[str, str, pd.DataFra
 
 
 def recurrences(folder: Path, device: Device) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield steps, scans of prompts and verifications of delta rules: what is asked, stack, ``price``, ``bare``, ``s``."""
-    place, cache = placed(device), 2e6 * (device.cache_mb.value if device.cache_mb else A100_CACHE_MB)
+    """Yield steps, scans of prompts and verifications of delta rules: what is asked, stack,
+    ``price``, ``bare``, ``s``.
+    """
+    place, cache = (
+        placed(device),
+        2e6 * (device.cache_mb.value if device.cache_mb else A100_CACHE_MB),
+    )
     for path in sorted((*folder.glob("gdn.*.parquet"), *folder.glob("kda.*.parquet"))):
         name, stack = path.name.split(".")[0], path.name.split(".")[1].split("_")[0]
         table = pd.read_parquet(path)
         for what, kernels in (("step", STEPS), ("scan", SCANS), ("verification", VERIFIES)):
             times = []
             for row in table[table.kernel_source.isin(kernels)].itertuples():
-                width, state = row.num_v_heads * row.head_v_dim, row.num_v_heads * row.head_v_dim * row.head_k_dim
-                mixer = Mixer(kind="linear", projections=1, projected=1, value_width=width, output=1, state=state)
+                width, state = (
+                    row.num_v_heads * row.head_v_dim,
+                    row.num_v_heads * row.head_v_dim * row.head_k_dim,
+                )
+                mixer = Mixer(
+                    kind="linear",
+                    projections=1,
+                    projected=1,
+                    value_width=width,
+                    output=1,
+                    state=state,
+                )
                 one = Rows.prefill(row.seq_len) if what == "scan" else Rows.decode(row.seq_len, 0)
                 rows = batch(one, row.batch_size)
                 if rows.tokens > MOST_ROWS:
                     continue
-                states = rows.sequences * (2 if what == "scan" else 1 + row.seq_len) * mixer.state_bytes
+                states = (
+                    rows.sequences * (2 if what == "scan" else 1 + row.seq_len) * mixer.state_bytes
+                )
                 minor = states < 0.2e9 * device.memory_bandwidth_gb_s.value * row.latency / 1e3
                 if what != "scan" and not minor and rows.sequences * mixer.state_bytes <= cache:
                     continue
@@ -136,7 +173,11 @@ def recurrences(folder: Path, device: Device) -> Iterator[tuple[str, str, pd.Dat
                 took = (attention_timer(place, mixer)(rows), least, row.latency / 1e3)
                 times.append((*took, row.num_v_heads, row.batch_size, row.seq_len))
             if times:
-                yield f"{name}, {what}", stack, pd.DataFrame(times, columns=["price", "bare", "s", "heads", "batch", "rows"])
+                yield (
+                    f"{name}, {what}",
+                    stack,
+                    pd.DataFrame(times, columns=["price", "bare", "s", "heads", "batch", "rows"]),
+                )
 
 
 def scores(tables: Path) -> Iterator[Score]:
@@ -147,18 +188,34 @@ def scores(tables: Path) -> Iterator[Score]:
             for what, stack, timed in kind(tables / folder, device):
                 truth = timed.s.to_numpy()
                 error, _, bias = percents(timed.price.to_numpy(), truth)
-                yield Score(card, what, stack, len(timed), error, bias, percents(timed.bare.to_numpy(), truth)[0])
+                yield Score(
+                    card,
+                    what,
+                    stack,
+                    len(timed),
+                    error,
+                    bias,
+                    percents(timed.bare.to_numpy(), truth)[0],
+                )
 
 
 def verifications(folder: Path, device: Device) -> dict[str, dict[int, tuple[float, float]]]:
-    """Return by stack and rows how many times a step a verification takes, as measured and as priced, of many sequences."""
+    """Return by stack and rows how many times a step a verification takes, as measured and as
+    priced, of many sequences.
+    """
     found: dict[str, dict[int, tuple[float, float]]] = {}
-    timed = {(what, stack): table for what, stack, table in recurrences(folder, device) if what.startswith("kda")}
+    timed = {
+        (what, stack): table
+        for what, stack, table in recurrences(folder, device)
+        if what.startswith("kda")
+    }
     for stack in sorted({stack for _, stack in timed}):
         steps = timed["kda, step", stack].groupby(["heads", "batch"])[["s", "price"]].median()
         many = timed["kda, verification", stack].query(f"batch >= {LEAST_SEQUENCES}")
         both = many.merge(steps, on=["heads", "batch"], suffixes=("", "_step"))
-        ratios = both.assign(measured=both.s / both.s_step, priced=both.price / both.price_step).groupby("rows")
+        ratios = both.assign(
+            measured=both.s / both.s_step, priced=both.price / both.price_step
+        ).groupby("rows")
         found[stack] = {int(rows): (one.measured.mean(), one.priced.mean()) for rows, one in ratios}
     return found
 
@@ -168,10 +225,16 @@ def main() -> None:
     tables = Path(sys.argv[1])
     print(f"{'card':14} {'what':18} {'stack':7} {'rows':>6} {'error':>7} {'bias':>7} {'bare':>7}")
     for one in scores(tables):
-        print(f"{one.card:14} {one.what:18} {one.stack:7} {one.rows:6} {one.mape:6.1f}% {one.bias:+6.1f}% {one.bare:6.1f}%")
+        print(
+            f"{one.card:14} {one.what:18} {one.stack:7} {one.rows:6} {one.mape:6.1f}% "
+            f"{one.bias:+6.1f}% {one.bare:6.1f}%"
+        )
     for folder, card in CARDS.items():
         for stack, ratios in verifications(tables / folder, entry("device", card, Device)).items():
-            words = "; ".join(f"{rows} rows {measured:.2f} {priced:.2f}" for rows, (measured, priced) in ratios.items())
+            words = "; ".join(
+                f"{rows} rows {measured:.2f} {priced:.2f}"
+                for rows, (measured, priced) in ratios.items()
+            )
             print(f"{card}, {stack}, times a step (measured, priced): {words}")
 
 

@@ -1,4 +1,6 @@
-"""What a decoding program makes of drafts, token by token: live recordings and worked examples use it, no simulation does."""
+"""What a decoding program makes of drafts, token by token: live recordings and worked examples use
+it, no simulation does.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,16 @@ def accepted_prefix(draft: Sequence[object], target: Sequence[object]) -> int:
 
 
 def threshold(first: Sequence[float], second: float) -> float:
-    """Return theta = p_11 p_21, the probability of the best first token and the best one behind it (sec. 3.2; DUO-3)."""
+    """Return theta = p_11 p_21, the probability of the best first token and the best one behind it
+    (sec. 3.2; DUO-3).
+    """
     return max(first) * second
 
 
 def sequences_worth(first: Sequence[float], second: float) -> int:
-    """Return the number of first tokens likelier than the best two in a row, at least 1 (sec. 3.2; DUO-3, K74)."""
+    """Return the number of first tokens likelier than the best two in a row, at least 1 (sec. 3.2;
+    DUO-3, K74).
+    """
     return max(1, sum(chance > threshold(first, second) for chance in first))
 
 
@@ -35,10 +41,11 @@ class SequenceVerification(NamedTuple):
 
 
 def verify(tail: Sequence[bool], firsts: Sequence[bool]) -> SequenceVerification:
-    """Return the outcome of Algorithm 2, given that of each test ``r < p/q``, oldest first (DUO-5, K48 to K50).
+    """Return the outcome of Algorithm 2, given that of each test ``r < p/q``, oldest first (DUO-5,
+    K48 to K50).
 
-    A rejection in the tail yields a token of the target's own and ends the iteration; behind a right tail
-    the first sequence that begins right is taken, or a token of the target's own.
+    A rejection in the tail yields a token of the target's own and ends the iteration; behind a
+    right tail the first sequence that begins right is taken, or a token of the target's own.
     """
     right = sum(1 for _ in takewhile(bool, tail))
     if right < len(tail):

@@ -1,4 +1,6 @@
-"""Settings of Sphinx for the site that ``write_site.py`` makes; a page of the site loads nothing from a network."""
+"""Settings of Sphinx for the site that ``write_site.py`` makes; a page of the site loads nothing
+from a network.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"
 highlight_language = "none"
-suppress_warnings = ["myst.header", "misc.highlighting_failure"]  # reports begin their parts where they like
+suppress_warnings = [
+    "myst.header",
+    "misc.highlighting_failure",
+]  # reports begin their parts where they like
 html_theme = "furo"
 html_title = "specsim"
 html_static_path = ["_static"]
@@ -27,7 +32,11 @@ html_math_renderer = "mathml"
 
 def setup(app: Any) -> None:
     """Write formulas as MathML, which browsers draw themselves."""
-    app.add_html_math_renderer("mathml", inline_renderers=(renderer("inline"), None), block_renderers=(renderer("block"), None))
+    app.add_html_math_renderer(
+        "mathml",
+        inline_renderers=(renderer("inline"), None),
+        block_renderers=(renderer("block"), None),
+    )
 
 
 def renderer(display: str) -> Any:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The page of the Python face, docs/reference/api.md: every public name with its signature and its docstring.
+"""The page of the Python face, docs/reference/api.md: every public name with its signature and its
+docstring.
 
 ``python3 dev.py reference`` writes it beside the other pages of the reference book.
 """
@@ -16,8 +17,9 @@ import simulator
 PAGE = Path(__file__).parent / "reference/api.md"
 MADE = "*Made by `python3 dev.py reference`; changes go into the docstrings of `simulator/api`.*"
 OPENING = """\
-`import simulator` gives these functions; they do what the commands do. Nothing is loaded before it is used. Every function
-returns a [`Result`](#result), which a notebook shows as a table with a picture, and which can be tabulated and saved.
+`import simulator` gives these functions; they do what the commands do. Nothing is loaded before it
+is used. Every function returns a [`Result`](#result), which a notebook shows as a table with a
+picture, and which can be tabulated and saved.
 
 ```python
 import simulator
@@ -47,7 +49,9 @@ def page() -> str:
     for name in classes:
         blocks += class_entries(name, getattr(simulator, name))
     parts = ", ".join(f"`{name}`" for name in sorted(set(simulator._HOME) - set(simulator.__all__)))
-    return "\n\n".join([*blocks, "## What strategies are made of", PARTS.format(names=parts)]) + "\n"
+    return (
+        "\n\n".join([*blocks, "## What strategies are made of", PARTS.format(names=parts)]) + "\n"
+    )
 
 
 def class_entries(name: str, kind: type) -> Iterator[str]:
@@ -63,12 +67,21 @@ def class_entries(name: str, kind: type) -> Iterator[str]:
 
 def entry(name: str, function: object, level: int, owner: str = "") -> list[str]:
     """Return the blocks of a function: its name, how it is called, what it does."""
-    assert callable(function)  # noqa: S101 (for the type checker)
+    assert callable(function)  # noqa: S101
     signature = str(inspect.signature(function))
     # what annotations look like, and where pandas 2 says that its classes live
-    for unread, read in (("'", ""), ("(self, ", "("), ("(self)", "()"), ("pandas.core.frame.", "pandas.")):
+    for unread, read in (
+        ("'", ""),
+        ("(self, ", "("),
+        ("(self)", "()"),
+        ("pandas.core.frame.", "pandas."),
+    ):
         signature = signature.replace(unread, read)
-    return [f"{'#' * level} {owner}{name}", f"    {owner}{name}{signature}", marked(inspect.getdoc(function) or "")]
+    return [
+        f"{'#' * level} {owner}{name}",
+        f"    {owner}{name}{signature}",
+        marked(inspect.getdoc(function) or ""),
+    ]
 
 
 def marked(text: str) -> str:

@@ -1,4 +1,5 @@
-"""Write the drawing of ``docs/background/house.md``: which room imports which, read from the source code.
+"""Write the drawing of ``docs/background/house.md``: which room imports which, read from the source
+code.
 
 ``python3 dev.py reference`` runs it; a test compares the committed drawing with what this writes.
 """
@@ -20,8 +21,14 @@ Imports = Mapping[str, set[str]]
 
 
 def imports() -> dict[str, set[str]]:
-    """Return the rooms that each room imports; a room is a folder of the package or a single module in it."""
-    rooms = {path.stem for path in PACKAGE.iterdir() if not path.name.startswith("__") and not path.name.startswith("py.")}
+    """Return the rooms that each room imports; a room is a folder of the package or a single module
+    in it.
+    """
+    rooms = {
+        path.stem
+        for path in PACKAGE.iterdir()
+        if not path.name.startswith("__") and not path.name.startswith("py.")
+    }
     arrows: dict[str, set[str]] = {room: set() for room in sorted(rooms)}
     for path in sorted(PACKAGE.rglob("*.py")):
         room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
@@ -31,7 +38,9 @@ def imports() -> dict[str, set[str]]:
 
 
 def imported_rooms(source: str) -> set[str]:
-    """Return the names behind ``simulator.`` in the imports of a module, wherever they stand in it."""
+    """Return the names behind ``simulator.`` in the imports of a module, wherever they stand in
+    it.
+    """
     modules: list[str] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -50,16 +59,23 @@ def floors(arrows: Imports) -> list[list[str]]:
     """
     placed: dict[str, int] = {}
     while len(placed) < len(arrows):
-        ready = [room for room, used in arrows.items() if room not in placed and used <= placed.keys()]
+        ready = [
+            room for room, used in arrows.items() if room not in placed and used <= placed.keys()
+        ]
         if not ready:
             raise ValueError(f"a circle among {sorted(arrows.keys() - placed.keys())}")
         level = max(placed.values(), default=-1) + 1
         placed |= dict.fromkeys(ready, level)
-    return [sorted(room for room in placed if placed[room] == level) for level in range(max(placed.values()) + 1)]
+    return [
+        sorted(room for room in placed if placed[room] == level)
+        for level in range(max(placed.values()) + 1)
+    ]
 
 
 def necessary(arrows: Imports) -> list[tuple[str, str]]:
-    """Return the arrows that do not follow from others: a room that is imported by way of another is left out."""
+    """Return the arrows that do not follow from others: a room that is imported by way of another
+    is left out.
+    """
     below: dict[str, set[str]] = {}
     for floor in floors(arrows):
         for room in floor:

@@ -24,7 +24,7 @@ from simulator.cost.device import Device, Link
 from simulator.cost.engine import Engine
 from simulator.cost.model import ModelSpec
 from simulator.files import writing
-from simulator.files.descriptions import field_descriptions
+from simulator.files.descriptions import field_descriptions, summary
 from simulator.files.schema import Frozen, Sourced, descendants
 from simulator.names import REFERENCES, strategy_files
 from simulator.report.markdown import table
@@ -35,18 +35,34 @@ from simulator.studies.plan.file import PlanFile
 from simulator.studies.sweep.study import SweepFile
 
 FOLDER = Path(__file__).parent / "reference"
-MADE = "*Made by `python3 dev.py reference`; changes go into the classes and commands that it reads.*"
+MADE = (
+    "*Made by `python3 dev.py reference`; changes go into the classes and commands that it reads.*"
+)
 EXITS = """\
 | exit code | means |
 | --- | --- |
 | 0 | done |
-| 2 | the input cannot be understood: one line per fault, with file, line, column, field and what was expected |
-| 3 | it is understood but impossible: a model does not fit, no fleet meets the SLO, a bound is missed |
-| 130, 143 | ended by Ctrl-C, by SIGTERM; no file is left half-written (a long `run` leaves a report of what was done) |"""
+| 2 | the input cannot be understood: one line per fault, with file, line, column, field and what \
+was expected |
+| 3 | it is understood but impossible: a model does not fit, no fleet meets the SLO, a bound is \
+missed |
+| 130, 143 | ended by Ctrl-C, by SIGTERM; no file is left half-written (a long `run` leaves a \
+report of what was done) |"""
 UNITS = {
-    "_us_per_layer": "µs", "_us_per_pass": "µs", "_usd_per_hour": "USD/h", "_gb_s": "GB/s", "_tflops": "TFLOP/s",
-    "_per_s": "1/s", "_gb": "GB", "_us": "µs", "_ms": "ms", "_s": "s", "_bytes": "bytes", "_tokens": "tokens", "_w": "W",
-}  # fmt: skip
+    "_us_per_layer": "µs",
+    "_us_per_pass": "µs",
+    "_usd_per_hour": "USD/h",
+    "_gb_s": "GB/s",
+    "_tflops": "TFLOP/s",
+    "_per_s": "1/s",
+    "_gb": "GB",
+    "_us": "µs",
+    "_ms": "ms",
+    "_s": "s",
+    "_bytes": "bytes",
+    "_tokens": "tokens",
+    "_w": "W",
+}
 """By the end of a key, longest first. GB: 1e9 bytes."""
 SOURCED = {
     "Sourced": "number",
@@ -68,31 +84,48 @@ class Kind(NamedTuple):
 FILES = {
     "profiles": (
         Kind("Device", Device, "`hardware_profiles/devices/NAME.yaml`; named by `device`."),
-        Kind("Link", Link, "`hardware_profiles/links/NAME.yaml`; named by `link`, `channel`, `within` and `between`."),
+        Kind(
+            "Link",
+            Link,
+            "`hardware_profiles/links/NAME.yaml`; named by `link`, `channel`, `within` and "
+            "`between`.",
+        ),
         Kind("Engine", Engine, "`hardware_profiles/engines/NAME.yaml`; named by `engine`."),
-        Kind("Model", ModelSpec, "`scenarios/models/NAME.yaml`, or a Hugging Face `config.json`; named by `model`."),
+        Kind(
+            "Model",
+            ModelSpec,
+            "`scenarios/models/NAME.yaml`, or a Hugging Face `config.json`; named by `model`.",
+        ),
         Kind("Method", MethodFile, "`scenarios/methods/NAME.yaml`; named by `method`."),
     ),
     "scenario": (Kind("The file", Scenario, "`scenarios/NAME.yaml`, or any path with a slash."),),
-    "sweep": (Kind("The file", SweepFile, "`scenarios/sweeps/NAME.yaml`; run by `specsim sweep`."),),
-    "plan": (Kind("The file", PlanFile, "`scenarios/plans/NAME.yaml`; answered by `specsim plan`."),),
-    "trace": (Kind("Header", Header, "JSON as bytes in the array `header`; more may stand in it."),),
+    "sweep": (
+        Kind("The file", SweepFile, "`scenarios/sweeps/NAME.yaml`; run by `specsim sweep`."),
+    ),
+    "plan": (
+        Kind("The file", PlanFile, "`scenarios/plans/NAME.yaml`; answered by `specsim plan`."),
+    ),
+    "trace": (
+        Kind("Header", Header, "JSON as bytes in the array `header`; more may stand in it."),
+    ),
 }
 ABOUT = {
-    "profiles": "# Profiles: devices, links, engines, models, methods\n\nYAML in a catalogue's folder, shipped or your own "
-    "(`--catalogue DIR`); `specsim show NAME` prints one.",
-    "scenario": "# Scenario\n\nWhat `run`, `law`, `explain`, `compare` and every study read. `like: NAME` starts from another "
-    "scenario, of which only what differs is stated: then nothing is required. `--set` writes to any field below, dotted as in "
-    "the titles here.",
+    "profiles": "# Profiles: devices, links, engines, models, methods\n\nYAML in a catalogue's "
+    "folder, shipped or your own (`--catalogue DIR`); `specsim show NAME` prints one.",
+    "scenario": "# Scenario\n\nWhat `run`, `law`, `explain`, `compare` and every study read. "
+    "`like: NAME` starts from another scenario, of which only what differs is stated: then "
+    "nothing is required. `--set` writes to any field below, dotted as in the titles here.",
     "sweep": "# Sweep\n\nMany points around one scenario. [How to sweep](../how-to/sweeps.md).",
     "plan": "# Plan\n\nThe cheapest fleet that keeps an SLO. [How to plan](../how-to/plan.md).",
     "trace": "# Trace",
 }
 NUMBERS = """\
-A *number with source* is a number, or `{value: 2039, source: "NVIDIA datasheet", confidence: datasheet}`; confidence is
-`measured`, `calibrated`, `datasheet`, `published`, `computed`, `borrowed` (from another profile, by `like`) or `assumed`, which
-a plain number is. Unknown fields, keys written twice and infinities are refused. Codes like K07 are rows of
-`scenarios/papers/contradictions.csv`: where a paper leaves a choice, or contradicts itself."""
+A *number with source* is a number, or
+`{value: 2039, source: "NVIDIA datasheet", confidence: datasheet}`; confidence is `measured`,
+`calibrated`, `datasheet`, `published`, `computed`, `borrowed` (from another profile, by `like`) or
+`assumed`, which a plain number is. Unknown fields, keys written twice and infinities are refused.
+Codes like K07 are rows of `scenarios/papers/contradictions.csv`: where a paper leaves a choice, or
+contradicts itself."""
 
 
 def pages() -> dict[str, str]:
@@ -115,18 +148,32 @@ class Section(NamedTuple):
     @property
     def variant(self) -> str:
         """What its field ``name`` says, or its class, where that tells it from others."""
-        return str(self.schema["properties"].get("name", {}).get("const", self.schema.get("variant", "")))
+        return str(
+            self.schema["properties"].get("name", {}).get("const", self.schema.get("variant", ""))
+        )
 
     @property
     def title(self) -> str:
         """As a reader writes it in a file."""
         held = ", ".join(dict.fromkeys(self.paths[:3]))
-        return held if held[0].isupper() else f"`{held}: {self.variant}`" if self.variant else f"`{held}`"
+        return (
+            held
+            if held[0].isupper()
+            else f"`{held}: {self.variant}`"
+            if self.variant
+            else f"`{held}`"
+        )
 
     def link(self, page: str) -> str:
         """From a page of the book; of one of several variants by its name alone."""
         place = "" if page == self.page else f"{self.page}.md"
-        label = f"`{self.variant}`" if self.variant else self.title.lower() if self.title[0].isupper() else self.title
+        label = (
+            f"`{self.variant}`"
+            if self.variant
+            else self.title.lower()
+            if self.title[0].isupper()
+            else self.title
+        )
         return f"[{label}]({place}#{slug(self.title)})"
 
 
@@ -141,7 +188,9 @@ class Book:
                 schema = kind.model.model_json_schema()
                 self._add(page, kind.model.__name__, schema, schema.get("$defs", {}), kind.title)
 
-    def _add(self, page: str, name: str, schema: Mapping[str, Any], defs: Mapping[str, Any], path: str) -> None:
+    def _add(
+        self, page: str, name: str, schema: Mapping[str, Any], defs: Mapping[str, Any], path: str
+    ) -> None:
         if name in self.sections:
             if self.sections[name].paths[0][0].islower():  # kinds of files have titles of their own
                 self.sections[name].paths.append(path)
@@ -164,7 +213,11 @@ class Book:
         opening = {kind.model.__name__: kind.words for kind in FILES[page]}
         for name, one in self.sections.items():
             if one.page == page:
-                blocks += [f"## {one.title}", *([opening[name]] if name in opening else []), *self._section(one)]
+                blocks += [
+                    f"## {one.title}",
+                    *([opening[name]] if name in opening else []),
+                    *self._section(one),
+                ]
         return "\n\n".join(blocks) + "\n"
 
     def _section(self, one: Section) -> Iterator[str]:
@@ -179,8 +232,18 @@ class Book:
             if "const" in part and field == "name":
                 continue
             unit = next((unit for end, unit in UNITS.items() if field.endswith(end)), "")
-            words = ("a name, or " if field in REFERENCES and "$ref" in str(part) else "") + self._joined(part, one.page)
-            rows.append((f"`{field}`", words, unit, default(part, field in required and field != "name"), marked(told[field])))
+            words = (
+                "a name, or " if field in REFERENCES and "$ref" in str(part) else ""
+            ) + self._joined(part, one.page)
+            rows.append(
+                (
+                    f"`{field}`",
+                    words,
+                    unit,
+                    default(part, field in required and field != "name"),
+                    marked(told[field]),
+                )
+            )
         if rows:
             yield table(("field", "type", "unit", "default", "meaning"), rows)
 
@@ -213,7 +276,11 @@ class Book:
 
 def below(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
     """Classes of ours that come from it."""
-    return (one for one in descendants(base) if one.__module__.startswith("simulator.") and not issubclass(one, Sourced))
+    return (
+        one
+        for one in descendants(base)
+        if one.__module__.startswith("simulator.") and not issubclass(one, Sourced)
+    )
 
 
 def references(part: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -223,7 +290,9 @@ def references(part: Any, path: str) -> Iterator[tuple[str, str]]:
             yield part["$ref"].rpartition("/")[2], path
         for key, inner in part.items():
             if key in ("anyOf", "oneOf", "items", "additionalProperties"):
-                yield from references(inner, f"{path}.*" if key in ("items", "additionalProperties") else path)
+                yield from references(
+                    inner, f"{path}.*" if key in ("items", "additionalProperties") else path
+                )
     elif isinstance(part, list):
         for inner in part:
             yield from references(inner, path)
@@ -231,9 +300,12 @@ def references(part: Any, path: str) -> Iterator[tuple[str, str]]:
 
 def plain_type(part: Mapping[str, Any]) -> str:
     """A number, a word or a truth, with its range."""
-    kind = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}.get(
-        part.get("type", "")
-    )
+    kind = {
+        "integer": "whole number",
+        "number": "number",
+        "string": "text",
+        "boolean": "true or false",
+    }.get(part.get("type", ""))
     if kind is None:
         return "anything"
     low, high = part.get("minimum"), part.get("maximum")
@@ -263,13 +335,17 @@ def default(part: Mapping[str, Any], required: bool) -> str:
 def written(value: Any) -> str:
     """As it stands in a file."""
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
-    return value if isinstance(value, str) else str(yaml.safe_dump([whole], default_flow_style=True, width=1_000))[1:-2]
+    return (
+        value
+        if isinstance(value, str)
+        else str(yaml.safe_dump([whole], default_flow_style=True, width=1_000))[1:-2]
+    )
 
 
 def purpose(name: str) -> str:
-    """The first line of a strategy's file."""
-    line = (ast.get_docstring(ast.parse(strategy_files()[name].read_text("utf-8"))) or "").partition("\n")[0]
-    return marked(line)
+    """What a strategy's file begins with."""
+    module = ast.parse(strategy_files()[name].read_text("utf-8"))
+    return marked(f"{summary(ast.get_docstring(module))}.")
 
 
 def marked(text: str) -> str:
@@ -287,9 +363,14 @@ def slug(title: str) -> str:
 
 
 def trace_arrays() -> Iterator[str]:
-    """The docstring of :mod:`simulator.acceptance.trace`, and the arrays of ``arrays.yaml`` behind what it says of them."""
+    """The docstring of :mod:`simulator.acceptance.trace`, and the arrays of ``arrays.yaml`` behind
+    what it says of them.
+    """
     first, arrays, *others = re.split(r"\n\n", inspect.cleandoc(traces.__doc__ or ""))
-    own = [(f"`{name}`", array["type"], marked(array["meaning"])) for name, array in ARRAYS["own"].items()]
+    own = [
+        (f"`{name}`", array["type"], marked(array["meaning"]))
+        for name, array in ARRAYS["own"].items()
+    ]
     further = [(f"`{name}`", marked(meaning)) for name, meaning in ARRAYS["further"].items()]
     yield from (marked(first), marked(arrays), table(("array", "type", "meaning"), own))
     yield from (table(("array of a further drafter", "meaning"), further), *map(marked, others))
@@ -301,10 +382,17 @@ def trace_arrays() -> Iterator[str]:
 def command_page() -> str:
     """Every command, section by section as in the program's own help."""
     held = dict(commands(main, "specsim"))
-    blocks = ["# Commands", MADE, "`specsim COMMAND --help` says the same on a terminal; `-h` does too.", EXITS]
+    blocks = [
+        "# Commands",
+        MADE,
+        "`specsim COMMAND --help` says the same on a terminal; `-h` does too.",
+        EXITS,
+    ]
     for section, names in SECTIONS.items():
         inside = [name for top in names for name in held if name.split()[1] == top]
-        rows = [(f"[`{name}`](#{slug(name)})", held[name].get_short_help_str(110)) for name in inside]
+        rows = [
+            (f"[`{name}`](#{slug(name)})", held[name].get_short_help_str(110)) for name in inside
+        ]
         blocks += [f"## {section}", table(("command", "what it does"), rows)]
         for name in inside:
             blocks += [f"### {name}", *command_blocks(name, held[name])]

@@ -10,9 +10,10 @@
 #
 # **How many tokens should a draft on the CPU write while the GPU verifies?**
 #
-# The draft runs on the CPU while the GPU verifies what was drafted one step before. A step takes $\max\{T_{target},
-# T_{draft}\}$, and the paper sets the budget to $c = T_{target} / T_{draft}$ tokens, so that neither waits. Is that the
-# best budget, and how sharp is it?
+# The draft runs on the CPU while the GPU verifies what was drafted one step before. A step takes
+# $\max\{T_{target},
+# T_{draft}\}$, and the paper sets the budget to $c = T_{target} / T_{draft}$ tokens, so that
+# neither waits. Is that the best budget, and how sharp is it?
 
 # %%
 import pandas as pd
@@ -24,21 +25,27 @@ slow = simulator.study("budget", "duodecoding_llama_2_7b_a800_figure_1")
 slow.picture()
 
 # %% [markdown]
-# Law, replay and simulation of each budget. *Verified* counts tokens that the target has seen; *emitted* counts like the
-# released program, which also reports tokens that nobody has checked when it stops.
+# Law, replay and simulation of each budget. *Verified* counts tokens that the target has seen;
+# *emitted* counts like the released program, which also reports tokens that nobody has checked when
+# it stops.
 #
-# Below c every further token is free, beyond it costs its own time: the optimum has one steep side. The law says how steep.
+# Below c every further token is free, beyond it costs its own time: the optimum has one steep side.
+# The law says how steep.
 
 # %%
 (study,) = slow.studies
-points = slow.to_frame().drop_duplicates("gamma").set_index("gamma")[["draft_ms", "step_ms"]].round(2)
+points = (
+    slow.to_frame().drop_duplicates("gamma").set_index("gamma")[["draft_ms", "step_ms"]].round(2)
+)
 points
 
 # %% [markdown]
 # ## Against drafting on the same GPU
 
 # %%
-runs = {name: simulator.run(name) for name in ("duodecoding_llama_2_7b_a800", "vanilla_llama_2_7b_a800")}
+runs = {
+    name: simulator.run(name) for name in ("duodecoding_llama_2_7b_a800", "vanilla_llama_2_7b_a800")
+}
 pd.DataFrame(
     {
         name: {

@@ -1,19 +1,31 @@
 """specsim: speculative decoding, simulated beside its laws.
 
-The public face is a handful of functions and what they return (:mod:`simulator.api.calls`), and the parts of which a strategy
-of your own is made. All of it is loaded when it is first asked for, so that ``import simulator`` and ``specsim --help`` are
-quick.
+The public face is a handful of functions and what they return (:mod:`simulator.api.calls`), and the
+parts of which a strategy of your own is made. All of it is loaded when it is first asked for, so
+that ``import simulator`` and ``specsim --help`` are quick.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # to a type checker it is true; the module that has it takes long to load, and Ctrl-C may come early
+# to a type checker it is true; the module that has it takes long to load, and Ctrl-C may come early
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from simulator.api.calls import catalogue, compare, iid, law, load, plan, run, study, sweep, trace
+    from simulator.api.calls import (
+        catalogue,
+        compare,
+        iid,
+        law,
+        load,
+        plan,
+        run,
+        study,
+        sweep,
+        trace,
+    )
     from simulator.api.result import Result
     from simulator.files.schema import BadInput, Infeasible
     from simulator.scenario import Loaded, Scenario
@@ -42,12 +54,16 @@ _HOMES = {
     "strategies.common.step": "Kind Lanes Progress State Step",
     "strategies.common.traits": "Needs Traits",
 }
-"""Modules below ``simulator`` and the public names in them: functions and results, then what strategies are made of."""
+"""Modules below ``simulator`` and the public names in them: functions and results, then what
+strategies are made of.
+"""
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name, loading its module the first time; raise AttributeError for an unknown one."""
+    """Return a public name, loading its module the first time; raise AttributeError for an unknown
+    one.
+    """
     if name not in _HOME:
         raise AttributeError(f"module 'simulator' has no attribute '{name}'")
     value = getattr(import_module(f"simulator.{_HOME[name]}"), name)

@@ -1,7 +1,9 @@
-"""A catalogue finds files by name: ``device: a100_80g_sxm`` is ``hardware_profiles/devices/a100_80g_sxm.yaml``.
+"""A catalogue finds files by name: ``device: a100_80g_sxm`` is
+``hardware_profiles/devices/a100_80g_sxm.yaml``.
 
-A name with a slash is a path relative to the file that mentions it. The user's own folders have the layout of the
-shipped one and are searched first. This module loads neither numpy nor pydantic, so that ``specsim list`` is quick.
+A name with a slash is a path relative to the file that mentions it. The user's own folders have the
+layout of the shipped one and are searched first. This module loads neither numpy nor pydantic, so
+that ``specsim list`` is quick.
 """
 
 import os
@@ -20,8 +22,13 @@ from simulator.files.document import BadInput, Document, Path_, did_you_mean, he
 from simulator.files.nearness import nearest_name
 from simulator.files.plugins import packages_found, plugin_strategies
 
-STATED = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-FOLDERS: dict[str, tuple[str, str]] = {kind: (folder, ending) for kind, (folder, ending) in STATED["folders"].items()}
+STATED = yaml.load(
+    Path(__file__).with_suffix(".yaml").read_text("utf-8"),
+    getattr(yaml, "CSafeLoader", yaml.SafeLoader),  # noqa: S506
+)
+FOLDERS: dict[str, tuple[str, str]] = {
+    kind: (folder, ending) for kind, (folder, ending) in STATED["folders"].items()
+}
 """Folder and file ending, by kind of file."""
 REFERENCES: dict[str, str] = STATED["references"]
 """Kind of the file that replaces the text of a scenario's field, by field."""
@@ -36,7 +43,9 @@ PROFILES = ("device", "link", "engine")
 
 
 def shipped() -> Path:
-    """Return the folder that holds ``hardware_profiles`` and ``scenarios``: a checkout, or inside the wheel."""
+    """Return the folder that holds ``hardware_profiles`` and ``scenarios``: a checkout, or inside
+    the wheel.
+    """
     package = Path(__file__).parent
     inside = package / "_shipped"
     return inside if inside.is_dir() else package.parent
@@ -44,7 +53,9 @@ def shipped() -> Path:
 
 def is_shipped(file: str) -> bool:
     """Return whether a file, as a place names it, is one of the shipped ones."""
-    return any(Path(file).resolve().is_relative_to(shipped() / folder) for folder, _ in FOLDERS.values())
+    return any(
+        Path(file).resolve().is_relative_to(shipped() / folder) for folder, _ in FOLDERS.values()
+    )
 
 
 @dataclass(frozen=True)
@@ -69,31 +80,48 @@ class Catalogue:
         return dict(sorted(files.items()))
 
     def abouts(self, kind: str) -> dict[str, str]:
-        """Return a line about every file of a kind, or about every strategy, by name; devices by maker and year."""
+        """Return a line about every file of a kind, or about every strategy, by name; devices by
+        maker and year.
+        """
         if kind == "strategy":
-            ours = {name: _first_line(path) for name, path in strategy_files().items()}
-            return ours | {name: f"of another package: {place}" for name, place in plugin_strategies().items()}
+            ours = {name: _summary(path) for name, path in strategy_files().items()}
+            return ours | {
+                name: f"of another package: {place}" for name, place in plugin_strategies().items()
+            }
         names = self.names(kind)
         if kind == "trace":
             return {
-                name: f"{path.stat().st_size / 1e6:.1f} MB; specsim trace info {quote(name)}" for name, path in names.items()
+                name: f"{path.stat().st_size / 1e6:.1f} MB; specsim trace info {quote(name)}"
+                for name, path in names.items()
             }
         heads = {name: head(path, shown(path)) for name, path in names.items()}
-        by_age = sorted(heads, key=lambda name: (heads[name].get("maker", "").lower(), heads[name].get("year", "")))
-        return {name: f"{heads[name].get('year', '')} {heads[name]['about']}".strip() for name in by_age}
+        by_age = sorted(
+            heads,
+            key=lambda name: (heads[name].get("maker", "").lower(), heads[name].get("year", "")),
+        )
+        return {
+            name: f"{heads[name].get('year', '')} {heads[name]['about']}".strip() for name in by_age
+        }
 
     def path(self, kind: str, name: str, document: Document, where: Path_) -> Path:
-        """Return the file of a name that ``document`` mentions at ``where``; raises :class:`BadInput` where there is none."""
+        """Return the file of a name that ``document`` mentions at ``where``; raises
+        :class:`BadInput` where there is none.
+        """
         ending = FOLDERS[kind][1]
         if "/" in name or name.endswith((ending, *OF_MODELS)):
             return _relative_file(name, document, where)
         names = self.names(kind)
         if name not in names:
-            raise document.refusal(where, f"there is no {kind} '{name}'{did_you_mean(name, names)}{_own(kind, name, names)}")
+            raise document.refusal(
+                where,
+                f"there is no {kind} '{name}'{did_you_mean(name, names)}{_own(kind, name, names)}",
+            )
         return names[name]
 
     def find_traffic(self, document: Document) -> None:
-        """Replace the name of a traffic file by its path; the file is in the folder of the file that names it."""
+        """Replace the name of a traffic file by its path; the file is in the folder of the file
+        that names it.
+        """
         *inner, last = where = ("requests", "arrivals", "file")
         name = document.get(where)
         if isinstance(name, str):
@@ -107,7 +135,9 @@ class Catalogue:
         return self._scenario(self.file("scenario", name), ())
 
     def scenario_of(self, name: str, document: Document, where: Path_) -> Document:
-        """Return, with the content of all files that it refers to, a scenario that ``document`` mentions at ``where``."""
+        """Return, with the content of all files that it refers to, a scenario that ``document``
+        mentions at ``where``.
+        """
         return self._scenario(self.path("scenario", name, document, where), ())
 
     def plan(self, name: str) -> Document:
@@ -118,16 +148,24 @@ class Catalogue:
         return document
 
     def file(self, kind: str, name: str) -> Path:
-        """Return the file of a path or of a name of this kind; raises :class:`BadInput` for an unknown name."""
+        """Return the file of a path or of a name of this kind; raises :class:`BadInput` for an
+        unknown name.
+        """
         if "/" in name or name.endswith(".yaml"):
             return Path(name)
         names = self.names(kind)
         if name not in names:
-            raise BadInput.at(name, f"there is no {kind} of this name{self.elsewhere(name) or did_you_mean(name, names)}")
+            raise BadInput.at(
+                name,
+                f"there is no {kind} of this "
+                f"name{self.elsewhere(name) or did_you_mean(name, names)}",
+            )
         return names[name]
 
     def elsewhere(self, name: str) -> str:
-        """Return a hint on what else has this name: a file without its ending, or a file of another kind; empty without any."""
+        """Return a hint on what else has this name: a file without its ending, or a file of another
+        kind; empty without any.
+        """
         if Path(f"{name}.yaml").is_file():
             return f"; did you mean the file ./{name}.yaml?"
         kind = next((kind for kind in FOLDERS if name in self.names(kind)), None)
@@ -146,9 +184,11 @@ class Catalogue:
         return document
 
     def content(self, kind: str, path: Path, seen: tuple[Path, ...] = ()) -> Document:
-        """Return the content of a file that is no scenario; ``seen`` are the files that start from it.
+        """Return the content of a file that is no scenario; ``seen`` are the files that start from
+        it.
 
-        ``like: OTHER`` in a profile starts from another one: whatever it does not state itself is borrowed, and says so.
+        ``like: OTHER`` in a profile starts from another one: whatever it does not state itself is
+        borrowed, and says so.
         """
         document = _file(path)
         origin = self._origin(kind, document, (*seen, path)) if kind in PROFILES else None
@@ -160,20 +200,27 @@ class Catalogue:
         return base
 
     def _origin(self, kind: str, document: Document, seen: tuple[Path, ...]) -> Path | None:
-        """Take ``like`` out of a document and return the file that it names; raise :class:`BadInput` where that goes round."""
+        """Take ``like`` out of a document and return the file that it names; raise
+        :class:`BadInput` where that goes round.
+        """
         like = document.data.pop("like", None)
         if like is None:
             return None
         origin = self.path(kind, str(like), document, ("like",))
         if len(seen) > LONGEST_CHAIN:
-            what = f"{shown(origin)} is too far; at most {LONGEST_CHAIN} {kind}s may start from one another"
+            what = (
+                f"{shown(origin)} is too far; at most {LONGEST_CHAIN} {kind}s may start from "
+                "one another"
+            )
             raise document.refusal(("like",), what)
         if os.path.realpath(origin) in map(os.path.realpath, seen):
             raise document.refusal(("like",), f"comes back to {shown(origin)}")
         return origin
 
     def lay_over(self, base: Document, document: Document) -> None:
-        """Lay the fields of a scenario's document over those of ``base``; names of files are left to be expanded."""
+        """Lay the fields of a scenario's document over those of ``base``; names of files are left
+        to be expanded.
+        """
         self._find_strategy(document)
         if "method" in document.data:
             base.data.pop("strategy", None)
@@ -182,10 +229,14 @@ class Catalogue:
         if document.get(("strategy", "name")):
             base.data.pop("method", None)
         base.merge(document)
-        base.places[()] = document.place(())  # what is missing, and what does not fit, is told of the file that was asked for
+        base.places[()] = document.place(
+            ()
+        )  # what is missing, and what does not fit, is told of the file that was asked for
 
     def _find_strategy(self, document: Document) -> None:
-        """Replace ``strategy: NAME`` by a strategy with its defaults, or by that of a method, with the method's facts."""
+        """Replace ``strategy: NAME`` by a strategy with its defaults, or by that of a method, with
+        the method's facts.
+        """
         name = document.data.get("strategy")
         if not isinstance(name, str):
             return
@@ -196,22 +247,31 @@ class Catalogue:
         where, mention = ("strategy",), document.place(("strategy",))
         possible = [*self.names("method"), *strategy_names()]
         if "/" not in name and name not in self.names("method"):
-            message = f"there is no strategy or method '{name}'{did_you_mean(name, possible)}; {packages_found()}"
+            message = (
+                f"there is no strategy or method '{name}'{did_you_mean(name, possible)}; "
+                f"{packages_found()}"
+            )
             raise document.refusal(where, message)
         path = self.path("method", name, document, where)
         facts = _file(path)
         strategy = facts.data.pop("strategy", {})
-        inner = {place[1:]: facts.places.pop(place) for place in [*facts.places] if place[:1] == where}
+        inner = {
+            place[1:]: facts.places.pop(place) for place in [*facts.places] if place[:1] == where
+        }
         document.graft(where, Document(strategy, inner))
         facts.data.setdefault("name", name_of(path))
         document.graft(("method",), facts)
         document.mentions |= {where: mention, ("method",): mention}
 
     def expand(self, document: Document, within: Iterable[Path_] = ((),)) -> None:
-        """Replace the names of files in a document by their content; ``within`` says where there may be any."""
+        """Replace the names of files in a document by their content; ``within`` says where there
+        may be any.
+        """
         self._find_strategy(document)
         texts = [text for path in within for text in _texts(document.get(path), path)]
-        references = {path: REFERENCES[str(path[-1])] for path, _ in texts if path[-1] in REFERENCES}
+        references = {
+            path: REFERENCES[str(path[-1])] for path, _ in texts if path[-1] in REFERENCES
+        }
         if len(references) > MOST_REFERENCES:
             what = f"is one of {len(references):,} names of files; at most {MOST_REFERENCES}"
             raise document.refusal([*references][-1], what)
@@ -221,14 +281,20 @@ class Catalogue:
             if kind == "model" and (path.is_dir() or path.suffix in OF_MODELS):
                 from simulator.cost.huggingface import read_config
 
-                content = Document(read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)})
+                content = Document(
+                    read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)}
+                )
             else:
                 content = self.content(kind, path)
             content.data.setdefault("name", name_of(path))
             mention = document.place(where)
             document.graft(where, content)
             document.mentions[where] = mention
-        tables = {path: name for path, name in texts if path[2:] and (path[0], path[-1]) == ("durations", "file")}
+        tables = {
+            path: name
+            for path, name in texts
+            if path[2:] and (path[0], path[-1]) == ("durations", "file")
+        }
         for where, name in tables.items():
             from simulator.cost.durations import read_table
 
@@ -240,14 +306,21 @@ class Catalogue:
 
 
 def _own(kind: str, name: str, names: Iterable[str]) -> str:
-    """Return how to state hardware of one's own, where no name is near; empty for other kinds of file."""
+    """Return how to state hardware of one's own, where no name is near; empty for other kinds of
+    file.
+    """
     if kind not in PROFILES or nearest_name(name, names):
         return ""
-    return f"; specsim list shows them all, and one of your own is a file, as ./my_{kind}.yaml, with like: NAME of the nearest"
+    return (
+        f"; specsim list shows them all, and one of your own is a file, as ./my_{kind}.yaml, "
+        "with like: NAME of the nearest"
+    )
 
 
 def _file(path: Path) -> Document:
-    """Return a file's document, from a cache as long as the file stays as it is; the caller may change the copy."""
+    """Return a file's document, from a cache as long as the file stays as it is; the caller may
+    change the copy.
+    """
     if not path.is_file():
         return read(path, shown(path))
     facts = path.stat()
@@ -262,19 +335,27 @@ def _kept(path: Path, name: str, _: tuple[int, int]) -> Document:
 
 
 def name_of(path: Path) -> str:
-    """Return the name of a file without its ending, as text also where the locale cannot show it."""
+    """Return the name of a file without its ending, as text also where the locale cannot show
+    it.
+    """
     return path.stem.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _relative_file(name: str, document: Document, where: Path_) -> Path:
-    """Return the file of a path relative to the file that mentions it; raises :class:`BadInput` where there is none."""
+    """Return the file of a path relative to the file that mentions it; raises :class:`BadInput`
+    where there is none.
+    """
     file = Path(document.place(where)[0])
     path = (file.parent if file.is_file() else Path()) / name
     try:
         path.stat()
     except (OSError, ValueError) as error:  # a ValueError for a name with a zero byte
         lost = isinstance(error, FileNotFoundError)
-        message = f"there is no file {shown(path)}" if lost else f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        message = (
+            f"there is no file {shown(path)}"
+            if lost
+            else f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        )
         raise document.refusal(where, message) from error
     return path
 
@@ -290,21 +371,25 @@ def _texts(data: object, path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
 
 
 def strategy_files() -> dict[str, Path]:
-    """Return the file of every shipped strategy, by name: ``NAME.py``, or ``NAME/strategy.py`` where it has helpers."""
+    """Return the file of every shipped strategy, by name: ``NAME.py``, or ``NAME/strategy.py``
+    where it has helpers.
+    """
     folder = Path(__file__).parent / "strategies"
     files = {path.stem: path for path in folder.glob("[!_]*.py")}
     files |= {path.parent.name: path for path in folder.glob("*/strategy.py")}
     return dict(sorted(files.items()))
 
 
-def _first_line(path: Path) -> str:
-    """Return the first line of a module's docstring."""
-    with path.open(encoding="utf-8") as file:
-        return file.readline().strip().strip('"')
+def _summary(path: Path) -> str:
+    """Return the first paragraph of a module's docstring as one line."""
+    paragraph, _, _ = path.read_text("utf-8").partition("\n\n")
+    return " ".join(paragraph.strip('r"\n').split())
 
 
 def strategy_names() -> list[str]:
-    """Return the names of all strategies: the shipped ones in order, then those of other packages."""
+    """Return the names of all strategies: the shipped ones in order, then those of other
+    packages.
+    """
     return [*strategy_files(), *plugin_strategies()]
 
 

@@ -1,4 +1,6 @@
-"""Sums, maxima, binomial chances, shares of chains and groups are computed so that they are the same on every Python."""
+"""Sums, maxima, binomial chances, shares of chains and groups are computed so that they are the
+same on every Python.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -19,18 +21,23 @@ EXACT = 1_000
 def ordered_sum(values: Iterable[Number]) -> Number:
     """Return the sum of floats, or of arrays, added from first to last; 0 where there are none.
 
-    It is the same on every Python: from 3.12 on ``sum`` compensates the rounding between floats, before it does not.
+    It is the same on every Python: from 3.12 on ``sum`` compensates the rounding between floats,
+    before it does not.
     """
     return cast("Number", reduce(add, values, 0))
 
 
 def quotient(measured: float | None, by: float | None) -> float | None:
-    """Return a measured value over another; None where either was not measured, or nothing was there to divide by."""
+    """Return a measured value over another; None where either was not measured, or nothing was
+    there to divide by.
+    """
     return measured / by if measured is not None and by else None
 
 
 def elementwise_max(*seconds: Any) -> Any:
-    """Return the longest of some durations in their unit, element by element where there are arrays among them."""
+    """Return the longest of some durations in their unit, element by element where there are arrays
+    among them.
+    """
     try:
         return max(seconds)
     except ValueError:  # arrays cannot be ordered
@@ -43,10 +50,11 @@ def elementwise_min(first: Any, second: Any) -> Any:
 
 
 def binomial(requests: int, share: Any) -> dict[int, Any]:
-    """Return the chance of exactly k successes among ``requests`` that succeed with chance ``share``, by k.
+    """Return the chance of exactly k successes among ``requests`` that succeed with chance
+    ``share``, by k.
 
-    ``share`` may be an array. Every k is left out that is impossible, or so far from the mean that Bernstein's inequality
-    gives both tails together less than 1e-16.
+    ``share`` may be an array. Every k is left out that is impossible, or so far from the mean that
+    Bernstein's inequality gives both tails together less than 1e-16.
     """
     far = 9.0 * sqrt(requests * max(0.0, float(np.max(share * (1.0 - share))))) + 40.0
     first = max(0, floor(requests * float(np.min(share)) - far))
@@ -61,15 +69,23 @@ def _chance(requests: int, k: int, share: Any) -> Any:
         return comb(requests, k) * share**k * (1.0 - share) ** (requests - k)
     ways = lgamma(requests + 1) - lgamma(k + 1) - lgamma(requests - k + 1)
     with np.errstate(divide="ignore"):  # the logarithm of an impossible chance: e to its power is 0
-        likely = (times * np.log(chance) if times else 0.0 for times, chance in ((k, share), (requests - k, 1.0 - share)))
+        likely = (
+            times * np.log(chance) if times else 0.0
+            for times, chance in ((k, share), (requests - k, 1.0 - share))
+        )
         return np.exp(ways + ordered_sum(likely))
 
 
 def stationary(transitions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the long-run shares (states,) of a chain whose row ``i`` holds the chances of what follows ``i``."""
+    """Return the long-run shares (states,) of a chain whose row ``i`` holds the chances of what
+    follows ``i``.
+    """
     count = len(transitions)
     equations = np.vstack((transitions.T - np.eye(count), np.ones(count)))
-    return np.asarray(np.linalg.lstsq(equations, np.eye(count + 1)[-1], rcond=None)[0].clip(min=0.0), dtype=np.float64)
+    return np.asarray(
+        np.linalg.lstsq(equations, np.eye(count + 1)[-1], rcond=None)[0].clip(min=0.0),
+        dtype=np.float64,
+    )
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:

@@ -17,11 +17,17 @@ Input = TypeVar("Input")
 Output = TypeVar("Output")
 CORES = os.cpu_count() or 1
 Advance = Callable[..., object]
-"""A function that hears how many more parts of some work are done, 1 unless it is said, and how many of them in vain."""
+"""A function that hears how many more parts of some work are done, 1 unless it is said, and how
+many of them in vain.
+"""
 WATCHER: ContextVar[Any] = ContextVar("watcher", default=None)
-"""Who hears what this process is at, as :class:`simulator.cli.display.Display` does; None: nobody."""
+"""Who hears what this process is at, as :class:`simulator.cli.display.Display` does; None:
+nobody.
+"""
 STOP: ContextVar[Sequence[bool]] = ContextVar("stop", default=())
-"""Holds something once somebody has asked for an early end; set to nothing, what follows goes on to its own."""
+"""Holds something once somebody has asked for an early end; set to nothing, what follows goes on to
+its own.
+"""
 
 
 def unheard(parts: int = 1, faults: int = 0) -> None:
@@ -35,13 +41,17 @@ def say(what: str) -> None:
 
 
 def counting(what: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
-    """Count work of ``total`` parts while the block does them, ``done`` of which were there before."""
+    """Count work of ``total`` parts while the block does them, ``done`` of which were there
+    before.
+    """
     watcher = WATCHER.get()
     return watcher.watch(what, total, done) if watcher else nullcontext(unheard)
 
 
 def counted(inputs: Iterable[Input], what: str = "", total: int | None = None) -> Iterator[Input]:
-    """Yield the inputs, each of which is done when the next one is asked for; ``total``: their number, where they come late."""
+    """Yield the inputs, each of which is done when the next one is asked for; ``total``: their
+    number, where they come late.
+    """
     if total is None:
         inputs = list(inputs)
         total = len(inputs)
@@ -55,17 +65,23 @@ class Spread(Protocol):
     """Applies a function to many inputs that do not depend on each other."""
 
     def __call__(self, work: Callable[[Input], Output], inputs: Iterable[Input]) -> list[Output]:
-        """Return the results in the order of the inputs; both must be picklable where there is more than one process."""
+        """Return the results in the order of the inputs; both must be picklable where there is more
+        than one process.
+        """
 
 
 def in_turn(work: Callable[[Input], Output], inputs: Iterable[Input]) -> list[Output]:
-    """Apply a function in this process, to one input after the other; return the results in their order."""
+    """Apply a function in this process, to one input after the other; return the results in their
+    order.
+    """
     return [work(one) for one in counted(inputs)]
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let the first Ctrl-C ask what the block does to come to its end, as :func:`stopping` tells; a second ends it at once."""
+    """Let the first Ctrl-C ask what the block does to come to its end, as :func:`stopping` tells; a
+    second ends it at once.
+    """
     asked: list[bool] = []
 
     def ask(*_: object) -> None:
@@ -89,7 +105,9 @@ def stopping() -> bool:
 
 @contextmanager
 def spread(processes: int = CORES) -> Iterator[Spread]:
-    """Yield a spread over so many new processes, which end with the block; with one, everything happens here."""
+    """Yield a spread over so many new processes, which end with the block; with one, everything
+    happens here.
+    """
     if processes == 1:
         yield in_turn
         return
@@ -103,25 +121,33 @@ def spread(processes: int = CORES) -> Iterator[Spread]:
 
 
 class Pool(ProcessPoolExecutor):
-    """An executor whose processes never hear Ctrl-C, not even while they start: it is for this process to answer."""
+    """An executor whose processes never hear Ctrl-C, not even while they start: it is for this
+    process to answer.
+    """
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Hand over a task, and start the processes that are wanted for it; a Ctrl-C meanwhile comes right afterwards."""
+        """Hand over a task, and start the processes that are wanted for it; a Ctrl-C meanwhile
+        comes right afterwards.
+        """
         with _uninterrupted():
             return super().submit(fn, *args, **kwargs)
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let a Ctrl-C within the block come right behind it, and not at all in the processes that the block starts.
+    """Let a Ctrl-C within the block come right behind it, and not at all in the processes that the
+    block starts.
 
-    They inherit the mask of signals. It holds for one thread: another may take the signal, for which Python then calls the
-    handler in the middle of what the main thread does, so that a process was started which nobody knows of.
+    They inherit the mask of signals. It holds for one thread: another may take the signal, for
+    which Python then calls the handler in the middle of what the main thread does, so that a
+    process was started which nobody knows of.
     """
     heard: list[int] = []
     in_main = threading.current_thread() is threading.main_thread()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    handler = signal.signal(signal.SIGINT, lambda number, _: heard.append(number)) if in_main else None
+    handler = (
+        signal.signal(signal.SIGINT, lambda number, _: heard.append(number)) if in_main else None
+    )
     try:
         yield
     finally:
@@ -142,7 +168,9 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def ended(executor: Callable[[], Executor]) -> Iterator[None]:
-    """Shut an executor down behind the block; processes that an interruption leaves at work are terminated."""
+    """Shut an executor down behind the block; processes that an interruption leaves at work are
+    terminated.
+    """
     before = set(active_children())
     try:
         yield
@@ -150,7 +178,9 @@ def ended(executor: Callable[[], Executor]) -> Iterator[None]:
     finally:
         for child in set(active_children()) - before:
             child.terminate()  # its work is not wanted any more
-        executor().shutdown(cancel_futures=True)  # waits for its thread, which may not meet the end of this process
+        executor().shutdown(
+            cancel_futures=True
+        )  # waits for its thread, which may not meet the end of this process
 
 
 def begin_worker() -> None:

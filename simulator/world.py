@@ -1,12 +1,13 @@
 """The event engine: a world keeps the time and says which lane is busy; it knows nothing of models.
 
-A lane does one thing at a time. ``occupy`` books it from the moment it is free, and behind other lanes where those
-have to be done first; ``start`` does the same and returns an event to wait for. The lane records its spans
-itself. So a step whose order is known in advance is booked at once and waited for once. A caller that knows all times in
-advance books them with ``book`` and takes them back with ``retract``. Lanes that share a memory slow each other
-down while both are busy.
+A lane does one thing at a time. ``occupy`` books it from the moment it is free, and behind other
+lanes where those have to be done first; ``start`` does the same and returns an event to wait for.
+The lane records its spans itself. So a step whose order is known in advance is booked at once and
+waited for once. A caller that knows all times in advance books them with ``book`` and takes them
+back with ``retract``. Lanes that share a memory slow each other down while both are busy.
 
-SimPy's private parts (the queue of events, the counter of their ids, the clock behind ``now``) are used in this module only.
+SimPy's private parts (the queue of events, the counter of their ids, the clock behind ``now``) are
+used in this module only.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ class Span(NamedTuple):
 class World:
     """A world is one simulation: a clock, the lanes and the spans that they recorded.
 
-    ``spans`` is the number of spans that each lane keeps for good, the first ones; by default all are kept. Long runs call
-    ``forget`` now and then, so that memory does not grow. The busy time of a lane always counts all its spans.
-    Worlds that are given the same ``environment`` share its clock; their lanes are separate.
+    ``spans`` is the number of spans that each lane keeps for good, the first ones; by default all
+    are kept. Long runs call ``forget`` now and then, so that memory does not grow. The busy time of
+    a lane always counts all its spans. Worlds that are given the same ``environment`` share its
+    clock; their lanes are separate.
     """
 
     def __init__(self, spans: int | None = None, environment: Environment | None = None) -> None:
@@ -61,7 +63,9 @@ class World:
         return self.lanes[name]
 
     def share_memory(self, names: tuple[str, str], slowdown: float) -> None:
-        """Make two lanes that share a memory: while both are busy, each takes ``slowdown`` times as long."""
+        """Make two lanes that share a memory: while both are busy, each takes ``slowdown`` times as
+        long.
+        """
         first, second = (SharingLane(self.environment, name, self.most_spans) for name in names)
         first.share(second, slowdown)
         self.lanes |= {first.name: first, second.name: second}
@@ -75,7 +79,11 @@ class World:
     @property
     def spans(self) -> list[Span]:
         """Return the kept spans of all lanes, sorted by start time."""
-        kept = (Span(lane.name, *span) for lane in self.lanes.values() for span in lane.spans[: lane.room])
+        kept = (
+            Span(lane.name, *span)
+            for lane in self.lanes.values()
+            for span in lane.spans[: lane.room]
+        )
         return sorted(kept, key=lambda span: span[1:3])
 
 
@@ -86,8 +94,12 @@ class _Moment(Event):
 
 
 def at(environment: Environment, time_s: float) -> Event:
-    """Return an event at the absolute time ``time_s``, in seconds, without the rounding of ``now + (time_s - now)``."""
-    event: Event = Event.__new__(_Moment)  # does what ``Event.__init__`` would do, in a third of its time
+    """Return an event at the absolute time ``time_s``, in seconds, without the rounding of ``now +
+    (time_s - now)``.
+    """
+    event: Event = Event.__new__(
+        _Moment
+    )  # does what ``Event.__init__`` would do, in a third of its time
     event.env, event.callbacks = environment, []
     heappush(environment._queue, (time_s, NORMAL, next(environment._eid), event))
     return event
@@ -102,11 +114,12 @@ def reschedule(event: Event, time_s: float) -> None:
 
 
 class Lane:
-    """A lane is a device, a host thread or a link: it does one thing at a time, in the order of its bookings.
+    """A lane is a device, a host thread or a link: it does one thing at a time, in the order of its
+    bookings.
 
-    ``spans`` holds (begin, end, label) of every booking, in seconds; ``room`` is how many of them are kept for good, and
-    ``counted_s`` the busy seconds of those and of all that were dropped since. ``free_at`` is the time, in seconds, when all
-    bookings end.
+    ``spans`` holds (begin, end, label) of every booking, in seconds; ``room`` is how many of them
+    are kept for good, and ``counted_s`` the busy seconds of those and of all that were dropped
+    since. ``free_at`` is the time, in seconds, when all bookings end.
     """
 
     __slots__ = ("counted_s", "environment", "free_at", "name", "room", "spans")
@@ -119,8 +132,12 @@ class Lane:
         self.counted_s = 0.0
         self.spans: list[tuple[float, float, str]] = []
 
-    def occupy(self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None) -> float:
-        """Book ``seconds`` from when this lane, ``after`` and ``also`` are free; return the end of the booking in seconds."""
+    def occupy(
+        self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None
+    ) -> float:
+        """Book ``seconds`` from when this lane, ``after`` and ``also`` are free; return the end of
+        the booking in seconds.
+        """
         now: float = self.environment._now
         begin = self.free_at if self.free_at > now else now
         if after is not None and after.free_at > begin:
@@ -131,10 +148,13 @@ class Lane:
         self.spans.append((begin, end, label))
         return end
 
-    def start(self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None) -> Event:
+    def start(
+        self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None
+    ) -> Event:
         """Book as :meth:`occupy` does; return an event that comes at the end of the booking.
 
-        It writes :meth:`occupy` and :func:`at` out: calling them makes a step of one booking 4 % slower (E 0.66, not 0.69).
+        It writes :meth:`occupy` and :func:`at` out: calling them makes a step of one booking 4 %
+        slower (E 0.66, not 0.69).
         """
         environment = self.environment
         now: float = environment._now
@@ -151,18 +171,26 @@ class Lane:
         return event
 
     def book(self, begin: float, end: float, label: str) -> None:
-        """Book from ``begin`` to ``end``, in seconds, behind all other bookings; no event is made."""
+        """Book from ``begin`` to ``end``, in seconds, behind all other bookings; no event is
+        made.
+        """
         self.free_at = end
         self.spans.append((begin, end, label))
 
-    def book_runs(self, steps: int, runs: Sequence[tuple[NDArray[np.int64] | slice, RunLane]]) -> None:
-        """Book what the steps of a run have booked on copies of this lane, kind by kind, each with the places of its steps."""
+    def book_runs(
+        self, steps: int, runs: Sequence[tuple[NDArray[np.int64] | slice, RunLane]]
+    ) -> None:
+        """Book what the steps of a run have booked on copies of this lane, kind by kind, each with
+        the places of its steps.
+        """
         self.free_at = max([float(copy.free_at[-1]) for _, copy in runs])
         self.forget()
         if self.room and not self.counted_s:
             by_step: list[tuple[tuple[float, float, str], ...]] = [()] * steps
             for places, copy in runs:
-                for place, bookings in zip(np.arange(steps)[places].tolist(), copy.bookings(), strict=True):
+                for place, bookings in zip(
+                    np.arange(steps)[places].tolist(), copy.bookings(), strict=True
+                ):
                     by_step[place] = bookings
             self.spans.extend(chain.from_iterable(by_step))
             return
@@ -180,25 +208,34 @@ class Lane:
         self.free_at = max(spans[-1][1] if spans else now, now)
 
     def forget(self) -> None:
-        """Drop the spans beyond the first ``room`` that have ended; those that have not may still be cut short."""
+        """Drop the spans beyond the first ``room`` that have ended; those that have not may still
+        be cut short.
+        """
         now, spans, ended = self.environment._now, self.spans, len(self.spans)
         while ended > self.room and spans[ended - 1][1] > now:
             ended -= 1
         if ended > self.room:
             counted = self.room if self.counted_s else 0
-            self.counted_s = reduce(add, [end - begin for begin, end, _ in spans[counted:ended]], self.counted_s)
+            self.counted_s = reduce(
+                add, [end - begin for begin, end, _ in spans[counted:ended]], self.counted_s
+            )
             del spans[self.room : ended]
 
     @property
     def busy_s(self) -> float:
-        """Return the seconds, up to now, for which this lane was busy; to the last bit the same whatever was dropped."""
+        """Return the seconds, up to now, for which this lane was busy; to the last bit the same
+        whatever was dropped.
+        """
         now = self.environment._now
         spans = self.spans[self.room :] if self.counted_s else self.spans
         done = (min(end, now) - begin for begin, end, _ in spans if begin < now)
-        return reduce(add, done, self.counted_s)  # from Python 3.12 on `sum` rounds floats differently
+        return reduce(
+            add, done, self.counted_s
+        )  # from Python 3.12 on `sum` rounds floats differently
 
     def cancel(self) -> None:
-        """Cut the newest booking short: the lane is free from now, or from where the booking would have begun.
+        """Cut the newest booking short: the lane is free from now, or from where the booking would
+        have begun.
 
         Its event still comes at the time planned at first; the caller must not wait for it.
         """
@@ -215,9 +252,11 @@ class Lane:
 
 
 class SharingLane(Lane):
-    """A sharing lane is one of two lanes on one memory: its bookings also stretch what its partner does from then on.
+    """A sharing lane is one of two lanes on one memory: its bookings also stretch what its partner
+    does from then on.
 
-    So the two are booked in the order in which work begins on them, and lanes that wait for either are booked after that.
+    So the two are booked in the order in which work begins on them, and lanes that wait for either
+    are booked after that.
     """
 
     __slots__ = ("end", "partner", "slowdown")
@@ -230,26 +269,38 @@ class SharingLane(Lane):
     """The event at the end of the newest booking; None where nothing waits for it."""
 
     def share(self, partner: SharingLane, slowdown: float) -> None:
-        """Let this lane and ``partner`` share a memory; while both are busy, each takes ``slowdown`` times as long."""
+        """Let this lane and ``partner`` share a memory; while both are busy, each takes
+        ``slowdown`` times as long.
+        """
         self.partner, partner.partner = partner, self
         self.slowdown = partner.slowdown = slowdown
         self.end = partner.end = None
 
-    def occupy(self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None) -> float:
-        """Book work that takes ``seconds`` undisturbed, longer while both lanes are busy; return its end in seconds."""
+    def occupy(
+        self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None
+    ) -> float:
+        """Book work that takes ``seconds`` undisturbed, longer while both lanes are busy; return
+        its end in seconds.
+        """
         self.end = None
         super().occupy(seconds, label, after, also)
         begin, partner = self.spans[-1][0], self.partner
         if partner.spans and partner.spans[-1][0] > begin:
-            raise ValueError(f"'{label}' on {self.name} begins before what {partner.name} was booked for last")
+            raise ValueError(
+                f"'{label}' on {self.name} begins before what {partner.name} was booked for last"
+            )
         both = min(seconds, partner.free_at - begin)
         if both > 0.0:
             for lane in (self, partner):
                 lane._stretch(both * (self.slowdown - 1.0))
         return self.free_at
 
-    def start(self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None) -> Event:
-        """Book as :meth:`occupy` does; return an event that comes at the end of the booking, also where that moves."""
+    def start(
+        self, seconds: float, label: str, after: Lane | None = None, also: Lane | None = None
+    ) -> Event:
+        """Book as :meth:`occupy` does; return an event that comes at the end of the booking, also
+        where that moves.
+        """
         self.end = event = at(self.environment, self.occupy(seconds, label, after, also))
         return event
 
@@ -257,7 +308,10 @@ class SharingLane(Lane):
         """Cut the newest booking short; the partner's booking goes on alone and ends sooner."""
         partner, now = self.partner, self.environment._now
         if partner.spans and partner.spans[-1][0] > now:
-            raise ValueError(f"{self.name} cannot be cut short: {partner.name} has more booked behind what it does")
+            raise ValueError(
+                f"{self.name} cannot be cut short: {partner.name} has more booked behind what "
+                "it does"
+            )
         begins = [lane.spans[-1][0] for lane in (self, partner) if lane.spans]
         alone = min(self.free_at, partner.free_at) - max(now, *begins)
         super().cancel()
@@ -274,17 +328,23 @@ class SharingLane(Lane):
 
 
 class RunLane:
-    """A lane as a run of steps of one kind books it: every time is an array with an entry for each step.
+    """A lane as a run of steps of one kind books it: every time is an array with an entry for each
+    step.
 
-    All lanes are free at the ``starts`` of the steps, (steps,) in seconds. ``booked`` holds (begins, ends, label).
+    All lanes are free at the ``starts`` of the steps, (steps,) in seconds. ``booked`` holds
+    (begins, ends, label).
     """
 
     def __init__(self, starts: Seconds) -> None:
         self.free_at = starts
         self.booked: list[tuple[Seconds, Seconds, str]] = []
 
-    def occupy(self, seconds: Any, label: str, after: Self | None = None, also: Self | None = None) -> Seconds:
-        """Book ``seconds`` in every step from when this lane, ``after`` and ``also`` are free; return the ends, (steps,)."""
+    def occupy(
+        self, seconds: Any, label: str, after: Self | None = None, also: Self | None = None
+    ) -> Seconds:
+        """Book ``seconds`` in every step from when this lane, ``after`` and ``also`` are free;
+        return the ends, (steps,).
+        """
         begins = self.free_at
         for lane in (after, also):
             begins = begins if lane is None else np.maximum(begins, lane.free_at)
@@ -298,5 +358,11 @@ class RunLane:
     def bookings(self) -> list[tuple[tuple[float, float, str], ...]]:
         """Return for each step its bookings (begin, end, label), in seconds."""
         return list(
-            zip(*(zip(begins.tolist(), ends.tolist(), repeat(label)) for begins, ends, label in self.booked), strict=True)
+            zip(
+                *(
+                    zip(begins.tolist(), ends.tolist(), repeat(label))
+                    for begins, ends, label in self.booked
+                ),
+                strict=True,
+            )
         )

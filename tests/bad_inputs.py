@@ -1,9 +1,9 @@
 """The corpus of broken files: how each is handed to a command, and the fault that it plants.
 
-``tests/bad_inputs/FOLDER/NAME`` is one broken file; its folder says which command reads it. A YAML file states the fault in
-a first line ``# fault: WORDS``, one such line for each line on stderr; files that cannot hold a comment stand in
-``faults.csv``. WORDS is part of what the command must say, and begins with line and column where those are known. One more
-file needs no code.
+``tests/bad_inputs/FOLDER/NAME`` is one broken file; its folder says which command reads it. A YAML
+file states the fault in a first line ``# fault: WORDS``, one such line for each line on stderr;
+files that cannot hold a comment stand in ``faults.csv``. WORDS is part of what the command must
+say, and begins with line and column where those are known. One more file needs no code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ COMMANDS = {
     "configs": HARDWARE.replace("{kind}", "model"),
     "methods": "law durations_only --set strategy=./{file}",
     "workloads": "law durations_only --set requests=./{file}",
-    "traffic": f"law durations_only --set serving.policy={{{{name:\\ prefill_first}}}} --set {ARRIVALS}",
+    "traffic": "law durations_only --set serving.policy={{name:\\ prefill_first}} "
+    f"--set {ARRIVALS}",
     "traces": "law durations_only --set acceptance={{trace:\\ ./{file}}}",
     "records": "trace convert {file} --from {format} --out out.npz",
     "measurements": "calibrate device {file} --like a100_80g_sxm --out out.yaml",
@@ -61,6 +62,11 @@ def corpus() -> Iterator[Broken]:
     for path in sorted(FOLDER.glob("*/*")):
         if path.suffix == ".yaml":
             first = path.read_text("utf-8").splitlines()
-            yield Broken(path, tuple(line.removeprefix("# fault: ") for line in first if line.startswith("# fault: ")))
+            yield Broken(
+                path,
+                tuple(
+                    line.removeprefix("# fault: ") for line in first if line.startswith("# fault: ")
+                ),
+            )
         else:
             yield Broken(path, (listed[str(path.relative_to(FOLDER))],))

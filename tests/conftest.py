@@ -1,4 +1,6 @@
-"""The shipped pair and what it writes, for the tests that decode live; no test has a deadline: machines are shared."""
+"""The shipped pair and what it writes, for the tests that decode live; no test has a deadline:
+machines are shared.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,22 @@ from hypothesis import HealthCheck, Phase, settings
 from simulator.acceptance.trace import Trace, read
 from simulator.names import Catalogue, shipped
 
-settings.register_profile("shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
-    "mutants", deadline=None, max_examples=25, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
+    "shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "mutants",
+    deadline=None,
+    max_examples=25,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
 )
 settings.load_profile("shared_machine")
 
-if "mix_stderr" in signature(CliRunner).parameters:  # click 8.1 keeps stderr apart only when it is asked to
+if (
+    "mix_stderr" in signature(CliRunner).parameters
+):  # click 8.1 keeps stderr apart only when it is asked to
     CliRunner.__init__ = partialmethod(CliRunner.__init__, mix_stderr=False)
 
 
@@ -31,8 +42,13 @@ START = monotonic()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--within``: machines are shared, and a slow one must not fail what is right, nor hide what it did not get to."""
-    told = "begin no test that would end later, by the minutes of its mark; what is left over is skipped and named (-rs)"
+    """Add ``--within``: machines are shared, and a slow one must not fail what is right, nor hide
+    what it did not get to.
+    """
+    told = (
+        "begin no test that would end later, by the minutes of its mark; what is left over is "
+        "skipped and named (-rs)"
+    )
     parser.addoption("--within", type=float, default=float("inf"), metavar="SECONDS", help=told)
 
 
@@ -76,13 +92,17 @@ def family() -> Members:
 
 @pytest.fixture(scope="session")
 def prompts() -> torch.Tensor:
-    """The first tokens of one request of each flavour, (6, PROMPT_TOKENS); what the target wrote, so no text is needed."""
+    """The first tokens of one request of each flavour, (6, PROMPT_TOKENS); what the target wrote,
+    so no text is needed.
+    """
     torch = pytest.importorskip("torch", reason="needs the extra 'record'")
     from benchmarks.family.observations import PROMPT_TOKENS
 
     trace = read(Catalogue().names("trace")["six_flavours_greedy"])
     starts = [int(trace.offsets[requests[1]]) for requests in trace.requests_by_flavour.values()]
-    return torch.from_numpy(np.stack([trace.token[start : start + PROMPT_TOKENS] for start in starts]).astype(np.int64))
+    return torch.from_numpy(
+        np.stack([trace.token[start : start + PROMPT_TOKENS] for start in starts]).astype(np.int64)
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,8 @@
-"""Tables of runs for `specsim calibrate engine`, from measurements beside the project: python tests/engine_runs.py FOLDER.
+"""Tables of runs for `specsim calibrate engine`, from measurements beside the project: python
+tests/engine_runs.py FOLDER.
 
-``OPTIONS`` are those that made the shipped engines. Columns with a ``#`` name the groups that are left out in turn.
+``OPTIONS`` are those that made the shipped engines. Columns with a ``#`` name the groups that are
+left out in turn.
 """
 
 import csv
@@ -32,9 +34,14 @@ def measured(name: str) -> list[dict[str, str]]:
 
 
 def tree(width: int, levels: int, head: str, rows: list[int]) -> str:
-    """Return a strategy with ``width`` chains of so many levels, drafted by a head over ``rows``."""
+    """Return a strategy with ``width`` chains of so many levels, drafted by a head over
+    ``rows``.
+    """
     branching = [width, *[1] * (levels - 1)]
-    return f"{{name: tree_sd, passes: [{{head: {{{head}}}, rows: {rows}}}], tree: {{branching: {branching}}}}}"
+    return (
+        f"{{name: tree_sd, passes: [{{head: {{{head}}}, rows: {rows}}}], tree: {{branching: "
+        f"{branching}}}}}"
+    )
 
 
 def chain(levels: int, head: str) -> str:
@@ -42,12 +49,19 @@ def chain(levels: int, head: str) -> str:
 
 
 def hf_eager() -> Iterator[Row]:
-    """Yield nine methods of Spec-Bench on an A100, and a plain step of a 7B on an A800 (DuoDecoding, Table 1)."""
+    """Yield nine methods of Spec-Bench on an A100, and a plain step of a 7B on an A800
+    (DuoDecoding, Table 1).
+    """
     yield {"#method": "plain", "strategy": "autoregressive", "step_ms": 22.42, "tokens_per_step": 1}
     for row in measured("spec_bench_a100_vicuna_7b.csv"):
         if row["task"].startswith("all"):
             method = METHODS[row["method"]]
-            yield {"#method": method, "strategy": method, "speedup": row["speedup"], "tokens_per_step": row["tokens_per_step"]}
+            yield {
+                "#method": method,
+                "strategy": method,
+                "speedup": row["speedup"],
+                "tokens_per_step": row["tokens_per_step"],
+            }
 
 
 def vllm() -> Iterator[Row]:
@@ -66,7 +80,9 @@ def vllm() -> Iterator[Row]:
         }
         if levels:
             own = f"{{name: vanilla_sd, gamma: {levels}}}"
-            made["strategy"] = own if draft else chain(levels, "layers: 1, squares: 4, vocabulary: 32000")
+            made["strategy"] = (
+                own if draft else chain(levels, "layers: 1, squares: 4, vocabulary: 32000")
+            )
         yield made
 
 
@@ -84,11 +100,22 @@ def sglang() -> Iterator[Row]:
 
 
 def mlx() -> Iterator[Row]:
-    """Yield steps of Vicuna-7B with a recurrent drafter on an M1 Max; prompts are those of the plain run."""
+    """Yield steps of Vicuna-7B with a recurrent drafter on an M1 Max; prompts are those of the
+    plain run.
+    """
     prompt: dict[str, float] = {}
     for row in measured("recurrent_drafter_m1_max.csv"):
-        form, width, length = row["target_format"], int(row["beam_width"] or 0), int(row["beam_length"] or 0)
-        made: Row = {"#width": width or "", "#length": length or "", "target.weights": form, "strategy": "autoregressive"}
+        form, width, length = (
+            row["target_format"],
+            int(row["beam_width"] or 0),
+            int(row["beam_length"] or 0),
+        )
+        made: Row = {
+            "#width": width or "",
+            "#length": length or "",
+            "target.weights": form,
+            "strategy": "autoregressive",
+        }
         if not width:
             prompt.setdefault(form, float(row["prefill_ms"]))
             yield made | {"step_ms": float(row["generation_ms"]) / 199}
@@ -99,15 +126,30 @@ def mlx() -> Iterator[Row]:
 
 
 def llama_cpp_cuda() -> Iterator[Row]:
-    """Yield 4-bit runs of a 27B with its MTP head on an RTX 3090 where acceptance was printed, and eight rows against one."""
+    """Yield 4-bit runs of a 27B with its MTP head on an RTX 3090 where acceptance was printed, and
+    eight rows against one.
+    """
     for row in measured("qwen38_mtp_rtx_3090.csv"):
         levels = int(row["draft_length"] or 0)
         if row["cost_ratio_to_one_row"] and row["target_model"] == "Qwen3.8-27B":
-            one: Row = {"#what": "8 rows", "strategy": "autoregressive", "target.weights": "q4_0", "step_ms": 23.6}
+            one: Row = {
+                "#what": "8 rows",
+                "strategy": "autoregressive",
+                "target.weights": "q4_0",
+                "step_ms": 23.6,
+            }
             yield one
-            yield one | {"requests.concurrency": 8, "requests.count": 8, "step_ms": 23.6 * float(row["cost_ratio_to_one_row"])}
+            yield one | {
+                "requests.concurrency": 8,
+                "requests.count": 8,
+                "step_ms": 23.6 * float(row["cost_ratio_to_one_row"]),
+            }
         low, _, high = row["acceptance_published"].partition("-")
-        if not (low and levels and row["speedup"]) or row["draft_p_min"] or (high and float(high) - float(low) > 0.3):
+        if (
+            not (low and levels and row["speedup"])
+            or row["draft_p_min"]
+            or (high and float(high) - float(low) > 0.3)
+        ):
             continue
         rate = float(row["acceptance_aggregate"] or (float(low) + float(high)) / 2)
         yield {
@@ -120,27 +162,48 @@ def llama_cpp_cuda() -> Iterator[Row]:
         }
 
 
-TABLES = {"hf_eager": hf_eager, "vllm": vllm, "sglang": sglang, "mlx": mlx, "llama_cpp_cuda": llama_cpp_cuda}
+TABLES = {
+    "hf_eager": hf_eager,
+    "vllm": vllm,
+    "sglang": sglang,
+    "mlx": mlx,
+    "llama_cpp_cuda": llama_cpp_cuda,
+}
 RATES = "--set acceptance={rate: 0.5}"
 ON = "--set target.device={0} --set draft.device={0} --set target.engine={1} --set draft.engine={1}"
-SHAPES = "head_dim=256 num_attention_heads=24 num_key_value_heads=4 intermediate_size=21500 vocab_size=248320"
-"""Of Qwen3.5-27B; its linear attention is counted in the MLP's width, so that all weights make the 15.0 GiB of the file."""
+SHAPES = (
+    "head_dim=256 num_attention_heads=24 num_key_value_heads=4 intermediate_size=21500 "
+    "vocab_size=248320"
+)
+"""Of Qwen3.5-27B; its linear attention is counted in the MLP's width, so that all weights make the
+15.0 GiB of the file.
+"""
 OPTIONS = {
-    "hf_eager": f"--scenario methods_vicuna_7b_a100 {RATES} {ON.format('a100_80g_sxm', 'hf_eager')} --group #method"
+    "hf_eager": f"--scenario methods_vicuna_7b_a100 {RATES} "
+    f"{ON.format('a100_80g_sxm', 'hf_eager')} "
+    "--group #method"
     " --free host_us_per_layer --free host_us_per_pass --free speculation.tree.fixed_us",
-    "vllm": f"--scenario vanilla_qwen3_32b_a100 {RATES} {ON.format('h100_94g_sxm', 'vllm')} --set target.tensor_parallel=1"
-    " --group #drafter --group #k+ --free schedule_us --free speculation.head.fixed_us --free device",
-    "sglang": f"--scenario methods_vicuna_7b_a100 {RATES} {ON.format('h200_sxm', 'sglang')} --set target.model=llama_3_1_8b"
+    "vllm": f"--scenario vanilla_qwen3_32b_a100 {RATES} {ON.format('h100_94g_sxm', 'vllm')} --set "
+    "target.tensor_parallel=1"
+    " --group #drafter --group #k+ --free schedule_us --free speculation.head.fixed_us --free "
+    "device",
+    "sglang": f"--scenario methods_vicuna_7b_a100 {RATES} {ON.format('h200_sxm', 'sglang')} --set "
+    "target.model=llama_3_1_8b"
     " --group #task --free speculation.head.fixed_us --free device",
-    "mlx": f"--scenario methods_vicuna_7b_a100 {RATES} {ON.format('m1_max', 'mlx')} --set requests.prompt_tokens=66"
+    "mlx": f"--scenario methods_vicuna_7b_a100 {RATES} {ON.format('m1_max', 'mlx')} --set "
+    "requests.prompt_tokens=66"
     " --set requests.output_tokens=200 --group #width --group #length+"
     " --free rows.any.step --free rows.any.row --free rows.any.beyond",
-    "llama_cpp_cuda": f"--scenario methods_vicuna_7b_a100 {RATES} {ON.format('rtx_3090', 'llama_cpp_cuda')}"
-    f" --set target.model=qwen3_32b {' '.join(f'--set target.model.{shape}' for shape in SHAPES.split())}"
+    "llama_cpp_cuda": f"--scenario methods_vicuna_7b_a100 {RATES} "
+    f"{ON.format('rtx_3090', 'llama_cpp_cuda')}"
+    " --set target.model=qwen3_32b "
+    f"{' '.join(f'--set target.model.{shape}' for shape in SHAPES.split())}"
     " --set requests.prompt_tokens=300 --set requests.output_tokens=400 --group #what --group #k+"
     " --free rows.quantised.row --free speculation.head.fixed_us",
 }
-"""Options of ``specsim calibrate engine NAME.csv --like NAME`` for each table; a value with a space is one argument."""
+"""Options of ``specsim calibrate engine NAME.csv --like NAME`` for each table; a value with a space
+is one argument.
+"""
 
 
 def arguments(name: str) -> list[str]:

@@ -9,10 +9,14 @@ from simulator.cost.rows import Rows
 
 def kind_of(place: Placement, experts: bool) -> LayerKind:
     experts = experts and place.model.experts is not None
-    return LayerKind(place.model.attention, 0 if experts else place.model.intermediate_size, experts)
+    return LayerKind(
+        place.model.attention, 0 if experts else place.model.intermediate_size, experts
+    )
 
 
-def layer_products(place: Placement, n: int, experts: bool, adapted: int = 0, read: float | None = None) -> LayerTime:
+def layer_products(
+    place: Placement, n: int, experts: bool, adapted: int = 0, read: float | None = None
+) -> LayerTime:
     return kernels.layer_products(place, n, kind_of(place, experts), adapted, read)
 
 

@@ -1,4 +1,6 @@
-"""A cost that notes down what it is asked for and answers in round numbers, and a step played on lanes of its own."""
+"""A cost that notes down what it is asked for and answers in round numbers, and a step played on
+lanes of its own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from simulator.world import World
 
 @dataclass
 class Ledger:
-    """A row takes the target 1 s, the draft 0.1 s, a head beside the target 0.01 s; stage ``i`` takes ``i + 1`` seconds."""
+    """A row takes the target 1 s, the draft 0.1 s, a head beside the target 0.01 s; stage ``i``
+    takes ``i + 1`` seconds.
+    """
 
     contention: float = 1.0
     method_host_ratio: float = 1.0
@@ -43,7 +47,13 @@ class Ledger:
         return self._noted(0.01 * rows.tokens, "draft head compute", "head", head, rows)
 
     def prefill(self, role: str, rows: Rows) -> Phase:
-        return self._noted({"target": 0.5, "draft": 0.25}[role] * rows.tokens, f"{role} compute", "prefill", role, rows)
+        return self._noted(
+            {"target": 0.5, "draft": 0.25}[role] * rows.tokens,
+            f"{role} compute",
+            "prefill",
+            role,
+            rows,
+        )
 
     def rendezvous(self, at: str, logit_rows: int, payload_bytes: float) -> Phase:
         return self._noted(1e-3 * payload_bytes, "", "rendezvous", at, logit_rows, payload_bytes)
@@ -66,20 +76,27 @@ class Ledger:
 
 def near(seconds: float) -> float:
     """But for rounding."""
-    return pytest.approx(seconds, rel=1e-12, abs=1e-12)  # type: ignore[no-any-return]
+    return pytest.approx(seconds, rel=1e-12, abs=1e-12)
 
 
 def states(strategy: Strategy, *requests: tuple[int, int], off_exit: bool = False) -> list[State]:
     """Requests by context and by the tokens that their verifications keep."""
-    return [strategy.open(Cycle((kept,), (off_exit,)).cursor(0, None), context) for context, kept in requests]
+    return [
+        strategy.open(Cycle((kept,), (off_exit,)).cursor(0, None), context)
+        for context, kept in requests
+    ]
 
 
-def booked(strategy: Strategy, durations: Any, kind: Kind, stages: int = 0) -> tuple[list[tuple[Any, ...]], float]:
+def booked(
+    strategy: Strategy, durations: Any, kind: Kind, stages: int = 0
+) -> tuple[list[tuple[Any, ...]], float]:
     """Spans of a step that begins at 0, and when it has ended."""
     world = World()
     stage_lanes = tuple(world.lane(f"stage {index + 1}") for index in range(stages))
     links = tuple(world.lane(f"link {index + 1}") for index in range(stages - 1))
-    lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stage_lanes, links)
+    lanes = Lanes(
+        world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stage_lanes, links
+    )
 
     def step() -> Iterator[Event]:
         yield from strategy.timeline(lanes, durations, kind)
@@ -89,5 +106,7 @@ def booked(strategy: Strategy, durations: Any, kind: Kind, stages: int = 0) -> t
 
 
 def first_finding(strategy: Strategy, **facts: Any) -> Finding | None:
-    """Return the first field that the facts do not allow, with the message about it; None where they allow everything."""
+    """Return the first field that the facts do not allow, with the message about it; None where
+    they allow everything.
+    """
     return next(strategy.findings(Facts(**facts)), None)

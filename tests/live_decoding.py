@@ -1,4 +1,6 @@
-"""Live decoding with the drafters that only recordings have: what their replay must reproduce, step for step."""
+"""Live decoding with the drafters that only recordings have: what their replay must reproduce, step
+for step.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,18 @@ from benchmarks.live.decoding import Decoded, Drafter
 
 
 def head_drafter(target: Network, head: nn.Module) -> Drafter:
-    """Return a drafter with a head on the target's states; each depth reads what the depths before proposed."""
+    """Return a drafter with a head on the target's states; each depth reads what the depths before
+    proposed.
+    """
 
     @torch.no_grad()
     def write(text: list[int], count: int) -> list[int]:
         states = target.hidden(torch.tensor([text[:-1]]))
         known, longer = list(text), {"depths": count} if isinstance(head, StateAndToken) else {}
         for depth in range(count):
-            known.append(int(head(target, states, torch.tensor([known]), **longer)[depth][0, -1].argmax()))
+            known.append(
+                int(head(target, states, torch.tensor([known]), **longer)[depth][0, -1].argmax())
+            )
         return known[len(text) :]
 
     return write
@@ -37,9 +43,16 @@ def ngram_drafter() -> Drafter:
 
 
 def sample_speculatively(
-    target: Network, draft: Network, prompt: list[int], gamma: int, tokens: int, generator: torch.Generator
+    target: Network,
+    draft: Network,
+    prompt: list[int],
+    gamma: int,
+    tokens: int,
+    generator: torch.Generator,
 ) -> Decoded:
-    """Decode by speculative sampling at temperature 1: accept x ~ q with min(1, p/q), else draw from max(p - q, 0) (X-2)."""
+    """Decode by speculative sampling at temperature 1: accept x ~ q with min(1, p/q), else draw
+    from max(p - q, 0) (X-2).
+    """
     reader, drafting = Reader(target), Reader(draft)
     p = reader.extend(prompt)[-1].softmax(-1)
     text = [*prompt, _draw(p, generator)]
@@ -54,7 +67,11 @@ def sample_speculatively(
             unread = proposal[-1:]
         p = reader.extend([text[-1], *proposal]).softmax(-1)
         kept = 0
-        while kept < gamma and torch.rand((), generator=generator) * q[kept][proposal[kept]] < p[kept][proposal[kept]]:
+        while (
+            kept < gamma
+            and torch.rand((), generator=generator) * q[kept][proposal[kept]]
+            < p[kept][proposal[kept]]
+        ):
             kept += 1
         last = p[kept] if kept == gamma else (p[kept] - q[kept]).clamp(min=0)
         text += [*proposal[:kept], _draw(last, generator)]

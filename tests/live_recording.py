@@ -26,5 +26,9 @@ def recorded(
 ) -> Trace:
     """One request for each prompt."""
     sampling = Sampling(temperature)
-    written = generate(family.target, prompts, tokens, sampling, torch.Generator().manual_seed(seed))
-    return assemble(family, [observe(family, prompts, written, sampling, beams)], sampling, seed, beams, tokens)
+    written = generate(
+        family.target, prompts, tokens, sampling, torch.Generator().manual_seed(seed)
+    )
+    return assemble(
+        family, [observe(family, prompts, written, sampling, beams)], sampling, seed, beams, tokens
+    )

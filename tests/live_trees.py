@@ -1,7 +1,8 @@
-"""Live decoding with trees, several sequences and pipelines: the plainest programs, for replays to be held against.
+"""Live decoding with trees, several sequences and pipelines: the plainest programs, for replays to
+be held against.
 
-Nothing here shares code with the recorder: nodes are tuples of tokens, every context is read from its start,
-and the target really chooses every token.
+Nothing here shares code with the recorder: nodes are tuples of tokens, every context is read from
+its start, and the target really chooses every token.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def continued(network: Network, text: Sequence[int], count: int) -> list[int]:
 
 
 def walk(target: Network, text: list[int], *trees: set[Path]) -> list[int]:
-    """What verification commits: the target's choices for as long as they are in one of the trees, and the one behind."""
+    """What verification commits: the target's choices for as long as they are in one of the trees,
+    and the one behind.
+    """
     committed: list[int] = []
     while True:
         committed.append(choice(target, [*text, *committed]))
@@ -58,7 +61,9 @@ def walk(target: Network, text: list[int], *trees: set[Path]) -> list[int]:
             return committed
 
 
-def speculate_tree(target: Network, drafter: TreeDrafter, prompt: list[int], tokens: int) -> Decoded:
+def speculate_tree(
+    target: Network, drafter: TreeDrafter, prompt: list[int], tokens: int
+) -> Decoded:
     """Greedy decoding with a tree a step."""
     text, accepted = [*prompt, choice(target, prompt)], []
     while len(text) - len(prompt) < tokens:
@@ -74,7 +79,11 @@ def static_drafter(draft: Network, branching: Sequence[int]) -> TreeDrafter:
     def propose(text: list[int]) -> set[Path]:
         paths, level = set[Path](), list[Path]([()])
         for children in branching:
-            level = [(*path, token) for path in level for token in first_choices(chances(draft, [*text, *path]), children)]
+            level = [
+                (*path, token)
+                for path in level
+                for token in first_choices(chances(draft, [*text, *path]), children)
+            ]
             paths |= set(level)
         return paths
 
@@ -86,8 +95,12 @@ def best(scores: dict[Path, float], count: int) -> list[Path]:
     return sorted(scores, key=lambda path: -scores[path])[:count]
 
 
-def eagle2_drafter(target: Network, head: nn.Module, branching: int, passes: int, budget: int) -> TreeDrafter:
-    """EAGLE-2: in each pass the ``branching`` best nodes get as many children; the ``budget`` best of all are verified."""
+def eagle2_drafter(
+    target: Network, head: nn.Module, branching: int, passes: int, budget: int
+) -> TreeDrafter:
+    """EAGLE-2: in each pass the ``branching`` best nodes get as many children; the ``budget`` best
+    of all are verified.
+    """
 
     @torch.no_grad()
     def propose(text: list[int]) -> set[Path]:
@@ -97,8 +110,13 @@ def eagle2_drafter(target: Network, head: nn.Module, branching: int, passes: int
         for depth in range(passes):
             level = dict[Path, float]()
             for path, score in frontier.items():
-                chance = head(target, states, torch.tensor([[*text, *path]]))[depth][0, -1].log_softmax(-1)
-                level |= {(*path, token): score + float(chance[token]) for token in first_choices(chance, branching)}
+                chance = head(target, states, torch.tensor([[*text, *path]]))[depth][
+                    0, -1
+                ].log_softmax(-1)
+                level |= {
+                    (*path, token): score + float(chance[token])
+                    for token in first_choices(chance, branching)
+                }
             scores |= level
             frontier = {path: level[path] for path in best(level, branching)}
         return set(best(scores, budget))
@@ -109,7 +127,9 @@ def eagle2_drafter(target: Network, head: nn.Module, branching: int, passes: int
 def pruned_streams_drafter(
     target: Network, streams: nn.Module, gate: ExitHead, levels: int, branching: int, budget: int
 ) -> TreeDrafter:
-    """Speculative Streaming: every stream's first choices below every node, rated where the streams begin."""
+    """Speculative Streaming: every stream's first choices below every node, rated where the streams
+    begin.
+    """
     below = target.shape.layers - int(streams.layers)
 
     @torch.no_grad()
@@ -122,7 +142,10 @@ def pruned_streams_drafter(
             for path, score in level.items():
                 state = target.hidden(torch.tensor([[*text, *path]]))[below - 1][0, -1]
                 rated = gate(state, target).log_softmax(-1)
-                grown |= {(*path, token): score + float(rated[token]) for token in first_choices(rows[0, -1], branching)}
+                grown |= {
+                    (*path, token): score + float(rated[token])
+                    for token in first_choices(rows[0, -1], branching)
+                }
             scores, level = scores | grown, grown
         return set(best(scores, budget))
 
@@ -130,7 +153,9 @@ def pruned_streams_drafter(
 
 
 class Resampler:
-    """Lyanna's drafter: one pass of the hidden chain, a tree sampled from it, and again behind a correction."""
+    """Lyanna's drafter: one pass of the hidden chain, a tree sampled from it, and again behind a
+    correction.
+    """
 
     def __init__(self, target: Network, head: HiddenChain, branching: int) -> None:
         self.target, self.head, self.branching = target, head, branching
@@ -143,26 +168,46 @@ class Resampler:
 
     @torch.no_grad()
     def tree(self, raw: list[Tensor], root: int | None, budget: int) -> set[Path]:
-        """Algorithm 1 on the logits ``raw``; ``root``: the token whose information the first level gets, if any."""
+        """Algorithm 1 on the logits ``raw``; ``root``: the token whose information the first level
+        gets, if any.
+        """
         scores: dict[Path, float] = {}
         frontier: dict[Path, float] = {(): 0.0}
         for logits in raw:
             level = dict[Path, float]()
             for path, score in frontier.items():
                 parent = path[-1] if path else root
-                shift = 0.0 if parent is None else self.head.token_information(self.target, torch.tensor(parent))
+                shift = (
+                    0.0
+                    if parent is None
+                    else self.head.token_information(self.target, torch.tensor(parent))
+                )
                 chance = (logits + shift).log_softmax(-1)
-                level |= {(*path, token): score + float(chance[token]) for token in first_choices(chance, self.branching)}
+                level |= {
+                    (*path, token): score + float(chance[token])
+                    for token in first_choices(chance, self.branching)
+                }
             scores |= level
             frontier = {path: level[path] for path in best(level, self.branching)}
         return set(best(scores, budget))
 
 
 def speculate_resampling(
-    target: Network, drafter: Resampler, prompt: list[int], tokens: int, budget: int, resampled_budget: int
+    target: Network,
+    drafter: Resampler,
+    prompt: list[int],
+    tokens: int,
+    budget: int,
+    resampled_budget: int,
 ) -> tuple[list[int], list[ResampledVerification]]:
-    """Output and steps of Lyanna: the drafted tree and the one left from the step before are verified together."""
-    text, steps, left = [*prompt, choice(target, prompt)], list[ResampledVerification](), set[Path]()
+    """Output and steps of Lyanna: the drafted tree and the one left from the step before are
+    verified together.
+    """
+    text, steps, left = (
+        [*prompt, choice(target, prompt)],
+        list[ResampledVerification](),
+        set[Path](),
+    )
     while len(text) - len(prompt) < tokens:
         raw = drafter.chain(text)
         committed = walk(target, text, drafter.tree(raw, None, budget), left)
@@ -174,10 +219,21 @@ def speculate_resampling(
 
 
 def duodecode(
-    target: Network, draft: Network, prompt: list[int], tokens: int, budget: int, divisors: Iterable[int]
+    target: Network,
+    draft: Network,
+    prompt: list[int],
+    tokens: int,
+    budget: int,
+    divisors: Iterable[int],
 ) -> tuple[list[int], list[SequenceIteration]]:
-    """Output and iterations of DuoDecoding as its program decides them: both models see the same unverified prefix."""
-    text, unverified, steps = [*prompt, choice(target, prompt)], list[int](), list[SequenceIteration]()
+    """Output and iterations of DuoDecoding as its program decides them: both models see the same
+    unverified prefix.
+    """
+    text, unverified, steps = (
+        [*prompt, choice(target, prompt)],
+        list[int](),
+        list[SequenceIteration](),
+    )
     while len(text) - len(prompt) < tokens:
         prefix = [*text, *unverified]
         odds = chances(draft, prefix).exp()
@@ -185,8 +241,13 @@ def duodecode(
         threshold = odds[first[0]] * chances(draft, [*prefix, first[0]]).exp().max()
         worth = max(1, sum(bool(odds[token] > threshold) for token in first))
         count = max(divisor for divisor in divisors if divisor <= worth)
-        drafted = [[token, *continued(draft, [*prefix, token], budget // count - 1)] for token in first[:count]]
-        checked = [choice(target, [*text, *unverified[:done]]) for done in range(len(unverified) + 1)]
+        drafted = [
+            [token, *continued(draft, [*prefix, token], budget // count - 1)]
+            for token in first[:count]
+        ]
+        checked = [
+            choice(target, [*text, *unverified[:done]]) for done in range(len(unverified) + 1)
+        ]
         right = accepted_prefix(unverified, checked)
         text += checked[: right + 1]
         accepted = [row for row in drafted if right == len(unverified) and row[0] == text[-1]]
@@ -196,7 +257,9 @@ def duodecode(
 
 
 class Mirrored(NamedTuple):
-    """One step of Mirror-SD: what was kept, and whether the next window was in the tree, for both messages (K07)."""
+    """One step of Mirror-SD: what was kept, and whether the next window was in the tree, for both
+    messages (K07).
+    """
 
     accepted: int
     reused_per_position: bool
@@ -205,18 +268,34 @@ class Mirrored(NamedTuple):
 
 @torch.no_grad()
 def mirror(
-    target: Network, draft: Network, gate: ExitHead, layer: int, prompt: list[int], tokens: int, gamma: int, kappa: int
+    target: Network,
+    draft: Network,
+    gate: ExitHead,
+    layer: int,
+    prompt: list[int],
+    tokens: int,
+    gamma: int,
+    kappa: int,
 ) -> tuple[list[int], list[Mirrored]]:
-    """Output and steps of Mirror-SD with trees that hold every branch the early exit names (MSD-7)."""
+    """Output and steps of Mirror-SD with trees that hold every branch the early exit names
+    (MSD-7).
+    """
     text, steps = [*prompt, choice(target, prompt)], list[Mirrored]()
     while len(text) - len(prompt) < tokens:
         window = continued(draft, text, gamma)
         states = target.hidden(torch.tensor([[*text, *window]]))
-        named = [first_choices(logits, kappa) for logits in gate(states[layer - 1][0, -gamma - 1 :], target)]
+        named = [
+            first_choices(logits, kappa)
+            for logits in gate(states[layer - 1][0, -gamma - 1 :], target)
+        ]
         checked = target.head(states[-1][0, -gamma - 1 :]).argmax(-1).tolist()
         accepted = accepted_prefix(window, checked)
         committed = tuple(checked[: accepted + 1])
-        every = {(*window[:place], token) for place, tokens_here in enumerate(named) for token in tokens_here}
+        every = {
+            (*window[:place], token)
+            for place, tokens_here in enumerate(named)
+            for token in tokens_here
+        }
         roots = [[token, *continued(draft, [*text, token], gamma)] for token in named[0]]
         first = {tuple(row[: depth + 1]) for row in roots for depth in range(gamma + 1)}
         steps.append(Mirrored(accepted, committed in every, committed in first))
@@ -225,7 +304,9 @@ def mirror(
 
 
 class Node:
-    """A token in the tree of a pipeline, with its parent; ``score`` sums log-probabilities from the first root."""
+    """A token in the tree of a pipeline, with its parent; ``score`` sums log-probabilities from the
+    first root.
+    """
 
     def __init__(self, token: int, parent: Node | None, score: float) -> None:
         self.token, self.parent, self.score = token, parent, score
@@ -239,8 +320,12 @@ class Node:
         return () if self is root or self.parent is None else (*self.parent.path(root), self.token)
 
 
-def pipeline(target: Network, draft: Network, prompt: list[int], tokens: int, beam: Beam) -> tuple[list[int], list[Passage]]:
-    """Output and passages of SpecPipe, pipeline step by pipeline step: ``stages[i]`` is the level in stage i."""
+def pipeline(
+    target: Network, draft: Network, prompt: list[int], tokens: int, beam: Beam
+) -> tuple[list[int], list[Passage]]:
+    """Output and passages of SpecPipe, pipeline step by pipeline step: ``stages[i]`` is the level
+    in stage i.
+    """
     text = [*prompt, choice(target, prompt)]
     root = Node(text[-1], None, 0.0)
     stages: list[list[Node]] = [[root], *([] for _ in range(beam.stages - 1))]
@@ -265,8 +350,18 @@ def pipeline(target: Network, draft: Network, prompt: list[int], tokens: int, be
         if root in stages[-1]:
             token = choice(target, text)
             text.append(token)
-            child = next((node for each in stages for node in each if node.parent is root and node.token == token), None)
-            child = child or next((node for node in level if node.parent is root and node.token == token), None)
+            child = next(
+                (
+                    node
+                    for each in stages
+                    for node in each
+                    if node.parent is root and node.token == token
+                ),
+                None,
+            )
+            child = child or next(
+                (node for node in level if node.parent is root and node.token == token), None
+            )
             passages.append(Passage(steps, [len(each) for each in stages], child is not None))
             steps, root = 0, child or Node(token, None, 0.0)
             stages = [[node for node in each if node.below(root)] for each in stages]

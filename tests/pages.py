@@ -1,4 +1,6 @@
-"""One page of each kind, small, for the tests that take HTML apart and for those that open it in a browser."""
+"""One page of each kind, small, for the tests that take HTML apart and for those that open it in a
+browser.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,15 @@ from tests.toy_paper import TERMS, written
 
 LIVE_COMMAND = "python -m benchmarks.live decoding"
 LIVE = Path(__file__).parent / "data/live_short_run.json"
-"""What it printed with ``--gammas 2,4 --tokens 24 --requests 2 --rounds 3 --json`` on a busy machine."""
+"""What it printed with ``--gammas 2,4 --tokens 24 --requests 2 --rounds 3 --json`` on a busy
+machine.
+"""
 SHORT = {
     "run": ("mirror_qwen3_32b_m2_ultra", ["requests.count=6", "requests.output_tokens=48"]),
-    "pipeline": ("specpipe_llama_3_1_70b_two_servers", ["requests.count=1", "requests.output_tokens=24"]),
+    "pipeline": (
+        "specpipe_llama_3_1_70b_two_servers",
+        ["requests.count=1", "requests.output_tokens=24"],
+    ),
 }
 SWEEP = """
 about: How much of a slower draft is hidden
@@ -98,7 +105,11 @@ def by_law(_: Path) -> Page:
     """Durations of a step of four requests, with sliders."""
     name, overrides = LAW
     loaded = load(name, overrides)
-    return law_page.page(law_details(loaded), f"specsim law {name} --set {overrides[0]} --out law.html", what_if(loaded))
+    return law_page.page(
+        law_details(loaded),
+        f"specsim law {name} --set {overrides[0]} --out law.html",
+        what_if(loaded),
+    )
 
 
 def planned(folder: Path) -> Page:
@@ -108,7 +119,9 @@ def planned(folder: Path) -> Page:
 
 def live(_: Path) -> Page:
     """A run that was kept."""
-    return live_page.page(json.loads(LIVE.read_text("utf-8")), "a machine", "2026-11-21", LIVE_COMMAND)
+    return live_page.page(
+        json.loads(LIVE.read_text("utf-8")), "a machine", "2026-11-21", LIVE_COMMAND
+    )
 
 
 def tabled(folder: Path) -> Page:
@@ -119,9 +132,18 @@ def tabled(folder: Path) -> Page:
 
 def compared(_: Path) -> Page:
     """A pair on one machine, of which one has more requests to serve."""
-    names, overrides = ("mirror_qwen3_32b_a100", "vanilla_qwen3_32b_a100"), ["requests.output_tokens=48"]
-    loaded = [load(name, [*overrides, f"requests.count={count}"]) for name, count in zip(names, (4, 5), strict=True)]
-    given = [Contestant(*one) for one in zip("AB", names, (f"specsim run {name}" for name in names), loaded, strict=True)]
+    names, overrides = (
+        ("mirror_qwen3_32b_a100", "vanilla_qwen3_32b_a100"),
+        ["requests.output_tokens=48"],
+    )
+    loaded = [
+        load(name, [*overrides, f"requests.count={count}"])
+        for name, count in zip(names, (4, 5), strict=True)
+    ]
+    given = [
+        Contestant(*one)
+        for one in zip("AB", names, (f"specsim run {name}" for name in names), loaded, strict=True)
+    ]
     page = compare_page.page(compare(given))
     return replace(page, command="specsim compare mirror_qwen3_32b_a100 vanilla_qwen3_32b_a100")
 
@@ -138,11 +160,15 @@ def swept(folder: Path) -> tuple[SweepTable, Scenario]:
 
 def validation(folder: Path) -> Page:
     """Of the toy paper and one law, with the figures and slips of the real papers."""
-    (written(folder) / "fitted.yaml").write_text(yaml.safe_dump({"command": "by hand", "terms": TERMS}))
+    (written(folder) / "fitted.yaml").write_text(
+        yaml.safe_dump({"command": "by hand", "terms": TERMS})
+    )
     found = [validated(Paper.of("round", cells(folder)["round"], folder), in_turn)]
     gaps = [law_gap("vanilla_llama_2_7b_a800")]
     missed = shortfalls(found, GOAL)
-    return validate_page.page(found, gaps, missed, paper_figures(), contradictions(), "specsim validate round")
+    return validate_page.page(
+        found, gaps, missed, paper_figures(), contradictions(), "specsim validate round"
+    )
 
 
 OTHERS: dict[str, Callable[[Path], Page]] = {

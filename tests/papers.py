@@ -1,4 +1,6 @@
-"""What the tests of every paper share: its cells, and what the committed validation says of them."""
+"""What the tests of every paper share: its cells, and what the committed validation says of
+them.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,19 @@ class Committed:
         self.paper = Paper.of(name, cells()[name])
         self.cells = {cell.cell: cell for cell in self.paper.with_role(*MAPPED)}
         with COMMITTED.open(newline="") as file:
-            said = {row["cell"]: float(row["run"]) for row in csv.DictReader(file) if row["paper"] == name}
-        self.runs = {cell: run for cell, run in said.items() if cell in self.cells}  # others are run by a claim
+            said = {
+                row["cell"]: float(row["run"])
+                for row in csv.DictReader(file)
+                if row["paper"] == name
+            }
+        self.runs = {
+            cell: run for cell, run in said.items() if cell in self.cells
+        }  # others are run by a claim
 
     def load_all(self) -> None:
-        """Every scenario that a cell names, as the cell and the fit set it; BadInput where one cannot be."""
+        """Every scenario that a cell names, as the cell and the fit set it; BadInput where one
+        cannot be.
+        """
         for cell in self.cells.values():
             question = self.paper.question(cell)
             for run in filter(None, (question.run, question.against)):

@@ -1,4 +1,6 @@
-"""The versions of constraints.txt, for tests of what depends on the last digit or word of another package."""
+"""The versions of constraints.txt, for tests of what depends on the last digit or word of another
+package.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The plainest pipeline of stages and links: a SimPy process for each level, a resource for each stage and link.
+"""The plainest pipeline of stages and links: a SimPy process for each level, a resource for each
+stage and link.
 
-What is in flight is interrupted where it is dropped. Tests hold the line that books ahead against it.
+What is in flight is interrupted where it is dropped. Tests hold the line that books ahead against
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ Spans = list[tuple[int, float, float]]
 
 
 class PlainLine:
-    """``spans``: (part, begin, end) of what took time, parts counted stage 1, link 1, stage 2, ..."""
+    """``spans``: (part, begin, end) of what took time, parts counted stage 1, link 1, stage 2,
+    ...
+    """
 
     def __init__(self, times: PipelineTimes) -> None:
         self.times, self.environment = times, Environment()

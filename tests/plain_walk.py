@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 
 def walk(run: Sequence[int], gamma: int, bonus: bool = True) -> list[int]:
-    """Accepted draft tokens of each window of ``gamma`` over a request whose run lengths are ``run``."""
+    """Accepted draft tokens of each window of ``gamma`` over a request whose run lengths are
+    ``run``.
+    """
     kept, position = [], 0
     while position < len(run):
         accepted = min(run[position], gamma)

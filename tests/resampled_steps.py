@@ -1,4 +1,6 @@
-"""Steps of Lyanna as tests write them down: what was kept, and whether a tree sampled again was verified too."""
+"""Steps of Lyanna as tests write them down: what was kept, and whether a tree sampled again was
+verified too.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ class ResampledVerification(NamedTuple):
     accepted: int
     """Draft tokens kept of the better of the two trees."""
     resampled: bool
-    """Whether a tree that was sampled again from the hidden states of the step before was verified too (LYA-7)."""
+    """Whether a tree that was sampled again from the hidden states of the step before was verified
+    too (LYA-7).
+    """
 
 
 def verified(replay: ResampledReplay) -> ResampledVerification:

@@ -19,13 +19,25 @@ from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.scenario import load
 from simulator.scenario.loading import variant
-from simulator.strategies.common.drafters import AutoregressiveDrafter, StreamingDrafter, branch_rows, internal_steps
+from simulator.strategies.common.drafters import (
+    AutoregressiveDrafter,
+    StreamingDrafter,
+    branch_rows,
+    internal_steps,
+)
 from simulator.strategies.mirror_sd import MirrorSD
 from tests.formulas import overlap_mass, top
 
 
-def make_trace(ranks: list[list[int]], exits: list[list[int]] | None = None, temperature: float = 0.0, **arrays: Any) -> Trace:
-    """A trace of one flavour from the draft ranks of each request; position 0 belongs to the prefill."""
+def make_trace(
+    ranks: list[list[int]],
+    exits: list[list[int]] | None = None,
+    temperature: float = 0.0,
+    **arrays: Any,
+) -> Trace:
+    """A trace of one flavour from the draft ranks of each request; position 0 belongs to the
+    prefill.
+    """
     flat = [rank for request in ranks for rank in request]
     exit_flat = [rank for request in exits for rank in request] if exits else [0] * len(flat)
     shape = {"layers": 4, "vocabulary": 100}
@@ -51,7 +63,9 @@ def make_trace(ranks: list[list[int]], exits: list[list[int]] | None = None, tem
 
 
 def test_a_recording_judged_window_by_window() -> None:
-    """Agreement 1 1 0 | 0 | 1 1 1 1: with gamma 3 the windows keep 2, 0, 3; then round again from position 1."""
+    """Agreement 1 1 0 | 0 | 1 1 1 1: with gamma 3 the windows keep 2, 0, 3; then round again from
+    position 1.
+    """
     trace = make_trace([[9, 0, 0, 1, 1, 0, 0, 0, 0]], [[0, 0, 0, 5, 0, 0, 0, 0, 7]])
     cursor = Replay(trace).cursor(0, Exit(0.5, kappa=4))
     first, second, third, fourth = (cursor.judge(Chain(3)) for _ in range(4))
@@ -87,8 +101,14 @@ def test_replay_equals_a_plain_walk(agreement: list[bool], gamma: int, windows: 
 
 
 def test_recorded_run_lengths_take_the_place_of_agreement() -> None:
-    """From position 1 on a window keeps 2 0 3 0 1 by where it starts; agreement says something else."""
-    trace = make_trace([[9, 0, 0, 0, 0, 0]], [[0, 9, 0, 9, 0, 0]], run=np.array([9, 2, 0, 3, 0, 1], dtype=np.uint16))
+    """From position 1 on a window keeps 2 0 3 0 1 by where it starts; agreement says something
+    else.
+    """
+    trace = make_trace(
+        [[9, 0, 0, 0, 0, 0]],
+        [[0, 9, 0, 9, 0, 0]],
+        run=np.array([9, 2, 0, 3, 0, 1], dtype=np.uint16),
+    )
     cursor = Replay(trace).cursor(0, Exit(0.5, kappa=4))
     verdicts = [cursor.judge(Chain(2)) for _ in range(3)]
     assert [(v.accepted, v.committed, v.off_exit, v.off_path) for v in verdicts] == [
@@ -106,9 +126,13 @@ def test_recorded_run_lengths_take_the_place_of_agreement() -> None:
 def test_runs_that_follow_from_agreement_replay_alike(agreement: list[bool], gamma: int) -> None:
     plain = make_trace([[0, *(0 if agree else 1 for agree in agreement)]])
     runs = np.minimum(Replay(plain).runs(0), 60_000).astype(np.uint16)
-    given_runs = make_trace([[0] * (len(agreement) + 1)], run=np.concatenate(([0], runs)).astype(np.uint16))
+    given_runs = make_trace(
+        [[0] * (len(agreement) + 1)], run=np.concatenate(([0], runs)).astype(np.uint16)
+    )
     one, other = (Replay(trace).cursor(0, None) for trace in (plain, given_runs))
-    assert [one.judge(Chain(gamma)) for _ in range(20)] == [other.judge(Chain(gamma)) for _ in range(20)]
+    assert [one.judge(Chain(gamma)) for _ in range(20)] == [
+        other.judge(Chain(gamma)) for _ in range(20)
+    ]
 
 
 def test_requests_are_dealt_once_each_in_an_order_set_by_the_seed() -> None:
@@ -140,7 +164,10 @@ def test_marginal_odds_of_a_trace() -> None:
     assert odds.off_exit.tolist() == pytest.approx([0.25, 0.1875, 0.5625 * 0.5])
 
 
-@given(st.lists(st.lists(st.integers(0, 20), min_size=3, max_size=12), min_size=1, max_size=4), st.integers(1, 6))
+@given(
+    st.lists(st.lists(st.integers(0, 20), min_size=3, max_size=12), min_size=1, max_size=4),
+    st.integers(1, 6),
+)
 def test_fallback_is_monotone_in_kappa_exactly(exits: list[list[int]], gamma: int) -> None:
     """Top-kappa sets are nested, so per position a larger kappa can only help (Proposition 1)."""
     trace = make_trace([[0] * len(request) for request in exits], exits)
@@ -184,7 +211,9 @@ def test_constant_and_drawn_acceptance() -> None:
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.integers(1, 9), st.integers(1, 9))
-def test_a_higher_rate_meets_the_same_luck_and_keeps_no_less(one: float, other: float, gamma: int, longer: int) -> None:
+def test_a_higher_rate_meets_the_same_luck_and_keeps_no_less(
+    one: float, other: float, gamma: int, longer: int
+) -> None:
     lower, higher = (Rates((rate,), seed=2).cursor(0, None) for rate in sorted((one, other)))
     for _ in range(20):
         assert lower.judge(Chain(gamma)).accepted <= higher.judge(Chain(gamma + longer)).accepted
@@ -194,12 +223,16 @@ def test_drawn_windows_keep_what_the_odds_say() -> None:
     rates = Rates((0.9, 0.6, 0.7), overlap=0.95, seed=3)
     cursor, odds = rates.cursor(0, None), rates.odds(4, None)
     verdicts = [cursor.judge(Chain(4)) for _ in range(20_000)]
-    assert np.mean([verdict.off_path for verdict in verdicts]) == pytest.approx(odds.off_path, abs=0.01)
+    assert np.mean([verdict.off_path for verdict in verdicts]) == pytest.approx(
+        odds.off_path, abs=0.01
+    )
     assert all(verdict.accepted == 4 for verdict in verdicts if verdict.off_path)
     assert all(verdict.committed == verdict.accepted + 1 for verdict in verdicts)
     for accepted in range(5):
         share, off = odds.accepted[accepted], odds.off_exit[accepted]
-        assert np.mean([verdict.accepted == accepted for verdict in verdicts]) == pytest.approx(share, abs=0.01)
+        assert np.mean([verdict.accepted == accepted for verdict in verdicts]) == pytest.approx(
+            share, abs=0.01
+        )
         found = np.mean([verdict.accepted == accepted and verdict.off_exit for verdict in verdicts])
         assert found == pytest.approx(off, abs=0.01)
 
@@ -213,21 +246,40 @@ def test_internal_steps_are_the_first_that_suffice(emitted: list[float], gamma: 
 
 
 def test_rows_of_a_branch_complete_tree() -> None:
-    """B x kappa x (gamma + 1) branches; a stream adds a row to each in the top layers; a request's cache is read once."""
+    """B x kappa x (gamma + 1) branches; a stream adds a row to each in the top layers; a request's
+    cache is read once.
+    """
     branches = 2 * 8 * (7 + 1)
     plain = branch_rows(AutoregressiveDrafter(), branches, sequences=2, kv_tokens=1000)
-    assert (plain.tokens, plain.sequences, plain.kv_tokens, plain.attention_pairs) == (128, 2, 1000, 128 * 500)
+    assert (plain.tokens, plain.sequences, plain.kv_tokens, plain.attention_pairs) == (
+        128,
+        2,
+        1000,
+        128 * 500,
+    )
     assert branch_rows(StreamingDrafter(streams=2), branches, 2, 1000).tokens == 3 * 128
-    assert branch_rows(StreamingDrafter(streams=2, verifies="proposal"), branches, 2, 1000).tokens == 3 * 3 * 128
+    assert (
+        branch_rows(StreamingDrafter(streams=2, verifies="proposal"), branches, 2, 1000).tokens
+        == 3 * 3 * 128
+    )
 
 
 @pytest.mark.parametrize(("verifies", "below"), [("main", 64), ("proposal", 3 * 64)])
-def test_streams_are_paid_for_in_the_top_layers_alone(verifies: Literal["main", "proposal"], below: int) -> None:
-    """Speculative Streaming Eq. 4: N - N_s of 16 layers carry a row a branch, the top 4 two more; the LM head reads those."""
+def test_streams_are_paid_for_in_the_top_layers_alone(
+    verifies: Literal["main", "proposal"], below: int
+) -> None:
+    """Speculative Streaming Eq. 4: N - N_s of 16 layers carry a row a branch, the top 4 two more;
+    the LM head reads those.
+    """
     cost = load("mirror_qwen3_32b_m2_ultra").scenario.cost
     drafter = StreamingDrafter(streams=2, verifies=verifies)
-    lower, upper = Rows(below, 0, 1, 600, below * 600), Rows(3 * below, 3 * below, 1, 600, 3 * below * 600)
-    expected = cost.draft(lower, "window", 0, 12).wall_s + cost.draft(upper, "window", 12, 16).wall_s
+    lower, upper = (
+        Rows(below, 0, 1, 600, below * 600),
+        Rows(3 * below, 3 * below, 1, 600, 3 * below * 600),
+    )
+    expected = (
+        cost.draft(lower, "window", 0, 12).wall_s + cost.draft(upper, "window", 12, 16).wall_s
+    )
     assert drafter.step(cost, 64, 1, 600).wall_s == pytest.approx(expected, rel=1e-12)
     whole = StreamingDrafter(streams=2, stream_layers=99, verifies=verifies)
     assert whole.step(cost, 64, 1, 600).wall_s == pytest.approx(cost.draft(upper).wall_s, rel=1e-12)
@@ -236,20 +288,29 @@ def test_streams_are_paid_for_in_the_top_layers_alone(verifies: Literal["main", 
 
 def test_a_stated_internal_step_is_paid_for_once() -> None:
     cost = StatedCost(StatedDurations(target_ms=30, draft_step_ms=3))
-    steps = (drafter.step(cost, 64, 1, 600).wall_s for drafter in (AutoregressiveDrafter(), StreamingDrafter(streams=2)))
+    steps = (
+        drafter.step(cost, 64, 1, 600).wall_s
+        for drafter in (AutoregressiveDrafter(), StreamingDrafter(streams=2))
+    )
     assert list(steps) == [0.003, 0.003]
 
 
 def test_a_recording_says_what_a_pass_of_streams_emits() -> None:
-    """MSD-4: a window of 7 takes 5 passes of two recorded streams, 6 of one, and 4 where a scenario states 1.75 tokens."""
+    """MSD-4: a window of 7 takes 5 passes of two recorded streams, 6 of one, and 4 where a scenario
+    states 1.75 tokens.
+    """
     recorded = load("mirror_qwen3_32b_m2_ultra").scenario
     assert isinstance(recorded.strategy, MirrorSD)
     assert isinstance(recorded.strategy.drafter, StreamingDrafter)
     emitted = recorded.strategy.drafter.per_pass
     assert list(emitted) == sorted(emitted)
     assert 1.0 < emitted[0] < emitted[1] < 2.0
-    assert [recorded.strategy.drafter.model_copy(update={"streams": n}).steps(7) for n in (1, 2, 9)] == [6, 5, 5]
-    stated = variant(load("mirror_qwen3_32b_m2_ultra"), {"strategy.drafter.emitted": [1.75]}).scenario.schedule
+    assert [
+        recorded.strategy.drafter.model_copy(update={"streams": n}).steps(7) for n in (1, 2, 9)
+    ] == [6, 5, 5]
+    stated = variant(
+        load("mirror_qwen3_32b_m2_ultra"), {"strategy.drafter.emitted": [1.75]}
+    ).scenario.schedule
     assert isinstance(stated, MirrorSD)
     assert stated.drafter.steps(7) == 4
 
@@ -257,12 +318,19 @@ def test_a_recording_says_what_a_pass_of_streams_emits() -> None:
 def test_another_recording_says_it_anew() -> None:
     greedy = load("mirror_qwen3_32b_m2_ultra")
     sampled = variant(greedy, {"acceptance.trace": "six_flavours_sampled"}).scenario.schedule
-    assert sampled == load("mirror_qwen3_32b_m2_ultra", ["acceptance.trace=six_flavours_sampled"]).scenario.schedule
+    assert (
+        sampled
+        == load(
+            "mirror_qwen3_32b_m2_ultra", ["acceptance.trace=six_flavours_sampled"]
+        ).scenario.schedule
+    )
     assert sampled != greedy.scenario.schedule
 
 
 def test_tokens_of_a_pass_are_counted_along_the_way() -> None:
-    """The first stream is right at every second position: passes of 2, 2 and 1 tokens cover five positions."""
+    """The first stream is right at every second position: passes of 2, 2 and 1 tokens cover five
+    positions.
+    """
     ranks = [[9, 0, 1, 0, 1, 1], [9, 1, 1, 1, 1, 1]]
     assert tokens_per_pass(trace_of([9] * 6, streams_rank=ranks)) == (5 / 3, 5 / 3)
     assert tokens_per_pass(trace_of([9] * 6)) == ()
@@ -272,7 +340,9 @@ def test_tokens_of_a_pass_are_counted_along_the_way() -> None:
 
 
 def test_odds_of_stated_rates_worked_out_by_hand() -> None:
-    """Rates 0.5, 0.8, 0.8, ...: reached with 1, 0.5, 0.4, 0.32; a tenth of every position is off the exit."""
+    """Rates 0.5, 0.8, 0.8, ...: reached with 1, 0.5, 0.4, 0.32; a tenth of every position is off
+    the exit.
+    """
     odds = Rates((0.5, 0.8), overlap=0.9).odds(3, None)
     assert odds.accepted.tolist() == pytest.approx([0.5, 0.1, 0.08, 0.32])
     assert odds.off_exit.tolist() == pytest.approx([0.1, 0.05, 0.04, 0.032])
@@ -284,9 +354,18 @@ def test_odds_of_stated_rates_worked_out_by_hand() -> None:
 
 def test_what_is_always_accepted_is_off_the_exit_only_behind_the_window() -> None:
     odds = Rates((1.0,), overlap=0.75).odds(2, None)
-    assert (odds.accepted.tolist(), odds.off_exit.tolist(), odds.off_path) == ([0, 0, 1], [0, 0, 0.25], 0)
-    verdicts = [Rates((1.0,), 0.75).cursor(0, None).judge(Chain(2, bonus)) for bonus in (True, False)]
-    assert [(one.accepted, one.committed, one.off_path) for one in verdicts] == [(2, 3, False), (2, 2, False)]
+    assert (odds.accepted.tolist(), odds.off_exit.tolist(), odds.off_path) == (
+        [0, 0, 1],
+        [0, 0, 0.25],
+        0,
+    )
+    verdicts = [
+        Rates((1.0,), 0.75).cursor(0, None).judge(Chain(2, bonus)) for bonus in (True, False)
+    ]
+    assert [(one.accepted, one.committed, one.off_path) for one in verdicts] == [
+        (2, 3, False),
+        (2, 2, False),
+    ]
 
 
 def test_odds_of_a_grid_of_rates_are_those_of_each() -> None:
@@ -323,7 +402,10 @@ def test_a_stated_cycle_verdict_by_verdict() -> None:
         Verdict(4, 5, True, True),
         Verdict(3, 4, False, False),
     ]
-    assert [cursor.judge(Chain(4, bonus=False)) for _ in range(2)] == [Verdict(0, 1, True, True), Verdict(4, 4, False, False)]
+    assert [cursor.judge(Chain(4, bonus=False)) for _ in range(2)] == [
+        Verdict(0, 1, True, True),
+        Verdict(4, 4, False, False),
+    ]
     assert Cycle((1,)).cursor(0, None).judge(Chain(4)) == Verdict(1, 2, False, False)
 
 
@@ -337,22 +419,34 @@ def test_odds_of_a_cycle_go_once_round_both_sequences() -> None:
 
 
 def two_flavours() -> Trace:
-    """Requests 0 and 2 are of the first flavour, 1 of the second; 2, 4 and 3 positions after the prefill's."""
+    """Requests 0 and 2 are of the first flavour, 1 of the second; 2, 4 and 3 positions after the
+    prefill's.
+    """
     trace = make_trace([[0, 0, 1], [0, 1, 0, 0, 1], [0, 0, 0, 1]])
     header = {**trace.header, "flavours": ["one", "two"]}
-    return Trace(**{**vars(trace), "header": header, "flavour": np.array([0, 1, 0], dtype=np.uint8)})
+    return Trace(
+        **{**vars(trace), "header": header, "flavour": np.array([0, 1, 0], dtype=np.uint8)}
+    )
 
 
 def test_only_requests_of_the_chosen_flavours_are_dealt_and_then_again() -> None:
-    whole, one, two = Replay(two_flavours()), Replay(two_flavours(), ["one"]), Replay(two_flavours(), ["two"])
+    whole, one, two = (
+        Replay(two_flavours()),
+        Replay(two_flavours(), ["one"]),
+        Replay(two_flavours(), ["two"]),
+    )
     assert (sorted(whole.order), sorted(one.order), two.order) == ([0, 1, 2], [0, 2], [1])
     lengths = {0: 2, 1: 4, 2: 3}
-    assert [whole.length(request) for request in range(6)] == [lengths[recording] for recording in whole.order * 2]
+    assert [whole.length(request) for request in range(6)] == [
+        lengths[recording] for recording in whole.order * 2
+    ]
     assert two.positions().tolist() == [4, 5, 6, 7]
     assert sorted(one.positions().tolist()) == [1, 2, 9, 10, 11]
     for request in (0, 1):
         first, again = whole.cursor(request, None), whole.cursor(request + 3, None)
-        assert [first.judge(Chain(2)) for _ in range(5)] == [again.judge(Chain(2)) for _ in range(5)]
+        assert [first.judge(Chain(2)) for _ in range(5)] == [
+            again.judge(Chain(2)) for _ in range(5)
+        ]
 
 
 def test_other_recordings_of_the_same_text_are_replayed_in_the_same_order() -> None:
@@ -386,11 +480,17 @@ def test_a_recording_without_a_single_rejection_goes_on_for_ever() -> None:
     cursor = Replay(make_trace([[9, 0, 0, 0]])).cursor(0, None)
     assert [cursor.judge(Chain(7)) for _ in range(3)] == [Verdict(7, 8, False, False)] * 3
     odds = Replay(make_trace([[9, 0, 0, 0]])).odds(2, None)
-    assert (odds.accepted.tolist(), odds.off_exit.tolist(), odds.off_path) == ([0, 0, 1], [0, 0, 0], 0)
+    assert (odds.accepted.tolist(), odds.off_exit.tolist(), odds.off_path) == (
+        [0, 0, 1],
+        [0, 0, 0],
+        0,
+    )
 
 
 def test_marginal_odds_by_hand() -> None:
-    """Kept 3 of 4; of those kept 1 of 3 is off the exit, and so is the one rejected: the path holds with 3/4 x 2/3."""
+    """Kept 3 of 4; of those kept 1 of 3 is off the exit, and so is the one rejected: the path holds
+    with 3/4 x 2/3.
+    """
     odds = Replay(make_trace([[9, 0, 0, 1, 0]], [[9, 0, 0, 5, 9]])).odds(2, Exit(0.5, kappa=4))
     assert odds.off_path == pytest.approx(0.5625 * (1 - 0.5))
     assert odds.source == "marginal rates of the trace"
@@ -399,9 +499,13 @@ def test_marginal_odds_by_hand() -> None:
 
 
 def test_odds_of_recorded_run_lengths_by_hand() -> None:
-    """Two recordings, gamma 2: windows keep 2 0 | 1 2 0 (5 positions); what follows them is off the exit at a 9."""
+    """Two recordings, gamma 2: windows keep 2 0 | 1 2 0 (5 positions); what follows them is off the
+    exit at a 9.
+    """
     trace = make_trace(
-        [[9, 0, 0], [9, 0, 0, 0]], [[0, 9, 0], [9, 0, 9, 0]], run=np.array([9, 2, 0, 9, 1, 3, 0], dtype=np.uint16)
+        [[9, 0, 0], [9, 0, 0, 0]],
+        [[0, 9, 0], [9, 0, 9, 0]],
+        run=np.array([9, 2, 0, 9, 1, 3, 0], dtype=np.uint16),
     )
     odds = Replay(trace).odds(2, Exit(0.5, kappa=4))
     assert odds.accepted.tolist() == pytest.approx([0.4, 0.2, 0.4])
@@ -411,7 +515,10 @@ def test_odds_of_recorded_run_lengths_by_hand() -> None:
 
 
 def test_agreement_ends_with_the_shorter() -> None:
-    assert [accepted_prefix(*pair) for pair in (("abc", "abcd"), ("abcd", "ab"), ("", "a"), ("xb", "ab"))] == [3, 2, 0, 0]
+    assert [
+        accepted_prefix(*pair)
+        for pair in (("abc", "abcd"), ("abcd", "ab"), ("", "a"), ("xb", "ab"))
+    ] == [3, 2, 0, 0]
 
 
 def test_odds_have_a_place_for_every_number_of_accepted_tokens() -> None:
@@ -423,7 +530,11 @@ def test_odds_have_a_place_for_every_number_of_accepted_tokens() -> None:
 
 def test_a_full_window_is_off_the_exit_as_often_as_any_token() -> None:
     cursor = Rates((0.9,), overlap=0.6).cursor(0, None)
-    full = [verdict.off_exit for verdict in (cursor.judge(Chain(1)) for _ in range(20_000)) if verdict.accepted]
+    full = [
+        verdict.off_exit
+        for verdict in (cursor.judge(Chain(1)) for _ in range(20_000))
+        if verdict.accepted
+    ]
     assert np.mean(full) == pytest.approx(0.4, abs=0.015)
 
 
@@ -436,8 +547,14 @@ def test_rejected_and_accepted_tokens_off_the_exit_are_told_apart() -> None:
 
 
 def test_the_path_of_a_recorded_run_breaks_at_its_end_or_where_the_exit_missed() -> None:
-    """Gamma 1: runs 0 (off), 1, 3, 2 (off), 1: the second and the last end there, the fourth is off."""
-    trace = make_trace([[9, 0, 0, 0, 0, 0]], [[0, 9, 0, 0, 9, 0]], run=np.array([9, 0, 1, 3, 2, 1], dtype=np.uint16))
+    """Gamma 1: runs 0 (off), 1, 3, 2 (off), 1: the second and the last end there, the fourth is
+    off.
+    """
+    trace = make_trace(
+        [[9, 0, 0, 0, 0, 0]],
+        [[0, 9, 0, 0, 9, 0]],
+        run=np.array([9, 0, 1, 3, 2, 1], dtype=np.uint16),
+    )
     assert Replay(trace).odds(1, Exit(0.5, kappa=4)).off_path == pytest.approx(0.6)
 
 

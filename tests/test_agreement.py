@@ -46,17 +46,31 @@ def test_an_exact_law_agrees_to_1e_9_or_not_at_all(exact: RunResult) -> None:
         assert shown.shown.startswith("DISAGREEMENT: the law claims to be exact")
 
 
-def test_a_mean_step_that_its_own_kinds_do_not_add_up_to_is_a_disagreement(exact: RunResult) -> None:
-    """A strategy may put a ``law`` of its own in the place of the common one; its steps are then no witness of its mean."""
+def test_a_mean_step_that_its_own_kinds_do_not_add_up_to_is_a_disagreement(
+    exact: RunResult,
+) -> None:
+    """A strategy may put a ``law`` of its own in the place of the common one; its steps are then no
+    witness of its mean.
+    """
     law = replace(exact.law, step_s=exact.law.step_s / 2)
     shown = agreement(exact.scenario, law, exact.replay, exact.simulated)
     assert shown.disagreement
-    assert shown.shown == "DISAGREEMENT: the law's mean step is 50 % shorter than its own kinds of step add up to"
+    assert (
+        shown.shown
+        == "DISAGREEMENT: the law's mean step is 50 % shorter than its own kinds of step add up to"
+    )
 
 
 def test_a_bound_is_broken_on_one_side_only() -> None:
-    """Target and draft on one device: the law of Mirror-SD is a lower bound, and a step takes longer."""
-    changes = ["draft.machine=a100", "draft.device=a100_80g_sxm", "channel=null", "requests.count=3"]
+    """Target and draft on one device: the law of Mirror-SD is a lower bound, and a step takes
+    longer.
+    """
+    changes = [
+        "draft.machine=a100",
+        "draft.device=a100_80g_sxm",
+        "channel=null",
+        "requests.count=3",
+    ]
     result = run(load("mirror_qwen3_32b_a100", changes))
     assert result.agreement.claim.relation == "lower_bound"
     assert not result.agreement.disagreement
@@ -95,13 +109,19 @@ def test_a_mean_over_kinds_counts_their_steps(exact: RunResult) -> None:
         ("specpipe_llama_3_1_70b_8xl40", ["requests.count=2"]),
     ],
 )
-def test_parts_lead_from_the_law_to_the_simulation_and_leave_nothing(name: str, overrides: list[str]) -> None:
+def test_parts_lead_from_the_law_to_the_simulation_and_leave_nothing(
+    name: str, overrides: list[str]
+) -> None:
     result = run(load(name, overrides))
-    parts = explained_gap(result.scenario, result.law, result.law_replayed, result.replay, result.simulated)
+    parts = explained_gap(
+        result.scenario, result.law, result.law_replayed, result.replay, result.simulated
+    )
     assert parts[-1].tpot_s == pytest.approx(result.simulated.tpot_s)
     assert sum(part.share for part in parts) == pytest.approx(1.0)
     unexplained = [part.share for part in parts if part.reason == UNEXPLAINED]
-    assert unexplained == pytest.approx([0.0], abs=1e-6), "an exact law leaves nothing between replay and simulation"
+    assert unexplained == pytest.approx([0.0], abs=1e-6), (
+        "an exact law leaves nothing between replay and simulation"
+    )
 
 
 def test_no_gap_has_no_parts(exact: RunResult) -> None:
@@ -115,7 +135,9 @@ def test_parts_are_measured_on_demand_only(exact: RunResult) -> None:
 
 
 def test_laws_are_validated_by_name_and_a_name_that_is_none_is_a_fault() -> None:
-    done = CliRunner().invoke(main, ["validate", "--law", "vanilla_sd", "--law", "autoregressive", "--json"])
+    done = CliRunner().invoke(
+        main, ["validate", "--law", "vanilla_sd", "--law", "autoregressive", "--json"]
+    )
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert [law["strategy"] for law in found["examples"]] == ["vanilla_sd", "autoregressive"]
@@ -129,7 +151,9 @@ def test_laws_are_validated_by_name_and_a_name_that_is_none_is_a_fault() -> None
 def test_validation_ends_with_3_where_a_law_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
     gap = LawGap("mine", "exact", 52.0, 100.0, 15.0, 29.0, "DISAGREEMENT: twice as long", True)
     monkeypatch.setattr("simulator.evidence.law_check.law_gaps", lambda everywhere: [gap])
-    monkeypatch.setattr("simulator.evidence.law_check.strategies", lambda: {"vanilla_sd": VanillaSD})
+    monkeypatch.setattr(
+        "simulator.evidence.law_check.strategies", lambda: {"vanilla_sd": VanillaSD}
+    )
     monkeypatch.setattr("simulator.strategies.strategies", lambda: {"vanilla_sd": VanillaSD})
     monkeypatch.setattr("simulator.evidence.fits.papers", lambda catalogue, names: [])
     done = CliRunner().invoke(main, ["validate", "--processes", "1", "--json"])

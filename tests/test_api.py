@@ -1,4 +1,6 @@
-"""The public face: functions that do what the commands do, and results that notebooks show, tabulate and save."""
+"""The public face: functions that do what the commands do, and results that notebooks show,
+tabulate and save.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,13 @@ def printed(*arguments: str) -> object:
 
 
 def test_importing_the_package_loads_nothing_else() -> None:
-    script = "import sys, simulator; print([name for name in sys.modules if name.startswith('simulator.') or name == 'numpy'])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    script = (
+        "import sys, simulator; print([name for name in sys.modules if "
+        "name.startswith('simulator.') or name == 'numpy'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -44,7 +51,10 @@ def test_every_public_name_is_there() -> None:
 
 def test_a_run_gives_the_numbers_of_the_command() -> None:
     result = simulator.run("durations_only", SMALL)
-    assert result.to_dict()["simulated"] == printed("run", "durations_only", "--set", "requests.count=8")["simulated"]
+    assert (
+        result.to_dict()["simulated"]
+        == printed("run", "durations_only", "--set", "requests.count=8")["simulated"]
+    )
     assert result.speedup == result.value.speedup
     frame = result.to_frame()
     assert frame.loc["simulated", "tpot_ms"] == pytest.approx(result.simulated.tpot_s * 1e3)
@@ -69,7 +79,9 @@ def test_a_loaded_scenario_runs_as_it_is() -> None:
 
 def test_a_sweep_is_a_table_of_its_points(tmp_path: Path) -> None:
     axes = {"durations.draft_ms": [6, 12], "acceptance.rate": [0.5, 0.9]}
-    result = simulator.sweep("durations_only", axes, evaluate="law", store=tmp_path / "points.sqlite")
+    result = simulator.sweep(
+        "durations_only", axes, evaluate="law", store=tmp_path / "points.sqlite"
+    )
     frame = result.to_frame()
     assert frame["durations.draft_ms"].tolist() == [6, 6, 12, 12]
     assert frame["law_tpot_ms"].is_monotonic_increasing is False
@@ -83,13 +95,27 @@ def test_a_sweep_is_a_table_of_its_points(tmp_path: Path) -> None:
 def test_scenarios_stand_side_by_side() -> None:
     changes = ["requests.count=8", "B:strategy.gamma=4"]
     result = simulator.compare("durations_only", "durations_only", overrides=changes)
-    assert list(result.to_frame().columns) == ["A: durations_only", "B: durations_only, strategy.gamma=4"]
+    assert list(result.to_frame().columns) == [
+        "A: durations_only",
+        "B: durations_only, strategy.gamma=4",
+    ]
     assert result.to_frame().loc["speedup"].notna().all()
 
 
 def test_a_study_takes_the_options_of_its_command() -> None:
-    result = simulator.study("batches", "vanilla_llama_2_7b_a100", sizes=[1, 8], simulated=[1], overrides=SMALL)
-    asked = ["batches", "vanilla_llama_2_7b_a100", "--sizes", "1,8", "--simulate", "1", "--set", "requests.count=8"]
+    result = simulator.study(
+        "batches", "vanilla_llama_2_7b_a100", sizes=[1, 8], simulated=[1], overrides=SMALL
+    )
+    asked = [
+        "batches",
+        "vanilla_llama_2_7b_a100",
+        "--sizes",
+        "1,8",
+        "--simulate",
+        "1",
+        "--set",
+        "requests.count=8",
+    ]
     assert result.to_dict() == printed(*asked)
     assert result.to_frame()["batch"].tolist() == [1, 8]
     with pytest.raises(ValueError, match="there is no study 'tree'; there are batches, "):
@@ -97,7 +123,9 @@ def test_a_study_takes_the_options_of_its_command() -> None:
 
 
 def test_a_recording_and_its_formula() -> None:
-    assert simulator.trace("six_flavours_greedy").to_frame()["tokens_per_step"].is_monotonic_increasing
+    assert (
+        simulator.trace("six_flavours_greedy").to_frame()["tokens_per_step"].is_monotonic_increasing
+    )
     errors = simulator.iid("six_flavours_greedy", windows=(1, 3)).to_frame()
     assert errors["gamma 1"].abs().max() < 1e-9
 
@@ -119,7 +147,9 @@ def test_a_result_is_saved_in_every_form(tmp_path: Path) -> None:
 
 
 def test_a_notebook_shows_answer_table_and_picture() -> None:
-    result = simulator.run("durations_only", {"requests.count": 8, "about": "<script>alert(1)</script>"})
+    result = simulator.run(
+        "durations_only", {"requests.count": 8, "about": "<script>alert(1)</script>"}
+    )
     shown = result._repr_html_()
     assert "<script" not in shown
     assert "<table" in shown
@@ -142,13 +172,19 @@ def modules_used(code: str) -> set[str]:
     return {name for name in names if name.startswith("simulator.")}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda path: path.stem
+)
 def test_notebooks_use_nothing_deeper_than_the_face(path: Path) -> None:
     assert modules_used(path.read_text()) == set()
 
 
 def test_documentation_uses_nothing_deeper_than_the_face() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    blocks = [block for page in pages for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)]
+    blocks = [
+        block
+        for page in pages
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+    ]
     assert blocks
     assert set().union(*map(modules_used, blocks)) == set()

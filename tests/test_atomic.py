@@ -1,4 +1,6 @@
-"""What is written is the old file or the new one: full disks, places that cannot be written to, signals at any moment."""
+"""What is written is the old file or the new one: full disks, places that cannot be written to,
+signals at any moment.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def recording(path: Path) -> None:
 
 
 def times(path: Path) -> None:
-    measurements.write(measurements.table([{"operation": "matmul", "size_bytes": 5.0, "time_us": 3.0}]), path)
+    measurements.write(
+        measurements.table([{"operation": "matmul", "size_bytes": 5.0, "time_us": 3.0}]), path
+    )
 
 
 WRITERS: dict[str, Callable[[Path], None]] = {
@@ -66,7 +70,11 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 def held(path: Path) -> dict[str, bytes]:
     """Everything below a folder."""
-    return {str(one.relative_to(path)): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
+    return {
+        str(one.relative_to(path)): one.read_bytes()
+        for one in sorted(path.rglob("*"))
+        if one.is_file()
+    }
 
 
 def put_old(name: str, path: Path) -> None:
@@ -102,14 +110,20 @@ def test_a_new_file_takes_the_place_of_the_old_one(name: str, there: bool, tmp_p
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("there", [True, False])
-@pytest.mark.parametrize(("call", "reason"), [("fsync", errno.ENOSPC), ("replace", errno.EIO), ("mkdtemp", errno.EACCES)])
+@pytest.mark.parametrize(
+    ("call", "reason"), [("fsync", errno.ENOSPC), ("replace", errno.EIO), ("mkdtemp", errno.EACCES)]
+)
 def test_what_cannot_be_written_leaves_everything_as_it_was(
     name: str, there: bool, call: str, reason: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if there:
         put_old(name, tmp_path / name)
     before = held(tmp_path)
-    target = {"fsync": "os.fsync", "replace": "pathlib.Path.replace", "mkdtemp": "tempfile.mkdtemp"}[call]
+    target = {
+        "fsync": "os.fsync",
+        "replace": "pathlib.Path.replace",
+        "mkdtemp": "tempfile.mkdtemp",
+    }[call]
     if call == "replace" and name == "report":
         target = "simulator.files.writing._exchange" if there else target
     monkeypatch.setattr(target, fails(reason))
@@ -121,7 +135,9 @@ def test_what_cannot_be_written_leaves_everything_as_it_was(
 
 
 @pytest.mark.parametrize("failing", [False, True])
-def test_a_system_that_cannot_swap_folders_renames_them(failing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_cannot_swap_folders_renames_them(
+    failing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put_old("report", tmp_path / "report")
     before = held(tmp_path)
     monkeypatch.setattr("ctypes.CDLL", lambda _: object())
@@ -130,7 +146,11 @@ def test_a_system_that_cannot_swap_folders_renames_them(failing: bool, tmp_path:
         monkeypatch.setattr(
             Path,
             "rename",
-            lambda one, other: fails(errno.EIO)() if one.name == "report" and one.parent != tmp_path else rename(one, other),
+            lambda one, other: (
+                fails(errno.EIO)()
+                if one.name == "report" and one.parent != tmp_path
+                else rename(one, other)
+            ),
         )
         with pytest.raises(BadInput, match="Input/output error"):
             folder(tmp_path / "report")
@@ -144,14 +164,32 @@ def test_a_system_that_cannot_swap_folders_renames_them(failing: bool, tmp_path:
     "arguments",
     [
         ["run", "durations_only", "--set", "requests.count=2", "--out", "rep"],
-        ["run", "durations_only", "--set", "requests.count=2", "--json", "--iteration-log", "log.csv"],
-        ["run", "durations_only", "--set", "requests.count=2", "--json", "--request-log", "log.csv"],
+        [
+            "run",
+            "durations_only",
+            "--set",
+            "requests.count=2",
+            "--json",
+            "--iteration-log",
+            "log.csv",
+        ],
+        [
+            "run",
+            "durations_only",
+            "--set",
+            "requests.count=2",
+            "--json",
+            "--request-log",
+            "log.csv",
+        ],
         ["trace", "rescale", "own.npz", "--mean", "1.5", "--window", "3", "--out", "x.npz"],
         ["batches", "durations_only", "--simulate", "1", "--sizes", "1,2", "--out", "x.svg"],
         ["trace", "convert", "2.5", "--from", "mean_length", "--window", "4", "--out", "x.yaml"],
     ],
 )
-def test_a_full_disk_is_one_line(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_line(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.npz").write_bytes(trace())
     monkeypatch.setattr("os.fsync", fails(errno.ENOSPC))
@@ -162,8 +200,20 @@ def test_a_full_disk_is_one_line(arguments: list[str], tmp_path: Path, monkeypat
 
 
 def test_a_place_where_nothing_can_be_made_is_one_line() -> None:
-    for arguments in (["run", "durations_only", "--set", "requests.count=2", "--out", "/proc/report"],
-                      ["trace", "convert", "2.5", "--from", "mean_length", "--window", "4", "--out", "/proc/x.yaml"]):  # fmt: skip
+    for arguments in (
+        ["run", "durations_only", "--set", "requests.count=2", "--out", "/proc/report"],
+        [
+            "trace",
+            "convert",
+            "2.5",
+            "--from",
+            "mean_length",
+            "--window",
+            "4",
+            "--out",
+            "/proc/x.yaml",
+        ],
+    ):
         result = CliRunner().invoke(main, arguments)
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
         assert result.stderr.startswith("error: /proc/")
@@ -172,23 +222,36 @@ def test_a_place_where_nothing_can_be_made_is_one_line() -> None:
 # ---- in processes of their own
 
 
-def started(script: str, *arguments: str, cwd: Path, most_bytes: int | None = None) -> subprocess.Popen[str]:
+def started(
+    script: str, *arguments: str, cwd: Path, most_bytes: int | None = None
+) -> subprocess.Popen[str]:
     def limited() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs the tests in the background has it ignored
+        signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        )  # whoever runs the tests in the background has it ignored
         if most_bytes is not None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
-    # Where little may be written, coverage would fail to write what it has seen, and Python leave half a compiled module.
-    kept = {name: value for name, value in os.environ.items() if most_bytes is None or not name.startswith("COVERAGE_")}
+    # Where little may be written, coverage would fail to write what it has seen, and Python leave
+    # half a compiled module.
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if most_bytes is None or not name.startswith("COVERAGE_")
+    }
     return subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
         cwd=cwd,
-        env={**kept, "PYTHONPATH": str(ROOT), **({"PYTHONDONTWRITEBYTECODE": "1"} if most_bytes is not None else {})},
+        env={
+            **kept,
+            "PYTHONPATH": str(ROOT),
+            **({"PYTHONDONTWRITEBYTECODE": "1"} if most_bytes is not None else {}),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=limited,  # noqa: PLW1509 - one thread here
+        preexec_fn=limited,
     )
 
 
@@ -215,7 +278,15 @@ def test_a_disk_that_takes_so_many_bytes(most_bytes: int, tmp_path: Path) -> Non
     (tmp_path / "rep").mkdir()
     (tmp_path / "rep" / "report.md").write_text("old")
     process = started(
-        SPECSIM, "run", "durations_only", "--set", "requests.count=2", "--out", "rep", cwd=tmp_path, most_bytes=most_bytes
+        SPECSIM,
+        "run",
+        "durations_only",
+        "--set",
+        "requests.count=2",
+        "--out",
+        "rep",
+        cwd=tmp_path,
+        most_bytes=most_bytes,
     )
     _, errors = process.communicate()
     assert (process.returncode, len(errors.splitlines())) == (2, 1), errors
@@ -225,7 +296,9 @@ def test_a_disk_that_takes_so_many_bytes(most_bytes: int, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("most_bytes", [5_000, 60_000])
-def test_a_store_keeps_what_it_holds_when_the_disk_is_full_and_goes_on_later(most_bytes: int, tmp_path: Path) -> None:
+def test_a_store_keeps_what_it_holds_when_the_disk_is_full_and_goes_on_later(
+    most_bytes: int, tmp_path: Path
+) -> None:
     def sweep(*words: str, most_bytes: int | None = None) -> tuple[int, str]:
         words = ("sweep", "durations_only", "--evaluate", "law", "--store", "s.sqlite", *words)
         process = started(SPECSIM, *words, cwd=tmp_path, most_bytes=most_bytes)
@@ -263,14 +336,28 @@ def test_a_signal_at_any_moment_leaves_whole_files(number: signal.Signals, tmp_p
             texts = {(tmp_path / "report" / name).read_text() for name in "abc"}
             assert len(texts) == 1
             assert texts <= whole
-        assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} <= {"file.md", "report"}
+        assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} <= {
+            "file.md",
+            "report",
+        }
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_run_that_is_ended_leaves_the_old_report_or_the_new_one(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_run_that_is_ended_leaves_the_old_report_or_the_new_one(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     def run(seed: int) -> subprocess.Popen[str]:
-        words = ["run", "durations_only", "--set", "requests.count=20", "--seed", str(seed), "--out", "rep"]
+        words = [
+            "run",
+            "durations_only",
+            "--set",
+            "requests.count=20",
+            "--seed",
+            str(seed),
+            "--out",
+            "rep",
+        ]
         return started(SPECSIM, *words, cwd=tmp_path)
 
     whole, seconds = [], 0.0
@@ -286,7 +373,9 @@ def test_a_run_that_is_ended_leaves_the_old_report_or_the_new_one(number: signal
         process.send_signal(number)
         process.communicate(timeout=60)
         assert held(tmp_path / "rep") in whole
-        assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["rep"]
+        assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == [
+            "rep"
+        ]
 
 
 def test_sigterm_reaches_processes_that_were_begun_as_ever(tmp_path: Path) -> None:
@@ -315,7 +404,14 @@ def test_arrays_are_those_that_were_written(tmp_path: Path) -> None:
 
 def test_what_a_killed_writer_left_goes_with_the_next_writing_of_that_name(tmp_path: Path) -> None:
     left, fresh, held_still, of_others, another = (
-        tmp_path / name for name in (".rep.specsim-a", ".rep.specsim-b", ".rep.specsim-c", ".rep.settings", ".re.specsim-d")
+        tmp_path / name
+        for name in (
+            ".rep.specsim-a",
+            ".rep.specsim-b",
+            ".rep.specsim-c",
+            ".rep.settings",
+            ".re.specsim-d",
+        )
     )
     for folder in (left, fresh, held_still, of_others, another):
         folder.mkdir()
@@ -328,8 +424,12 @@ def test_what_a_killed_writer_left_goes_with_the_next_writing_of_that_name(tmp_p
     writing.write(tmp_path / "rep", "whole")
     os.close(descriptor)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        ".re.specsim-d", ".rep.settings", ".rep.specsim-c", ".rep.specsim-e", "rep"
-    ]  # fmt: skip
+        ".re.specsim-d",
+        ".rep.settings",
+        ".rep.specsim-c",
+        ".rep.specsim-e",
+        "rep",
+    ]
     assert (of_others / "half.md").read_text() == "half"
 
 
@@ -345,9 +445,12 @@ def test_a_pipe_is_no_place_for_a_file_and_stays(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "words", ["run durations_only --out p", "sweep durations_only --evaluate law --axis seed=1,2 --store p"]
+    "words",
+    ["run durations_only --out p", "sweep durations_only --evaluate law --axis seed=1,2 --store p"],
 )
-def test_commands_leave_pipes_alone(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_leave_pipes_alone(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("p")
     result = CliRunner().invoke(main, words.split())

@@ -1,4 +1,6 @@
-"""Acceptance that can be borrowed: the shipped means, what is nearest to a pair, and how to measure one's own."""
+"""Acceptance that can be borrowed: the shipped means, what is nearest to a pair, and how to measure
+one's own.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def call(*arguments: str) -> str:
 
 
 def test_every_published_mean_is_a_fact_with_a_source() -> None:
-    """193 rows of 49 targets; a length fits its window, and one row whose rate has no settled meaning has no length."""
+    """193 rows of 49 targets; a length fits its window, and one row whose rate has no settled
+    meaning has no length.
+    """
     means = [mean for _, mean in published(Catalogue())]
     assert (len(means), len({target for target, _ in published(Catalogue())})) == (193, 49)
     assert sum(mean.tokens_per_step is None for mean in means) == 1
@@ -46,20 +50,50 @@ def test_the_nearest_mean_says_in_what_it_differs() -> None:
 
 def test_advice_can_be_pasted_into_a_scenario(tmp_path: Path) -> None:
     """For every method with a file and a stated window: the scenario commits the published mean."""
-    advised = json.loads(call("trace", "advise", "--target", "Llama-3.1-8B", "--method", "eagle_3", "--window", "3", "--json"))
+    advised = json.loads(
+        call(
+            "trace",
+            "advise",
+            "--target",
+            "Llama-3.1-8B",
+            "--method",
+            "eagle_3",
+            "--window",
+            "3",
+            "--json",
+        )
+    )
     block = advised["acceptance"]
     assert (block["method"], block["window"], block["confidence"]) == ("eagle_3", 3, "published")
     override = "acceptance=" + json.dumps(block)
     loaded = load("vanilla_llama_2_7b_a100", overrides=[override, "strategy.gamma=3"])
     assert loaded.scenario.acceptance.rescale is not None
     assert loaded.scenario.acceptance.rescale.tokens_per_step == block["tokens_per_step"]
-    assert law(loaded.scenario, loaded.acceptance()).tokens_per_step == pytest.approx(block["tokens_per_step"], rel=0.15)
+    assert law(loaded.scenario, loaded.acceptance()).tokens_per_step == pytest.approx(
+        block["tokens_per_step"], rel=0.15
+    )
     assert advised["recording"]["name"] == "six_flavours_greedy:eagle"
 
 
 def test_advice_on_a_terminal_says_how_far_and_how_to_measure() -> None:
-    text = call("trace", "advise", "--target", "Qwen3-8B", "--draft", "D", "--window", "5", "--engine", "llama_cpp")
-    for part in ("Nearest recording", "up to a factor of 2", "-md D.gguf --draft-max 5", "--from llama_cpp --window 5"):
+    text = call(
+        "trace",
+        "advise",
+        "--target",
+        "Qwen3-8B",
+        "--draft",
+        "D",
+        "--window",
+        "5",
+        "--engine",
+        "llama_cpp",
+    )
+    for part in (
+        "Nearest recording",
+        "up to a factor of 2",
+        "-md D.gguf --draft-max 5",
+        "--from llama_cpp --window 5",
+    ):
         assert part in " ".join(text.split())
 
 
@@ -68,15 +102,23 @@ def test_measuring_ends_in_a_converter_or_the_recorder(engine: str) -> None:
     last = OWN[engine].strip().splitlines()[-1]
     assert last.startswith("specsim trace ")
     assert (
-        "trace record" in last or last.partition("--from ")[2].partition(" ")[0] in OPTIONS["trace convert"]["--from"]["choice"]
+        "trace record" in last
+        or last.partition("--from ")[2].partition(" ")[0]
+        in OPTIONS["trace convert"]["--from"]["choice"]
     )
 
 
 def test_list_counts_scenarios_that_replay_a_recording() -> None:
     by_name = {recorded["recording"]: recorded for recorded in recordings(Catalogue())}
     plain = by_name["six_flavours_greedy:plain"]
-    scenarios = [yaml.safe_load(path.read_text()) for path in Catalogue().names("scenario").values()]
-    named = [written for written in scenarios if (written.get("acceptance") or {}).get("drafter") == "plain"]
+    scenarios = [
+        yaml.safe_load(path.read_text()) for path in Catalogue().names("scenario").values()
+    ]
+    named = [
+        written
+        for written in scenarios
+        if (written.get("acceptance") or {}).get("drafter") == "plain"
+    ]
     assert plain["scenarios"] >= len(named) > 0
     assert plain["tokens_per_step_at_3"] == 2.05
     data = json.loads(call("trace", "list", "--json"))
@@ -92,8 +134,12 @@ def test_means_are_listed_and_shown() -> None:
 def test_a_faulty_file_of_means_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "scenarios/acceptance"
     folder.mkdir(parents=True)
-    (folder / "mine_means.yaml").write_text("about: x\ntarget: T\nmeans:\n- {method: mtp, tokens_per_step: 0.5}\n")
-    result = CliRunner().invoke(main, ["trace", "advise", "--target", "T", "--catalogue", str(tmp_path)])
+    (folder / "mine_means.yaml").write_text(
+        "about: x\ntarget: T\nmeans:\n- {method: mtp, tokens_per_step: 0.5}\n"
+    )
+    result = CliRunner().invoke(
+        main, ["trace", "advise", "--target", "T", "--catalogue", str(tmp_path)]
+    )
     assert result.exit_code == 2
     assert "mine_means.yaml:4:" in result.stderr
     assert "tokens_per_step" in result.stderr

@@ -1,4 +1,6 @@
-"""The baseline by arithmetic: siblings, printed tokens, another method, layers; and what is counted once."""
+"""The baseline by arithmetic: siblings, printed tokens, another method, layers; and what is counted
+once.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +35,39 @@ def paper(*known: PublishedCell) -> Paper:
 
 def test_printed_tokens_times_the_ratio_of_the_sibling() -> None:
     own = cell("a", 3, "predict", task="code", overrides=f"{TOKENS}=3")
-    beside = paper(own, cell("b", 1.5, overrides=f"{TOKENS}=2"), cell("c", 9, model="large", overrides=f"{TOKENS}=2"))
+    beside = paper(
+        own,
+        cell("b", 1.5, overrides=f"{TOKENS}=2"),
+        cell("c", 9, model="large", overrides=f"{TOKENS}=2"),
+    )
     assert arithmetic(beside, own) == pytest.approx(1.5 / 2 * 3)
     assert interpolated(beside, own)
 
 
 def test_siblings_that_differ_as_much_count_alike() -> None:
     own = cell("a", 3, "predict", task="code")
-    beside = paper(cell("b", 2, task="chat"), cell("c", 8, task="poem"), cell("d", 50, task="poem", temperature=1.0))
+    beside = paper(
+        cell("b", 2, task="chat"),
+        cell("c", 8, task="poem"),
+        cell("d", 50, task="poem", temperature=1.0),
+    )
     assert arithmetic(beside, own) == pytest.approx(4)
 
 
 def test_another_method_shows_the_ratio_between_two_settings() -> None:
-    """Of two other methods the more alike, 3 beside 2, doubles from small to large; the other hardly moves."""
+    """Of two other methods the more alike, 3 beside 2, doubles from small to large; the other
+    hardly moves.
+    """
     own = cell("a", 3, "predict", model="large", task="MT")
     sibling = cell("b", 2, task="MT-Bench")
-    others = [cell("c", 3, scenario="tree", task="MT"), cell("d", 6, scenario="tree", task="MT", model="large")]
-    plain = [cell("e", 1, scenario="ar", task="MT"), cell("f", 1.1, scenario="ar", task="MT", model="large")]
+    others = [
+        cell("c", 3, scenario="tree", task="MT"),
+        cell("d", 6, scenario="tree", task="MT", model="large"),
+    ]
+    plain = [
+        cell("e", 1, scenario="ar", task="MT"),
+        cell("f", 1.1, scenario="ar", task="MT", model="large"),
+    ]
     beside = paper(own, sibling, *plain, *others)
     assert arithmetic(beside, own) == pytest.approx(2 * 6 / 3)
     assert not interpolated(beside, own)
@@ -72,10 +90,18 @@ def test_one_setting_is_an_interpolation_and_two_are_not() -> None:
 
 
 def test_a_time_grows_with_the_layers() -> None:
-    """Of the real cells: OPT-6.7B has 32 layers and OPT-1.3B 24, and both print the length of their output."""
+    """Of the real cells: OPT-6.7B has 32 layers and OPT-1.3B 24, and both print the length of their
+    output.
+    """
     real = Paper.of("speculative_streaming", cells()["speculative_streaming"])
-    own, sibling = (next(one for one in real.cells if one.cell == f"specstream_table5_two_model_sd:{n}") for n in (11, 3))
-    words = [dict(part.split("=") for part in one.assignments)["requests.output_tokens.mean_tokens"] for one in (own, sibling)]
+    own, sibling = (
+        next(one for one in real.cells if one.cell == f"specstream_table5_two_model_sd:{n}")
+        for n in (11, 3)
+    )
+    words = [
+        dict(part.split("=") for part in one.assignments)["requests.output_tokens.mean_tokens"]
+        for one in (own, sibling)
+    ]
     expected = float(sibling.published) * float(words[0]) / float(words[1]) * 32 / 24
     assert arithmetic(real, own) == pytest.approx(expected)
 
@@ -99,5 +125,10 @@ def test_a_cell_is_the_same_as_one_that_prints_its_value(name: str) -> None:
     for one in own.values():
         if one.same_as:
             first = own[one.same_as]
-            assert (one.published, one.role, one.unit, one.model) == (first.published, first.role, first.unit, first.model)
+            assert (one.published, one.role, one.unit, one.model) == (
+                first.published,
+                first.role,
+                first.unit,
+                first.model,
+            )
             assert not first.same_as

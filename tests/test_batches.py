@@ -24,15 +24,17 @@ RULE = ["strategy.batching_rule=true"]
 
 
 def test_mirror_and_vanilla_both_lose_their_lead_as_the_batch_grows() -> None:
-    """App. D.1: both speed-ups fall. That Mirror stays ahead is not found with candidates for every position."""
+    """App. D.1: both speed-ups fall. That Mirror stays ahead is not found with candidates for every
+    position.
+    """
     points = batch_sweep(load("mirror_qwen3_32b_m2_ultra", RULE), (1, 8, 16, 32, 64), (1, 8))
     for one, other in pairwise(points):
         assert other.speedup < one.speedup
-        assert other.vanilla_speedup < one.vanilla_speedup  # type: ignore[operator]
+        assert other.vanilla_speedup < one.vanilla_speedup
     simulated = [point for point in points if point.simulated_speedup is not None]
     assert [point.batch for point in simulated] == [1, 8]
-    assert simulated[1].simulated_speedup < simulated[0].simulated_speedup  # type: ignore[operator]
-    assert points[0].speedup > points[0].vanilla_speedup  # type: ignore[operator]
+    assert simulated[1].simulated_speedup < simulated[0].simulated_speedup
+    assert points[0].speedup > points[0].vanilla_speedup
     assert [point.settings for point in points] == [
         "kappa 8, 2 streams",
         "kappa 8, 2 streams",
@@ -43,9 +45,11 @@ def test_mirror_and_vanilla_both_lose_their_lead_as_the_batch_grows() -> None:
 
 
 def test_the_relative_draft_overhead_rises_with_the_batch_until_the_rule_steps_in() -> None:
-    """While kappa and streams stay, each larger batch exposes more, once any is; every step of the rule brings it down.
+    """While kappa and streams stay, each larger batch exposes more, once any is; every step of the
+    rule brings it down.
 
-    Rows beyond the eight that were measured cost nothing further here, or a verification would hide the draft.
+    Rows beyond the eight that were measured cost nothing further here, or a verification would hide
+    the draft.
     """
     sets = [*RULE, "target.engine.further_rows=0"]
     points = batch_sweep(load("mirror_qwen3_32b_m2_ultra", sets), range(1, 33), ())
@@ -53,25 +57,27 @@ def test_the_relative_draft_overhead_rises_with_the_batch_until_the_rule_steps_i
     assert [len(group) for group in groups] == [15, 16, 1]
     for group in groups:
         for one, other in pairwise(group):
-            exposes = other.relative_draft_overhead > one.relative_draft_overhead  # type: ignore[operator]
+            exposes = other.relative_draft_overhead > one.relative_draft_overhead
             assert exposes or other.relative_draft_overhead == 0.0
-        assert len(group) == 1 or group[-1].relative_draft_overhead > 0.5  # type: ignore[operator]
+        assert len(group) == 1 or group[-1].relative_draft_overhead > 0.5
     for group, following in pairwise(groups):
-        assert following[0].relative_draft_overhead < group[-1].relative_draft_overhead  # type: ignore[operator]
+        assert following[0].relative_draft_overhead < group[-1].relative_draft_overhead
 
 
 def test_the_overhead_is_exposed_time_over_the_draft_time_of_vanilla_decoding() -> None:
     (point,) = batch_sweep(load("mirror_qwen3_32b_a100", RULE), (4,), ())
     vanilla = load("vanilla_qwen3_32b_a100", ["strategy.drafter.name=streaming"]).scenario
     serial = vanilla.schedule
-    kind = next(iter(serial.kinds(lambda gamma: None, 4)))  # type: ignore[arg-type,return-value]
+    kind = next(iter(serial.kinds(lambda gamma: None, 4)))
     whole = serial.durations(vanilla.cost, serial.step(kind, vanilla.mean_context)).draft * 1e3
     assert point.exposed_draft_ms is not None
     assert point.relative_draft_overhead == pytest.approx(point.exposed_draft_ms / whole)
 
 
 def test_tiles_are_where_a_pass_jumps() -> None:
-    """Gamma 4: five rows a request; the A100's products step behind 64, 128, 256, 384 and 512 rows, not behind 192."""
+    """Gamma 4: five rows a request; the A100's products step behind 64, 128, 256, 384 and 512 rows,
+    not behind 192.
+    """
     loaded = load(SEVEN_B, OLDER)
     points = batch_sweep(loaded, range(1, 105), ())
     edges = tile_edges(loaded, points)
@@ -99,7 +105,9 @@ def test_a_point_is_the_law_of_its_scenario() -> None:
 
 
 def test_sizes_whose_caches_do_not_fit_are_left_out() -> None:
-    loaded = load(SEVEN_B, ["requests.prompt_tokens=2000", "requests.output_tokens=128", "requests.count=40"])
+    loaded = load(
+        SEVEN_B, ["requests.prompt_tokens=2000", "requests.output_tokens=128", "requests.count=40"]
+    )
     room = loaded.scenario.kv_tokens
     assert room is not None
     most = room // (2000 + 128 + 4)
@@ -115,8 +123,14 @@ def test_crossings_in_words() -> None:
 
     assert crossed(*crossover(points(2.0, 1.5)), "x") == "x is ahead at every size"
     assert crossed(*crossover(points(2.0, 0.5, 0.4)), "x") == "x is slower from B = 2 on"
-    assert crossed(*crossover(points(2.0, 0.5, 1.4, 0.9)), "x") == "x is slower first at B = 2, and for good from B = 4 on"
-    assert crossed(*crossover(points(0.5, 1.4)), "x") == "x is slower first at B = 1, and ahead again at the largest"
+    assert (
+        crossed(*crossover(points(2.0, 0.5, 1.4, 0.9)), "x")
+        == "x is slower first at B = 2, and for good from B = 4 on"
+    )
+    assert (
+        crossed(*crossover(points(0.5, 1.4)), "x")
+        == "x is slower first at B = 1, and ahead again at the largest"
+    )
 
 
 def test_the_command_draws_and_tells(tmp_path: Path) -> None:
@@ -132,15 +146,21 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
         "--out",
         str(file),
     ]
-    result = CliRunner().invoke(main, [*arguments, "--set", "requests.count=20"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        main, [*arguments, "--set", "requests.count=20"], catch_exceptions=False
+    )
     assert result.exit_code == 0
     assert "for batches of 1 to 66" in " ".join(result.stdout.split())
-    words = "".join(ElementTree.parse(file).getroot().itertext())  # noqa: S314 (our own)
+    words = "".join(ElementTree.parse(file).getroot().itertext())
     for text in ("vanilla_sd, law", "vanilla_sd, simulation", "another tile of rows", "320 rows"):
         assert text in words, text
-    found = json.loads(CliRunner().invoke(main, [*arguments, "--json", "--set", "requests.count=20"]).stdout)
+    found = json.loads(
+        CliRunner().invoke(main, [*arguments, "--json", "--set", "requests.count=20"]).stdout
+    )
     assert [point["batch"] for point in found["batches"]] == [1, 2, 3, 64, 65, 66]
-    assert found["crossover"] == {"first": None, "for_good": None} or found["crossover"]["first"] == 64
+    assert (
+        found["crossover"] == {"first": None, "for_good": None} or found["crossover"]["first"] == 64
+    )
     assert [point["batch"] for point in found["batches"] if point["simulated_speedup"]] == [2]
 
 
@@ -153,14 +173,24 @@ def test_sizes_that_are_none_are_refused(sizes: str) -> None:
 
 @pytest.mark.parametrize("chance", [0.3, 0.99, 1.0, 1.5, 1e4, 2.5e12])
 @pytest.mark.parametrize("gamma", [1, 2, 4, 7, 16])
-def test_the_chance_of_a_mean_is_found_also_where_no_acceptance_pays(gamma: int, chance: float) -> None:
-    """Far above 1 the roots of the polynomial lie on a circle, none of them real to the last bit."""
+def test_the_chance_of_a_mean_is_found_also_where_no_acceptance_pays(
+    gamma: int, chance: float
+) -> None:
+    """Far above 1 the roots of the polynomial lie on a circle, none of them real to the last
+    bit.
+    """
     mean = sum(chance**kept for kept in range(gamma + 1))
     assert chance_for(mean, gamma) == pytest.approx(chance, rel=1e-6)
 
 
 def test_plain_decoding_has_no_chance_that_would_pay() -> None:
-    """Nor where a draft that nobody asks is so slow that the times of plain decoding are told apart from themselves."""
-    words = ["draft.device.matmul.default.compute_efficiency.value=1e-12", "requests.count=4", "requests.output_tokens=12"]
+    """Nor where a draft that nobody asks is so slow that the times of plain decoding are told apart
+    from themselves.
+    """
+    words = [
+        "draft.device.matmul.default.compute_efficiency.value=1e-12",
+        "requests.count=4",
+        "requests.output_tokens=12",
+    ]
     loaded = load("autoregressive_qwen3_32b_a100", words)
     assert [point.break_even for point in batch_sweep(loaded, (1, 2), ())] == [None, None]

@@ -1,6 +1,8 @@
-"""Guards against slow code without absolute times: ratios of work done turn by turn in one process, with generous bounds.
+"""Guards against slow code without absolute times: ratios of work done turn by turn in one process,
+with generous bounds.
 
-A busy machine slows both sides; the quickest of several turns counts, and whoever misses is given another go.
+A busy machine slows both sides; the quickest of several turns counts, and whoever misses is given
+another go.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def in_the_end(holds: Callable[[], bool], goes: int = 5) -> bool:
     return any(holds() for _ in range(goes))
 
 
-def ratio(benchmark: Any, first: Callable[[], object], second: Callable[[], object], rounds: int = 3) -> float:
+def ratio(
+    benchmark: Any, first: Callable[[], object], second: Callable[[], object], rounds: int = 3
+) -> float:
     """Seconds of the first over those of the second, the quickest of each."""
     one, other = map(min, zip(*benchmark("figures").turns([first, second], rounds), strict=True))
     return one / other
@@ -47,24 +51,41 @@ def test_every_strategy_is_measured(benchmark: Any) -> None:
 def test_no_step_takes_many_times_its_events(benchmark: Any) -> None:
     """E of 0.7 is the goal; a third of it is a regression, not noise."""
     engine = benchmark("bench_engine")
-    slow = [case for case in engine.CASES if not in_the_end(lambda case=case: engine.efficiency(case, 3, 300) > 0.23)]
+    slow = [
+        case
+        for case in engine.CASES
+        if not in_the_end(lambda case=case: engine.efficiency(case, 3, 300) > 0.23)
+    ]
     assert not slow
 
 
 def test_a_step_whose_order_is_known_is_waited_for_once(benchmark: Any) -> None:
-    """An event for each booking of Mirror-SD or of eight stages is E of 0.77 and 0.6; one for all of them is 1.4 or more."""
+    """An event for each booking of Mirror-SD or of eight stages is E of 0.77 and 0.6; one for all
+    of them is 1.4 or more.
+    """
     engine = benchmark("bench_engine")
     cases = [case for case in engine.CASES if case.strategy in ("mirror_sd", "pipeline")]
-    slow = [case for case in cases if not in_the_end(lambda case=case: engine.efficiency(case, 3, 300) > 0.9)]
+    slow = [
+        case
+        for case in cases
+        if not in_the_end(lambda case=case: engine.efficiency(case, 3, 300) > 0.9)
+    ]
     assert not slow
 
 
 def test_a_step_of_a_whole_simulation_costs_some_bare_timeouts(benchmark: Any) -> None:
-    """Composed, priced, booked, judged and written down: 14 to 17 for a window of vanilla decoding, 17 to 25 for Mirror-SD."""
+    """Composed, priced, booked, judged and written down: 14 to 17 for a window of vanilla decoding,
+    17 to 25 for Mirror-SD.
+    """
     engine = benchmark("bench_engine")
     one_request = {"requests.count": 1, "requests.concurrency": 1, "requests.output_tokens": 501}
     for strategy in ({"name": "vanilla_sd", "gamma": 4}, {"name": "mirror_sd", "gamma": 4}):
-        stated = {"durations": {"target_ms": 30.0, "draft_step_ms": 2.0}, "target": None, "draft": None, "strategy": strategy}
+        stated = {
+            "durations": {"target_ms": 30.0, "draft_step_ms": 2.0},
+            "target": None,
+            "draft": None,
+            "strategy": strategy,
+        }
         one = engine.variant(engine.LOADED, stated | one_request)
         steps = engine.simulate(one.scenario, one.acceptance())[0].steps
 
@@ -74,29 +95,47 @@ def test_a_step_of_a_whole_simulation_costs_some_bare_timeouts(benchmark: Any) -
         def timeouts(steps: int = steps) -> None:
             benchmark("figures").bare_timeouts(30 * steps)
 
-        assert in_the_end(lambda simulate=simulate, timeouts=timeouts: ratio(benchmark, simulate, timeouts) < 1.0)
+        assert in_the_end(
+            lambda simulate=simulate, timeouts=timeouts: ratio(benchmark, simulate, timeouts) < 1.0
+        )
 
 
 def test_laws_over_columns_run_near_the_memory(benchmark: Any) -> None:
-    """A tenth of what a quiet machine shows against as many numbers written: 1 per cent of three durations."""
+    """A tenth of what a quiet machine shows against as many numbers written: 1 per cent of three
+    durations.
+    """
     laws, points = benchmark("bench_laws"), 1_000_000
-    assert in_the_end(lambda: ratio(benchmark, lambda: np.full(points, 1.0), lambda: laws.plain(points)) > 0.01)
+    assert in_the_end(
+        lambda: ratio(benchmark, lambda: np.full(points, 1.0), lambda: laws.plain(points)) > 0.01
+    )
 
 
 def test_all_windows_take_no_longer_than_the_one_pass(benchmark: Any) -> None:
     replay = benchmark("bench_replay")
     runs = replay.runs()[:200]
     replayed = replay.WindowReplay(runs)
-    assert in_the_end(lambda: ratio(benchmark, lambda: replay.windows(replayed), lambda: replay.WindowReplay(runs)) < 1.0)
+    assert in_the_end(
+        lambda: (
+            ratio(benchmark, lambda: replay.windows(replayed), lambda: replay.WindowReplay(runs))
+            < 1.0
+        )
+    )
 
 
 def test_a_point_of_a_sweep_costs_its_steps_and_little_else(benchmark: Any) -> None:
-    """Making a variant and simulating 30 of its tokens takes less than 6,000 bare timeouts: no file is read for it."""
+    """Making a variant and simulating 30 of its tokens takes less than 6,000 bare timeouts: no file
+    is read for it.
+    """
     engine = benchmark("bench_engine")
-    base = engine.variant(engine.LOADED, {"requests.count": 1, "requests.concurrency": 1, "requests.output_tokens": 31})
+    base = engine.variant(
+        engine.LOADED,
+        {"requests.count": 1, "requests.concurrency": 1, "requests.output_tokens": 31},
+    )
 
     def point() -> None:
         one = engine.variant(base, {"strategy.gamma": 3})
         engine.simulate(one.scenario, one.acceptance())
 
-    assert in_the_end(lambda: ratio(benchmark, point, lambda: benchmark("figures").bare_timeouts(1_500)) < 4.0)
+    assert in_the_end(
+        lambda: ratio(benchmark, point, lambda: benchmark("figures").bare_timeouts(1_500)) < 4.0
+    )

@@ -12,7 +12,9 @@ from simulator.numeric import EXACT, binomial
 
 
 @pytest.mark.parametrize("requests", [1, 2, 7, 64, EXACT, EXACT + 1, 3_000])
-@pytest.mark.parametrize("share", [Fraction(1, 1024), Fraction(1, 8), Fraction(1, 2), Fraction(1023, 1024)])
+@pytest.mark.parametrize(
+    "share", [Fraction(1, 1024), Fraction(1, 8), Fraction(1, 2), Fraction(1023, 1024)]
+)
 def test_every_number_of_requests_has_its_chance(requests: int, share: Fraction) -> None:
     found = binomial(requests, float(share))
     for k in range(requests + 1):

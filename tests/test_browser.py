@@ -1,4 +1,6 @@
-"""HTML reports in a headless Chromium: they open quietly, zoom, sort, load nothing, and lie on the screen as they should."""
+"""HTML reports in a headless Chromium: they open quietly, zoom, sort, load nothing, and lie on the
+screen as they should.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,22 @@ from tests.test_plan import small
 from tests.test_sliders import by_law, positions
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'browser'")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'browser'")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="needs the extra 'browser'"
+)
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'browser'")
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 SCREENS = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 pytestmark = [
     pytest.mark.full,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (Debian: apt-get install chromium)"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="needs chromium (Debian: apt-get install chromium)"
+    ),
 ]
 
 
@@ -59,19 +67,28 @@ Opened = Callable[..., Any]
 
 @pytest.fixture
 def opened(chromium: Any) -> Iterator[Opened]:
-    """Opens a file as a page of its own; fails behind the test where anything was asked for or complained of."""
+    """Opens a file as a page of its own; fails behind the test where anything was asked for or
+    complained of.
+    """
     contexts, complaints, asked = [], [], []
 
-    def open_(path: Path, viewport: dict[str, int] = DESK, unfolded: bool = True, **options: Any) -> Any:
+    def open_(
+        path: Path, viewport: dict[str, int] = DESK, unfolded: bool = True, **options: Any
+    ) -> Any:
         context = chromium.new_context(viewport=viewport, **options)
         contexts.append(context)
         shown = context.new_page()
         shown.on("console", lambda message: complaints.append(message.text))
         shown.on("pageerror", lambda error: complaints.append(str(error)))
-        shown.on("request", lambda request: asked.append(request.url) if request.url != path.as_uri() else None)
+        shown.on(
+            "request",
+            lambda request: asked.append(request.url) if request.url != path.as_uri() else None,
+        )
         shown.goto(path.as_uri())
         if unfolded:
-            shown.evaluate("for (const one of document.querySelectorAll('main details')) one.open = true")
+            shown.evaluate(
+                "for (const one of document.querySelectorAll('main details')) one.open = true"
+            )
         return shown
 
     yield open_
@@ -82,7 +99,11 @@ def opened(chromium: Any) -> Iterator[Opened]:
 
 def view(shown: Any) -> tuple[float, float]:
     """What the timeline shows, in microseconds."""
-    return tuple(shown.eval_on_selector("[data-timeline]", "figure => [+figure.dataset.from, +figure.dataset.to]"))
+    return tuple(
+        shown.eval_on_selector(
+            "[data-timeline]", "figure => [+figure.dataset.from, +figure.dataset.to]"
+        )
+    )
 
 
 def details(shown: Any) -> str:
@@ -93,8 +114,14 @@ def details(shown: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", PAGES)
-def test_it_opens_quietly_and_fits_a_phone(kind: str, files: dict[str, Path], opened: Opened) -> None:
-    for options in ({}, {"color_scheme": "dark"}, {"viewport": PHONE, "is_mobile": True, "has_touch": True}):
+def test_it_opens_quietly_and_fits_a_phone(
+    kind: str, files: dict[str, Path], opened: Opened
+) -> None:
+    for options in (
+        {},
+        {"color_scheme": "dark"},
+        {"viewport": PHONE, "is_mobile": True, "has_touch": True},
+    ):
         shown = opened(files[kind], **options)
         wide, inner = shown.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert wide <= inner
@@ -119,41 +146,59 @@ def test_the_first_screen_has_answer_three_numbers_and_picture(
     for selector in (*(f".highlights div:nth-child({place})" for place in (1, 2, 3)), ".answer"):
         assert box(selector)["y"] + box(selector)["height"] < high, selector
     picture = box("figure")
-    assert min(picture["y"] + picture["height"], high) - picture["y"] > min(high / 3, 0.99 * picture["height"])
+    assert min(picture["y"] + picture["height"], high) - picture["y"] > min(
+        high / 3, 0.99 * picture["height"]
+    )
     shown.evaluate("for (const one of document.querySelectorAll('main details')) one.open = true")
     assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 @pytest.mark.parametrize(("screen", "scheme"), [("desk", "light"), ("phone", "dark")])
 @pytest.mark.parametrize("kind", PAGES)
-def test_axe_finds_nothing_serious(kind: str, screen: str, scheme: str, files: dict[str, Path], opened: Opened) -> None:
+def test_axe_finds_nothing_serious(
+    kind: str, screen: str, scheme: str, files: dict[str, Path], opened: Opened
+) -> None:
     """As the page opens, and with everything unfolded."""
     shown = opened(files[kind], SCREENS[screen], unfolded=False, color_scheme=scheme)
     for unfolded in (False, True):
         if unfolded:
-            shown.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+            shown.evaluate(
+                "for (const one of document.querySelectorAll('details')) one.open = true"
+            )
         assert serious(shown) == []
 
 
 def serious(shown: Any) -> list[tuple[str, str]]:
     """What axe-core finds on a page that is serious or critical: the rule, and the first place."""
     found = axe.Axe().run(shown).response["violations"]
-    return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+    return [
+        (one["id"], one["nodes"][0]["html"])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
 
 
-def test_axe_would_find_faint_words_and_a_page_without_a_language(files: dict[str, Path], opened: Opened) -> None:
+def test_axe_would_find_faint_words_and_a_page_without_a_language(
+    files: dict[str, Path], opened: Opened
+) -> None:
     shown = opened(files["run"])
     shown.evaluate("document.querySelector('.answer').style.color = '#bbb'")
     shown.evaluate("document.querySelector('html').removeAttribute('lang')")
     assert {rule for rule, _ in serious(shown)} == {"color-contrast", "html-has-lang"}
 
 
-def test_a_page_that_would_ask_or_complain_is_caught(files: dict[str, Path], chromium: Any, tmp_path: Path) -> None:
+def test_a_page_that_would_ask_or_complain_is_caught(
+    files: dict[str, Path], chromium: Any, tmp_path: Path
+) -> None:
     """The policy refuses what a broken template might let in, and what it refuses is seen."""
     evil = tmp_path / "evil.html"
     text = files["live"].read_text("utf-8")
     evil.write_text(
-        text.replace("<h1>", "<img src='https://example.org/x.png'><script>document.title = 'mine'</script><h1>", 1)
+        text.replace(
+            "<h1>",
+            "<img src='https://example.org/x.png'><script>document.title = 'mine'</script><h1>",
+            1,
+        )
     )
     shown, complaints = chromium.new_page(), []
     shown.on("console", lambda message: complaints.append(message.text))
@@ -175,7 +220,9 @@ def test_dark_is_dark_and_figures_with_it(files: dict[str, Path], opened: Opened
     for scheme, dark in (("light", False), ("dark", True)):
         shown = opened(files["run"], color_scheme=scheme)
         for selector in ("body", ".inked svg", ".highlights div"):
-            pixels = np.asarray(Image.open(BytesIO(shown.locator(selector).first.screenshot())).convert("L"))
+            pixels = np.asarray(
+                Image.open(BytesIO(shown.locator(selector).first.screenshot())).convert("L")
+            )
             assert (np.median(pixels) < 60) == dark, selector
 
 
@@ -206,7 +253,9 @@ def test_tables_sort_by_number_and_by_word(files: dict[str, Path], opened: Opene
     table = shown.locator("table[data-sortable]", has=shown.get_by_text("parameter"))
 
     def column(place: int) -> list[str]:
-        return [str(text) for text in table.locator(f"tbody tr > :nth-child({place})").all_inner_texts()]
+        return [
+            str(text) for text in table.locator(f"tbody tr > :nth-child({place})").all_inner_texts()
+        ]
 
     before, value = column(3), table.get_by_role("columnheader", name="value")
     value.get_by_role("button").click()
@@ -234,7 +283,9 @@ def test_what_is_empty_comes_last(files: dict[str, Path], opened: Opened) -> Non
 # ---- the timeline
 
 
-def test_the_wheel_zooms_where_it_points_once_the_drawing_has_been_clicked(files: dict[str, Path], opened: Opened) -> None:
+def test_the_wheel_zooms_where_it_points_once_the_drawing_has_been_clicked(
+    files: dict[str, Path], opened: Opened
+) -> None:
     shown = opened(files["run"])
     chart, first = shown.locator(".chart"), view(shown)
     chart.scroll_into_view_if_needed()
@@ -259,7 +310,9 @@ def test_the_wheel_zooms_where_it_points_once_the_drawing_has_been_clicked(files
 
 
 @pytest.mark.parametrize("kind", ["run", "pipeline"])
-def test_keys_zoom_pan_and_walk_from_span_to_span(kind: str, files: dict[str, Path], opened: Opened) -> None:
+def test_keys_zoom_pan_and_walk_from_span_to_span(
+    kind: str, files: dict[str, Path], opened: Opened
+) -> None:
     shown = opened(files[kind])
     chart, (begin, end) = shown.locator(".chart"), view(shown)
     chart.press("+")
@@ -267,7 +320,9 @@ def test_keys_zoom_pan_and_walk_from_span_to_span(kind: str, files: dict[str, Pa
     left, right = view(shown)
     for key, share in (("Shift+ArrowRight", 0.25), ("Shift+ArrowLeft", 0.0)):
         chart.press(key)
-        assert view(shown) == pytest.approx((left + share * (right - left), right + share * (right - left)))
+        assert view(shown) == pytest.approx(
+            (left + share * (right - left), right + share * (right - left))
+        )
     chart.press("-")
     assert view(shown) == pytest.approx((begin, end))
     chart.press("Home")
@@ -287,7 +342,9 @@ def test_keys_zoom_pan_and_walk_from_span_to_span(kind: str, files: dict[str, Pa
     assert view(shown)[1] > end
 
 
-def test_a_mouse_shows_details_and_pans_and_buttons_do_the_same(files: dict[str, Path], opened: Opened) -> None:
+def test_a_mouse_shows_details_and_pans_and_buttons_do_the_same(
+    files: dict[str, Path], opened: Opened
+) -> None:
     shown = opened(files["run"])
     chart, first = shown.locator(".chart"), view(shown)
     chart.scroll_into_view_if_needed()
@@ -322,7 +379,9 @@ def test_two_fingers_zoom(files: dict[str, Path], opened: Opened) -> None:
     devtools = shown.context.new_cdp_session(shown)
 
     def touch(kind: str, *across: float) -> None:
-        points = [{"x": box["x"] + x, "y": box["y"] + 50, "id": finger} for finger, x in enumerate(across)]
+        points = [
+            {"x": box["x"] + x, "y": box["y"] + 50, "id": finger} for finger, x in enumerate(across)
+        ]
         devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
     touch("touchStart", 170, 230)
@@ -339,10 +398,15 @@ def test_spans_lie_where_their_times_say(files: dict[str, Path], opened: Opened)
         """() => [...document.querySelectorAll("rect.span")].map((box) =>
             [box.span.start, box.span.end, +box.getAttribute("x"), +box.getAttribute("width")])"""
     )
-    row = shown.eval_on_selector("rect.row", "row => [+row.getAttribute('x'), +row.getAttribute('width')]")
+    row = shown.eval_on_selector(
+        "rect.row", "row => [+row.getAttribute('x'), +row.getAttribute('width')]"
+    )
     assert len(found) > 5
     for start, stop, x, wide in found:
-        left, right = (row[0] + (min(max(time, begin), end) - begin) / (end - begin) * row[1] for time in (start, stop))
+        left, right = (
+            row[0] + (min(max(time, begin), end) - begin) / (end - begin) * row[1]
+            for time in (start, stop)
+        )
         assert x == pytest.approx(left, abs=1e-6)
         assert wide == pytest.approx(max(right - left, 1), abs=1e-6)
 
@@ -359,17 +423,28 @@ def placed(shown: Any, **places: Any) -> dict[str, float]:
             dial.select_option(place)
         elif dial.is_visible():
             dial.fill(str(place))
-    found = sliders.evaluate("f => [...f.querySelectorAll('[data-shows]')].map(one => [one.dataset.shows, +one.dataset.value])")
+    found = sliders.evaluate(
+        "f => [...f.querySelectorAll('[data-shows]')].map(one => [one.dataset.shows, "
+        "+one.dataset.value])"
+    )
     return {str(name): float(value) for name, value in found}
 
 
-@pytest.mark.parametrize("viewport", [{"width": 1440, "height": 900}, {"width": 390, "height": 844}], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    "viewport",
+    [{"width": 1440, "height": 900}, {"width": 390, "height": 844}],
+    ids=["desk", "phone"],
+)
 def test_sliders_show_what_python_says(
     viewport: dict[str, int], files: dict[str, Path], opened: Opened, tmp_path: Path
 ) -> None:
-    """To 1e-9, on the page of a law and on that of a plan; what a browser reads is what the law is asked for."""
+    """To 1e-9, on the page of a law and on that of a plan; what a browser reads is what the law is
+    asked for.
+    """
     fleet = plan_study(small(tmp_path), draws=1)
-    drafted = next(one for one in fleet.search.by_family.values() if one.candidate.strategy == "drafted").candidate
+    drafted = next(
+        one for one in fleet.search.by_family.values() if one.candidate.strategy == "drafted"
+    ).candidate
     laws = {"law": (load(*LAW), None), "plan": (tuned(drafted.loaded), fleet.law["requests"])}
     for kind, (loaded, requests) in laws.items():
         shown, pieces = opened(files[kind], viewport), what_if(loaded, requests)
@@ -378,13 +453,22 @@ def test_sliders_show_what_python_says(
             rate, window, duration, share = where
             said = placed(shown, rate=rate, window=window, duration=duration, share=share, price=30)
             expected = by_law(loaded, pieces, where)
-            expected |= {"speedup": pieces["plain_s"] / expected["tpot"], "usd": expected["usd"] * 1.5}
+            expected |= {
+                "speedup": pieces["plain_s"] / expected["tpot"],
+                "usd": expected["usd"] * 1.5,
+            }
             assert said == pytest.approx(expected, rel=1e-9, abs=1e-15), (kind, where)
 
 
 @pytest.mark.parametrize("kind", ["law", "run", "plan"])
-@pytest.mark.parametrize("viewport", [{"width": 1440, "height": 900}, {"width": 390, "height": 844}], ids=["desk", "phone"])
-def test_sliders_are_moved_by_keys(kind: str, viewport: dict[str, int], files: dict[str, Path], opened: Opened) -> None:
+@pytest.mark.parametrize(
+    "viewport",
+    [{"width": 1440, "height": 900}, {"width": 390, "height": 844}],
+    ids=["desk", "phone"],
+)
+def test_sliders_are_moved_by_keys(
+    kind: str, viewport: dict[str, int], files: dict[str, Path], opened: Opened
+) -> None:
     shown = opened(files[kind], viewport)
     sliders = shown.locator("figure[data-sliders]")
     first = placed(shown)
@@ -407,7 +491,9 @@ def test_sliders_are_moved_by_keys(kind: str, viewport: dict[str, int], files: d
     assert placed(shown) == first
 
 
-def test_without_the_script_a_page_says_where_sliders_are(files: dict[str, Path], opened: Opened) -> None:
+def test_without_the_script_a_page_says_where_sliders_are(
+    files: dict[str, Path], opened: Opened
+) -> None:
     shown = opened(files["law"], java_script_enabled=False)
     assert shown.get_by_text("Sliders over this law").is_visible()
     assert not shown.is_visible("[data-dial]")
@@ -415,7 +501,13 @@ def test_without_the_script_a_page_says_where_sliders_are(files: dict[str, Path]
 
 def test_a_plan_fits_one_screen(files: dict[str, Path], opened: Opened) -> None:
     shown = opened(files["plan"], {"width": 1440, "height": 900}, unfolded=False)
-    for part in (".answer", ".highlights", "#answer figure", "#answer > ul >> nth=0", "#answer > ul >> nth=1"):
+    for part in (
+        ".answer",
+        ".highlights",
+        "#answer figure",
+        "#answer > ul >> nth=0",
+        "#answer > ul >> nth=1",
+    ):
         box = shown.locator(part).first.bounding_box()
         assert box["y"] + box["height"] <= 900, part
     assert shown.locator("details[open]").count() == 0

@@ -1,4 +1,6 @@
-"""More traffic drawn from a log: what is kept of its rate, its bursts and its lengths; and what no traffic exceeds."""
+"""More traffic drawn from a log: what is kept of its rate, its bursts and its lengths; and what no
+traffic exceeds.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ CASES = Path(__file__).parent.parent.parent / "shared/cases"
 
 
 def lines(times: list[float]) -> tuple[Line, ...]:
-    return tuple(Line(2 + place, float(at), 100 + place, 10 + place, "") for place, at in enumerate(times))
+    return tuple(
+        Line(2 + place, float(at), 100 + place, 10 + place, "") for place, at in enumerate(times)
+    )
 
 
 def lengths(some: tuple[Line, ...]) -> Counter[tuple[int, int]]:
@@ -34,11 +38,15 @@ def at(some: tuple[Line, ...]) -> list[float]:
     return [line.arrival_s for line in some]
 
 
-gaps = st.lists(st.sampled_from([0.0, 0.0, 1e-4, 0.02, 0.5, 0.5, 3.0, 60.0]), min_size=2, max_size=60)
+gaps = st.lists(
+    st.sampled_from([0.0, 0.0, 1e-4, 0.02, 0.5, 0.5, 3.0, 60.0]), min_size=2, max_size=60
+)
 
 
 @given(gaps, st.integers(2, 5), st.integers(0, 9))
-def test_a_whole_factor_keeps_lengths_and_the_rate_over_time(between: list[float], factor: int, seed: int) -> None:
+def test_a_whole_factor_keeps_lengths_and_the_rate_over_time(
+    between: list[float], factor: int, seed: int
+) -> None:
     log = lines(np.cumsum([0.0, *between]).tolist())
     drawn = redrawn(log, float(factor), seed)
     parts = stretches(tuple(at(log)))
@@ -51,7 +59,9 @@ def test_a_whole_factor_keeps_lengths_and_the_rate_over_time(between: list[float
     assert len(drawn) == factor * len(log)
     assert lengths(drawn) == Counter({one: factor * count for one, count in lengths(log).items()})
     for part in parts:  # as many by the end of each stretch, which ends when it did
-        assert drawn[part.begin * factor].arrival_s == pytest.approx(log[part.begin].arrival_s, abs=1e-9)
+        assert drawn[part.begin * factor].arrival_s == pytest.approx(
+            log[part.begin].arrival_s, abs=1e-9
+        )
 
 
 def rate(some: tuple[Line, ...]) -> float:
@@ -61,7 +71,9 @@ def rate(some: tuple[Line, ...]) -> float:
 @given(gaps, st.floats(0.05, 20.0), st.floats(0.0, 50.0))
 @example([0.0] * 199, 2.0, 0.0)
 @settings(deadline=None)
-def test_any_factor_keeps_order_and_the_number_of_requests(between: list[float], factor: float, least_s: float) -> None:
+def test_any_factor_keeps_order_and_the_number_of_requests(
+    between: list[float], factor: float, least_s: float
+) -> None:
     log = lines(np.cumsum([0.0, *between]).tolist())
     drawn = redrawn(log, factor, 0, least_s)
     assert at(drawn) == sorted(at(drawn))
@@ -93,24 +105,35 @@ def test_a_steady_stream_stays_steady_and_goes_on() -> None:
 
 
 def test_a_stream_of_one_rate_is_one_stretch_and_its_bursts_do_not_grow() -> None:
-    """Of Poisson arrivals the gaps keep their coefficient of variation, and what comes in ten seconds its dispersion."""
+    """Of Poisson arrivals the gaps keep their coefficient of variation, and what comes in ten
+    seconds its dispersion.
+    """
     times = np.cumsum(np.random.default_rng(5).exponential(0.5, 400)).tolist()
     assert stretches(tuple(times)) == (Stretch(0, 400),)
     drawn = at(redrawn(lines(times), 8.0, 0, 200.0))
     between = np.diff(drawn)
-    assert between.std() / between.mean() == pytest.approx(np.diff(times).std() / np.diff(times).mean(), rel=0.05)
+    assert between.std() / between.mean() == pytest.approx(
+        np.diff(times).std() / np.diff(times).mean(), rel=0.05
+    )
     counts = np.histogram(drawn, np.arange(0.0, drawn[-1], 1.0))[0]
     assert counts.var() / counts.mean() < 1.6
 
 
 def test_few_streams_of_one_rate_are_cut() -> None:
     random = np.random.default_rng(2)
-    cut = [len(stretches(tuple(np.cumsum(random.exponential(2.0, size)).tolist()))) > 1 for size in [20, 60, 300] * 40]
+    cut = [
+        len(stretches(tuple(np.cumsum(random.exponential(2.0, size)).tolist()))) > 1
+        for size in [20, 60, 300] * 40
+    ]
     assert sum(cut) <= 6
 
 
 def test_rates_that_differ_are_told_apart() -> None:
-    times = [*np.arange(0, 50, 0.5).tolist(), *np.arange(50, 60, 0.05).tolist(), *np.arange(60, 110, 0.5).tolist()]
+    times = [
+        *np.arange(0, 50, 0.5).tolist(),
+        *np.arange(50, 60, 0.05).tolist(),
+        *np.arange(60, 110, 0.5).tolist(),
+    ]
     first, second, third = stretches(tuple(times))
     assert abs(first.end - 100) <= 1
     assert abs(second.end - 300) <= 2
@@ -127,7 +150,11 @@ def test_a_long_log_is_cut_in_little_time_and_as_well() -> None:
 def test_prefixes_are_shared_within_a_passage_alone() -> None:
     log = tuple(line._replace(hashes=(1, 2)) for line in lines([0.0] * 12))
     drawn = redrawn(log, 3.0)
-    assert Counter(line.hashes for line in drawn) == {(1, 2): 12, ("1:1", "1:2"): 12, ("2:1", "2:2"): 12}
+    assert Counter(line.hashes for line in drawn) == {
+        (1, 2): 12,
+        ("1:1", "1:2"): 12,
+        ("2:1", "2:2"): 12,
+    }
 
 
 def test_a_factor_of_one_is_the_log_itself(tmp_path: Path) -> None:
@@ -152,8 +179,17 @@ def test_of_drawn_arrivals_more_are_drawn() -> None:
 
 
 def test_all_at_once_is_as_many_as_are_asked_for() -> None:
-    arriving = "requests={arrivals: {name: poisson, rate_per_s: 2}, count: 20, prompt_tokens: 8, output_tokens: 5}"
-    loaded = at_once(load("durations_only", [arriving, "strategy=autoregressive", "serving.policy={name: prefill_first}"]), 64)
+    arriving = (
+        "requests={arrivals: {name: poisson, rate_per_s: 2}, count: 20, prompt_tokens: 8, "
+        "output_tokens: 5}"
+    )
+    loaded = at_once(
+        load(
+            "durations_only",
+            [arriving, "strategy=autoregressive", "serving.policy={name: prefill_first}"],
+        ),
+        64,
+    )
     found = trial(loaded)
     assert found.requests == 64
     assert found.requests_per_s > 1e5
@@ -171,9 +207,14 @@ WORLDS = [
 @pytest.mark.parametrize("name", WORLDS)
 @pytest.mark.parametrize(("prompt", "output"), [(900, 4), (64, 60)])
 def test_no_simulation_is_quicker_than_arithmetic(name: str, prompt: int, output: int) -> None:
-    load_ = f"{{arrivals: {{name: poisson, rate_per_s: 1000}}, count: 60, prompt_tokens: {prompt}, output_tokens: {output}}}"
+    load_ = (
+        f"{{arrivals: {{name: poisson, rate_per_s: 1000}}, count: 60, prompt_tokens: {prompt}, "
+        f"output_tokens: {output}}}"
+    )
     policy = "fixed_batch" if "pipeline" in name else "prefill_first"
-    loaded = load(name, [f"requests={load_}", f"serving.policy={{name: {policy}, max_requests: 16}}"])
+    loaded = load(
+        name, [f"requests={load_}", f"serving.policy={{name: {policy}, max_requests: 16}}"]
+    )
     outcome, _ = simulate(loaded.scenario, loaded.acceptance())
     shape = np.full(60, float(prompt)), np.full(60, float(output))
     by_flops, by_bytes = (float(part.sum()) for part in least_seconds(loaded.scenario, *shape))
@@ -186,10 +227,19 @@ def test_no_simulation_is_quicker_than_arithmetic(name: str, prompt: int, output
 
 def test_a_percentile_of_a_burst_lets_all_others_go() -> None:
     """Of 100 alike the 55th percentile asks for 55 prompts within 1 s."""
-    alike = "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 100, prompt_tokens: 900, output_tokens: 4}"
-    scenario = load("vanilla_llama_2_7b_a100", [alike, "serving.policy={name: prefill_first, max_requests: 16}"]).scenario
-    prompt = max(float(part[0]) for part in least_seconds(scenario, np.array([900.0]), np.array([1.0])))
-    assert most_times(scenario, 1, (Limit("ttft", 0.55, 1.0),), False, 1.0) == pytest.approx(1.0 / (55 * prompt))
+    alike = (
+        "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 100, prompt_tokens: 900, "
+        "output_tokens: 4}"
+    )
+    scenario = load(
+        "vanilla_llama_2_7b_a100", [alike, "serving.policy={name: prefill_first, max_requests: 16}"]
+    ).scenario
+    prompt = max(
+        float(part[0]) for part in least_seconds(scenario, np.array([900.0]), np.array([1.0]))
+    )
+    assert most_times(scenario, 1, (Limit("ttft", 0.55, 1.0),), False, 1.0) == pytest.approx(
+        1.0 / (55 * prompt)
+    )
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="the logs of users lie outside the repository")

@@ -1,4 +1,6 @@
-"""``specsim calibrate``: numbers that made a table come back out of it, errors are what they are, mistakes are told by line."""
+"""``specsim calibrate``: numbers that made a table come back out of it, errors are what they are,
+mistakes are told by line.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,15 @@ from simulator.cost.collectives import RingAllReduce, TreeAllReduce
 from simulator.cost.device import Device, Link
 from simulator.cost.model import ModelSpec
 from simulator.cost.roofline import AttentionParts
-from simulator.evidence.calibrate import attention, fit, importers, measurements, passes, profile, quality
+from simulator.evidence.calibrate import (
+    attention,
+    fit,
+    importers,
+    measurements,
+    passes,
+    profile,
+    quality,
+)
 from simulator.evidence.calibrate.fit import DATASHEET, Form, roofline
 from simulator.files.schema import BadInput, Positive, read, validate
 from simulator.names import Catalogue
@@ -30,12 +40,39 @@ PARTS = {"matmul": {"default": DATASHEET}, "attention": DATASHEET, "small_operat
 RATES = {"memory_gb": 80.0, "memory_bandwidth_gb_s": 1000.0, "peak_tflops": 100.0}
 DEVICE = Device.model_validate({"kind": "gpu", **RATES, **PARTS})
 """Round datasheet numbers: 1 GB takes a millisecond, so do 0.1 TFLOP."""
-TOKENS = [1, 2, 4, 8, 16, 32, 48, 64, 65, 96, 128, 129, 192, 256, 257, 320, 384, 385, 448, 512, 1024, 2048]
+TOKENS = [
+    1,
+    2,
+    4,
+    8,
+    16,
+    32,
+    48,
+    64,
+    65,
+    96,
+    128,
+    129,
+    192,
+    256,
+    257,
+    320,
+    384,
+    385,
+    448,
+    512,
+    1024,
+    2048,
+]
 SHAPES = {"qkv": (4096, 6144), "output": (4096, 4096), "up": (4096, 28672), "down": (14336, 4096)}
 
 
-def layers(operation: object, models: dict[str, float] | None = None, degrees: tuple[int, ...] = (1, 2)) -> measurements.Table:
-    """A table of products that take the time ``operation`` says, stretched by a factor for each model."""
+def layers(
+    operation: object, models: dict[str, float] | None = None, degrees: tuple[int, ...] = (1, 2)
+) -> measurements.Table:
+    """A table of products that take the time ``operation`` says, stretched by a factor for each
+    model.
+    """
     rows = []
     for model, factor in (models or {"one": 1.0}).items():
         for ranks in degrees:
@@ -43,7 +80,14 @@ def layers(operation: object, models: dict[str, float] | None = None, degrees: t
                 for tokens in TOKENS:
                     row = importers.product(part, tokens, inputs, outputs / ranks, 0.0)
                     taken = DEVICE.seconds(operation, row["size_bytes"], row["flops"], tokens)
-                    rows.append({**row, "model": model, "tensor_parallel": ranks, "time_us": taken * 1e6 * factor})
+                    rows.append(
+                        {
+                            **row,
+                            "model": model,
+                            "tensor_parallel": ranks,
+                            "time_us": taken * 1e6 * factor,
+                        }
+                    )
     return measurements.table(rows)
 
 
@@ -52,13 +96,21 @@ ratios = st.lists(st.floats(1, 5), min_size=14, max_size=14)
 
 
 @settings(max_examples=40)
-@given(numbers, ratios, st.sampled_from([Form(), Form((64,), fit.TABLE.at), Form((16, 64, 128))]), st.integers(1, 4096))
+@given(
+    numbers,
+    ratios,
+    st.sampled_from([Form(), Form((64,), fit.TABLE.at), Form((16, 64, 128))]),
+    st.integers(1, 4096),
+)
 def test_all_rows_at_once_take_what_the_simulator_takes(
     four: tuple[float, ...], more: list[float], form: Form, tokens: int
 ) -> None:
     operation = roofline((*four, *(more if form.at else ())), form)
     rows = measurements.table([importers.product("up", n, 4096, 512, 1.0) for n in (1, tokens, 64)])
-    expected = [DEVICE.seconds(operation, row.size_bytes, row.flops, row.tokens) for row in rows.itertuples()]
+    expected = [
+        DEVICE.seconds(operation, row.size_bytes, row.flops, row.tokens)
+        for row in rows.itertuples()
+    ]
     assert fit.seconds(DEVICE, operation, rows) == pytest.approx(expected, rel=1e-12)
 
 
@@ -80,20 +132,30 @@ def test_a_table_follows_a_curve_that_falls_again() -> None:
     found = fit.products(DEVICE, rows, fit.TABLE)
     worst = max(error.p95_percent for error in quality.errors(DEVICE, found, rows))
     assert worst < 0.5
-    assert [point.ratio for point in found.width] == pytest.approx([point.ratio for point in made.width], abs=0.05)
+    assert [point.ratio for point in found.width] == pytest.approx(
+        [point.ratio for point in made.width], abs=0.05
+    )
 
 
 def test_attention_small_operations_and_links_are_found() -> None:
     heads = importers.Heads(8, 4096, 4096)
-    queries = [importers.Queries(batch, 1, cached) for batch in (1, 8, 64) for cached in (128, 1024, 4096)]
+    queries = [
+        importers.Queries(batch, 1, cached) for batch in (1, 8, 64) for cached in (128, 1024, 4096)
+    ]
     queries += [importers.Queries(1, new, 0) for new in (64, 512, 2048)]
-    rows = measurements.table([importers.attention("decode" if q.cached else "prefill", q, heads, 0.0) for q in queries])
+    rows = measurements.table(
+        [importers.attention("decode" if q.cached else "prefill", q, heads, 0.0) for q in queries]
+    )
     rows["time_us"] = fit.seconds(DEVICE, roofline((10.0, 0.8, 0.5, 2.0)), rows) * 1e6
-    assert fit._numbers(attention.one_roofline(DEVICE, rows, DATASHEET)) == pytest.approx([10.0, 0.8, 0.5, 2.0], rel=0.02)
+    assert fit._numbers(attention.one_roofline(DEVICE, rows, DATASHEET)) == pytest.approx(
+        [10.0, 0.8, 0.5, 2.0], rel=0.02
+    )
 
     rows = measurements.table([importers.small(n, 4096, 14336, 6144, 0.0) for n in TOKENS])
     rows["time_us"] = fit.seconds(DEVICE, roofline((20.0, 0.5, 1.0, 1.0)), rows) * 1e6
-    assert fit._numbers(fit.small_operations(DEVICE, rows))[:2] == pytest.approx([20.0, 0.5], rel=0.01)
+    assert fit._numbers(fit.small_operations(DEVICE, rows))[:2] == pytest.approx(
+        [20.0, 0.5], rel=0.01
+    )
 
     sizes = [
         {"operation": "all_reduce", "size_bytes": float(2**power), "ranks": ranks}
@@ -101,7 +163,10 @@ def test_attention_small_operations_and_links_are_found() -> None:
         for ranks in (2, 8)
     ]
     rows = measurements.table(pd.DataFrame(sizes).assign(time_us=1.0))
-    for made in (RingAllReduce(fixed_us=20, bandwidth_gb_s=200), TreeAllReduce(alpha_us=10, bandwidth_gb_s=50)):
+    for made in (
+        RingAllReduce(fixed_us=20, bandwidth_gb_s=200),
+        TreeAllReduce(alpha_us=10, bandwidth_gb_s=50),
+    ):
         rows["time_us"] = fit.reduced(made, rows) * 1e6
         found = fit.collective(type(made), fit.spread(rows)).model_dump()
         for name, number in made.model_dump().items():
@@ -110,19 +175,27 @@ def test_attention_small_operations_and_links_are_found() -> None:
                 if not isinstance(number, dict)
                 else found[name]["value"] == pytest.approx(number["value"], rel=0.01)
             )
-    assert fit.transfer_latency_us(rows.assign(time_us=15.0 + rows.size_bytes / 300e3), 300.0) == pytest.approx(15.0)
+    assert fit.transfer_latency_us(
+        rows.assign(time_us=15.0 + rows.size_bytes / 300e3), 300.0
+    ) == pytest.approx(15.0)
 
 
 def test_what_was_not_measured_stays_as_it_was() -> None:
     """An empty cache: keys and values take no time worth fitting to."""
     heads, like = importers.Heads(8, 4096, 4096), roofline((1.0, 0.66, 0.9, 3.0))
-    rows = measurements.table([importers.attention("prefill", importers.Queries(1, n, 0), heads, 0.0) for n in TOKENS])
+    rows = measurements.table(
+        [importers.attention("prefill", importers.Queries(1, n, 0), heads, 0.0) for n in TOKENS]
+    )
     rows["time_us"] = fit.seconds(DEVICE, roofline((8.0, 0.66, 0.5, 3.0)), rows) * 1e6
     assert not attention.bound_by_memory(DEVICE, rows)
-    assert fit._numbers(attention.one_roofline(DEVICE, rows, like)) == pytest.approx([8.0, 0.66, 0.5, 3.0], rel=0.02)
+    assert fit._numbers(attention.one_roofline(DEVICE, rows, like)) == pytest.approx(
+        [8.0, 0.66, 0.5, 3.0], rel=0.02
+    )
 
 
-CARD = DEVICE.model_copy(update={"multiprocessors": Positive(value=100.0), "cache_mb": Positive(value=100.0)})
+CARD = DEVICE.model_copy(
+    update={"multiprocessors": Positive(value=100.0), "cache_mb": Positive(value=100.0)}
+)
 HEADS = ((1, 8), (2, 8), (4, 32), (8, 8))
 
 
@@ -131,9 +204,20 @@ def attention_rows(parts: AttentionParts) -> measurements.Table:
     made = []
     for kv_heads, heads in HEADS:
         shape = importers.Heads(kv_heads, 512 * kv_heads, 128 * heads)
-        decodes = [importers.Queries(batch, 1, cached) for batch in (1, 4, 16, 64, 256) for cached in (63, 1023, 16383, 65535)]
-        prompts = [importers.Queries(batch, new, 0) for batch in (1, 4, 16) for new in (16, 64, 256, 1024, 4096, 16384)]
-        made += [importers.attention("prefill" if one.new > 1 else "decode", one, shape, 1.0) for one in (*decodes, *prompts)]
+        decodes = [
+            importers.Queries(batch, 1, cached)
+            for batch in (1, 4, 16, 64, 256)
+            for cached in (63, 1023, 16383, 65535)
+        ]
+        prompts = [
+            importers.Queries(batch, new, 0)
+            for batch in (1, 4, 16)
+            for new in (16, 64, 256, 1024, 4096, 16384)
+        ]
+        made += [
+            importers.attention("prefill" if one.new > 1 else "decode", one, shape, 1.0)
+            for one in (*decodes, *prompts)
+        ]
     rows = attention.with_queries(measurements.table(made))
     for part, roofline_of in (("decode", parts.decode), ("prefill", parts.prefill)):
         of_part = rows.part == part
@@ -143,7 +227,13 @@ def attention_rows(parts: AttentionParts) -> measurements.Table:
 
 def test_the_blocks_of_attention_are_found_and_half_of_the_heads_tell_the_other() -> None:
     numbers = {"memory_efficiency": 0.8, "compute_efficiency": 0.5, "p_norm": 2.0, "key_us": 0.02}
-    decode = numbers | {"fixed_us": 9.0, "head_us": 0.03, "reduction_us": 1.0, "regroup_us": 3.0, "splits": "grouped"}
+    decode = numbers | {
+        "fixed_us": 9.0,
+        "head_us": 0.03,
+        "reduction_us": 1.0,
+        "regroup_us": 3.0,
+        "splits": "grouped",
+    }
     prefill = numbers | {"fixed_us": 7.0, "head_us": 0.05, "cached_ratio": 3.0, "packs": False}
     made = AttentionParts.model_validate({"decode": decode, "prefill": prefill})
     rows = attention_rows(made)
@@ -151,19 +241,36 @@ def test_the_blocks_of_attention_are_found_and_half_of_the_heads_tell_the_other(
     for part in ("decode", "prefill"):
         for name, number in getattr(made, part):
             if hasattr(number, "value"):
-                assert getattr(getattr(found, part), name).value == pytest.approx(number.value, rel=0.03), (part, name)
+                assert getattr(getattr(found, part), name).value == pytest.approx(
+                    number.value, rel=0.03
+                ), (part, name)
     errors = quality.heads_left_out(CARD, rows, made)
-    assert {error.what for error in errors} == {"decode, half of the shapes", "prefill, half of the shapes"}
-    assert sum(error.rows for error in errors if error.most_tokens == 131072 and error.least_tokens == 1) <= len(rows)
+    assert {error.what for error in errors} == {
+        "decode, half of the shapes",
+        "prefill, half of the shapes",
+    }
+    assert sum(
+        error.rows for error in errors if error.most_tokens == 131072 and error.least_tokens == 1
+    ) <= len(rows)
     assert max(error.mape_percent for error in errors) < 3.0
     assert quality.heads_left_out(CARD, rows[rows.kv_heads == 8], made) == []
     assert quality.heads_left_out(CARD, rows, made.decode) == []
 
 
 def test_each_format_stands_beside_its_own_error_of_the_profile_it_starts_from() -> None:
-    errors = [quality.FitError("decode", 1, 64, 9, mape, 0.0, 0.0, None) for mape in (1.0, 2.0, 3.0, 4.0)]
-    fitted = {"attention": errors[:1], "attention, fp8": errors[1:2], "latent_attention": errors[:1]}
-    before = {"attention": errors[2:3], "attention, fp8": errors[3:], "latent_attention": errors[:1]}
+    errors = [
+        quality.FitError("decode", 1, 64, 9, mape, 0.0, 0.0, None) for mape in (1.0, 2.0, 3.0, 4.0)
+    ]
+    fitted = {
+        "attention": errors[:1],
+        "attention, fp8": errors[1:2],
+        "latent_attention": errors[:1],
+    }
+    before = {
+        "attention": errors[2:3],
+        "attention, fp8": errors[3:],
+        "latent_attention": errors[:1],
+    }
     first, *_ = tables(profile.FittedProfile({}, fitted, before, [], [], [], {}, None))
     assert [(row[0], row[3], row[6]) for row in first.rows] == [
         ("decode", "1.0", "3.0"),
@@ -181,9 +288,17 @@ def test_errors_are_those_of_the_rows() -> None:
     rows = layers(slower)
     rows["time_us"] *= 0.8
     for error in quality.errors(DEVICE, slower, rows):
-        assert (error.mape_percent, error.p95_percent, error.bias_percent) == pytest.approx((25.0, 25.0, 25.0))
-    layer = next(error for error in quality.errors(DEVICE, made, layers(made)) if error.what == "layer")
-    assert (layer.least_tokens, layer.most_tokens, layer.rows) == (1, 64, 2 * sum(n <= 64 for n in TOKENS))
+        assert (error.mape_percent, error.p95_percent, error.bias_percent) == pytest.approx(
+            (25.0, 25.0, 25.0)
+        )
+    layer = next(
+        error for error in quality.errors(DEVICE, made, layers(made)) if error.what == "layer"
+    )
+    assert (layer.least_tokens, layer.most_tokens, layer.rows) == (
+        1,
+        64,
+        2 * sum(n <= 64 for n in TOKENS),
+    )
     assert layer.mape_percent == pytest.approx(0.0, abs=1e-9)
     assert layer.datasheet_mape_percent is not None
     assert layer.datasheet_mape_percent > 10.0
@@ -196,7 +311,9 @@ def test_a_model_left_out_is_predicted_by_the_others() -> None:
     found = {one.name: one for one in quality.left_out(DEVICE, rows, Form(), fitted, "model")}
     assert found["slow"].mape_percent == pytest.approx((50.0, 50.0), abs=0.5)
     assert found["slow"].rows == (8, 14)
-    assert quality.left_out(DEVICE, rows, Form(), fitted, "tensor_parallel") == [], "there is but one"
+    assert quality.left_out(DEVICE, rows, Form(), fitted, "tensor_parallel") == [], (
+        "there is but one"
+    )
 
 
 def test_steps_are_measured_and_predicted() -> None:
@@ -214,9 +331,19 @@ def test_steps_are_measured_and_predicted() -> None:
 
 
 def pass_rows() -> measurements.Table:
-    """10 layers of 100 us; fp16 1 GB in 2000 us and q4_0 0.25 GB in 500; four tokens read them 1.5 and 3 times slower."""
-    made = [("fp16", 1, 3000), ("fp16", 4, 4000), ("fp16", 512, 11000), ("q4_0", 1, 1500), ("q4_0", 4, 2500)]
-    rows = pd.DataFrame(made, columns=["part", "tokens", "time_us"]).assign(operation="pass", model="m", layers=10, flops=1e11)
+    """10 layers of 100 us; fp16 1 GB in 2000 us and q4_0 0.25 GB in 500; four tokens read them 1.5
+    and 3 times slower.
+    """
+    made = [
+        ("fp16", 1, 3000),
+        ("fp16", 4, 4000),
+        ("fp16", 512, 11000),
+        ("q4_0", 1, 1500),
+        ("q4_0", 4, 2500),
+    ]
+    rows = pd.DataFrame(made, columns=["part", "tokens", "time_us"]).assign(
+        operation="pass", model="m", layers=10, flops=1e11
+    )
     return measurements.table(rows.assign(size_bytes=np.where(rows.part == "fp16", 1e9, 0.25e9)))
 
 
@@ -234,14 +361,17 @@ def test_passes_of_two_formats_tell_the_constant_from_the_weights() -> None:
         (lambda rows: rows.part == "fp16", "hold no model in two weight formats"),
     ],
 )
-def test_passes_that_tell_too_little_are_refused(keep: Callable[[pd.DataFrame], pd.Series], fault: str) -> None:
+def test_passes_that_tell_too_little_are_refused(
+    keep: Callable[[pd.DataFrame], pd.Series], fault: str
+) -> None:
     rows = pass_rows()
     with pytest.raises(BadInput, match=fault):
         passes.fit(DEVICE, rows[keep(rows)])
 
 
 @pytest.mark.parametrize(
-    ("column", "rate"), [("size_bytes", "2.5 of the datasheet's bandwidth"), ("flops", "1.5 of the datasheet's peak")]
+    ("column", "rate"),
+    [("size_bytes", "2.5 of the datasheet's bandwidth"), ("flops", "1.5 of the datasheet's peak")],
 )
 def test_passes_faster_than_the_datasheet_are_refused(column: str, rate: str) -> None:
     rows = pass_rows()
@@ -257,7 +387,9 @@ def test_a_table_survives_its_file(tmp_path: Path) -> None:
     rows = layers(roofline((5.0, 0.8, 0.7, 2.0)))
     for name in ("table.csv", "table.csv.gz"):
         measurements.write(rows, tmp_path / name)
-        pd.testing.assert_frame_equal(measurements.read([tmp_path / name]), rows, check_dtype=False, rtol=1e-5)
+        pd.testing.assert_frame_equal(
+            measurements.read([tmp_path / name]), rows, check_dtype=False, rtol=1e-5
+        )
 
 
 GOOD = "operation,tokens,size_bytes,flops,time_us\nmatmul,1,100,5,5\n"
@@ -266,7 +398,10 @@ GOOD = "operation,tokens,size_bytes,flops,time_us\nmatmul,1,100,5,5\n"
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (GOOD + "matmull,1,100,5,5\n", ":3:1: operation: there is no 'matmull'; did you mean 'matmul'?"),
+        (
+            GOOD + "matmull,1,100,5,5\n",
+            ":3:1: operation: there is no 'matmull'; did you mean 'matmul'?",
+        ),
         (GOOD + "matmul,1,100,5,\n", ":3:1: time_us: expected a number above 0, got ''"),
         (GOOD + "matmul,1,-4,5,5\n", ":3:1: size_bytes: expected a number above 0, got '-4'"),
         (GOOD + "matmul,0,100,5,5\n", ":3:1: tokens: expected a number above 0, got '0'"),
@@ -275,7 +410,10 @@ GOOD = "operation,tokens,size_bytes,flops,time_us\nmatmul,1,100,5,5\n"
             ":3:1: left_out: expected nothing or one of cached, test, eager, got 'no'",
         ),
         (GOOD + "matmul,1,inf,5,5\n", ":3:1: size_bytes: expected a number above 0, got 'inf'"),
-        ("operation,size_byte,time_us\n", ":1:1: size_byte: unknown column; did you mean 'size_bytes'?"),
+        (
+            "operation,size_byte,time_us\n",
+            ":1:1: size_byte: unknown column; did you mean 'size_bytes'?",
+        ),
         ("operation,time_us\nmatmul,5\n", ":1:1: size_bytes: is required and missing"),
         ("operation,size_bytes,time_us\n", ":1:1: holds no rows"),
         ("", "cannot be read"),
@@ -290,7 +428,9 @@ def test_a_mistake_in_a_table_names_its_line(text: str, fault: str, tmp_path: Pa
 
 
 def model() -> ModelSpec:
-    return validate(ModelSpec, read(Catalogue().names("model")["llama_3_1_8b"])).model_copy(update={"name": "llama_3_1_8b"})
+    return validate(ModelSpec, read(Catalogue().names("model")["llama_3_1_8b"])).model_copy(
+        update={"name": "llama_3_1_8b"}
+    )
 
 
 def test_formats_of_the_command_are_the_importers() -> None:
@@ -311,7 +451,9 @@ GEMM = {"framework": "SGLang", "kernel_source": "k", "m": 16, "n": 4096, "k": 10
 
 
 def test_products_become_rows_of_true_bytes_by_format(tmp_path: Path) -> None:
-    """1,024 inputs and 4,096 outputs for each of 16 rows; inputs that are quantised are also written and read again."""
+    """1,024 inputs and 4,096 outputs for each of 16 rows; inputs that are quantised are also
+    written and read again.
+    """
     formats = {
         "bfloat16": "fp16",
         "fp8": "fp8",
@@ -329,7 +471,9 @@ def test_products_become_rows_of_true_bytes_by_format(tmp_path: Path) -> None:
     rows, skipped = converted("aiconfigurator", made, tmp_path / "gemm.csv")
     rows = rows.set_index("format")
     assert set(rows.index) == set(formats.values())
-    assert rows.time_us.to_dict() == {name: 20.0 if name == "fp8" else 10.0 for name in formats.values()}, "median of two"
+    assert rows.time_us.to_dict() == {
+        name: 20.0 if name == "fp8" else 10.0 for name in formats.values()
+    }, "median of two"
     weights, inputs, outputs = 1024 * 4096, 16 * 1024, 16 * 4096
     assert rows.size_bytes["fp16"] == 2 * (weights + inputs + outputs)
     assert rows.size_bytes["fp8"] == rows.size_bytes["int8"] == weights + 4 * inputs + 2 * outputs
@@ -338,15 +482,30 @@ def test_products_become_rows_of_true_bytes_by_format(tmp_path: Path) -> None:
     assert set(rows.flops) == {2.0 * 16 * weights}
     assert rows.copies.to_dict() == dict.fromkeys(formats.values(), 6)
     assert skipped == {"format fp4_new": 1, "more than 2048 tokens": 1}
-    given, _ = converted("aiconfigurator", [GEMM | {"gemm_dtype": "sq", "framework": "TRTLLM"}], tmp_path / "gemm.csv")
-    assert given.size_bytes.tolist() == [weights + inputs + 2 * outputs], "its inputs come in 8 bits"
+    given, _ = converted(
+        "aiconfigurator",
+        [GEMM | {"gemm_dtype": "sq", "framework": "TRTLLM"}],
+        tmp_path / "gemm.csv",
+    )
+    assert given.size_bytes.tolist() == [weights + inputs + 2 * outputs], (
+        "its inputs come in 8 bits"
+    )
 
 
 def test_products_that_the_host_launches_slowly_are_skipped(tmp_path: Path) -> None:
-    """Eager calls: of each kernel, those within one and a half times its shortest tell the host's time."""
+    """Eager calls: of each kernel, those within one and a half times its shortest tell the host's
+    time.
+    """
     times = [("a", 0.050), ("a", 0.074), ("a", 0.076), ("b", 0.100), ("b", 0.160)]
     made = [
-        GEMM | {"framework": framework, "gemm_dtype": "fp8_block", "m": m, "kernel_source": kernel, "latency": latency}
+        GEMM
+        | {
+            "framework": framework,
+            "gemm_dtype": "fp8_block",
+            "m": m,
+            "kernel_source": kernel,
+            "latency": latency,
+        }
         for framework in ("VLLM", "SGLang")
         for m, (kernel, latency) in enumerate(times, 1)
     ]
@@ -358,34 +517,85 @@ def test_products_that_the_host_launches_slowly_are_skipped(tmp_path: Path) -> N
 
 
 def test_attention_over_a_cache_becomes_our_rows_and_other_kinds_do_not(tmp_path: Path) -> None:
-    """Two sequences behind 99 tokens, 8 query and 2 KV heads; a window, a narrow head and arithmetic of 8 bits are others."""
-    one = {"op_name": "generation_attention", "batch_size": 2, "isl": 1, "step": 99, "num_heads": 8, "num_key_value_heads": 2,
-           "head_dim": 128, "window_size": 0, "kv_cache_dtype": "bfloat16", "attn_dtype": "bfloat16",
-           "latency": 0.5}  # fmt: skip
+    """Two sequences behind 99 tokens, 8 query and 2 KV heads; a window, a narrow head and
+    arithmetic of 8 bits are others.
+    """
+    one = {
+        "op_name": "generation_attention",
+        "batch_size": 2,
+        "isl": 1,
+        "step": 99,
+        "num_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+        "window_size": 0,
+        "kv_cache_dtype": "bfloat16",
+        "attn_dtype": "bfloat16",
+        "latency": 0.5,
+    }
     older, _ = converted(
-        "aiconfigurator", [{key: cell for key, cell in one.items() if key != "window_size"}], tmp_path / "a.csv"
+        "aiconfigurator",
+        [{key: cell for key, cell in one.items() if key != "window_size"}],
+        tmp_path / "a.csv",
     )
     assert older.time_us.tolist() == [500.0], "before windows were told"
-    others = [one | other for other in ({"window_size": 128}, {"head_dim": 64}, {"attn_dtype": "fp8"}, {"batch_size": 2**18})]
+    others = [
+        one | other
+        for other in (
+            {"window_size": 128},
+            {"head_dim": 64},
+            {"attn_dtype": "fp8"},
+            {"batch_size": 2**18},
+        )
+    ]
     prompt = one | {"op_name": "context_attention", "isl": 3, "step": 0}
     again = [one | {"latency": 0.3}, one | {"latency": 0.1}]
     small = one | {"kv_cache_dtype": "fp8", "latency": 0.2}
-    rows, skipped = converted("aiconfigurator", [one, *others, prompt, *again, small], tmp_path / "file.csv")
+    rows, skipped = converted(
+        "aiconfigurator", [one, *others, prompt, *again, small], tmp_path / "file.csv"
+    )
     rows = rows.set_index(["part", "format"])
     decode, prefill, narrow = ("decode", "fp16"), ("prefill", "fp16"), ("decode", "fp8")
     assert rows.time_us.to_dict() == pytest.approx({decode: 300.0, prefill: 500.0, narrow: 200.0})
-    sizes = {decode: 2 * 100 * 2 * 2 * 2 * 128, narrow: 2 * 100 * 2 * 2 * 128, prefill: 2 * 3 * 2 * 2 * 2 * 128}
+    sizes = {
+        decode: 2 * 100 * 2 * 2 * 2 * 128,
+        narrow: 2 * 100 * 2 * 2 * 128,
+        prefill: 2 * 3 * 2 * 2 * 2 * 128,
+    }
     assert rows.size_bytes.to_dict() == sizes
-    assert rows.flops.to_dict() == {prefill: 4 * 2 * 6 * 8 * 128, **dict.fromkeys((decode, narrow), 4 * 2 * 100 * 8 * 128)}
-    assert rows.loc[decode, ["tokens", "sequences", "kv_heads", "query_width"]].tolist() == [2, 2, 2, 8 * 128]
-    assert skipped == {"window 128": 1, "head_width 64": 1, "arithmetic fp8": 1, "more than 131072 tokens": 1}
+    assert rows.flops.to_dict() == {
+        prefill: 4 * 2 * 6 * 8 * 128,
+        **dict.fromkeys((decode, narrow), 4 * 2 * 100 * 8 * 128),
+    }
+    assert rows.loc[decode, ["tokens", "sequences", "kv_heads", "query_width"]].tolist() == [
+        2,
+        2,
+        2,
+        8 * 128,
+    ]
+    assert skipped == {
+        "window 128": 1,
+        "head_width 64": 1,
+        "arithmetic fp8": 1,
+        "more than 131072 tokens": 1,
+    }
 
 
 def test_messages_are_counted_in_elements_and_told_by_implementation(tmp_path: Path) -> None:
-    custom = {"op_name": "all_reduce", "allreduce_dtype": "bfloat16", "num_gpus": 4, "message_size": 128, "latency": 0.005}
-    made = [custom | {"backend": backend} for backend in ("vllm_graph", "sglang_eager", "new_graph")]
+    custom = {
+        "op_name": "all_reduce",
+        "allreduce_dtype": "bfloat16",
+        "num_gpus": 4,
+        "message_size": 128,
+        "latency": 0.005,
+    }
+    made = [
+        custom | {"backend": backend} for backend in ("vllm_graph", "sglang_eager", "new_graph")
+    ]
     rows, skipped = converted("aiconfigurator", made, tmp_path / "custom.csv")
-    assert rows[["operation", "implementation", "ranks", "size_bytes", "time_us"]].values.tolist() == [
+    assert rows[
+        ["operation", "implementation", "ranks", "size_bytes", "time_us"]
+    ].values.tolist() == [
         ["all_reduce", "eager", 4, 256, 5.0],
         ["all_reduce", "vllm_graph", 4, 256, 5.0],
     ]
@@ -400,7 +610,9 @@ def test_messages_are_counted_in_elements_and_told_by_implementation(tmp_path: P
     }
     others = [nccl | {"op_name": "all_gather"}, nccl | {"nccl_dtype": "int8"}]
     rows, skipped = converted("aiconfigurator", [nccl, *others], tmp_path / "nccl.csv")
-    assert rows[["implementation", "size_bytes", "time_us"]].values.tolist() == [["nccl", 128, 20.0]]
+    assert rows[["implementation", "size_bytes", "time_us"]].values.tolist() == [
+        ["nccl", 128, 20.0]
+    ]
     assert skipped == {"operation all_gather": 1, "element_bytes int8": 1}
 
 
@@ -411,31 +623,56 @@ def test_messages_are_counted_in_elements_and_told_by_implementation(tmp_path: P
         ("aiconfigurator", "d_conv", "d_conv: holds linear attention"),
         ("llmservingsim", "activated_experts", "activated_experts: is a block of experts"),
         ("llmservingsim", "prediction", "prediction: holds predictions and no times"),
-        ("vidur", "other", "is no file of vidur; expected one of the columns time_stats.attn_pre_proj.median, is_prefill"),
+        (
+            "vidur",
+            "other",
+            (
+                "is no file of vidur; expected one of the columns time_stats.attn_pre_proj.median, "
+                "is_prefill"
+            ),
+        ),
     ],
 )
-def test_files_without_a_place_in_the_table_are_refused(form: str, column: str, fault: str, tmp_path: Path) -> None:
+def test_files_without_a_place_in_the_table_are_refused(
+    form: str, column: str, fault: str, tmp_path: Path
+) -> None:
     with pytest.raises(BadInput, match=re.escape(f"file.csv:1:1: {fault}")):
         converted(form, [{column: 1}], tmp_path / "file.csv")
 
 
 def test_products_that_the_cache_holds_say_nothing_of_the_memory(tmp_path: Path) -> None:
     """Five million weights of fp16 lie whole in the 40 MB of an A100."""
-    lines = [f"matmul,qkv,{tokens},{1e7 + 8e3 * tokens},{1e7 * tokens},12.0" for tokens in (1, 2, 4, 8)]
-    (tmp_path / "small.csv").write_text("\n".join(["operation,part,tokens,size_bytes,flops,time_us", *lines, ""]))
-    done = CliRunner().invoke(main, ["calibrate", "device", str(tmp_path / "small.csv"), "--like", "a100_80g_sxm"])
+    lines = [
+        f"matmul,qkv,{tokens},{1e7 + 8e3 * tokens},{1e7 * tokens},12.0" for tokens in (1, 2, 4, 8)
+    ]
+    (tmp_path / "small.csv").write_text(
+        "\n".join(["operation,part,tokens,size_bytes,flops,time_us", *lines, ""])
+    )
+    done = CliRunner().invoke(
+        main, ["calibrate", "device", str(tmp_path / "small.csv"), "--like", "a100_80g_sxm"]
+    )
     assert done.exit_code == 2
-    assert done.stderr.startswith("error: measurements: size_bytes: hold only products whose weights the device's cache holds")
+    assert done.stderr.startswith(
+        "error: measurements: size_bytes: hold only products whose weights the device's cache holds"
+    )
 
 
 def test_rows_beyond_the_datasheet_are_set_aside_and_named(tmp_path: Path) -> None:
-    """1000 GB/s and 100 TFLOPS: 134 MB take 134 us; 34 MB may come from a cache of 50 MB; its 2048 rows are 687 us of flops."""
+    """1000 GB/s and 100 TFLOPS: 134 MB take 134 us; 34 MB may come from a cache of 50 MB; its 2048
+    rows are 687 us of flops.
+    """
     sides = {(8192, 1): 0.140, (8192, 2): 0.120, (4096, 1): 0.020, (4096, 2048): 0.600}
-    made = [GEMM | {"gemm_dtype": "bfloat16", "m": m, "n": n, "k": n, "latency": ms} for (n, m), ms in sides.items()]
+    made = [
+        GEMM | {"gemm_dtype": "bfloat16", "m": m, "n": n, "k": n, "latency": ms}
+        for (n, m), ms in sides.items()
+    ]
     rows, _ = converted("aiconfigurator", made, tmp_path / "gemm.csv")
     skipped: Counter = Counter()
     rest = importers.checked(rows, DEVICE, 50.0, skipped)
-    assert rest[["shape", "tokens", "left_out"]].values.tolist() == [["4096x4096", 1, "cached"], ["8192x8192", 1, ""]]
+    assert rest[["shape", "tokens", "left_out"]].values.tolist() == [
+        ["4096x4096", 1, "cached"],
+        ["8192x8192", 1, ""],
+    ]
     assert +skipped == {
         "1.12 x the memory: matmul fp16 8192x8192, 2 tokens": 1,
         "1.15 x the peak: matmul fp16 4096x4096, 2048 tokens": 1,
@@ -444,11 +681,29 @@ def test_rows_beyond_the_datasheet_are_set_aside_and_named(tmp_path: Path) -> No
 
 
 def test_products_that_a_cache_holds_are_marked_and_no_fit_uses_them(tmp_path: Path) -> None:
-    sides = [(4096, 4096), (5120, 4883), (5120, 4882), (8192, 8192)]  # 33.6, 50.002, 49.99 and 134 MB
-    made = [{**GEMM, "gemm_dtype": "bfloat16", "latency": 1, "m": m, "n": n, "k": k} for m in (1, 9) for n, k in sides]
+    sides = [
+        (4096, 4096),
+        (5120, 4883),
+        (5120, 4882),
+        (8192, 8192),
+    ]  # 33.6, 50.002, 49.99 and 134 MB
+    made = [
+        {**GEMM, "gemm_dtype": "bfloat16", "latency": 1, "m": m, "n": n, "k": k}
+        for m in (1, 9)
+        for n, k in sides
+    ]
     pd.DataFrame(made).to_csv(tmp_path / "gemm.csv", index=False)
     out = tmp_path / "out.csv"
-    arguments = ["import", tmp_path / "gemm.csv", "--from", "aiconfigurator", "--source", "made@up", "--out", out]
+    arguments = [
+        "import",
+        tmp_path / "gemm.csv",
+        "--from",
+        "aiconfigurator",
+        "--source",
+        "made@up",
+        "--out",
+        out,
+    ]
 
     def marked(*more: str) -> set[str]:
         answer = json.loads(call(*arguments, *more, "--json"))
@@ -466,13 +721,23 @@ def test_products_that_a_cache_holds_are_marked_and_no_fit_uses_them(tmp_path: P
     assert "against h100_sxm" in call(*arguments, "--device", "h100_sxm")
     document = read(Catalogue().names("device")["rtx_3090"])  # which states no cache
     rows = layers(roofline((5.0, 0.8, 0.7, 2.0))).assign(left_out="cached")
-    with pytest.raises(BadInput, match="hold none of matmul, attention, latent_attention, experts, small_operations to fit"):
+    with pytest.raises(
+        BadInput,
+        match="hold none of matmul, attention, latent_attention, experts, small_operations to fit",
+    ):
         profile.device(rows, document, validate(Device, document))
 
 
 def test_single_products_are_left_out_by_halves_and_by_width() -> None:
-    """Shapes of 5120 and 8192 take twice the time: a fit to 4096 alone misses half of it, a half is as the other."""
-    sides = [(4096, n) for n in (6144, 7168, 10240, 12288)] + [(5120, 8192), (5120, 10240), (8192, 8192), (8192, 10240)]
+    """Shapes of 5120 and 8192 take twice the time: a fit to 4096 alone misses half of it, a half is
+    as the other.
+    """
+    sides = [(4096, n) for n in (6144, 7168, 10240, 12288)] + [
+        (5120, 8192),
+        (5120, 10240),
+        (8192, 8192),
+        (8192, 10240),
+    ]
     rows = measurements.table(
         [
             {**importers.product("product", m, k, n, 0.0), "model": f"{k}x{n}"}
@@ -481,20 +746,48 @@ def test_single_products_are_left_out_by_halves_and_by_width() -> None:
         ]
     )
     wide = rows["shape"].str.contains("5120|8192")
-    rows["time_us"] = fit.seconds(DEVICE, roofline((5.0, 0.8, 0.7, 2.0)), rows) * 1e6 * np.where(wide, 2.0, 1.0)
+    rows["time_us"] = (
+        fit.seconds(DEVICE, roofline((5.0, 0.8, 0.7, 2.0)), rows) * 1e6 * np.where(wide, 2.0, 1.0)
+    )
     fitted = fit.products(DEVICE, rows[~wide], Form())
     found = {(one.by, one.name): one for one in quality.ways_left_out(DEVICE, rows, Form(), fitted)}
-    assert set(found) == {(quality.HALF, "odd"), (quality.HALF, "even"), (quality.WIDTH, "5120, 8192 by 4096")}
-    assert found[quality.WIDTH, "5120, 8192 by 4096"].mape_percent == pytest.approx((50.0, 50.0), abs=0.5)
+    assert set(found) == {
+        (quality.HALF, "odd"),
+        (quality.HALF, "even"),
+        (quality.WIDTH, "5120, 8192 by 4096"),
+    }
+    assert found[quality.WIDTH, "5120, 8192 by 4096"].mape_percent == pytest.approx(
+        (50.0, 50.0), abs=0.5
+    )
     assert found[quality.HALF, "odd"].rows == (16, 24)
 
 
 def test_serving_layers_become_our_rows(tmp_path: Path) -> None:
-    """Llama-3.1-8B at TP 2, one token: 1 us for every layer; products that are fused elsewhere are summed."""
-    names = ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "gate_proj", "down_proj", "lm_head", "input_layernorm",
-             "post_layernorm", "rope", "act_fn", "attn")  # fmt: skip
-    made = [{"layer_name": name, "input": 1, "kv_cache": 0, "tp_size": 2, "latency(ns)": 1000} for name in names]
-    rows = converted("llmservingsim", made, tmp_path / "file.csv", model())[0].set_index(["operation", "part"])
+    """Llama-3.1-8B at TP 2, one token: 1 us for every layer; products that are fused elsewhere are
+    summed.
+    """
+    names = (
+        "q_proj",
+        "k_proj",
+        "v_proj",
+        "o_proj",
+        "up_proj",
+        "gate_proj",
+        "down_proj",
+        "lm_head",
+        "input_layernorm",
+        "post_layernorm",
+        "rope",
+        "act_fn",
+        "attn",
+    )
+    made = [
+        {"layer_name": name, "input": 1, "kv_cache": 0, "tp_size": 2, "latency(ns)": 1000}
+        for name in names
+    ]
+    rows = converted("llmservingsim", made, tmp_path / "file.csv", model())[0].set_index(
+        ["operation", "part"]
+    )
     assert rows.time_us.to_dict() == {
         ("matmul", "qkv"): 3.0,
         ("matmul", "output"): 1.0,
@@ -511,7 +804,9 @@ def test_serving_layers_become_our_rows(tmp_path: Path) -> None:
 
 
 def test_a_bundle_says_degree_and_formats_by_its_folders(tmp_path: Path) -> None:
-    """The layout of 2026: fused products, two norms a layer, decodes and chunks of prompts apart; mixed batches are skipped."""
+    """The layout of 2026: fused products, two norms a layer, decodes and chunks of prompts apart;
+    mixed batches are skipped.
+    """
     folder = tmp_path / "bf16-kvfp8" / "tp2"
     names = ("qkv_proj", "o_proj", "gate_up_proj", "layernorm", "rotary_emb", "act_fn", "embedding")
     made = [{"layer": name, "tokens": 4, "time_us": 1.0} for name in names]
@@ -523,11 +818,19 @@ def test_a_bundle_says_degree_and_formats_by_its_folders(tmp_path: Path) -> None
         ["", "", 2, 4.0],
     ]
     assert skipped == {"no times of down_proj in the file": 1}
-    head = [{"layer": "lm_head", "sequences": 3, "time_us": 9.0}, {"layer": "sampler", "sequences": 3, "time_us": 2.0}]
+    head = [
+        {"layer": "lm_head", "sequences": 3, "time_us": 9.0},
+        {"layer": "sampler", "sequences": 3, "time_us": 2.0},
+    ]
     rows, _ = converted("llmservingsim", head, folder / "per_sequence.csv", model())
-    assert rows[["part", "shape", "tokens", "time_us"]].values.tolist() == [["lm_head", "4096x64128", 3, 9.0]]
+    assert rows[["part", "shape", "tokens", "time_us"]].values.tolist() == [
+        ["lm_head", "4096x64128", 3, 9.0]
+    ]
     batch = [(0, 0, 8, 99), (32, 64, 0, 0), (32, 64, 8, 99)]
-    made = [{"prefill_chunk": c, "kv_prefill": p, "n_decode": n, "kv_decode": d, "time_us": 7} for c, p, n, d in batch]
+    made = [
+        {"prefill_chunk": c, "kv_prefill": p, "n_decode": n, "kv_decode": d, "time_us": 7}
+        for c, p, n, d in batch
+    ]
     rows, skipped = converted("llmservingsim", made, folder / "attention.csv", model())
     assert rows[["part", "format", "tokens", "size_bytes"]].values.tolist() == [
         ["decode", "fp8", 8, 8 * 100 * 2 * 4 * 128],
@@ -543,9 +846,24 @@ def stats(**medians: float) -> dict[str, float]:
     return {f"time_stats.{name}.median": value for name, value in medians.items()}
 
 
-LLAMA = {"n_head": 32, "n_kv_head": 8, "n_embd": 4096, "n_expanded_embd": 14336, "num_tensor_parallel_workers": 2}
-TIMES = stats(attn_pre_proj=0.01, attn_post_proj=0.02, mlp_up_proj=0.03, mlp_down_proj=0.04, add=0.001,
-              input_layernorm=0.001, attn_rope=0.001, post_attention_layernorm=0.001, mlp_act=0.001)  # fmt: skip
+LLAMA = {
+    "n_head": 32,
+    "n_kv_head": 8,
+    "n_embd": 4096,
+    "n_expanded_embd": 14336,
+    "num_tensor_parallel_workers": 2,
+}
+TIMES = stats(
+    attn_pre_proj=0.01,
+    attn_post_proj=0.02,
+    mlp_up_proj=0.03,
+    mlp_down_proj=0.04,
+    add=0.001,
+    input_layernorm=0.001,
+    attn_rope=0.001,
+    post_attention_layernorm=0.001,
+    mlp_act=0.001,
+)
 
 
 def test_vidur_layers_are_those_of_their_model(tmp_path: Path) -> None:
@@ -555,16 +873,27 @@ def test_vidur_layers_are_those_of_their_model(tmp_path: Path) -> None:
     assert rows.time_us.tolist() == pytest.approx([10.0, 20.0, 30.0, 40.0, 6.0])
     assert rows["shape"].tolist() == ["4096x3072", "2048x4096", "4096x14336", "7168x4096", ""]
     assert set(rows.model) == {"Llama-3-8B"}
-    rows, skipped = converted("vidur", [gated, gated | {"num_tokens": 4096}], tmp_path / "Llama-3-8B" / "mlp.csv")
+    rows, skipped = converted(
+        "vidur", [gated, gated | {"num_tokens": 4096}], tmp_path / "Llama-3-8B" / "mlp.csv"
+    )
     assert set(rows.model) == {"Llama-3-8B"}
     assert skipped == {"more than 2048 tokens": 1}
     others = [gated, gated | {"n_embd": 8192}]
-    assert set(converted("vidur", others, tmp_path / "all.csv")[0].model) == {"all 4096x14336", "all 8192x14336"}
+    assert set(converted("vidur", others, tmp_path / "all.csv")[0].model) == {
+        "all 4096x14336",
+        "all 8192x14336",
+    }
 
 
 def test_an_ungated_mlp_has_one_up_matrix(tmp_path: Path) -> None:
     """The layout of Phi-2: no second norm, since its MLP runs beside the attention."""
-    phi = {"n_head": 32, "n_kv_head": 32, "n_embd": 2560, "n_expanded_embd": 10240, "num_tensor_parallel_workers": 1}
+    phi = {
+        "n_head": 32,
+        "n_kv_head": 32,
+        "n_embd": 2560,
+        "n_expanded_embd": 10240,
+        "num_tensor_parallel_workers": 1,
+    }
     made = {**TIMES, **phi, "num_tokens": 8, "use_gated_mlp": False}
     del made["time_stats.post_attention_layernorm.median"]
     rows = converted("vidur", [made], tmp_path / "phi-2.csv")[0].set_index("part")
@@ -580,10 +909,28 @@ def test_an_ungated_mlp_has_one_up_matrix(tmp_path: Path) -> None:
 
 
 def test_vidur_attention_and_collectives_are_known_by_their_columns(tmp_path: Path) -> None:
-    shape = {"n_q_head": 64, "n_kv_head": 8, "n_embd": 8192, "num_tensor_parallel_workers": 2, "batch_size": 4}
+    shape = {
+        "n_q_head": 64,
+        "n_kv_head": 8,
+        "n_embd": 8192,
+        "num_tensor_parallel_workers": 2,
+        "batch_size": 4,
+    }
     made = [
-        {**shape, **stats(attn_decode=0.02), "kv_cache_size": 99, "prefill_chunk_size": 0, "is_prefill": False},
-        {**shape, **stats(attn_prefill=0.5), "kv_cache_size": 0, "prefill_chunk_size": 64, "is_prefill": True},
+        {
+            **shape,
+            **stats(attn_decode=0.02),
+            "kv_cache_size": 99,
+            "prefill_chunk_size": 0,
+            "is_prefill": False,
+        },
+        {
+            **shape,
+            **stats(attn_prefill=0.5),
+            "kv_cache_size": 0,
+            "prefill_chunk_size": 64,
+            "is_prefill": True,
+        },
     ]
     for form in ("vidur", "llmservingsim"):  # which took the layout over for a while
         rows, _ = converted(form, made, tmp_path / "x.csv")
@@ -595,14 +942,24 @@ def test_vidur_attention_and_collectives_are_known_by_their_columns(tmp_path: Pa
         assert rows.flops.tolist() == [4 * 4 * 100 * 4096, 4 * 4 * (64 * 65 / 2) * 4096]
 
     medians = [{"batch_size": 4, "kv_cache_size": 99, "attn_decode_median_ms": 0.02}]
-    assert converted("vidur", medians, tmp_path / "x.csv", model())[0].size_bytes.tolist() == [4 * 100 * 4096]
+    assert converted("vidur", medians, tmp_path / "x.csv", model())[0].size_bytes.tolist() == [
+        4 * 100 * 4096
+    ]
 
     network = [
-        {"collective": name, **stats(send_recv=0.02), "num_workers": ranks, "devices_per_node": 2, "size": 2048}
+        {
+            "collective": name,
+            **stats(send_recv=0.02),
+            "num_workers": ranks,
+            "devices_per_node": 2,
+            "size": 2048,
+        }
         for name, ranks in (("send_recv", 2), ("send_recv", 4), ("all_gather", 2))
     ]
     rows, skipped = converted("vidur", network, tmp_path / "x.csv")
-    assert rows[["operation", "size_bytes", "ranks", "time_us"]].values.tolist() == [["transfer", 2048, 2, 20.0]], "one node"
+    assert rows[["operation", "size_bytes", "ranks", "time_us"]].values.tolist() == [
+        ["transfer", 2048, 2, 20.0]
+    ], "one node"
     assert skipped == {"ranks on several nodes": 1, "operation all_gather": 1}
 
 
@@ -616,7 +973,10 @@ def call(*arguments: object) -> str:
 
 
 def test_a_device_from_a_table_to_a_law(tmp_path: Path) -> None:
-    measurements.write(layers(roofline((5.0, 0.8, 0.7, 2.0), Form((64, 128)))).assign(source="a test"), tmp_path / "table.csv")
+    measurements.write(
+        layers(roofline((5.0, 0.8, 0.7, 2.0), Form((64, 128)))).assign(source="a test"),
+        tmp_path / "table.csv",
+    )
     arguments = [
         "device",
         tmp_path / "table.csv",
@@ -636,9 +996,18 @@ def test_a_device_from_a_table_to_a_law(tmp_path: Path) -> None:
     assert mine.matmul["default"].fixed_us.source.startswith(
         "calibrated-on: a test; qkv, output, up, down, 1..2048 tokens; layer MAPE"
     )
-    assert mine.attention == validate(Device, read(Catalogue().names("device")["rtx_3090"])).attention, "not measured"
+    assert (
+        mine.attention == validate(Device, read(Catalogue().names("device")["rtx_3090"])).attention
+    ), "not measured"
     law = CliRunner().invoke(
-        main, ["law", "vanilla_llama_2_7b_a100", "--set", f"target.device={tmp_path / 'mine.yaml'}", "--json"]
+        main,
+        [
+            "law",
+            "vanilla_llama_2_7b_a100",
+            "--set",
+            f"target.device={tmp_path / 'mine.yaml'}",
+            "--json",
+        ],
     )
     assert law.exit_code == 0, law.output
     text = call(*arguments, "--quick")
@@ -647,8 +1016,12 @@ def test_a_device_from_a_table_to_a_law(tmp_path: Path) -> None:
 
 
 def test_a_profile_is_scored_by_operation_part_format_and_range(tmp_path: Path) -> None:
-    """Products in 4/5 of the time that the profile says, and in 8 bits another 3/2 slower; a spread of 30 % holds the first."""
-    device = validate(Device, Catalogue().content("device", Catalogue().names("device")["a100_80g_sxm"]))
+    """Products in 4/5 of the time that the profile says, and in 8 bits another 3/2 slower; a spread
+    of 30 % holds the first.
+    """
+    device = validate(
+        Device, Catalogue().content("device", Catalogue().names("device")["a100_80g_sxm"])
+    )
     rows = layers(device.matmul["default"]).assign(
         part="product", model=lambda made: made["shape"] + made.tensor_parallel.astype(str)
     )
@@ -657,31 +1030,58 @@ def test_a_profile_is_scored_by_operation_part_format_and_range(tmp_path: Path) 
     measurements.write(pd.concat([rows, slow]), tmp_path / "table.csv")
     arguments = ["score", "a100_80g_sxm", tmp_path / "table.csv"]
     errors = {
-        (one["what"], one["least_tokens"], one["most_tokens"]): one for one in json.loads(call(*arguments, "--json"))["errors"]
+        (one["what"], one["least_tokens"], one["most_tokens"]): one
+        for one in json.loads(call(*arguments, "--json"))["errors"]
     }
     assert set(errors) == {
-        (f"matmul, {kind}, product", *limits) for kind in ("fp16", "int4, test") for limits in quality.SCORE_RANGES
+        (f"matmul, {kind}, product", *limits)
+        for kind in ("fp16", "int4, test")
+        for limits in quality.SCORE_RANGES
     }
-    first, second = errors["matmul, fp16, product", 1, 64], errors["matmul, int4, test, product", 1, 256]
+    first, second = (
+        errors["matmul, fp16, product", 1, 64],
+        errors["matmul, int4, test, product", 1, 256],
+    )
     assert first["rows"] == 8 * sum(n <= 64 for n in TOKENS)
     assert (first["mape_percent"], first["bias_percent"]) == pytest.approx((25.0, 25.0), abs=0.01)
-    assert (second["mape_percent"], second["bias_percent"]) == pytest.approx((50.0, -50.0), abs=0.01)
+    assert (second["mape_percent"], second["bias_percent"]) == pytest.approx(
+        (50.0, -50.0), abs=0.01
+    )
     assert (first["inside_percent"], second["inside_percent"]) == (0.0, 0.0), "the spread is 4 %"
-    sheet = quality.percents(fit.seconds(device, DATASHEET, (few := rows[rows.tokens <= 64])), fit.measured(few))[0]
+    sheet = quality.percents(
+        fit.seconds(device, DATASHEET, (few := rows[rows.tokens <= 64])), fit.measured(few)
+    )[0]
     assert first["datasheet_mape_percent"] == pytest.approx(sheet, rel=1e-4)
     exact = rows.assign(time_us=rows.time_us * 1.25 / 1.03, part="up", model="one")
     found = list(quality.scores(device, exact))
-    assert {(one.what, one.inside_percent) for one in found} == {("matmul, fp16, layer", 100.0), ("matmul, fp16, up", 100.0)}
+    assert {(one.what, one.inside_percent) for one in found} == {
+        ("matmul, fp16, layer", 100.0),
+        ("matmul, fp16, up", 100.0),
+    }
     assert "a100_80g_sxm against measured times" in call(*arguments, "--out", tmp_path / "page")
-    assert sorted(path.name for path in (tmp_path / "page").iterdir()) == ["a100_80g_sxm_score.html", "a100_80g_sxm_score.md"]
+    assert sorted(path.name for path in (tmp_path / "page").iterdir()) == [
+        "a100_80g_sxm_score.html",
+        "a100_80g_sxm_score.md",
+    ]
 
 
 def test_a_score_tells_decode_that_a_cache_serves_from_decode_that_the_memory_does() -> None:
-    """A cache of 100 MB, of which up to 200 MB are served: 2.1 and 268 MB of keys and values; test rows stay test rows."""
+    """A cache of 100 MB, of which up to 200 MB are served: 2.1 and 268 MB of keys and values; test
+    rows stay test rows.
+    """
     heads = importers.Heads(8, 4096, 4096)
-    made = [importers.attention("decode", importers.Queries(64, 1, cached), heads, 1e4) for cached in (7, 1023, 7)]
-    rows = measurements.table([*made[:2], made[2] | {"left_out": "test"}]).assign(time_us=[2.0, 400.0, 2.0])
-    errors = [(one.what, one.rows) for one in quality.scores(CARD, rows) if one.least_tokens == 1 and one.most_tokens == 64]
+    made = [
+        importers.attention("decode", importers.Queries(64, 1, cached), heads, 1e4)
+        for cached in (7, 1023, 7)
+    ]
+    rows = measurements.table([*made[:2], made[2] | {"left_out": "test"}]).assign(
+        time_us=[2.0, 400.0, 2.0]
+    )
+    errors = [
+        (one.what, one.rows)
+        for one in quality.scores(CARD, rows)
+        if one.least_tokens == 1 and one.most_tokens == 64
+    ]
     assert sorted(errors) == [
         ("attention, fp16, cached, decode", 1),
         ("attention, fp16, decode", 1),
@@ -690,12 +1090,24 @@ def test_a_score_tells_decode_that_a_cache_serves_from_decode_that_the_memory_do
 
 
 def test_a_link_is_scored_by_implementation(tmp_path: Path) -> None:
-    """A ring of 20 us and 200 GB/s, of twice the time; a form that the link does not name is held against the ring."""
+    """A ring of 20 us and 200 GB/s, of twice the time; a form that the link does not name is held
+    against the ring.
+    """
     link = Link.model_validate(
-        {"latency_us": 2.0, "bandwidth_gb_s": 100.0, "all_reduce": {"ring": {"fixed_us": 20.0, "bandwidth_gb_s": 200.0}}}
+        {
+            "latency_us": 2.0,
+            "bandwidth_gb_s": 100.0,
+            "all_reduce": {"ring": {"fixed_us": 20.0, "bandwidth_gb_s": 200.0}},
+        }
     )
     made = [
-        {"operation": "all_reduce", "implementation": name, "size_bytes": 2e6, "ranks": 2, "time_us": 15.0}
+        {
+            "operation": "all_reduce",
+            "implementation": name,
+            "size_bytes": 2e6,
+            "ranks": 2,
+            "time_us": 15.0,
+        }
         for name in ("ring", "x")
     ]
     made.append({"operation": "transfer", "size_bytes": 1e6, "time_us": 12.0})
@@ -703,15 +1115,24 @@ def test_a_link_is_scored_by_implementation(tmp_path: Path) -> None:
     names = {"all_reduce, ring", "all_reduce x, ring", "transfer"}
     assert {name.removesuffix(", above 1 MB").removesuffix(", 2 ranks") for name in errors} >= names
     assert errors["all_reduce, ring"].bias_percent == pytest.approx(100.0)
-    assert errors["all_reduce x, ring"].datasheet_mape_percent == pytest.approx(100 * (20.0 / 15.0 - 1.0))
+    assert errors["all_reduce x, ring"].datasheet_mape_percent == pytest.approx(
+        100 * (20.0 / 15.0 - 1.0)
+    )
     assert errors["transfer"].mape_percent == pytest.approx(0.0)
     measurements.write(measurements.table(made), tmp_path / "link.csv")
-    assert "nvlink_a100 against measured times" in call("score", "nvlink_a100", tmp_path / "link.csv")
+    assert "nvlink_a100 against measured times" in call(
+        "score", "nvlink_a100", tmp_path / "link.csv"
+    )
 
 
 def test_a_link_and_passes_are_written(tmp_path: Path) -> None:
     sizes = [
-        {"operation": "all_reduce", "size_bytes": float(2**power), "ranks": 2, "time_us": 20 + 2**power / 2e5}
+        {
+            "operation": "all_reduce",
+            "size_bytes": float(2**power),
+            "ranks": 2,
+            "time_us": 20 + 2**power / 2e5,
+        }
         for power in range(11, 27)
     ]
     measurements.write(measurements.table(sizes), tmp_path / "link.csv")
@@ -720,7 +1141,9 @@ def test_a_link_and_passes_are_written(tmp_path: Path) -> None:
     )
     ring = validate(Link, read(tmp_path / "link.yaml")).all_reduce.ring
     assert ring is not None
-    assert (ring.fixed_us.value, ring.bandwidth_gb_s.value) == pytest.approx((20.0, 200.0), rel=0.01)
+    assert (ring.fixed_us.value, ring.bandwidth_gb_s.value) == pytest.approx(
+        (20.0, 200.0), rel=0.01
+    )
 
     measurements.write(pass_rows(), tmp_path / "passes.csv")
     assert "100 us per layer" in call(
@@ -738,15 +1161,36 @@ VIDUR = ["--from", "vidur", "--source", "x", "--out", "x.csv"]
     ("arguments", "fault"),
     [
         (["device", "own.csv", "--like", "a100"], "there is no device 'a100'; did you mean"),
-        (["link", "own.csv", "--like", "nvlink_a100"], "measurements: hold no all_reduce, transfer, dispatch or combine"),
-        (["link", "links.csv", "--like", "nvlink_a100"], "measurements: implementation: expected all-reduces of one, got a, b"),
-        (["device", "passes.csv", "--like", "a100_80g_sxm"], "hold none of matmul, attention, latent_attention, experts"),
-        (["import", "own.csv", *VIDUR], "own.csv:1:1: is no file of vidur; expected one of the columns"),
-        (["import", "medians.csv", *VIDUR], "medians.csv: holds no shapes; name the model with --model"),
-        (["import", "medians.csv", *VIDUR, "--model", "llama_3_1_8b"], "medians.csv:1:1: batch_size: is required"),
-        (["device", "own.csv", "--like", "a100_80g_sxm", "--tiles", "64,x"], "expected sizes like 1,2,4-8, got '64,x'"),
+        (
+            ["link", "own.csv", "--like", "nvlink_a100"],
+            "measurements: hold no all_reduce, transfer, dispatch or combine",
+        ),
+        (
+            ["link", "links.csv", "--like", "nvlink_a100"],
+            "measurements: implementation: expected all-reduces of one, got a, b",
+        ),
+        (
+            ["device", "passes.csv", "--like", "a100_80g_sxm"],
+            "hold none of matmul, attention, latent_attention, experts",
+        ),
+        (
+            ["import", "own.csv", *VIDUR],
+            "own.csv:1:1: is no file of vidur; expected one of the columns",
+        ),
+        (
+            ["import", "medians.csv", *VIDUR],
+            "medians.csv: holds no shapes; name the model with --model",
+        ),
+        (
+            ["import", "medians.csv", *VIDUR, "--model", "llama_3_1_8b"],
+            "medians.csv:1:1: batch_size: is required",
+        ),
+        (
+            ["device", "own.csv", "--like", "a100_80g_sxm", "--tiles", "64,x"],
+            "expected sizes like 1,2,4-8, got '64,x'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_told_and_nothing_written(
     arguments: list[str], fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -759,7 +1203,12 @@ def test_a_mistake_is_told_and_nothing_written(
     result = CliRunner().invoke(main, ["calibrate", *arguments])
     assert result.exit_code == 2
     assert fault in result.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["links.csv", "medians.csv", "own.csv", "passes.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "links.csv",
+        "medians.csv",
+        "own.csv",
+        "passes.csv",
+    ]
 
 
 def test_a_written_profile_says_its_numbers_in_a_page() -> None:

@@ -1,4 +1,6 @@
-"""The load that a scenario carries: against queues whose capacity is known, and what a user sees of it."""
+"""The load that a scenario carries: against queues whose capacity is known, and what a user sees of
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,23 @@ from simulator.scenario import load
 from simulator.scenario.run import simulate
 from simulator.studies.capacity import DRIFT, TOLERANCE, capacity, drift, trial
 
-SERVER = ["strategy=autoregressive", "durations={target_ms: 1000, prefill_ms: 1000}", "requests.output_tokens=3"]
+SERVER = [
+    "strategy=autoregressive",
+    "durations={target_ms: 1000, prefill_ms: 1000}",
+    "requests.output_tokens=3",
+]
 ONE = "serving.policy={name: fixed_batch, max_requests: 1}"
 """One place, three seconds for every request: it carries a third of a request per second."""
 
 
 def arriving(name: str, rate: float, count: int, *more: str) -> list[str]:
-    return [*SERVER, f"requests.arrivals={{name: {name}, rate_per_s: {rate}}}", f"requests.count={count}", ONE, *more]
+    return [
+        *SERVER,
+        f"requests.arrivals={{name: {name}, rate_per_s: {rate}}}",
+        f"requests.count={count}",
+        ONE,
+        *more,
+    ]
 
 
 @given(st.floats(0.05, 1.0), st.integers(60, 400))
@@ -52,14 +64,18 @@ def test_a_server_is_stable_below_its_rate_and_not_above(rate: float, stable: bo
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_the_capacity_of_a_server_is_its_rate(name: str, replicas: int) -> None:
     for rate in (0.2 * replicas, 0.5 * replicas):
-        found = capacity(load("durations_only", arriving(name, rate, 1_000, f"serving.replicas={replicas}")))
+        found = capacity(
+            load("durations_only", arriving(name, rate, 1_000, f"serving.replicas={replicas}"))
+        )
         assert found.offered.stable is (rate < replicas / 3)
         assert found.carried_per_s == pytest.approx(replicas / 3, rel=0.02)
         assert found.headroom == pytest.approx(found.carried_per_s / found.offered.requests_per_s)
 
 
 def test_an_slo_lowers_the_capacity() -> None:
-    """M/D/1: a mean wait of rho S / 2 (1 - rho) is 1.5 s at half the load (Pollaczek, Khinchine)."""
+    """M/D/1: a mean wait of rho S / 2 (1 - rho) is 1.5 s at half the load (Pollaczek,
+    Khinchine).
+    """
     loaded = load("durations_only", arriving("poisson", 0.1, 2_000, "slo={ttft_ms: {p50: 1500}}"))
     found = capacity(loaded)
     assert found.offered.carried
@@ -67,13 +83,23 @@ def test_an_slo_lowers_the_capacity() -> None:
     assert found.refused_per_s / found.carried_per_s <= 1 + TOLERANCE
 
 
-def test_the_search_takes_the_whole_log_where_its_first_requests_come_at_once(tmp_path: Path) -> None:
-    """Twelve come at 0, then one a second to 30 s: the first ten have no rate, all of them 42 in 30 s."""
+def test_the_search_takes_the_whole_log_where_its_first_requests_come_at_once(
+    tmp_path: Path,
+) -> None:
+    """Twelve come at 0, then one a second to 30 s: the first ten have no rate, all of them 42 in 30
+    s.
+    """
     times = [0] * 12 + list(range(1, 31))
     text = "arrival_s,prompt_tokens,output_tokens\n" + "".join(f"{at},50,3\n" for at in times)
     (tmp_path / "own.csv").write_text(text)
     traffic = f"requests={{arrivals: {{name: file, format: csv, file: {tmp_path}/own.csv}}}}"
-    fast = [SERVER[0], "durations={target_ms: 10, prefill_ms: 10}", traffic, ONE, "slo={ttft_ms: {p50: 900}}"]
+    fast = [
+        SERVER[0],
+        "durations={target_ms: 10, prefill_ms: 10}",
+        traffic,
+        ONE,
+        "slo={ttft_ms: {p50: 900}}",
+    ]
     found = capacity(load("durations_only", fast), searched=10)
     assert (found.offered.requests, found.offered.requests_per_s) == (42, pytest.approx(1.4))
     assert 1.4 < found.carried_per_s <= 1 / 0.03
@@ -81,17 +107,42 @@ def test_the_search_takes_the_whole_log_where_its_first_requests_come_at_once(tm
 
 
 def test_an_slo_out_of_reach_is_carried_at_no_rate() -> None:
-    found = capacity(load("durations_only", arriving("poisson", 0.1, 50, "slo={ttft_ms: {p50: 900}}")))
-    assert (found.carried_per_s, found.headroom, found.offered.stable, found.offered.carried) == (0.0, 0.0, True, False)
+    found = capacity(
+        load("durations_only", arriving("poisson", 0.1, 50, "slo={ttft_ms: {p50: 900}}"))
+    )
+    assert (found.carried_per_s, found.headroom, found.offered.stable, found.offered.carried) == (
+        0.0,
+        0.0,
+        True,
+        False,
+    )
 
 
 def test_verdicts_of_a_shipped_scenario_under_two_workloads(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    traffic = "arrival_s,prompt_tokens,output_tokens\n" + "".join(f"{at},50,5\n" for at in range(1, 120))
+    traffic = "arrival_s,prompt_tokens,output_tokens\n" + "".join(
+        f"{at},50,5\n" for at in range(1, 120)
+    )
     (tmp_path / "own.csv").write_text(traffic)
-    command = ["capacity", "durations_only", "--set", "strategy=autoregressive", "--set", "durations={target_ms: 5}"]
-    command += ["--set", "serving.policy={name: prefill_first}", "--traffic", "steady", "--traffic", f"csv:{tmp_path}/own.csv"]
-    result = CliRunner().invoke(main, [*command, "--search", "100", "--json", "--out", str(page)], catch_exceptions=False)
+    command = [
+        "capacity",
+        "durations_only",
+        "--set",
+        "strategy=autoregressive",
+        "--set",
+        "durations={target_ms: 5}",
+    ]
+    command += [
+        "--set",
+        "serving.policy={name: prefill_first}",
+        "--traffic",
+        "steady",
+        "--traffic",
+        f"csv:{tmp_path}/own.csv",
+    ]
+    result = CliRunner().invoke(
+        main, [*command, "--search", "100", "--json", "--out", str(page)], catch_exceptions=False
+    )
     found = json.loads(result.stdout)["capacities"]
     assert [one["verdict"] for one in found] == ["stable", "stable"]
     assert [one["offered"]["requests"] for one in found] == [400, 119]
@@ -99,14 +150,19 @@ def test_verdicts_of_a_shipped_scenario_under_two_workloads(tmp_path: Path) -> N
     text = page.read_text()
     assert "specsim capacity durations_only" in text
     assert "| steady | durations_only | 2.00 | stable |" in text
-    ElementTree.parse(page.with_suffix(".svg"))  # noqa: S314 (our own text)
+    ElementTree.parse(page.with_suffix(".svg"))
 
 
 def test_a_closed_loop_offers_no_rate() -> None:
     result = CliRunner().invoke(main, ["capacity", "vanilla_qwen3_32b_a100"])
     assert result.exit_code == 2
-    assert "requests: is a closed loop, which offers no rate; set requests.arrivals, or name --traffic" in result.stderr
-    result = CliRunner().invoke(main, ["capacity", "vanilla_qwen3_32b_a100", "--traffic", "azur:x.csv"])
+    assert (
+        "requests: is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
+        in result.stderr
+    )
+    result = CliRunner().invoke(
+        main, ["capacity", "vanilla_qwen3_32b_a100", "--traffic", "azur:x.csv"]
+    )
     assert result.exit_code == 2
     assert "azur" in result.stderr
 
@@ -115,16 +171,31 @@ def test_a_closed_loop_offers_no_rate() -> None:
 
 
 DATA = Path(__file__).parent.parent.parent / "shared/data"
-FILES = {"azure": "azure_llm_2023/AzureLLMInferenceTrace_conv.csv", "mooncake": "mooncake_fast25/conversation_trace.jsonl"}
+FILES = {
+    "azure": "azure_llm_2023/AzureLLMInferenceTrace_conv.csv",
+    "mooncake": "mooncake_fast25/conversation_trace.jsonl",
+}
 
 
 @pytest.mark.full
 @pytest.mark.skipif(not DATA.is_dir(), reason="the recorded traffic lies outside the repository")
 @pytest.mark.parametrize("kind", FILES)
-@pytest.mark.parametrize("name", sorted(one for one in Catalogue().names("scenario") if one.startswith("traffic_")))
+@pytest.mark.parametrize(
+    "name", sorted(one for one in Catalogue().names("scenario") if one.startswith("traffic_"))
+)
 def test_recorded_traffic_under_every_strategy_loses_nobody(name: str, kind: str) -> None:
-    """The first hour is in reports/serving/traffic.md; here the first 800 requests, whose books are checked by the run."""
-    loaded = load(name, [f"requests={{arrivals: {{name: file, format: {kind}, file: {DATA / FILES[kind]}}}, count: 800}}"])
+    """The first hour is in reports/serving/traffic.md; here the first 800 requests, whose books are
+    checked by the run.
+    """
+    loaded = load(
+        name,
+        [
+            (
+                f"requests={{arrivals: {{name: file, format: {kind}, file: {DATA / FILES[kind]}}}, "
+                f"count: 800}}"
+            )
+        ],
+    )
     tokens = sum(line.output_tokens for line in loaded.scenario.requests.lines())
     outcome, _ = simulate(loaded.scenario, loaded.acceptance())
     assert outcome.serving.requests == 800

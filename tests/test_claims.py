@@ -1,4 +1,6 @@
-"""Claims of the papers: shapes, verdicts, faults by line, the commands, and every row and figure that is committed."""
+"""Claims of the papers: shapes, verdicts, faults by line, the commands, and every row and figure
+that is committed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,17 @@ from click.testing import CliRunner
 
 from simulator.cli.claims import judged_claims, output
 from simulator.cli.main import main
-from simulator.evidence.claims import ClaimRow, Condition, Judged, PaperClaim, PrintedRange, claims, combined, judged, picked
+from simulator.evidence.claims import (
+    ClaimRow,
+    Condition,
+    Judged,
+    PaperClaim,
+    PrintedRange,
+    claims,
+    combined,
+    judged,
+    picked,
+)
 from simulator.evidence.drawn import FigureAxis, drawn_figures, figure
 from simulator.evidence.published import PAPERS, cells, paper_figures
 from simulator.files.schema import BadInput
@@ -28,7 +40,10 @@ from tests.toy_paper import written
 
 ROWS = claims(Catalogue(), sorted(cells()))
 FIGURES = sorted(drawn_figures(Catalogue()))
-HEAD = "claim,where,says,published,unit,command,metric,against,combine,shape,bound,bound_why,missing,cells"
+HEAD = (
+    "claim,where,says,published,unit,command,metric,against,combine,shape,bound,bound_why,"
+    "missing,cells"
+)
 RUN = "specsim law durations_only"
 
 
@@ -66,7 +81,11 @@ def test_shapes(shape: str, good: list[float], bad: list[float]) -> None:
         ({"published": "2..3", "bound": "at_most 2.5", "bound_why": "5 / 2"}, [1], ""),
         ({"published": "2..3", "bound": "at_least 3.5", "bound_why": "7 / 2"}, [], "refuted"),
         ({"published": "2", "missing": "acceptance"}, [], "inputs not printed"),
-        ({"published": "2", "missing": "acceptance", "bound": "at_most 1", "bound_why": "1"}, [], "refuted"),
+        (
+            {"published": "2", "missing": "acceptance", "bound": "at_most 1", "bound_why": "1"},
+            [],
+            "refuted",
+        ),
     ],
 )
 def test_verdicts(columns: dict[str, str], ours: list[float], verdict: str) -> None:
@@ -87,7 +106,9 @@ def test_verdicts(columns: dict[str, str], ours: list[float], verdict: str) -> N
         ({"shape": "at_least 2"}, [[1.2], [1.9]], "refuted"),
     ],
 )
-def test_verdicts_between_the_ends(columns: dict[str, str], ends: list[list[float]], verdict: str) -> None:
+def test_verdicts_between_the_ends(
+    columns: dict[str, str], ends: list[list[float]], verdict: str
+) -> None:
     claim = PaperClaim(claim="a", where="Abstract", says="fast", missing="acceptance", **columns)
     assert Judged(ClaimRow("round", claim, "claims.csv", 2), [1.6], ends).verdict == verdict
 
@@ -97,11 +118,18 @@ def test_an_input_that_is_not_printed_is_run_as_taken_and_at_its_ends() -> None:
         "command": "specsim run a --set x={0.5 in 0.2..0.9} --set 'y={z: 1}'",
         "against": "specsim run {b in b..c --set d=1}",
     }
-    claim = PaperClaim(claim="a", where="w", says="s", published="2", metric="v", combine="over", **words)
+    claim = PaperClaim(
+        claim="a", where="w", says="s", published="2", metric="v", combine="over", **words
+    )
     runs = [f"specsim run a --set x={x} --set 'y={{z: 1}}'" for x in (0.5, 0.2, 0.9)]
     others = ["specsim run b", "specsim run b", "specsim run c --set d=1"]
-    assert claim.commands == [command for pair in zip(runs, others, strict=True) for command in pair]
-    answers = {command: {"v": value} for command, value in zip([*runs, *others], [1.0, 2, 3, 4, 4, 4], strict=False)}
+    assert claim.commands == [
+        command for pair in zip(runs, others, strict=True) for command in pair
+    ]
+    answers = {
+        command: {"v": value}
+        for command, value in zip([*runs, *others], [1.0, 2, 3, 4, 4, 4], strict=False)
+    }
     answers["specsim run c --set d=1"] = {"v": 1.0}
     (row,) = judged([ClaimRow("round", claim, "claims.csv", 2)], answers)
     assert (row.ours, row.ends, row.verdict) == ([0.25], [[0.5], [3.0]], "")
@@ -112,7 +140,9 @@ def test_values_of_commands() -> None:
     assert picked(data, "points.*.y") == [2, 4]
     assert picked(data, "points.1.x") == [3]
     assert picked(data, "by.*") == [5]
-    with pytest.raises(ValueError, match=r"there is no 'point' of 'point.0'; did you mean 'points'"):
+    with pytest.raises(
+        ValueError, match=r"there is no 'point' of 'point.0'; did you mean 'points'"
+    ):
         picked(data, "point.0")
     with pytest.raises(ValueError, match="expected numbers at 'by', got dict"):
         picked(data, "by")
@@ -123,9 +153,17 @@ def test_values_of_commands() -> None:
     with pytest.raises(ValueError, match="as many values"):
         combined([1], [1, 2], "over")
     answers = {"specsim a": data, "specsim b": {"points": [{"y": 1.0}], "z": 2}}
-    of = {"claim": "c", "where": "w", "says": "s", "published": "1", "command": "specsim a ; specsim b"}
+    of = {
+        "claim": "c",
+        "where": "w",
+        "says": "s",
+        "published": "1",
+        "command": "specsim a ; specsim b",
+    }
     assert PaperClaim(**of, metric="points.*.y").ours(answers) == [2, 4, 1]
-    assert PaperClaim(**of, metric="most points.*.y | z", against="specsim b", combine="over").ours(answers) == [2]
+    assert PaperClaim(**of, metric="most points.*.y | z", against="specsim b", combine="over").ours(
+        answers
+    ) == [2]
     assert [PrintedRange.of("1.5"), PrintedRange.of("1..2")] == [(1.5, 1.5), (1, 2)]
 
 
@@ -138,17 +176,29 @@ def written_claims(root: Path, *rows: str) -> Path:
 @pytest.mark.parametrize(
     ("row", "fault"),
     [
-        (f"a,T1,fast,2,x,{RUN},law.step,,,,,,,", "claims.csv:2:1: metric: a: there is no 'step' of 'law.step'; did you mean"),
+        (
+            f"a,T1,fast,2,x,{RUN},law.step,,,,,,,",
+            "claims.csv:2:1: metric: a: there is no 'step' of 'law.step'; did you mean",
+        ),
         (
             "a,T1,fast,2,x,specsim run nowhere,x,,,,,,,",
-            "claims.csv:2:1: command: a: specsim run nowhere: nowhere: there is no scenario of this name",
+            (
+                "claims.csv:2:1: command: a: specsim run nowhere: nowhere: there is no scenario of "
+                "this name"
+            ),
         ),
-        (f"a,T1,fast,2,x,{RUN},x,,,rise,,,,", "claims.csv:2:1: .*there is no shape 'rise'; did you mean 'rises'"),
+        (
+            f"a,T1,fast,2,x,{RUN},x,,,rise,,,,",
+            "claims.csv:2:1: .*there is no shape 'rise'; did you mean 'rises'",
+        ),
         (f"a,T1,fast,2,x,{RUN},x,,,,rises,why,,", "expected a bound like 'at_most 64.8'"),
         (f"a,T1,fast,2,x,{RUN},x,,,,64.8,why,,", "there is no shape '64.8'"),
         (f"a,T1,fast,2,x,{RUN},x,,,flat,,,,", "expected 'flat and a number'"),
         (f"a,T1,fast,3..2,x,{RUN},x,,,,,,,", "expected a range from the least to the most"),
-        ("a,T1,fast,2,x,law durations_only,x,,,,,,,", "expected a command that begins with 'specsim'"),
+        (
+            "a,T1,fast,2,x,law durations_only,x,,,,,,,",
+            "expected a command that begins with 'specsim'",
+        ),
         (f"a,T1,fast,2,x,{RUN},,,,,,,,", "a metric needs a command"),
         ("a,T1,fast,,,,,,,,,,,", "expected a published value or a shape"),
     ],
@@ -163,12 +213,17 @@ def test_a_faulty_row_is_named_by_its_line(tmp_path: Path, row: str, fault: str)
 
 def test_a_name_is_used_once(tmp_path: Path) -> None:
     written_claims(tmp_path, "a,T1,fast,2,,,,,,,,,speed,", "a,T1,slow,1,,,,,,,,,speed,")
-    with pytest.raises(BadInput, match=r"claims.csv:3:1: claim: a: there is a claim of this name already"):
+    with pytest.raises(
+        BadInput, match=r"claims.csv:3:1: claim: a: there is a claim of this name already"
+    ):
         claims(Catalogue((tmp_path,)), ["round"])
 
 
 def test_the_command_ends_with_3_where_a_row_has_no_verdict(tmp_path: Path) -> None:
-    good, bad = f"a,T1,fast,1,x,{RUN},law.step_ms,{RUN},over,,,,,", f"b,T1,faster,9,x,{RUN},law.step_ms,{RUN},over,,,,,"
+    good, bad = (
+        f"a,T1,fast,1,x,{RUN},law.step_ms,{RUN},over,,,,,",
+        f"b,T1,faster,9,x,{RUN},law.step_ms,{RUN},over,,,,,",
+    )
     path = written_claims(tmp_path, good)
     command = ["validate", "round", "--claims", "--catalogue", str(tmp_path), "--processes", "1"]
     done = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "out")])
@@ -184,7 +239,9 @@ def test_the_command_ends_with_3_where_a_row_has_no_verdict(tmp_path: Path) -> N
 
 
 def test_a_single_cell_says_how_it_was_run() -> None:
-    done = CliRunner().invoke(main, ["validate", "duodecoding", "--cell", "duodecoding_table1:1", "--json"])
+    done = CliRunner().invoke(
+        main, ["validate", "duodecoding", "--cell", "duodecoding_table1:1", "--json"]
+    )
     (cell,) = json.loads(done.stdout)["cells"]
     assert cell["role"] == "calibrate"
     again = output(cell["commands"][0], (shipped(),))
@@ -207,8 +264,10 @@ x: window
 y: ms
 kind: {kind}
 series:
-  - {{label: SD, scenario: sd, axis: {{key: strategy.gamma, values: [2, 4]}}, metric: law.step_ms, by: law}}
-  - {{label: twice, scenario: sd, axis: {{key: strategy.gamma, values: [2, 4]}}, metric: law.step_ms, by: law,
+  - {{label: SD, scenario: sd, axis: {{key: strategy.gamma, values: [2, 4]}}, metric: law.step_ms, \
+by: law}}
+  - {{label: twice, scenario: sd, axis: {{key: strategy.gamma, values: [2, 4]}}, metric: \
+law.step_ms, by: law,
      {ratio}: {{scenario: sd}}}}
   - {{label: other, command: specsim law durations_only, x: [4], y: law.step_ms}}
 published:
@@ -216,7 +275,9 @@ published:
 """
 
 
-@pytest.mark.parametrize(("kind", "ratio"), [("lines", "over"), ("bars", "under"), ("points", "over")])
+@pytest.mark.parametrize(
+    ("kind", "ratio"), [("lines", "over"), ("bars", "under"), ("points", "over")]
+)
 def test_a_figure_beside_its_published_points(tmp_path: Path, kind: str, ratio: str) -> None:
     folder = written(tmp_path) / "figures"
     folder.mkdir()
@@ -237,7 +298,10 @@ def test_a_figure_beside_its_published_points(tmp_path: Path, kind: str, ratio: 
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
-        (["duodecodin", "4"], "no paper with drawn figures of this name; did you mean 'duodecoding'"),
+        (
+            ["duodecodin", "4"],
+            "no paper with drawn figures of this name; did you mean 'duodecoding'",
+        ),
         (["duodecoding", "44"], "no drawn figure of duodecoding of this name"),
         (["duo"], "there is no paper of this name; did you mean 'duodecoding'"),
     ],
@@ -253,13 +317,19 @@ def test_a_faulty_figure(tmp_path: Path) -> None:
     folder.mkdir()
     text = PICTURE.format(kind="lines", ratio="over")
     for before, after, fault in (
-        ("metric: law.step_ms, by: law}", "metric: law.step, by: law}", "series.0: there is no 'step'"),
+        (
+            "metric: law.step_ms, by: law}",
+            "metric: law.step, by: law}",
+            "series.0: there is no 'step'",
+        ),
         ("scenario: sd, axis", "axis", "expected a command, or a metric"),
         ("x: [4], y", "metric: a, y", "a command needs x and y"),
         ("scenario: sd,", "scenario: nowhere,", "nowhere: there is no"),
     ):
         (folder / "1.yaml").write_text(text.replace(before, after, 1))
-        done = CliRunner().invoke(main, ["figure", "round", "1", "--catalogue", str(tmp_path), "--processes", "1"])
+        done = CliRunner().invoke(
+            main, ["figure", "round", "1", "--catalogue", str(tmp_path), "--processes", "1"]
+        )
         assert done.exit_code == 2, before
         assert fault in done.stderr
 
@@ -267,8 +337,12 @@ def test_a_faulty_figure(tmp_path: Path) -> None:
 def test_figures_are_listed() -> None:
     found = json.loads(CliRunner().invoke(main, ["figure", "--json"]).stdout)
     assert len(found) == 46
-    assert next(one for one in found if (one["paper"], one["figure"]) == ("duodecoding", "Figure 4"))["drawn"] == ["4"]
-    assert "specsim figure PAPER NUMBER" in " ".join(CliRunner().invoke(main, ["figure", "lyanna"]).stdout.split())
+    assert next(
+        one for one in found if (one["paper"], one["figure"]) == ("duodecoding", "Figure 4")
+    )["drawn"] == ["4"]
+    assert "specsim figure PAPER NUMBER" in " ".join(
+        CliRunner().invoke(main, ["figure", "lyanna"]).stdout.split()
+    )
 
 
 # ---- what is committed
@@ -319,7 +393,9 @@ def test_every_reported_cell_has_a_run() -> None:
 
 
 def test_what_is_not_printed_has_a_range() -> None:
-    """Only the accuracy of a training is nothing that is simulated; every other input without a number has two ends."""
+    """Only the accuracy of a training is nothing that is simulated; every other input without a
+    number has two ends.
+    """
     kept = csv.DictReader((shipped() / "reports/claims/claims.csv").read_text().splitlines())
     open_ = {row["claim"] for row in kept if row["verdict"] == "inputs not printed"}
     ranged = {row.claim.claim for row in ROWS if len(row.claim.readings) == 3}
@@ -335,16 +411,24 @@ def test_figures_name_claims_that_there_are() -> None:
 def test_some_claims_have_a_verdict() -> None:
     chosen = ROWS[::30]
     commands = {command for row in chosen for command in row.claim.commands}
-    beside = judged(chosen, {command: output(command, (shipped(),)) for command in sorted(commands)})
+    beside = judged(
+        chosen, {command: output(command, (shipped(),)) for command in sorted(commands)}
+    )
     assert [one.claim.claim for one in beside if not one.verdict] == []
-    assert [one.claim.claim for one in beside if one.ours and one.claim.limit and not one.claim.limit.holds(one.ours)] == []
+    assert [
+        one.claim.claim
+        for one in beside
+        if one.ours and one.claim.limit and not one.claim.limit.holds(one.ours)
+    ] == []
 
 
 def ends(axis: FigureAxis) -> FigureAxis:
     """The axis with its first two values and its last."""
     kept = sorted({0, 1, len(axis.values) - 1} & {*range(len(axis.values))})
     labels = tuple(axis.labels[place] for place in kept) if axis.labels else ()
-    return axis.model_copy(update={"values": tuple(axis.values[place] for place in kept), "labels": labels})
+    return axis.model_copy(
+        update={"values": tuple(axis.values[place] for place in kept), "labels": labels}
+    )
 
 
 @cache

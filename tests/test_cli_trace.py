@@ -32,9 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     probabilities = np.random.default_rng(3).random(240).astype(np.float16)
     make_trace(ranks, ranks, q=probabilities).write(tmp_path / "own.npz")
     (tmp_path / "steps.jsonl").write_text(STEPS)
-    assert call("convert", "--from", "steps", "steps.jsonl", "--window", "3", "--out", "steps.npz").startswith(
-        "steps.npz: 2 req"
-    )
+    assert call(
+        "convert", "--from", "steps", "steps.jsonl", "--window", "3", "--out", "steps.npz"
+    ).startswith("steps.npz: 2 req")
     return tmp_path
 
 
@@ -48,11 +48,21 @@ def call(*arguments: str) -> str:
 def test_info_says_it_in_tables_and_as_one_object(folder: Path) -> None:
     text = call("info", "own.npz")
     assert max(map(len, text.splitlines())) <= 100
-    for part in ("any window", "exit at 0.5, at corrections", "By kind of text", "windows of unlimited length"):
+    for part in (
+        "any window",
+        "exit at 0.5, at corrections",
+        "By kind of text",
+        "windows of unlimited length",
+    ):
         assert part in text
     found = json.loads(call("info", "./steps.npz", "--flavour", "chat", "--json"))
     assert found["header"]["window"] == 3
-    assert (found["requests"], found["tokens"], found["hits"], found["repetition"]) == (1, 7, [], None)
+    assert (found["requests"], found["tokens"], found["hits"], found["repetition"]) == (
+        1,
+        7,
+        [],
+        None,
+    )
     assert [window["replayed"] for window in found["windows"]] == [0.5, 1.0, 1.0]
     assert found["runs"] == {"0": 1, "1": 1, "2": 1}
 
@@ -84,9 +94,14 @@ def test_plot_draws_what_a_trace_can_tell_and_always_the_same(folder: Path) -> N
 def test_convert_writes_a_trace_or_an_acceptance_block(folder: Path) -> None:
     assert set(FORMATS) == set(converters.TO_TRACE) | set(summaries.TO_RATES)
     assert read(folder / "steps.npz").run.tolist() == [0, 2, 1, 0, 0, 1, 0, 0, 1, 0, 1, 0]
-    text = call("convert", "--from", "mean_length", "2.75", "--window", "2", "--out", "deep/block.yaml")
+    text = call(
+        "convert", "--from", "mean_length", "2.75", "--window", "2", "--out", "deep/block.yaml"
+    )
     assert "written: deep/block.yaml" in text
-    assert yaml.safe_load((folder / "deep/block.yaml").read_text())["acceptance"]["tokens_per_step"] == 2.75
+    assert (
+        yaml.safe_load((folder / "deep/block.yaml").read_text())["acceptance"]["tokens_per_step"]
+        == 2.75
+    )
     found = json.loads(call("convert", "--from", "golden_lengths", "1.8, 2.2", "--json"))
     assert found == {"acceptance": {"per_position": pytest.approx([0.8, 0.5])}, "written": []}
 
@@ -94,18 +109,26 @@ def test_convert_writes_a_trace_or_an_acceptance_block(folder: Path) -> None:
 def test_rescale_says_what_it_reached(folder: Path) -> None:
     text = call("rescale", "own.npz", "--mean", "3.1", "--window", "7", "--out", "easier.npz")
     assert "mean_length_asked_tokens: 3.1" in text
-    found = json.loads(call("rescale", "own.npz", "--mean", "3.1", "--window", "7", "--out", "again.npz", "--json"))
+    found = json.loads(
+        call("rescale", "own.npz", "--mean", "3.1", "--window", "7", "--out", "again.npz", "--json")
+    )
     assert found["header"]["derived_from"]["trace"] == "own"
     assert found["header"]["derived_from"]["mean_length_tokens"] == pytest.approx(3.1, abs=0.1)
     assert (folder / "easier.npz").read_bytes() == (folder / "again.npz").read_bytes()
-    assert json.loads(call("info", "easier.npz", "--json"))["windows"][6]["replayed"] == pytest.approx(2.1, abs=0.1)
+    assert json.loads(call("info", "easier.npz", "--json"))["windows"][6][
+        "replayed"
+    ] == pytest.approx(2.1, abs=0.1)
 
 
 def test_a_converted_trace_runs_a_scenario(folder: Path) -> None:
-    (folder / "x.yaml").write_text("like: vanilla_qwen3_32b_a100\nstrategy: {gamma: 3}\nacceptance: {trace: ./steps.npz}\n")
+    (folder / "x.yaml").write_text(
+        "like: vanilla_qwen3_32b_a100\nstrategy: {gamma: 3}\nacceptance: {trace: ./steps.npz}\n"
+    )
     result = CliRunner().invoke(main, ["run", "./x.yaml", "--json", "--set", "requests.count=4"])
     assert result.exit_code == 0, result.output
-    assert any("exact at the recorded window only" in note for note in json.loads(result.stdout)["notes"])
+    assert any(
+        "exact at the recorded window only" in note for note in json.loads(result.stdout)["notes"]
+    )
     assert [point.gamma for point in window_sweep(load("./x.yaml"), simulate_at=())] == [1, 2, 3]
 
 
@@ -114,26 +137,66 @@ MISTAKES = [
     (["info", "./steps.jsonl"], "steps.jsonl: trace: is not a trace: it is no .npz archive"),
     (["info", "six"], "six: there is no trace of this name"),
     (["info", "bad.npz"], "bad.npz: trace: is not a trace"),
-    (["info", "own.npz", "--flavour", "onyl"], "--flavour: the trace has no flavour 'onyl'; did you mean 'only'?"),
+    (
+        ["info", "own.npz", "--flavour", "onyl"],
+        "--flavour: the trace has no flavour 'onyl'; did you mean 'only'?",
+    ),
     (["compare", "own.npz", "none.npz"], "none.npz: trace: cannot be read"),
     (["plot", "own.npz", "--out", "steps.jsonl"], "cannot be made: "),
-    (["convert", "--from", "steps", "none.jsonl", "--out", "x.npz"], "none.jsonl: cannot be read: No such file"),
-    (["convert", "--from", "steps", "own.npz", "--out", "x.npz"], "own.npz: cannot be read: not UTF-8 text"),
-    (["convert", "--from", "rest", "steps.jsonl", "--out", "x.npz"], "steps.jsonl:1:1: expected an object with 'accept_lengths'"),
+    (
+        ["convert", "--from", "steps", "none.jsonl", "--out", "x.npz"],
+        "none.jsonl: cannot be read: No such file",
+    ),
+    (
+        ["convert", "--from", "steps", "own.npz", "--out", "x.npz"],
+        "own.npz: cannot be read: not UTF-8 text",
+    ),
+    (
+        ["convert", "--from", "rest", "steps.jsonl", "--out", "x.npz"],
+        "steps.jsonl:1:1: expected an object with 'accept_lengths'",
+    ),
     (["convert", "--from", "steps", "rates.txt", "--out", "x.npz"], "rates.txt:2:1: is not JSON"),
-    (["convert", "--from", "steps", "steps.jsonl", "--window", "1", "--out", "x.npz"], "steps.jsonl: --window 1: a window was kept up to 2"),
-    (["convert", "--from", "steps", "steps.jsonl", "--out", "x"], "--out: expected a file that ends in .npz, got x"),
-    (["convert", "--from", "steps", "steps.jsonl"], "--out: expected a file that ends in .npz, got none"),
-    (["convert", "--from", "vllm_log", "steps.jsonl"], "steps.jsonl: no speculative-decoding counters in this file; is"),
+    (
+        ["convert", "--from", "steps", "steps.jsonl", "--window", "1", "--out", "x.npz"],
+        "steps.jsonl: --window 1: a window was kept up to 2",
+    ),
+    (
+        ["convert", "--from", "steps", "steps.jsonl", "--out", "x"],
+        "--out: expected a file that ends in .npz, got x",
+    ),
+    (
+        ["convert", "--from", "steps", "steps.jsonl"],
+        "--out: expected a file that ends in .npz, got none",
+    ),
+    (
+        ["convert", "--from", "vllm_log", "steps.jsonl"],
+        "steps.jsonl: no speculative-decoding counters in this file; is",
+    ),
     (["convert", "--from", "mean_length", "3.1"], "expected one mean accepted length and --window"),
-    (["convert", "--from", "mean_length", "9", "--window", "7"], "at window 7 it lies between 1 and 8"),
-    (["rescale", "steps.npz", "--mean", "3.5", "--window", "3", "--out", "x.npz"], "steps.npz: cannot be re-scaled to 3.5: the recorded lengths reach 1 to 3 tokens"),
-    (["rescale", "steps.npz", "--mean", "2", "--window", "4", "--out", "x.npz"], "steps.npz: cannot be re-scaled at window 4: it knows windows of up to 3"),
-    (["rescale", "own.npz", "--mean", "0.5", "--window", "3", "--out", "x.npz"], "own.npz: a mean accepted length of 0.5 cannot be"),
-]  # fmt: skip
+    (
+        ["convert", "--from", "mean_length", "9", "--window", "7"],
+        "at window 7 it lies between 1 and 8",
+    ),
+    (
+        ["rescale", "steps.npz", "--mean", "3.5", "--window", "3", "--out", "x.npz"],
+        "steps.npz: cannot be re-scaled to 3.5: the recorded lengths reach 1 to 3 tokens",
+    ),
+    (
+        ["rescale", "steps.npz", "--mean", "2", "--window", "4", "--out", "x.npz"],
+        "steps.npz: cannot be re-scaled at window 4: it knows windows of up to 3",
+    ),
+    (
+        ["rescale", "own.npz", "--mean", "0.5", "--window", "3", "--out", "x.npz"],
+        "own.npz: a mean accepted length of 0.5 cannot be",
+    ),
+]
 
 
-@pytest.mark.parametrize(("arguments", "expected"), MISTAKES, ids=lambda value: value if isinstance(value, str) else value[0])
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    MISTAKES,
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_a_mistake_is_one_line_and_nothing_is_written(
     arguments: list[str], expected: str, more: list[str], folder: Path
@@ -150,6 +213,8 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones(folder: Path) -> None:
-    result = CliRunner().invoke(main, ["trace", "convert", "--from", "csv", "steps.jsonl", "--out", "x.npz"])
+    result = CliRunner().invoke(
+        main, ["trace", "convert", "--from", "csv", "steps.jsonl", "--out", "x.npz"]
+    )
     assert result.exit_code == 2
     assert all(name in result.stderr for name in FORMATS)

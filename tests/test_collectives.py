@@ -1,7 +1,9 @@
-"""All-reduces by implementation: tables by hand, who chooses, and what the shipped tables miss at sizes left out of them.
+"""All-reduces by implementation: tables by hand, who chooses, and what the shipped tables miss at
+sizes left out of them.
 
-``data/collectives.csv``: ai-dynamo/aiconfigurator@095f58a51c4c (Apache-2.0), custom_allreduce and nccl, 8 KiB to 2 MiB.
-The shipped tables hold 4 KiB, 16 KiB, 64 KiB, ..., so that none of these times is in them.
+``data/collectives.csv``: ai-dynamo/aiconfigurator@095f58a51c4c (Apache-2.0), custom_allreduce and
+nccl, 8 KiB to 2 MiB. The shipped tables hold 4 KiB, 16 KiB, 64 KiB, ..., so that none of these
+times is in them.
 """
 
 from __future__ import annotations
@@ -26,9 +28,13 @@ from simulator.scenario.run import run, summary
 from simulator.studies.plan.robustness import slower_links
 from tests.test_cost import ENGINE, LINK, place
 
-TABLE: dict[str, Any] = {"size_kib": [1, 4, 16], "time_us": {2: [5, 8, 32], 4: [10, 16, 64]}, "source": "made up"}
+TABLE: dict[str, Any] = {
+    "size_kib": [1, 4, 16],
+    "time_us": {2: [5, 8, 32], 4: [10, 16, 64]},
+    "source": "made up",
+}
 """A us for each KiB beyond the first, then two; twice that over four devices."""
-WIRED: dict[str, Any] = {**LINK, "all_reduce": {**LINK["all_reduce"], "measured": {"graph": TABLE}}}  # type: ignore[dict-item]
+WIRED: dict[str, Any] = {**LINK, "all_reduce": {**LINK["all_reduce"], "measured": {"graph": TABLE}}}
 LEFT_OUT = Path(__file__).parent / "data" / "collectives.csv"
 
 
@@ -39,22 +45,43 @@ def shipped(name: str) -> Link:
 
 @pytest.mark.parametrize(
     ("kib", "ranks", "us"),
-    [(0.01, 2, 5), (1, 2, 5), (2, 2, 6), (4, 2, 8), (10, 2, 20), (16, 2, 32), (32, 2, 64), (2, 4, 12), (2, 3, 9), (4, 1, 0)],
+    [
+        (0.01, 2, 5),
+        (1, 2, 5),
+        (2, 2, 6),
+        (4, 2, 8),
+        (10, 2, 20),
+        (16, 2, 32),
+        (32, 2, 64),
+        (2, 4, 12),
+        (2, 3, 9),
+        (4, 1, 0),
+    ],
 )
-def test_a_time_is_linear_between_sizes_and_between_numbers_of_devices(kib: float, ranks: int, us: float) -> None:
-    assert MeasuredAllReduce.model_validate(TABLE).seconds(kib * 1024, ranks) == pytest.approx(us * 1e-6, rel=1e-12)
+def test_a_time_is_linear_between_sizes_and_between_numbers_of_devices(
+    kib: float, ranks: int, us: float
+) -> None:
+    assert MeasuredAllReduce.model_validate(TABLE).seconds(kib * 1024, ranks) == pytest.approx(
+        us * 1e-6, rel=1e-12
+    )
 
 
 def test_an_engine_says_what_it_uses_and_a_scenario_may_say_otherwise() -> None:
-    """Three rows of 100 values in fp16 are 600 bytes, below the smallest size of the table; the ring takes 100 us for them."""
+    """Three rows of 100 values in fp16 are 600 bytes, below the smallest size of the table; the
+    ring takes 100 us for them.
+    """
     graph = {**ENGINE, "all_reduce": ["other", "graph", "ring"]}
     two = {"tensor_parallel": 2, "link": WIRED}
     ring = 100e-6 + 600e-9
     assert all_reduce_time(place(**two, engine=graph), 3) == pytest.approx(5e-6)
     assert all_reduce_time(place(**two), 3) == pytest.approx(ring)
-    assert all_reduce_time(place(**two, engine=graph, collectives={"form": "ring"}), 3) == pytest.approx(ring)
+    assert all_reduce_time(
+        place(**two, engine=graph, collectives={"form": "ring"}), 3
+    ) == pytest.approx(ring)
     assert all_reduce_time(place(**two, collectives={"form": "graph"}), 3) == pytest.approx(5e-6)
-    assert all_reduce_time(place(tensor_parallel=2, link=LINK, engine=graph), 3) == pytest.approx(ring)
+    assert all_reduce_time(place(tensor_parallel=2, link=LINK, engine=graph), 3) == pytest.approx(
+        ring
+    )
 
 
 def test_a_table_serves_no_more_devices_than_it_was_measured_on() -> None:
@@ -64,7 +91,9 @@ def test_a_table_serves_no_more_devices_than_it_was_measured_on() -> None:
     engine = {**ENGINE, "all_reduce": ["graph", "ring"]}
     ring = place(**eight).all_reduce_form()
     assert place(**eight, engine=engine).all_reduce_form() == ring
-    with pytest.raises(ValueError, match="link 'wire' has no all_reduce in form 'graph'; it has ring, tree"):
+    with pytest.raises(
+        ValueError, match="link 'wire' has no all_reduce in form 'graph'; it has ring, tree"
+    ):
         place(**eight, collectives={"form": "graph"})
 
 
@@ -111,7 +140,9 @@ def errors() -> dict[tuple[str, str, int], list[float]]:
     found = defaultdict(list)
     with LEFT_OUT.open() as file:
         for row in csv.DictReader(file):
-            table = shipped(row["link"].partition(" ")[0]).all_reduce.measured[row["implementation"]]
+            table = shipped(row["link"].partition(" ")[0]).all_reduce.measured[
+                row["implementation"]
+            ]
             assert float(row["size_kib"]) not in table.size_kib
             seconds = table.seconds(float(row["size_kib"]) * 1024, int(row["ranks"]))
             error = abs(seconds * 1e6 / float(row["time_us"]) - 1)
@@ -120,7 +151,9 @@ def errors() -> dict[tuple[str, str, int], list[float]]:
 
 
 def test_sizes_that_were_left_out_of_a_table_are_met_within_15_percent() -> None:
-    """From 8 KiB to 2 MiB over 2, 4 and 8 devices in four implementations; an H200 has the link that was measured on H100."""
+    """From 8 KiB to 2 MiB over 2, 4 and 8 devices in four implementations; an H200 has the link
+    that was measured on H100.
+    """
     by_link = defaultdict(list)
     for (link, implementation, _), each in errors().items():
         by_link[link, implementation] += each
@@ -141,7 +174,9 @@ def test_a_custom_kernel_in_a_graph_takes_a_tenth_of_an_eager_call() -> None:
 
 @pytest.mark.parametrize("form", ["vllm_graph", "eager", "nccl", "ring"])
 def test_law_replay_and_simulation_take_the_same_time_for_it(form: str) -> None:
-    """Two all-reduces in each of 64 layers of a pass over 8 A100; all else of a step is the same."""
+    """Two all-reduces in each of 64 layers of a pass over 8 A100; all else of a step is the
+    same.
+    """
     loaded = load("vanilla_qwen3_32b_a100", [f"target.collectives.form={form}", "requests.count=4"])
     result = summary(run(loaded))
     assert result["replay"]["tpot_ms"] == pytest.approx(result["simulated"]["tpot_ms"], rel=1e-9)

@@ -1,4 +1,6 @@
-"""Scenarios side by side: a step of round numbers, what differs in input, when to be careful, the command and its page."""
+"""Scenarios side by side: a step of round numbers, what differs in input, when to be careful, the
+command and its page.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def data(*args: str) -> dict[str, Any]:
 
 
 def test_a_change_is_held_against_what_it_changes(mine: str) -> None:
-    """Half the target's time: 25 ms a step, 6.25 ms per token, and the speed-up falls, since plain decoding gains more."""
+    """Half the target's time: 25 ms a step, 6.25 ms per token, and the speed-up falls, since plain
+    decoding gains more.
+    """
     found = data(mine, mine, "--set", "B:durations.target_ms=15")
     a, b = found["scenarios"].values()
     for one, target in (a, 30.0), (b, 15.0):
@@ -58,12 +62,25 @@ def test_a_change_is_held_against_what_it_changes(mine: str) -> None:
     assert a["command"] == f"specsim run {mine}"
     assert b["command"] == f"specsim run {mine} --set durations.target_ms=15"
     (apart,) = found["differences"]
-    assert (apart["field"], apart["A"]["text"], apart["B"]["text"]) == ("durations.target_ms", "30.0", "15.0")
+    assert (apart["field"], apart["A"]["text"], apart["B"]["text"]) == (
+        "durations.target_ms",
+        "30.0",
+        "15.0",
+    )
     assert found["cautions"] == []
 
 
 def test_what_is_set_without_a_letter_is_set_everywhere(mine: str) -> None:
-    found = data(mine, mine, "--set", "strategy.gamma=1", "--set", "acceptance.always=1", "--set", "B:strategy.gamma=2")
+    found = data(
+        mine,
+        mine,
+        "--set",
+        "strategy.gamma=1",
+        "--set",
+        "acceptance.always=1",
+        "--set",
+        "B:strategy.gamma=2",
+    )
     assert [one["tokens_per_step"] for one in found["scenarios"].values()] == pytest.approx([2, 2])
     assert [one["field"] for one in found["differences"]] == ["strategy.gamma"]
 
@@ -77,12 +94,17 @@ def test_a_promise_is_counted_where_there_is_one(mine: str) -> None:
 
 
 def test_the_order_changes_nothing_and_a_scenario_does_not_differ_from_itself() -> None:
-    loaded = [load(name).scenario for name in ("durations_only", "vanilla_llama_2_7b_a100", "specpipe_llama_3_1_70b_8x3090")]
+    loaded = [
+        load(name).scenario
+        for name in ("durations_only", "vanilla_llama_2_7b_a100", "specpipe_llama_3_1_70b_8x3090")
+    ]
     for one in loaded:
         assert list(differences([one, one])) == []
         for other in loaded:
             there, back = differences([one, other]), differences([other, one])
-            assert {(apart.field, apart.values) for apart in there} == {(apart.field, apart.values[::-1]) for apart in back}
+            assert {(apart.field, apart.values) for apart in there} == {
+                (apart.field, apart.values[::-1]) for apart in back
+            }
 
 
 def test_a_number_says_where_it_comes_from() -> None:
@@ -101,7 +123,10 @@ def test_a_number_says_where_it_comes_from() -> None:
 def test_what_only_one_has_is_named_once() -> None:
     """A scenario without a draft lacks a model and a device, not a hundred fields."""
     loaded = load("vanilla_qwen3_32b_m2_ultra")
-    plain = load("vanilla_qwen3_32b_m2_ultra", ["draft=null", "strategy={name: autoregressive}", "channel=null"])
+    plain = load(
+        "vanilla_qwen3_32b_m2_ultra",
+        ["draft=null", "strategy={name: autoregressive}", "channel=null"],
+    )
     apart = {one.field: one.values for one in differences([loaded.scenario, plain.scenario])}
     assert apart["draft"] == (Value("spd_qwen_0_6b"), None)
     assert not any(field.startswith("draft.") for field in apart)
@@ -114,9 +139,18 @@ def test_stages_that_differ_alike_are_told_once_and_tables_by_their_length() -> 
     fields = [one.field for one in differences([loaded.scenario, slower])]
     assert len(fields) == len(set(fields)) == 2
     name, table = "mirror_qwen3_32b_m2_ultra", "target.device.matmul.q8_0.width"
-    short, other = (f"{table}=[{{tokens: 1, ratio: 1}}, {{tokens: 8, ratio: {ratio}}}]" for ratio in (3, 4))
-    (apart,) = differences([load(name, overrides).scenario for overrides in ([], [short], [other], [f"{table}=[]"])])
-    assert [value.text for value in apart.values if value] == ["8 entries", "2 entries, no. 1", "2 entries, no. 2", "[]"]
+    short, other = (
+        f"{table}=[{{tokens: 1, ratio: 1}}, {{tokens: 8, ratio: {ratio}}}]" for ratio in (3, 4)
+    )
+    (apart,) = differences(
+        [load(name, overrides).scenario for overrides in ([], [short], [other], [f"{table}=[]"])]
+    )
+    assert [value.text for value in apart.values if value] == [
+        "8 entries",
+        "2 entries, no. 1",
+        "2 entries, no. 2",
+        "[]",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +165,9 @@ def test_stages_that_differ_alike_are_told_once_and_tables_by_their_length() -> 
         (["B:durations.draft_ms=1"], None),
     ],
 )
-def test_what_is_another_question_is_said(overrides: list[str], caution: str | None, mine: str) -> None:
+def test_what_is_another_question_is_said(
+    overrides: list[str], caution: str | None, mine: str
+) -> None:
     found = data(mine, mine, *(word for one in overrides for word in ("--set", one)))["cautions"]
     assert [one for one in found if not caution or not one.startswith(caution)] == []
     assert bool(found) == bool(caution)
@@ -143,14 +179,25 @@ def test_another_target_and_stated_times_are_said(mine: str) -> None:
     found = data(*held, *(word for one in small for word in ("--set", one)))
     told = [one.partition(":")[0] for one in found["cautions"]]
     assert told[:2] == ["B decodes another target", "C has its times from elsewhere"]
-    assert told[2:5] == ["B serves other requests", "C serves other requests", "C takes acceptance from elsewhere"]
+    assert told[2:5] == [
+        "B serves other requests",
+        "C serves other requests",
+        "C takes acceptance from elsewhere",
+    ]
     assert told[5:] == ["A", "B"], "what their speed-ups rest on"
     assert all(one["memory_gb"] > 0 for one in list(found["scenarios"].values())[:2])
     assert found["scenarios"]["C"]["memory_gb"] is None
 
 
 def test_borrowed_acceptance_is_marked(mine: str, tmp_path: Path) -> None:
-    small = ("--set", "A:requests.count=1", "--set", "A:requests.output_tokens=5", "--out", str(tmp_path / "page"))
+    small = (
+        "--set",
+        "A:requests.count=1",
+        "--set",
+        "A:requests.output_tokens=5",
+        "--out",
+        str(tmp_path / "page"),
+    )
     told = "Acceptance of A is a stand-in, recorded from other models."
     assert told in asked("vanilla_llama_2_7b_a100", mine, *small).stdout
     assert told in (tmp_path / "page" / "compare.md").read_text()
@@ -161,13 +208,22 @@ def test_the_page_says_it_all(mine: str, tmp_path: Path) -> None:
     folder = tmp_path / "page"
     result = asked(mine, mine, "--set", "B:durations.draft_ms=0", "--out", str(folder))
     assert result.exit_code == 0, result.output
-    assert "A takes 10.0 ms per token (simulation); B 7.50 ms, 1.33 times as fast." in result.stdout.replace("\n", " ")
-    assert {path.name for path in folder.iterdir()} == {"compare.md", "compare.html", "compare.svg", "compare.data.csv"}
+    assert (
+        "A takes 10.0 ms per token (simulation); B 7.50 ms, 1.33 times as fast."
+        in result.stdout.replace("\n", " ")
+    )
+    assert {path.name for path in folder.iterdir()} == {
+        "compare.md",
+        "compare.html",
+        "compare.svg",
+        "compare.data.csv",
+    }
     page = (folder / "compare.md").read_text()
     assert "| ms per token, simulation | 10.00 | 7.500 (0.75 ×) |" in page
     assert "| `durations.draft_ms` | 10.0 | 0.0 |" in page
     assert "B:durations.draft_ms=0 --out" in page
-    words = "".join(ElementTree.parse(folder / "compare.svg").getroot().itertext())  # noqa: S314 (our own)
+    # our own
+    words = "".join(ElementTree.parse(folder / "compare.svg").getroot().itertext())
     assert "time per token (ms)" in words
     again = asked(mine, mine, "--set", "B:durations.draft_ms=0", "--out", str(folder))
     assert again.exit_code == 0
@@ -175,15 +231,35 @@ def test_the_page_says_it_all(mine: str, tmp_path: Path) -> None:
 
 
 def test_a_single_scenario_is_changed_letter_by_letter(mine: str) -> None:
-    alone = data(mine, "--set", "A:durations.draft_ms=5", "--set", "C:durations.draft_ms=0", "--set", "requests.count=1")
-    sets = ["--set", "A:durations.draft_ms=5", "--set", "C:durations.draft_ms=0", "--set", "requests.count=1"]
+    alone = data(
+        mine,
+        "--set",
+        "A:durations.draft_ms=5",
+        "--set",
+        "C:durations.draft_ms=0",
+        "--set",
+        "requests.count=1",
+    )
+    sets = [
+        "--set",
+        "A:durations.draft_ms=5",
+        "--set",
+        "C:durations.draft_ms=0",
+        "--set",
+        "requests.count=1",
+    ]
     assert alone == data(mine, mine, mine, *sets)
-    assert [one["tpot_ms"] for one in alone["scenarios"].values()] == pytest.approx([8.75, 10.0, 7.5])
+    assert [one["tpot_ms"] for one in alone["scenarios"].values()] == pytest.approx(
+        [8.75, 10.0, 7.5]
+    )
 
 
 def test_one_scenario_or_a_letter_too_many_is_refused(mine: str) -> None:
     for args, words in (
-        ((mine,), "expected 2 to 26 scenarios, or one with --set A:KEY=VALUE --set B:KEY=VALUE, got 1"),
+        (
+            (mine,),
+            "expected 2 to 26 scenarios, or one with --set A:KEY=VALUE --set B:KEY=VALUE, got 1",
+        ),
         ((mine, "--set", "A:seed=1"), "got 1"),
         ((mine, mine, "--set", "C:seed=1"), "there are scenarios A to B"),
         ((mine, mine, "--set", "B:strategy.gama=1"), "strategy.gama"),

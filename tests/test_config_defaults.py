@@ -1,4 +1,6 @@
-"""What a config.json leaves out is what the classes of transformers take; held against them where they are installed."""
+"""What a config.json leaves out is what the classes of transformers take; held against them where
+they are installed.
+"""
 
 import json
 import logging
@@ -14,15 +16,22 @@ from simulator.cost.huggingface import read_config
 from simulator.cost.model import ModelSpec
 
 ORIGIN = {"name", "about", "source", "mtp_layers"}  # no file that is silent has layers for drafting
-STATED: dict[str, dict[str, Any]] = {  # of classes whose defaults contradict each other or leave a size to the file
+STATED: dict[
+    str, dict[str, Any]
+] = {  # of classes whose defaults contradict each other or leave a size to the file
     "deepseek_v2": {"num_experts_per_tok": 6},
     "glm4_moe": {"head_dim": 128},
     "glm4v_moe_text": {"head_dim": 128},
     "granitemoehybrid": {"shared_intermediate_size": 22_016},
-    "nemotron_h": {"num_hidden_layers": 4, "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]},
+    "nemotron_h": {
+        "num_hidden_layers": 4,
+        "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"],
+    },
 }
 NO_TABLE = 0.001
-"""Convolutions, gates of shared experts and biases of experts, which are left out: share of the weights."""
+"""Convolutions, gates of shared experts and biases of experts, which are left out: share of the
+weights.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +70,19 @@ def test_the_file_holds_what_the_installed_classes_take(transformers):
 def test_a_field_left_out_is_what_the_class_takes(transformers, tmp_path, kind):
     stated = write_families.as_file(whole(kind)) | STATED.get(kind, {})
     complete = read(tmp_path, stated)
-    own = {*FAMILIES["takes"][kind], *FIELDS["families"].get(kind, {}), "tie_word_embeddings", "layer_types", "head_dim"}
+    own = {
+        *FAMILIES["takes"][kind],
+        *FIELDS["families"].get(kind, {}),
+        "tie_word_embeddings",
+        "layer_types",
+        "head_dim",
+    }
     own |= {"num_key_value_heads", "intermediate_size", "n_inner", "sliding_window"}
     alone = {name for key in STATED_ALONE for name in FIELDS["names"][key]}
     for name in sorted(own & stated.keys() - alone - STATED.get(kind, {}).keys()):
-        assert read(tmp_path, {key: value for key, value in stated.items() if key != name}) == complete, name
+        assert (
+            read(tmp_path, {key: value for key, value in stated.items() if key != name}) == complete
+        ), name
 
 
 @pytest.mark.parametrize("kind", FAMILIES["takes"])
@@ -86,13 +103,17 @@ def stated_as(config: Any, key: str) -> dict[str, Any]:
 def test_the_text_model_of_a_composite(transformers, tmp_path, kind):
     config = whole(kind)
     text = config.text_config
-    own = write_families.as_file(text) | {"tie_word_embeddings": bool(getattr(config, "tie_word_embeddings", False))}
+    own = write_families.as_file(text) | {
+        "tie_word_embeddings": bool(getattr(config, "tie_word_embeddings", False))
+    }
     more = STATED.get(text.model_type, {})
-    assert read(tmp_path, {"model_type": kind, "text_config": {"model_type": text.model_type, **more}}) == read(
-        tmp_path, {**write_families.as_file(write_families.default_config(text.model_type)), **more} | {
-            "tie_word_embeddings": own["tie_word_embeddings"]
-        }
-    )  # fmt: skip
+    assert read(
+        tmp_path, {"model_type": kind, "text_config": {"model_type": text.model_type, **more}}
+    ) == read(
+        tmp_path,
+        {**write_families.as_file(write_families.default_config(text.model_type)), **more}
+        | {"tie_word_embeddings": own["tie_word_embeddings"]},
+    )
 
 
 @pytest.mark.parametrize("kind", FAMILIES["takes"])

@@ -1,4 +1,6 @@
-"""A curve of mean lengths is continued: whole drafters left out, forms compared, the interval, the way into a run."""
+"""A curve of mean lengths is continued: whole drafters left out, forms compared, the interval, the
+way into a run.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ from simulator.scenario.run import law, run
 from simulator.studies.plan.robustness import fewer_accepted
 
 GOLDEN = Path(__file__).parents[2] / "shared/data/acceptance_curves"
-needs_curves = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the data files are not part of the repository")
+needs_curves = pytest.mark.skipif(
+    not GOLDEN.is_dir(), reason="the data files are not part of the repository"
+)
 WIDEST, KNOWN = 8, 3
 DRAFTERS = ("draft", "plain", "eagle", "lyanna", "lookup", "ngram")
 """Recorded to eight draft tokens or more."""
@@ -59,7 +63,11 @@ def curves() -> list[Curve]:
             trace = read_once(path).drafted_by(drafter)
             for flavours in ((), *((flavour,) for flavour in trace.flavours)):
                 windows = WindowReplay.of(Replay(trace, flavours))
-                measured.append(Curve(drafter, tuple(1.0 + windows.mean(gamma) for gamma in range(1, WIDEST + 1))))
+                measured.append(
+                    Curve(
+                        drafter, tuple(1.0 + windows.mean(gamma) for gamma in range(1, WIDEST + 1))
+                    )
+                )
     return measured
 
 
@@ -69,7 +77,9 @@ Form = Callable[[Sequence[float]], float]
 PLACES = np.arange(1.0, WIDEST + 1.0)
 
 
-def fitted(survival: Callable[..., NDArray[np.float64]], first: Sequence[float], most: Sequence[float]) -> Form:
+def fitted(
+    survival: Callable[..., NDArray[np.float64]], first: Sequence[float], most: Sequence[float]
+) -> Form:
     """The length at 8 of the survival curve whose sums are nearest to the known lengths."""
 
     def length(known: Sequence[float]) -> float:
@@ -86,13 +96,19 @@ FORMS: dict[str, Form] = {
     "i.i.d. from one token": lambda known: 1.0 + independent(known[0] - 1.0, WIDEST),
     "constant": fitted(lambda rate: rate**PLACES, [0.6], [1.0]),
     "falling geometric": fitted(
-        lambda rate, fall: np.cumprod(np.minimum(rate * fall ** (PLACES - 1.0), 1.0)), [0.6, 0.9], [1.0, 1.3]
+        lambda rate, fall: np.cumprod(np.minimum(rate * fall ** (PLACES - 1.0), 1.0)),
+        [0.6, 0.9],
+        [1.0, 1.3],
     ),
     "easy and hard (beta)": fitted(
         lambda a, b: np.cumprod((a + PLACES - 1.0) / (a + b + PLACES - 1.0)), [1.0, 1.0], [1e4, 1e4]
     ),
-    "first apart, then constant": fitted(lambda first, rate: first * rate ** (PLACES - 1.0), [0.6, 0.8], [1.0, 1.0]),
-    "discrete Weibull": fitted(lambda scale, bend: np.exp(-scale * PLACES**bend), [0.5, 1.0], [9.0, 3.0]),
+    "first apart, then constant": fitted(
+        lambda first, rate: first * rate ** (PLACES - 1.0), [0.6, 0.8], [1.0, 1.0]
+    ),
+    "discrete Weibull": fitted(
+        lambda scale, bend: np.exp(-scale * PLACES**bend), [0.5, 1.0], [9.0, 3.0]
+    ),
     "discrete Weibull, bend drawn to 1": lambda known: continued(tuple(known), WIDEST)[-1],
 }
 """Forms with one or two parameters; the first is the textbook's."""
@@ -102,7 +118,9 @@ FORMS: dict[str, Form] = {
 def errors(form: str) -> NDArray[np.float64]:
     """The error at 8 from lengths at 1 to 3, in per cent, of every curve."""
     lengths = [curve.lengths for curve in curves()]
-    return np.array([100.0 * abs(FORMS[form](known[:KNOWN]) / known[-1] - 1.0) for known in lengths])
+    return np.array(
+        [100.0 * abs(FORMS[form](known[:KNOWN]) / known[-1] - 1.0) for known in lengths]
+    )
 
 
 def by_drafter(form: str, drafters: Sequence[str]) -> float:
@@ -112,7 +130,9 @@ def by_drafter(form: str, drafters: Sequence[str]) -> float:
 
 
 def test_whole_drafters_left_out() -> None:
-    """The form is chosen without the drafter on which it is judged: mean error below 5 %, nine in ten within 10 %."""
+    """The form is chosen without the drafter on which it is judged: mean error below 5 %, nine in
+    ten within 10 %.
+    """
     names = np.array([curve.drafter for curve in curves()])
     judged = []
     for drafter in DRAFTERS:
@@ -128,7 +148,9 @@ def test_whole_drafters_left_out() -> None:
 
 
 def test_the_interval_holds_four_in_five_of_a_thousand_stretches() -> None:
-    """A random half of the requests of a random drafter and kind of text, known and wanted windows at random."""
+    """A random half of the requests of a random drafter and kind of text, known and wanted windows
+    at random.
+    """
     random, hits, halves, misses = np.random.default_rng(22), [], [], []
     totals = list(kept_and_windows())
     for _ in range(1_000):
@@ -148,7 +170,9 @@ def test_the_interval_holds_four_in_five_of_a_thousand_stretches() -> None:
 
 @needs_curves
 def test_the_interval_of_measured_lengths_holds_the_windows_of_single_runs() -> None:
-    """Known lengths of engines err themselves: with that the golden curves lie within in 81 of 100 cases, without it in 46."""
+    """Known lengths of engines err themselves: with that the golden curves lie within in 81 of 100
+    cases, without it in 46.
+    """
     curves = [curve for file in sorted(GOLDEN.glob("*.yaml")) for curve in curves_of(file)]
     assert len(curves) == 7
     hits: dict[str, list[bool]] = {"measured": [], "exact": []}
@@ -164,7 +188,9 @@ def test_the_interval_of_measured_lengths_holds_the_windows_of_single_runs() -> 
 
 def curves_of(file: Path) -> list[list[float]]:
     models = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return [list(map(float, curve.values())) for modes in models.values() for curve in modes.values()]
+    return [
+        list(map(float, curve.values())) for modes in models.values() for curve in modes.values()
+    ]
 
 
 def test_an_interval_of_measured_lengths_is_never_narrower() -> None:
@@ -174,8 +200,12 @@ def test_an_interval_of_measured_lengths_is_never_narrower() -> None:
 
 
 def kept_and_windows() -> Iterator[NDArray[np.int64]]:
-    """(windows, requests, 2) tokens kept and windows, by drafter and kind of text of the recordings."""
-    for path in (path for name, path in Catalogue().names("trace").items() if name.startswith("six_flavours")):
+    """(windows, requests, 2) tokens kept and windows, by drafter and kind of text of the
+    recordings.
+    """
+    for path in (
+        path for name, path in Catalogue().names("trace").items() if name.startswith("six_flavours")
+    ):
         for drafter in DRAFTERS:
             trace = read_once(path).drafted_by(drafter)
             for flavour in trace.flavours:
@@ -203,11 +233,15 @@ def test_known_lengths_stay_and_gains_fall(rates: list[float]) -> None:
     further = np.diff([1.0, *curve])
     assert (np.diff(further) <= 1e-9).all()
     assert (further >= -1e-9).all()
-    assert Rates(tuple(continued_rates(lengths))).odds(20, None).committed() == pytest.approx(curve[-1], abs=1e-6)
+    assert Rates(tuple(continued_rates(lengths))).odds(20, None).committed() == pytest.approx(
+        curve[-1], abs=1e-6
+    )
 
 
 def test_a_measured_curve_that_jumps_is_made_even_within_its_repeat_error() -> None:
-    """DeepSeek-V4-Pro's head, thinking off (InferenceX 843c625): 3.16 at six tokens, 3.00 at seven, 3.11 at eight."""
+    """DeepSeek-V4-Pro's head, thinking off (InferenceX 843c625): 3.16 at six tokens, 3.00 at seven,
+    3.11 at eight.
+    """
     jumping = [1.92, 2.61, 2.97, 3.00, 3.10, 3.16, 3.00, 3.11]
     assert np.abs(np.array(even(jumping)) / jumping - 1.0).max() < 0.035
     assert (np.diff(even(jumping), n=2) <= 1e-9).all()
@@ -217,7 +251,9 @@ def test_a_measured_curve_that_jumps_is_made_even_within_its_repeat_error() -> N
 
 
 def test_published_curves_from_their_first_three_windows() -> None:
-    """GLM-5.2 and DeepSeek-V4-Pro, thinking on: 4.06 and 2.58 at eight, where the i.i.d. formula says 4.96 and 4.19."""
+    """GLM-5.2 and DeepSeek-V4-Pro, thinking on: 4.06 and 2.58 at eight, where the i.i.d. formula
+    says 4.96 and 4.19.
+    """
     assert continued((1.84, 2.50, 2.99), 8)[-1] == pytest.approx(4.06, rel=0.01)
     assert continued((1.79, 2.27, 2.49), 8)[-1] == pytest.approx(2.58, rel=0.03)
     assert 1.0 + independent(0.84, 8) == pytest.approx(4.95, abs=0.02)
@@ -230,18 +266,29 @@ def test_published_curves_from_their_first_three_windows() -> None:
 
 def test_lengths_of_a_scenario_give_law_replay_and_simulation() -> None:
     lengths = [1.84, 2.50, 2.99]
-    loaded = load("durations_only", overrides=["strategy.gamma=8", f"acceptance={{lengths: {lengths}}}"])
+    loaded = load(
+        "durations_only", overrides=["strategy.gamma=8", f"acceptance={{lengths: {lengths}}}"]
+    )
     wanted = continued(tuple(lengths), 8)[-1]
-    assert law(loaded.scenario, loaded.acceptance()).verified_per_step == pytest.approx(wanted, abs=1e-9)
+    assert law(loaded.scenario, loaded.acceptance()).verified_per_step == pytest.approx(
+        wanted, abs=1e-9
+    )
     result = run(loaded)
     assert result.simulated.tokens_per_step == pytest.approx(wanted, rel=0.05)
-    assert any(f"at 8 the curve is continued: {wanted:.3g} tokens a step" in text for text in result.cautions)
-    known = run(load("durations_only", overrides=["strategy.gamma=3", f"acceptance={{lengths: {lengths}}}"]))
+    assert any(
+        f"at 8 the curve is continued: {wanted:.3g} tokens a step" in text
+        for text in result.cautions
+    )
+    known = run(
+        load("durations_only", overrides=["strategy.gamma=3", f"acceptance={{lengths: {lengths}}}"])
+    )
     assert not any("continued" in text for text in (*known.cautions, *known.caveats))
 
 
 def test_a_plan_that_accepts_fewer_scales_the_rates_of_a_curve() -> None:
-    loaded = fewer_accepted(load("durations_only", overrides=["acceptance={lengths: [1.84, 2.50, 2.99]}"]))
+    loaded = fewer_accepted(
+        load("durations_only", overrides=["acceptance={lengths: [1.84, 2.50, 2.99]}"])
+    )
     rates = loaded.scenario.acceptance.stated_rates
     assert loaded.scenario.acceptance.lengths is None
     assert rates[:2] == pytest.approx([0.9 * 0.84, 0.9 * 0.66 / 0.84])

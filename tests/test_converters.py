@@ -1,4 +1,6 @@
-"""Other people's records: tiny ones with their complete outcome, drawn ones, and the real files where they lie."""
+"""Other people's records: tiny ones with their complete outcome, drawn ones, and the real files
+where they lie.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,14 @@ from tests.test_acceptance import make_trace
 DATA = Path(__file__).parents[2] / "shared/data/acceptance_traces"
 SPEC = DATA / "specdecode_bench_llama3.1-8b_positional_acclen.jsonl"
 REST = DATA / "rest_vicuna7b_v1.5_mtbench_steps.jsonl"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the data files are not part of the repository")
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the data files are not part of the repository"
+)
 
 
-def check(trace: Trace, path: Path, flavour: list[int], offsets: list[int], run: list[int]) -> Trace:
+def check(
+    trace: Trace, path: Path, flavour: list[int], offsets: list[int], run: list[int]
+) -> Trace:
     """It comes back from its file, and holds exactly this."""
     trace.write(path / "t.npz")
     again = read(path / "t.npz")
@@ -37,14 +43,24 @@ def check(trace: Trace, path: Path, flavour: list[int], offsets: list[int], run:
     assert again.offsets.tolist() == offsets
     assert again.run is not None
     assert again.run.tolist() == run
-    assert [len(array) for array in (again.token, again.draft_rank, again.p, again.q)] == [0, 0, 0, 0]
+    assert [len(array) for array in (again.token, again.draft_rank, again.p, again.q)] == [
+        0,
+        0,
+        0,
+        0,
+    ]
     assert again.exit_rank.shape == (0, offsets[-1])
     return again
 
 
 def test_positional_lengths(tmp_path: Path) -> None:
-    rows = [{"dataset": "cnn", "acc_len_eagle": [3, 1, 1]}, {"dataset": "code", "acc_len_eagle": [1, 2]}]
-    trace = check(converters.positional(rows, "eagle"), tmp_path, [0, 1], [0, 4, 7], [0, 2, 0, 0, 0, 0, 1])
+    rows = [
+        {"dataset": "cnn", "acc_len_eagle": [3, 1, 1]},
+        {"dataset": "code", "acc_len_eagle": [1, 2]},
+    ]
+    trace = check(
+        converters.positional(rows, "eagle"), tmp_path, [0, 1], [0, 4, 7], [0, 2, 0, 0, 0, 0, 1]
+    )
     assert trace.header == {
         "format": 2,
         "temperature": None,
@@ -52,7 +68,10 @@ def test_positional_lengths(tmp_path: Path) -> None:
         "flavours": ["cnn", "code"],
         "exit_layers": [],
         "window": 2,
-        "models": {"target": {"name": "Llama-3.1-8B-Instruct", "shape": None}, "draft": {"name": "eagle", "shape": None}},
+        "models": {
+            "target": {"name": "Llama-3.1-8B-Instruct", "shape": None},
+            "draft": {"name": "eagle", "shape": None},
+        },
         "source": "SpecDecode-Bench positional accepted lengths, field acc_len_eagle",
         "replay": converters.FROM_ANY_START,
     }
@@ -60,17 +79,23 @@ def test_positional_lengths(tmp_path: Path) -> None:
 
 
 def test_files_of_specdecode_bench_as_they_are(tmp_path: Path) -> None:
-    """Their simulator's first window takes entry 0: a step law of 10 + 3 gamma ms over the walk by hand."""
-    rows = [{"id": "7", "acc_eagle": {"acc_len": [3, 1, 1, 2]}, "acc_ngram": {"acc_len": [1, 1, 2, 1]}}]
+    """Their simulator's first window takes entry 0: a step law of 10 + 3 gamma ms over the walk by
+    hand.
+    """
+    rows = [
+        {"id": "7", "acc_eagle": {"acc_len": [3, 1, 1, 2]}, "acc_ngram": {"acc_len": [1, 1, 2, 1]}}
+    ]
     trace = check(converters.positional(rows, "eagle"), tmp_path, [0], [0, 5], [0, 2, 0, 0, 1])
     assert trace.flavours == ("all",)
-    assert converters.positional(rows, "ngram").run.tolist() == [0, 0, 0, 1, 0]  # type: ignore[union-attr]
+    assert converters.positional(rows, "ngram").run.tolist() == [0, 0, 0, 1, 0]
     with pytest.raises(BadInput, match="acc_len_eagle"):
         converters.positional([{"acc_eagle": {"acc_len": "3"}}], "eagle")
 
 
 def test_both_methods_of_specdecode_bench_are_drafters_of_one_text(tmp_path: Path) -> None:
-    """Where EAGLE knows a token more at the end, the shorter counts; the wider of the two windows is that of both."""
+    """Where EAGLE knows a token more at the end, the shorter counts; the wider of the two windows
+    is that of both.
+    """
     rows = [{"acc_eagle": {"acc_len": [3, 1, 1, 2]}, "acc_ngram": {"acc_len": [1, 6, 2]}}]
     converters.both(rows).write(tmp_path / "t.npz")
     trace = read(tmp_path / "t.npz")
@@ -83,14 +108,22 @@ def test_both_methods_of_specdecode_bench_are_drafters_of_one_text(tmp_path: Pat
 
 
 def test_a_request_replays_the_recording_of_its_name(tmp_path: Path) -> None:
-    """Three requests in another order than the records: each has the steps of its own, 4, 1 and 2 of them for four tokens."""
-    rows = [{"accepted": kept, "flavour": f"request {number}"} for number, kept in enumerate([[0, 0, 0, 0], [3], [1, 1]])]
+    """Three requests in another order than the records: each has the steps of its own, 4, 1 and 2
+    of them for four tokens.
+    """
+    rows = [
+        {"accepted": kept, "flavour": f"request {number}"}
+        for number, kept in enumerate([[0, 0, 0, 0], [3], [1, 1]])
+    ]
     converters.steps(rows, window=3).write(tmp_path / "t.npz")
     order = (1, 2, 0)
     lines = [f"{at},10,5,request {number}" for at, number in enumerate(order)]
-    (tmp_path / "asked.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens,task", *lines]) + "\n")
+    (tmp_path / "asked.csv").write_text(
+        "\n".join(["arrival_s,prompt_tokens,output_tokens,task", *lines]) + "\n"
+    )
     (tmp_path / "x.yaml").write_text(
-        "strategy: {name: vanilla_sd, gamma: 3}\ndurations: {target_ms: 10, draft_ms: 2}\nacceptance: {trace: ./t.npz}\n"
+        "strategy: {name: vanilla_sd, gamma: 3}\ndurations: {target_ms: 10, draft_ms: "
+        "2}\nacceptance: {trace: ./t.npz}\n"
         "serving: {policy: {name: prefill_first, max_requests: 3}}\n"
         "requests: {arrivals: {name: file, format: csv, file: ./asked.csv}, task_flavours: {"
         + ", ".join(f"request {number}: [request {number}]" for number in order)
@@ -99,19 +132,30 @@ def test_a_request_replays_the_recording_of_its_name(tmp_path: Path) -> None:
     steps = dict[int, float]()
     run(
         load(str(tmp_path / "x.yaml")),
-        finished=lambda request: steps.update({request.index: request.finished_s - request.first_token_s}),
+        finished=lambda request: steps.update(
+            {request.index: request.finished_s - request.first_token_s}
+        ),
     )
-    assert {order[index]: round(seconds / 12e-3) for index, seconds in steps.items()} == {0: 4, 1: 1, 2: 2}
+    assert {order[index]: round(seconds / 12e-3) for index, seconds in steps.items()} == {
+        0: 4,
+        1: 1,
+        2: 2,
+    }
 
 
-def test_a_cell_by_hand_is_law_of_a_step_times_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start at p, emit length[p] tokens, go on at p + length[p]: steps by hand times the time of a step, at 1e-9."""
+def test_a_cell_by_hand_is_law_of_a_step_times_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Start at p, emit length[p] tokens, go on at p + length[p]: steps by hand times the time of a
+    step, at 1e-9.
+    """
     monkeypatch.chdir(tmp_path)
     lengths = np.random.default_rng(5).geometric(0.4, 300).tolist()
     converters.positional([{"acc_eagle": {"acc_len": lengths}}], "eagle").write(tmp_path / "t.npz")
     Path("x.yaml").write_text(
         "strategy: {name: vanilla_sd, gamma: 3}\ndurations: {target_ms: 10, draft_ms: 2.5}\n"
-        f"acceptance: {{trace: ./t.npz}}\nrequests: {{count: 1, output_tokens: {len(lengths) + 1}}}\n"
+        f"acceptance: {{trace: ./t.npz}}\nrequests: {{count: 1, output_tokens: "
+        f"{len(lengths) + 1}}}\n"
     )
     position = steps = 0
     while position < len(lengths):
@@ -135,7 +179,9 @@ def test_more_kinds_of_text_than_a_byte_counts(tmp_path: Path) -> None:
 def test_rest_steps_turn_by_turn(tmp_path: Path) -> None:
     """A turn's first step leaves its correction out: 1 3 1 keeps 1, 2, 0 and 0 2 keeps 0, 1."""
     rows = [{"category": "math", "steps_idx": [2, 1], "accept_lengths": [1, 3, 1, 0, 2]}]
-    trace = check(converters.rest(rows), tmp_path, [0, 0], [0, 7, 11], [0, 1, 0, 2, 1, 0, 0, 0, 0, 1, 0])
+    trace = check(
+        converters.rest(rows), tmp_path, [0, 0], [0, 7, 11], [0, 1, 0, 2, 1, 0, 0, 0, 0, 1, 0]
+    )
     assert (trace.window, trace.flavours, trace.vocabulary) == (2, ("math",), 32_000)
 
 
@@ -147,7 +193,10 @@ def test_steps_keep_the_window_they_were_served_with(tmp_path: Path) -> None:
     assert converters.steps([{"accepted": [0, 0]}]).window == 1
 
 
-@given(st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=40), min_size=1, max_size=4), st.integers(1, 15))
+@given(
+    st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=40), min_size=1, max_size=4),
+    st.integers(1, 15),
+)
 def test_positional_lengths_replay_as_a_plain_walk(lengths: list[list[int]], gamma: int) -> None:
     replay = Replay(converters.positional([{"acc_len_ngram": one} for one in lengths], "ngram"))
     for request, recording in enumerate(replay.order):
@@ -172,10 +221,16 @@ BAD_ROWS = [
     ([], "holds no requests"),
     ([{"accepted": []}], "expected an object with 'accepted'"),
     ([[1, 2]], "expected an object, one per request"),
-    ([{"accepted": [1]}, {"accepted": [1.5]}], ":2:0: accepted: expected whole numbers from 0 to 65,535"),
+    (
+        [{"accepted": [1]}, {"accepted": [1.5]}],
+        ":2:0: accepted: expected whole numbers from 0 to 65,535",
+    ),
     ([{"accepted": [70_000]}], "expected whole numbers from 0 to 65,535"),
     ([{"accepted": [4]}], "--window 3: a window was kept up to 4 draft tokens"),
-    ([{"accepted": [1], "flavour": str(i)} for i in range(65_537)], "holds 65,537 flavours; a trace can distinguish 65,536"),
+    (
+        [{"accepted": [1], "flavour": str(i)} for i in range(65_537)],
+        "holds 65,537 flavours; a trace can distinguish 65,536",
+    ),
 ]
 
 
@@ -206,15 +261,27 @@ def test_survival_becomes_conditional_rates_and_keeps_the_mean() -> None:
 
 
 def test_a_golden_curve_of_lengths() -> None:
-    assert summaries.rates_from_lengths([1.8, 2.2, 2.3]) == {"per_position": pytest.approx([0.8, 0.5, 0.25])}
+    assert summaries.rates_from_lengths([1.8, 2.2, 2.3]) == {
+        "per_position": pytest.approx([0.8, 0.5, 0.25])
+    }
 
 
 def test_a_vllm_log_weighs_intervals_by_what_they_drafted() -> None:
-    line = "metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.9, Accepted: 9 tokens, Drafted: {} tokens, "
+    line = (
+        "metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.9, Accepted: 9 tokens, "
+        "Drafted: {} tokens, "
+    )
     line += "Per-position acceptance rate: {}, Avg Draft acceptance rate: 47.0%"
-    log = ["starting", line.format(100, "0.800, 0.500"), line.format(0, "nan, nan"), line.format(300, "0.400, 0.100")]
+    log = [
+        "starting",
+        line.format(100, "0.800, 0.500"),
+        line.format(0, "nan, nan"),
+        line.format(300, "0.400, 0.100"),
+    ]
     assert TO_RATES["vllm_log"](log, None, None)["per_position"] == pytest.approx([0.5, 0.4])
-    assert TO_RATES["vllm_log"](["0.5, 0.2  # by hand"], None, None) == {"per_position": pytest.approx([0.5, 0.4])}
+    assert TO_RATES["vllm_log"](["0.5, 0.2  # by hand"], None, None) == {
+        "per_position": pytest.approx([0.5, 0.4])
+    }
     with pytest.raises(BadInput, match="mixes windows of different lengths"):
         TO_RATES["vllm_log"]([line.format(100, "0.8"), line.format(100, "0.8, 0.5")], None, None)
 
@@ -242,19 +309,25 @@ def drawn(temperature: float, count: int = 4_000) -> Trace:
 
 @settings(max_examples=15, deadline=None)
 @given(st.floats(1.3, 6.0), st.sampled_from([0.0, 1.0]), st.integers(2, 9))
-def test_rescaling_hits_the_mean_and_keeps_the_order(length: float, temperature: float, window: int) -> None:
+def test_rescaling_hits_the_mean_and_keeps_the_order(
+    length: float, temperature: float, window: int
+) -> None:
     length = min(length, 0.9 * window)
     trace = drawn(temperature)
     found = rescale.rescale(trace, length, window, seed=4)
     derived = found.header["derived_from"]
-    assert WindowReplay.of(Replay(found, seed=9)).mean(window) + 1.0 == pytest.approx(length, rel=0.01)
+    assert WindowReplay.of(Replay(found, seed=9)).mean(window) + 1.0 == pytest.approx(
+        length, rel=0.01
+    )
     assert derived["mean_length_tokens"] == pytest.approx(length, rel=0.01)
     accepted, score = found.accepted(0), rescale.scores(trace, 4)
     assert score[accepted].min() > score[~accepted].max()
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_rescaling_to_the_recorded_mean_changes_next_to_nothing(temperature: float, tmp_path: Path) -> None:
+def test_rescaling_to_the_recorded_mean_changes_next_to_nothing(
+    temperature: float, tmp_path: Path
+) -> None:
     trace = drawn(temperature)
     found = rescale.rescale(trace, WindowReplay.of(Replay(trace)).mean(5) + 1.0, 5)
     assert (found.accepted(0) != trace.accepted(0)).mean() < 0.005
@@ -266,7 +339,10 @@ def test_rescaling_to_the_recorded_mean_changes_next_to_nothing(temperature: flo
 
 def test_rescaling_keeps_bursts() -> None:
     trace = drawn(0.0)
-    runs = [np.diff(np.flatnonzero(~one.accepted(0))).var() for one in (trace, rescale.rescale(trace, 3.0, 7))]
+    runs = [
+        np.diff(np.flatnonzero(~one.accepted(0))).var()
+        for one in (trace, rescale.rescale(trace, 3.0, 7))
+    ]
     rate = rescale.rescale(trace, 3.0, 7).accepted(0).mean()
     assert runs[1] > 1.2 * rate / (1.0 - rate) ** 2, "geometric gaps have less variance"
 
@@ -285,12 +361,22 @@ def test_what_cannot_be_rescaled() -> None:
 @pytest.mark.parametrize(
     ("method", "means", "replayed"),
     [
-        ("eagle", {"cnn": 3.16, "gsm8k": 3.07, "instructcoder": 3.77, "sharegpt": 3.33}, [1.578, 1.666, 1.625, 1.478]),
-        ("ngram", {"cnn": 2.63, "gsm8k": 1.46, "instructcoder": 9.65, "sharegpt": 4.33}, [0.378, 0.177, 1.289, 0.451]),
+        (
+            "eagle",
+            {"cnn": 3.16, "gsm8k": 3.07, "instructcoder": 3.77, "sharegpt": 3.33},
+            [1.578, 1.666, 1.625, 1.478],
+        ),
+        (
+            "ngram",
+            {"cnn": 2.63, "gsm8k": 1.46, "instructcoder": 9.65, "sharegpt": 4.33},
+            [0.378, 0.177, 1.289, 0.451],
+        ),
     ],
 )
 def test_specdecode_bench(method: str, means: dict[str, float], replayed: list[float]) -> None:
-    """Means over positions as the data's own notes give them, and means of replayed windows of five."""
+    """Means over positions as the data's own notes give them, and means of replayed windows of
+    five.
+    """
     trace = converters.positional(converters.json_lines(SPEC.read_text().splitlines()), method)
     assert set(trace.flavours) == set(means)
     for (flavour, mean), expected in zip(means.items(), replayed, strict=True):
@@ -302,7 +388,9 @@ def test_specdecode_bench(method: str, means: dict[str, float], replayed: list[f
 
 @needs_data
 def test_rest() -> None:
-    """Steps as counted in the file; tokens of a turn are its new tokens and the correction that was never written."""
+    """Steps as counted in the file; tokens of a turn are its new tokens and the correction that was
+    never written.
+    """
     rows = [json.loads(line) for line in REST.read_text().splitlines()]
     replay = Replay(converters.rest(rows))
     kept = [walk(replay.runs(recording).tolist(), 10) for recording in range(160)]

@@ -38,12 +38,21 @@ MODEL = {
     "intermediate_size": 200,
     "vocab_size": 1000,
 }
-ENGINE = {"host_us_per_layer": 0, "host_us_per_pass": 0, "small_operations_ratio": 1, "kv_traffic_ratio": 1, "sampling_us": 0}
+ENGINE = {
+    "host_us_per_layer": 0,
+    "host_us_per_pass": 0,
+    "small_operations_ratio": 1,
+    "kv_traffic_ratio": 1,
+    "sampling_us": 0,
+}
 LINK = {
     "name": "wire",
     "latency_us": 5,
     "bandwidth_gb_s": 1,
-    "all_reduce": {"ring": {"fixed_us": 100, "bandwidth_gb_s": 1}, "tree": {"alpha_us": 10, "bandwidth_gb_s": 1}},
+    "all_reduce": {
+        "ring": {"fixed_us": 100, "bandwidth_gb_s": 1},
+        "tree": {"alpha_us": 10, "bandwidth_gb_s": 1},
+    },
 }
 ONE = Rows.decode(1, 99)
 
@@ -52,8 +61,12 @@ def place(**changes: Any) -> Placement:
     return Placement.model_validate({"model": MODEL, "device": DEVICE, "engine": ENGINE, **changes})
 
 
-@pytest.mark.parametrize(("rows", "milliseconds"), [(ONE, 4), (Rows.decode(1, 99, 2), 4), (Rows.decode(2, 99), 6)])
-def test_the_host_takes_longer_over_several_rows_of_a_sequence(rows: Rows, milliseconds: float) -> None:
+@pytest.mark.parametrize(
+    ("rows", "milliseconds"), [(ONE, 4), (Rows.decode(1, 99, 2), 4), (Rows.decode(2, 99), 6)]
+)
+def test_the_host_takes_longer_over_several_rows_of_a_sequence(
+    rows: Rows, milliseconds: float
+) -> None:
     """Four layers at 1 ms, and half as much again."""
     engine = ENGINE | {"host_us_per_layer": 1_000, "many_rows_host_ratio": 1.5}
     cost = HardwareCost(place(engine=engine))
@@ -62,7 +75,9 @@ def test_the_host_takes_longer_over_several_rows_of_a_sequence(rows: Rows, milli
 
 
 def test_one_layer_by_hand() -> None:
-    """Weights 100 x 200, 100 x 100, 100 x 400, 200 x 100 at two bytes and 1 GB/s, plus activations."""
+    """Weights 100 x 200, 100 x 100, 100 x 400, 200 x 100 at two bytes and 1 GB/s, plus
+    activations.
+    """
     layer = layer_time(place(), ONE, experts=False)
     assert layer.qkv == pytest.approx((20_000 * 2 + 300 * 2) * 1e-9)
     assert layer.output == pytest.approx((10_000 * 2 + 200 * 2) * 1e-9)
@@ -75,13 +90,23 @@ def test_one_layer_by_hand() -> None:
 def test_rows_add_up() -> None:
     """A chunk of prefill and two verifications in one pass are the sum of their rows."""
     total = Rows.prefill(16) + Rows.decode(8, 100) + Rows.decode(8, 50)
-    prompt = {"prompt_tokens": 16, "prompt_sequences": 1, "prompt_kv_tokens": 16, "prompt_pairs": 136}
-    assert total == Rows(32, 17, 3, kv_tokens=16 + 108 + 58, attention_pairs=136 + 836 + 436, **prompt)
+    prompt = {
+        "prompt_tokens": 16,
+        "prompt_sequences": 1,
+        "prompt_kv_tokens": 16,
+        "prompt_pairs": 136,
+    }
+    assert total == Rows(
+        32, 17, 3, kv_tokens=16 + 108 + 58, attention_pairs=136 + 836 + 436, **prompt
+    )
 
 
 @pytest.mark.parametrize("exit_layer", [1, 2, 0.5, 0.75])
 def test_prefix_and_suffix_make_the_whole_pass(exit_layer: int | float) -> None:
-    for cost in (HardwareCost(place()), StatedCost(StatedDurations(layers_ms=(1, 2, 3, 4), draft_ms=1))):
+    for cost in (
+        HardwareCost(place()),
+        StatedCost(StatedDurations(layers_ms=(1, 2, 3, 4), draft_ms=1)),
+    ):
         prefix, suffix = cost.target(ONE, 0.0, exit_layer), cost.target(ONE, exit_layer, 1.0)
         assert prefix.wall_s + suffix.wall_s == pytest.approx(cost.target(ONE).wall_s)
         assert min(prefix.wall_s, suffix.wall_s) > 0.0
@@ -89,10 +114,18 @@ def test_prefix_and_suffix_make_the_whole_pass(exit_layer: int | float) -> None:
 
 def test_an_exit_at_the_last_layer_leaves_nothing_to_overlap() -> None:
     """MSD-2: Delta = 0, and the LM head is paid once."""
-    for cost in (HardwareCost(place()), StatedCost(StatedDurations(layers_ms=(1, 2, 3, 4), draft_ms=1))):
+    for cost in (
+        HardwareCost(place()),
+        StatedCost(StatedDurations(layers_ms=(1, 2, 3, 4), draft_ms=1)),
+    ):
         assert cost.target(ONE, 4, 1.0) == Phase(0.0, {})
         assert cost.target(ONE, 0.0, 4).wall_s == pytest.approx(cost.target(ONE).wall_s)
-    assert StatedCost(StatedDurations(prefix_ms=18, suffix_ms=18, draft_ms=1)).target(ONE, 1.0, 1.0).wall_s == 0.0
+    assert (
+        StatedCost(StatedDurations(prefix_ms=18, suffix_ms=18, draft_ms=1))
+        .target(ONE, 1.0, 1.0)
+        .wall_s
+        == 0.0
+    )
 
 
 def test_the_host_hides_behind_the_device_or_adds_to_it() -> None:
@@ -101,7 +134,11 @@ def test_the_host_hides_behind_the_device_or_adds_to_it() -> None:
     device = HardwareCost(place()).target(ONE).wall_s
     both = HardwareCost(place(engine={**slow_host, "launch": "synchronous"})).target(ONE)
     assert both.wall_s == pytest.approx(4.0 + device)
-    assert both.busy == {"target compute": pytest.approx(device), "target collectives": 0.0, "target host": 4.0}
+    assert both.busy == {
+        "target compute": pytest.approx(device),
+        "target collectives": 0.0,
+        "target host": 4.0,
+    }
 
 
 def test_tensor_parallel_shares_the_work_and_pays_two_collectives_a_layer() -> None:
@@ -110,7 +147,9 @@ def test_tensor_parallel_shares_the_work_and_pays_two_collectives_a_layer() -> N
     one = 100e-6 + 2 * 0.5 * 200e-9
     assert phase.busy["target collectives"] == pytest.approx(8 * one)
     assert phase.busy["target compute"] < HardwareCost(place()).target(ONE).busy["target compute"]
-    tree = HardwareCost(place(tensor_parallel=2, link=LINK, collectives={"form": "tree"})).target(ONE)
+    tree = HardwareCost(place(tensor_parallel=2, link=LINK, collectives={"form": "tree"})).target(
+        ONE
+    )
     assert tree.busy["target collectives"] == pytest.approx(8 * (10e-6 + 100e-9))
 
 
@@ -128,9 +167,14 @@ def test_quantised_weights_are_read_faster_and_kv_copies_slower() -> None:
     copies = layer_time(place(engine={**ENGINE, "kv_traffic_ratio": 3}), ONE, False)
     assert copies.attention == pytest.approx(3 * full.attention)
     repeated = {**ENGINE, "kv_traffic_ratio": 3, "repeats_kv": True}
-    assert layer_time(place(engine=repeated), ONE, False).attention == pytest.approx((3 + 2 * 2) * full.attention)
+    assert layer_time(place(engine=repeated), ONE, False).attention == pytest.approx(
+        (3 + 2 * 2) * full.attention
+    )
     one_head_each = {"model": {**MODEL, "num_key_value_heads": 10}}
-    once, same = (layer_time(place(engine=engine, **one_head_each), ONE, False) for engine in (ENGINE, repeated))
+    once, same = (
+        layer_time(place(engine=engine, **one_head_each), ONE, False)
+        for engine in (ENGINE, repeated)
+    )
     assert same.attention == pytest.approx(3 * once.attention)
 
 
@@ -156,7 +200,10 @@ def test_rendezvous_is_exit_head_and_transfer() -> None:
 @given(st.integers(1, 64), st.integers(0, 2_000), st.integers(1, 64), st.integers(0, 2_000))
 def test_more_work_never_takes_less_time(n: int, context: int, more: int, further: int) -> None:
     cost = HardwareCost(place())
-    assert cost.target(Rows.decode(n + more, context + further)).wall_s >= cost.target(Rows.decode(n, context)).wall_s
+    assert (
+        cost.target(Rows.decode(n + more, context + further)).wall_s
+        >= cost.target(Rows.decode(n, context)).wall_s
+    )
 
 
 @given(st.integers(1, 4), st.integers(1, 16))
@@ -168,8 +215,12 @@ def test_remembering_changes_no_digit(n: int, context: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 900)), min_size=2, max_size=6))
-def test_a_pass_of_remembered_parts_is_the_pass_to_the_last_digit(passes: list[tuple[int, int]]) -> None:
-    """One cost sees every pass, each other one a single pass; and both are the sum of the layer's groups."""
+def test_a_pass_of_remembered_parts_is_the_pass_to_the_last_digit(
+    passes: list[tuple[int, int]],
+) -> None:
+    """One cost sees every pass, each other one a single pass; and both are the sum of the layer's
+    groups.
+    """
     ranks = {"tensor_parallel": 2, "link": LINK}
     seasoned = HardwareCost(place(**ranks))
     for tokens, context in [*passes, *passes]:
@@ -179,7 +230,9 @@ def test_a_pass_of_remembered_parts_is_the_pass_to_the_last_digit(passes: list[t
         assert seasoned.target(rows, 0, 2).busy["target compute"] == 2 * layer
 
 
-def test_what_is_remembered_is_bounded_and_forgotten_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded_and_forgotten_without_a_trace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("simulator.cost.hardware_cost.REMEMBERED", 3)
     cost = HardwareCost(place())
     first = cost.target(ONE)
@@ -221,8 +274,12 @@ def test_a_stated_pass_takes_the_time_of_its_rows() -> None:
     cost = StatedCost(StatedDurations(target_ms={8: 10, 1: 4, 4: 7}, draft_step_ms=1))
     times = [cost.target(Rows.decode(rows, 100)).wall_s * 1e3 for rows in (1, 2, 4, 6, 8, 99)]
     assert times == pytest.approx([4, 5, 7, 8.5, 10, 10])
-    staged = StatedCost(StatedDurations(stages_ms=({1: 2, 5: 4}, 3), links_ms=(1,), draft_step_ms=0))
-    assert [staged.stage(index, Rows.decode(3, 100)).wall_s * 1e3 for index in (0, 1)] == pytest.approx([3, 3])
+    staged = StatedCost(
+        StatedDurations(stages_ms=({1: 2, 5: 4}, 3), links_ms=(1,), draft_step_ms=0)
+    )
+    assert [
+        staged.stage(index, Rows.decode(3, 100)).wall_s * 1e3 for index in (0, 1)
+    ] == pytest.approx([3, 3])
     assert staged.target(Rows.decode(3, 100)).wall_s * 1e3 == pytest.approx(7)
 
 
@@ -231,11 +288,15 @@ def test_given_durations_split_at_the_exit() -> None:
     assert cost.target(ONE, 0.0, 0.25).wall_s == pytest.approx(0.010)
     assert cost.draft(ONE).wall_s == pytest.approx(0.003)
     layers = StatedCost(StatedDurations(layers_ms=(1, 2, 3, 4), draft_ms=1))
-    assert (layers.target(ONE, 0.0, 3).wall_s, layers.target(ONE, 3, 1.0).wall_s) == pytest.approx((0.006, 0.004))
+    assert (layers.target(ONE, 0.0, 3).wall_s, layers.target(ONE, 3, 1.0).wall_s) == pytest.approx(
+        (0.006, 0.004)
+    )
 
 
 def test_a_draft_head_is_its_layers_its_squares_and_an_lm_head_beside_the_target() -> None:
-    """An EAGLE step: two square matrices fuse features and embeddings, one layer, the target's LM head."""
+    """An EAGLE step: two square matrices fuse features and embeddings, one layer, the target's LM
+    head.
+    """
     target = place()
     costs, fusing = HardwareCost(target), (100 * 100 * 2 + 2 * 100 * 2) * 1e-9
     layer = sum(layer_time(target, ONE, experts=False))
@@ -259,6 +320,8 @@ def test_a_draft_head_is_its_layers_its_squares_and_an_lm_head_beside_the_target
     ],
 )
 def test_weights_of_published_draft_heads(model: str, head: DraftHead, billions: float) -> None:
-    """EAGLE's README gives 0.24 B and 0.37 B; five Medusa heads of 7B and 13B have 0.74 B and 0.95 B."""
+    """EAGLE's README gives 0.24 B and 0.37 B; five Medusa heads of 7B and 13B have 0.74 B and 0.95
+    B.
+    """
     target = validate(ModelSpec, read(Catalogue().names("model")[model]))
     assert head.weights(target) / 1e9 == pytest.approx(billions, rel=0.03)

@@ -49,14 +49,18 @@ def fields() -> Iterator[tuple[str, Any]]:
     for module in pkgutil.walk_packages(simulator.__path__, "simulator."):
         if "record" not in module.name and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    for model in {model for model in descendants(Frozen) if model.__module__.startswith("simulator.")}:
+    for model in {
+        model for model in descendants(Frozen) if model.__module__.startswith("simulator.")
+    }:
         for name, info in model.model_fields.items():
             yield f"{model.__name__}.{name}", info
 
 
 def test_every_count_in_a_file_has_an_upper_bound() -> None:
     counted = {name: info for name, info in fields() if counts(info.annotation)}
-    unbounded = {name for name, info in counted.items() if not list(limits(info.annotation, info.metadata))}
+    unbounded = {
+        name for name, info in counted.items() if not list(limits(info.annotation, info.metadata))
+    }
     assert unbounded == CHECKED_OTHERWISE
     assert len(counted) > 150
 
@@ -72,14 +76,19 @@ def options(command: click.Command = main, path: str = "") -> Iterator[tuple[str
 
 def test_every_count_among_options_has_an_upper_bound() -> None:
     whole = {
-        name: param.type for name, param in options() if isinstance(param.type, (click.types.IntParamType, click.IntRange))
+        name: param.type
+        for name, param in options()
+        if isinstance(param.type, (click.types.IntParamType, click.IntRange))
     }
     unbounded = {name for name, kind in whole.items() if getattr(kind, "max", None) is None}
     assert unbounded == set()
     assert len(whole) > 15
 
 
-SERVED = "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 8, prompt_tokens: 8, output_tokens: 8}"
+SERVED = (
+    "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 8, prompt_tokens: 8, "
+    "output_tokens: 8}"
+)
 PLACES = "serving.policy={name: prefill_first, max_requests: 8}"
 TOO_MANY = {
     "serving.replicas=1000000": "expected at most 10000, got 1000000",
@@ -94,7 +103,9 @@ TOO_MANY = {
 
 
 @pytest.mark.parametrize("change", TOO_MANY)
-def test_a_count_beyond_its_bound_is_refused_in_words(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_beyond_its_bound_is_refused_in_words(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     settings = [word for setting in (SERVED, PLACES, change) for word in ("--set", setting)]
     done = CliRunner().invoke(main, ["law", "vanilla_llama_2_7b_a100", *settings])

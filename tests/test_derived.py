@@ -1,4 +1,6 @@
-"""A profile that starts from another one by ``like``: what it borrows, what it says of that, and what is a slip."""
+"""A profile that starts from another one by ``like``: what it borrows, what it says of that, and
+what is a slip.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +38,34 @@ def device(names: Catalogue, name: str) -> Device:
 def test_four_numbers_of_a_datasheet_make_a_device(tmp_path: Path) -> None:
     names = catalogue(tmp_path, card=CARD)
     card, origin = device(names, "card"), device(names, "a100_80g_sxm")
-    assert (card.memory_gb.value, card.memory_bandwidth_gb_s.value, card.peak_tflops.value) == (48, 1000, 200)
+    assert (card.memory_gb.value, card.memory_bandwidth_gb_s.value, card.peak_tflops.value) == (
+        48,
+        1000,
+        200,
+    )
     assert card.attention.decode.fixed_us.value == origin.attention.decode.fixed_us.value
     assert card.matmul["default"].width == origin.matmul["default"].width
 
 
 def test_what_is_borrowed_says_from_whom_and_is_never_called_calibrated(tmp_path: Path) -> None:
-    rows = {str(row["parameter"]): row for row in provenance(device(catalogue(tmp_path, card=CARD), "card"))}
+    rows = {
+        str(row["parameter"]): row
+        for row in provenance(device(catalogue(tmp_path, card=CARD), "card"))
+    }
     own = {"memory_gb", "memory_bandwidth_gb_s", "peak_tflops", "power_w"}
-    stated = {name for name in rows if not str(rows[name]["source"]).startswith("assumed: ")}  # by the schema, for any device
+    stated = {
+        name for name in rows if not str(rows[name]["source"]).startswith("assumed: ")
+    }  # by the schema, for any device
     assert {name for name, row in rows.items() if row["confidence"] == "borrowed"} == stated - own
-    assert all(str(rows[name]["source"]).startswith("borrowed from a100_80g_sxm") for name in stated - own)
-    assert rows["power_w"] == {"parameter": "power_w", "value": 300.0, "source": "not stated", "confidence": "assumed"}
+    assert all(
+        str(rows[name]["source"]).startswith("borrowed from a100_80g_sxm") for name in stated - own
+    )
+    assert rows["power_w"] == {
+        "parameter": "power_w",
+        "value": 300.0,
+        "source": "not stated",
+        "confidence": "assumed",
+    }
 
 
 def test_the_spread_of_a_measured_device_is_not_borrowed(tmp_path: Path) -> None:
@@ -60,14 +78,19 @@ def test_a_chain_keeps_the_first_home_of_a_number(tmp_path: Path) -> None:
     names = catalogue(tmp_path, card=CARD, cheaper="like: card\nmemory_gb: 24\n")
     cheaper = device(names, "cheaper")
     assert cheaper.memory_gb.value == 24
-    assert cheaper.attention.decode.fixed_us.source.startswith("borrowed from a100_80g_sxm (calibrated)")
+    assert cheaper.attention.decode.fixed_us.source.startswith(
+        "borrowed from a100_80g_sxm (calibrated)"
+    )
     assert cheaper.peak_tflops.source == "borrowed from card (datasheet): its datasheet"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("like: a100_80g_sxn\n", "card.yaml:1:1: like: there is no device 'a100_80g_sxn'; did you mean 'a100_80g_sxm'?"),
+        (
+            "like: a100_80g_sxn\n",
+            "card.yaml:1:1: like: there is no device 'a100_80g_sxn'; did you mean 'a100_80g_sxm'?",
+        ),
         ("like: card\n", "card.yaml:1:1: like: comes back to"),
         ("like: a100_80g_sxm\npeak_tflop: 3\n", "peak_tflop"),
     ],
@@ -83,10 +106,20 @@ ecc_data_share: {value: 0.9, source: "its memory holds its own ECC", confidence:
 """
 
 
-def test_a_card_whose_memory_holds_its_ecc_carries_less_data_and_one_without_more(tmp_path: Path) -> None:
-    """0.9 of the bandwidth carries data: shares of the sheet are 0.9 times as large, of decoding too, and back again."""
+def test_a_card_whose_memory_holds_its_ecc_carries_less_data_and_one_without_more(
+    tmp_path: Path,
+) -> None:
+    """0.9 of the bandwidth carries data: shares of the sheet are 0.9 times as large, of decoding
+    too, and back again.
+    """
     plain = "like: protected\necc_data_share: 1\n"
-    names = catalogue(tmp_path, card=CARD, protected=PROTECTED, plain=plain, further="like: protected\nmemory_gb: 24\n")
+    names = catalogue(
+        tmp_path,
+        card=CARD,
+        protected=PROTECTED,
+        plain=plain,
+        further="like: protected\nmemory_gb: 24\n",
+    )
     origin, protected, unprotected, further = (
         device(names, name) for name in ("a100_80g_sxm", "protected", "plain", "further")
     )
@@ -96,7 +129,10 @@ def test_a_card_whose_memory_holds_its_ecc_carries_less_data_and_one_without_mor
     assert further.matmul["default"].memory_efficiency.value == pytest.approx(0.9 * share)
     ours, theirs = (one.attention.decode.memory_efficiency.value for one in (protected, origin))
     assert ours == pytest.approx(0.9 * theirs)
-    assert protected.matmul["default"].compute_efficiency.value == origin.matmul["default"].compute_efficiency.value
+    assert (
+        protected.matmul["default"].compute_efficiency.value
+        == origin.matmul["default"].compute_efficiency.value
+    )
     assert protected.matmul["default"].memory_efficiency.source.endswith("; x 0.9: ecc_data_share")
 
 
@@ -115,15 +151,24 @@ def test_a_beginning_that_one_name_has_shows_it_and_an_ambiguous_one_does_not() 
 
 def test_show_says_of_every_number_where_it_comes_from(tmp_path: Path) -> None:
     catalogue(tmp_path, card=CARD)
-    shown = CliRunner().invoke(main, ["show", "card", "--catalogue", str(tmp_path)], env={"COLUMNS": "100"})
+    shown = CliRunner().invoke(
+        main, ["show", "card", "--catalogue", str(tmp_path)], env={"COLUMNS": "100"}
+    )
     assert shown.exit_code == 0, shown.output
     assert "peak_tflops = 200   datasheet: its datasheet" in shown.output
-    assert "attention.decode.p_norm = 2.6   borrowed from a100_80g_sxm (calibrated):" in shown.output
+    assert (
+        "attention.decode.p_norm = 2.6   borrowed from a100_80g_sxm (calibrated):" in shown.output
+    )
     assert max(map(len, shown.output.splitlines()[1:])) <= 100
 
 
 def test_two_cards_are_compared_in_one_line() -> None:
     sets = ["A:target.device=a100_80g_sxm", "B:target.device=a800_80g_sxm"]
-    arguments = ["compare", *["vanilla_llama_2_7b_a100"] * 2, "--json", *(word for one in sets for word in ("--set", one))]
+    arguments = [
+        "compare",
+        *["vanilla_llama_2_7b_a100"] * 2,
+        "--json",
+        *(word for one in sets for word in ("--set", one)),
+    ]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output

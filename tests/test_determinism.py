@@ -1,4 +1,6 @@
-"""The same scenario and seed give the same bytes: in another process, place, language, order of hashing and Python."""
+"""The same scenario and seed give the same bytes: in another process, place, language, order of
+hashing and Python.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +9,61 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from golden import SECTIONS, differences, dumped, names
 
 ROOT = Path(__file__).parent.parent
 KEPT = json.loads(Path(__file__).with_name("golden.json").read_text("utf-8"))
-"""Cases of numbers by section; what ``python3 tests/golden.py`` prints."""
+"""Cases of numbers by section; what ``python3 tools/golden.py`` prints."""
 PLACES = [
     {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"},
     {"PYTHONHASHSEED": "77", "TZ": "Pacific/Kiritimati", "LC_ALL": "C.UTF-8", "COLUMNS": "200"},
 ]
 NOW = "from simulator.cli.main import main; main()"
-LATER = "import time; now = time.time; time.time = lambda: now() + 4e8; from simulator.cli.main import main; main()"
+LATER = (
+    "import time; now = time.time; time.time = lambda: now() + 4e8; from simulator.cli.main "
+    "import main; main()"
+)
 """The command, a dozen years from now."""
 TOLERANCE = 1e-12
-"""Relative; linear algebra picks its kernels by processor and version, so the last digits of a law's shares may differ."""
+"""Relative; linear algebra picks its kernels by processor and version, so the last digits of a
+law's shares may differ.
+"""
 
 WORDS = [
     ("mirror_qwen3_32b_m2_ultra", "--set", "requests.count=4"),
     ("specpipe_llama_3_1_70b_8xl40", "--set", "requests.count=3"),
-    ("durations_only", "--set", "requests={arrivals: {name: poisson, rate_per_s: 2}, count: 20}", "--set",
-     "serving.policy={name: prefill_first}", "--seed", "5"),
-]  # fmt: skip
-SWEEP = ["--axis", "strategy.gamma=1,2,4", "--axis", "acceptance.rate=0.5:0.9:3", "--set", "requests.count=10"]
+    (
+        "durations_only",
+        "--set",
+        "requests={arrivals: {name: poisson, rate_per_s: 2}, count: 20}",
+        "--set",
+        "serving.policy={name: prefill_first}",
+        "--seed",
+        "5",
+    ),
+]
+SWEEP = [
+    "--axis",
+    "strategy.gamma=1,2,4",
+    "--axis",
+    "acceptance.rate=0.5:0.9:3",
+    "--set",
+    "requests.count=10",
+]
 
 
-def made(script: str, environment: dict[str, str], folder: Path, *words: str, python: str = sys.executable) -> dict[str, bytes]:
+def made(
+    script: str,
+    environment: dict[str, str],
+    folder: Path,
+    *words: str,
+    python: str = sys.executable,
+) -> dict[str, bytes]:
     """Output and files of a command."""
     folder.mkdir()
     done = subprocess.run(
@@ -44,7 +73,9 @@ def made(script: str, environment: dict[str, str], folder: Path, *words: str, py
         capture_output=True,
         check=True,
     )
-    return {"output": done.stdout} | {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
+    return {"output": done.stdout} | {
+        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")
+    }
 
 
 @pytest.mark.full
@@ -57,35 +88,57 @@ def test_the_same_bytes_anywhere_and_any_day(words: tuple[str, ...], tmp_path: P
     assert set(here) == set(there)
 
 
-def golden_cases() -> list[tuple[str, str]]:
+SLOW = {("plans", "chat_llama_70b")}
+"""Cases that take more than a minute: the full tier makes them."""
+
+
+def golden_cases() -> Iterator[ParameterSet]:
     """Section and name of every case that is kept or made."""
-    return [
-        (section, name)
-        for section in sorted(KEPT.keys() | SECTIONS)
-        for name in sorted(KEPT.get(section, {}).keys() | (names(section) if section in SECTIONS else ()))
-    ]
+    for section in sorted(KEPT.keys() | SECTIONS):
+        made = names(section) if section in SECTIONS else ()
+        for name in sorted(KEPT.get(section, {}).keys() | made):
+            marks = [pytest.mark.full] if (section, name) in SLOW else []
+            yield pytest.param(section, name, marks=marks)
 
 
-@pytest.mark.parametrize(("section", "name"), golden_cases())
+@pytest.mark.parametrize(("section", "name"), list(golden_cases()))
 def test_golden_numbers(section: str, name: str) -> None:
-    assert section in SECTIONS, f"golden.json keeps {section}.{name}, a section that golden.py does not make"
+    assert section in SECTIONS, (
+        f"golden.json keeps {section}.{name}, a section that golden.py does not make"
+    )
     assert name in names(section), f"golden.json keeps {section}.{name}, which is no longer there"
-    assert name in KEPT.get(section, {}), f"golden.json lacks {section}.{name}; python3 tests/golden.py > tests/golden.json"
+    assert name in KEPT.get(section, {}), (
+        f"golden.json lacks {section}.{name}; python3 tools/golden.py > tests/golden.json"
+    )
     got = json.loads(dumped(SECTIONS[section](name)))
     found = list(differences(KEPT[section][name], got, f"{section}.{name}", TOLERANCE))
     if found:
-        pytest.fail("\n".join([f"{len(found)} numbers differ, kept -> got:", *found]), pytrace=False)
+        pytest.fail(
+            "\n".join([f"{len(found)} numbers differ, kept -> got:", *found]), pytrace=False
+        )
 
 
 def of_another_version() -> list[str]:
     """Interpreters that have what specsim needs: named in SPECSIM_PYTHONS, or on the path."""
-    named = os.environ.get("SPECSIM_PYTHONS", "").split() or [f"python3.{minor}" for minor in range(11, 15)]
+    named = os.environ.get("SPECSIM_PYTHONS", "").split() or [
+        f"python3.{minor}" for minor in range(11, 15)
+    ]
     found = [path for path in map(shutil.which, named) if path]
     needs = (
-        "import sys, yaml, numpy, scipy, pandas, pydantic, click, rich, simpy, matplotlib, jinja2; print(sys.version_info[:2])"
+        "import sys, yaml, numpy, scipy, pandas, pydantic, click, rich, simpy, matplotlib, "
+        "jinja2; print(sys.version_info[:2])"
     )
-    told = {path: subprocess.run([path, "-c", needs], capture_output=True, text=True, check=False).stdout for path in found}
-    return [path for path, version in told.items() if version and version.strip() != str(tuple(sys.version_info[:2]))]
+    told = {
+        path: subprocess.run(
+            [path, "-c", needs], capture_output=True, text=True, check=False
+        ).stdout
+        for path in found
+    }
+    return [
+        path
+        for path, version in told.items()
+        if version and version.strip() != str(tuple(sys.version_info[:2]))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -100,26 +153,60 @@ def test_the_same_numbers_on_another_python(other_pythons: list[str]) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for python in other_pythons:
         done = subprocess.run(
-            [python, "tests/golden.py", "--small"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+            [python, "tools/golden.py", "--small"],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert done.stdout == dumped({"settings": KEPT["settings"]}) + "\n", python
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
-def test_the_same_bytes_on_another_python(words: tuple[str, ...], other_pythons: list[str], tmp_path: Path) -> None:
+def test_the_same_bytes_on_another_python(
+    words: tuple[str, ...], other_pythons: list[str], tmp_path: Path
+) -> None:
     here = made(NOW, PLACES[0], tmp_path / "here", "run", *words, "--out", "rep", "--json")
     for number, python in enumerate(other_pythons):
-        there = made(LATER, PLACES[1], tmp_path / str(number), "run", *words, "--out", "rep", "--json", python=python)
-        assert {name for name in here.keys() | there if here.get(name) != there.get(name)} == set(), python
+        there = made(
+            LATER,
+            PLACES[1],
+            tmp_path / str(number),
+            "run",
+            *words,
+            "--out",
+            "rep",
+            "--json",
+            python=python,
+        )
+        assert {
+            name for name in here.keys() | there if here.get(name) != there.get(name)
+        } == set(), python
 
 
 @pytest.mark.full
-def test_the_same_table_of_a_sweep_with_one_worker_or_four_on_another_python(other_pythons: list[str], tmp_path: Path) -> None:
-    words = ["sweep", "durations_only", *SWEEP, "--evaluate", "simulation", "--store", "s.sqlite", "--export", "table.csv"]
+def test_the_same_table_of_a_sweep_with_one_worker_or_four_on_another_python(
+    other_pythons: list[str], tmp_path: Path
+) -> None:
+    words = [
+        "sweep",
+        "durations_only",
+        *SWEEP,
+        "--evaluate",
+        "simulation",
+        "--store",
+        "s.sqlite",
+        "--export",
+        "table.csv",
+    ]
     one = made(NOW, PLACES[0], tmp_path / "one", *words, "--workers", "1")["table.csv"]
     assert len(one.splitlines()) == 10
     for number, python in enumerate([sys.executable, *other_pythons]):
-        assert made(LATER, PLACES[1], tmp_path / str(number), *words, "--workers", "4", python=python)["table.csv"] == one, (
-            python
-        )
+        assert (
+            made(LATER, PLACES[1], tmp_path / str(number), *words, "--workers", "4", python=python)[
+                "table.csv"
+            ]
+            == one
+        ), python

@@ -1,4 +1,6 @@
-"""dev.py: when it sets up, what it hands on, and that it runs on nothing but the standard library."""
+"""dev.py: when it sets up, what it hands on, and that it runs on nothing but the standard
+library.
+"""
 
 import ast
 import json
@@ -22,8 +24,16 @@ QUIETLY = dev.quietly
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A project of its own for dev.py, the steps of setting it up that it ran, and the step that fails."""
-    places = {"ROOT": ".", "PROJECT": "pyproject.toml", "PINS": "constraints.txt", "VENV": ".venv", "STAMP": ".venv/made-from"}
+    """A project of its own for dev.py, the steps of setting it up that it ran, and the step that
+    fails.
+    """
+    places = {
+        "ROOT": ".",
+        "PROJECT": "pyproject.toml",
+        "PINS": "constraints.txt",
+        "VENV": ".venv",
+        "STAMP": ".venv/made-from",
+    }
     for name, place in places.items():
         monkeypatch.setattr(dev, name, tmp_path / place)
     dev.PROJECT.write_text("[project]\n")
@@ -76,14 +86,21 @@ def test_setup_says_what_it_installs_and_in_which_versions(checkout, capsys):
     dev.setup(dev.FULL)
     assert checkout.constraints == dev.PINS
     before, after = capsys.readouterr().err.splitlines()
-    assert f"specdecode-sim[{dev.FULL}], versions of constraints.txt, {dev.COSTS[dev.FULL]}" in before
+    assert (
+        f"specdecode-sim[{dev.FULL}], versions of constraints.txt, {dev.COSTS[dev.FULL]}" in before
+    )
     assert re.search(r"done in \d+ s", after)
-    assert all(re.search(r"GB|gigabytes", cost) and "minutes" in cost for cost in dev.COSTS.values())
+    assert all(
+        re.search(r"GB|gigabytes", cost) and "minutes" in cost for cost in dev.COSTS.values()
+    )
 
 
 def test_constraints_reach_what_is_installed_and_what_builds_it(checkout, capfd):
     """pip up to 25.2 has one variable for both; newer ones have two."""
-    asked = "import os, sys; sys.exit(os.environ['PIP_CONSTRAINT'] + os.environ['PIP_BUILD_CONSTRAINT'])"
+    asked = (
+        "import os, sys; sys.exit(os.environ['PIP_CONSTRAINT'] + "
+        "os.environ['PIP_BUILD_CONSTRAINT'])"
+    )
     with pytest.raises(SystemExit):
         QUIETLY(sys.executable, "-c", asked, hint="", constraints=dev.PINS)
     assert "constraints.txtconstraints.txt" in capfd.readouterr().err
@@ -158,12 +175,29 @@ def test_call_hands_on_exit_codes_and_signals(monkeypatch):
     [
         (["setup"], []),
         (["test"], [(*PYTEST, "-m", "not full")]),
-        (["test", "-k", "model or cost", "-x"], [(*PYTEST, "-m", "not full", "-k", "model or cost", "-x")]),
+        (
+            ["test", "-k", "model or cost", "-x"],
+            [(*PYTEST, "-m", "not full", "-k", "model or cost", "-x")],
+        ),
         (["test", "--full", "tests/test_dev.py"], [(*PYTEST, "tests/test_dev.py")]),
-        (["lint"], [("ruff", "check"), ("ruff", "format", "--check"), ("mypy",)]),
-        (["fuzz", "--minutes", "3"], [("python", "tests/fuzz.py", "--minutes", "3.0", "--seed", "0")]),
-        (["soak", "--minutes", "3"], [("python", "tests/soak.py", "--minutes", "3.0", "--seed", "0")]),
-        (["mutate", "world", "--again"], [("python", "tests/mutate.py", "world", "--again")]),
+        (
+            ["lint"],
+            [
+                ("ruff", "check"),
+                ("ruff", "format", "--check"),
+                ("mypy",),
+                ("python", "tools/plainness.py"),
+            ],
+        ),
+        (
+            ["fuzz", "--minutes", "3"],
+            [("python", "tools/fuzz.py", "--minutes", "3.0", "--seed", "0")],
+        ),
+        (
+            ["soak", "--minutes", "3"],
+            [("python", "tools/soak.py", "--minutes", "3.0", "--seed", "0")],
+        ),
+        (["mutate", "world", "--again"], [("python", "tools/mutate.py", "world", "--again")]),
         (["validate"], [("specsim", "validate", "--out", "reports/validation")]),
         (["site"], [("python", "docs/write_site.py")]),
     ],
@@ -207,12 +241,12 @@ def test_without_the_tools_that_isolate_the_tests_run_as_they_are(monkeypatch, c
 
 
 def test_lint_runs_every_check_and_fails_with_any(monkeypatch):
-    codes = {"ruff": 1, "mypy": 0}
+    codes = {"ruff": 1, "mypy": 0, "python": 0}
     done = []
     monkeypatch.setattr(dev, "setup", lambda extras: None)
     monkeypatch.setattr(dev, "call", lambda tool, *args: done.append(tool) or codes[tool])
     assert dev.main(["lint"]) == 1
-    assert done == ["ruff", "ruff", "mypy"]
+    assert done == ["ruff", "ruff", "mypy", "python"]
 
 
 def test_demo_writes_into_the_checkout_from_anywhere(monkeypatch, tmp_path):
@@ -224,7 +258,9 @@ def test_demo_writes_into_the_checkout_from_anywhere(monkeypatch, tmp_path):
     assert (cwd / command[-1]).resolve() == dev.ROOT / "reports" / dev.DEMO
 
 
-@pytest.mark.parametrize(("argv", "run"), [(["notebooks"], ["1_law"]), (["notebooks", "--full"], ["1_law", "2_trace"])])
+@pytest.mark.parametrize(
+    ("argv", "run"), [(["notebooks"], ["1_law"]), (["notebooks", "--full"], ["1_law", "2_trace"])]
+)
 def test_notebooks_are_run_where_git_ignores_them(checkout, monkeypatch, capsys, argv, run):
     (dev.ROOT / "notebooks").mkdir()
     (dev.ROOT / "notebooks" / "1_law.py").write_text("import simulator\n")
@@ -232,7 +268,9 @@ def test_notebooks_are_run_where_git_ignores_them(checkout, monkeypatch, capsys,
     made, calls = dev.ROOT / "build" / "notebooks", []
     monkeypatch.setattr(dev, "call", lambda *words: calls.append(words) or len(calls) - 1)
     assert dev.main(argv) == len(run) - 1, "the exit code of the worst"
-    assert [words[-2:] for words in calls] == [(f"{made}/{name}.ipynb", f"{dev.ROOT}/notebooks/{name}.py") for name in run]
+    assert [words[-2:] for words in calls] == [
+        (f"{made}/{name}.ipynb", f"{dev.ROOT}/notebooks/{name}.py") for name in run
+    ]
     assert all({"--execute", "--run-path"} <= {*words} for words in calls)
     assert made.is_dir()
     assert ("2_trace needs torch" in capsys.readouterr().err) == (len(run) == 1)
@@ -263,7 +301,11 @@ def test_the_newest_python_that_starts_is_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path / "shims"))
     assert dev.interpreter("python3.99") is None
-    for place, code in {"shims": 127, ".pyenv/versions/3.99.1/bin": 0, ".pyenv/versions/3.99.0/bin": 0}.items():
+    for place, code in {
+        "shims": 127,
+        ".pyenv/versions/3.99.1/bin": 0,
+        ".pyenv/versions/3.99.0/bin": 0,
+    }.items():
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "python3.99").write_text(f"#!/bin/sh\nexit {code}\n")
         (tmp_path / place / "python3.99").chmod(0o755)
@@ -277,7 +319,9 @@ def test_the_matrix_hands_the_tests_every_other_python(checkout, monkeypatch, ca
     words, pythons = dev.other_pythons()
     assert words[:2] == ("pytest", "tests/test_determinism.py")
     supported = {f"{dev.ROOT}/.venv-python3.{minor}/bin/python" for minor in (11, 12, 13)}
-    assert set(pythons) == supported - {f"{dev.ROOT}/.venv-python3.{sys.version_info[1]}/bin/python"}
+    assert set(pythons) == supported - {
+        f"{dev.ROOT}/.venv-python3.{sys.version_info[1]}/bin/python"
+    }
     assert checkout.constraints == dev.PINS
     monkeypatch.setattr(dev, "interpreter", lambda name: None)
     assert dev.other_pythons() == 1
@@ -305,22 +349,38 @@ record = ["torch>=2.6"]
     (dev.ROOT / ".venv-lowest").mkdir()
     monkeypatch.setattr(dev, "interpreter", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(dev, "call", lambda *words, venv: (words, venv))
-    assert dev.lowest() == (("python", "-m", "pytest", "-n", "2", "-m", "not full"), dev.ROOT / ".venv-lowest")
+    assert dev.lowest() == (
+        ("python", "-m", "pytest", "-n", "2", "-m", "not full"),
+        dev.ROOT / ".venv-lowest",
+    )
     assert checkout.ran == ["venv", "install"]
-    assert checkout.constraints.read_text() == "simpy==4.1.0\npyyaml==6\ntypes-PyYAML==6.0.12\npyarrow==14.0.1\n"
+    assert (
+        checkout.constraints.read_text()
+        == "simpy==4.1.0\npyyaml==6\ntypes-PyYAML==6.0.12\npyarrow==14.0.1\n"
+    )
     monkeypatch.setattr(dev, "oldest_python", lambda: None)
     assert dev.lowest() == 1
     assert "Python 3.11" in capsys.readouterr().err
 
 
 def test_pin_writes_what_pip_would_install(checkout, monkeypatch):
-    """Without the project itself, builds of a version, and what only the CUDA build of torch brings."""
-    versions = {"torch": "2.13.0+cpu", "specdecode-sim": "0.1.0", "Jinja2": "3.1.6", "nvidia-nvtx": "13", "triton": "3"}
+    """Without the project itself, builds of a version, and what only the CUDA build of torch
+    brings.
+    """
+    versions = {
+        "torch": "2.13.0+cpu",
+        "specdecode-sim": "0.1.0",
+        "Jinja2": "3.1.6",
+        "nvidia-nvtx": "13",
+        "triton": "3",
+    }
     commands = []
 
     def quietly(*command, hint):
         commands.append(command)
-        packages = [{"metadata": {"name": name, "version": version}} for name, version in versions.items()]
+        packages = [
+            {"metadata": {"name": name, "version": version}} for name, version in versions.items()
+        ]
         Path(command[command.index("--report") + 1]).write_text(json.dumps({"install": packages}))
 
     monkeypatch.setattr(dev, "quietly", quietly)
@@ -328,8 +388,15 @@ def test_pin_writes_what_pip_would_install(checkout, monkeypatch):
     assert dev.main(["pin", "torch==2.13.0"]) == 0
     text = dev.PINS.read_text()
     assert "python3 dev.py pin torch==2.13.0\n" in text
-    assert [line for line in text.splitlines() if not line.startswith("#")] == ["Jinja2==3.1.6", "torch==2.13.0"]
-    assert commands[0][-4:] == (f".[{','.join(sorted({*dev.FULL.split(','), 'mutate', 'lab'}))}]", *dev.BUILD, "torch==2.13.0")
+    assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        "Jinja2==3.1.6",
+        "torch==2.13.0",
+    ]
+    assert commands[0][-4:] == (
+        f".[{','.join(sorted({*dev.FULL.split(','), 'mutate', 'lab'}))}]",
+        *dev.BUILD,
+        "torch==2.13.0",
+    )
 
 
 def numbers(version):
@@ -343,24 +410,47 @@ def normal(name):
 def test_constraints_pin_all_that_pyproject_names_within_its_bounds():
     pinned = {normal(name): version for name, version in PINS.items()}
     bounds = dev.lower_bounds(f"{dev.FULL},{dev.MUTATE},{dev.LAB}") | dict.fromkeys(dev.BUILD, "0")
-    assert sorted(name for name in bounds if normal(name) not in pinned) == [], "run `python3 dev.py pin`"
-    low = {name: bound for name, bound in bounds.items() if numbers(pinned[normal(name)]) < numbers(bound)}
+    assert sorted(name for name in bounds if normal(name) not in pinned) == [], (
+        "run `python3 dev.py pin`"
+    )
+    low = {
+        name: bound
+        for name, bound in bounds.items()
+        if numbers(pinned[normal(name)]) < numbers(bound)
+    }
     assert low == {}, "run `python3 dev.py pin`"
-    assert not re.search(r"://|--|@|;", "\n".join(f"{name}=={version}" for name, version in PINS.items()))
+    assert not re.search(
+        r"://|--|@|;", "\n".join(f"{name}=={version}" for name, version in PINS.items())
+    )
 
 
-@pytest.mark.skipif(Path(sys.prefix) != dev.VENV or not dev.ready(dev.TEST), reason="needs the environment that dev.py made")
+@pytest.mark.skipif(
+    Path(sys.prefix) != dev.VENV or not dev.ready(dev.TEST),
+    reason="needs the environment that dev.py made",
+)
 def test_the_environment_holds_what_constraints_pin():
     pinned = {normal(name): version for name, version in PINS.items()}
-    installed = {normal(package.name): package.version.partition("+")[0] for package in distributions()}
-    ours = {name: version for name, version in installed.items() if name != "specdecode-sim" and not dev.CUDA.match(name)}
+    installed = {
+        normal(package.name): package.version.partition("+")[0] for package in distributions()
+    }
+    ours = {
+        name: version
+        for name, version in installed.items()
+        if name != "specdecode-sim" and not dev.CUDA.match(name)
+    }
     assert ours.items() - pinned.items() == set(), "run `python3 dev.py pin`"
 
 
 def test_nothing_but_the_standard_library():
-    tree = ast.parse(Path(dev.__file__).read_text(), feature_version=(3, 8))  # an old Python must get to say its line
+    tree = ast.parse(
+        Path(dev.__file__).read_text(), feature_version=(3, 8)
+    )  # an old Python must get to say its line
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    names = {alias.name if isinstance(node, ast.Import) else node.module for node in imports for alias in node.names}
+    names = {
+        alias.name if isinstance(node, ast.Import) else node.module
+        for node in imports
+        for alias in node.names
+    }
     assert names <= sys.stdlib_module_names | {"__future__"}
 
 
@@ -371,7 +461,9 @@ def test_a_second_setup_is_quick(checkout):
 
     def seconds(*command):
         start = time.perf_counter()
-        done = subprocess.run([sys.executable, *command], cwd=dev.ROOT, capture_output=True, check=True)
+        done = subprocess.run(
+            [sys.executable, *command], cwd=dev.ROOT, capture_output=True, check=True
+        )
         assert (done.stdout, done.stderr) == (b"", b"")
         return time.perf_counter() - start
 

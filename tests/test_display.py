@@ -1,4 +1,6 @@
-"""What takes long has a bar with count and time left, on a terminal alone, never beside JSON, and only where it lasts."""
+"""What takes long has a bar with count and time left, on a terminal alone, never beside JSON, and
+only where it lasts.
+"""
 
 from __future__ import annotations
 
@@ -70,12 +72,27 @@ def test_what_is_counted_is_heard(listener: Listener) -> None:
 SHORT = ("--set", "requests.output_tokens=24")
 COUNTED = {
     "run": (("run", "durations_only", "--set", "requests.count=7", "--json"), ["requests", 7, 7]),
-    "replications": (("run", "durations_only", "--replications", "3", "--json", *SHORT), ["replications", 3, 3]),
-    "load": (("load", "vanilla_llama_2_7b_a100", "--sizes", "1,2", "--json", *SHORT), ["clients", 2, 2]),
-    "batches": (("batches", "vanilla_llama_2_7b_a100", "--sizes", "1-3", "--simulate", "1", "--json"), ["batches", 3, 3]),
+    "replications": (
+        ("run", "durations_only", "--replications", "3", "--json", *SHORT),
+        ["replications", 3, 3],
+    ),
+    "load": (
+        ("load", "vanilla_llama_2_7b_a100", "--sizes", "1,2", "--json", *SHORT),
+        ["clients", 2, 2],
+    ),
+    "batches": (
+        ("batches", "vanilla_llama_2_7b_a100", "--sizes", "1-3", "--simulate", "1", "--json"),
+        ["batches", 3, 3],
+    ),
     "methods": (("methods", "durations_only", "--only", "medusa_2", "--json"), ["methods", 1, 1]),
-    "network": (("network", "specpipe_llama_3_1_70b_8x3090", "--json", *SHORT), ["scenarios", 1, 1]),
-    "law": (("validate", "--law", "vanilla_sd", "--law", "tree_sd", "--processes", "1"), ["", 2, 2]),
+    "network": (
+        ("network", "specpipe_llama_3_1_70b_8x3090", "--json", *SHORT),
+        ["scenarios", 1, 1],
+    ),
+    "law": (
+        ("validate", "--law", "vanilla_sd", "--law", "tree_sd", "--processes", "1"),
+        ["", 2, 2],
+    ),
 }
 
 
@@ -88,12 +105,23 @@ def test_commands_count_what_they_do(kind: str, listener: Listener) -> None:
 
 
 def test_points_of_a_sweep_are_counted(listener: Listener, tmp_path: Path) -> None:
-    axes = ("--axis", "strategy.gamma=1,2,3", "--evaluate", "law", "--store", str(tmp_path / "s.sqlite"), "--workers", "1")
+    axes = (
+        "--axis",
+        "strategy.gamma=1,2,3",
+        "--evaluate",
+        "law",
+        "--store",
+        str(tmp_path / "s.sqlite"),
+        "--workers",
+        "1",
+    )
     assert CliRunner().invoke(main, ("sweep", "durations_only", *axes, "--json")).exit_code == 0
     assert ["law", 3, 3] in listener.heard
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, as_json: bool, after_s: float = 0.0) -> str:
+def shown(
+    monkeypatch: pytest.MonkeyPatch, *, terminal: bool, as_json: bool, after_s: float = 0.0
+) -> str:
     """Return what is written to stderr while 2 of 5 parts are done, in a command of this sort."""
     written = StringIO()
     console = Console(file=written, force_terminal=terminal, width=100, color_system=None)
@@ -113,7 +141,10 @@ def shown(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, as_json: bool, aft
                 console.print(seen)
         assert WATCHER.get() is None
 
-    assert CliRunner().invoke(work, ["--json"] if as_json else [], catch_exceptions=False).exit_code == 0
+    assert (
+        CliRunner().invoke(work, ["--json"] if as_json else [], catch_exceptions=False).exit_code
+        == 0
+    )
     return written.getvalue()
 
 
@@ -132,7 +163,9 @@ def test_what_is_soon_done_has_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("terminal", "as_json"), [(False, False), (False, True), (True, True)])
-def test_nothing_is_shown_off_a_terminal_or_beside_json(terminal: bool, as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_shown_off_a_terminal_or_beside_json(
+    terminal: bool, as_json: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert shown(monkeypatch, terminal=terminal, as_json=as_json) == ""
 
 
@@ -155,20 +188,26 @@ def test_work_of_minutes_writes_a_line_now_and_then_where_no_terminal_is(
     def wait_for(line: str, seen: display.Display | display.Lines) -> None:
         assert isinstance(seen, display.Lines)
         begun = monotonic()
-        while line not in seen.stream.getvalue() and monotonic() - begun < 60:  # type: ignore[attr-defined]
+        while line not in seen.stream.getvalue() and monotonic() - begun < 60:
             sleep(0.01)
-        assert line in seen.stream.getvalue()  # type: ignore[attr-defined]
+        assert line in seen.stream.getvalue()
 
     stream = StringIO()
     monkeypatch.setattr(display.sys, "stderr", stream)
     with display.showing("outer"), display.showing("inner"):
         assert WATCHER.get().what == "outer", "a command within a command is silent"
-    done = CliRunner().invoke(patched(work, stream, monkeypatch), ["--json"] if as_json else [], catch_exceptions=False)
+    done = CliRunner().invoke(
+        patched(work, stream, monkeypatch), ["--json"] if as_json else [], catch_exceptions=False
+    )
     assert done.stdout == "{}\n"
 
 
-def patched(command: click.Command, stream: StringIO, monkeypatch: pytest.MonkeyPatch) -> click.Command:
+def patched(
+    command: click.Command, stream: StringIO, monkeypatch: pytest.MonkeyPatch
+) -> click.Command:
     """The command with its lines in a stream that can be read while it works."""
     original = display.Lines.__init__
-    monkeypatch.setattr(display.Lines, "__init__", lambda self, what, _: original(self, what, stream))
+    monkeypatch.setattr(
+        display.Lines, "__init__", lambda self, what, _: original(self, what, stream)
+    )
     return command

@@ -1,4 +1,6 @@
-"""The README and docs/: commands exist, scenarios load, figures quoted beside a command are printed by it."""
+"""The README and docs/: commands exist, scenarios load, figures quoted beside a command are printed
+by it.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,17 @@ from simulator.names import shipped
 from simulator.scenario import load
 
 ROOT = Path(__file__).parent.parent
-BOOKS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "reference"]  # that one quotes usage
+BOOKS = [
+    page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "reference"
+]  # that one quotes usage
 PAGES = [ROOT / "README.md", *BOOKS]
 BLOCK = re.compile(r"^(?:    .*\n|\n(?=    ))+|^```\w*\n.*?^```", re.MULTILINE | re.DOTALL)
 YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w])")
-SAVED = re.compile(r"[Ss]ave[^`]*\sas\s`(\w+\.(?:yaml|json))`:\n\n```(?:yaml)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SAVED = re.compile(
+    r"[Ss]ave[^`]*\sas\s`(\w+\.(?:yaml|json))`:\n\n```(?:yaml)?\n(.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
 """A file that the reader is told to save."""
 QUICK = ("run", "law", "list", "show", "schema", "explain", "compare")
 """Commands that are carried out; sweeps, live decoding and recordings are only read."""
@@ -46,7 +53,13 @@ def quoted() -> list[Quoted]:
             joined = re.sub(r"\s*\\\n\s*", " ", block)
             for line in re.findall(r"^\s*(?:\$ )?(specsim .*)$", joined, re.MULTILINE):
                 command, _, words = line.partition(" #")
-                found.append(Quoted(str(page.relative_to(ROOT)), command.partition(" > ")[0].strip(), words.strip()))
+                found.append(
+                    Quoted(
+                        str(page.relative_to(ROOT)),
+                        command.partition(" > ")[0].strip(),
+                        words.strip(),
+                    )
+                )
     return found
 
 
@@ -68,37 +81,57 @@ def test_a_quoted_command_is_one(one: Quoted) -> None:
         assert inner is not None, f"{one.page}: specsim has no command '{args[0]}'"
         command, args = inner, args[1:]
         context = click.Context(command, parent=context)
-    own = [arg for arg in args if Path(arg).suffix not in (".csv", ".npz", ".jsonl", ".yaml") and not arg.isupper()]
+    own = [
+        arg
+        for arg in args
+        if Path(arg).suffix not in (".csv", ".npz", ".jsonl", ".yaml") and not arg.isupper()
+    ]
     if own == args:  # no file of the reader's
         command.make_context(command.name, list(args))
 
 
 def quick(one: Quoted) -> bool:
-    """Those of the README are carried out by ``test_readme.py``; a reader's own recording of requests is not here."""
+    """Those of the README are carried out by ``test_readme.py``; a reader's own recording of
+    requests is not here.
+    """
     tutorial = one.page.startswith("docs/tutorial/")
     if re.search(r"\./\w+\.(csv|jsonl)", one.command):
         return False
-    return one.page != "README.md" and (one.args[0] in QUICK or (tutorial and one.args[0] == "plan"))
+    return one.page != "README.md" and (
+        one.args[0] in QUICK or (tutorial and one.args[0] == "plan")
+    )
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("one", [one for one in QUOTED_ONCE if quick(one)], ids=lambda one: one.command)
-def test_what_is_said_of_a_command_is_what_it_prints(one: Quoted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "one", [one for one in QUOTED_ONCE if quick(one)], ids=lambda one: one.command
+)
+def test_what_is_said_of_a_command_is_what_it_prints(
+    one: Quoted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in SAVED.findall((ROOT / one.page).read_text()):
         Path(name).write_text(text)
     result = CliRunner().invoke(main, one.args, env={"COLUMNS": "120"})
     assert result.exit_code == 0, result.stderr
-    missing = [number for number in NUMBER.findall(one.words) if number not in NUMBER.findall(result.stdout)]
+    missing = [
+        number
+        for number in NUMBER.findall(one.words)
+        if number not in NUMBER.findall(result.stdout)
+    ]
     assert missing == [], f"{one.page}: {one.command}\n{result.stdout}"
 
 
-SCENARIOS = [(str(page.relative_to(ROOT)), text) for page in PAGES for text in YAML.findall(page.read_text())]
+SCENARIOS = [
+    (str(page.relative_to(ROOT)), text) for page in PAGES for text in YAML.findall(page.read_text())
+]
 
 
 @pytest.mark.parametrize(("page", "text"), SCENARIOS)
 def test_a_quoted_scenario_loads(page: str, text: str, tmp_path: Path) -> None:
-    """A file of real traffic that it names is stood in for by the shipped sample; others are the page's own."""
+    """A file of real traffic that it names is stood in for by the shipped sample; others are the
+    page's own.
+    """
     for name, other in SAVED.findall((ROOT / page).read_text()):
         (tmp_path / name).write_text(other)
     sample = (shipped() / "scenarios" / "workloads" / "azure_sample.csv").read_bytes()

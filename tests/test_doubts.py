@@ -1,4 +1,6 @@
-"""What nobody measured: rows beyond a kernel's curve, drafts over several ranks, and host times that another card lent."""
+"""What nobody measured: rows beyond a kernel's curve, drafts over several ranks, and host times
+that another card lent.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +25,32 @@ ROWS: dict[str, Any] = {"rows": {"quantised": {"row": 0.25, "most": 5}}}
 
 
 def ratio(n: int, prompts: int = 0, **changes: Any) -> float:
-    """Return the time of a product of ``n`` rows relative to one row, where nothing but its weights counts."""
+    """Return the time of a product of ``n`` rows relative to one row, where nothing but its weights
+    counts.
+    """
     slow = {**DEVICE, "memory_bandwidth_gb_s": 1e-3}
     on = place(engine={**ENGINE, **ROWS, **changes}, weights="q4_0", device=slow)
-    many, one = (product_timer(on, "q4_0", None, rows)(0.0, 0.0, count, 1e6) for rows, count in ((prompts, n), (0, 1)))
+    many, one = (
+        product_timer(on, "q4_0", None, rows)(0.0, 0.0, count, 1e6)
+        for rows, count in ((prompts, n), (0, 1))
+    )
     return many / one
 
 
 @pytest.mark.parametrize(("n", "expected"), [(1, 1.0), (5, 2.0), (6, 2.25), (13, 4.0), (37, 10.0)])
 def test_rows_beyond_those_measured_cost_on_in_a_line(n: int, expected: float) -> None:
     assert ratio(n, further_rows=1) == pytest.approx(expected, rel=1e-6)
-    assert ratio(n, further_rows=2) == pytest.approx(max(0.0, 2 * (expected - 2.0)) + min(2.0, expected), rel=1e-6)
+    assert ratio(n, further_rows=2) == pytest.approx(
+        max(0.0, 2 * (expected - 2.0)) + min(2.0, expected), rel=1e-6
+    )
     assert ratio(n) == ratio(n, further_rows=0) == pytest.approx(min(2.0, expected), rel=1e-6)
 
 
 @given(st.integers(0, 300), st.integers(1, 60))
 def test_rows_of_prompts_are_multiplied_by_kernels_for_matrices(prompts: int, rows: int) -> None:
-    """A pass takes as long as its rows of verifications alone would, or as the kernels beyond; prompts add no more."""
+    """A pass takes as long as its rows of verifications alone would, or as the kernels beyond;
+    prompts add no more.
+    """
     alone = ratio(rows, further_rows=1)
     both = ratio(rows + prompts, prompts, further_rows=1)
     assert both == pytest.approx(max(alone, ratio(rows + prompts)), rel=1e-6)
@@ -47,18 +58,36 @@ def test_rows_of_prompts_are_multiplied_by_kernels_for_matrices(prompts: int, ro
 
 
 LLAMA_CPP = [
-    *("target.device=rtx_3090", "target.weights=q4_k", "target.engine=llama_cpp_cuda", "target.device.memory_gb=200"),
-    *("draft.device=rtx_3090", "draft.weights=q4_k", "draft.engine=llama_cpp_cuda", "strategy.gamma=3"),
+    *(
+        "target.device=rtx_3090",
+        "target.weights=q4_k",
+        "target.engine=llama_cpp_cuda",
+        "target.device.memory_gb=200",
+    ),
+    *(
+        "draft.device=rtx_3090",
+        "draft.weights=q4_k",
+        "draft.engine=llama_cpp_cuda",
+        "strategy.gamma=3",
+    ),
 ]
 
 
 def clients(count: int) -> list[str]:
-    return [*LLAMA_CPP, f"requests={{count: {max(6, count)}, concurrency: {count}, prompt_tokens: 128, output_tokens: 32}}"]
+    return [
+        *LLAMA_CPP,
+        (
+            f"requests={{count: {max(6, count)}, concurrency: {count}, prompt_tokens: 128, "
+            f"output_tokens: 32}}"
+        ),
+    ]
 
 
 def speedup(count: int) -> float:
     loaded = load("vanilla_qwen3_32b_a100", clients(count))
-    return float(baseline(loaded.scenario).tpot_s / law(loaded.scenario, loaded.acceptance()).tpot_s)
+    return float(
+        baseline(loaded.scenario).tpot_s / law(loaded.scenario, loaded.acceptance()).tpot_s
+    )
 
 
 def test_speculation_in_llama_cpp_gains_less_the_more_clients_there_are() -> None:
@@ -73,7 +102,8 @@ def test_what_further_rows_cost_is_said_with_a_range_that_holds_no_gain() -> Non
     assert interval.holds(1.0)
     assert interval.low < 0.9
     words = (
-        "products of more than 8 rows in q4_k were not measured under llama_cpp_cuda: up to 16 of the target cost on in a line"
+        "products of more than 8 rows in q4_k were not measured under llama_cpp_cuda: up to 16 "
+        "of the target cost on in a line"
     )
     assert any(caution.startswith(words) for caution in result.cautions)
     assert "target.engine.further_rows (assumed, -" in result.rests_on
@@ -108,36 +138,57 @@ def test_a_draft_over_several_ranks_takes_as_many_times_as_long_as_is_stated() -
 
     assert draft(one, **sharded) == pytest.approx(3 * draft(one, **plain))
     assert draft(prompt, **sharded) == draft(prompt, **plain)
-    assert draft(one, **{**sharded, "tensor_parallel": 1}) == draft(one, **{**plain, "tensor_parallel": 1})
+    assert draft(one, **{**sharded, "tensor_parallel": 1}) == draft(
+        one, **{**plain, "tensor_parallel": 1}
+    )
     assert HardwareCost(place(**sharded)).target(one) == HardwareCost(place(**plain)).target(one)
 
 
 ON_H100 = [
-    *("target.device=h100_sxm", "draft.device=h100_sxm", "target.engine=vllm", "draft.engine=vllm", "target.link=nvlink_h100"),
-    *("draft.link=nvlink_h100", "target.tensor_parallel=4", "strategy.drafter={name: autoregressive}", "strategy.gamma=3"),
+    *(
+        "target.device=h100_sxm",
+        "draft.device=h100_sxm",
+        "target.engine=vllm",
+        "draft.engine=vllm",
+        "target.link=nvlink_h100",
+    ),
+    *(
+        "draft.link=nvlink_h100",
+        "target.tensor_parallel=4",
+        "strategy.drafter={name: autoregressive}",
+        "strategy.gamma=3",
+    ),
     *("draft.model=qwen3_0_6b", "requests.count=6"),
 ]
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_draft_over_several_ranks_is_said_to_be_several_times_slower(ranks: int) -> None:
-    """Its interval holds the speed-up with drafting five times as long as computed; that of one rank does not."""
+    """Its interval holds the speed-up with drafting five times as long as computed; that of one
+    rank does not.
+    """
     on = load("vanilla_qwen3_32b_a100", [*ON_H100, f"draft.tensor_parallel={ranks}"])
     result, wide = run_with_interval(on)
     drafting = result.phases[next(kind for kind in result.phases)]["draft"].wall_s
-    step = sum(phase.wall_s for phase in result.phases[next(kind for kind in result.phases)].values())
+    step = sum(
+        phase.wall_s for phase in result.phases[next(kind for kind in result.phases)].values()
+    )
     assert wide.holds(result.speedup * step / (step + 4 * drafting))
     words = f"a pass of the draft over {ranks} ranks may take up to 8 times what is computed"
     assert any(caution.startswith(words) for caution in result.cautions)
     assert "engine.sharded_draft_ratio (assumed, -" in result.rests_on
-    alone, narrow = run_with_interval(load("vanilla_qwen3_32b_a100", [*ON_H100, "draft.tensor_parallel=1"]))
+    alone, narrow = run_with_interval(
+        load("vanilla_qwen3_32b_a100", [*ON_H100, "draft.tensor_parallel=1"])
+    )
     assert narrow.low > 0.8 * alone.speedup
     assert not any("ranks" in caution for caution in alone.cautions)
 
 
 def test_a_head_on_its_targets_ranks_is_one_too() -> None:
     result, _ = run_with_interval(load("eagle3_qwen3_235b_a22b_8xh200", ["requests.count=6"]))
-    assert any(caution.startswith("a pass of the draft over 8 ranks") for caution in result.cautions)
+    assert any(
+        caution.startswith("a pass of the draft over 8 ranks") for caution in result.cautions
+    )
     assert "sharded_draft_ratio" in result.rests_on
     alone, _ = run_with_interval(load("eagle3_qwen3_30b_a3b_h200", ["requests.count=6"]))
     assert not any("ranks" in caution for caution in alone.cautions)
@@ -148,18 +199,34 @@ def test_a_head_on_its_targets_ranks_is_one_too() -> None:
 
 @pytest.mark.parametrize("device", ["rtx_5090", "a100_80g_sxm"])
 def test_an_answer_says_on_which_card_its_numbers_were_calibrated(device: str) -> None:
-    sets = [f"target.device={device}", "target.weights=int4", "target.device.memory_gb=96", "requests.count=6"]
+    sets = [
+        f"target.device={device}",
+        "target.weights=int4",
+        "target.device.memory_gb=96",
+        "requests.count=6",
+    ]
     words = rests_on(load("eagle3_qwen3_30b_a3b_h200", sets))
-    assert "target.engine.speculation.head.fixed_us (calibrated on h100_94g_sxm; borrowed, -" in words
-    at_home = rests_on(load("eagle3_qwen3_30b_a3b_h200", ["target.device=h100_94g_sxm", "requests.count=6"]))
+    assert (
+        "target.engine.speculation.head.fixed_us (calibrated on h100_94g_sxm; borrowed, -" in words
+    )
+    at_home = rests_on(
+        load("eagle3_qwen3_30b_a3b_h200", ["target.device=h100_94g_sxm", "requests.count=6"])
+    )
     assert "target.engine.speculation.head.fixed_us (calibrated, -" in at_home
 
 
 def test_an_interval_holds_a_host_that_is_three_times_slower_on_another_card() -> None:
-    sets = ["target.device=rtx_5090", "target.weights=int4", "target.device.memory_gb=96", "requests.count=6"]
+    sets = [
+        "target.device=rtx_5090",
+        "target.weights=int4",
+        "target.device.memory_gb=96",
+        "requests.count=6",
+    ]
     loaded = load("eagle3_qwen3_30b_a3b_h200", [*sets, "acceptance.tokens_per_step_between=null"])
     _, interval = run_with_interval(loaded)
-    slower = load("eagle3_qwen3_30b_a3b_h200", [*sets, "target.engine.speculation.head.fixed_us=879"])
+    slower = load(
+        "eagle3_qwen3_30b_a3b_h200", [*sets, "target.engine.speculation.head.fixed_us=879"]
+    )
     assert interval.holds(run_with_interval(slower)[0].speedup)
     found = next(one for one in footings(loaded) if one.parameter.endswith("head.fixed_us"))
     assert found.ends is not None

@@ -1,4 +1,6 @@
-"""The dynamic tree: the paper's cases, a naive tree of objects, and a pipeline walked stage by stage."""
+"""The dynamic tree: the paper's cases, a naive tree of objects, and a pipeline walked stage by
+stage.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_a_level_is_appended_in_the_order_of_its_parents() -> None:
 
 def test_an_empty_level_changes_nothing() -> None:
     """SP-4 c."""
-    tree = DraftTree.single(1).append(np.array([], dtype=int), np.array([]), np.array([], dtype=int))
+    tree = DraftTree.single(1).append(
+        np.array([], dtype=int), np.array([]), np.array([], dtype=int)
+    )
     assert tree.tokens.tolist() == [1]
     assert tree.mask.tolist() == [[True]]
 
@@ -69,18 +73,27 @@ def test_pruning_keeps_the_column_and_the_cache_row_or_column(
         (1, 3, [("Aa", 0.3), ("Ba", 0.27)]),
     ],
 )
-def test_the_beam_keeps_the_most_probable_paths(k: int, width: int, layer: list[tuple[str, float]]) -> None:
+def test_the_beam_keeps_the_most_probable_paths(
+    k: int, width: int, layer: list[tuple[str, float]]
+) -> None:
     """SP-7 a to c; the layer stands in the order of its parents."""
     chance = np.log([[0.5, 0.3, 0.1], [0.9, 0.05, 1e-9]])[:, :k]
     reach = np.log([0.6, 0.3])
     parent, rank = widest(reach, chance, width)
     names = ["AB"[p] + "abc"[r] for p, r in zip(parent, rank, strict=True)]
     assert names == [name for name, _ in layer]
-    assert np.exp(reach[parent] + chance[parent, rank]) == pytest.approx([value for _, value in layer])
+    assert np.exp(reach[parent] + chance[parent, rank]) == pytest.approx(
+        [value for _, value in layer]
+    )
 
 
-@given(st.lists(st.lists(st.integers(0, 5), min_size=3, max_size=3), min_size=1, max_size=5), st.integers(1, 16))
-def test_among_equals_the_first_parent_wins_then_the_better_rank(scores: list[list[int]], width: int) -> None:
+@given(
+    st.lists(st.lists(st.integers(0, 5), min_size=3, max_size=3), min_size=1, max_size=5),
+    st.integers(1, 16),
+)
+def test_among_equals_the_first_parent_wins_then_the_better_rank(
+    scores: list[list[int]], width: int
+) -> None:
     chance = np.array(scores, dtype=float)
     parent, rank = widest(np.zeros(len(scores)), chance, width)
     ordered = sorted(np.ndindex(*chance.shape), key=lambda place: -chance[place])[:width]
@@ -88,14 +101,19 @@ def test_among_equals_the_first_parent_wins_then_the_better_rank(scores: list[li
 
 
 class Invented:
-    """A drafter over an alphabet of 12 whose choices depend on the whole path, by a hash; keys index its contexts."""
+    """A drafter over an alphabet of 12 whose choices depend on the whole path, by a hash; keys
+    index its contexts.
+    """
 
     def __init__(self, text: tuple[int, ...] = ()) -> None:
         self.contexts = [text]
 
     def read(self, parents: Ints, tokens: Ints) -> Ints:
         first = len(self.contexts)
-        self.contexts += [(*self.contexts[parent], int(token)) for parent, token in zip(parents, tokens, strict=True)]
+        self.contexts += [
+            (*self.contexts[parent], int(token))
+            for parent, token in zip(parents, tokens, strict=True)
+        ]
         return np.arange(first, len(self.contexts))
 
     def children(self, keys: Ints, count: int) -> tuple[Ints, Floats]:
@@ -159,7 +177,9 @@ def drawn_text(seed: int, tokens: int) -> list[int]:
 
 @settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 5), st.integers(1, 6))
-def test_a_tree_in_a_pipeline_is_that_of_plain_lists(seed: int, width: int, branching: int, stages: int) -> None:
+def test_a_tree_in_a_pipeline_is_that_of_plain_lists(
+    seed: int, width: int, branching: int, stages: int
+) -> None:
     text, beam = drawn_text(seed, 12), Beam(width, branching, stages)
     tree = TravellingTree(text[0], 0, Invented((text[0],)), beam)
     assert [tree.verify(token) for token in text[1:]] == staged(text, beam)
@@ -172,7 +192,10 @@ def test_steps_lie_between_one_and_the_stages(seed: int, width: int, stages: int
     text = drawn_text(seed, 15)
     tree = TravellingTree(text[0], 0, Invented((text[0],)), Beam(width, 4, stages))
     passages = [tree.verify(token) for token in text[1:]]
-    assert all(1 <= passage.steps <= stages == len(passage.rows) and passage.rows[-1] == 1 for passage in passages)
+    assert all(
+        1 <= passage.steps <= stages == len(passage.rows) and passage.rows[-1] == 1
+        for passage in passages
+    )
     assert all(after.steps == stages for before, after in pairwise(passages) if not before.hit)
     assert max(max(passage.rows) for passage in passages) <= max(width, 1)
 
@@ -182,4 +205,7 @@ def test_a_perfect_draft_gives_a_token_a_step() -> None:
     for _ in range(10):
         text.append(choices(tuple(text))[0][0])
     tree = TravellingTree(text[0], 0, Invented((0,)), Beam(width=1, branching=1, stages=4))
-    assert [tree.verify(token) for token in text[1:]] == [Passage(4, [1] * 4, True), *[Passage(1, [1] * 4, True)] * 9]
+    assert [tree.verify(token) for token in text[1:]] == [
+        Passage(4, [1] * 4, True),
+        *[Passage(1, [1] * 4, True)] * 9,
+    ]

@@ -1,4 +1,6 @@
-"""DuoDecoding: tiny worlds with the whole timeline, law against simulation, both accountings, the first token."""
+"""DuoDecoding: tiny worlds with the whole timeline, law against simulation, both accountings, the
+first token.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,25 @@ from tests.test_tree_replay import trace_of
 
 A800 = "duodecoding_llama_2_7b_a800"
 milliseconds = st.floats(min_value=0.01, max_value=500.0)
-durations = st.builds(StatedDurations, target_ms=milliseconds, draft_step_ms=milliseconds, rv_fv_ms=st.floats(0.0, 5.0))
+durations = st.builds(
+    StatedDurations,
+    target_ms=milliseconds,
+    draft_step_ms=milliseconds,
+    rv_fv_ms=st.floats(0.0, 5.0),
+)
 
 
-def play(strategy: DuoDecoding, verdicts: Acceptance, cost: StatedCost, output: int, count: int = 1) -> tuple[Scheduler, World]:
+def play(
+    strategy: DuoDecoding, verdicts: Acceptance, cost: StatedCost, output: int, count: int = 1
+) -> tuple[Scheduler, World]:
     world = World()
     if cost.contention > 1.0:
         world.share_memory(("target", "draft"), cost.contention)
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
     requests = ClosedLoop(Requests(count=count, output_tokens=output))
-    loop = Scheduler(strategy, strategy.reads(verdicts), None, requests, cost, FixedBatch(), Blocks())
+    loop = Scheduler(
+        strategy, strategy.reads(verdicts), None, requests, cost, FixedBatch(), Blocks()
+    )
     world.environment.process(loop.run(world, lanes))
     world.environment.run()
     loop.check()
@@ -46,15 +57,22 @@ def play(strategy: DuoDecoding, verdicts: Acceptance, cost: StatedCost, output: 
 
 
 def test_the_whole_timeline_of_a_cold_a_warm_and_a_rejected_step() -> None:
-    """Target 10, draft 3 a token, a message 1, verification 2; budget 4, three tokens right at a time.
+    """Target 10, draft 3 a token, a message 1, verification 2; budget 4, three tokens right at a
+    time.
 
-    The first token: both read the prompt (20 and 5), the draft writes one token, then messages and verification.
-    Cold: nothing to verify, the drafts begin right. Warm: 2 of 3 tail tokens right, so three tokens and no tail.
+    The first token: both read the prompt (20 and 5), the draft writes one token, then messages and
+    verification. Cold: nothing to verify, the drafts begin right. Warm: 2 of 3 tail tokens right,
+    so three tokens and no tail.
     """
-    given_ms = StatedDurations(target_ms=10, draft_step_ms=3, rv_fv_ms=1, prefill_ms=20, draft_prefill_ms=5)
+    given_ms = StatedDurations(
+        target_ms=10, draft_step_ms=3, rv_fv_ms=1, prefill_ms=20, draft_prefill_ms=5
+    )
     strategy = DuoDecoding(gamma=4, sequences=1, verify_us=2_000)
     loop, world = play(strategy, Cycle((2,)), StatedCost(given_ms, 4), output=5)
-    found = [(span.lane, span.label, round(span.start_s * 1e3, 6), round(span.end_s * 1e3, 6)) for span in world.spans]
+    found = [
+        (span.lane, span.label, round(span.start_s * 1e3, 6), round(span.end_s * 1e3, 6))
+        for span in world.spans
+    ]
     cold, warm = 24, 40
     expected = [
         ("target", "prefill", 0, 24),
@@ -91,11 +109,16 @@ def test_law_replay_and_simulation_agree_with_constant_acceptance(
     cycle = 2 * (1 + min(accepted, tail) + 1) * (tail + 1)
     if accepted > tail > 0:
         cycle = (tail + 1) * 2
-    runs = [play(strategy, verdicts, cost, 1 + (1 if accepted > tail > 0 else 0) + cycle * turns)[0] for turns in (1, 3)]
+    runs = [
+        play(strategy, verdicts, cost, 1 + (1 if accepted > tail > 0 else 0) + cycle * turns)[0]
+        for turns in (1, 3)
+    ]
     short, long = (one.tally for one in runs)
     steps = sum(long.steps.values()) - sum(short.steps.values())
     assert (long.step_seconds - short.step_seconds) / steps == pytest.approx(law.step_s, rel=1e-9)
-    assert (long.committed - short.committed) / steps == pytest.approx(law.tokens_per_step, rel=1e-9)
+    assert (long.committed - short.committed) / steps == pytest.approx(
+        law.tokens_per_step, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("sequences", ["dynamic", 1, 3])
@@ -109,7 +132,9 @@ def test_the_law_of_recorded_shares_is_the_simulation(sequences: int | str) -> N
     law = run.law_from(loaded.scenario, simulated)
     assert law.step_s == pytest.approx(simulated.step_s, rel=1e-9)
     assert law.tokens_per_step == pytest.approx(simulated.tokens_per_step, rel=1e-9)
-    assert (replayed.step_s, replayed.end_s) == pytest.approx((simulated.step_s, simulated.end_s), rel=1e-9)
+    assert (replayed.step_s, replayed.end_s) == pytest.approx(
+        (simulated.step_s, simulated.end_s), rel=1e-9
+    )
     assert replayed.kinds == simulated.kinds
 
 
@@ -120,7 +145,9 @@ def stated(loaded: Loaded, target_ms: float = 24.0, draft_step_ms: float = 1.0) 
 
 
 def test_marginal_shares_are_met_where_tokens_are_independent() -> None:
-    """A long synthetic recording: alpha .7, a rank below 2 with .85, two sequences where the draft is unsure (by chance)."""
+    """A long synthetic recording: alpha .7, a rank below 2 with .85, two sequences where the draft
+    is unsure (by chance).
+    """
     import numpy as np
 
     random = np.random.default_rng(3)
@@ -184,11 +211,18 @@ def test_messages_carry_the_number_the_ids_and_the_verdict() -> None:
     assert t.send == pytest.approx(link.transfer_seconds(25 * 4))
     assert t.reply == pytest.approx(link.transfer_seconds(3 * 4))
     copied = scenario.cost.copy(300)
-    assert copied == pytest.approx(2 * 300 * 6_144 / 204.8e9)  # about 6 kB a token, read and written
+    assert copied == pytest.approx(
+        2 * 300 * 6_144 / 204.8e9
+    )  # about 6 kB a token, read and written
 
 
-@pytest.mark.parametrize(("rule", "device", "gamma"), [("floor", "xeon_16_cores", 24), ("round", "xeon_16_cores_figure_1", 8)])
-def test_profiles_say_the_budget_that_they_were_calibrated_on(rule: str, device: str, gamma: int) -> None:
+@pytest.mark.parametrize(
+    ("rule", "device", "gamma"),
+    [("floor", "xeon_16_cores", 24), ("round", "xeon_16_cores_figure_1", 8)],
+)
+def test_profiles_say_the_budget_that_they_were_calibrated_on(
+    rule: str, device: str, gamma: int
+) -> None:
     """K46: the paper's gamma = 24, its Figure 1 says 8."""
     loaded = load(A800, [f"strategy.rule={rule}", f"draft.device={device}"])
     assert run.tuned(loaded).scenario.schedule.window == gamma
@@ -202,7 +236,9 @@ def test_profiles_say_the_budget_that_they_were_calibrated_on(rule: str, device:
 
 
 def test_shown_tokens_are_taken_back_after_a_rejection() -> None:
-    """Budget 4, two tokens right at a time: a sequence shows 4, then 2 of its tail of 3 are right and one is new: none more."""
+    """Budget 4, two tokens right at a time: a sequence shows 4, then 2 of its tail of 3 are right
+    and one is new: none more.
+    """
     strategy = DuoDecoding(gamma=4, sequences=1, count="emitted")
     source = strategy.reads(Cycle((2,)))
     state = strategy.open(source.cursor(0, None), 10)
@@ -227,22 +263,35 @@ def test_a_rejection_may_take_back_more_than_it_brings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cap", "gamma", "least", "most"), [(128, 24, 1.195, 1.215), (128, 16, 1.125, 1.135), (32, 24, 2.05, 3.15)]
+    ("cap", "gamma", "least", "most"),
+    [(128, 24, 1.195, 1.215), (128, 16, 1.125, 1.135), (32, 24, 2.05, 3.15)],
 )
-def test_the_released_program_counts_more_than_is_verified(cap: int, gamma: int, least: float, most: float) -> None:
-    """Known from a Monte Carlo of its state machine: 1.20 to 1.21, 1.13, and 2.1 to 3.1 at a cap of 32."""
+def test_the_released_program_counts_more_than_is_verified(
+    cap: int, gamma: int, least: float, most: float
+) -> None:
+    """Known from a Monte Carlo of its state machine: 1.20 to 1.21, 1.13, and 2.1 to 3.1 at a cap of
+    32.
+    """
     ratios = []
     for rate in (0.6, 0.7, 0.8):
         strategy = DuoDecoding(gamma=gamma, sequences=1)
-        source, cost = strategy.reads(Rates((rate,))), StatedCost(StatedDurations(target_ms=24, draft_step_ms=1), gamma)
-        written = strategy.until_shown(cost, lambda tail, source=source: source.odds(tail, None), 100, cap)  # type: ignore[misc]
+        source, cost = (
+            strategy.reads(Rates((rate,))),
+            StatedCost(StatedDurations(target_ms=24, draft_step_ms=1), gamma),
+        )
+        written = strategy.until_shown(
+            cost, lambda tail, source=source: source.odds(tail, None), 100, cap
+        )
         ratios.append(written.shown / written.verified)
     assert least <= min(ratios) and max(ratios) <= most, ratios
 
 
 def test_the_law_of_shown_tokens_is_met_by_drawn_requests() -> None:
     strategy = DuoDecoding(gamma=12, sequences=2, first_rate=0.85, count="emitted")
-    rates, cost = Rates((0.7,), seed=8), StatedCost(StatedDurations(target_ms=10, draft_step_ms=1), 12)
+    rates, cost = (
+        Rates((0.7,), seed=8),
+        StatedCost(StatedDurations(target_ms=10, draft_step_ms=1), 12),
+    )
     source = strategy.reads(rates)
     law = strategy.until_shown(cost, lambda tail: source.odds(tail, None), 100, 64)
     loop, _ = play(strategy, rates, cost, 64, count=600)
@@ -264,7 +313,10 @@ def test_verified_tokens_rise_stay_and_fall_and_emitted_ones_peak_at_c() -> None
     """Target 24 ms, draft 1 ms: c = 24, with one sequence; the right side falls as 1 / gamma."""
     loaded = stated(load(A800, ["requests.count=40"]))
     assert coefficient(loaded) == pytest.approx(24.0)
-    points = {point.gamma: point for point in budget_sweep(loaded, [4, 8, 16, 20, 23, 24, 25, 30], {8, 20, 23, 24, 25})}
+    points = {
+        point.gamma: point
+        for point in budget_sweep(loaded, [4, 8, 16, 20, 23, 24, 25, 30], {8, 20, 23, 24, 25})
+    }
     verified = {gamma: point.verified.law for gamma, point in points.items()}
     emitted = {gamma: point.emitted.law for gamma, point in points.items()}
     assert verified[4] < verified[8] < verified[16]
@@ -273,16 +325,25 @@ def test_verified_tokens_rise_stay_and_fall_and_emitted_ones_peak_at_c() -> None
     assert verified[30] == pytest.approx(verified[24] * 24.3 / 30.3, rel=0.01)
     assert max(emitted, key=lambda gamma: emitted[gamma]) == 24
     assert emitted[24] - emitted[16] > 4 * (verified[24] - verified[16])
-    simulated = {gamma: point.emitted.simulation for gamma, point in points.items() if point.emitted.simulation}
+    simulated = {
+        gamma: point.emitted.simulation
+        for gamma, point in points.items()
+        if point.emitted.simulation
+    }
     assert max(simulated, key=lambda gamma: simulated[gamma]) == 24
-    assert all(point.verified.replay == pytest.approx(point.verified.simulation) for point in points.values())
+    assert all(
+        point.verified.replay == pytest.approx(point.verified.simulation)
+        for point in points.values()
+    )
 
 
 def test_numbers_of_sequences_are_compared_as_far_as_acceptance_answers() -> None:
     loaded = stated(load(A800, ["requests.count=10"]))
     assert [point.sequences for point in sequence_sweep(loaded)] == [1, 2, 3, "dynamic"]
     drawn = loaded.replace(
-        acceptance=loaded.scenario.acceptance.model_copy(update={"trace": None, "stand_in": False, "rate": 0.7})
+        acceptance=loaded.scenario.acceptance.model_copy(
+            update={"trace": None, "stand_in": False, "rate": 0.7}
+        )
     )
     alone = Loaded(drawn.scenario, None, drawn.document).change(sequences=1)
     assert [point.sequences for point in sequence_sweep(alone)] == [1]
@@ -293,7 +354,9 @@ def test_numbers_of_sequences_are_compared_as_far_as_acceptance_answers() -> Non
 
 
 def test_the_first_token_comes_sooner_than_with_serial_decoding() -> None:
-    """Both prefills side by side instead of one after the other; Table 1's pair, both on the same A800."""
+    """Both prefills side by side instead of one after the other; Table 1's pair, both on the same
+    A800.
+    """
     duo, serial = (load(name, ["requests.count=2"]) for name in (A800, "vanilla_llama_2_7b_a800"))
     ttft = [run.simulate(one.scenario, one.acceptance())[0].ttft_s for one in (duo, serial)]
     assert ttft[0] < ttft[1]
@@ -310,18 +373,24 @@ def test_the_first_token_comes_sooner_than_with_serial_decoding() -> None:
 
 
 def test_times_to_the_first_token_against_those_of_the_paper() -> None:
-    """Sec. 4.3 prints 1.5 to 1.7 for SpS; rows of logits make it grow with the prompt, drafting first starts it at 1.4."""
+    """Sec. 4.3 prints 1.5 to 1.7 for SpS; rows of logits make it grow with the prompt, drafting
+    first starts it at 1.4.
+    """
     alone = ["requests.count=1"]
     for prompt, least, most in ((95, 1.40, 1.50), (190, 1.48, 1.58), (880, 1.72, 1.82)):
         sets = [*alone, f"requests.prompt_tokens={prompt}"]
-        plain = load("vanilla_llama_2_7b_a800", [*sets, "strategy={name: autoregressive}", "draft=null"])
+        plain = load(
+            "vanilla_llama_2_7b_a800", [*sets, "strategy={name: autoregressive}", "draft=null"]
+        )
         serial = load("vanilla_llama_2_7b_a800", sets)
         ttft = [run.simulate(one.scenario, one.acceptance())[0].ttft_s for one in (plain, serial)]
         assert least < ttft[1] / ttft[0] < most
 
 
 def test_a_draft_that_is_right_less_often_has_its_own_roll_outs() -> None:
-    """Both drafters choose the number of sequences; the one that is kept less is unsure more often (.29 and .35 for one)."""
+    """Both drafters choose the number of sequences; the one that is kept less is unsure more often
+    (.29 and .35 for one).
+    """
     shares = []
     for name in (A800, "duodecoding_vicuna_7b_a800"):
         loaded = load(name, ["requests.count=60"])
@@ -341,14 +410,20 @@ def test_a_draft_that_is_right_less_often_has_its_own_roll_outs() -> None:
         (["acceptance.trace=six_flavours_sampled"], "strategy.sequences", "was sampled"),
         (["strategy.sequences=25"], "strategy", "expected 'dynamic' or 1 to gamma = 24, got 25"),
         (["acceptance={rate: 0.7}"], "strategy.sequences", "'dynamic' needs a recorded trace"),
-        (["acceptance={rate: 0.7}", "strategy.sequences=2"], "strategy.first_rate", "how often one begins right"),
+        (
+            ["acceptance={rate: 0.7}", "strategy.sequences=2"],
+            "strategy.first_rate",
+            "how often one begins right",
+        ),
         (["requests.concurrency=2"], "requests.concurrency", "takes one request at a time"),
     ],
 )
 def test_faults_name_the_field(sets: list[str], field: str, why: str) -> None:
     with pytest.raises(BadInput) as caught:
         load(A800, sets)
-    faults = [fault for fault in caught.value.faults if field in fault.field and why in fault.message]
+    faults = [
+        fault for fault in caught.value.faults if field in fault.field and why in fault.message
+    ]
     assert faults, [str(fault) for fault in caught.value.faults]
 
 
@@ -376,27 +451,44 @@ def test_the_command_draws_and_says_both_optima(tmp_path: Path) -> None:
 
 
 def test_pearl_is_a_configuration() -> None:
-    """One sequence, the draft on a second GPU, and a block of probabilities each way at once behind a barrier."""
+    """One sequence, the draft on a second GPU, and a block of probabilities each way at once behind
+    a barrier.
+    """
     scenario = load("pearl_llama_2_70b_a800").scenario
     strategy, link = scenario.schedule, scenario.channel
     assert isinstance(strategy, DuoDecoding) and link is not None
-    t = strategy.durations(scenario.cost, strategy.step(Kind("cold", 0, 1, window=0, detail=SequenceDetail(1)), 300))
+    t = strategy.durations(
+        scenario.cost, strategy.step(Kind("cold", 0, 1, window=0, detail=SequenceDetail(1)), 300)
+    )
     assert t.send == pytest.approx(link.transfer_seconds(6 * 32_000 * 4))
     assert t.reply == pytest.approx(link.transfer_seconds(0))
     assert not scenario.one_lane
 
 
 def test_a_fixed_number_of_sequences_sweeps_no_window_below_it() -> None:
-    """Three sequences of at least a token each: no window of one or two tokens, which are no error either."""
+    """Three sequences of at least a token each: no window of one or two tokens, which are no error
+    either.
+    """
     loaded = load(A800, ["strategy.gamma=6", "strategy.sequences=3"])
     assert [gamma for gamma, _ in windows_of(loaded, range(1, 7))] == [3, 4, 5, 6]
 
 
 def test_what_a_step_shows_past_the_end_is_cut_or_counted() -> None:
-    """One token from the prefill, then five a step; both end in the same step, after 5 + 2 x 5 ms."""
-    asked = ["strategy={name: vanilla_sd, gamma: 4}", "durations={target_ms: 1, draft_step_ms: 1}", "acceptance={always: 4}"]
+    """One token from the prefill, then five a step; both end in the same step, after 5 + 2 x 5
+    ms.
+    """
+    asked = [
+        "strategy={name: vanilla_sd, gamma: 4}",
+        "durations={target_ms: 1, draft_step_ms: 1}",
+        "acceptance={always: 4}",
+    ]
     ended = [
-        run.run(load("durations_only", [*asked, f"requests={{count: 3, output_tokens: 8, past_end: {end}}}"])).simulated
+        run.run(
+            load(
+                "durations_only",
+                [*asked, f"requests={{count: 3, output_tokens: 8, past_end: {end}}}"],
+            )
+        ).simulated
         for end in ("cut", "counted")
     ]
     assert [one.tokens for one in ended] == [24, 33]

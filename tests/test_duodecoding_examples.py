@@ -1,7 +1,7 @@
 """Every worked example of DuoDecoding's equations (DUO-*), to the printed digits.
 
-``data/duodecoding_worked_examples.csv`` holds inputs and results. One function per block answers with the
-project's own code; a row without an answer is a failure.
+``data/duodecoding_worked_examples.csv`` holds inputs and results. One function per block answers
+with the project's own code; a row without an answer is a failure.
 """
 
 from __future__ import annotations
@@ -28,13 +28,21 @@ Answers = dict[str, Any]
 
 def duo_1(i: dict[str, Any]) -> Answers:
     c = cost_coefficient(i["T_target_ms"], i["T_draft_ms"])
-    return {"c": c, "gamma_floor": budget(c), "gamma_floor_min1": budget(c), "gamma_round": budget(c, "round")}
+    return {
+        "c": c,
+        "gamma_floor": budget(c),
+        "gamma_floor_min1": budget(c),
+        "gamma_round": budget(c, "round"),
+    }
 
 
 def duo_2(i: dict[str, Any]) -> Answers:
     strategy = DuoDecoding(gamma=i["gamma"], sequences=1)
     each = i["overhead_ms"] / 2
-    cost = StatedCost(StatedDurations(target_ms=i["T_target_ms"], draft_step_ms=i["T_draft_ms"], rv_fv_ms=each), i["gamma"])
+    cost = StatedCost(
+        StatedDurations(target_ms=i["T_target_ms"], draft_step_ms=i["T_draft_ms"], rv_fv_ms=each),
+        i["gamma"],
+    )
     kind = strategy.kind_of(i["gamma"] - 1, 1)
     step = strategy.step(kind, 100)
     idle = strategy.derived(cost, step)
@@ -81,7 +89,10 @@ def duo_6(i: dict[str, Any]) -> Answers:
     kinds = strategy.kinds(lambda gamma: source.odds(gamma, None), 1)
     assert sum(share for kind, share in kinds.items() if kind.name == "warm") == pytest.approx(warm)
     law = strategy.law(
-        StatedCost(StatedDurations(target_ms=1, draft_step_ms=1), 1), lambda gamma: source.odds(gamma, None), 1, 100
+        StatedCost(StatedDurations(target_ms=1, draft_step_ms=1), 1),
+        lambda gamma: source.odds(gamma, None),
+        1,
+        100,
     )
     assert law.tokens_per_step == pytest.approx(tokens)
     return {"pi_warm": warm, "E_tokens_warm": tokens_warm, "E_tokens_per_iteration": tokens}
@@ -97,7 +108,9 @@ ANSWERS: dict[str, Callable[[dict[str, Any]], Answers]] = {
 }
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['eq_id']}-{row['case']}-{row['output']}")
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: f"{row['eq_id']}-{row['case']}-{row['output']}"
+)
 def test_worked_example(row: dict[str, str]) -> None:
     answer = ANSWERS[row["eq_id"]](json.loads(row["inputs"]))[row["output"]]
     try:

@@ -1,4 +1,6 @@
-"""Where a clock, a name, a recording or a workload gives out, a command says so: what soaking found, by family."""
+"""Where a clock, a name, a recording or a workload gives out, a command says so: what soaking
+found, by family.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ SERVED = "serving.policy={name: prefill_first}"
 
 def typed(*words: str, **changes: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a command."""
-    done = CliRunner().invoke(main, [*words, *(word for change in changes.values() for word in ("--set", change))])
+    done = CliRunner().invoke(
+        main, [*words, *(word for change in changes.values() for word in ("--set", change))]
+    )
     assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
     return done.exit_code, done.stdout, done.stderr
 
@@ -45,30 +49,45 @@ def typed(*words: str, **changes: str) -> tuple[int, str, str]:
 )
 def test_a_target_that_takes_no_time_has_no_speed(durations: str) -> None:
     code, out, errors = typed(
-        "law", "durations_only", strategy="strategy={name: vanilla_sd, gamma: 7}", durations=f"durations={durations}"
+        "law",
+        "durations_only",
+        strategy="strategy={name: vanilla_sd, gamma: 7}",
+        durations=f"durations={durations}",
     )
     assert (code, out) == (2, "")
     assert "durations: the target's passes take no time, so no speed can be told" in errors
 
 
 def test_a_part_of_the_target_may_take_no_time() -> None:
-    assert typed("law", "durations_only", durations="durations={prefix_ms: 0, suffix_ms: 9, draft_ms: 1}")[0] == 0
+    assert (
+        typed(
+            "law", "durations_only", durations="durations={prefix_ms: 0, suffix_ms: 9, draft_ms: 1}"
+        )[0]
+        == 0
+    )
 
 
 def test_arrivals_end_before_the_clock_loses_count(tmp_path: Path) -> None:
-    code, _, errors = typed("law", "durations_only", served=SERVED, requests=ARRIVALS.format(rate=1e-9, count=20))
+    code, _, errors = typed(
+        "law", "durations_only", served=SERVED, requests=ARRIVALS.format(rate=1e-9, count=20)
+    )
     assert code == 2
     assert "count 20 at rate_per_s 1e-09 takes longer than 1e+10 s" in errors
     file = tmp_path / "late.csv"
     file.write_text("arrival_s,prompt_tokens,output_tokens\n0,9,9\n2e10,9,9\n")
     traffic = f"requests={{arrivals: {{name: file, format: csv, file: {file}}}}}"
     code, _, errors = typed("law", "durations_only", served=SERVED, requests=traffic)
-    assert (code, errors) == (2, f"error: {file}:3:1: arrives 2e+10 s from the beginning; expected 1e+10 at most\n")
+    assert (code, errors) == (
+        2,
+        f"error: {file}:3:1: arrives 2e+10 s from the beginning; expected 1e+10 at most\n",
+    )
 
 
 def test_a_claim_is_held_to_what_the_clock_tells_apart() -> None:
     """After 4 months a step of 36 ms is known to 5e-8 of it; the law does not disagree for that."""
-    late = load("durations_only", [SERVED, ARRIVALS.format(rate=1e-6, count=12), "requests.output_tokens=2"])
+    late = load(
+        "durations_only", [SERVED, ARRIVALS.format(rate=1e-6, count=12), "requests.output_tokens=2"]
+    )
     result = run(late)
     assert result.simulated.end_s > 1e6
     assert abs(result.replay.step_s / result.simulated.step_s - 1.0) < 1e-6
@@ -76,7 +95,12 @@ def test_a_claim_is_held_to_what_the_clock_tells_apart() -> None:
 
 
 def test_a_mean_length_says_nothing_of_a_strategy_without_drafts() -> None:
-    code, out, _ = typed("law", "durations_only", strategy="strategy=autoregressive", mean="acceptance={tokens_per_step: 2.4}")
+    code, out, _ = typed(
+        "law",
+        "durations_only",
+        strategy="strategy=autoregressive",
+        mean="acceptance={tokens_per_step: 2.4}",
+    )
     assert code == 0
     assert "36.00" in out
 
@@ -85,7 +109,10 @@ def test_a_mean_length_says_nothing_of_a_strategy_without_drafts() -> None:
 def test_several_at_a_time_are_no_load_of_a_strategy_that_takes_one(study: str) -> None:
     code, out, errors = typed(study, "duodecoding_llama_2_7b_a800_figure_1", "--sizes", "2")
     assert (code, out) == (2, "")
-    assert "requests.concurrency: duodecoding takes one request at a time, got 2; ask for --sizes 1" in errors
+    assert (
+        "requests.concurrency: duodecoding takes one request at a time, got 2; ask for --sizes 1"
+        in errors
+    )
 
 
 # ---- a run that is stopped
@@ -102,15 +129,29 @@ class Patience(tuple[bool, ...]):
 
 
 def test_a_run_that_is_stopped_tells_of_the_requests_that_came() -> None:
-    """After 30 questions whether to stop: nobody comes any more, and what came is what a run of so many would be."""
-    changes = ["strategy=autoregressive", ARRIVALS.format(rate=5, count=900), "requests.cool_down=3", SERVED]
+    """After 30 questions whether to stop: nobody comes any more, and what came is what a run of so
+    many would be.
+    """
+    changes = [
+        "strategy=autoregressive",
+        ARRIVALS.format(rate=5, count=900),
+        "requests.cool_down=3",
+        SERVED,
+    ]
     STOP.set(Patience())
     stopped = run(load("durations_only", changes))
     came = stopped.scenario.requests.count
     assert 5 < came < 60
     assert stopped.cautions[0] == f"stopped early: the first {came} of 900 requests"
-    assert stopped.simulated.serving.requests == stopped.replay.serving.requests == stopped.baseline.serving.requests == came
-    assert stopped.simulated.serving.counted.rule.startswith((f"all {came}", f"requests 1 to {came} of {came}"))
+    assert (
+        stopped.simulated.serving.requests
+        == stopped.replay.serving.requests
+        == stopped.baseline.serving.requests
+        == came
+    )
+    assert stopped.simulated.serving.counted.rule.startswith(
+        (f"all {came}", f"requests 1 to {came} of {came}")
+    )
     assert stopped.simulated.step_s == pytest.approx(stopped.replay.step_s, rel=1e-9)
     STOP.set([True])
     with pytest.raises(KeyboardInterrupt):
@@ -119,7 +160,9 @@ def test_a_run_that_is_stopped_tells_of_the_requests_that_came() -> None:
 
 
 @pytest.mark.parametrize(("count", "came"), [(LONG_RUN, True), (LONG_RUN - 1, False)])
-def test_ctrl_c_in_a_long_run_leaves_a_report(count: int, came: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_in_a_long_run_leaves_a_report(
+    count: int, came: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is pressed as request 40 ends; a shorter run ends at once and leaves nothing."""
     note = MetricsCollector.note
 
@@ -131,7 +174,9 @@ def test_ctrl_c_in_a_long_run_leaves_a_report(count: int, came: bool, tmp_path: 
 
     monkeypatch.setattr(MetricsCollector, "note", pressing)
     folder = tmp_path / "report"
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests begun in the background ignore it
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # tests begun in the background ignore it
     try:
         code, out, _ = typed(
             *("run", "durations_only", "--out", str(folder)),
@@ -153,24 +198,41 @@ def test_ctrl_c_in_a_long_run_leaves_a_report(count: int, came: bool, tmp_path: 
     ("scenario", "policy"),
     [
         ("traffic_specpipe_llama_3_1_8b_4xa100", "{name: fixed_batch, max_requests: 1}"),
-        ("traffic_mirror_llama_3_1_8b_4xa100", "{name: unified_budget, max_requests: 1, budget_tokens: 1}"),
+        (
+            "traffic_mirror_llama_3_1_8b_4xa100",
+            "{name: unified_budget, max_requests: 1, budget_tokens: 1}",
+        ),
     ],
 )
-def test_steps_with_fewer_rows_than_their_kind_has_break_no_claim(scenario: str, policy: str) -> None:
-    """Levels that are pruned, windows that a budget cuts: a kind of step says neither, and several replicas have no replay."""
+def test_steps_with_fewer_rows_than_their_kind_has_break_no_claim(
+    scenario: str, policy: str
+) -> None:
+    """Levels that are pruned, windows that a budget cuts: a kind of step says neither, and several
+    replicas have no replay.
+    """
     changes = [ARRIVALS.format(rate=0.1, count=4), f"serving.policy={policy}", "serving.replicas=3"]
     found = run(load(scenario, changes)).agreement
     assert (found.disagreement, found.gap) == (False, None)
     assert found.shown.startswith("levels are pruned or windows cut")
 
 
-def test_a_law_that_is_wrong_is_still_told_on_several_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = [ARRIVALS.format(rate=0.1, count=4), "serving.policy={name: fixed_batch, max_requests: 1}", "serving.replicas=3"]
+def test_a_law_that_is_wrong_is_still_told_on_several_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changes = [
+        ARRIVALS.format(rate=0.1, count=4),
+        "serving.policy={name: fixed_batch, max_requests: 1}",
+        "serving.replicas=3",
+    ]
     loaded = load("vanilla_qwen3_32b_a100", changes)
     assert run(loaded).agreement.gap is not None
     strategy = type(loaded.scenario.strategy)
     seconds = strategy.step_seconds
-    monkeypatch.setattr(strategy, "step_seconds", lambda self, durations, kind: 1.01 * seconds(self, durations, kind))
+    monkeypatch.setattr(
+        strategy,
+        "step_seconds",
+        lambda self, durations, kind: 1.01 * seconds(self, durations, kind),
+    )
     assert run(loaded).agreement.disagreement
 
 
@@ -184,16 +246,31 @@ def test_a_batch_whose_shared_tree_was_not_recorded_is_refused_in_words() -> Non
 
 
 def test_crossovers_take_a_pipeline_at_its_stages() -> None:
-    code, out, errors = typed("crossovers", "specpipe_llama_3_1_70b_8xl40", "--only", "specpipe", "--sizes", "1,2", "--json")
+    code, out, errors = typed(
+        "crossovers",
+        "specpipe_llama_3_1_70b_8xl40",
+        "--only",
+        "specpipe",
+        "--sizes",
+        "1,2",
+        "--json",
+    )
     assert code in (0, 2), errors
     assert out == "" or json.loads(out)
 
 
 def test_outputs_that_end_with_their_prompt_leave_no_step_to_time() -> None:
     whole = "durations={target_ms: 36, draft_ms: 12, prefill_ms: 20}"
-    changes = ["strategy={name: vanilla_sd, gamma: 5, drafts_first: true}", whole, "acceptance={always: 5}"]
+    changes = [
+        "strategy={name: vanilla_sd, gamma: 5, drafts_first: true}",
+        whole,
+        "acceptance={always: 5}",
+    ]
     loaded = load("durations_only", [*changes, "requests={count: 2, output_tokens: 2}"])
-    with pytest.raises(BadInput, match=r"requests\.output_tokens: all outputs end with the pass that reads the prompt"):
+    with pytest.raises(
+        BadInput,
+        match=r"requests\.output_tokens: all outputs end with the pass that reads the prompt",
+    ):
         simulate(loaded.scenario, loaded.acceptance())
 
 
@@ -205,7 +282,10 @@ def test_outputs_that_end_with_their_prompt_leave_no_step_to_time() -> None:
     [
         (["new", ""], "error: NAME: expected the name of a file to write, got an empty one"),
         (["new", "x" * 300], "File name too long"),
-        (["run", "durations_only", "--set", "requests.count=2", "--out", "x" * 300], "File name too long"),
+        (
+            ["run", "durations_only", "--set", "requests.count=2", "--out", "x" * 300],
+            "File name too long",
+        ),
         (["law", f"./{'x' * 300}.yaml"], "File name too long"),
     ],
 )
@@ -233,7 +313,10 @@ def test_a_price_can_be_taken_away_and_a_memory_cannot() -> None:
         ("abc", "expected a number, got 'abc'"),
     ):
         code, _, errors = typed("law", scenario, memory=f"target.device.memory_gb={value}")
-        assert (code, errors) == (2, f"error: --set target.device.memory_gb={value}: target.device.memory_gb: {said}\n")
+        assert (code, errors) == (
+            2,
+            f"error: --set target.device.memory_gb={value}: target.device.memory_gb: {said}\n",
+        )
 
 
 def test_a_profile_that_starts_from_another_may_take_its_price_away(tmp_path: Path) -> None:
@@ -255,6 +338,8 @@ def test_an_axis_has_an_end() -> None:
 
 
 def test_what_counts_may_arrive_and_leave_together() -> None:
-    loaded = load("durations_only", ["requests={concurrency: 3, count: 3, warm_up: 1, cool_down: 1}"])
+    loaded = load(
+        "durations_only", ["requests={concurrency: 3, count: 3, warm_up: 1, cool_down: 1}"]
+    )
     outcome, _ = simulate(loaded.scenario, loaded.acceptance())
     assert outcome.tokens_per_s == outcome.tokens / outcome.end_s

@@ -49,12 +49,19 @@ def engine(**more: Any) -> Engine:
 
 
 def verify(own: Engine, tokens: int, requests: int = 1, drafting: str | None = "head") -> float:
-    """Seconds of a pass over so many tokens of each request, beyond those of the same engine without its host."""
+    """Seconds of a pass over so many tokens of each request, beyond those of the same engine
+    without its host.
+    """
     place = load(METHODS).scenario.target
     assert place is not None
     rows = Rows.decode(tokens, 100 * requests, requests)
     bare = HardwareCost(place.model_copy(update={"engine": engine()})).target(rows).wall_s
-    return HardwareCost(place.model_copy(update={"engine": own}), drafting=drafting).target(rows).wall_s - bare  # type: ignore[arg-type]
+    return (
+        HardwareCost(place.model_copy(update={"engine": own}), drafting=drafting)
+        .target(rows)
+        .wall_s
+        - bare
+    )
 
 
 # ---- the host of a step
@@ -63,19 +70,28 @@ def verify(own: Engine, tokens: int, requests: int = 1, drafting: str | None = "
 def test_a_step_that_verifies_costs_its_host_by_kind_of_drafting() -> None:
     host = {"fixed_us": 1000, "request_us": 10}
     own = engine(
-        speculation={"head": host, "draft_model": {**host, "asynchronous": False}}, schedule_us=500, schedule_us_per_request=5
+        speculation={"head": host, "draft_model": {**host, "asynchronous": False}},
+        schedule_us=500,
+        schedule_us_per_request=5,
     )
     assert verify(own, 4, 3) == pytest.approx(1.03e-3)
-    assert verify(own, 4, 3, "draft_model") == pytest.approx(1.03e-3 + 0.515e-3), "its scheduling is waited for"
+    assert verify(own, 4, 3, "draft_model") == pytest.approx(1.03e-3 + 0.515e-3), (
+        "its scheduling is waited for"
+    )
     assert verify(own, 1, 3) == verify(own, 4, 3, "tree") == verify(own, 4, 3, None) == 0.0
-    assert verify(own.model_copy(update={"host_ratio": Ranged(value=2.0)}), 4, 3) == pytest.approx(2.06e-3)
+    assert verify(own.model_copy(update={"host_ratio": Ranged(value=2.0)}), 4, 3) == pytest.approx(
+        2.06e-3
+    )
 
 
 def test_prompts_in_a_step_verify_nothing() -> None:
     place = load(METHODS).scenario.target
     assert place is not None
     own = engine(speculation={"head": {"fixed_us": 1000}})
-    costs = [HardwareCost(place.model_copy(update={"engine": one}), drafting="head") for one in (own, engine())]
+    costs = [
+        HardwareCost(place.model_copy(update={"engine": one}), drafting="head")
+        for one in (own, engine())
+    ]
     plain = Rows.decode(1, 100) + Rows.prefill(64)
     assert costs[0].target(plain) == costs[1].target(plain)
     assert costs[0].target(plain + Rows.decode(4, 100)).wall_s == pytest.approx(
@@ -91,20 +107,27 @@ def test_a_captured_graph_pads_a_pass_and_more_rows_run_eagerly() -> None:
     padded = HardwareCost(place.model_copy(update={"engine": own}))
     eighty, most = (padded.target(Rows(rows, 1, 1, 500, 500)).wall_s for rows in (80, 96))
     assert eighty == most
-    assert padded.target(Rows(97, 1, 1, 500, 500)).wall_s == pytest.approx(32.0), "a second for each layer, launched one by one"
+    assert padded.target(Rows(97, 1, 1, 500, 500)).wall_s == pytest.approx(32.0), (
+        "a second for each layer, launched one by one"
+    )
 
 
 def test_an_engine_says_whether_more_rows_always_cost_more() -> None:
     assert engine(graph_rows=(8,), eager_host_us_per_layer=5).monotone
     assert not engine(graph_rows=(8,), host_us_per_layer=5).monotone
-    for costs, grows in (({"row": 0.1, "most": 8}, True), ({"row": 0.1, "most": 8, "beyond": 0.9}, False)):
+    for costs, grows in (
+        ({"row": 0.1, "most": 8}, True),
+        ({"row": 0.1, "most": 8, "beyond": 0.9}, False),
+    ):
         assert engine(rows={"any": costs}).monotone is grows
 
 
 def test_a_block_between_two_heads_is_no_pass_of_its_own() -> None:
     place = load(METHODS).scenario.target
     assert place is not None
-    cost = HardwareCost(place.model_copy(update={"engine": engine(host_us_per_pass=1e6, launch="synchronous")}))
+    cost = HardwareCost(
+        place.model_copy(update={"engine": engine(host_us_per_pass=1e6, launch="synchronous")})
+    )
     rows = Rows.decode(1, 100)
     assert cost.head(DraftHead(squares=2), rows).wall_s > 1.0
     assert cost.head(DraftHead(squares=2), rows._replace(logit_rows=0)).wall_s < 0.1
@@ -113,36 +136,62 @@ def test_a_block_between_two_heads_is_no_pass_of_its_own() -> None:
 
 def test_rows_of_products_are_the_engines_where_the_device_has_no_curve() -> None:
     costs = RowCosts(row=Ranged(value=0.2), most=8, beyond=Ranged(value=1.5))
-    assert list(costs.ratios()) == [(1, 1.0), (2, 1.2), (8, pytest.approx(2.4)), (9, pytest.approx(3.6))]
+    assert list(costs.ratios()) == [
+        (1, 1.0),
+        (2, 1.2),
+        (8, pytest.approx(2.4)),
+        (9, pytest.approx(3.6)),
+    ]
     few = ["target.device=rtx_3090", "draft.device=rtx_3090", "target.weights=q4_k"]
     times = {}
     for name in ("llama_cpp_cuda", "ideal"):
-        cost = load(METHODS, [*few, f"target.engine={name}", "acceptance={rate: 0.5}"]).scenario.cost
+        cost = load(
+            METHODS, [*few, f"target.engine={name}", "acceptance={rate: 0.5}"]
+        ).scenario.cost
         times[name] = cost.target(Rows.decode(8, 0)).wall_s / cost.target(Rows.decode(1, 0)).wall_s
     assert times["ideal"] < 1.1
     assert times["llama_cpp_cuda"] > 2.0
-    metal = ["target.device=m2_ultra_gpu", "target.weights=q4_k", "draft.device=m2_ultra_gpu", "acceptance={rate: 0.5}"]
+    metal = [
+        "target.device=m2_ultra_gpu",
+        "target.weights=q4_k",
+        "draft.device=m2_ultra_gpu",
+        "acceptance={rate: 0.5}",
+    ]
     curves = [
-        load(METHODS, [*metal, f"target.engine={one}"]).scenario.cost.target(Rows.decode(4, 0)).wall_s
+        load(METHODS, [*metal, f"target.engine={one}"])
+        .scenario.cost.target(Rows.decode(4, 0))
+        .wall_s
         for one in ("ideal", "llama_cpp_cuda")
     ]
     assert curves[0] == pytest.approx(curves[1], rel=0.3), "a curve of the device's own stays"
 
 
 def test_quantised_rows_beyond_a_devices_curve_have_a_range_in_metal() -> None:
-    """Curves of the M2 Ultra end at 6 (Q4_K) and 8 rows (Q8_0); beyond, and there alone, the engine's range counts."""
-    metal = ["target.device=m2_ultra_gpu", "target.engine=llama_cpp_metal", "acceptance={rate: 0.8}"]
+    """Curves of the M2 Ultra end at 6 (Q4_K) and 8 rows (Q8_0); beyond, and there alone, the
+    engine's range counts.
+    """
+    metal = [
+        "target.device=m2_ultra_gpu",
+        "target.engine=llama_cpp_metal",
+        "acceptance={rate: 0.8}",
+    ]
     for form, last in (("q4_k", 6), ("q8_0", 8)):
         for rows, named in ((last, False), (last + 1, True), (24, True)):
             strategy = f"strategy={{name: vanilla_sd, gamma: {rows - 1}}}"
-            loaded = load("vanilla_qwen3_32b_m2_ultra_gpu_draft", [*metal, strategy, f"target.weights={form}"])
+            loaded = load(
+                "vanilla_qwen3_32b_m2_ultra_gpu_draft", [*metal, strategy, f"target.weights={form}"]
+            )
             changes = {one.parameter: one.change for one in footings(loaded, every=False)}
             assert (abs(changes["target.engine.beyond_curve_ratio"]) > 0.01) is named, (form, rows)
-            dearer = load("vanilla_qwen3_32b_m2_ultra_gpu_draft", [*metal, f"target.weights={form}"]).scenario.target
+            dearer = load(
+                "vanilla_qwen3_32b_m2_ultra_gpu_draft", [*metal, f"target.weights={form}"]
+            ).scenario.target
             assert dearer is not None
             other = dearer.engine.model_copy(update={"beyond_curve_ratio": Ranged(value=1.4)})
             seconds = [
-                HardwareCost(dearer.model_copy(update={"engine": one})).target(Rows.decode(rows, 0)).wall_s
+                HardwareCost(dearer.model_copy(update={"engine": one}))
+                .target(Rows.decode(rows, 0))
+                .wall_s
                 for one in (dearer.engine, other)
             ]
             assert (seconds[1] > 1.05 * seconds[0]) is named
@@ -150,21 +199,30 @@ def test_quantised_rows_beyond_a_devices_curve_have_a_range_in_metal() -> None:
 
 
 def test_the_two_kinds_of_sam_decodings_steps_are_a_range() -> None:
-    """41 rows where the text matched, 81 where it did not: the price is between, and the interval holds both."""
+    """41 rows where the text matched, 81 where it did not: the price is between, and the interval
+    holds both.
+    """
     place = ["target.engine=vllm", "acceptance={rate: 0.7}"]
     loaded = load(METHODS, ["strategy=sam_decoding", *place])
     assert loaded.scenario.schedule.needs.rows == 61
     ends = [
         law(one.scenario, one.acceptance()).step_s
-        for one in (load(METHODS, ["strategy=sam_decoding", *place, f"strategy.larger_rows.value={rows}"]) for rows in (0, 40))
+        for one in (
+            load(METHODS, ["strategy=sam_decoding", *place, f"strategy.larger_rows.value={rows}"])
+            for rows in (0, 40)
+        )
     ]
     own = law(loaded.scenario, loaded.acceptance()).step_s
     assert ends[0] < own < ends[1]
-    (range_,) = [one for one in footings(loaded, every=False) if one.parameter == "strategy.larger_rows"]
+    (range_,) = [
+        one for one in footings(loaded, every=False) if one.parameter == "strategy.larger_rows"
+    ]
     assert range_.change < -0.02
 
 
-@pytest.mark.parametrize("method", ["eagle_2", "pld", "hf_assisted", "vllm_eagle_3", "redrafter", "sam_decoding"])
+@pytest.mark.parametrize(
+    "method", ["eagle_2", "pld", "hf_assisted", "vllm_eagle_3", "redrafter", "sam_decoding"]
+)
 @pytest.mark.parametrize("name", ["hf_eager", "vllm", "mlx"])
 def test_law_replay_and_simulation_agree_with_an_engines_host(method: str, name: str) -> None:
     settings = [
@@ -178,7 +236,9 @@ def test_law_replay_and_simulation_agree_with_an_engines_host(method: str, name:
     acceptance = loaded.acceptance()
     simulated, _ = simulate(loaded.scenario, acceptance)
     assert replay(loaded.scenario, acceptance).tpot_s == pytest.approx(simulated.tpot_s, rel=1e-9)
-    assert law_from(loaded.scenario, simulated).tokens_per_step == pytest.approx(simulated.tokens_per_step, rel=1e-9)
+    assert law_from(loaded.scenario, simulated).tokens_per_step == pytest.approx(
+        simulated.tokens_per_step, rel=1e-9
+    )
 
 
 def test_time_outside_of_the_engine_is_in_the_first_token_and_in_no_other() -> None:
@@ -192,7 +252,9 @@ def test_time_outside_of_the_engine_is_in_the_first_token_and_in_no_other() -> N
 # ---- windows that follow a request
 
 
-@pytest.mark.parametrize("rule", [MovingWindow(), MovingWindow(start=2, up=1), GatedWindow(passed=Fraction(value=1.0))])
+@pytest.mark.parametrize(
+    "rule", [MovingWindow(), MovingWindow(start=2, up=1), GatedWindow(passed=Fraction(value=1.0))]
+)
 def test_the_law_of_a_window_that_follows_its_request_holds(rule: Any) -> None:
     stated = StatedDurations(target_ms=36.0, draft_step_ms=3.0, rv_fv_ms=0.5)
     verdict = verdict_on(Example(VanillaSD(gamma=6, adaptive=rule), stated))
@@ -239,14 +301,19 @@ BASE: Any = (METHODS, Catalogue(), STATED)
 
 
 def test_one_row_decides_the_number_that_it_shows_and_no_other(tmp_path: Path) -> None:
-    own = load(METHODS, ON_HF).scenario.target.engine  # type: ignore[union-attr]
+    own = load(METHODS, ON_HF).scenario.target.engine
     slower = measured_runs._with(own, {"speculation.tree.fixed_us": 8000.0})
     row = {"strategy": "eagle_1", "tokens_per_step": 3.5, "step_ms": 1.0}
     (run,) = measured_runs.read_runs(table(tmp_path, [row]), *BASE)
     row["step_ms"] = run.predicted(slower)
     read = measured_runs.read_runs(table(tmp_path, [row]), *BASE)
-    fitted = measured_runs.fit(read, own, ["speculation.tree.fixed_us", "speculation.look_up.fixed_us"])
-    tree, look_up = fitted.numbers["speculation.tree.fixed_us"], fitted.numbers["speculation.look_up.fixed_us"]
+    fitted = measured_runs.fit(
+        read, own, ["speculation.tree.fixed_us", "speculation.look_up.fixed_us"]
+    )
+    tree, look_up = (
+        fitted.numbers["speculation.tree.fixed_us"],
+        fitted.numbers["speculation.look_up.fixed_us"],
+    )
     assert tree.value == pytest.approx(8000.0, rel=0.03)
     assert tree.left < measured_runs.IDENTIFIED < 0.99 < look_up.left
     assert look_up.value == pytest.approx(own.speculation["look_up"].fixed_us.value)
@@ -254,7 +321,7 @@ def test_one_row_decides_the_number_that_it_shows_and_no_other(tmp_path: Path) -
 
 
 def test_a_group_that_is_left_out_is_predicted_by_the_others(tmp_path: Path) -> None:
-    own = load(METHODS, ON_HF).scenario.target.engine  # type: ignore[union-attr]
+    own = load(METHODS, ON_HF).scenario.target.engine
     shown = [
         {"#of": name, "#k": name[-1], "strategy": name, "tokens_per_step": 2.5, "speedup": 1.0}
         for name in ("eagle_1", "eagle_2")
@@ -263,23 +330,33 @@ def test_a_group_that_is_left_out_is_predicted_by_the_others(tmp_path: Path) -> 
     rows = [row | {"speedup": run.predicted(own)} for row, run in zip(shown, read, strict=True)]
     rows[1]["speedup"] = float(str(rows[1]["speedup"])) * 1.5
     fitted = measured_runs.fit(
-        measured_runs.read_runs(table(tmp_path, rows), *BASE), own, ["speculation.tree.fixed_us"], ["#of", "#k+"]
+        measured_runs.read_runs(table(tmp_path, rows), *BASE),
+        own,
+        ["speculation.tree.fixed_us"],
+        ["#of", "#k+"],
     )
     assert fitted.errors["without #of"] > fitted.errors["fitted"] > 0.05
-    assert [len(group) for group in measured_runs._groups([run for run, _ in fitted.predictions], "#k+")] == [2, 1]
+    assert [
+        len(group) for group in measured_runs._groups([run for run, _ in fitted.predictions], "#k+")
+    ] == [2, 1]
 
 
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
-        ({"strategy": "eagle_1"}, "runs.csv:2:1: expected one of step_ms, tokens_per_s, speedup, got none"),
+        (
+            {"strategy": "eagle_1"},
+            "runs.csv:2:1: expected one of step_ms, tokens_per_s, speedup, got none",
+        ),
         ({"step_ms": 1, "speedup": 2}, "got step_ms, speedup"),
         ({"step_ms": "x"}, "step_ms: expected a number above 0, got 'x'"),
         ({"step_ms": 1, "target.nothing": 3}, "runs.csv:2:1: target.nothing"),
         ({"step_ms": 1, "strategy": "eagel_1"}, "did you mean 'eagle_1'"),
     ],
 )
-def test_a_faulty_table_is_refused_with_its_line(tmp_path: Path, cells: dict[str, object], words: str) -> None:
+def test_a_faulty_table_is_refused_with_its_line(
+    tmp_path: Path, cells: dict[str, object], words: str
+) -> None:
     path = table(tmp_path, [cells])
     options = ["--like", "hf_eager", "--scenario", METHODS, "--free", "host_us_per_pass"]
     done = CliRunner().invoke(main, ["calibrate", "engine", str(path), *options])
@@ -288,24 +365,44 @@ def test_a_faulty_table_is_refused_with_its_line(tmp_path: Path, cells: dict[str
 
 
 @pytest.mark.parametrize("quantity", ["speedup", "tokens_per_s"])
-def test_tokens_of_a_step_that_a_row_does_not_state_are_unknown(tmp_path: Path, quantity: str) -> None:
+def test_tokens_of_a_step_that_a_row_does_not_state_are_unknown(
+    tmp_path: Path, quantity: str
+) -> None:
     """A step of 1 token would be one whose drafts were all refused, which nobody measured."""
     path = table(tmp_path, [{"strategy": "eagle_1", "tokens_per_step": "", quantity: 1.5}])
-    options = ["--like", "hf_eager", "--scenario", METHODS, *SET, "--free", "speculation.tree.fixed_us"]
+    options = [
+        "--like",
+        "hf_eager",
+        "--scenario",
+        METHODS,
+        *SET,
+        "--free",
+        "speculation.tree.fixed_us",
+    ]
     done = CliRunner().invoke(main, ["calibrate", "engine", str(path), *options])
     assert done.exit_code == 2
-    assert f"tokens_per_step: is missing in a row that drafts: without it {quantity} says nothing of a step" in done.stderr
+    assert (
+        f"tokens_per_step: is missing in a row that drafts: without it {quantity} says nothing "
+        "of a step"
+    ) in done.stderr
 
 
 def test_the_command_writes_an_engine_that_a_scenario_takes(tmp_path: Path) -> None:
     path = table(tmp_path, [{"strategy": "eagle_1", "tokens_per_step": 3.0, "speedup": 1.5}])
     out = tmp_path / "mine.yaml"
     options = ["--like", "hf_eager", "--scenario", METHODS, *SET]
-    free = ["--free", "speculation.tree.fixed_us", "--free", "speculation.look_up.fixed_us", "--out", str(out)]
+    free = [
+        "--free",
+        "speculation.tree.fixed_us",
+        "--free",
+        "speculation.look_up.fixed_us",
+        "--out",
+        str(out),
+    ]
     done = CliRunner().invoke(main, ["calibrate", "engine", str(path), *options, *free])
     assert done.exit_code == 0, done.output
     assert "not identified" in " ".join(done.output.split())
-    own = load(METHODS, [f"target.engine={out}"]).scenario.target.engine  # type: ignore[union-attr]
+    own = load(METHODS, [f"target.engine={out}"]).scenario.target.engine
     assert own.speculation["tree"].fixed_us.confidence == "calibrated"
     assert own.speculation["look_up"].fixed_us.confidence == "assumed"
     assert own.fit is not None
@@ -323,13 +420,23 @@ def test_every_engine_that_runs_decided_beats_arithmetic_with_one_constant() -> 
         assert min(outside) <= bounds[name], name
 
 
-@pytest.mark.skipif(not engine_runs.SHARED.exists(), reason="the measurements are not in the project")
+@pytest.mark.skipif(
+    not engine_runs.SHARED.exists(), reason="the measurements are not in the project"
+)
 @pytest.mark.parametrize("name", ["hf_eager", "llama_cpp_cuda"])
 def test_the_shipped_engine_is_that_of_its_command(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.csv"
     engine_runs.write(path, engine_runs.TABLES[name]())
     done = CliRunner().invoke(
-        main, ["calibrate", "engine", str(path), *engine_runs.arguments(name), "--out", str(tmp_path / "new.yaml")]
+        main,
+        [
+            "calibrate",
+            "engine",
+            str(path),
+            *engine_runs.arguments(name),
+            "--out",
+            str(tmp_path / "new.yaml"),
+        ],
     )
     assert done.exit_code == 0, done.output
     new, shipped = (
@@ -341,12 +448,26 @@ def test_the_shipped_engine_is_that_of_its_command(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not engine_runs.SHARED.exists(), reason="the measurements are not in the project")
+@pytest.mark.skipif(
+    not engine_runs.SHARED.exists(), reason="the measurements are not in the project"
+)
 @pytest.mark.parametrize(
     ("name", "free", "group", "known", "bound"),
     [
-        ("vllm", ["device"], "#drafter", {"schedule_us": 1000.0, "speculation.head.fixed_us": 300.0}, 0.03),
-        ("vllm", ["device", "schedule_us"], "#k+", {"schedule_us": 1000.0, "speculation.head.fixed_us": 300.0}, 0.03),
+        (
+            "vllm",
+            ["device"],
+            "#drafter",
+            {"schedule_us": 1000.0, "speculation.head.fixed_us": 300.0},
+            0.03,
+        ),
+        (
+            "vllm",
+            ["device", "schedule_us"],
+            "#k+",
+            {"schedule_us": 1000.0, "speculation.head.fixed_us": 300.0},
+            0.03,
+        ),
         (
             "llama_cpp_cuda",
             ["rows.quantised.row"],
@@ -359,23 +480,32 @@ def test_the_shipped_engine_is_that_of_its_command(name: str, tmp_path: Path) ->
 def test_a_third_of_the_groups_as_free_numbers_is_enough(
     name: str, free: list[str], group: str, known: dict[str, float], bound: float, tmp_path: Path
 ) -> None:
-    """The numbers that are not free, and the starts of those that are, are of no fit; whole groups are left out."""
+    """The numbers that are not free, and the starts of those that are, are of no fit; whole groups
+    are left out.
+    """
     options = engine_runs.arguments(name)
-    settings = [value for key, value in zip(options[::2], options[1::2], strict=True) if key == "--set"]
+    settings = [
+        value for key, value in zip(options[::2], options[1::2], strict=True) if key == "--set"
+    ]
     engine_runs.write(tmp_path / "runs.csv", engine_runs.TABLES[name]())
     base = options[options.index("--scenario") + 1]
     read = measured_runs.read_runs(tmp_path / "runs.csv", base, Catalogue(), settings)
     assert len(free) <= len(list(measured_runs._groups(read, group))) / 3
-    start = measured_runs._with(read[0].loaded.scenario.target.engine, known)  # type: ignore[union-attr]
+    start = measured_runs._with(read[0].loaded.scenario.target.engine, known)
     errors = measured_runs.fit(read, start, free, [group]).errors
     assert errors[f"without {group}"] < min(bound, errors["one constant"])
 
 
 def test_the_best_length_of_a_head_in_four_bits_is_that_of_its_measurer() -> None:
-    """2.52 tokens a step with two drafts, 3.59 with four (sudoingX/qwen38-mtp c7bc415): 4 are best, 3, 5 and 6 no better."""
+    """2.52 tokens a step with two drafts, 3.59 with four (sudoingX/qwen38-mtp c7bc415): 4 are best,
+    3, 5 and 6 no better.
+    """
     options = engine_runs.arguments("llama_cpp_cuda")
-    settings = [value for key, value in zip(options[::2], options[1::2], strict=True) if key == "--set"]
-    rates = "acceptance={per_position: [0.828, 0.836, 0.84, 0.843, 0.845, 0.847]}"  # a Weibull through both
+    settings = [
+        value for key, value in zip(options[::2], options[1::2], strict=True) if key == "--set"
+    ]
+    # a Weibull through both
+    rates = "acceptance={per_position: [0.828, 0.836, 0.84, 0.843, 0.845, 0.847]}"
     times = {}
     for length in range(1, 7):
         chain = f"strategy={engine_runs.chain(length, 'layers: 1, squares: 2')}"
@@ -388,14 +518,21 @@ def test_the_best_length_of_a_head_in_four_bits_is_that_of_its_measurer() -> Non
 
 
 def test_numbers_in_doubt_are_named_with_what_they_change_and_widen_the_interval() -> None:
-    settings = ["strategy=eagle_2", "acceptance={rate: 0.7}", BYTES_ALONE, BYTES_ALONE.replace("target", "draft")]
+    settings = [
+        "strategy=eagle_2",
+        "acceptance={rate: 0.7}",
+        BYTES_ALONE,
+        BYTES_ALONE.replace("target", "draft"),
+    ]
     sure = load(METHODS, [*settings, "target.engine=ideal", "draft.engine=ideal"])
     unsure = load(METHODS, [*settings, "target.engine=tensorrt_llm", "draft.engine=tensorrt_llm"])
     assert "target.engine.speculation.tree.fixed_us (assumed, -" in rests_on(unsure)
     spans = [of_speedup(one, 2.0, []) for one in (sure, unsure)]
     assert spans[0].high / spans[0].low < spans[1].high / spans[1].low
     ranked = footings(unsure)
-    assert [abs(one.change) for one in ranked] == sorted((abs(one.change) for one in ranked), reverse=True)
+    assert [abs(one.change) for one in ranked] == sorted(
+        (abs(one.change) for one in ranked), reverse=True
+    )
     assert interval(2.0, measured_doubt(unsure)).low < 2.0
 
 
@@ -406,7 +543,12 @@ def measured_doubt(loaded: Any) -> Any:
 
 
 def test_a_format_without_a_curve_is_named() -> None:
-    few = ["target.device=rtx_3090", "draft.device=rtx_3090", "target.weights=q4_k", "acceptance={rate: 0.7}"]
+    few = [
+        "target.device=rtx_3090",
+        "draft.device=rtx_3090",
+        "target.weights=q4_k",
+        "acceptance={rate: 0.7}",
+    ]
     assert "target: rows of products in q4_k on rtx_3090 (no curve of the format, -" in rests_on(
         load(METHODS, [*few, "strategy=eagle_2"])
     )
@@ -420,19 +562,39 @@ def test_a_deviation_is_that_of_the_range_else_of_the_confidence() -> None:
 
 def test_the_page_of_a_run_and_explain_say_what_it_rests_on() -> None:
     done = CliRunner().invoke(
-        main, ["explain", METHODS, "--set", "strategy=eagle_1", *(w for one in ON_HF for w in ("--set", one))]
+        main,
+        [
+            "explain",
+            METHODS,
+            "--set",
+            "strategy=eagle_1",
+            *(w for one in ON_HF for w in ("--set", one)),
+        ],
     )
     assert "What the answer rests on" in done.output
     assert "confidence" in done.output
-    done = CliRunner().invoke(main, ["explain", METHODS, "--set", "strategy=eagle_1", *SET, "--json"])
+    done = CliRunner().invoke(
+        main, ["explain", METHODS, "--set", "strategy=eagle_1", *SET, "--json"]
+    )
     ranked = json.loads(done.stdout)["rests_on"]
     assert "target.engine.speculation.tree.fixed_us" in [one["parameter"] for one in ranked[:6]]
 
 
 def test_hosts_of_speculation_state_what_they_are() -> None:
     assert SpeculationHost(fixed_us=Ranged(value=1.0)).request_us.value == 0.0
-    for name in ("vllm", "sglang", "mlx", "llama_cpp_cuda", "tensorrt_llm", "hf_eager", "llama_cpp_metal"):
+    for name in (
+        "vllm",
+        "sglang",
+        "mlx",
+        "llama_cpp_cuda",
+        "tensorrt_llm",
+        "hf_eager",
+        "llama_cpp_metal",
+    ):
         own = Catalogue().content("engine", Catalogue().names("engine")[name]).data
         assert set(own["speculation"]) == {"head", "draft_model", "look_up", "tree"}, name
         for kind, host in own["speculation"].items():
-            assert host["fixed_us"]["confidence"] == "calibrated" or host["fixed_us"]["high"] > host["fixed_us"]["low"], kind
+            assert (
+                host["fixed_us"]["confidence"] == "calibrated"
+                or host["fixed_us"]["high"] > host["fixed_us"]["low"]
+            ), kind

@@ -1,4 +1,6 @@
-"""A mixture's experts: how many a pass reads, what they take, how ranks share them, and the fit to measured times."""
+"""A mixture's experts: how many a pass reads, what they take, how ranks share them, and the fit to
+measured times.
+"""
 
 from __future__ import annotations
 
@@ -37,24 +39,48 @@ ROUTERS = {
     "Laguna XS 2.1, 15 rows": (256, 8, 15, 58.9),
     "GLM-5.3-Flash": (288, 8, 8, 38.0),
 }
-"""Routed experts, those of a row, consecutive rows, and experts read (mlx-lm#1485, lucebox#501, GLM-5.3-Flash-EXL3#239)."""
+"""Routed experts, those of a row, consecutive rows, and experts read (mlx-lm#1485, lucebox#501,
+GLM-5.3-Flash-EXL3#239).
+"""
 HARD = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 1000}
 BESIDE = {"expert_us": 2, "width_us": 512, "pair_traffic_ratio": 0}
 
 
 def numbers(**given: Any) -> dict[str, Any]:
-    return {key: value if isinstance(value, list) else {"value": value} for key, value in given.items()}
+    return {
+        key: value if isinstance(value, list) else {"value": value} for key, value in given.items()
+    }
 
 
 def mixture(routed: int, per_token: int, **more: float) -> Experts:
-    return Experts.model_validate({"routed": routed, "per_token": per_token, "intermediate_size": 50} | numbers(**more))
+    return Experts.model_validate(
+        {"routed": routed, "per_token": per_token, "intermediate_size": 50} | numbers(**more)
+    )
 
 
 def on(ranks: int = 1, **changes: Any) -> Any:
-    """Four experts of 50 behind a width of 100, of which two serve a row; bytes alone take time, 1 ns each."""
-    model = {**MODEL, "experts": {"routed": 4, "per_token": 2, "intermediate_size": 50, "popularity": {"value": 0.0}}}
+    """Four experts of 50 behind a width of 100, of which two serve a row; bytes alone take time, 1
+    ns each.
+    """
+    model = {
+        **MODEL,
+        "experts": {
+            "routed": 4,
+            "per_token": 2,
+            "intermediate_size": 50,
+            "popularity": {"value": 0.0},
+        },
+    }
     device = {**DEVICE, "experts": {"default": numbers(**HARD, **BESIDE) | {"tile_tokens": [16]}}}
-    return place(**{"model": model, "device": device, "tensor_parallel": ranks, "link": LINK if ranks > 1 else None} | changes)
+    return place(
+        **{
+            "model": model,
+            "device": device,
+            "tensor_parallel": ranks,
+            "link": LINK if ranks > 1 else None,
+        }
+        | changes
+    )
 
 
 # ---- how many are read
@@ -62,7 +88,9 @@ def on(ranks: int = 1, **changes: Any) -> Any:
 
 @given(st.integers(1, 512), st.data())
 def test_a_union_lies_between_those_of_one_row_and_all(routed: int, data: st.DataObject) -> None:
-    experts = mixture(routed, data.draw(st.integers(1, routed)), popularity=data.draw(st.floats(0, 0.5)))
+    experts = mixture(
+        routed, data.draw(st.integers(1, routed)), popularity=data.draw(st.floats(0, 0.5))
+    )
     rows = sorted(data.draw(st.lists(st.floats(1, 1e5), min_size=2)))
     touched = [experts.touched(count) for count in (1.0, *rows)]
     assert touched[0] == pytest.approx(experts.per_token, rel=1e-9)
@@ -113,28 +141,45 @@ def test_three_routers_predict_the_fourth_within_10_per_cent(left_out: str) -> N
 def test_the_numbers_of_a_model_that_says_nothing_are_those_of_the_routers() -> None:
     for routed, per_token, rows, read in ROUTERS.values():
         experts = mixture(routed, per_token)
-        assert experts.touched(experts.independent(Rows.decode(rows, 0))) == pytest.approx(read, rel=0.05)
-    assert (experts.window_exponent.confidence, experts.popularity.confidence) == ("assumed", "assumed")
+        assert experts.touched(experts.independent(Rows.decode(rows, 0))) == pytest.approx(
+            read, rel=0.05
+        )
+    assert (experts.window_exponent.confidence, experts.popularity.confidence) == (
+        "assumed",
+        "assumed",
+    )
     of_four = [predicted((0.837, 0.042), 8 * ratio, 8, 4) / 8 for ratio in (4, 10, 16, 48)]
-    assert of_four == pytest.approx([2.32, 2.74, 2.85, 2.98], abs=0.02), "Cohere: 2.5, E not published"
+    assert of_four == pytest.approx([2.32, 2.74, 2.85, 2.98], abs=0.02), (
+        "Cohere: 2.5, E not published"
+    )
 
 
 # ---- what they take
 
 
 def test_the_time_of_experts_by_hand() -> None:
-    """Three rows read 3.5 of 15,000 weights at two bytes; 2 us an expert, and 512 us for 1,024 of the width of 150.
+    """Three rows read 3.5 of 15,000 weights at two bytes; 2 us an expert, and 512 us for 1,024 of
+    the width of 150.
 
-    The router is a product with 400 weights and 104 inputs and outputs of each row, whole on every device.
+    The router is a product with 400 weights and 104 inputs and outputs of each row, whole on every
+    device.
     """
     router = 400 * 2e-3 + 3 * 104 * 2e-3
-    assert experts_time(on(), 3, 3.5) == pytest.approx((3.5 * 30_000 * 1e-3 + 3.5 * 2 + 150 * 0.5 + router) * 1e-6)
-    assert experts_time(on(), 3, 2) == pytest.approx((2 * 30_000 * 1e-3 + 2 * 2 + 150 * 0.5 + router) * 1e-6)
-    assert experts_time(on(2), 3, 3.5) == pytest.approx((3.5 * 15_000 * 1e-3 + 3.5 * 2 + 125 * 0.5 + router) * 1e-6)
+    assert experts_time(on(), 3, 3.5) == pytest.approx(
+        (3.5 * 30_000 * 1e-3 + 3.5 * 2 + 150 * 0.5 + router) * 1e-6
+    )
+    assert experts_time(on(), 3, 2) == pytest.approx(
+        (2 * 30_000 * 1e-3 + 2 * 2 + 150 * 0.5 + router) * 1e-6
+    )
+    assert experts_time(on(2), 3, 3.5) == pytest.approx(
+        (3.5 * 15_000 * 1e-3 + 3.5 * 2 + 125 * 0.5 + router) * 1e-6
+    )
 
 
 @given(st.integers(1, 40), st.integers(1, 40))
-def test_bytes_read_lie_between_those_of_one_token_and_of_all_experts(rows: int, requests: int) -> None:
+def test_bytes_read_lie_between_those_of_one_token_and_of_all_experts(
+    rows: int, requests: int
+) -> None:
     place = on()
     tokens = rows * requests
     taken = experts_time(place, tokens, place.model.experts_read(Rows.decode(rows, 0, requests)))
@@ -147,22 +192,31 @@ def test_whole_experts_fall_on_ranks_by_chance_and_the_busiest_is_waited_for() -
     assert busiest(8, 2, of=8) == 4, "all of them are read, half on each rank"
     assert busiest(8, 4) == pytest.approx(2 + np.sqrt(2 * np.log(4) * 2))
     assert busiest(1, 8) == pytest.approx(min(1, 1 / 8 + np.sqrt(2 * np.log(8) / 8)))
-    assert experts_time(on(2, experts="whole"), 1000, 4) == pytest.approx((2 * 30 + 2 * 2 + 75 + 0.8 + 208) * 1e-6)
+    assert experts_time(on(2, experts="whole"), 1000, 4) == pytest.approx(
+        (2 * 30 + 2 * 2 + 75 + 0.8 + 208) * 1e-6
+    )
 
 
 def test_rows_are_sent_to_their_experts_and_back() -> None:
-    """Each of two ranks sends 2 of 3 rows to two experts: 400 bytes of which half stay, then 800."""
+    """Each of two ranks sends 2 of 3 rows to two experts: 400 bytes of which half stay, then
+    800.
+    """
     one_way = {"fixed_us": {"value": 3}, "bandwidth_gb_s": {"value": 1e-3}}
     link = {**LINK, "all_to_all": {"dispatch": one_way, "combine": one_way}}
     sent = on(2, experts="dispatched", link=link)
-    assert exchange_time(sent, 3) == pytest.approx((3 + 200 + 3 + 400) * 1e-6 - all_reduce_time(sent, 3))
+    assert exchange_time(sent, 3) == pytest.approx(
+        (3 + 200 + 3 + 400) * 1e-6 - all_reduce_time(sent, 3)
+    )
     assert exchange_time(on(2, experts="whole", link=link), 3) == 0.0
     with pytest.raises(ValidationError, match="needs a link with all_to_all"):
         on(2, experts="dispatched")
     assert Exchange.model_validate(one_way).seconds(1000, 1) == pytest.approx(3e-6)
 
 
-@pytest.mark.parametrize("changes", [[], ["target.experts=whole"], ["target.experts=dispatched"], ["requests.concurrency=3"]])
+@pytest.mark.parametrize(
+    "changes",
+    [[], ["target.experts=whole"], ["target.experts=dispatched"], ["requests.concurrency=3"]],
+)
 def test_law_replay_and_simulation_agree_with_experts(changes: list[str]) -> None:
     four = ["target.tensor_parallel=4", "target.link=nvlink_h100"]
     result = run(load("eagle3_qwen3_30b_a3b_h200", [*four, "requests.count=6", *changes]))
@@ -184,27 +238,59 @@ def test_experts_read_by_the_rule_of_the_tables() -> None:
     """As the tables' README counts them; 40 draws of a power law differ by a few per cent."""
     balanced = [kernels.experts_read(tokens, 512, 10, "balanced") for tokens in (1, 16, 32, 64)]
     assert balanced == [10, 160, 316, 512]
-    drawn = [kernels.experts_read(tokens, 128, 8, "power_law_1.2") for tokens in (1, 2, 4, 8, 16, 32, 64, 128)]
+    drawn = [
+        kernels.experts_read(tokens, 128, 8, "power_law_1.2")
+        for tokens in (1, 2, 4, 8, 16, 32, 64, 128)
+    ]
     assert drawn == pytest.approx([8.0, 16.0, 28.5, 43.3, 59.3, 106.6, 119.4, 125.8], rel=0.04)
 
 
-MOE = {"framework": "VLLM", "version": "0.24.0", "device": "card", "kernel_source": "triton", "moe_dtype": "bfloat16"}
-MOE |= {"hidden_size": 2048, "inter_size": 768, "topk": 8, "num_experts": 128, "moe_tp_size": 1, "moe_ep_size": 1}
+MOE = {
+    "framework": "VLLM",
+    "version": "0.24.0",
+    "device": "card",
+    "kernel_source": "triton",
+    "moe_dtype": "bfloat16",
+}
+MOE |= {
+    "hidden_size": 2048,
+    "inter_size": 768,
+    "topk": 8,
+    "num_experts": 128,
+    "moe_tp_size": 1,
+    "moe_ep_size": 1,
+}
 MOE |= {"distribution": "balanced", "num_tokens": 4, "latency": 0.3}
 
 
 def test_a_row_of_experts_counts_those_that_were_read(tmp_path: Path) -> None:
-    odd = [{"moe_ep_size": 2}, {"num_tokens": 4096}, {"moe_tp_size": 8}, {"num_experts": 512, "num_tokens": 32}]
-    odd += [{"hidden_size": 7168, "num_experts": 256}, {"moe_dtype": "fp8", "device": "NVIDIA H100"}]
+    odd = [
+        {"moe_ep_size": 2},
+        {"num_tokens": 4096},
+        {"moe_tp_size": 8},
+        {"num_experts": 512, "num_tokens": 32},
+    ]
+    odd += [
+        {"hidden_size": 7168, "num_experts": 256},
+        {"moe_dtype": "fp8", "device": "NVIDIA H100"},
+    ]
     gateless = {"hidden_size": 2688, "inter_size": 1856, "topk": 6}
-    made = [MOE, MOE | gateless, MOE | gateless | {"version": "0.14.0"}, *(MOE | change for change in odd)]
+    made = [
+        MOE,
+        MOE | gateless,
+        MOE | gateless | {"version": "0.14.0"},
+        *(MOE | change for change in odd),
+    ]
     rows, skipped = converted("aiconfigurator", made, tmp_path / "moe.csv")
     assert sum(skipped.values()) == len(odd)
     weights = {"2048x768, 8 of 128": 3 * 2048 * 768, "2688x1856, 6 of 128": 2 * 2688 * 1856}
     for row in rows[:2].itertuples():
         read = 32 if row.pairs == 32 else 24
         assert row.experts == read
-        assert row.flops in (2 * row.pairs * weights[row.shape], 2 * row.pairs * weights[row.shape] * 1.5)
+        assert row.flops in (
+            2 * row.pairs * weights[row.shape],
+            2 * row.pairs * weights[row.shape] * 1.5,
+        )
         assert row.size_bytes == pytest.approx(row.flops / row.pairs * read)
     assert sorted(rows.flops / rows.pairs / 2) == [3 * 2048 * 768, 2 * 2688 * 1856, 3 * 2688 * 1856]
     assert set(importers.checked(rows, None, 300.0, importers.Skipped()).left_out) == {"cached", ""}
@@ -221,11 +307,23 @@ def test_rows_sent_to_experts_become_two_directions(tmp_path: Path) -> None:
 
 
 def made_up() -> pd.DataFrame:
-    """Times of three models by a curve that is known: 10 us, 0.1 us an expert, 2 us for 1,024 of the widths, 80 %."""
+    """Times of three models by a curve that is known: 10 us, 0.1 us an expert, 2 us for 1,024 of
+    the widths, 80 %.
+    """
     rows = []
-    for hidden, inner, routed, per_token in ((2048, 768, 128, 8), (4096, 1536, 256, 8), (4096, 14336, 8, 2)):
+    for hidden, inner, routed, per_token in (
+        (2048, 768, 128, 8),
+        (4096, 1536, 256, 8),
+        (4096, 14336, 8, 2),
+    ):
         for tokens in (1, 2, 4, 8, 16, 32, 64, 128, 512):
-            given = {"tensor_parallel": 1, "hidden": hidden, "inner": inner, "routed": routed, "per_token": per_token}
+            given = {
+                "tensor_parallel": 1,
+                "hidden": hidden,
+                "inner": inner,
+                "routed": routed,
+                "per_token": per_token,
+            }
             given |= {"tokens": tokens, "distribution": "balanced", "format": "fp16", "matrices": 3}
             rows += list(importers.ROWS["experts"]({**given, "both": 1.0}))
     table = measurements.table(rows)
@@ -236,13 +334,15 @@ def made_up() -> pd.DataFrame:
 
 def test_a_fit_returns_the_numbers_that_made_the_times() -> None:
     rows = made_up()
-    fast = SHEET.model_copy(update={"peak_tflops": SHEET.peak_tflops.model_copy(update={"value": 1e6})})
+    fast = SHEET.model_copy(
+        update={"peak_tflops": SHEET.peak_tflops.model_copy(update={"value": 1e6})}
+    )
     fitted = kernels.fitted(fast, rows)
     shown = (fitted.memory_efficiency.value, fitted.expert_us.value, fitted.width_us.value)
     assert shown == pytest.approx((0.8, 0.1, 2.0), rel=0.1)
     assert quality.growth_bias(fast, fitted, rows) == pytest.approx(0.0, abs=1.0)
     assert quality.growth_bias(fast, fitted, rows[rows.tokens > 1]) is None
-    errors = quality.left_out(fast, rows, None, fitted, "shape")  # type: ignore[arg-type]
+    errors = quality.left_out(fast, rows, None, fitted, "shape")
     assert max(error.mape_percent[0] for error in errors) < 5
 
 
@@ -250,15 +350,21 @@ def test_a_fit_returns_the_numbers_that_made_the_times() -> None:
 
 
 def test_a_verdict_and_the_acceptance_that_breaks_even() -> None:
-    """A chain of 2 with 0.5 each keeps 1.75 tokens a step; a step of 1.75 plain ones breaks even there."""
+    """A chain of 2 with 0.5 each keeps 1.75 tokens a step; a step of 1.75 plain ones breaks even
+    there.
+    """
     assert chance_for(1.75, 2) == pytest.approx(0.5)
     assert chance_for(3.31, 2) == pytest.approx(1.1), "no chance pays"
     assert chance_for(0.9, 3) == 0.0
-    (study,) = study_batches([load("eagle3_qwen3_30b_a3b_h200", ["requests.count=4"])], (1, 2), (1,)).studies
+    (study,) = study_batches(
+        [load("eagle3_qwen3_30b_a3b_h200", ["requests.count=4"])], (1, 2), (1,)
+    ).studies
     simulated, by_law = study.points
     assert (by_law.verdict, by_law.break_even, simulated.verdict) == ("", None, "helps")
     best, least, most = simulated.break_even or (0.0, 0.0, 0.0)
-    even = run(load("eagle3_qwen3_30b_a3b_h200", [f"acceptance={{rate: {best}}}", "requests.count=4"]))
+    even = run(
+        load("eagle3_qwen3_30b_a3b_h200", [f"acceptance={{rate: {best}}}", "requests.count=4"])
+    )
     assert least < best < most
     a_token_s = even.law.step_s / even.law.verified_per_step  # ends of outputs apart
     assert a_token_s == pytest.approx(simulated.baseline_tpot_ms / 1e3, rel=1e-9)
@@ -270,7 +376,10 @@ RECORDED = Catalogue().names("trace")["small_mixture_sampled"]
 
 
 def error_percent(experts: Experts, read: dict[tuple[int, int], float]) -> Any:
-    by_law = [experts.touched(experts.independent(Rows(rows * count, sequences=count))) for rows, count in read]
+    by_law = [
+        experts.touched(experts.independent(Rows(rows * count, sequences=count)))
+        for rows, count in read
+    ]
     return 100 * (np.array(by_law) / list(read.values()) - 1)
 
 
@@ -289,9 +398,14 @@ def test_experts_read_are_counted_as_by_hand() -> None:
 
 @pytest.mark.full
 def test_the_law_of_the_union_holds_on_layers_and_flavours_left_out() -> None:
-    """0.6 % where all are fitted; left out 2.6 % (layers; the last one 6.1) and 2.5 % (flavours); independent 6.5 and 11.4."""
+    """0.6 % where all are fitted; left out 2.6 % (layers; the last one 6.1) and 2.5 % (flavours);
+    independent 6.5 and 11.4.
+    """
     trace, mixture = read_trace(RECORDED), Experts(routed=16, per_token=2, intermediate_size=1)
-    assert abs(error_percent(mixture.fitted(experts_read(trace), "all"), experts_read(trace))).mean() < 1
+    assert (
+        abs(error_percent(mixture.fitted(experts_read(trace), "all"), experts_read(trace))).mean()
+        < 1
+    )
     for parts in (
         [{"layers": [layer]} for layer in range(6)],
         [{"flavours": (name,)} for name in trace.flavours],
@@ -325,14 +439,23 @@ def mixture_alone() -> Experts:
 
 def test_a_target_that_was_recorded_routes_as_recorded() -> None:
     draft = "draft={model: small_mixture, machine: h200, device: h200_sxm, engine: vllm}"
-    own = ["target.model=small_mixture", "strategy={name: vanilla_sd, gamma: 3}", draft, "requests.count=8"]
-    recorded = load("eagle3_qwen3_30b_a3b_h200", [*own, "acceptance={trace: small_mixture_sampled}"])
-    experts = recorded.scenario.target.model.experts  # type: ignore[union-attr]
+    own = [
+        "target.model=small_mixture",
+        "strategy={name: vanilla_sd, gamma: 3}",
+        draft,
+        "requests.count=8",
+    ]
+    recorded = load(
+        "eagle3_qwen3_30b_a3b_h200", [*own, "acceptance={trace: small_mixture_sampled}"]
+    )
+    experts = recorded.scenario.target.model.experts
     assert experts is not None
-    assert (experts.window_exponent.value, experts.popularity.value) == pytest.approx((0.851, 0.0138), rel=0.01)
+    assert (experts.window_exponent.value, experts.popularity.value) == pytest.approx(
+        (0.851, 0.0138), rel=0.01
+    )
     assert experts.window_exponent.confidence == "calibrated"
     stated = load("eagle3_qwen3_30b_a3b_h200", [*own, "acceptance={rate: 0.7}"])
-    assert stated.scenario.target.model.experts.window_exponent.confidence == "assumed"  # type: ignore[union-attr]
+    assert stated.scenario.target.model.experts.window_exponent.confidence == "assumed"
     result = run(recorded)
     assert result.agreement.gap == pytest.approx(0.0, abs=1e-9)
 
@@ -341,27 +464,38 @@ def test_a_target_that_was_recorded_routes_as_recorded() -> None:
 
 
 def test_experts_in_a_format_of_their_own_by_hand() -> None:
-    """Experts in 8 bits beside 16: half of their bytes, 1.5 x 15,000 ns for each read; router and dense products as before."""
+    """Experts in 8 bits beside 16: half of their bytes, 1.5 x 15,000 ns for each read; router and
+    dense products as before.
+    """
     both, own = on(), on(expert_weights="int8_wo")
     beside = 3.5 * 2 + 75 + 400 * 2e-3 + 3 * 104 * 2e-3
     assert experts_time(own, 3, 3.5) == pytest.approx((3.5 * 15_000 * 1e-3 + beside) * 1e-6)
     assert experts_time(both, 3, 3.5) - experts_time(own, 3, 3.5) == pytest.approx(3.5 * 15e-6)
     assert both.weights_gb() - own.weights_gb() == pytest.approx(own.model.routed_weights / 1e9)
-    experts = {**own.model.experts.model_dump(), "shared": 1}  # type: ignore[union-attr]
+    experts = {**own.model.experts.model_dump(), "shared": 1}
     shared = on(model={**MODEL, "experts": experts}, expert_weights="int8_wo")
-    with_it, without = (HardwareCost(where).target(Rows.decode(1, 9)).wall_s for where in (shared, own))
-    assert with_it - without == pytest.approx(4 * (15_000 * 2 + 250 * 2) * 1e-9, rel=1e-6), "a shared expert stays in 16 bits"
+    with_it, without = (
+        HardwareCost(where).target(Rows.decode(1, 9)).wall_s for where in (shared, own)
+    )
+    assert with_it - without == pytest.approx(4 * (15_000 * 2 + 250 * 2) * 1e-9, rel=1e-6), (
+        "a shared expert stays in 16 bits"
+    )
 
 
 def test_gpt_oss_is_as_large_as_it_was_published() -> None:
     target = load("eagle3_gpt_oss_120b_h100").scenario.target
     assert target
-    assert (target.weights, target.expert_weights) == (target.model.weight_format, target.model.expert_format)
+    assert (target.weights, target.expert_weights) == (
+        target.model.weight_format,
+        target.model.expert_format,
+    )
     assert target.weights_gb() == pytest.approx(target.model.published_gb, rel=1e-12)
 
 
 def test_a_format_that_the_device_does_not_compute_in_is_refused_by_name() -> None:
-    with pytest.raises(BadInput, match=r"target.expert_weights: h100_sxm has no nvfp4 arithmetic; it has fp16, fp8"):
+    with pytest.raises(
+        BadInput, match=r"target.expert_weights: h100_sxm has no nvfp4 arithmetic; it has fp16, fp8"
+    ):
         load("eagle3_gpt_oss_120b_h100", ["target.expert_weights=nvfp4"])
 
 
@@ -385,5 +519,10 @@ def test_break_even_of_a_look_up_is_about_the_steps_that_match() -> None:
     a_token_s = even.law.step_s / even.law.verified_per_step  # ends of outputs apart
     assert a_token_s == pytest.approx(point.baseline_tpot_ms / 1e3, rel=1e-9)
     assert point.times_interval and point.speedup_interval
-    assert point.speedup_interval.low < point.times_interval.low < point.speedup < point.times_interval.high
+    assert (
+        point.speedup_interval.low
+        < point.times_interval.low
+        < point.speedup
+        < point.times_interval.high
+    )
     assert least < best < most

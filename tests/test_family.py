@@ -1,4 +1,6 @@
-"""The family of the shipped traces is trained member by member and read back as it was rounded, on text by chance."""
+"""The family of the shipped traces is trained member by member and read back as it was rounded, on
+text by chance.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 pytest.importorskip("tokenizers", reason="needs the extra 'record'")
 
-from benchmarks.family import members, pair, training  # noqa: E402
-from benchmarks.family.network import VOCABULARY  # noqa: E402
-from benchmarks.family.pair import Family, weights_hash  # noqa: E402
+from benchmarks.family import members, pair, training
+from benchmarks.family.network import VOCABULARY
+from benchmarks.family.pair import Family, weights_hash
 
 pytestmark = pytest.mark.full
 TOKENS = 17
@@ -26,8 +28,13 @@ class ByChance:
         return torch.from_numpy(rng.integers(VOCABULARY, size=(rows, TOKENS)))
 
 
-def test_every_member_learns_and_the_pair_is_read_from_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = {name: members.TrainingSchedule(1, one.rate, one.seed, rows=2) for name, one in members.SCHEDULES.items()}
+def test_every_member_learns_and_the_pair_is_read_from_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = {
+        name: members.TrainingSchedule(1, one.rate, one.seed, rows=2)
+        for name, one in members.SCHEDULES.items()
+    }
     for module in (members, training):
         monkeypatch.setattr(module, "SCHEDULES", short)
     monkeypatch.setattr(training, "own_text", lambda *_: torch.zeros(4, TOKENS, dtype=torch.long))
@@ -45,5 +52,7 @@ def test_every_member_learns_and_the_pair_is_read_from_the_same_file(tmp_path: P
     assert set(whole.modules) == set(short)
     assert set(small.modules) == {"target", "draft"}
     assert weights_hash(small.target) == weights_hash(whole.target) == weights_hash(family.target)
-    assert weights_hash(small.draft) == weights_hash(whole.draft) != weights_hash(family.draft), "only the target was rounded"
+    assert weights_hash(small.draft) == weights_hash(whole.draft) != weights_hash(family.draft), (
+        "only the target was rounded"
+    )
     assert whole.header["models"]["target"]["shape"]["layers"] == len(whole.target.blocks)

@@ -1,4 +1,6 @@
-"""A paper of round numbers: what is free is found from calibrated cells, and predicts the others."""
+"""A paper of round numbers: what is free is found from calibrated cells, and predicts the
+others.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def test_terms_of_one_key_add_up_on_their_scale(paper: Paper) -> None:
 def test_calibrated_cells_decide_and_predicted_ones_do_not(paper: Paper) -> None:
     found = calibrate(paper, answer)
     assert set(found.residuals) == {"a", "b", "c"}
-    asked = {one.cell: paper.question(one, found.terms).answer() for one in paper.cells if one.mapped}
+    asked = {
+        one.cell: paper.question(one, found.terms).answer() for one in paper.cells if one.mapped
+    }
     assert asked["a"] == pytest.approx(8, rel=1e-3)
     assert asked["b"] == pytest.approx(12, rel=1e-3)
     assert asked["c"] == pytest.approx(16, rel=1e-3)
@@ -49,16 +53,29 @@ def test_calibrated_cells_decide_and_predicted_ones_do_not(paper: Paper) -> None
 def test_predictions_stand_beside_the_baseline(paper: Paper) -> None:
     fitted = Paper(paper.name, paper.cells, paper.parameters, TERMS, paper.folder)
     found = predictions(fitted, answer, ("predict",))
-    assert [(one.cell.cell, one.run) for one in found] == [("d", pytest.approx(20)), ("e", pytest.approx(12))]
+    assert [(one.cell.cell, one.run) for one in found] == [
+        ("d", pytest.approx(20)),
+        ("e", pytest.approx(12)),
+    ]
     assert [one.error for one in found] == [pytest.approx(-0.2), pytest.approx(0.2)]
-    assert [one.baseline for one in found] == [12, 12]  # b is of the same model, and differs in the task
+    assert [one.baseline for one in found] == [
+        12,
+        12,
+    ]  # b is of the same model, and differs in the task
     assert [one.interpolated for one in found] == [True, False]  # e differs in gamma, too
     errors = Errors.of([one.error for one in found])
-    assert (errors.count, errors.mape, errors.bias, errors.within_10) == (2, pytest.approx(0.2), pytest.approx(0), 0)
+    assert (errors.count, errors.mape, errors.bias, errors.within_10) == (
+        2,
+        pytest.approx(0.2),
+        pytest.approx(0),
+        0,
+    )
 
 
 def test_what_was_not_fitted_is_said(paper: Paper) -> None:
-    with pytest.raises(BadInput, match=r"no value for 'small'; run python -m benchmarks\.papers round"):
+    with pytest.raises(
+        BadInput, match=r"no value for 'small'; run python -m benchmarks\.papers round"
+    ):
         paper.question(paper.cells[0], {"pass": {"all": 1.0}})
 
 

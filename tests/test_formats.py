@@ -1,4 +1,6 @@
-"""Formats of weights and caches: their bytes, the arithmetic that a device has, attention in parts, weights in a cache."""
+"""Formats of weights and caches: their bytes, the arithmetic that a device has, attention in parts,
+weights in a cache.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ DEVICE = {
     "memory_bandwidth_gb_s": 1,  # a byte takes a nanosecond
     "peak_tflops": 1e-3,  # and so does a flop
     "matmul": {"default": HARD},
-    "attention": {"decode": {**SUM, "head_us": 1e-3}, "prefill": {**SUM, "fixed_us": 1}, "extra_row": 0.5},
+    "attention": {
+        "decode": {**SUM, "head_us": 1e-3},
+        "prefill": {**SUM, "fixed_us": 1},
+        "extra_row": 0.5,
+    },
     "small_operations": HARD,
 }
 MODEL = {
@@ -45,11 +51,20 @@ MODEL = {
     "intermediate_size": 200,
     "vocab_size": 1000,
 }
-ENGINE = {"host_us_per_layer": 0, "host_us_per_pass": 0, "small_operations_ratio": 1, "kv_traffic_ratio": 1, "sampling_us": 0}
+ENGINE = {
+    "host_us_per_layer": 0,
+    "host_us_per_pass": 0,
+    "small_operations_ratio": 1,
+    "kv_traffic_ratio": 1,
+    "sampling_us": 0,
+}
 
 
 def place(device: dict[str, Any] | None = None, **changes: Any) -> Placement:
-    document = Document({"model": MODEL, "device": DEVICE | (device or {}), "engine": ENGINE, **changes}, {(): ("test", 1, 1)})
+    document = Document(
+        {"model": MODEL, "device": DEVICE | (device or {}), "engine": ENGINE, **changes},
+        {(): ("test", 1, 1)},
+    )
     return validate(Placement, document)
 
 
@@ -76,7 +91,10 @@ def test_a_product_moves_the_bytes_of_its_format(weights: str, expected: float) 
     assert layer_products(on, 1, False).qkv == nanoseconds(expected)
 
 
-@pytest.mark.parametrize(("weights", "flop_ns"), [("fp16", 1), ("fp8", 0.5), ("fp8_block", 0.5), ("fp8_wo", 1), ("int4", 1)])
+@pytest.mark.parametrize(
+    ("weights", "flop_ns"),
+    [("fp16", 1), ("fp8", 0.5), ("fp8_block", 0.5), ("fp8_wo", 1), ("int4", 1)],
+)
 def test_a_format_computes_at_the_peak_of_its_arithmetic(weights: str, flop_ns: float) -> None:
     on = place({"peaks_tflops": {"fp8": 2e-3}, "memory_bandwidth_gb_s": 1e6}, weights=weights)
     assert layer_products(on, 3, False).qkv == nanoseconds(2 * 3 * 20_000 * flop_ns)
@@ -85,20 +103,33 @@ def test_a_format_computes_at_the_peak_of_its_arithmetic(weights: str, flop_ns: 
 def test_a_device_that_states_one_peak_computes_every_format_in_16_bits() -> None:
     """Files from before there were peaks by format keep their numbers."""
     for weights in ("fp8", "int8", "nvfp4"):
-        assert layer_products(place({"memory_bandwidth_gb_s": 1e6}, weights=weights), 3, False).qkv == nanoseconds(120_000)
+        assert layer_products(
+            place({"memory_bandwidth_gb_s": 1e6}, weights=weights), 3, False
+        ).qkv == nanoseconds(120_000)
 
 
 def test_arithmetic_that_a_device_lacks_is_refused_at_its_place() -> None:
-    refused = CliRunner().invoke(main, ["run", "vanilla_qwen3_32b_a100", "--set", "target.weights=fp8"])
+    refused = CliRunner().invoke(
+        main, ["run", "vanilla_qwen3_32b_a100", "--set", "target.weights=fp8"]
+    )
     assert refused.exit_code == 2
-    assert "target.weights: a100_80g_sxm has no fp8 arithmetic; it has fp16, int8. fp8_wo stores" in refused.stderr
-    with pytest.raises(BadInput, match=r"weights: round has no nvfp4 arithmetic; it has fp16, fp8\. nvfp4_wo"):
+    assert (
+        "target.weights: a100_80g_sxm has no fp8 arithmetic; it has fp16, int8. fp8_wo stores"
+        in refused.stderr
+    )
+    with pytest.raises(
+        BadInput, match=r"weights: round has no nvfp4 arithmetic; it has fp16, fp8\. nvfp4_wo"
+    ):
         place({"peaks_tflops": {"fp8": 1}}, weights="nvfp4")
     with pytest.raises(BadInput, match="other has no fp8 arithmetic"):
         other = DEVICE | {"name": "other", "peaks_tflops": {"int8": 1}}
         stages = [{"layers": 2, "device": other}, {"layers": 2}]
         within = {"latency_us": 0, "bandwidth_gb_s": 1}
-        place({"peaks_tflops": {"fp8": 1}}, weights="fp8", pipeline={"stages": stages, "within": within})
+        place(
+            {"peaks_tflops": {"fp8": 1}},
+            weights="fp8",
+            pipeline={"stages": stages, "within": within},
+        )
 
 
 def test_a_fault_names_line_and_column_of_the_file(tmp_path: Path) -> None:
@@ -112,60 +143,96 @@ def test_a_fault_names_line_and_column_of_the_file(tmp_path: Path) -> None:
 def test_checkpoints_leave_embedding_and_head_in_16_bits() -> None:
     """Four layers of 90,000 weights, two tables of 100,000; llama.cpp quantises those, too."""
     on = {"peaks_tflops": {"fp8": 1}}
-    assert place(on, weights="fp8").weights_gb() == pytest.approx((360_000 + 400_000) / 1e9, rel=1e-12)
-    assert place(on, weights="q8_0").weights_gb() == pytest.approx(560_000 * 34 / 32 / 1e9, rel=1e-12)
-    stages = {"stages": [{"layers": 1}, {"layers": 2}, {"layers": 1}], "within": {"latency_us": 0, "bandwidth_gb_s": 1}}
+    assert place(on, weights="fp8").weights_gb() == pytest.approx(
+        (360_000 + 400_000) / 1e9, rel=1e-12
+    )
+    assert place(on, weights="q8_0").weights_gb() == pytest.approx(
+        560_000 * 34 / 32 / 1e9, rel=1e-12
+    )
+    stages = {
+        "stages": [{"layers": 1}, {"layers": 2}, {"layers": 1}],
+        "within": {"latency_us": 0, "bandwidth_gb_s": 1},
+    }
     parts = [part.weights_gb() * 1e9 for part in place(on, weights="fp8", pipeline=stages).parts]
     assert parts == pytest.approx([90_000 + 200_000, 180_000, 90_000 + 200_000], rel=1e-12)
 
 
-@pytest.mark.parametrize(("cache", "value_bytes"), [("fp16", 2), ("fp8", 1), ("int8", 1.03125), ("int4", 0.53125)])
+@pytest.mark.parametrize(
+    ("cache", "value_bytes"), [("fp16", 2), ("fp8", 1), ("int8", 1.03125), ("int4", 0.53125)]
+)
 def test_a_cache_has_a_format_of_its_own(cache: str, value_bytes: float) -> None:
     on = place({"peak_tflops": 1e6}, kv_cache=cache)
     assert on.kv_gb(10) == pytest.approx(10 * 4 * 100 * value_bytes / 1e9, rel=1e-12)
-    seconds = attention_timer(on)(Rows.decode(1, 99))  # 100 cached tokens, query and output of 100 elements, five heads
+    seconds = attention_timer(on)(
+        Rows.decode(1, 99)
+    )  # 100 cached tokens, query and output of 100 elements, five heads
     assert seconds == pytest.approx((100 * 100 * value_bytes + 400 + 5) * 1e-9, rel=1e-6)
 
 
 def test_attention_in_parts_by_hand() -> None:
-    """Decode: 100 and 200 cached tokens, two rows each; a prompt of 10. Four flops and ten heads of ten for each pair."""
+    """Decode: 100 and 200 cached tokens, two rows each; a prompt of 10. Four flops and ten heads of
+    ten for each pair.
+    """
     seconds = attention_timer(place())
     decode = Rows.decode(2, 98) + Rows.decode(2, 198)
     read, moved, pairs = 300 * 200, 4 * 400, (2 * 98 + 3 + 2 * 198 + 3) * 400
     assert seconds(decode) == nanoseconds((read + moved + pairs + 2 * 5) * 1.5)
     prompt = 1_000 + 10 * 200 + 10 * 400 + 55 * 400
     assert seconds(Rows.prefill(10)) == nanoseconds(prompt)
-    assert seconds(decode + Rows.prefill(10)) == nanoseconds((read + moved + pairs + 10) * 1.5 + prompt)
+    assert seconds(decode + Rows.prefill(10)) == nanoseconds(
+        (read + moved + pairs + 10) * 1.5 + prompt
+    )
     assert seconds(Rows()) == 0.0
 
 
 BLOCKS = {**SUM, "head_us": 1e-3, "key_us": 1e-3, "reduction_us": 1e-3, "regroup_us": 7e-3}
 
 
-def block_seconds(rows: Rows, model: dict[str, Any] | None = None, processors: float | None = 12.5, **kernel: Any) -> Any:
-    """Seconds of a device whose blocks take a nanosecond and one for each key; it has room for 25 blocks, or says nothing."""
+def block_seconds(
+    rows: Rows, model: dict[str, Any] | None = None, processors: float | None = 12.5, **kernel: Any
+) -> Any:
+    """Seconds of a device whose blocks take a nanosecond and one for each key; it has room for 25
+    blocks, or says nothing.
+    """
     parts = {"decode": BLOCKS | kernel, "prefill": BLOCKS | kernel}
-    device = {"attention": parts, "cache_mb": 0.014} | ({} if processors is None else {"multiprocessors": processors})
+    device = {"attention": parts, "cache_mb": 0.014} | (
+        {} if processors is None else {"multiprocessors": processors}
+    )
     return attention_timer(place(device, model=MODEL | (model or {})))(rows)
 
 
 def test_a_cache_is_cut_until_blocks_fill_the_card_or_pieces_are_the_smallest() -> None:
-    """640 cached tokens are five pieces of 128, and 25 blocks of five heads; what joins them takes the root of four."""
+    """640 cached tokens are five pieces of 128, and 25 blocks of five heads; what joins them takes
+    the root of four.
+    """
     one = 640 * 200 + 400 + 640 * 400 + 5
     assert block_seconds(Rows.decode(1, 639), splits="all") == nanoseconds(one + 640 / 5 + 2)
     assert block_seconds(Rows.decode(1, 639), splits="grouped") == nanoseconds(one + 640 / 5 + 2)
     assert block_seconds(Rows.decode(1, 639), splits="none") == nanoseconds(one + 640)
     assert block_seconds(Rows.decode(1, 639), None, None, splits="all") == nanoseconds(one + 640)
-    assert block_seconds(Rows.decode(1, 255), splits="all") == nanoseconds(256 * 600 + 400 + 5 + 128 + 1)
-    two = Rows.decode(1, 2 * 639, 2)  # ten heads leave room for two and a half pieces; queries are copied into order
+    assert block_seconds(Rows.decode(1, 255), splits="all") == nanoseconds(
+        256 * 600 + 400 + 5 + 128 + 1
+    )
+    two = Rows.decode(
+        1, 2 * 639, 2
+    )  # ten heads leave room for two and a half pieces; queries are copied into order
     assert block_seconds(two, splits="all") == nanoseconds(2 * one + 640 / 2.5 + 1.5**0.5 + 7)
     seconds = attention_timer(
-        place({"attention": {"decode": BLOCKS | {"splits": "all"}, "prefill": SUM}, "multiprocessors": 12.5})
+        place(
+            {
+                "attention": {"decode": BLOCKS | {"splits": "all"}, "prefill": SUM},
+                "multiprocessors": 12.5,
+            }
+        )
     )
-    assert list(seconds(Rows.decode(1, np.array([639, 255])))) == [seconds(Rows.decode(1, context)) for context in (639, 255)]
+    assert list(seconds(Rows.decode(1, np.array([639, 255])))) == [
+        seconds(Rows.decode(1, context)) for context in (639, 255)
+    ]
 
 
-def test_a_kernel_that_cuts_for_shared_heads_cuts_neither_single_ones_nor_for_a_verification() -> None:
+def test_a_kernel_that_cuts_for_shared_heads_cuts_neither_single_ones_nor_for_a_verification() -> (
+    None
+):
     alone = block_seconds(Rows.decode(1, 639), {"num_key_value_heads": 10}, splits="grouped")
     assert alone == nanoseconds(640 * 400 + 400 + 640 * 400 + 10 + 640)
     verified = 640 * 200 + 800 + (639 + 640) * 400 + 5 + 640
@@ -173,20 +240,26 @@ def test_a_kernel_that_cuts_for_shared_heads_cuts_neither_single_ones_nor_for_a_
 
 
 def test_a_prompt_is_tiles_and_what_the_cache_holds_moves_faster() -> None:
-    """130 rows are two tiles of each of ten heads, or three where five KV heads pack two; the cache has 14,000 bytes."""
+    """130 rows are two tiles of each of ten heads, or three where five KV heads pack two; the cache
+    has 14,000 bytes.
+    """
     moved, pairs = 130 * 200 + 130 * 400, 130 * 131 / 2 * 400
     assert block_seconds(Rows.prefill(130), packs=False) == nanoseconds(moved + pairs + 20 + 130)
     assert block_seconds(Rows.prefill(130), packs=True) == nanoseconds(moved + pairs + 15 + 130)
     faster = block_seconds(Rows.prefill(10), packs=False, cached_ratio=3)
     assert faster == nanoseconds(6_000 / 3 + 55 * 400 + 10 + 10)
-    half = block_seconds(Rows.prefill(35), packs=False, cached_ratio=3)  # 21,000 bytes, one and a half times the cache
+    half = block_seconds(
+        Rows.prefill(35), packs=False, cached_ratio=3
+    )  # 21,000 bytes, one and a half times the cache
     assert half == nanoseconds(21_000 * (0.5 + 0.5 / 3) + 35 * 18 * 400 + 10 + 35)
 
 
 def test_a_cache_format_may_have_kernels_of_its_own() -> None:
     parts = {"decode": {**SUM, "fixed_us": 7}, "prefill": SUM}
-    on = place({"attention": {**DEVICE["attention"], "kv_cache": {"fp8": parts}}}, kv_cache="fp8")  # type: ignore[dict-item]
-    assert attention_timer(on)(Rows.decode(1, 99)) == nanoseconds(7_000 + 100 * 100 + 400 + 100 * 400)
+    on = place({"attention": {**DEVICE["attention"], "kv_cache": {"fp8": parts}}}, kv_cache="fp8")
+    assert attention_timer(on)(Rows.decode(1, 99)) == nanoseconds(
+        7_000 + 100 * 100 + 400 + 100 * 400
+    )
 
 
 def test_weights_that_a_cache_holds_are_read_from_there_and_no_others() -> None:
@@ -200,14 +273,19 @@ def test_weights_that_a_cache_holds_are_read_from_there_and_no_others() -> None:
 
 
 def test_the_range_of_a_verification_reaches_the_interval() -> None:
-    device = {"attention": {**DEVICE["attention"], "extra_row": {"value": 0.1, "low": 0, "high": 0.9}}}  # type: ignore[dict-item]
-    loaded = load("vanilla_qwen3_32b_a100", [f"{role}.device=a100_80g_sxm_vidur" for role in ("target", "draft")])
+    device = {
+        "attention": {**DEVICE["attention"], "extra_row": {"value": 0.1, "low": 0, "high": 0.9}}
+    }
+    loaded = load(
+        "vanilla_qwen3_32b_a100",
+        [f"{role}.device=a100_80g_sxm_vidur" for role in ("target", "draft")],
+    )
     before = [name for name, _ in slowed(loaded)]
-    target = loaded.scenario.target.model_copy(update={"device": place(device).device})  # type: ignore[union-attr]
+    target = loaded.scenario.target.model_copy(update={"device": place(device).device})
     changed = loaded.replace(target=target)
     (name, dearer), *_ = [entry for entry in slowed(changed) if entry[0] not in (*before, "round")]
     assert name == "round, rows of a verification"
-    attention = dearer(changed).scenario.target.device.attention  # type: ignore[union-attr]
+    attention = dearer(changed).scenario.target.device.attention
     assert isinstance(attention, Attention)
     assert attention.extra_row.value == pytest.approx(0.1 + 0.8 / 1.6448536, rel=1e-6)
     assert not any("verification" in name for name in before)
@@ -218,7 +296,9 @@ def test_both_forms_of_attention_are_read_and_replace_each_other(tmp_path: Path)
     devices.mkdir(parents=True)
     numbers = "{fixed_us: 1, memory_efficiency: 1, compute_efficiency: 1, p_norm: 1}"
     (devices / "one.yaml").write_text(f"like: a100_80g_sxm\nattention: {numbers}\n")
-    (devices / "parts.yaml").write_text(f"like: one\nattention: {{decode: {numbers}, prefill: {numbers}}}\n")
+    (devices / "parts.yaml").write_text(
+        f"like: one\nattention: {{decode: {numbers}, prefill: {numbers}}}\n"
+    )
     (devices / "back.yaml").write_text(f"like: parts\nattention: {numbers}\n")
     (devices / "peak.yaml").write_text("like: a100_80g_sxm\npeak_tflops: 100\n")
     names = Catalogue((tmp_path,))
@@ -226,7 +306,11 @@ def test_both_forms_of_attention_are_read_and_replace_each_other(tmp_path: Path)
     def read(name: str) -> Device:
         return validate(Device, names.content("device", devices / f"{name}.yaml"))
 
-    assert [isinstance(read(name).attention, Attention) for name in ("one", "parts", "back")] == [False, True, False]
+    assert [isinstance(read(name).attention, Attention) for name in ("one", "parts", "back")] == [
+        False,
+        True,
+        False,
+    ]
     assert (list(read("one").peaks_tflops), list(read("peak").peaks_tflops)) == (["int8"], [])
 
 
@@ -257,9 +341,10 @@ def test_a_layer_of_qwen3_32b_in_fp8_takes_what_the_tables_add_up_to(
 ) -> None:
     """Products of qkv, output, up and down, then attention, in us.
 
-    ai-dynamo/aiconfigurator@095f58a systems/data/h100_sxm: fp8 products, the mean of vllm 0.24.0 and sglang 0.5.14, linear in a
-    width that was not measured (25,600 and its shares), attention of vllm 0.24.0. Over 3 %: two ranks at batch 8, where the
-    table reads the cache of 34 MB from L2, and prefill on four, where the fit does not see a product fill its last wave.
+    ai-dynamo/aiconfigurator@095f58a systems/data/h100_sxm: fp8 products, the mean of vllm 0.24.0
+    and sglang 0.5.14, linear in a width that was not measured (25,600 and its shares), attention of
+    vllm 0.24.0. Over 3 %: two ranks at batch 8, where the table reads the cache of 34 MB from L2,
+    and prefill on four, where the fit does not see a product fill its last wave.
     """
     catalogue = Catalogue()
 
@@ -286,12 +371,15 @@ def test_a_layer_of_qwen3_32b_in_fp8_takes_what_the_tables_add_up_to(
 
 
 def test_a_pass_of_one_row_that_is_bound_by_compute_is_said() -> None:
-    """An H20 computes 148 Tflops at 4,000 GB/s; billed for 8 rows it reads longer than it computes, for 64 it would not."""
+    """An H20 computes 148 Tflops at 4,000 GB/s; billed for 8 rows it reads longer than it computes,
+    for 64 it would not.
+    """
     products = {**HARD, "tile_tokens": [64], "least_tile_tokens": 8}
     h20 = {"memory_bandwidth_gb_s": 4000, "peak_tflops": 148, "matmul": {"default": products}}
     assert not computes_longer_than_it_reads(place(h20))
     assert computes_longer_than_it_reads(place(h20 | {"peak_tflops": 20}))
     loaded = load("vanilla_qwen3_32b_a100", ["target.device.peak_tflops=10"])
     assert any(
-        "one row comes out bound by compute on a100_80g_sxm" in caveat for caveat in caveats(loaded, loaded.acceptance())
+        "one row comes out bound by compute on a100_80g_sxm" in caveat
+        for caveat in caveats(loaded, loaded.acceptance())
     )

@@ -25,7 +25,9 @@ def test_every_sound_file_of_ours_is_read(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_an_input_is_decided_by_its_number() -> None:
     content = b"gamma: 7\nseed: 3\n"
-    made = [[fuzz.broken(content, fuzz.chance_of(0, number)) for number in range(50)] for _ in range(2)]
+    made = [
+        [fuzz.broken(content, fuzz.chance_of(0, number)) for number in range(50)] for _ in range(2)
+    ]
     assert made[0] == made[1]
     assert len(set(made[0])) > 30
 
@@ -35,7 +37,9 @@ def test_a_loader_that_raises_is_found(tmp_path: Path) -> None:
         raise KeyError
 
     with pytest.raises(KeyError):
-        fuzz.tried(fuzz.Loader(raises, [("a.yaml", b"x")], fuzz.broken), fuzz.chance_of(0, 0), tmp_path)
+        fuzz.tried(
+            fuzz.Loader(raises, [("a.yaml", b"x")], fuzz.broken), fuzz.chance_of(0, 0), tmp_path
+        )
 
 
 @pytest.mark.full
@@ -46,7 +50,9 @@ def test_broken_files_are_refused_in_words_or_read(
     folder = tmp_path_factory.mktemp(kind)
     monkeypatch.chdir(folder)
 
-    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
     @example(5693)  # a trace whose exits have no depth
     @given(st.integers(0, 10**9))
     def check(number: int) -> None:
@@ -62,7 +68,11 @@ def test_the_guided_fuzzer_tries_its_sound_files_and_goes_on(tmp_path: Path) -> 
     pytest.importorskip("atheris")
     script = Path(__file__).with_name("fuzz_guided.py")
     done = subprocess.run(
-        [sys.executable, str(script), "-runs=60", "-seed=1"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, str(script), "-runs=60", "-seed=1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "Done 60 runs" in done.stderr

@@ -1,4 +1,6 @@
-"""Laws over grids: the same numbers as one law after the other, for every strategy there is, in bounded memory."""
+"""Laws over grids: the same numbers as one law after the other, for every strategy there is, in
+bounded memory.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +19,62 @@ from simulator.scenario.run import baseline, law, tuned
 from simulator.strategies import strategies
 from simulator.studies.sweep.grid import QUANTITIES, Axes, law_columns
 
-WHOLE = {"prefix_ms": 12.0, "suffix_ms": 20.0, "draft_ms": 9.0, "redraft_ms": 7.0, "rv_ee_ms": 0.3, "rv_fv_ms": 0.2}
-STAGED = {"stages_ms": [4.0, {1: 5.0, 64: 9.0}, 4.5, 6.0], "links_ms": [1.0, 2.0, 0.5], "draft_step_ms": 3.0, "token_ms": 0.5}
+WHOLE = {
+    "prefix_ms": 12.0,
+    "suffix_ms": 20.0,
+    "draft_ms": 9.0,
+    "redraft_ms": 7.0,
+    "rv_ee_ms": 0.3,
+    "rv_fv_ms": 0.2,
+}
+STAGED = {
+    "stages_ms": [4.0, {1: 5.0, 64: 9.0}, 4.5, 6.0],
+    "links_ms": [1.0, 2.0, 0.5],
+    "draft_step_ms": 3.0,
+    "token_ms": 0.5,
+}
 SERIAL = {"target_ms": 30.0, "draft_step_ms": 2.0, "rv_fv_ms": 0.2}
 TREE = {"name": "tree_sd", "tree": {"branching": [2, 2, 1]}, "passes": [{"rows": [1, 2]}]}
 CASES: dict[str, tuple[Mapping[str, object], Mapping[str, object], Axes]] = {
     "autoregressive": ({}, WHOLE, {"durations.prefix_ms": [3.0, 30.0]}),
-    "vanilla_sd": ({}, SERIAL, {"strategy.gamma": [1, 2, 9], "durations.target_ms": [11.1, 40.0, 77.7]}),
-    "mirror_sd": ({}, WHOLE, {"strategy.fallback": ["redraft", "undrafted"], "acceptance.overlap": [0.95, 1.0]}),
+    "vanilla_sd": (
+        {},
+        SERIAL,
+        {"strategy.gamma": [1, 2, 9], "durations.target_ms": [11.1, 40.0, 77.7]},
+    ),
+    "mirror_sd": (
+        {},
+        WHOLE,
+        {"strategy.fallback": ["redraft", "undrafted"], "acceptance.overlap": [0.95, 1.0]},
+    ),
     "tree_sd": (TREE, SERIAL, {"strategy.host_ms": [0.0, 0.7], "durations.rv_fv_ms": [0.0, 0.9]}),
-    "lyanna": ({"depth": 4, "budget": 12}, WHOLE, {"strategy.threshold": [0, 1], "durations.draft_head_ms": [0.1, 1.3]}),
+    "lyanna": (
+        {"depth": 4, "budget": 12},
+        WHOLE,
+        {"strategy.threshold": [0, 1], "durations.draft_head_ms": [0.1, 1.3]},
+    ),
     "speculative_streaming": ({"branching": 2}, WHOLE, {"strategy.streams": [1, 3]}),
-    "duodecoding": ({"sequences": 1, "gamma": 6}, SERIAL, {"strategy.gamma": [2, 6], "durations.target_ms": [5.0, 31.0]}),
-    "specpipe": ({"width": 8, "branching": 4}, STAGED, {"durations.token_ms": [0.0, 9.0], "strategy.late": [False, True]}),
-    "specpipe_tandem": ({"width": 8, "branching": 4}, STAGED, {"durations.token_ms": [0.0, 9.0, 20.0]}),
+    "duodecoding": (
+        {"sequences": 1, "gamma": 6},
+        SERIAL,
+        {"strategy.gamma": [2, 6], "durations.target_ms": [5.0, 31.0]},
+    ),
+    "specpipe": (
+        {"width": 8, "branching": 4},
+        STAGED,
+        {"durations.token_ms": [0.0, 9.0], "strategy.late": [False, True]},
+    ),
+    "specpipe_tandem": (
+        {"width": 8, "branching": 4},
+        STAGED,
+        {"durations.token_ms": [0.0, 9.0, 20.0]},
+    ),
     "pipeline": ({}, STAGED, {"durations.token_ms": [0.0, 9.0]}),
     "pipeline_tree": ({}, STAGED, {"durations.token_ms": [0.0, 9.0]}),
 }
-"""By strategy: its settings, durations, and axes that mean something to it, beside acceptance and draft."""
+"""By strategy: its settings, durations, and axes that mean something to it, beside acceptance and
+draft.
+"""
 RATES = {"acceptance.rate": [0.0, 0.31, 0.77, 0.95]}
 
 
@@ -56,7 +96,11 @@ def stated(name: str) -> Loaded:
 
 def axes_of(name: str) -> dict[str, Any]:
     durations, axes = case_of(name)[1:]
-    drafts = {f"durations.{key}": [0.1, 2.7, 33.3] for key in ("draft_ms", "draft_step_ms") if key in durations}
+    drafts = {
+        f"durations.{key}": [0.1, 2.7, 33.3]
+        for key in ("draft_ms", "draft_step_ms")
+        if key in durations
+    }
     return {**RATES, **axes, **drafts}
 
 
@@ -71,8 +115,14 @@ def law_grid(base: Loaded, axes: Axes, quantities: Any = QUANTITIES) -> dict[str
     """Columns of every combination of the axes' values, laid out with an axis for each key."""
     shape = tuple(map(len, axes.values()))
     places = [place.ravel() for place in np.indices(shape)]
-    columns = {key: [values[at] for at in place] for (key, values), place in zip(axes.items(), places, strict=True)}
-    return {name: column.reshape(shape) for name, column in law_columns(base, columns, quantities).items()}
+    columns = {
+        key: [values[at] for at in place]
+        for (key, values), place in zip(axes.items(), places, strict=True)
+    }
+    return {
+        name: column.reshape(shape)
+        for name, column in law_columns(base, columns, quantities).items()
+    }
 
 
 def within_four_ulp(found: float, expected: float) -> bool:
@@ -84,7 +134,9 @@ def test_a_grid_is_one_law_after_the_other(name: str) -> None:
     base, axes = stated(name), axes_of(name)
     found = law_grid(base, axes)
     for place in product(*(range(len(values)) for values in axes.values())):
-        expected = one_law(base, {key: values[at] for (key, values), at in zip(axes.items(), place, strict=True)})
+        expected = one_law(
+            base, {key: values[at] for (key, values), at in zip(axes.items(), place, strict=True)}
+        )
         for quantity in QUANTITIES:
             assert within_four_ulp(found[quantity][place], expected[quantity]), (quantity, place)
 
@@ -92,11 +144,17 @@ def test_a_grid_is_one_law_after_the_other(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(strategies()))
 def test_columns_are_one_law_after_the_other(name: str) -> None:
     base, axes, random = stated(name), axes_of(name), np.random.default_rng(7)
-    columns = {key: [values[at] for at in random.integers(len(values), size=12)] for key, values in axes.items()}
+    columns = {
+        key: [values[at] for at in random.integers(len(values), size=12)]
+        for key, values in axes.items()
+    }
     found = law_columns(base, columns, ["tpot_s", "speedup"])
     for row in range(12):
         expected = one_law(base, {key: values[row] for key, values in columns.items()})
-        assert all(within_four_ulp(found[quantity][row], expected[quantity]) for quantity in ("tpot_s", "speedup"))
+        assert all(
+            within_four_ulp(found[quantity][row], expected[quantity])
+            for quantity in ("tpot_s", "speedup")
+        )
 
 
 def test_a_grid_over_hardware_and_an_open_batch_is_one_law_after_the_other() -> None:
@@ -110,8 +168,12 @@ def test_a_grid_over_hardware_and_an_open_batch_is_one_law_after_the_other() -> 
     }
     found = law_grid(base, axes, ["tpot_s", "speedup"])
     for place in product(*(range(len(values)) for values in axes.values())):
-        expected = one_law(base, {key: values[at] for (key, values), at in zip(axes.items(), place, strict=True)})
-        assert all(within_four_ulp(found[quantity][place], expected[quantity]) for quantity in found)
+        expected = one_law(
+            base, {key: values[at] for (key, values), at in zip(axes.items(), place, strict=True)}
+        )
+        assert all(
+            within_four_ulp(found[quantity][place], expected[quantity]) for quantity in found
+        )
 
 
 def test_a_grid_over_the_overlap_alone_keeps_the_stated_rate() -> None:
@@ -124,13 +186,25 @@ def test_a_grid_over_the_overlap_alone_keeps_the_stated_rate() -> None:
 
 
 def test_a_strategy_that_works_itself_out_does_so_at_every_point() -> None:
-    base = variant(stated("vanilla_sd"), {"strategy.gamma": 8, "strategy.adaptive": {"name": "goodput"}})
+    base = variant(
+        stated("vanilla_sd"), {"strategy.gamma": 8, "strategy.adaptive": {"name": "goodput"}}
+    )
     axes: Axes = {"durations.draft_step_ms": [0.5, 4.0, 40.0], "acceptance.rate": [0.3, 0.9]}
     found = law_grid(base, axes, ["tpot_s"])["tpot_s"]
     for place in np.ndindex(3, 2):
         changes = {key: values[at] for (key, values), at in zip(axes.items(), place, strict=True)}
         assert within_four_ulp(found[place], one_law(base, changes)["tpot_s"])
-    assert len({law_grid(base, {"acceptance.rate": [0.9]}, ["tokens_per_step"])["tokens_per_step"][0], 1.0}) == 2
+    assert (
+        len(
+            {
+                law_grid(base, {"acceptance.rate": [0.9]}, ["tokens_per_step"])["tokens_per_step"][
+                    0
+                ],
+                1.0,
+            }
+        )
+        == 2
+    )
 
 
 def test_a_value_that_cannot_be_is_refused_and_named() -> None:

@@ -11,7 +11,9 @@ from simulator.cost.roofline import Roofline
 
 def roofline(**changes):
     """No constant, full efficiency, p = 1: bytes / bandwidth + flops / peak."""
-    return Roofline.model_validate({"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 1} | changes)
+    return Roofline.model_validate(
+        {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 1} | changes
+    )
 
 
 def device(**changes):
@@ -24,35 +26,57 @@ def device(**changes):
 
 @pytest.mark.parametrize(("p_norm", "expected_s"), [(1, 7.0), (2, 5.0), (200, 4.0)])
 def test_memory_and_compute_join_in_a_p_norm(p_norm, expected_s):
-    assert device().seconds(roofline(p_norm=p_norm), 3e9, 4e12, tokens=1) == pytest.approx(expected_s, rel=1e-12)
+    assert device().seconds(roofline(p_norm=p_norm), 3e9, 4e12, tokens=1) == pytest.approx(
+        expected_s, rel=1e-12
+    )
 
 
 def test_p_norm_of_equal_parts_is_two_to_the_one_over_p():
-    assert device().seconds(roofline(p_norm=4), 1e9, 1e12, tokens=1) == pytest.approx(2 ** (1 / 4), rel=1e-12)
+    assert device().seconds(roofline(p_norm=4), 1e9, 1e12, tokens=1) == pytest.approx(
+        2 ** (1 / 4), rel=1e-12
+    )
 
 
 def test_a_huge_p_does_not_overflow():
-    assert device().seconds(roofline(p_norm=1e6), 1e9, 3e12, tokens=1) == pytest.approx(3.0, rel=1e-12)
+    assert device().seconds(roofline(p_norm=1e6), 1e9, 3e12, tokens=1) == pytest.approx(
+        3.0, rel=1e-12
+    )
 
 
 def test_constant_is_added_once_and_efficiencies_divide_the_rates():
     operation = roofline(fixed_us=10, memory_efficiency=0.5, compute_efficiency=0.25)
-    assert device().seconds(operation, 1e3, 1e6, tokens=1) == pytest.approx(10e-6 + 2e-6 + 4e-6, rel=1e-12)
+    assert device().seconds(operation, 1e3, 1e6, tokens=1) == pytest.approx(
+        10e-6 + 2e-6 + 4e-6, rel=1e-12
+    )
 
 
 def test_an_operation_without_work_takes_its_constant():
-    assert device().seconds(roofline(fixed_us=10), 0, 0, tokens=0) == pytest.approx(10e-6, rel=1e-12)
+    assert device().seconds(roofline(fixed_us=10), 0, 0, tokens=0) == pytest.approx(
+        10e-6, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
     ("tokens", "rounded"),
-    [(1, 64), (64, 64), (65, 128), (128, 128), (129, 256), (256, 256), (257, 512), (512, 512), (513, 768)],
+    [
+        (1, 64),
+        (64, 64),
+        (65, 128),
+        (128, 128),
+        (129, 256),
+        (256, 256),
+        (257, 512),
+        (512, 512),
+        (513, 768),
+    ],
 )
 def test_tokens_are_rounded_up_to_tiles(tokens, rounded):
     assert roofline(tile_tokens=(64, 128, 256)).tiled(tokens) == rounded
 
 
-@pytest.mark.parametrize(("tokens", "rounded"), [(1, 8), (8, 8), (9, 16), (33, 48), (48, 48), (49, 96), (97, 192)])
+@pytest.mark.parametrize(
+    ("tokens", "rounded"), [(1, 8), (8, 8), (9, 16), (33, 48), (48, 48), (49, 96), (97, 192)]
+)
 def test_few_tokens_take_no_whole_tile_where_less_is_multiplied_at_once(tokens, rounded):
     assert roofline(tile_tokens=(48, 96), least_tile_tokens=8).tiled(tokens) == rounded
 
@@ -63,7 +87,9 @@ def test_time_steps_up_after_64_tokens():
     def seconds(tokens):
         return device().seconds(operation, 0, tokens * 1e12, tokens)
 
-    assert [seconds(tokens) for tokens in (1, 64, 65, 128, 129)] == pytest.approx([64, 64, 128, 128, 256], rel=1e-12)
+    assert [seconds(tokens) for tokens in (1, 64, 65, 128, 129)] == pytest.approx(
+        [64, 64, 128, 128, 256], rel=1e-12
+    )
 
 
 def test_without_tiles_time_follows_the_tokens():
@@ -71,13 +97,21 @@ def test_without_tiles_time_follows_the_tokens():
 
 
 def test_width_is_linear_between_its_points_and_flat_outside():
-    points = [{"tokens": 2, "ratio": 1.0}, {"tokens": 4, "ratio": 3.0, "fixed_ratio": 2.0}, {"tokens": 8, "ratio": 5.0}]
+    points = [
+        {"tokens": 2, "ratio": 1.0},
+        {"tokens": 4, "ratio": 3.0, "fixed_ratio": 2.0},
+        {"tokens": 8, "ratio": 5.0},
+    ]
     operation = roofline(width=points, width_source="round numbers")
-    memory, fixed = zip(*(operation.width_ratios(tokens) for tokens in (1, 2, 3, 4, 6, 8, 100)), strict=True)
+    memory, fixed = zip(
+        *(operation.width_ratios(tokens) for tokens in (1, 2, 3, 4, 6, 8, 100)), strict=True
+    )
     assert memory == pytest.approx([1, 1, 2, 3, 4, 5, 5])
     assert fixed == pytest.approx([1, 1, 1.5, 2, 1.5, 1, 1])
     assert device().seconds(operation, 1e9, 0, tokens=3) == pytest.approx(2.0, rel=1e-12)
-    assert device().seconds(operation, 0, 1e12, tokens=3) == pytest.approx(1.0, rel=1e-12)  # compute is not stretched
+    assert device().seconds(operation, 0, 1e12, tokens=3) == pytest.approx(
+        1.0, rel=1e-12
+    )  # compute is not stretched
 
 
 @pytest.mark.parametrize(
@@ -104,10 +138,15 @@ def test_weight_formats_fall_back_to_the_default_product():
         device(matmul={"q8_0": slow})
 
 
-MIRROR_SD = {"alpha_us": 10, "bandwidth_gb_s": 2 / 1.33333e-10 / 1e9}  # beta 1.33333e-10 s per word of two bytes
+MIRROR_SD = {
+    "alpha_us": 10,
+    "bandwidth_gb_s": 2 / 1.33333e-10 / 1e9,
+}  # beta 1.33333e-10 s per word of two bytes
 
 
-@pytest.mark.parametrize(("tokens", "hidden", "expected_us"), [(8, 5120, 30.6827), (8, 2048, 30.2731)])
+@pytest.mark.parametrize(
+    ("tokens", "hidden", "expected_us"), [(8, 5120, 30.6827), (8, 2048, 30.2731)]
+)
 def test_tree_gives_the_worked_examples_of_mirror_sd(tokens, hidden, expected_us):
     one = TreeAllReduce.model_validate(MIRROR_SD).seconds(tokens * hidden * 2, ranks=8)
     assert one * 1e6 == pytest.approx(expected_us, abs=1e-4)
@@ -127,7 +166,11 @@ def test_ring_moves_twice_all_but_one_share():
 
 
 @pytest.mark.parametrize(
-    "form", [TreeAllReduce.model_validate(MIRROR_SD), RingAllReduce.model_validate({"fixed_us": 5, "bandwidth_gb_s": 1})]
+    "form",
+    [
+        TreeAllReduce.model_validate(MIRROR_SD),
+        RingAllReduce.model_validate({"fixed_us": 5, "bandwidth_gb_s": 1}),
+    ],
 )
 def test_one_rank_reduces_for_nothing(form):
     assert form.seconds(1e9, ranks=1) == 0

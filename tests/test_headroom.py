@@ -1,4 +1,6 @@
-"""Headroom and twice the traffic: more traffic is more requests, whatever the length of the log; and what bounds it."""
+"""Headroom and twice the traffic: more traffic is more requests, whatever the length of the log;
+and what bounds it.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ def test_a_log_that_ends_before_its_queue_shows_has_no_headroom(tmp_path: Path) 
 
 
 def test_what_could_not_be_served_for_long_is_a_burst_and_doubles_as_one(tmp_path: Path) -> None:
-    """Twice a burst of 64 within 64 ms is 128 within 64 ms, not 64 within half of that, nor thousands."""
+    """Twice a burst of 64 within 64 ms is 128 within 64 ms, not 64 within half of that, nor
+    thousands.
+    """
     burst = [number * 0.001 for number in range(64)]
     found = planned(tmp_path, burst)
     assert found["headroom"]["by_law"]
@@ -116,22 +120,43 @@ def test_of_a_few_requests_headroom_is_unknown(tmp_path: Path, count: int) -> No
 
 def test_headroom_is_said_with_what_bounds_it(tmp_path: Path) -> None:
     planned(tmp_path, steady(20))
-    said = " ".join(CliRunner().invoke(main, ["plan", str(tmp_path / "plan.yaml"), "--draws", "1"]).output.split())
+    said = " ".join(
+        CliRunner()
+        .invoke(main, ["plan", str(tmp_path / "plan.yaml"), "--draws", "1"])
+        .output.split()
+    )
     assert "times the planned traffic (the log's 20 requests, drawn again:" in said
     assert "flops, bytes and KV cache allow at most" in said
     planned(tmp_path, steady(3))
-    said = " ".join(CliRunner().invoke(main, ["plan", str(tmp_path / "plan.yaml"), "--draws", "1"]).output.split())
+    said = " ".join(
+        CliRunner()
+        .invoke(main, ["plan", str(tmp_path / "plan.yaml"), "--draws", "1"])
+        .output.split()
+    )
     assert "Headroom: unknown from 3 requests, too few to draw more from" in said
     assert "With twice the traffic: unknown from 3 requests; it takes 10." in said
 
 
 def test_what_a_scenario_carries_does_not_follow_the_length_of_its_log(tmp_path: Path) -> None:
-    changes = ["serving.policy={name: prefill_first, max_requests: 8}", "strategy=autoregressive", "slo={ttft_ms: {p95: 1000}}"]
+    changes = [
+        "serving.policy={name: prefill_first, max_requests: 8}",
+        "strategy=autoregressive",
+        "slo={ttft_ms: {p95: 1000}}",
+    ]
     words = [word for change in changes for word in ("--set", change)]
     found = {}
     for count in (20, 200):
         path = log(tmp_path, steady(count))
-        command = ["capacity", "vanilla_llama_2_7b_a100", "--traffic", f"log:{path}", "--search", "300", "--json", *words]
+        command = [
+            "capacity",
+            "vanilla_llama_2_7b_a100",
+            "--traffic",
+            f"log:{path}",
+            "--search",
+            "300",
+            "--json",
+            *words,
+        ]
         done = CliRunner().invoke(main, command)
         assert done.exit_code == 0, done.output
         found[count] = json.loads(done.stdout)["capacities"][0]["headroom"]
@@ -139,10 +164,25 @@ def test_what_a_scenario_carries_does_not_follow_the_length_of_its_log(tmp_path:
 
 
 def test_a_burst_that_is_carried_once_is_not_carried_at_any_rate(tmp_path: Path) -> None:
-    """Bursts of sixteen each minute: ``capacity`` does not make them easier by letting them come closer together."""
+    """Bursts of sixteen each minute: ``capacity`` does not make them easier by letting them come
+    closer together.
+    """
     path = log(tmp_path, [minute * 60.0 for minute in range(4) for _ in range(16)])
-    changes = ["serving.policy={name: prefill_first, max_requests: 8}", "strategy=autoregressive", "slo={ttft_ms: {p95: 1000}}"]
+    changes = [
+        "serving.policy={name: prefill_first, max_requests: 8}",
+        "strategy=autoregressive",
+        "slo={ttft_ms: {p95: 1000}}",
+    ]
     words = [word for change in changes for word in ("--set", change)]
-    command = ["capacity", "vanilla_llama_2_7b_a100", "--traffic", f"log:{path}", "--search", "300", "--json", *words]
+    command = [
+        "capacity",
+        "vanilla_llama_2_7b_a100",
+        "--traffic",
+        f"log:{path}",
+        "--search",
+        "300",
+        "--json",
+        *words,
+    ]
     (found,) = json.loads(CliRunner().invoke(main, command).stdout)["capacities"]
     assert 1.0 <= found["headroom"] < 2.0

@@ -1,4 +1,6 @@
-"""Whatever a file says of itself, a report shows it as words: no tag, no link, no fence, no script comes of it."""
+"""Whatever a file says of itself, a report shows it as words: no tag, no link, no fence, no script
+comes of it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from simulator.report.blocks import Code, Hyperlink, Listing, Strong
 from simulator.report.markdown import inline, plain, shown
 
 HOSTILE = (
-    "<script>alert(1)</script> </title><img src=x onerror=alert(1)> ]]> --> | `x` ``` [a](javascript:alert(1)) $\\frac$ [/b]"
+    "<script>alert(1)</script> </title><img src=x onerror=alert(1)> ]]> --> | `x` ``` "
+    "[a](javascript:alert(1)) $\\frac$ [/b]"
 )
 DEVICE = """
 name: {words}
@@ -56,9 +59,17 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_html_has_its_own_tags_alone(report: Path) -> None:
     page = Tags()
     page.feed((report / "report.html").read_text("utf-8"))
-    assert sum(tag == "script" for tag, _ in page.found) == (report / "report.html").read_text("utf-8").count("</script>")
-    assert not [tag for tag, held in page.found if tag == "img" or any(name.startswith("on") for name in held)]
-    assert not [held["href"] for _, held in page.found if (held.get("href") or "").startswith("javascript")]
+    assert sum(tag == "script" for tag, _ in page.found) == (report / "report.html").read_text(
+        "utf-8"
+    ).count("</script>")
+    assert not [
+        tag
+        for tag, held in page.found
+        if tag == "img" or any(name.startswith("on") for name in held)
+    ]
+    assert not [
+        held["href"] for _, held in page.found if (held.get("href") or "").startswith("javascript")
+    ]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in (report / "report.html").read_text("utf-8")
 
 
@@ -73,19 +84,26 @@ def test_markdown_says_it_in_words_outside_its_listings(report: Path) -> None:
             words.append(re.sub(r"<details><summary>[\w ,]+</summary>|</details>", "", line))
     assert not fence
     assert any("alert" in line for line in words)
-    assert not [line for line in words if re.search(r"(?<!\\)<[A-Za-z/!?]|\]\(javascript|(?<!\\)```", line)]
+    assert not [
+        line for line in words if re.search(r"(?<!\\)<[A-Za-z/!?]|\]\(javascript|(?<!\\)```", line)
+    ]
 
 
 def test_pictures_are_xml_without_a_script(report: Path) -> None:
     for path in report.glob("*.svg"):
-        root = ElementTree.fromstring(path.read_text("utf-8"))  # noqa: S314 - our own
+        root = ElementTree.fromstring(path.read_text("utf-8"))
         assert not [
-            node for node in root.iter() if str(node.tag).endswith("script") or any(name[:2] == "on" for name in node.attrib)
+            node
+            for node in root.iter()
+            if str(node.tag).endswith("script") or any(name[:2] == "on" for name in node.attrib)
         ]
 
 
 def test_marks_are_escaped_and_plain_words_stay_as_they_are() -> None:
-    assert plain("a < b, <0.001, x[i] and 3 * 4 - 2 (or so)") == "a < b, <0.001, x[i] and 3 * 4 - 2 (or so)"
+    assert (
+        plain("a < b, <0.001, x[i] and 3 * 4 - 2 (or so)")
+        == "a < b, <0.001, x[i] and 3 * 4 - 2 (or so)"
+    )
     assert plain("# no title\n- no item") == "\\# no title\n\\-\\ no item".replace("\\ ", " ")
     assert inline(Strong("<b>")) == "**\\<b>**"
     assert inline(Code("a`b")) == "`` a`b ``"
@@ -93,16 +111,29 @@ def test_marks_are_escaped_and_plain_words_stay_as_they_are() -> None:
     assert next(shown(Listing("```\nx"))) == "````\n```\nx\n````"
 
 
-@pytest.mark.parametrize("typed", ["explain ./x.yaml", "run ./x.yaml --long --out rep", "compare ./x.yaml durations_only", "list device --catalogue .",
-                                   "list scenario --catalogue .", "show evil --catalogue .", "show evil_device --catalogue ."])  # fmt: skip
-def test_a_terminal_gets_no_orders_from_a_file(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "explain ./x.yaml",
+        "run ./x.yaml --long --out rep",
+        "compare ./x.yaml durations_only",
+        "list device --catalogue .",
+        "list scenario --catalogue .",
+        "show evil --catalogue .",
+        "show evil_device --catalogue .",
+    ],
+)
+def test_a_terminal_gets_no_orders_from_a_file(
+    typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither colours nor titles of windows, nor a line that is read from the right."""
     monkeypatch.chdir(tmp_path)
     words = 'about: "words \\e[2J\\e]0;x\\a\\u202e \\u009b31m"\n'
     for file, text in {
         "x.yaml": f"like: durations_only\nrequests: {{count: 2}}\n{words}",
         "scenarios/evil.yaml": f"like: durations_only\n{words}",
-        "hardware_profiles/devices/evil_device.yaml": f'like: h100_sxm\n{words}memory_gb: {{value: 80, source: "words \\e[31m"}}\n',
+        "hardware_profiles/devices/evil_device.yaml": f"like: h100_sxm\n{words}"
+        'memory_gb: {value: 80, source: "words \\e[31m"}\n',
     }.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(text)

@@ -27,9 +27,14 @@ def test_every_room_has_a_question_and_no_other_is_named() -> None:
 
 def test_imports_are_read_wherever_they_stand() -> None:
     source = (
-        "import simulator.cost.device\nfrom simulator import world\ndef f():\n    from simulator.files.schema import Frozen\n"
+        "import simulator.cost.device\nfrom simulator import world\ndef f():\n    from "
+        "simulator.files.schema import Frozen\n"
     )
-    assert imported_rooms(f"{source}import numpy\nfrom simulation.other import x\n") == {"cost", "world", "files"}
+    assert imported_rooms(f"{source}import numpy\nfrom simulation.other import x\n") == {
+        "cost",
+        "world",
+        "files",
+    }
 
 
 def test_a_room_lies_above_what_it_imports_and_implied_arrows_are_left_out() -> None:

@@ -1,4 +1,6 @@
-"""HTML reports without a browser: nothing from a file becomes markup, every name is its own, colours can be read."""
+"""HTML reports without a browser: nothing from a file becomes markup, every name is its own,
+colours can be read.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ from simulator.report.markdown import as_markdown, inline
 from simulator.world import Span
 from tests.pages import KINDS, LIVE, SWEEP, page
 
-SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"><style>*{fill:red}</style><g id="a b"/></svg>'
+SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"><style>*{fill:red}</style><g '
+    'id="a b"/></svg>'
+)
 VOID = {"meta", "input", "link", "br", "wbr"}
 
 
@@ -76,7 +81,11 @@ class Parsed(HTMLParser):
             self.elements[one][2].append(data)
 
     def all(self, tag):
-        return [(attributes, "".join(text)) for name, attributes, text, _ in self.elements if name == tag]
+        return [
+            (attributes, "".join(text))
+            for name, attributes, text, _ in self.elements
+            if name == tag
+        ]
 
 
 class Lazy(dict[str, Any]):
@@ -102,7 +111,8 @@ def parsed(pages: dict[str, Page]) -> dict[str, Parsed]:
 
 
 every_kind = pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.full) if kind == "plan" else kind for kind in KINDS]
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.full) if kind == "plan" else kind for kind in KINDS],
 )
 """A plan takes some seconds."""
 
@@ -138,15 +148,26 @@ def everywhere(text: str) -> Page:
         Listing(text, "yaml", text),
         Listing(text),
     )
-    return Page(text, text, text, blocks, (Section(text, blocks[:1]),), text, (Highlight(text, text),))
+    return Page(
+        text, text, text, blocks, (Section(text, blocks[:1]),), text, (Highlight(text, text),)
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7*7 }}{% raw %}", "<!--", "]]>&lt;"]
+    "text",
+    [
+        "</script><script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "{{ 7*7 }}{% raw %}",
+        "<!--",
+        "]]>&lt;",
+    ],
 )
 def test_text_is_never_markup(text: str) -> None:
     nasty, tame = Parsed(as_html(everywhere(text))), Parsed(as_html(everywhere("tame")))
-    shape = [[(tag, set(attributes)) for tag, attributes, _, _ in one.elements] for one in (nasty, tame)]
+    shape = [
+        [(tag, set(attributes)) for tag, attributes, _, _ in one.elements] for one in (nasty, tame)
+    ]
     assert shape[0] == shape[1]
     for tag in (
         "title",
@@ -171,14 +192,20 @@ def test_text_is_never_markup(text: str) -> None:
 @given(some.text(max_size=40))
 def test_any_text_comes_out_as_it_went_in(text: str) -> None:
     one = Parsed(as_html(Page("t", "", "", (Paragraph((Code(text), Strong(text))),), (), "")))
-    assert [got for _, got in one.all("strong")] == [text] == [got for _, got in one.all("code")[:1]]
+    assert (
+        [got for _, got in one.all("strong")] == [text] == [got for _, got in one.all("code")[:1]]
+    )
 
 
 @every_kind
-def test_nothing_is_loaded_and_only_the_own_script_runs(kind: str, pages: dict[str, Page], parsed: dict[str, Parsed]) -> None:
+def test_nothing_is_loaded_and_only_the_own_script_runs(
+    kind: str, pages: dict[str, Page], parsed: dict[str, Parsed]
+) -> None:
     for tag, attributes, text, _ in parsed[kind].elements:
         assert tag not in ("img", "iframe", "object", "embed", "base", "form")
-        assert tag not in ("image", "use") or attributes["xlink:href"].startswith(("#", "data:image/png;"))
+        assert tag not in ("image", "use") or attributes["xlink:href"].startswith(
+            ("#", "data:image/png;")
+        )
         assert not [name for name in attributes if name.startswith("on")]
         assert "src" not in attributes
         if tag == "link":
@@ -186,10 +213,12 @@ def test_nothing_is_loaded_and_only_the_own_script_runs(kind: str, pages: dict[s
         held = " ".join([*attributes.values(), *(text if tag == "style" else ())])
         assert not re.search(r"url\((?!#)|@import", held)
     (policy,) = [held["content"] for held, _ in parsed[kind].all("meta") if "http-equiv" in held]
-    scripts = {text for held, text in parsed[kind].all("script") if held.get("type") != "application/json"}
-    assert {f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in scripts} == set(
-        re.findall(r"'sha256-[^']+'", policy)
-    )
+    scripts = {
+        text for held, text in parsed[kind].all("script") if held.get("type") != "application/json"
+    }
+    assert {
+        f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in scripts
+    } == set(re.findall(r"'sha256-[^']+'", policy))
     assert policy.startswith("default-src 'none'; ")
 
 
@@ -197,7 +226,9 @@ def test_nothing_is_loaded_and_only_the_own_script_runs(kind: str, pages: dict[s
 
 
 @every_kind
-def test_both_tell_everything_that_the_page_holds(kind: str, pages: dict[str, Page], parsed: dict[str, Parsed]) -> None:
+def test_both_tell_everything_that_the_page_holds(
+    kind: str, pages: dict[str, Page], parsed: dict[str, Parsed]
+) -> None:
     (_, body), text = parsed[kind].all("body")[0], as_markdown(pages[kind])
     body = body.replace("\u00a0", " ")
     for words in every_word(pages[kind]):
@@ -224,13 +255,17 @@ def test_names_are_unique_and_lead_somewhere(kind: str, parsed: dict[str, Parsed
         for name in (held.get("aria-labelledby"), held.get("aria-describedby")):
             assert name is None or name in names
         for name, value in held.items():
-            assert not (name.endswith("href") and value.startswith("#")) or value[1:] in names, value
+            assert not (name.endswith("href") and value.startswith("#")) or value[1:] in names, (
+                value
+            )
             for used in re.findall(r"url\(#([^)]+)\)", value):
                 assert used in names
 
 
 @every_kind
-def test_pictures_tables_and_what_can_be_focused_have_names(kind: str, parsed: dict[str, Parsed]) -> None:
+def test_pictures_tables_and_what_can_be_focused_have_names(
+    kind: str, parsed: dict[str, Parsed]
+) -> None:
     one = parsed[kind]
     titles = {held["id"] for held, text in one.all("title") if "id" in held and text}
     for held, _ in one.all("svg"):
@@ -254,7 +289,9 @@ def test_pictures_tables_and_what_can_be_focused_have_names(kind: str, parsed: d
 def luminance(colour: str) -> float:
     """Relative, 0 to 1 (WCAG 2)."""
     parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
-    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
+    red, green, blue = (
+        one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -272,17 +309,27 @@ def test_contrast_of_round_numbers() -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_stand_out_from_what_is_behind_them(scheme: str) -> None:
     style = (TEMPLATES / "style.css").read_text("utf-8")
-    light, dark = (dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", part)) for part in style.split("@media")[:2])
+    light, dark = (
+        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", part)) for part in style.split("@media")[:2]
+    )
     assert set(light) == set(dark)
     colours = light if scheme == "light" else dark
     pairs = [(ink, page) for ink in ("ink", "soft", "accent") for page in ("page", "card")]
-    pairs += [("ink", "bar"), *((name.removesuffix("-page"), name) for name in colours if name.endswith("-page"))]
+    pairs += [
+        ("ink", "bar"),
+        *((name.removesuffix("-page"), name) for name in colours if name.endswith("-page")),
+    ]
     assert len(pairs) == 13
-    assert {f"{ink} on {page}": round(contrast(colours[ink], colours[page]), 2) for ink, page in pairs
-            if contrast(colours[ink], colours[page]) < 4.5} == {}  # fmt: skip
+    assert {
+        f"{ink} on {page}": round(contrast(colours[ink], colours[page]), 2)
+        for ink, page in pairs
+        if contrast(colours[ink], colours[page]) < 4.5
+    } == {}
 
 
-@pytest.mark.parametrize("fill", sorted({*timeline.PALETTE["spans"], *chain.from_iterable(timeline.FAMILIES.values())}))
+@pytest.mark.parametrize(
+    "fill", sorted({*timeline.PALETTE["spans"], *chain.from_iterable(timeline.FAMILIES.values())})
+)
 def test_words_on_spans_stand_out(fill: str) -> None:
     assert contrast(timeline.ink_on(fill), fill) >= 4.5
 
@@ -291,7 +338,10 @@ def test_words_on_spans_stand_out(fill: str) -> None:
 
 
 def test_columns_of_numbers_shares_and_long_words() -> None:
-    rows = [("a", "1,234.5", "82.3 %", "x" * 50, "–"), (Strong("b"), "-5.84 %", "", "", "73.5 % (70.8 to 76.0)")]
+    rows = [
+        ("a", "1,234.5", "82.3 %", "x" * 50, "–"),
+        (Strong("b"), "-5.84 %", "", "", "73.5 % (70.8 to 76.0)"),
+    ]
     head, shown = cells(Table(("a", "b", "c", "d", "e"), rows, "t", bars=(2,), badges=(0,)))
     assert [cell.style for cell in head] == ["short", "number", "number", "long", "number"]
     assert [cell.bar_percent for cell in shown[0]] == [None, None, 82.3, None, None]
@@ -301,14 +351,17 @@ def test_columns_of_numbers_shares_and_long_words() -> None:
 
 def test_a_picture_keeps_its_names_and_its_style_to_itself() -> None:
     svg = (
-        '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
+        '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" '
+        'xmlns:xlink="http://www.w3.org/1999/xlink">'
         "<title>old</title><metadata>who</metadata><style>*{fill:red}</style>"
         '<clipPath id="p 1"/><g clip-path="url(#p)"><use xlink:href="#m"/></g></svg>'
     )
     shown = str(html.drawn(Figure("new & better", "two words.svg", svg)))
     assert shown == (
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" id="two-words-svg" role="img" '
-        'aria-labelledby="two-words-svg-title"><title id="two-words-svg-title">new &amp; better</title>'
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        'id="two-words-svg" role="img" '
+        'aria-labelledby="two-words-svg-title"><title id="two-words-svg-title">new &amp; '
+        "better</title>"
         '<style>#two-words-svg { *{fill:red} }</style><clipPath id="two-words-svg-p-1" />'
         '<g clip-path="url(#two-words-svg-p)"><use xlink:href="#two-words-svg-m" /></g></svg>'
     )
@@ -330,7 +383,12 @@ def test_spans_for_a_drawing_to_be_zoomed() -> None:
             {"lane": "stage", "label": "compute", "fill": figures.BLUE, "ink": "#ffffff"},
             {"lane": "link", "label": "transmit", "fill": figures.VERMILLION, "ink": "#000000"},
         ],
-        "spans": [[0, 0, 0.0, 10000.0], [3, 1, 10000.0, 2000.0], [1, 1, 12000.0, 1000.0], [2, 2, 12500.0, 1000.0]],
+        "spans": [
+            [0, 0, 0.0, 10000.0],
+            [3, 1, 10000.0, 2000.0],
+            [1, 1, 12000.0, 1000.0],
+            [2, 2, 12500.0, 1000.0],
+        ],
         "view": [5000.0, 13000.0],
     }
 
@@ -352,18 +410,33 @@ def test_a_live_run_is_told_with_what_it_missed_and_every_round() -> None:
     found = json.loads(LIVE.read_text("utf-8"))
     one = live_page.page(found, "a machine", "2026-11-21", "python -m benchmarks.live decoding")
     assert one.about == "a machine; 2026-11-21."
-    assert one.answer.startswith("5 of 6 settings are predicted within their bounds, half of them within 7.5 %; 100.0 % of the")
+    assert one.answer.startswith(
+        "5 of 6 settings are predicted within their bounds, half of them within 7.5 %; 100.0 % "
+        "of the"
+    )
     assert one.answer.endswith("36 of 36 requests took the simulated steps one by one.")
-    assert [item for block in one.opening if isinstance(block, Bullets) for item in block.items] == [
-        "duodecoding with γ = 2: -17.7 %, and 12.0 % were allowed"
-    ]
+    assert [
+        item for block in one.opening if isinstance(block, Bullets) for item in block.items
+    ] == ["duodecoding with γ = 2: -17.7 %, and 12.0 % were allowed"]
     rows = list(csv.DictReader(StringIO(rounds_csv(found))))
     assert len(rows) == sum(len(point["measured_ms"]) for point in found["points"])
-    assert rows[4] == {"strategy": "vanilla_sd", "gamma": "2", "round": "2", "measured_ms": "26.86", "predicted_ms": "31.258"}
+    assert rows[4] == {
+        "strategy": "vanilla_sd",
+        "gamma": "2",
+        "round": "2",
+        "measured_ms": "26.86",
+        "predicted_ms": "31.258",
+    }
     for point in found["points"]:
         point["held"] = True
-    (told,) = (block for block in live_page.page(found, "m", "d", "c").opening if isinstance(block, Bullets))
-    assert told.items == ["Every error is within its bound: 8 or 12 %, or the spread of rounds where that is larger."]
+    (told,) = (
+        block
+        for block in live_page.page(found, "m", "d", "c").opening
+        if isinstance(block, Bullets)
+    )
+    assert told.items == [
+        "Every error is within its bound: 8 or 12 %, or the spread of rounds where that is larger."
+    ]
 
 
 # ---- sweeps
@@ -372,7 +445,9 @@ def test_a_live_run_is_told_with_what_it_missed_and_every_round() -> None:
 def test_a_sweep_is_told_with_its_best_point_and_how_to_look_closer(pages: dict[str, Page]) -> None:
     one = pages["sweep"]
     assert one.title == "small: 12 points of durations_only"
-    assert one.answer.startswith("Best at strategy.gamma = 8, durations.draft_ms = 6 (time per token (ms), simulation: ")
+    assert one.answer.startswith(
+        "Best at strategy.gamma = 8, durations.draft_ms = 6 (time per token (ms), simulation: "
+    )
     assert [(held.value, held.what) for held in one.highlights[2:]] == [
         ("12 of 12", "points evaluated"),
         ("3", "of them could not run"),
@@ -382,18 +457,40 @@ def test_a_sweep_is_told_with_its_best_point_and_how_to_look_closer(pages: dict[
         "specsim run durations_only --set requests.count=4 --set requests.output_tokens=33 "
         "--set strategy.gamma=8 --set durations.draft_ms=6" in text
     )
-    assert re.search(r"On 4 points that both evaluated, time per token by law \(marginal rates\) is [-+][\d.]+ % off", text)
+    assert re.search(
+        r"On 4 points that both evaluated, time per token by law \(marginal rates\) is "
+        r"[-+][\d.]+ % off",
+        text,
+    )
     assert "| strategy.gamma=1, durations.draft_ms=-1 | " in text
     assert [figure.file for figure in one.figures] == ["small_1.svg"]
-    points = next(block for section in one.sections if section.title == "Every point" for block in section.blocks[1:])
+    points = next(
+        block
+        for section in one.sections
+        if section.title == "Every point"
+        for block in section.blocks[1:]
+    )
     assert len(points.rows) == 9
     assert sum(row[-1] != "" for row in points.rows) == 4
 
 
-def test_the_command_writes_the_page_its_pictures_and_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_the_page_its_pictures_and_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(SWEEP, "utf-8")
-    arguments = ["sweep", "small.yaml", "--set", "seed=3", "--evaluate", "law", "--workers", "1", "--report", "out"]
+    arguments = [
+        "sweep",
+        "small.yaml",
+        "--set",
+        "seed=3",
+        "--evaluate",
+        "law",
+        "--workers",
+        "1",
+        "--report",
+        "out",
+    ]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     assert {path.name for path in Path("out").iterdir()} == {
@@ -403,19 +500,26 @@ def test_the_command_writes_the_page_its_pictures_and_its_table(tmp_path: Path, 
         "small_1.svg",
         "small_1.data.csv",
     }
-    assert "specsim sweep small.yaml --set seed=3 --evaluate law\n" in Path("out/small.md").read_text("utf-8")
+    assert "specsim sweep small.yaml --set seed=3 --evaluate law\n" in Path(
+        "out/small.md"
+    ).read_text("utf-8")
     assert len(Path("out/small.csv").read_text().splitlines()) == 13
 
 
 class Shown(HTMLParser):
-    """The words of a page that are read before anything is unfolded, and how many pictures and numbers are among them."""
+    """The words of a page that are read before anything is unfolded, and how many pictures and
+    numbers are among them.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.depth, self.words, self.figures, self.numbers, self.within = 0, 0, 0, 0, list[str]()
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        folded = tag in ("details", "style", "script", "svg", "title", "nav") or ("hidden", None) in attributes
+        folded = (
+            tag in ("details", "style", "script", "svg", "title", "nav")
+            or ("hidden", None) in attributes
+        )
         if folded or self.within[-1:] == [tag]:
             self.within.append(tag)
         self.figures += tag == "figure" and not self.within

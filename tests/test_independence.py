@@ -1,4 +1,6 @@
-"""How wrong i.i.d. is: nothing where it holds, what a hand count says where it does not, and the committed page."""
+"""How wrong i.i.d. is: nothing where it holds, what a hand count says where it does not, and the
+committed page.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,16 @@ from tests.test_acceptance import make_trace
 REPORT = Path(__file__).parents[1] / "reports" / "iid" / f"{NAME}.md"
 
 
-def drawn(rate_after_hit: float, rate_after_miss: float, requests: int = 200, tokens: int = 300) -> Trace:
+def drawn(
+    rate_after_hit: float, rate_after_miss: float, requests: int = 200, tokens: int = 300
+) -> Trace:
     """A two-state chain of agreement; both rates alike is i.i.d."""
     random = np.random.default_rng(5)
     uniform, kept = random.random((requests, tokens)), np.zeros((requests, tokens), dtype=bool)
     for position in range(1, tokens):
-        kept[:, position] = uniform[:, position] < np.where(kept[:, position - 1], rate_after_hit, rate_after_miss)
+        kept[:, position] = uniform[:, position] < np.where(
+            kept[:, position - 1], rate_after_hit, rate_after_miss
+        )
     return make_trace(np.where(kept, 0, 1).tolist())
 
 
@@ -43,27 +49,35 @@ def test_the_formula_is_right_where_tokens_are_independent() -> None:
 def start_rate(hit: float, miss: float, gamma: int) -> float:
     """How often the first token of a window is kept, of a two-state chain.
 
-    s = (1 - s hit^(gamma-1)) miss + s hit^(gamma-1) (hit^2 + (1 - hit) miss): a full window ends behind a token of which
-    it is not known whether the draft would have had it.
+    s = (1 - s hit^(gamma-1)) miss + s hit^(gamma-1) (hit^2 + (1 - hit) miss): a full window ends
+    behind a token of which it is not known whether the draft would have had it.
     """
     full = hit ** (gamma - 1)
     return miss / (1.0 + full * miss - full * (hit**2 + (1.0 - hit) * miss))
 
 
 def test_bursts_err_by_what_the_chain_says() -> None:
-    """After a hit 0.9, after a miss 0.3: the formula sees 0.652 at one token, three keep 1.445 and not 1.354."""
+    """After a hit 0.9, after a miss 0.3: the formula sees 0.652 at one token, three keep 1.445 and
+    not 1.354.
+    """
     found = independence(drawn(0.9, 0.3, requests=100, tokens=3000), "bursts")
     assert found.rate == pytest.approx(start_rate(0.9, 0.3, 1), abs=0.01)
     for error in found.errors:
-        kept = start_rate(0.9, 0.3, error.gamma) * sum(0.9**position for position in range(error.gamma))
+        kept = start_rate(0.9, 0.3, error.gamma) * sum(
+            0.9**position for position in range(error.gamma)
+        )
         assert error.recorded_tokens == pytest.approx(1.0 + kept, rel=0.01)
-        expected = 100.0 * ((1.0 + independent(start_rate(0.9, 0.3, 1), error.gamma)) / (1.0 + kept) - 1.0)
+        expected = 100.0 * (
+            (1.0 + independent(start_rate(0.9, 0.3, 1), error.gamma)) / (1.0 + kept) - 1.0
+        )
         assert error.low_percent < expected < error.high_percent
     assert found.errors[0].percent == pytest.approx(-3.7, abs=1.0)
 
 
 def test_all_numbers_of_a_tiny_trace() -> None:
-    """Agreement 1 1 0 1 0 1 1 0 from position 1: windows of one start at 1, 3, 4, 6, 8, of three at 1, 4, 6."""
+    """Agreement 1 1 0 1 0 1 1 0 from position 1: windows of one start at 1, 3, 4, 6, 8, of three at
+    1, 4, 6.
+    """
     trace = make_trace([[9, 0, 0, 2, 0, 5, 0, 0, 1]])
     found = independence(trace, "tiny", windows=(3,))
     assert found.rate == pytest.approx(3 / 5)
@@ -71,7 +85,9 @@ def test_all_numbers_of_a_tiny_trace() -> None:
     assert error.recorded_tokens == pytest.approx(8 / 3)
     assert error.formula_tokens == pytest.approx(1 + 0.6 + 0.36 + 0.216)
     assert error.percent == pytest.approx(100 * (2.176 / (8 / 3) - 1))
-    assert (error.low_percent, error.high_percent) == pytest.approx((error.percent, error.percent)), "one request: no spread"
+    assert (error.low_percent, error.high_percent) == pytest.approx(
+        (error.percent, error.percent)
+    ), "one request: no spread"
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=3, max_size=12), min_size=1, max_size=6))
@@ -83,11 +99,17 @@ def test_a_window_of_one_is_what_the_formula_is_fitted_to(agreement: list[list[b
 
 def test_windows_beyond_what_was_recorded_are_left_out() -> None:
     trace = read(Catalogue().names("trace")["six_flavours_greedy"])
-    assert [error.gamma for error in independence(trace.drafted_by("eagle"), "eagle").errors] == [3, 5, 8]
+    assert [error.gamma for error in independence(trace.drafted_by("eagle"), "eagle").errors] == [
+        3,
+        5,
+        8,
+    ]
     assert [error.gamma for error in independence(trace, "draft").errors] == list(WINDOWS)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in Catalogue().names("trace") if name.startswith("six_flavours")))
+@pytest.mark.parametrize(
+    "name", sorted(name for name in Catalogue().names("trace") if name.startswith("six_flavours"))
+)
 def test_the_committed_page_says_what_we_find(name: str) -> None:
     text = REPORT.read_text()
     for one in every_drafter(read(Catalogue().names("trace")[name]), name, (), WINDOWS, 0):
@@ -97,10 +119,23 @@ def test_the_committed_page_says_what_we_find(name: str) -> None:
 
 def test_command_writes_page_figure_and_json(tmp_path: Path) -> None:
     make_trace([[9, 0, 0, 2, 0, 5, 0, 0, 1]] * 3).write(tmp_path / "own.npz")
-    arguments = ["trace", "iid", str(tmp_path / "own.npz"), "--window", "2", "--out", str(tmp_path / "page")]
+    arguments = [
+        "trace",
+        "iid",
+        str(tmp_path / "own.npz"),
+        "--window",
+        "2",
+        "--out",
+        str(tmp_path / "page"),
+    ]
     found = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert found["traces"][0]["errors"][0]["gamma"] == 2
-    assert [Path(path).name for path in found["written"]] == [f"{NAME}.md", f"{NAME}.html", "iid.data.csv", FIGURE]
+    assert [Path(path).name for path in found["written"]] == [
+        f"{NAME}.md",
+        f"{NAME}.html",
+        "iid.data.csv",
+        FIGURE,
+    ]
     text = (tmp_path / "page" / f"{NAME}.md").read_text()
     assert f"]({FIGURE})" in text
     assert "--window 2" in text
@@ -110,7 +145,14 @@ def test_command_writes_page_figure_and_json(tmp_path: Path) -> None:
 
 
 def test_the_page_says_the_worst_both_ways() -> None:
-    found = [independence(drawn(*rates, requests=20), str(rates)) for rates in ((0.9, 0.3), (0.4, 0.9))]
+    found = [
+        independence(drawn(*rates, requests=20), str(rates)) for rates in ((0.9, 0.3), (0.4, 0.9))
+    ]
     text = as_markdown(page(found, "a command"))
-    assert f"too little by up to {-found[0].errors[-1].percent:.1f} % ({found[0].name}, γ = 8)" in text
-    assert f"too much by up to {max(error.percent for error in found[1].errors):.1f} % ({found[1].name}" in text
+    assert (
+        f"too little by up to {-found[0].errors[-1].percent:.1f} % ({found[0].name}, γ = 8)" in text
+    )
+    assert (
+        f"too much by up to {max(error.percent for error in found[1].errors):.1f} % "
+        f"({found[1].name}"
+    ) in text

@@ -1,4 +1,6 @@
-"""JSON that is written is JSON: no word of it is NaN or Infinity, and one function writes it all."""
+"""JSON that is written is JSON: no word of it is NaN or Infinity, and one function writes it
+all.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ import simulator
 from simulator.cli.main import main
 
 HOMES = {"files/writing.py", "files/document.py", "studies/sweep/key.py"}
-"""Where JSON is made: what is written; lines of YAML that are read again; the digest of a point, which nobody reads."""
+"""Where JSON is made: what is written; lines of YAML that are read again; the digest of a point,
+which nobody reads.
+"""
 CODE = Path(simulator.__file__).parent
 
 
@@ -27,14 +31,25 @@ def test_one_function_writes_json() -> None:
         for file in sorted(folder.rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text("utf-8"))):
                 name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-                if name in ("json.dumps", "json.dump", "DataFrame.to_json") or name.endswith(".to_json"):
-                    told = file.relative_to(folder).as_posix() in HOMES or "allow_nan=False" in ast.unparse(node)
+                if name in ("json.dumps", "json.dump", "DataFrame.to_json") or name.endswith(
+                    ".to_json"
+                ):
+                    told = file.relative_to(
+                        folder
+                    ).as_posix() in HOMES or "allow_nan=False" in ast.unparse(node)
                     assert told, f"{file}:{node.lineno}: written without json_text"
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.floats(width=32).map(np.float32),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=3)
+    | st.floats(width=32).map(np.float32),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=10,
 )
 
@@ -85,9 +100,13 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_a_command_prints_is_json(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_command_prints_is_json(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(main, [*command.split(), *(["--json"] if command != "schema" else [])])
+    done = CliRunner().invoke(
+        main, [*command.split(), *(["--json"] if command != "schema" else [])]
+    )
     assert done.exception is None or isinstance(done.exception, SystemExit)
     json.loads(done.stdout, parse_constant=pytest.fail)
 
@@ -98,8 +117,15 @@ def test_json_inside_pages_and_files_is_json(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["law", "durations_only", "--out", str(tmp_path / "law.html")])
     assert done.exit_code == 0, done.output
     pages = [*folder.glob("*.html"), tmp_path / "law.html"]
-    found = [text for page in pages for text in re.findall(r'application/json">(.*?)</script>', page.read_text("utf-8"), re.S)]
-    found += [file.read_text("utf-8") for file in (*folder.glob("*.json"), result.save(tmp_path / "run.json"))]
+    found = [
+        text
+        for page in pages
+        for text in re.findall(r'application/json">(.*?)</script>', page.read_text("utf-8"), re.S)
+    ]
+    found += [
+        file.read_text("utf-8")
+        for file in (*folder.glob("*.json"), result.save(tmp_path / "run.json"))
+    ]
     assert len(found) >= 3
     for text in found:
         json.loads(text, parse_constant=pytest.fail)

@@ -1,4 +1,6 @@
-"""Attention over latents (MLA) has curves of its own: priced by hand, imported, fitted, and beside measured kernels."""
+"""Attention over latents (MLA) has curves of its own: priced by hand, imported, fitted, and beside
+measured kernels.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ LATENTS = Mixer(
     pair_flops=1_360,
     prompt_pair_flops=400,
 )
-"""Ten heads: keys and values of 36 and 32 in the width of a latent, of 12 and 8 where a prompt widens it."""
+"""Ten heads: keys and values of 36 and 32 in the width of a latent, of 12 and 8 where a prompt
+widens it.
+"""
 
 
 def seconds(rows: Rows, **device: Any) -> Any:
@@ -47,12 +51,16 @@ def seconds(rows: Rows, **device: Any) -> Any:
 
 
 def test_the_curves_of_latents_price_them_and_nothing_else() -> None:
-    """100 entries of 72 bytes; ten queries and outputs of 36 and 32 values, whose products are 1,360 flops a pair."""
+    """100 entries of 72 bytes; ten queries and outputs of 36 and 32 values, whose products are
+    1,360 flops a pair.
+    """
     parts = {"decode": {**SUM, "fixed_us": 7}, "prefill": {**SUM, "fixed_us": 9}}
     one, prompt = Rows.decode(1, 99), Rows.prefill(10)
     decode = 100 * 72 + 2 * 680 + 100 * 1_360
     prefill = 10 * 72 + 10 * 2 * 200 + 55 * 400
-    assert seconds(one) == nanoseconds(decode + 1)  # by the curves of heads, which add a nanosecond for their block
+    assert seconds(one) == nanoseconds(
+        decode + 1
+    )  # by the curves of heads, which add a nanosecond for their block
     assert seconds(prompt) == nanoseconds(prefill + 1_000)
     assert seconds(one, latent_attention=parts) == nanoseconds(decode + 7_000)
     assert seconds(prompt, latent_attention=parts) == nanoseconds(prefill + 9_000)
@@ -69,11 +77,15 @@ def test_a_card_with_one_curve_widens_the_latents_of_a_prompt_too() -> None:
 def test_a_verification_over_latents_computes_for_each_of_its_rows() -> None:
     dear = {"decode": SUM, "prefill": SUM, "extra_row": {"value": 0.5}}
     rows = Rows.decode(3, 97)
-    assert seconds(rows, latent_attention=dear) == nanoseconds((100 * 72 + 3 * 2 * 680 + (98 + 99 + 100) * 1_360) * 2.0)
+    assert seconds(rows, latent_attention=dear) == nanoseconds(
+        (100 * 72 + 3 * 2 * 680 + (98 + 99 + 100) * 1_360) * 2.0
+    )
 
 
 def test_a_tile_of_few_heads_makes_blocks_of_which_each_takes_its_time() -> None:
-    """A head's queries and outputs are 1.9 times as wide as a latent: ten heads are 19 rows, three tiles of eight."""
+    """A head's queries and outputs are 1.9 times as wide as a latent: ten heads are 19 rows, three
+    tiles of eight.
+    """
     for tile, blocks in ((128, 1), (8, 3), (19, 1), (18, 2)):
         parts = {"decode": BLOCKS | {"tile_rows": tile, "splits": "none"}, "prefill": BLOCKS}
         taken = seconds(Rows.decode(1, 99), latent_attention=parts)
@@ -82,24 +94,45 @@ def test_a_tile_of_few_heads_makes_blocks_of_which_each_takes_its_time() -> None
 
 def test_what_a_verification_takes_over_latents_is_in_the_interval() -> None:
     loaded = load("mtp_deepseek_v3_8xh200")
-    (wider,) = (change for name, change in slowed(loaded) if name == "h200_sxm, rows of a verification")
-    before, after = (one.scenario.target.device.latent_attention for one in (loaded, wider(loaded)))  # type: ignore[union-attr]
+    (wider,) = (
+        change for name, change in slowed(loaded) if name == "h200_sxm, rows of a verification"
+    )
+    before, after = (one.scenario.target.device.latent_attention for one in (loaded, wider(loaded)))
     assert isinstance(before, Attention)
     assert isinstance(after, Attention)
-    assert before.extra_row.value < after.extra_row.value < before.extra_row.high  # type: ignore[operator]
+    assert before.extra_row.value < after.extra_row.value < before.extra_row.high
     assert after.decode == before.decode
 
 
 # ---- from tables
 
 
-MLA = {"framework": "TRTLLM", "kernel_source": "default", "op_name": "mla_generation", "mla_dtype": "bfloat16"}
-MLA |= {"kv_cache_dtype": "bfloat16", "num_heads": 16, "batch_size": 2, "isl": 1, "tp_size": 8, "step": 99, "latency": 0.5}
+MLA = {
+    "framework": "TRTLLM",
+    "kernel_source": "default",
+    "op_name": "mla_generation",
+    "mla_dtype": "bfloat16",
+}
+MLA |= {
+    "kv_cache_dtype": "bfloat16",
+    "num_heads": 16,
+    "batch_size": 2,
+    "isl": 1,
+    "tp_size": 8,
+    "step": 99,
+    "latency": 0.5,
+}
 
 
-def test_rows_over_latents_are_counted_in_their_width_and_prompts_in_that_of_heads(tmp_path: Path) -> None:
+def test_rows_over_latents_are_counted_in_their_width_and_prompts_in_that_of_heads(
+    tmp_path: Path,
+) -> None:
     prompt = MLA | {"op_name": "context_mla", "isl": 4, "step": 0}
-    others = [MLA | {"kv_cache_dtype": "fp8"}, prompt | {"framework": "SGLang"}, prompt | {"isl": 1}]
+    others = [
+        MLA | {"kv_cache_dtype": "fp8"},
+        prompt | {"framework": "SGLang"},
+        prompt | {"isl": 1},
+    ]
     rows, skipped = converted("aiconfigurator", [MLA, prompt, *others], tmp_path / "mla.csv")
     assert set(rows.operation) == {"latent_attention"}
     assert set(rows["shape"]) == {"16 heads"}
@@ -111,29 +144,48 @@ def test_rows_over_latents_are_counted_in_their_width_and_prompts_in_that_of_hea
     assert sum(skipped.values()) == len(others)
     assert skipped["format fp8"] == 1
     late = MLA | {"framework": "VLLM"}
-    times = [late | {"latency": latency, "step": int(1000 * latency)} for latency in (0.1, 0.14, 0.16)]
+    times = [
+        late | {"latency": latency, "step": int(1000 * latency)} for latency in (0.1, 0.14, 0.16)
+    ]
     eager, _ = converted("aiconfigurator", times, tmp_path / "eager.csv")
     assert eager.time_us.tolist() == [160], "the host's time"
 
 
 def test_a_table_row_costs_what_a_layer_of_the_model_does() -> None:
-    """Bytes, flops and blocks of an imported row are those by which DeepSeek-V3's mixer is priced, on 1 to 8 ranks."""
+    """Bytes, flops and blocks of an imported row are those by which DeepSeek-V3's mixer is priced,
+    on 1 to 8 ranks.
+    """
     v3 = Catalogue().names("model")["deepseek_v3"]
     model = validate(ModelSpec, Catalogue().content("model", v3))
     for card in ("h100_sxm", "l40s"):
         device = validate(Device, Catalogue().content("device", Catalogue().names("device")[card]))
-        link = {"latency_us": 1, "bandwidth_gb_s": 1, "all_reduce": {"ring": {"fixed_us": 1, "bandwidth_gb_s": 1}}}
+        link = {
+            "latency_us": 1,
+            "bandwidth_gb_s": 1,
+            "all_reduce": {"ring": {"fixed_us": 1, "bandwidth_gb_s": 1}},
+        }
         for ranks in (1, 2, 8):
-            on = place(model=model.model_dump(), tensor_parallel=ranks, link={"name": "wire", **link})
+            on = place(
+                model=model.model_dump(), tensor_parallel=ranks, link={"name": "wire", **link}
+            )
             on = on.model_copy(update={"device": device})
             timer, heads = attention_timer(on, model.mixers["latent"]), 128 // ranks
-            for part, rows in (("decode", Rows.decode(1, 64 * 999, 64)), ("prefill", Rows.prefill(700))):
+            for part, rows in (
+                ("decode", Rows.decode(1, 64 * 999, 64)),
+                ("prefill", Rows.prefill(700)),
+            ):
                 width = heads * (544 if part == "decode" else 160)
-                queries = importers.Queries(64, 1, 999) if part == "decode" else importers.Queries(1, 700, 0)
+                queries = (
+                    importers.Queries(64, 1, 999)
+                    if part == "decode"
+                    else importers.Queries(1, 700, 0)
+                )
                 row = importers.attention(part, queries, importers.Heads(1, 1152, width), 1.0) | {
                     "operation": "latent_attention"
                 }
-                assert quality.predicted(device, measurements.table([row]))[0] == pytest.approx(timer(rows), rel=1e-9)
+                assert quality.predicted(device, measurements.table([row]))[0] == pytest.approx(
+                    timer(rows), rel=1e-9
+                )
 
 
 def made_up(parts: AttentionParts) -> measurements.Table:
@@ -141,11 +193,22 @@ def made_up(parts: AttentionParts) -> measurements.Table:
     rows = []
     for heads in (8, 16, 32, 64, 128):
         for part, width in (("decode", 544), ("prefill", 160)):
-            asked = [importers.Queries(batch, 1, cached) for batch in (1, 4, 16, 64, 256) for cached in (63, 1023, 16383)]
+            asked = [
+                importers.Queries(batch, 1, cached)
+                for batch in (1, 4, 16, 64, 256)
+                for cached in (63, 1023, 16383)
+            ]
             if part == "prefill":
-                asked = [importers.Queries(batch, new, 0) for batch in (1, 4, 16) for new in (16, 64, 256, 1024, 4096)]
+                asked = [
+                    importers.Queries(batch, new, 0)
+                    for batch in (1, 4, 16)
+                    for new in (16, 64, 256, 1024, 4096)
+                ]
             shape = {"operation": "latent_attention", "shape": f"{heads} heads"}
-            rows += [importers.attention(part, one, importers.Heads(1, 1152, width * heads), 1.0) | shape for one in asked]
+            rows += [
+                importers.attention(part, one, importers.Heads(1, 1152, width * heads), 1.0) | shape
+                for one in asked
+            ]
     table = measurements.table(rows)
     timed = attention.with_queries(table)
     for part, operation in parts:
@@ -158,7 +221,13 @@ NUMBERS = {"memory_efficiency": 0.8, "compute_efficiency": 0.5, "p_norm": 2.0, "
 
 
 def test_a_fit_to_latents_finds_the_compute_of_decode_and_leaves_what_it_cannot_see() -> None:
-    decode = NUMBERS | {"fixed_us": 9.0, "head_us": 0.3, "reduction_us": 1.0, "splits": "all", "tile_rows": 31}
+    decode = NUMBERS | {
+        "fixed_us": 9.0,
+        "head_us": 0.3,
+        "reduction_us": 1.0,
+        "splits": "all",
+        "tile_rows": 31,
+    }
     decode["compute_efficiency"] = 0.2
     prefill = NUMBERS | {"fixed_us": 7.0, "head_us": 0.05, "cached_ratio": 3.0, "packs": False}
     made = AttentionParts.model_validate({"decode": decode, "prefill": prefill})
@@ -170,9 +239,16 @@ def test_a_fit_to_latents_finds_the_compute_of_decode_and_leaves_what_it_cannot_
 
 
 def test_a_fit_writes_latents_beside_heads_and_says_what_was_not_measured() -> None:
-    number = lambda value: {"value": value, "source": "here", "confidence": "measured"}  # noqa: E731
+    def number(value):
+        return {"value": value, "source": "here", "confidence": "measured"}
+
     part = {key: number(value) for key, value in (NUMBERS | {"fixed_us": 5.0}).items()}
-    data = DEVICE | {"name": "card", "attention": {"decode": part, "prefill": part}, "peak_tflops": 500.0, "cache_mb": 100.0}
+    data = DEVICE | {
+        "name": "card",
+        "attention": {"decode": part, "prefill": part},
+        "peak_tflops": 500.0,
+        "cache_mb": 100.0,
+    }
     data |= {"memory_bandwidth_gb_s": 2000.0, "multiprocessors": 100.0}
     parts = AttentionParts.model_validate({"decode": part | {"splits": "all"}, "prefill": part})
     rows = made_up(parts)
@@ -200,7 +276,9 @@ MEASURED = {
     "rtx_pro_6000": ("rtx_pro_6000_server", "generation_mla.sglang_0.5.14", 13.0),
     "rtx_pro_6000, prompts": ("rtx_pro_6000_server", "context_mla.trtllm_1.3.0rc20", 9.0),
 }
-"""Folder, table, and the mean error in % that the shipped curves stay below; 6.1, 7.0, 12.0, 10.8, 11.4, 7.5 are stated."""
+"""Folder, table, and the mean error in % that the shipped curves stay below; 6.1, 7.0, 12.0, 10.8,
+11.4, 7.5 are stated.
+"""
 
 
 @pytest.mark.full
@@ -209,19 +287,30 @@ MEASURED = {
 def test_shipped_curves_of_latents_are_as_far_from_measured_kernels_as_is_stated(name: str) -> None:
     pytest.importorskip("pyarrow")
     folder, table, most = MEASURED[name]
-    device = validate(Device, Catalogue().content("device", Catalogue().names("device")[name.partition(",")[0]]))
-    rows = importers.imported("aiconfigurator", OPS / folder / f"{table}.parquet", None, Counter()).assign(source=table)
+    device = validate(
+        Device, Catalogue().content("device", Catalogue().names("device")[name.partition(",")[0]])
+    )
+    rows = importers.imported(
+        "aiconfigurator", OPS / folder / f"{table}.parquet", None, Counter()
+    ).assign(source=table)
     rows = attention.uncached(device, importers.checked(rows, device, 0.0, Counter()))
     truth = fit.measured(rows)
-    error, bare = (quality.percents(quality.predicted(device, rows, sheet), truth)[0] for sheet in (False, True))
-    heads = quality.percents(quality.predicted(device.model_copy(update={"latent_attention": None}), rows), truth)[0]
+    error, bare = (
+        quality.percents(quality.predicted(device, rows, sheet), truth)[0]
+        for sheet in (False, True)
+    )
+    heads = quality.percents(
+        quality.predicted(device.model_copy(update={"latent_attention": None}), rows), truth
+    )[0]
     assert error < most < bare
     assert error < heads
 
 
 def test_a_run_says_only_what_no_curve_was_fitted_to() -> None:
     loaded = load("autoregressive_deepseek_v3_8xh200")
-    bare = replace_nested(loaded.scenario, Device, lambda device: device.model_copy(update={"latent_attention": None}))
+    bare = replace_nested(
+        loaded.scenario, Device, lambda device: device.model_copy(update={"latent_attention": None})
+    )
     for scenario, said in ((loaded.scenario, 0), (bare, 2)):  # dense layers, and those with experts
         notes = caveats(replace(loaded, scenario=scenario), loaded.acceptance())
         assert sum("timed by other kernels" in note for note in notes) == said

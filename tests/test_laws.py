@@ -1,4 +1,6 @@
-"""Law against timeline, for every strategy there is: with deterministic acceptance they agree to 1e-9."""
+"""Law against timeline, for every strategy there is: with deterministic acceptance they agree to
+1e-9.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from simulator.evidence.law_check import check_example, verdict_on
 from simulator.files.schema import NonNegative, Ranged
 from simulator.report.law_claims import law_sentence
 from simulator.serving.memory import Blocks
-from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
+from simulator.serving.policies import (
+    ChunkedPrefill,
+    FixedBatch,
+    Policy,
+    PrefillFirst,
+    UnifiedBudget,
+)
 from simulator.serving.requests import ClosedLoop, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies import Strategy, strategies
@@ -65,7 +73,9 @@ any_strategy = st.one_of(
     ),
     st.builds(
         TreeSD,
-        tree=st.builds(TokenTree, branching=st.lists(st.integers(1, 3), min_size=1, max_size=4).map(tuple)),
+        tree=st.builds(
+            TokenTree, branching=st.lists(st.integers(1, 3), min_size=1, max_size=4).map(tuple)
+        ),
         passes=st.lists(st.builds(DraftPass, rows=st.just((2, 3))), max_size=2).map(tuple),
         host_ms=st.builds(Ranged, value=milliseconds),
         bonus_on_full_accept=st.booleans(),
@@ -78,7 +88,12 @@ any_strategy = st.one_of(
         fusion=st.booleans(),
         host_ms=st.builds(NonNegative, value=milliseconds),
     ),
-    st.builds(SpeculativeStreaming, streams=st.integers(1, 5), branching=st.integers(1, 2), kept=st.sampled_from([None, 4])),
+    st.builds(
+        SpeculativeStreaming,
+        streams=st.integers(1, 5),
+        branching=st.integers(1, 2),
+        kept=st.sampled_from([None, 4]),
+    ),
 )
 
 
@@ -92,13 +107,25 @@ POLICIES: dict[str, Policy] = {
 
 
 def play(
-    strategy: Strategy, acceptance: Any, cost: StatedCost, requests: Requests, policy: Policy = POLICIES["fixed_batch"]
+    strategy: Strategy,
+    acceptance: Any,
+    cost: StatedCost,
+    requests: Requests,
+    policy: Policy = POLICIES["fixed_batch"],
 ) -> tuple[Scheduler, World]:
     world = World()
     if cost.contention > 1.0:
         world.share_memory(("target", "draft"), cost.contention)
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
-    loop = Scheduler(strategy, acceptance, early_exit(strategy, None), ClosedLoop(requests), cost, policy, Blocks(16, 100_000))
+    loop = Scheduler(
+        strategy,
+        acceptance,
+        early_exit(strategy, None),
+        ClosedLoop(requests),
+        cost,
+        policy,
+        Blocks(16, 100_000),
+    )
     world.environment.process(loop.run(world, lanes))
     world.environment.run()
     loop.check()
@@ -126,7 +153,9 @@ def test_every_law_keeps_its_claim_on_its_example(name: str, factors: list[float
 
 
 @pytest.mark.parametrize("name", list(strategies()))
-def test_every_example_holds_steps_from_rest_or_in_flight_a_replay_and_a_simulation(name: str) -> None:
+def test_every_example_holds_steps_from_rest_or_in_flight_a_replay_and_a_simulation(
+    name: str,
+) -> None:
     checks = [check for check in check_example(strategies()[name].example()) if check.claim.exact]
     ways = {check.way.partition(",")[0] for check in checks}
     assert ways >= {"simulation", "replay"}
@@ -136,7 +165,7 @@ def test_every_example_holds_steps_from_rest_or_in_flight_a_replay_and_a_simulat
 class Twice(VanillaSD):
     """Its law charges the draft twice."""
 
-    name: Literal["twice"] = "twice"  # type: ignore[assignment]
+    name: Literal["twice"] = "twice"
     relation: ClassVar[Relation] = "exact"
 
     def step_seconds(self, durations: Any, kind: Kind) -> Any:
@@ -147,48 +176,85 @@ class Twice(VanillaSD):
 
 
 @pytest.mark.parametrize(
-    ("relation", "disagrees"), [("exact", True), ("upper_bound", False), ("lower_bound", True), ("idealised", True)]
+    ("relation", "disagrees"),
+    [("exact", True), ("upper_bound", False), ("lower_bound", True), ("idealised", True)],
 )
-def test_a_wrong_law_is_caught_by_what_it_claims(relation: Any, disagrees: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """36 and 12.5 ms by lanes, 12 ms more by law; a law that only ever idealises leaves nothing to be held."""
+def test_a_wrong_law_is_caught_by_what_it_claims(
+    relation: Any, disagrees: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """36 and 12.5 ms by lanes, 12 ms more by law; a law that only ever idealises leaves nothing to
+    be held.
+    """
     monkeypatch.setattr(Twice, "relation", relation)
     verdict = verdict_on(Twice.example())
     assert verdict.disagreement == disagrees
     assert ("DISAGREEMENT" in law_sentence(verdict)) == disagrees
     if relation == "exact":
         assert verdict.worst is not None
-        assert (verdict.worst.law, verdict.worst.process) == (pytest.approx(0.0605), pytest.approx(0.0485))
+        assert (verdict.worst.law, verdict.worst.process) == (
+            pytest.approx(0.0605),
+            pytest.approx(0.0485),
+        )
 
 
 @pytest.mark.parametrize("relation", ["exact", "upper_bound", "lower_bound", "idealised"])
 def test_a_claim_allows_what_it_says(relation: Any) -> None:
     claim = Claim(relation)
-    allowed = {process for process in (0.9, 1.0 - 1e-12, 1.0, 1.5, 2.0 + 1e-12, 2.1) if claim.allows(process, 1.0, 2.0, 1e-9)}
+    allowed = {
+        process
+        for process in (0.9, 1.0 - 1e-12, 1.0, 1.5, 2.0 + 1e-12, 2.1)
+        if claim.allows(process, 1.0, 2.0, 1e-9)
+    }
     near = {1.0 - 1e-12, 1.0, 1.5, 2.0 + 1e-12}
-    assert allowed == near | {"exact": set(), "upper_bound": {0.9}, "lower_bound": {2.1}, "idealised": {0.9, 2.1}}[relation]
+    assert (
+        allowed
+        == near
+        | {"exact": set(), "upper_bound": {0.9}, "lower_bound": {2.1}, "idealised": {0.9, 2.1}}[
+            relation
+        ]
+    )
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
 @given(any_strategy, given_durations, st.integers(0, 9), st.booleans(), st.sampled_from([1, 8]))
 def test_law_and_simulation_agree_with_constant_acceptance(
-    policy: str, strategy: Strategy, durations: StatedDurations, accepted: int, off_exit: bool, batch: int
+    policy: str,
+    strategy: Strategy,
+    durations: StatedDurations,
+    accepted: int,
+    off_exit: bool,
+    batch: int,
 ) -> None:
-    """Two runs of different length differ by whole cycles of steady steps; the first step, whose window
-    is always at hand, drops out.
+    """Two runs of different length differ by whole cycles of steady steps; the first step, whose
+    window is always at hand, drops out.
     """
     if strategy.traits.separate_prompts:
-        policy = {"chunked_prefill": "prefill_first", "unified_budget": "fixed_batch"}.get(policy, policy)
+        policy = {"chunked_prefill": "prefill_first", "unified_budget": "fixed_batch"}.get(
+            policy, policy
+        )
     acceptance = Cycle((accepted,), (off_exit,))
     cost = StatedCost(durations, strategy.needs.draft_steps)
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100)
     if isinstance(strategy, MirrorSD) and any(share < 1.0 for share in law.kinds.values()):
-        law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), batch, 100, in_lockstep(strategy, batch))
+        law = strategy.law(
+            cost,
+            lambda gamma: acceptance.odds(gamma, None),
+            batch,
+            100,
+            in_lockstep(strategy, batch),
+        )
     gamma = strategy.window_for(batch)
     full = accepted >= gamma and gamma and not strategy.bonus_on_full_accept
     window = min(accepted, gamma) + (0 if full else 1)
     cycle = 2 * window * (window + 1)
-    if isinstance(strategy, Lyanna) and not strategy.fusion and (left := strategy.left(min(accepted, gamma))):
-        cycle *= window + min(accepted, left) + 1  # a drafted tree, and in a step of its own what it left
+    if (
+        isinstance(strategy, Lyanna)
+        and not strategy.fusion
+        and (left := strategy.left(min(accepted, gamma)))
+    ):
+        cycle *= (
+            window + min(accepted, left) + 1
+        )  # a drafted tree, and in a step of its own what it left
     short, long = (
         play(
             strategy,
@@ -201,7 +267,9 @@ def test_law_and_simulation_agree_with_constant_acceptance(
     )
     steps = sum(long.steps.values()) - sum(short.steps.values())
     assert (long.step_seconds - short.step_seconds) / steps == pytest.approx(law.step_s, rel=1e-9)
-    assert (long.committed - short.committed) / (steps * batch) == pytest.approx(law.tokens_per_step, rel=1e-9)
+    assert (long.committed - short.committed) / (steps * batch) == pytest.approx(
+        law.tokens_per_step, rel=1e-9
+    )
 
 
 def in_lockstep(strategy: Strategy, batch: int) -> dict[Kind, float]:
@@ -212,27 +280,40 @@ def in_lockstep(strategy: Strategy, batch: int) -> dict[Kind, float]:
     return {kind._replace(window=window if kind.verifying else None): 0.5 for kind in kinds}
 
 
-@given(given_durations, windows, st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=8))
+@given(
+    given_durations,
+    windows,
+    st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=8),
+)
 def test_law_and_simulation_agree_over_a_cycle_with_fallbacks(
     durations: StatedDurations, gamma: int, cycle: list[tuple[int, bool]]
 ) -> None:
-    """One request; the kind of a step is set by the verdict before, so the cycle is played from its second turn on."""
+    """One request; the kind of a step is set by the verdict before, so the cycle is played from its
+    second turn on.
+    """
     strategy = MirrorSD(gamma=gamma)
     acceptance = Cycle(tuple(a for a, _ in cycle), tuple(off for _, off in cycle))
     cost = StatedCost(durations, strategy.needs.draft_steps)
     law = strategy.law(cost, lambda g: acceptance.odds(g, None), 1, 100)
     tokens = sum(min(a, gamma) + 1 for a, _ in cycle)
     once, twice = (
-        play(strategy, acceptance, cost, Requests(count=1, output_tokens=1 + tokens * turns))[0].tally for turns in (1, 2)
+        play(strategy, acceptance, cost, Requests(count=1, output_tokens=1 + tokens * turns))[
+            0
+        ].tally
+        for turns in (1, 2)
     )
     steps = sum(twice.steps.values()) - sum(once.steps.values())
     assert steps == len(cycle)
     assert (twice.step_seconds - once.step_seconds) / steps == pytest.approx(law.step_s, rel=1e-9)
-    assert (twice.committed - once.committed) / steps == pytest.approx(law.tokens_per_step, rel=1e-9)
+    assert (twice.committed - once.committed) / steps == pytest.approx(
+        law.tokens_per_step, rel=1e-9
+    )
 
 
 class Staggered(Cycle):
-    """The same cycle, each request one turn further on: exactly one of eight requests is off the tree at a time."""
+    """The same cycle, each request one turn further on: exactly one of eight requests is off the
+    tree at a time.
+    """
 
     def cursor(self, request: int, exit: Any) -> Any:
         cursor = super().cursor(request, exit)
@@ -240,9 +321,15 @@ class Staggered(Cycle):
         return cursor
 
 
-@given(given_durations, windows, st.integers(0, 9), st.sampled_from(["wait", "proceed", "undrafted"]))
-def test_eight_requests_with_one_in_fallback(durations: StatedDurations, gamma: int, accepted: int, switch: str) -> None:
-    """What the seven others do is the explicit switch: wait for the redraft, step on, or carry a bare token along."""
+@given(
+    given_durations, windows, st.integers(0, 9), st.sampled_from(["wait", "proceed", "undrafted"])
+)
+def test_eight_requests_with_one_in_fallback(
+    durations: StatedDurations, gamma: int, accepted: int, switch: str
+) -> None:
+    """What the seven others do is the explicit switch: wait for the redraft, step on, or carry a
+    bare token along.
+    """
     strategy = MirrorSD(
         gamma=gamma,
         fallback="undrafted" if switch == "undrafted" else "redraft",
@@ -251,7 +338,10 @@ def test_eight_requests_with_one_in_fallback(durations: StatedDurations, gamma: 
     acceptance = Staggered((accepted,), (True,) + (False,) * 7)
     cost = StatedCost(durations, strategy.needs.draft_steps)
     loop, _ = play(
-        strategy, acceptance, cost, Requests(concurrency=8, count=8, output_tokens=1 + 8 * (min(accepted, gamma) + 1))
+        strategy,
+        acceptance,
+        cost,
+        Requests(concurrency=8, count=8, output_tokens=1 + 8 * (min(accepted, gamma) + 1)),
     )
     kind = {
         "wait": Kind("fallback", 8, redrafts=1),
@@ -273,7 +363,9 @@ def test_eight_requests_with_one_in_fallback(durations: StatedDurations, gamma: 
 
 
 @given(given_durations, st.floats(1.0, 2.0))
-def test_contention_is_the_same_term_in_law_and_simulation(durations: StatedDurations, slowdown: float) -> None:
+def test_contention_is_the_same_term_in_law_and_simulation(
+    durations: StatedDurations, slowdown: float
+) -> None:
     strategy, acceptance = MirrorSD(gamma=4), Cycle((3,))
     cost = StatedCost(durations, strategy.needs.draft_steps, slowdown)
     loop, _ = play(strategy, acceptance, cost, Requests(count=1, output_tokens=1 + 4 * 10))
@@ -282,7 +374,9 @@ def test_contention_is_the_same_term_in_law_and_simulation(durations: StatedDura
 
 @given(given_durations)
 def test_the_two_regimes_of_the_mirror_law(durations: StatedDurations) -> None:
-    """MSD-3: hidden and exposed draft; the step saves min(Delta, T_d) - T_rv and never gains more than 1 + Delta/T_target."""
+    """MSD-3: hidden and exposed draft; the step saves min(Delta, T_d) - T_rv and never gains more
+    than 1 + Delta/T_target.
+    """
     t = MirrorSD(gamma=4).durations(StatedCost(durations, 4), MirrorSD().step(Kind("reuse", 1), 10))
     mirror = float(MirrorSD().step_seconds(t, Kind("reuse", 1)))
     target, rv = t.prefix + t.suffix, t.rv_ee + t.rv_fv
@@ -296,35 +390,53 @@ def test_the_two_regimes_of_the_mirror_law(durations: StatedDurations) -> None:
 
 @given(st.floats(0.05, 0.98), windows, st.floats(0.0, 1.0))
 def test_stated_rates_are_what_the_odds_say(alpha: float, gamma: int, spare: float) -> None:
-    """E[A] = a (1 - a^gamma)/(1 - a), and per position the fallback bound holds with equality (MSD-8)."""
+    """E[A] = a (1 - a^gamma)/(1 - a), and per position the fallback bound holds with equality
+    (MSD-8).
+    """
     overlap = alpha + (1 - alpha) * spare
     odds = Rates((alpha,), overlap).odds(gamma, None)
     assert odds.accepted.sum() == pytest.approx(1.0)
     assert odds.mean_accepted == pytest.approx(alpha * (1 - alpha**gamma) / (1 - alpha))
-    assert MirrorSD(gamma=1, bonus_on_full_accept=False).miss(Rates((alpha,), overlap).odds(1, None)) == pytest.approx(
-        1 - overlap
-    )
+    assert MirrorSD(gamma=1, bonus_on_full_accept=False).miss(
+        Rates((alpha,), overlap).odds(1, None)
+    ) == pytest.approx(1 - overlap)
     assert MirrorSD(gamma=gamma).miss(odds) <= 1.0 + 1e-12
 
 
 def test_random_acceptance_meets_its_odds() -> None:
     """The law of independent requests, B = 4, against 40,000 drawn windows: within 1 %."""
     strategy, acceptance = MirrorSD(gamma=5), Rates((0.75,), 0.9, seed=3)
-    cost = StatedCost(StatedDurations(prefix_ms=10, suffix_ms=10, draft_ms=8, redraft_ms=6, rv_ee_ms=0.1, rv_fv_ms=0.1), 5)
-    for options in ({}, {"fallback": "undrafted"}, {"others": "proceed"}, {"message": "first_position"}):
+    cost = StatedCost(
+        StatedDurations(
+            prefix_ms=10, suffix_ms=10, draft_ms=8, redraft_ms=6, rv_ee_ms=0.1, rv_fv_ms=0.1
+        ),
+        5,
+    )
+    for options in (
+        {},
+        {"fallback": "undrafted"},
+        {"others": "proceed"},
+        {"message": "first_position"},
+    ):
         strategy = MirrorSD(gamma=5, **options)
-        loop, _ = play(strategy, acceptance, cost, Requests(concurrency=4, count=40, output_tokens=3_000))
+        loop, _ = play(
+            strategy, acceptance, cost, Requests(concurrency=4, count=40, output_tokens=3_000)
+        )
         law = strategy.law(cost, lambda g: acceptance.odds(g, None), 4, 100)
         steps = sum(loop.tally.steps.values())
         assert loop.tally.step_seconds / steps == pytest.approx(law.step_s, rel=0.01)
-        assert loop.tally.committed / loop.tally.request_steps == pytest.approx(law.tokens_per_step, rel=0.01)
+        assert loop.tally.committed / loop.tally.request_steps == pytest.approx(
+            law.tokens_per_step, rel=0.01
+        )
 
 
 def test_a_law_is_the_same_expression_for_numbers_and_for_grids() -> None:
     draft = np.linspace(0, 40, 9)
     t = MirrorSD.traits.durations(18.0, 0.05, 18.0, draft, 0.05)
     whole = MirrorSD().step_seconds(t, Kind("reuse", 1))
-    single = [float(MirrorSD().step_seconds(t._replace(draft=one), Kind("reuse", 1))) for one in draft]
+    single = [
+        float(MirrorSD().step_seconds(t._replace(draft=one), Kind("reuse", 1))) for one in draft
+    ]
     assert whole.tolist() == single
 
 
@@ -336,7 +448,9 @@ def test_odds_of_a_cycle_are_shares() -> None:
 
 
 def test_the_window_of_most_goodput_shrinks_as_the_batch_makes_rows_dear() -> None:
-    """Target 20 ms up to 64 rows and 1 ms a row beyond, draft 1 ms a token: worked out by law, for every batch."""
+    """Target 20 ms up to 64 rows and 1 ms a row beyond, draft 1 ms a token: worked out by law, for
+    every batch.
+    """
 
     class Knee(StatedCost):
         def target(self, rows: Rows, start: float = 0.0, stop: float = 1.0) -> Phase:

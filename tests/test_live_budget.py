@@ -1,4 +1,6 @@
-"""DuoDecoding live with two processes: the target's own tokens, and the iterations that a replay has; never seconds."""
+"""DuoDecoding live with two processes: the target's own tokens, and the iterations that a replay
+has; never seconds.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,18 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
-from benchmarks.family.pair import Family  # noqa: E402
-from benchmarks.live.budget import PAIR, beside, decode, measure, shipped_prompts  # noqa: E402
-from simulator.acceptance.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
-from simulator.acceptance.sources import Replay  # noqa: E402
-from simulator.acceptance.trace import Trace  # noqa: E402
-from simulator.names import shipped  # noqa: E402
-from simulator.strategies.duodecoding import DuoDecoding  # noqa: E402
+from benchmarks.family.pair import Family
+from benchmarks.live.budget import PAIR, beside, decode, measure, shipped_prompts
+from simulator.acceptance.sequences import (
+    Automaton,
+    RecordedDrafting,
+    RecordedSequences,
+    Split,
+)
+from simulator.acceptance.sources import Replay
+from simulator.acceptance.trace import Trace
+from simulator.names import shipped
+from simulator.strategies.duodecoding import DuoDecoding
 
 pytestmark = [
     pytest.mark.full,
@@ -30,7 +37,9 @@ def test_two_processes_write_what_the_target_writes_iteration_for_iteration(
     before = os.sched_getaffinity(0)
     with beside(shipped() / PAIR, cores) as connection:
         assert os.sched_getaffinity(0) == {cores[0]}
-        for request, split in enumerate([Split(1, 1), Split(4), Split(12), Split(8, 1), Split(6, 3), Split(5)]):
+        for request, split in enumerate(
+            [Split(1, 1), Split(4), Split(12), Split(8, 1), Split(6, 3), Split(5)]
+        ):
             done = decode(family.target, connection, prompts[request].tolist(), TOKENS, split)
             start = int(greedy.offsets[request])
             assert done.tokens == greedy.token[start : start + len(done.tokens)].tolist()

@@ -1,4 +1,6 @@
-"""Live decoding with trees, several sequences and pipelines against replays of what was recorded, step for step."""
+"""Live decoding with trees, several sequences and pipelines against replays of what was recorded,
+step for step.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +12,31 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
-from benchmarks.family.heads import ExitHead  # noqa: E402
-from benchmarks.family.members import EXIT_LAYERS, Members  # noqa: E402
-from benchmarks.family.network import Network  # noqa: E402
-from benchmarks.family.recorder import BEAMS, PRUNED, TREES  # noqa: E402
-from simulator.acceptance.cursors import Chain  # noqa: E402
-from simulator.acceptance.draft_tree import Beam, PrunedTree  # noqa: E402
-from simulator.acceptance.sequences import Automaton, RecordedDrafting, RecordedSequences, Split  # noqa: E402
-from simulator.acceptance.sources import Exit, Replay  # noqa: E402
-from simulator.acceptance.trace import Trace  # noqa: E402
-from simulator.acceptance.tree_replay import (  # noqa: E402
+from benchmarks.family.heads import ExitHead
+from benchmarks.family.members import EXIT_LAYERS, Members
+from benchmarks.family.network import Network
+from benchmarks.family.recorder import BEAMS, PRUNED, TREES
+from simulator.acceptance.cursors import Chain
+from simulator.acceptance.draft_tree import Beam, PrunedTree
+from simulator.acceptance.sequences import (
+    Automaton,
+    RecordedDrafting,
+    RecordedSequences,
+    Split,
+)
+from simulator.acceptance.sources import Exit, Replay
+from simulator.acceptance.trace import Trace
+from simulator.acceptance.tree_replay import (
     ResampledReplay,
     ranks_ahead,
     recorded_passages,
     static_tree_run,
     tree_of,
 )
-from simulator.strategies.mirror_sd import MirrorSD  # noqa: E402
-from tests import live_trees as live  # noqa: E402
-from tests.live_recording import recorded  # noqa: E402
-from tests.resampled_steps import verified as next_verified  # noqa: E402
+from simulator.strategies.mirror_sd import MirrorSD
+from tests import live_trees as live
+from tests.live_recording import recorded
+from tests.resampled_steps import verified as next_verified
 
 pytestmark = pytest.mark.full
 TOKENS = 32
@@ -38,8 +45,13 @@ SPECINFER = (1, 1, 3, 1, 1, 1, 1, 1)
 
 @pytest.fixture(scope="module")
 def precise(family: Members) -> Members:
-    """The pair in float64: which of two nearly equal branches is the better one must not depend on who multiplies."""
-    return Members({name: copy.deepcopy(module).double() for name, module in family.modules.items()}, family.header)
+    """The pair in float64: which of two nearly equal branches is the better one must not depend on
+    who multiplies.
+    """
+    return Members(
+        {name: copy.deepcopy(module).double() for name, module in family.modules.items()},
+        family.header,
+    )
 
 
 def draft_of(family: Members) -> Network:
@@ -82,28 +94,47 @@ def test_a_static_tree_replays_from_ranks(
     check_tree(family, greedy, prompts, live.static_drafter(draft_of(family), branching), run)
 
 
-def test_eagle_2_replays_from_recorded_outcomes(family: Members, greedy: Trace, prompts: torch.Tensor) -> None:
+def test_eagle_2_replays_from_recorded_outcomes(
+    family: Members, greedy: Trace, prompts: torch.Tensor
+) -> None:
     drafter = live.eagle2_drafter(family.target, family.modules["eagle"], **TREES["eagle2"])
     check_tree(family, greedy, prompts, drafter, greedy.extra["eagle2.run"])
 
 
-def test_pruned_streams_replay_from_recorded_outcomes(family: Members, greedy: Trace, prompts: torch.Tensor) -> None:
+def test_pruned_streams_replay_from_recorded_outcomes(
+    family: Members, greedy: Trace, prompts: torch.Tensor
+) -> None:
     streams = cast(Any, family.modules["streams"])
-    gate = cast(ExitHead, family.exits[EXIT_LAYERS.index(family.target.shape.layers - streams.layers)])
+    gate = cast(
+        ExitHead, family.exits[EXIT_LAYERS.index(family.target.shape.layers - streams.layers)]
+    )
     for request, tree in ((0, PrunedTree(4, 3, 7)), (5, PrunedTree(3, 8, 31))):
         drafter = live.pruned_streams_drafter(family.target, streams, gate, *tree)
-        check_tree(family, greedy, prompts, drafter, greedy.extra["streams_pruned.run"][PRUNED.index(tree)], (request,))
+        check_tree(
+            family,
+            greedy,
+            prompts,
+            drafter,
+            greedy.extra["streams_pruned.run"][PRUNED.index(tree)],
+            (request,),
+        )
 
 
-def test_a_full_tree_of_streams_replays_from_ranks(family: Members, greedy: Trace, prompts: torch.Tensor) -> None:
+def test_a_full_tree_of_streams_replays_from_ranks(
+    family: Members, greedy: Trace, prompts: torch.Tensor
+) -> None:
     streams = family.modules["streams"]
 
     @torch.no_grad()
     def every_stream(text: list[int]) -> set[live.Path]:
-        ahead = streams(family.target, family.target.hidden(torch.tensor([text[:-1]])), torch.tensor([text]))
+        ahead = streams(
+            family.target, family.target.hidden(torch.tensor([text[:-1]])), torch.tensor([text])
+        )
         level, paths = list[live.Path]([()]), set[live.Path]()
         for rows in ahead:
-            level = [(*path, token) for path in level for token in live.first_choices(rows[0, -1], 3)]
+            level = [
+                (*path, token) for path in level for token in live.first_choices(rows[0, -1], 3)
+            ]
             paths |= set(level)
         return paths
 
@@ -121,9 +152,13 @@ def test_lyanna_replays_with_and_without_resampling(
     verified = 0
     for request in range(6):
         prompt = prompts[request].tolist()
-        tokens, steps = live.speculate_resampling(family.target, drafter, prompt, TOKENS, sizes["budget"], again)
+        tokens, steps = live.speculate_resampling(
+            family.target, drafter, prompt, TOKENS, sizes["budget"], again
+        )
         assert same_text(greedy, request, tokens)
-        replay = ResampledReplay(greedy, request, least=1 if resample else len(greedy.extra["lyanna_tree.run"]))
+        replay = ResampledReplay(
+            greedy, request, least=1 if resample else len(greedy.extra["lyanna_tree.run"])
+        )
         assert [next_verified(replay) for _ in steps] == steps
         verified += sum(step.resampled for step in steps)
     assert (verified > 0) == resample
@@ -137,7 +172,9 @@ def test_duodecoding_replays_iteration_for_iteration(
     several = 0
     for request in range(budget % 3, 6, 3):
         prompt = prompts[request].tolist()
-        tokens, steps = live.duodecode(family.target, draft_of(family), prompt, TOKENS, budget, divisors)
+        tokens, steps = live.duodecode(
+            family.target, draft_of(family), prompt, TOKENS, budget, divisors
+        )
         assert same_text(greedy, request, tokens)
         recorded_here = RecordedSequences(Replay(greedy), Split(budget)).request(request)
         replay = Automaton(RecordedDrafting(recorded_here), Split(budget))
@@ -147,11 +184,15 @@ def test_duodecoding_replays_iteration_for_iteration(
 
 
 @pytest.mark.parametrize("beam", BEAMS[1::3], ids=lambda beam: "w{}-k{}-m{}".format(*beam))
-def test_a_pipeline_replays_passage_for_passage(precise: Members, prompts: torch.Tensor, beam: Beam) -> None:
+def test_a_pipeline_replays_passage_for_passage(
+    precise: Members, prompts: torch.Tensor, beam: Beam
+) -> None:
     request, length = BEAMS.index(beam) % 6, 40 if beam.width < 64 else 16
     prompt = prompts[request : request + 1]
     trace = recorded(precise, prompt, 0.0, beams=[beam], tokens=length)
-    tokens, passages = live.pipeline(precise.target, draft_of(precise), prompt[0].tolist(), length, beam)
+    tokens, passages = live.pipeline(
+        precise.target, draft_of(precise), prompt[0].tolist(), length, beam
+    )
     assert tokens == trace.token.tolist()
     assert list(islice(recorded_passages(trace, 0, beam), len(passages))) == passages
 
@@ -163,14 +204,16 @@ def test_mirror_reuses_what_it_would_reuse_live(
     layer = EXIT_LAYERS[1]
     exit = Exit(layer / family.target.shape.layers, kappa)
     strategies = {
-        message: MirrorSD(gamma=gamma, kappa=kappa, message=message)  # type: ignore[arg-type]
+        message: MirrorSD(gamma=gamma, kappa=kappa, message=message)
         for message in ("per_position", "first_position")
     }
     gate = cast(ExitHead, family.exits[1])
     seen = set()
     for request in range(6):
         prompt = prompts[request].tolist()
-        tokens, steps = live.mirror(family.target, draft_of(family), gate, layer, prompt, TOKENS, gamma, kappa)
+        tokens, steps = live.mirror(
+            family.target, draft_of(family), gate, layer, prompt, TOKENS, gamma, kappa
+        )
         assert same_text(greedy, request, tokens)
         replay = Replay(greedy)
         cursor = replay.cursor(replay.order.index(request), exit)

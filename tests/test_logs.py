@@ -1,4 +1,6 @@
-"""Logs as people have them: every kind is read into the same requests, and a log that cannot be read says what is wrong."""
+"""Logs as people have them: every kind is read into the same requests, and a log that cannot be
+read says what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,25 @@ HEAD = "ts,input_tokens,output_tokens"
 NAMES = {"prompt": "prompt_tokens", "output": "completion_tokens"}
 
 
-def usage(created: float, prompt: int, output: int, words: dict[str, str] = NAMES) -> dict[str, Any]:
+def usage(
+    created: float, prompt: int, output: int, words: dict[str, str] = NAMES
+) -> dict[str, Any]:
     return {
         "id": "x",
         "created": created,
-        "usage": {words["prompt"]: prompt, words["output"]: output, "total_tokens": prompt + output},
+        "usage": {
+            words["prompt"]: prompt,
+            words["output"]: output,
+            "total_tokens": prompt + output,
+        },
     }
 
 
-FINISH = "[2026-01-02 03:04:{0} TP0] Finish: obj=GenerateReqInput(rid='1'), out={{'meta_info': {{'id': 'a', 'prompt_tokens': {1}, 'completion_tokens': {2}, 'cached_tokens': 0, 'e2e_latency': {3}}}}}"  # fmt: skip  # noqa: E501
+FINISH = (
+    "[2026-01-02 03:04:{0} TP0] Finish: obj=GenerateReqInput(rid='1'), out={{'meta_info': "
+    "{{'id': 'a', 'prompt_tokens': {1}, 'completion_tokens': {2}, 'cached_tokens': 0, "
+    "'e2e_latency': {3}}}}}"
+)
 LOGS = {
     "iso.csv": table(
         "ts,input_tokens,output_tokens",
@@ -47,14 +59,28 @@ LOGS = {
         "2026-01-02T04:04:06+01:00,50,10",
         "2026-01-02 03:04:07.5,70,30",
     ),
-    "unsorted.csv": table("time,prompt_tokens,completion_tokens", "7.5,70,30", "5,100,20", "6,50,10"),
-    "epoch.csv": table("created,prompt_len,output_len", "1767323045,100,20", "1767323046,50,10", "1767323047.5,70,30"),
+    "unsorted.csv": table(
+        "time,prompt_tokens,completion_tokens", "7.5,70,30", "5,100,20", "6,50,10"
+    ),
+    "epoch.csv": table(
+        "created,prompt_len,output_len",
+        "1767323045,100,20",
+        "1767323046,50,10",
+        "1767323047.5,70,30",
+    ),
     "epoch_ms.csv": table(
-        "request_time,n_prompt,n_output", "1767323045000,100,20", "1767323046000,50,10", "1767323047500,70,30"
+        "request_time,n_prompt,n_output",
+        "1767323045000,100,20",
+        "1767323046000,50,10",
+        "1767323047500,70,30",
     ),
     "unit.csv": table("arrival_ms,tokens_in,tokens_out", "500,100,20", "1500,50,10", "3000,70,30"),
-    "rest.csv": table("arrived_at,num_prefill_tokens,total_tokens", "5,100,120", "6,50,60", "7.5,70,100"),
-    "tabs.tsv": table("start_time\tinput_length\toutput_length", "5\t100\t20", "6\t50\t10", "7.5\t70\t30"),
+    "rest.csv": table(
+        "arrived_at,num_prefill_tokens,total_tokens", "5,100,120", "6,50,60", "7.5,70,100"
+    ),
+    "tabs.tsv": table(
+        "start_time\tinput_length\toutput_length", "5\t100\t20", "6\t50\t10", "7.5\t70\t30"
+    ),
     "openai.jsonl": records(usage(5, 100, 20), usage(6, 50, 10), usage(7.5, 70, 30)),
     "responses.jsonl": records(
         *(
@@ -108,7 +134,10 @@ def test_a_parquet_file_is_read_or_says_what_it_needs(tmp_path: Path) -> None:
             read_log(str(tmp_path / "a.parquet"), {})
         return
     pq.write_table(
-        pa.table({"ts": [5.0, 6.0, 7.5], "input_tokens": [100, 50, 70], "output_tokens": [20, 10, 30]}), tmp_path / "a.parquet"
+        pa.table(
+            {"ts": [5.0, 6.0, 7.5], "input_tokens": [100, 50, 70], "output_tokens": [20, 10, 30]}
+        ),
+        tmp_path / "a.parquet",
     )
     assert [one[1:4] for one in read_log(str(tmp_path / "a.parquet"), {}).requests] == EXPECTED
 
@@ -116,10 +145,15 @@ def test_a_parquet_file_is_read_or_says_what_it_needs(tmp_path: Path) -> None:
 def test_conversations_are_requests_whose_prompt_is_all_before(tmp_path: Path) -> None:
     turns = [("human", "a" * 40), ("gpt", "b" * 80), ("human", "c" * 8), ("gpt", "d" * 21)]
     (tmp_path / "sharegpt.json").write_text(
-        json.dumps([{"id": "x", "conversations": [{"from": who, "value": text} for who, text in turns]}])
+        json.dumps(
+            [{"id": "x", "conversations": [{"from": who, "value": text} for who, text in turns]}]
+        )
     )
     log = read_log(str(tmp_path / "sharegpt.json"), {})
-    assert [(prompt, output) for _, _, prompt, output, _ in log.requests] == [(10, 20), (10 + 20 + 2, 6)]
+    assert [(prompt, output) for _, _, prompt, output, _ in log.requests] == [
+        (10, 20),
+        (10 + 20 + 2, 6),
+    ]
     assert (log.timed, log.counted) == (False, "tokens counted as 4 characters each")
     timeless = TrafficFile(format="log", file=str(tmp_path / "sharegpt.json"))
     with pytest.raises(BadInput, match=r"has no times of arrival; state rate_per_s \(--rate\)"):
@@ -132,7 +166,13 @@ def test_conversations_are_requests_whose_prompt_is_all_before(tmp_path: Path) -
 def test_named_columns_go_before_known_ones_and_failures_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(
-        table("ts,asked,input_tokens,output_tokens,kind", "1,9,100,20,chat", "2,8,50,,chat", "3,7,60,0,code", "4,6,70,5,code")
+        table(
+            "ts,asked,input_tokens,output_tokens,kind",
+            "1,9,100,20,chat",
+            "2,8,50,,chat",
+            "3,7,60,0,code",
+            "4,6,70,5,code",
+        )
     )
     log = read_log(str(path), {"prompt": "asked", "task": "kind"})
     assert log.requests == ((2, 0.0, 9, 20, "chat"), (5, 3.0, 6, 5, "code"))
@@ -144,17 +184,35 @@ def test_named_columns_go_before_known_ones_and_failures_are_counted(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "text", "fault"),
     [
-        ("a.csv", table(HEAD, "1,5,6", "x,5,6"), "a.csv:3:1: ts: expected a time: ISO 8601, or a number, got 'x'"),
-        ("a.csv", table(HEAD, "1,5.5,6"), "a.csv:2:1: input_tokens: expected a whole number of tokens, got '5.5'"),
-        ("a.csv", table(HEAD, "1,-5,6"), "a.csv:2:1: input_tokens: expected a whole number of tokens, got '-5'"),
-        ("a.csv", table("ts,foo", "1,5"), "it has ts, foo; name them, as in --columns prompt=COLUMN,output=COLUMN"),
+        (
+            "a.csv",
+            table(HEAD, "1,5,6", "x,5,6"),
+            "a.csv:3:1: ts: expected a time: ISO 8601, or a number, got 'x'",
+        ),
+        (
+            "a.csv",
+            table(HEAD, "1,5.5,6"),
+            "a.csv:2:1: input_tokens: expected a whole number of tokens, got '5.5'",
+        ),
+        (
+            "a.csv",
+            table(HEAD, "1,-5,6"),
+            "a.csv:2:1: input_tokens: expected a whole number of tokens, got '-5'",
+        ),
+        (
+            "a.csv",
+            table("ts,foo", "1,5"),
+            "it has ts, foo; name them, as in --columns prompt=COLUMN,output=COLUMN",
+        ),
         ("a.csv", table(HEAD), "holds no request with a prompt and an output"),
         ("a.jsonl", '{"a": 1}\n{"a": \n', "a.jsonl:2:1: cannot be read as jsonl"),
         ("a.json", "[]", "no column is known as prompt or output tokens; it has nothing"),
         ("a.csv", "", "cannot be read as csv"),
     ],
 )
-def test_a_log_that_cannot_be_read_says_what_is_wrong(tmp_path: Path, name: str, text: str, fault: str) -> None:
+def test_a_log_that_cannot_be_read_says_what_is_wrong(
+    tmp_path: Path, name: str, text: str, fault: str
+) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(BadInput) as error:
         read_log(str(tmp_path / name), {})
@@ -174,7 +232,10 @@ def test_times_of_a_log_are_stretched_to_a_stated_rate(tmp_path: Path) -> None:
     path.write_text("arrival,prompt,output\n7,10,5\n")
     assert [line.arrival_s for line in log.lines()] == [0.0]
     path.write_text("arrival,prompt,output\n7,10,5\n7,10,5\n")
-    with pytest.raises(BadInput, match=r"has 2 requests at one time, which no rate spreads; leave rate_per_s \(--rate\) out"):
+    with pytest.raises(
+        BadInput,
+        match=r"has 2 requests at one time, which no rate spreads; leave rate_per_s \(--rate\) out",
+    ):
         list(log.lines())
 
 
@@ -199,9 +260,14 @@ def test_a_scenario_reads_a_log_and_a_changed_one_anew(tmp_path: Path) -> None:
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the recorded traces are not here")
 @pytest.mark.parametrize(
     ("form", "file"),
-    [("azure", "azure_llm_2023/AzureLLMInferenceTrace_code.csv"), ("mooncake", "mooncake_fast25/synthetic_trace.jsonl")],
+    [
+        ("azure", "azure_llm_2023/AzureLLMInferenceTrace_code.csv"),
+        ("mooncake", "mooncake_fast25/synthetic_trace.jsonl"),
+    ],
 )
-def test_recorded_traces_are_recognised_as_their_own_formats_read_them(form: Any, file: str) -> None:
+def test_recorded_traces_are_recognised_as_their_own_formats_read_them(
+    form: Any, file: str
+) -> None:
     path = SHARED / "data" / file
     own = [line[1:4] for line in TrafficFile(format=form, file=str(path)).lines()]
     known = [line[1:4] for line in TrafficFile(format="log", file=str(path)).lines()]
@@ -212,4 +278,7 @@ def test_recorded_traces_are_recognised_as_their_own_formats_read_them(form: Any
 def test_times_since_1970_have_no_digits_of_rounding(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(table(HEAD, "2026-03-02T09:00:00.260,5,6", "2026-03-02T09:00:00.564,5,6"))
-    assert [line.arrival_s for line in TrafficFile(format="log", file=str(path)).lines()] == [0.0, 0.304]
+    assert [line.arrival_s for line in TrafficFile(format="log", file=str(path)).lines()] == [
+        0.0,
+        0.304,
+    ]

@@ -1,4 +1,6 @@
-"""Lyanna in tiny worlds with the complete timeline, its expected tokens, tiles, memory, and what it cannot answer."""
+"""Lyanna in tiny worlds with the complete timeline, its expected tokens, tiles, memory, and what it
+cannot answer.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,19 @@ STATED = StatedDurations(target_ms=10, draft_step_ms=1, draft_head_ms=2, prefill
 TIMES = {"level_us": NonNegative(value=500), "host_ms": NonNegative(value=3)}
 
 
-def play(strategy: Lyanna, acceptance: Any, requests: Requests, cost: Any = None) -> tuple[Scheduler, World]:
+def play(
+    strategy: Lyanna, acceptance: Any, requests: Requests, cost: Any = None
+) -> tuple[Scheduler, World]:
     world = World()
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
-    loop = Scheduler(strategy, acceptance, None, ClosedLoop(requests), cost or StatedCost(STATED, 3), FixedBatch())
+    loop = Scheduler(
+        strategy,
+        acceptance,
+        None,
+        ClosedLoop(requests),
+        cost or StatedCost(STATED, 3),
+        FixedBatch(),
+    )
     world.environment.process(loop.run(world, lanes))
     world.environment.run()
     loop.check()
@@ -51,9 +62,15 @@ def play(strategy: Lyanna, acceptance: Any, requests: Requests, cost: Any = None
 
 @pytest.mark.parametrize("fusion", [True, False])
 def test_two_steps_of_one_request_to_the_millisecond(fusion: bool) -> None:
-    """The first window keeps one token and leaves one level; the second keeps three, beside a re-sampled tree."""
+    """The first window keeps one token and leaves one level; the second keeps three, beside a
+    re-sampled tree.
+    """
     strategy = Lyanna(fusion=fusion, **TIMES)
-    loop, world = play(strategy, Cycle((1, 3) if fusion else (1, 1, 3)), Requests(count=1, output_tokens=7 if fusion else 9))
+    loop, world = play(
+        strategy,
+        Cycle((1, 3) if fusion else (1, 1, 3)),
+        Requests(count=1, output_tokens=7 if fusion else 9),
+    )
     expected = [
         ("target", 0, 8, "prefill"),  # 7 of the target, 1 of the layer
         ("target", 8, 11, "draft layers"),
@@ -67,7 +84,9 @@ def test_two_steps_of_one_request_to_the_millisecond(fusion: bool) -> None:
         ("rendezvous", 35, 38, "host"),
         ("target", 38, 48, "verify"),
     ]
-    if not fusion:  # sampled from the one level that was left, kept whole: two tokens; then the drafted tree
+    if (
+        not fusion
+    ):  # sampled from the one level that was left, kept whole: two tokens; then the drafted tree
         expected[6:] = [
             ("target", 27.5, 28.5, "sample trees"),
             ("rendezvous", 28.5, 31.5, "host"),
@@ -80,18 +99,33 @@ def test_two_steps_of_one_request_to_the_millisecond(fusion: bool) -> None:
         ]
     found = [(span.lane, span.start_s * 1e3, span.end_s * 1e3, span.label) for span in world.spans]
     assert [one[::3] for one in found] == [one[::3] for one in expected]
-    assert [time for one in found for time in one[1:3]] == pytest.approx([time for one in expected for time in one[1:3]])
-    assert dict(loop.tally.steps) == {Kind("step", 1): 2 - fusion, Kind("resampled", 1, detail=ResampledDetail(1)): 1}
-    assert loop.tally.verified_rows == 13 + (17 if fusion else 5 + 13), "a pass of its own has a root of its own"
+    assert [time for one in found for time in one[1:3]] == pytest.approx(
+        [time for one in expected for time in one[1:3]]
+    )
+    assert dict(loop.tally.steps) == {
+        Kind("step", 1): 2 - fusion,
+        Kind("resampled", 1, detail=ResampledDetail(1)): 1,
+    }
+    assert loop.tally.verified_rows == 13 + (17 if fusion else 5 + 13), (
+        "a pass of its own has a root of its own"
+    )
 
 
 def test_a_batch_in_which_some_have_a_resampled_tree() -> None:
-    """Contexts 100, 200 and 300, of which the second one's last window left two levels: 17 rows behind 200 tokens."""
+    """Contexts 100, 200 and 300, of which the second one's last window left two levels: 17 rows
+    behind 200 tokens.
+    """
     strategy = Lyanna()
-    states = [strategy.open(Cycle((kept,)).cursor(0, None), context) for kept, context in ((3, 100), (0, 200), (3, 300))]
+    states = [
+        strategy.open(Cycle((kept,)).cursor(0, None), context)
+        for kept, context in ((3, 100), (0, 200), (3, 300))
+    ]
     assert strategy.compose(states).kind == Kind("step", 3)
     settled = strategy.settle(states)
-    assert [one.choice for one in settled][:2] == ["a drafted tree alone", "one re-sampled from 2 levels beside it"]
+    assert [one.choice for one in settled][:2] == [
+        "a drafted tree alone",
+        "one re-sampled from 2 levels beside it",
+    ]
     step = strategy.compose(states)
     assert step.kind == Kind("resampled", 3, detail=ResampledDetail(1))
     assert (step.rows.tokens, step.rows.kv_tokens) == (13 + 17 + 13, 104 + 201 + 304 + 43)
@@ -110,10 +144,20 @@ def synthetic(rates: tuple[float, ...], positions: int, seed: int) -> Trace:
     """One recording of independent starts: row 0 drafted, row 1 + a from what level a leaves."""
     random = np.random.default_rng(seed)
     rows = [
-        np.cumprod(random.random((len(rates) - n, positions)) < np.array(rates[n:])[:, None], axis=0).sum(0) for n in range(3)
+        np.cumprod(
+            random.random((len(rates) - n, positions)) < np.array(rates[n:])[:, None], axis=0
+        ).sum(0)
+        for n in range(3)
     ]
     nothing = np.zeros(positions, dtype=np.uint16)
-    header = {"flavours": ["x"], "temperature": 0.0, "exit_layers": [], "vocabulary": 10, "models": {}, "format": 1}
+    header = {
+        "flavours": ["x"],
+        "temperature": 0.0,
+        "exit_layers": [],
+        "vocabulary": 10,
+        "models": {},
+        "format": 1,
+    }
     return Trace(
         header=header,
         offsets=np.array([0, positions]),
@@ -150,14 +194,18 @@ def test_expected_tokens_are_those_of_a_replay(steps: int, resample: bool) -> No
     for source in (rated, recorded):
         kept = accepted_by(source.cursor(0, None), steps)
         assert abs(kept.mean() - expected) < 4 * standard_error(kept)
-    assert recorded.odds(3, None).mean_accepted == pytest.approx(expected, abs=4 * standard_error(kept))
+    assert recorded.odds(3, None).mean_accepted == pytest.approx(
+        expected, abs=4 * standard_error(kept)
+    )
 
 
 def most_gains(rates: tuple[float, ...]) -> dict[str, float]:
-    """Return by how many per cent re-sampling can lengthen a step at most, its levels always right, in four readings.
+    """Return by how many per cent re-sampling can lengthen a step at most, its levels always right,
+    in four readings.
 
-    ``chain``: of two trees with one root the better, each step behind the one before (what is simulated); ``alone``: the same,
-    as if no step had followed a better one; ``on_top``: its levels are added; ``bonus``: and a token of the target behind them.
+    ``chain``: of two trees with one root the better, each step behind the one before (what is
+    simulated); ``alone``: the same, as if no step had followed a better one; ``on_top``: its levels
+    are added; ``bonus``: and a token of the target behind them.
     """
     depth, drafted = len(rates), Rates(rates).odds(len(rates), None).accepted
     whole, kept = np.eye(depth + 1), np.arange(depth + 1)
@@ -174,9 +222,16 @@ def most_gains(rates: tuple[float, ...]) -> dict[str, float]:
 
 
 def test_what_resampling_can_bring_at_most() -> None:
-    """With Table 1, 27.2 % of the steps leave levels: 1.3 % more tokens, 20.1 with every favour; 23.1 need 3.87 of 4."""
+    """With Table 1, 27.2 % of the steps leave levels: 1.3 % more tokens, 20.1 with every favour;
+    23.1 need 3.87 of 4.
+    """
     gains, rated = most_gains(TABLE_1), RatedTrees(Rates(TABLE_1), 3, 1).odds(3, None)
-    assert {name: round(gain, 1) for name, gain in gains.items()} == {"chain": 1.3, "alone": 1.6, "on_top": 11.5, "bonus": 20.1}
+    assert {name: round(gain, 1) for name, gain in gains.items()} == {
+        "chain": 1.3,
+        "alone": 1.6,
+        "on_top": 11.5,
+        "bonus": 20.1,
+    }
     drafted = Rates(TABLE_1).odds(3, None)
     assert drafted.accepted[:2].sum() == pytest.approx(0.272)
     assert drafted.committed() * 1.231 == pytest.approx(3.87, abs=0.01)
@@ -193,7 +248,9 @@ def test_resampling_never_keeps_less(rates: list[float], threshold: int) -> None
     shares = strategy.kinds(lambda _: odds, 5)
     assert sum(shares.values()) == pytest.approx(1.0)
     resampled = sum(kind.extra_work * share for kind, share in shares.items()) / 5
-    assert resampled == pytest.approx(sum(odds.accepted[kept] for kept in range(depth) if depth - kept - 1 > threshold))
+    assert resampled == pytest.approx(
+        sum(odds.accepted[kept] for kept in range(depth) if depth - kept - 1 > threshold)
+    )
 
 
 def test_the_binomial_law_of_a_batch_meets_its_simulation() -> None:
@@ -221,7 +278,9 @@ def test_a_token_without_a_tree_leaves_nothing() -> None:
 
 
 def tiled(tile: int) -> HardwareCost:
-    """A device that computes in tiles of rows and moves bytes at once; heads so narrow that attention is nothing."""
+    """A device that computes in tiles of rows and moves bytes at once; heads so narrow that
+    attention is nothing.
+    """
     free = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 1}
     device = Device.model_validate(
         {
@@ -241,13 +300,22 @@ def tiled(tile: int) -> HardwareCost:
         "kv_traffic_ratio": 1,
         "sampling_us": 0,
     }
-    shape = {"num_hidden_layers": 4, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 1}
+    shape = {
+        "num_hidden_layers": 4,
+        "num_attention_heads": 1,
+        "num_key_value_heads": 1,
+        "head_dim": 1,
+    }
     model = ModelSpec(hidden_size=10_000, intermediate_size=10_000, vocab_size=10_000, **shape)
-    return HardwareCost(Placement.model_validate({"model": model, "device": device, "engine": engine}))
+    return HardwareCost(
+        Placement.model_validate({"model": model, "device": device, "engine": engine})
+    )
 
 
 def test_fused_verification_is_free_in_a_tile_and_costs_a_tile_beyond() -> None:
-    """Four requests with 13 rows each fill 52 of 64; three re-sampled trees of 4 fit beside them, the fourth does not."""
+    """Four requests with 13 rows each fill 52 of 64; three re-sampled trees of 4 fit beside them,
+    the fourth does not.
+    """
     cost, fused, apart = tiled(64), Lyanna(), Lyanna(fusion=False)
     rows = [fused.step(fused.kind_of(4, n), 10).rows.tokens for n in range(5)]
     assert rows == [52, 56, 60, 64, 68]
@@ -260,39 +328,78 @@ def test_fused_verification_is_free_in_a_tile_and_costs_a_tile_beyond() -> None:
 
 
 def test_table_and_layer_count_against_the_device() -> None:
-    """0.24e9 weights of the layer, as EAGLE's; a dense table for 32,000 tokens, hot tokens above 40,000."""
+    """0.24e9 weights of the layer, as EAGLE's; a dense table for 32,000 tokens, hot tokens above
+    40,000.
+    """
     scenario = load("lyanna_llama_2_7b_h800").scenario
     assert scenario.target
     model = scenario.target.model
     (group,) = scenario.device_groups
     assert scenario.strategy.extra_memory(model).weights == pytest.approx(0.236e9, rel=1e-3)
-    assert group.roles[0].weights_gb == pytest.approx(2 * (6.74 + 0.236) + 32_000**2 / 1e9, rel=2e-3)
-    for size, table in ((32_000, 32_000**2), (40_000, 40_000**2), (40_001, 32_000**2), (128_256, 32_000**2)):
-        assert Lyanna().extra_memory(model.model_copy(update={"vocab_size": size})).table_bytes == table
+    assert group.roles[0].weights_gb == pytest.approx(
+        2 * (6.74 + 0.236) + 32_000**2 / 1e9, rel=2e-3
+    )
+    for size, table in (
+        (32_000, 32_000**2),
+        (40_000, 40_000**2),
+        (40_001, 32_000**2),
+        (128_256, 32_000**2),
+    ):
+        assert (
+            Lyanna().extra_memory(model.model_copy(update={"vocab_size": size})).table_bytes
+            == table
+        )
     assert Lyanna(token_info=False).extra_memory(model).table_bytes == 0
     assert Lyanna().needs.cache_tokens == 17
     assert Lyanna(resample=False).needs.cache_tokens == 13
 
 
 def test_the_batch_study_shows_what_fusion_costs(tmp_path: Path) -> None:
-    """Seven requests: 91 rows, 119 with a re-sampled tree each, both in two tiles of 64; eight: 104 and 136, a tile more."""
+    """Seven requests: 91 rows, 119 with a re-sampled tree each, both in two tiles of 64; eight: 104
+    and 136, a tile more.
+    """
     seven, eight = batch_sweep(load("lyanna_llama_2_7b_h800"), (7, 8), ())
-    ratios = [point.fused_trees_ms / point.drafted_trees_ms for point in (seven, eight)]  # type: ignore[operator]
+    ratios = [point.fused_trees_ms / point.drafted_trees_ms for point in (seven, eight)]
     assert ratios[0] < 1.03
     assert ratios[1] > 1.1
     for point in (seven, eight):
-        assert point.apart_trees_ms > 1.7 * point.fused_trees_ms  # type: ignore[operator]
-    assert batch_sweep(load("lyanna_llama_2_7b_h800_no_resampling"), (7,), ())[0].fused_trees_ms is None
+        assert point.apart_trees_ms > 1.7 * point.fused_trees_ms
+    assert (
+        batch_sweep(load("lyanna_llama_2_7b_h800_no_resampling"), (7,), ())[0].fused_trees_ms
+        is None
+    )
     picture = tmp_path / "study.svg"
-    options = ["--sizes", "1-3", "--simulate", "1", "--set", "requests.count=2", "--out", str(picture)]
+    options = [
+        "--sizes",
+        "1-3",
+        "--simulate",
+        "1",
+        "--set",
+        "requests.count=2",
+        "--out",
+        str(picture),
+    ]
     done = CliRunner().invoke(main, ["batches", "lyanna_llama_2_7b_h800", *options])
     assert done.exit_code == 0, done.output
     assert "drafted trees alone" in picture.read_text()
 
 
 def test_two_scenarios_in_one_picture_say_where_their_acceptance_comes_from(tmp_path: Path) -> None:
-    picture, names = tmp_path / "both.svg", ["lyanna_llama_2_7b_h800", "lyanna_llama_2_7b_h800_no_fusion"]
-    options = ["--sizes", "1-2", "--simulate", "2", "--set", "requests.count=2", "--out", str(picture), "--json"]
+    picture, names = (
+        tmp_path / "both.svg",
+        ["lyanna_llama_2_7b_h800", "lyanna_llama_2_7b_h800_no_fusion"],
+    )
+    options = [
+        "--sizes",
+        "1-2",
+        "--simulate",
+        "2",
+        "--set",
+        "requests.count=2",
+        "--out",
+        str(picture),
+        "--json",
+    ]
     done = CliRunner().invoke(main, ["batches", *names, *options])
     assert done.exit_code == 0, done.output
     studies = json.loads(done.stdout)["studies"]
@@ -321,7 +428,9 @@ def test_a_recorded_run_stays_close_to_its_law() -> None:
 
 
 def test_a_hidden_chain_drafts_in_less_time_than_a_token_chain() -> None:
-    """LYA-1 on an H800: one LM head and narrow layers instead of one LM head a level. The paper prints 60.9 % for its own."""
+    """LYA-1 on an H800: one LM head and narrow layers instead of one LM head a level. The paper
+    prints 60.9 % for its own.
+    """
     scenario = load("lyanna_llama_2_7b_h800").scenario
 
     def drafting(strategy: Lyanna) -> float:
@@ -333,7 +442,15 @@ def test_a_hidden_chain_drafts_in_less_time_than_a_token_chain() -> None:
 
 
 def test_a_run_says_what_was_published_and_what_was_sampled_again(tmp_path: Path) -> None:
-    options = ["--set", "requests.count=4", "--set", "requests.output_tokens=40", "--long", "--out", str(tmp_path / "run")]
+    options = [
+        "--set",
+        "requests.count=4",
+        "--set",
+        "requests.output_tokens=40",
+        "--long",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     done = CliRunner().invoke(main, ["run", "lyanna_llama_2_7b_h800_no_token_info", *options])
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
@@ -345,7 +462,10 @@ def test_a_run_says_what_was_published_and_what_was_sampled_again(tmp_path: Path
 @pytest.mark.parametrize(
     ("overrides", "fault"),
     [
-        (["strategy.token_info=false"], "holds no trees without it; state the rates of Lyanna's Table 1"),
+        (
+            ["strategy.token_info=false"],
+            "holds no trees without it; state the rates of Lyanna's Table 1",
+        ),
         (["strategy.first_token=false"], "holds no trees without it"),
         (["strategy.budget=16"], "holds trees of budget 12, got 16"),
         (["strategy.depth=4"], "holds trees of depth 3, got 4"),
@@ -366,7 +486,10 @@ def test_it_needs_no_draft_model_and_says_when_it_needs_durations() -> None:
     stated = ["target=null", "acceptance={always: 2}", "durations={target_ms: 10}"]
     with pytest.raises(BadInput, match="lyanna needs draft_ms"):
         load("lyanna_llama_2_7b_h800", stated)
-    loaded = load("lyanna_llama_2_7b_h800", [*stated[:2], "durations={target_ms: 10, draft_step_ms: 1, draft_head_ms: 2}"])
+    loaded = load(
+        "lyanna_llama_2_7b_h800",
+        [*stated[:2], "durations={target_ms: 10, draft_step_ms: 1, draft_head_ms: 2}"],
+    )
     law = run.law(loaded.scenario, loaded.acceptance())
     assert law.step_s * 1e3 == pytest.approx(3 + 2 + 3 * 0.05 + 1.5 + 10)
     assert law.verified_per_step == 3.0
@@ -377,11 +500,15 @@ def test_it_needs_no_draft_model_and_says_when_it_needs_durations() -> None:
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_trees_that_stand_alone_are_judged_one_by_one(share: float) -> None:
-    """Behind a drafted tree that keeps none, two levels are left; the replay and the stated rates say what they keep."""
+    """Behind a drafted tree that keeps none, two levels are left; the replay and the stated rates
+    say what they keep.
+    """
     rated = RatedTrees(Rates(TABLE_1, seed=2), 3, 1, share, fused=False)
     trace = synthetic((0.91, 0.80 * share, 0.70 * share), 200_000, seed=9)
     recorded = RecordedTrees(Replay(trace), 1, fused=False)
-    assert rated.odds(2, None).accepted == pytest.approx([1 - 0.8 * share, 0.8 * share * (1 - 0.7 * share), 0.56 * share**2])
+    assert rated.odds(2, None).accepted == pytest.approx(
+        [1 - 0.8 * share, 0.8 * share * (1 - 0.7 * share), 0.56 * share**2]
+    )
     assert recorded.odds(2, None).accepted == pytest.approx(rated.odds(2, None).accepted, abs=0.02)
     assert rated.odds(3, None).mean_accepted == pytest.approx(2.1476)
     for source in (rated, recorded):
@@ -398,24 +525,40 @@ def test_trees_that_stand_alone_are_judged_one_by_one(share: float) -> None:
 
 def test_a_recording_without_rejections_leaves_nothing() -> None:
     trace = synthetic((1.0, 1.0, 1.0), 10, seed=1)
-    assert RecordedTrees(Replay(trace), 1, fused=False).odds(2, None).accepted.tolist() == [1.0, 0.0, 0.0]
+    assert RecordedTrees(Replay(trace), 1, fused=False).odds(2, None).accepted.tolist() == [
+        1.0,
+        0.0,
+        0.0,
+    ]
 
 
 def test_a_recorded_run_without_fusion_stays_close_to_its_law() -> None:
-    loaded = load("lyanna_llama_2_7b_h800", ["strategy.fusion=false", "requests.count=60", "requests.output_tokens=191"])
+    loaded = load(
+        "lyanna_llama_2_7b_h800",
+        ["strategy.fusion=false", "requests.count=60", "requests.output_tokens=191"],
+    )
     acceptance = loaded.acceptance()
-    law, simulated = run.law(loaded.scenario, acceptance), run.simulate(loaded.scenario, acceptance)[0]
-    assert run.replay(loaded.scenario, acceptance).tpot_s == pytest.approx(simulated.tpot_s, rel=1e-9)
+    law, simulated = (
+        run.law(loaded.scenario, acceptance),
+        run.simulate(loaded.scenario, acceptance)[0],
+    )
+    assert run.replay(loaded.scenario, acceptance).tpot_s == pytest.approx(
+        simulated.tpot_s, rel=1e-9
+    )
     assert simulated.tpot_s == pytest.approx(law.tpot_s, rel=0.05)
     again = run.law_from(loaded.scenario, simulated)
     assert again.tokens_per_step == pytest.approx(simulated.tokens_per_step, rel=0.01)
 
 
 def test_an_unfused_pass_costs_less_than_it_did_when_its_tokens_were_dropped() -> None:
-    """Sec. 7.3 prints -16.1 and -20.6 %; with a share of 1 to 0 of the rates ours is between -17 and -24 %."""
+    """Sec. 7.3 prints -16.1 and -20.6 %; with a share of 1 to 0 of the rates ours is between -17
+    and -24 %.
+    """
     without = run.law(*scenario_of("no_resampling")).tpot_s
     drops = [
-        without / run.law(*scenario_of("no_fusion", f"strategy.resampled_ratio.value={share}")).tpot_s - 1
+        without
+        / run.law(*scenario_of("no_fusion", f"strategy.resampled_ratio.value={share}")).tpot_s
+        - 1
         for share in (0.0001, 0.5, 0.93, 1.0)
     ]
     assert drops == sorted(drops)

@@ -1,7 +1,7 @@
 """Every worked example of Lyanna's equations (LYA-*), to the printed digits.
 
-``data/lyanna_worked_examples.csv`` holds inputs and results. One function per block answers with the
-project's own code; a row without an answer is a failure.
+``data/lyanna_worked_examples.csv`` holds inputs and results. One function per block answers with
+the project's own code; a row without an answer is a failure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def drafting_ms(chain: str, i: dict[str, Any]) -> float:
     level = NonNegative(value=i["t_sample"] * 1e3)
     strategy = Lyanna(depth=i["k"], budget=1, chain=chain, level_us=level, **switches)
     cost = StatedCost(
-        StatedDurations(target_ms=0, draft_step_ms=i["t_layer"], draft_head_ms=i["t_head"]), strategy.needs.draft_steps
+        StatedDurations(target_ms=0, draft_step_ms=i["t_layer"], draft_head_ms=i["t_head"]),
+        strategy.needs.draft_steps,
     )
     t = strategy.durations(cost, strategy.step(strategy.kind_of(1, 0), 100))
     return (t.layers + t.head + t.sample) * 1e3
@@ -51,7 +52,9 @@ def lya_1(i: dict[str, Any]) -> Answers:
 
 
 def head_cost(n: int, vocabulary: int, bandwidth_gb_s: float, peak_tflops: float) -> HardwareCost:
-    """A device whose seconds are bytes, where its peak is endless, or operations, where its bandwidth is."""
+    """A device whose seconds are bytes, where its peak is endless, or operations, where its
+    bandwidth is.
+    """
     roofline = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 1}
     device = {
         "kind": "gpu",
@@ -78,7 +81,9 @@ def head_cost(n: int, vocabulary: int, bandwidth_gb_s: float, peak_tflops: float
         intermediate_size=1,
         vocab_size=vocabulary,
     )
-    return HardwareCost(Placement.model_validate({"model": model, "device": device, "engine": engine}))
+    return HardwareCost(
+        Placement.model_validate({"model": model, "device": device, "engine": engine})
+    )
 
 
 def lya_2(i: dict[str, Any]) -> Answers:
@@ -89,11 +94,16 @@ def lya_2(i: dict[str, Any]) -> Answers:
         return {"logits": whole}
     found = {}
     for name, chain in (("one_pass", "hidden_states"), ("iterative", "tokens")):
-        strategy = Lyanna(depth=i["k"], branching=1, budget=1, chain=chain, token_info=False, resample=False)
+        strategy = Lyanna(
+            depth=i["k"], branching=1, budget=1, chain=chain, token_info=False, resample=False
+        )
         step = strategy.step(strategy.kind_of(1, 0), 0)
         flops = strategy.phases(head_cost(i["n"], i["V"], 1e30, 1e-12), step)["head"].wall_s
         activations = i["k"] * (i["n"] + i["V"])
-        moved = strategy.phases(head_cost(i["n"], i["V"], 1e-9, 1e30), step)["head"].wall_s / 2 - activations
+        moved = (
+            strategy.phases(head_cost(i["n"], i["V"], 1e-9, 1e30), step)["head"].wall_s / 2
+            - activations
+        )
         found |= {f"flops_{name}": flops, f"weight_reads_{name}": moved}
     return found
 
@@ -109,11 +119,16 @@ def lya_3(i: dict[str, Any]) -> Answers:
 def token_information_tree(
     logits: list[list[float]], information: dict[str, list[float]], branching: int
 ) -> tuple[DraftTree, list[list[int]]]:
-    """Algorithm 1 with the root's information left out, and [token, parent] of every node behind the root."""
+    """Algorithm 1 with the root's information left out, and [token, parent] of every node behind
+    the root.
+    """
     tree, frontier, nodes = DraftTree.single(0), np.array([0]), []
     for level, raw in enumerate(logits):
         nothing = [0.0] * len(raw)
-        shift = [information.get(str(tree.tokens[node]), nothing) if level else nothing for node in frontier]
+        shift = [
+            information.get(str(tree.tokens[node]), nothing) if level else nothing
+            for node in frontier
+        ]
         chance = np.array(raw) + np.array(shift)
         chance -= np.log(np.exp(chance).sum(1, keepdims=True))
         tokens = np.argsort(-chance, axis=1, kind="stable")[:, :branching]
@@ -137,7 +152,10 @@ def lya_4(i: dict[str, Any]) -> Answers:
     if "p" in i:
         joint = np.cumprod(i["p"])
         return {"joint_2": joint[1], "joint_3": joint[2]}
-    built = [Lyanna(depth=depth, branching=k, budget=1).built for k, depth in zip(i["k"], i["N"], strict=True)]
+    built = [
+        Lyanna(depth=depth, branching=k, budget=1).built
+        for k, depth in zip(i["k"], i["N"], strict=True)
+    ]
     return {"nodes_without_root": built}
 
 
@@ -152,7 +170,10 @@ def lya_5(i: dict[str, Any]) -> Answers:
 
 def lya_6(i: dict[str, Any]) -> Answers:
     left = Lyanna(depth=i["N"], threshold=i["r"]).left(i["rejected_position"] - 1)
-    return {"remaining": i["N"] - i["rejected_position"], "action": "build_subtree" if left else "root_only"}
+    return {
+        "remaining": i["N"] - i["rejected_position"],
+        "action": "build_subtree" if left else "root_only",
+    }
 
 
 @dataclass(frozen=True)
@@ -163,14 +184,22 @@ class Floor(StatedCost):
     ms_per_token: float = 0.0
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
-        return Phase(max(self.floor_ms, self.ms_per_token * (rows.tokens - rows.sequences)) * 1e-3, {})
+        return Phase(
+            max(self.floor_ms, self.ms_per_token * (rows.tokens - rows.sequences)) * 1e-3, {}
+        )
 
 
 def lya_7(i: dict[str, Any]) -> Answers:
     stated = StatedDurations(target_ms=0, draft_step_ms=0)
     cost = Floor(stated, floor_ms=i["mem_floor_ms"], ms_per_token=i["ms_per_token"])
     drafted, resampled = i["draft_tokens"], i["resampled_tokens"]
-    strategy = Lyanna(depth=3, branching=16, budget=drafted, resampled_budget=resampled or 1, resample=resampled > 0)
+    strategy = Lyanna(
+        depth=3,
+        branching=16,
+        budget=drafted,
+        resampled_budget=resampled or 1,
+        resample=resampled > 0,
+    )
     passes = strategy.tree_passes_s(cost, 1, 100)
     if not passes:
         alone = strategy.durations(cost, strategy.step(strategy.kind_of(1, 0), 100)).verify * 1e3
@@ -180,14 +209,24 @@ def lya_7(i: dict[str, Any]) -> Answers:
 
 def lya_8(i: dict[str, Any]) -> Answers:
     rates, depth = tuple(i["conditional"]), len(i["conditional"])
-    odds = RatedTrees(Rates(rates), depth, Lyanna(depth=depth, budget=12, resample=False).least).odds(depth, None)
-    return {"E_accepted": odds.mean_accepted, "tokens_per_step": odds.committed(), "pmf": odds.accepted.tolist()}
+    odds = RatedTrees(
+        Rates(rates), depth, Lyanna(depth=depth, budget=12, resample=False).least
+    ).odds(depth, None)
+    return {
+        "E_accepted": odds.mean_accepted,
+        "tokens_per_step": odds.committed(),
+        "pmf": odds.accepted.tolist(),
+    }
 
 
-BLOCKS: dict[str, Callable[[dict[str, Any]], Answers]] = {f"LYA-{n}": globals()[f"lya_{n}"] for n in range(1, 9)}
+BLOCKS: dict[str, Callable[[dict[str, Any]], Answers]] = {
+    f"LYA-{n}": globals()[f"lya_{n}"] for n in range(1, 9)
+}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['eq_id']}-{row['case']}-{row['output']}")
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: f"{row['eq_id']}-{row['case']}-{row['output']}"
+)
 def test_worked_example(row: dict[str, str]) -> None:
     answer = BLOCKS[row["eq_id"]](json.loads(row["inputs"]))[row["output"]]
     expected = row["value"] if row["output"] == "action" else json.loads(row["value"])
@@ -202,16 +241,26 @@ def test_every_block_is_there() -> None:
 
 
 def test_recorded_trees_grow_by_algorithm_1() -> None:
-    """What records the trees gives the joint probabilities of LYA-4 a, and keeps the nodes of LYA-5 a."""
+    """What records the trees gives the joint probabilities of LYA-4 a, and keeps the nodes of LYA-5
+    a.
+    """
     torch = pytest.importorskip("torch")
     from benchmarks.family.trees import Growth
 
     rows = {row["output"]: row for row in ROWS if (row["eq_id"], row["case"]) == ("LYA-4", "a")}
     i = json.loads(rows["joint"]["inputs"])
     information = torch.tensor([i["token_info"].get(str(token), [0.0] * 4) for token in range(4)])
-    growth, token, truth = Growth.seed(1), torch.zeros(1, 1, dtype=torch.long), [torch.tensor([1]), torch.tensor([0])]
+    growth, token, truth = (
+        Growth.seed(1),
+        torch.zeros(1, 1, dtype=torch.long),
+        [torch.tensor([1]), torch.tensor([0])],
+    )
     for level, raw in enumerate(torch.tensor(i["logits"])):
         shift = information[token] if level else torch.zeros(4)
-        _, token = growth.grow((raw + shift).log_softmax(-1).reshape(-1, 1, 4), truth[level], i["k"], i["k"])
-    assert torch.cat(growth.scores).exp().flatten().tolist() == pytest.approx(json.loads(rows["joint"]["value"]), rel=5e-5)
+        _, token = growth.grow(
+            (raw + shift).log_softmax(-1).reshape(-1, 1, 4), truth[level], i["k"], i["k"]
+        )
+    assert torch.cat(growth.scores).exp().flatten().tolist() == pytest.approx(
+        json.loads(rows["joint"]["value"]), rel=5e-5
+    )
     assert [int(growth.accepted(budget)) for budget in (1, 3, 4, 5, 6)] == [0, 1, 1, 2, 2]

@@ -1,4 +1,6 @@
-"""What a run measures: whatever warm-up and cool-down leave, a number is measured or is said to be missing."""
+"""What a run measures: whatever warm-up and cool-down leave, a number is measured or is said to be
+missing.
+"""
 
 import json
 from pathlib import Path
@@ -11,7 +13,10 @@ from simulator.cli.main import main
 from simulator.scenario import load
 from simulator.scenario.run import simulate
 
-EIGHT = "requests={concurrency: 8, count: 8, prompt_tokens: 16, output_tokens: 5, warm_up: 3, cool_down: 3}"
+EIGHT = (
+    "requests={concurrency: 8, count: 8, prompt_tokens: 16, output_tokens: 5, warm_up: 3, "
+    "cool_down: 3}"
+)
 """Requests 4 and 5 count, from 0 s to 0 s."""
 GENEROUS = "slo={ttft_ms: {p50: 100000}}"
 STRATEGIES = (
@@ -54,16 +59,28 @@ def test_a_limit_on_what_nobody_has_is_refused_with_a_remedy(tmp_path: Path) -> 
     assert "slo.tbt_ms: nothing of what counts (requests 4 to 5 of 8" in result.stderr
     assert result.stderr.rstrip().endswith("set requests.warm_up=0 and requests.cool_down=0")
     assert not (tmp_path / "one").exists()
-    whole = ran(EIGHT, "slo={tbt_ms: {p99: 10}}", "requests.warm_up=0", "requests.cool_down=0", out=tmp_path / "one")
+    whole = ran(
+        EIGHT,
+        "slo={tbt_ms: {p99: 10}}",
+        "requests.warm_up=0",
+        "requests.cool_down=0",
+        out=tmp_path / "one",
+    )
     assert whole.exit_code == 0
 
 
 def test_who_counts_has_a_token_to_time(tmp_path: Path) -> None:
     """Only the first request decodes, and it does not count."""
-    (tmp_path / "t.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
-        f"2024-05-10 00:00:0{second}.0,16,{tokens}\n" for second, tokens in enumerate((9, 1, 1))
-    ))  # fmt: skip
-    file = f"requests={{arrivals: {{name: file, format: azure, file: {tmp_path / 't.csv'}}}, warm_up: 1}}"
+    (tmp_path / "t.csv").write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+        + "".join(
+            f"2024-05-10 00:00:0{second}.0,16,{tokens}\n" for second, tokens in enumerate((9, 1, 1))
+        )
+    )
+    file = (
+        f"requests={{arrivals: {{name: file, format: azure, file: {tmp_path / 't.csv'}}}, "
+        f"warm_up: 1}}"
+    )
     policy = "serving.policy={name: prefill_first, max_requests: 4}"
     result = ran(file, policy, out=tmp_path / "one")
     assert (result.exit_code, result.stdout) == (3, "")
@@ -82,11 +99,31 @@ def test_who_counts_has_a_token_to_time(tmp_path: Path) -> None:
     cool_down=st.integers(0, 8),
     output=st.integers(2, 7),
     strategy=st.sampled_from(STRATEGIES),
-    slo=st.sampled_from([GENEROUS, "slo={tpot_ms: {p50: 1}, e2e_ms: {p99: 1}}", "slo={tbt_ms: {p90: 100000}}"]),
+    slo=st.sampled_from(
+        [GENEROUS, "slo={tpot_ms: {p50: 1}, e2e_ms: {p99: 1}}", "slo={tbt_ms: {p90: 100000}}"]
+    ),
     rate_per_s=st.sampled_from([None, 1e-2, 1e5]),
 )
-@example(count=8, concurrency=8, warm_up=3, cool_down=3, output=5, strategy=STRATEGIES[0], slo=GENEROUS, rate_per_s=None)
-@example(count=8, concurrency=1, warm_up=3, cool_down=3, output=5, strategy=STRATEGIES[1], slo=GENEROUS, rate_per_s=1e5)
+@example(
+    count=8,
+    concurrency=8,
+    warm_up=3,
+    cool_down=3,
+    output=5,
+    strategy=STRATEGIES[0],
+    slo=GENEROUS,
+    rate_per_s=None,
+)
+@example(
+    count=8,
+    concurrency=1,
+    warm_up=3,
+    cool_down=3,
+    output=5,
+    strategy=STRATEGIES[1],
+    slo=GENEROUS,
+    rate_per_s=1e5,
+)
 def test_every_warm_up_and_cool_down_is_answered_or_refused_in_words(
     count: int,
     concurrency: int,
@@ -98,8 +135,14 @@ def test_every_warm_up_and_cool_down_is_answered_or_refused_in_words(
     rate_per_s: float | None,
 ) -> None:
     """Reports are written as well: no division by what was not measured, no NaN, no infinity."""
-    load = f"concurrency: {concurrency}" if rate_per_s is None else f"arrivals: {{name: poisson, rate_per_s: {rate_per_s}}}"
-    sizes = f"prompt_tokens: 16, output_tokens: {output}, warm_up: {warm_up}, cool_down: {cool_down}"
+    load = (
+        f"concurrency: {concurrency}"
+        if rate_per_s is None
+        else f"arrivals: {{name: poisson, rate_per_s: {rate_per_s}}}"
+    )
+    sizes = (
+        f"prompt_tokens: 16, output_tokens: {output}, warm_up: {warm_up}, cool_down: {cool_down}"
+    )
     changes = [f"strategy={strategy}", f"requests={{count: {count}, {load}, {sizes}}}", slo]
     changes += ["serving.policy={name: prefill_first, max_requests: 4}"] if rate_per_s else []
     with TemporaryDirectory() as folder:

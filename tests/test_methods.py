@@ -1,4 +1,6 @@
-"""Methods as data: every file loads, runs and keeps its law; features, the comparison and its pictures."""
+"""Methods as data: every file loads, runs and keeps its law; features, the comparison and its
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ from simulator.strategies.common.step import Kind
 from simulator.strategies.tree_sd import TreeSD
 from simulator.studies.crossovers import by_exact_laws, crossovers
 from simulator.studies.method_features import MethodFile, features, read_method
-from simulator.studies.methods import MethodComparison, MethodPoint, candidates, left_out, method_sweep
+from simulator.studies.methods import (
+    MethodComparison,
+    MethodPoint,
+    candidates,
+    left_out,
+    method_sweep,
+)
 from tests.layer_times import layer_time
 from tests.test_cost import place
 
@@ -53,37 +61,58 @@ def test_every_method_states_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in NAMES if not (method(name).strategy.traits.staged or method(name).strategy.traits.alone)]
+    "name",
+    [
+        name
+        for name in NAMES
+        if not (method(name).strategy.traits.staged or method(name).strategy.traits.alone)
+    ],
 )
 @pytest.mark.parametrize("accepted", [0, 2])
 def test_law_and_simulation_of_every_method_agree(name: str, accepted: int) -> None:
-    """Two runs that differ by 60 steady steps, with constant acceptance and stated durations: 1e-9."""
+    """Two runs that differ by 60 steady steps, with constant acceptance and stated durations:
+    1e-9.
+    """
     strategy = method(name).strategy
     if isinstance(strategy, TreeSD):
         strategy = strategy.model_copy(update={"matched": None})
     source = Cycle((accepted,))
     acceptance = strategy.reads(source)
     cost = StatedCost(
-        StatedDurations(prefix_ms=6.0, suffix_ms=7.0, draft_ms=3.0, redraft_ms=3.0), max(1, strategy.needs.draft_steps)
+        StatedDurations(prefix_ms=6.0, suffix_ms=7.0, draft_ms=3.0, redraft_ms=3.0),
+        max(1, strategy.needs.draft_steps),
     )
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), 2, 100)
     if any(share < 1.0 for share in law.kinds.values()):
         pytest.skip("several kinds of step: in the tests of its strategy")
     window = min(accepted, strategy.window) + 1
     short, long = (
-        play(strategy, acceptance, cost, Requests(concurrency=2, count=2, output_tokens=1 + window * turns))[0].tally
+        play(
+            strategy,
+            acceptance,
+            cost,
+            Requests(concurrency=2, count=2, output_tokens=1 + window * turns),
+        )[0].tally
         for turns in (20, 80)
     )
     steps = sum(long.steps.values()) - sum(short.steps.values())
     assert (long.step_seconds - short.step_seconds) / steps == pytest.approx(law.step_s, rel=1e-9)
-    assert (long.committed - short.committed) / (2 * steps) == pytest.approx(law.tokens_per_step, rel=1e-9)
+    assert (long.committed - short.committed) / (2 * steps) == pytest.approx(
+        law.tokens_per_step, rel=1e-9
+    )
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not method(name).strategy.traits.staged])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if not method(name).strategy.traits.staged]
+)
 def test_every_method_runs_on_stated_acceptance(name: str) -> None:
     """Also those of which nothing is recorded: the user's own rate is enough."""
-    single = ["strategy.sequences=1"] if name == "duodecoding" else []  # how sure a draft is, a rate does not say
-    loaded = load(SCENARIO, [f"strategy={FILES[name]}", "acceptance={rate: 0.7}", "requests.count=2", *single])
+    single = (
+        ["strategy.sequences=1"] if name == "duodecoding" else []
+    )  # how sure a draft is, a rate does not say
+    loaded = load(
+        SCENARIO, [f"strategy={FILES[name]}", "acceptance={rate: 0.7}", "requests.count=2", *single]
+    )
     assert loaded.scenario.strategy.name == method(name).strategy.name
     assert simulate(loaded.scenario, loaded.acceptance())[0].tokens_per_step > 1.0
 
@@ -118,22 +147,35 @@ def test_the_head_of_eagle_3_beside_a_target_of_8b() -> None:
     assert strategy.extra_memory(eight_b).weights / 1e9 == pytest.approx(0.42, abs=0.01)
 
 
-@pytest.mark.parametrize(("name", "target", "billions"), [("dflash", "qwen3_8b", 1.05), ("mtp_layers", "mimo_v2_flash", 0.97)])
+@pytest.mark.parametrize(
+    ("name", "target", "billions"),
+    [("dflash", "qwen3_8b", 1.05), ("mtp_layers", "mimo_v2_flash", 0.97)],
+)
 def test_heads_of_several_layers(name: str, target: str, billions: float) -> None:
-    """DFlash: five dense layers of 193 M and five squares of 16.8 M; MTP: three sets of a layer of 290 M and two squares."""
+    """DFlash: five dense layers of 193 M and five squares of 16.8 M; MTP: three sets of a layer of
+    290 M and two squares.
+    """
     shapes = validate(ModelSpec, read(Catalogue().names("model")[target], target))
-    assert method(name).strategy.extra_memory(shapes).weights / 1e9 == pytest.approx(billions, abs=0.01)
+    assert method(name).strategy.extra_memory(shapes).weights / 1e9 == pytest.approx(
+        billions, abs=0.01
+    )
 
 
 def test_one_pass_writes_a_block() -> None:
-    """DFlash on a device of round numbers: five products over what was accepted, then five layers and the LM head, 16 rows."""
+    """DFlash on a device of round numbers: five products over what was accepted, then five layers
+    and the LM head, 16 rows.
+    """
     strategy = method("dflash").strategy
     assert isinstance(strategy, TreeSD)
     cost, rows = HardwareCost(place()), Rows.decode(16, 84)
     step = strategy.step(Kind("step", 1), 84)
-    layer = sum(layer_time(place(), rows._replace(kv_tokens=84, attention_pairs=16 * 84), experts=False))
+    layer = sum(
+        layer_time(place(), rows._replace(kv_tokens=84, attention_pairs=16 * 84), experts=False)
+    )
     fused, logits = 20_000e-9 + 16 * 400e-9, (100_000 * 2 + 16 * 1_100 * 2) * 1e-9
-    assert strategy.phases(cost, step)["draft"].wall_s == pytest.approx(5 * fused + 5 * layer + logits, rel=1e-9)
+    assert strategy.phases(cost, step)["draft"].wall_s == pytest.approx(
+        5 * fused + 5 * layer + logits, rel=1e-9
+    )
     assert (step.rows.tokens, strategy.window) == (16, 15)
 
 
@@ -153,13 +195,17 @@ COLUMNS = {
 
 
 def test_features_are_those_of_table_2() -> None:
-    """SpecPipe's Table 2, worked out and not typed; Self-Speculative decoding is no method of ours."""
+    """SpecPipe's Table 2, worked out and not typed; Self-Speculative decoding is no method of
+    ours.
+    """
     with (shipped() / "scenarios/papers/specpipe/cells.csv").open() as file:
         cells = [cell for cell in csv.DictReader(file) if cell["source"] == "Table 2"]
     compared = 0
     for cell in cells:
         for name in PUBLISHED_FEATURES.get(cell["method"], []):
-            assert getattr(FEATURES[name], COLUMNS[cell["quantity"]]) == (cell["published"] == "yes"), (name, cell["quantity"])
+            assert getattr(FEATURES[name], COLUMNS[cell["quantity"]]) == (
+                cell["published"] == "yes"
+            ), (name, cell["quantity"])
             compared += 1
     assert compared == 24
 
@@ -180,8 +226,12 @@ def test_a_method_replaces_the_one_it_is_like(tmp_path: Path) -> None:
     (tmp_path / "first.yaml").write_text(f"like: {SCENARIO}\nstrategy: medusa_1\n")
     (tmp_path / "second.yaml").write_text("like: ./first.yaml\nstrategy: eagle_1\n")
     (tmp_path / "third.yaml").write_text("like: ./second.yaml\nstrategy: {host_ms: 1}\n")
-    (tmp_path / "fourth.yaml").write_text("like: ./second.yaml\nstrategy: {name: vanilla_sd, gamma: 2}\n")
-    second, third, fourth = (load(str(tmp_path / f"{name}.yaml")).scenario for name in ("second", "third", "fourth"))
+    (tmp_path / "fourth.yaml").write_text(
+        "like: ./second.yaml\nstrategy: {name: vanilla_sd, gamma: 2}\n"
+    )
+    second, third, fourth = (
+        load(str(tmp_path / f"{name}.yaml")).scenario for name in ("second", "third", "fourth")
+    )
     assert second.strategy == method("eagle_1").strategy
     assert third.strategy == second.strategy.model_copy(update={"host_ms": third.strategy.host_ms})
     assert third.method == second.method
@@ -191,14 +241,32 @@ def test_a_method_replaces_the_one_it_is_like(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "fault"),
     [
-        (["strategy=eagle2"], "strategy: there is no strategy or method 'eagle2'; did you mean 'eagle_2'"),
-        (["strategy=lookahead"], "holds no drafting of lookahead, only another's to borrow the bursts of"),
-        (["strategy=space"], "holds no drafting of space, only another's to borrow the bursts of; set acceptance.rescale"),
-        (["strategy=eagle_2", "strategy.tree.budget=20"], "holds the tree of 59 tokens in 5 levels, 10 choices"),
-        (["strategy=medusa_1", "acceptance.drafter=plain"], "holds nothing of the drafter 'medusa'"),
+        (
+            ["strategy=eagle2"],
+            "strategy: there is no strategy or method 'eagle2'; did you mean 'eagle_2'",
+        ),
+        (
+            ["strategy=lookahead"],
+            "holds no drafting of lookahead, only another's to borrow the bursts of",
+        ),
+        (
+            ["strategy=space"],
+            (
+                "holds no drafting of space, only another's to borrow the bursts of; set "
+                "acceptance.rescale"
+            ),
+        ),
+        (
+            ["strategy=eagle_2", "strategy.tree.budget=20"],
+            "holds the tree of 59 tokens in 5 levels, 10 choices",
+        ),
+        (
+            ["strategy=medusa_1", "acceptance.drafter=plain"],
+            "holds nothing of the drafter 'medusa'",
+        ),
         (["strategy=medusa_1", "strategy.passes.0.rows=[0]"], "strategy.passes"),
     ],
-)  # fmt: skip
+)
 def test_faults_name_the_place(overrides: list[str], fault: str) -> None:
     with pytest.raises(BadInput) as caught:
         load(SCENARIO, overrides)
@@ -206,8 +274,15 @@ def test_faults_name_the_place(overrides: list[str], fault: str) -> None:
 
 
 def test_extra_weights_count_against_the_device() -> None:
-    """Llama-3.1-8B (16.1 GB) fits 17 GB; the heads of Medusa (5.4 GB more at this vocabulary) do not."""
-    base = ["target.model=llama_3_1_8b", "target.device.memory_gb=17.5", "requests.output_tokens=64", "acceptance={rate: 0.5}"]
+    """Llama-3.1-8B (16.1 GB) fits 17 GB; the heads of Medusa (5.4 GB more at this vocabulary) do
+    not.
+    """
+    base = [
+        "target.model=llama_3_1_8b",
+        "target.device.memory_gb=17.5",
+        "requests.output_tokens=64",
+        "acceptance={rate: 0.5}",
+    ]
     alone = [*base, "serving.memory.utilisation=1.0"]
     assert load(SCENARIO, ["strategy=pld", *alone]).scenario.kv_tokens
     with pytest.raises(Infeasible, match="does not fit"):
@@ -217,15 +292,22 @@ def test_extra_weights_count_against_the_device() -> None:
 # ---- side by side
 
 
-@pytest.mark.parametrize(("tokens", "speedup", "cost"), [(3.52, 3.08, 1.14286), (3.46, 1.42, 2.43662), (3.75, 3.24, 1.15741)])
+@pytest.mark.parametrize(
+    ("tokens", "speedup", "cost"),
+    [(3.52, 3.08, 1.14286), (3.46, 1.42, 2.43662), (3.75, 3.24, 1.15741)],
+)
 def test_the_relative_cost_of_a_step(tokens: float, speedup: float, cost: float) -> None:
     """SS-11 a to c: tokens per step over speed-up, in autoregressive steps."""
-    point = MethodPoint("x", "tree_sd", "published", "", 1, 0.0, 0.0, 1.0, tokens, 10.0 / speedup, 1.0, 10.0, "")
+    point = MethodPoint(
+        "x", "tree_sd", "published", "", 1, 0.0, 0.0, 1.0, tokens, 10.0 / speedup, 1.0, 10.0, ""
+    )
     assert point.relative_step == pytest.approx(cost, rel=5e-6)
 
 
 def test_the_comparison_keeps_origins_apart() -> None:
-    found = list(candidates(SCENARIO, ["requests.count=6"], only=["eagle_1", "hydra", "space", "pld"]))
+    found = list(
+        candidates(SCENARIO, ["requests.count=6"], only=["eagle_1", "hydra", "space", "pld"])
+    )
     points = method_sweep(found)
     assert {(one.method, one.origin) for one in points} == {
         ("eagle_1", "stand_in"),
@@ -240,12 +322,16 @@ def test_the_comparison_keeps_origins_apart() -> None:
     assert published.published_speedup == 2.9
     assert [one.method for one in left_out(found)] == ["space"]
     data = MethodComparison(SCENARIO, "", tuple(points), tuple(left_out(found))).as_data()
-    assert data["methods"][0]["speedup"] == pytest.approx(points[0].baseline_tpot_ms / points[0].tpot_ms)
+    assert data["methods"][0]["speedup"] == pytest.approx(
+        points[0].baseline_tpot_ms / points[0].tpot_ms
+    )
 
 
 def test_a_method_stops_paying_between_two_batches() -> None:
     """Medusa verifies 64 rows a request; the products step behind 64, 128, 256 and 384 of them."""
-    (study,) = crossovers(candidates(SCENARIO, ["acceptance={always: 1}"], only=["medusa_1"]), range(1, 9))
+    (study,) = crossovers(
+        candidates(SCENARIO, ["acceptance={always: 1}"], only=["medusa_1"]), range(1, 9)
+    )
     speedups = {point.batch: point.speedup for point in study.points}
     assert study.first is not None
     assert study.tile_edges == (2, 3, 5, 7)
@@ -254,8 +340,12 @@ def test_a_method_stops_paying_between_two_batches() -> None:
 
 
 def test_crossovers_leave_out_laws_that_are_bounds() -> None:
-    """Target and draft share a lane here: Mirror-SD's law does not hold, and DuoDecoding takes one request."""
-    found = by_exact_laws(candidates(SCENARIO, ["requests.count=2"], only=["mirror_sd", "pearl", "vllm_chain"]))
+    """Target and draft share a lane here: Mirror-SD's law does not hold, and DuoDecoding takes one
+    request.
+    """
+    found = by_exact_laws(
+        candidates(SCENARIO, ["requests.count=2"], only=["mirror_sd", "pearl", "vllm_chain"])
+    )
     assert [one.method for one in found if one.loaded] == ["vllm_chain"]
     reasons = {one.method: one.reason for one in left_out(found)}
     assert "target and draft share one lane" in reasons["mirror_sd"]
@@ -263,7 +353,9 @@ def test_crossovers_leave_out_laws_that_are_bounds() -> None:
 
 
 def test_crossovers_take_the_replayed_tokens_of_a_step() -> None:
-    """One request: the law's step over the tokens of a replay, against the simulation within the growth of the context."""
+    """One request: the law's step over the tokens of a replay, against the simulation within the
+    growth of the context.
+    """
     found = list(candidates(SCENARIO, ["requests.count=12"], only=["eagle_2"]))
     (study,), (point,) = crossovers(found, [1]), method_sweep(found)
     assert study.points[0].speedup == pytest.approx(point.speedup, rel=0.02)
@@ -274,12 +366,18 @@ def test_the_commands_draw_and_tell(tmp_path: Path) -> None:
     arguments = [SCENARIO, *only, "--set", "requests.count=2"]
     for command, more in (("methods", []), ("crossovers", ["--sizes", "1-6"])):
         file = tmp_path / f"{command}.svg"
-        result = CliRunner().invoke(main, [command, *arguments, *more, "--out", str(file)], catch_exceptions=False)
+        result = CliRunner().invoke(
+            main, [command, *arguments, *more, "--out", str(file)], catch_exceptions=False
+        )
         assert result.exit_code == 0, result.stderr
         told = " ".join(result.stdout.split())
         assert "space is left out: " in told
-        words = "".join(ElementTree.parse(file).getroot().itertext())  # noqa: S314 (our own)
-        for text in ("medusa_1", "Acceptance recorded from other, small models", "Acceptance published or measured"):
+        words = "".join(ElementTree.parse(file).getroot().itertext())
+        for text in (
+            "medusa_1",
+            "Acceptance recorded from other, small models",
+            "Acceptance published or measured",
+        ):
             assert text in words, text
             assert text in told, text
         found = json.loads(CliRunner().invoke(main, [command, *arguments, *more, "--json"]).stdout)
@@ -297,4 +395,6 @@ def test_list_methods_tells_features() -> None:
 def test_an_unknown_method_is_refused() -> None:
     result = CliRunner().invoke(main, ["methods", SCENARIO, "--only", "medusa"])
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: --only medusa: there is no method 'medusa'; did you mean")
+    assert result.stderr.startswith(
+        "error: --only medusa: there is no method 'medusa'; did you mean"
+    )

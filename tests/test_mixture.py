@@ -1,4 +1,6 @@
-"""The small mixture: routing of draft tokens behind every position is that of the text with these tokens."""
+"""The small mixture: routing of draft tokens behind every position is that of the text with these
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("tokenizers")
 
-from benchmarks.family import mixture  # noqa: E402
-from benchmarks.family.network import Network, NetworkShape  # noqa: E402
-from benchmarks.family.observations import PROMPT_TOKENS  # noqa: E402
-from benchmarks.family.rollouts import roll_outs  # noqa: E402
-from benchmarks.family.trees import Starts  # noqa: E402
+from benchmarks.family import mixture
+from benchmarks.family.network import Network, NetworkShape
+from benchmarks.family.observations import PROMPT_TOKENS
+from benchmarks.family.rollouts import roll_outs
+from benchmarks.family.trees import Starts
 
 SHAPE = NetworkShape(layers=2, width=32, heads=2, hidden=16, vocabulary=50)
 
@@ -40,7 +42,9 @@ def test_every_token_takes_as_many_different_experts_as_stated(made: tuple[Any, 
     assert all(block.experts.router.weight.grad.abs().sum() > 0 for block in big.blocks)
 
 
-def test_routes_of_draft_tokens_are_those_of_the_text_that_holds_them(made: tuple[Any, Any, Any]) -> None:
+def test_routes_of_draft_tokens_are_those_of_the_text_that_holds_them(
+    made: tuple[Any, Any, Any],
+) -> None:
     big, draft, text = made
     routes = mixture.routes(big, draft, text)
     drafted, _, _ = roll_outs(draft, big, [], Starts(text, PROMPT_TOKENS), mixture.DRAFTED)

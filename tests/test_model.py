@@ -14,7 +14,8 @@ from simulator.files.schema import BadInput, read, validate
 MODELS = Path(__file__).parent.parent / "scenarios" / "models"
 FILES = sorted(MODELS.glob("*.yaml"))
 
-# Computed from the shape, norms and biases left out: (matrix parameters, KV bytes per token in fp16).
+# Computed from the shape, norms and biases left out: (matrix parameters, KV bytes per token in
+# fp16).
 KNOWN = {
     "llama_3_1_8b": (8_029_995_008, 131_072),
     "llama_3_1_70b": (70_552_387_584, 327_680),
@@ -57,7 +58,12 @@ KNOWN = {
 }
 
 # Hidden 100, 2 layers, 10 heads of 10 (2 for keys and values), MLP of 300, 1000 words.
-ROUND = {"hidden_size": 100, "num_hidden_layers": 2, "num_attention_heads": 10, "num_key_value_heads": 2}
+ROUND = {
+    "hidden_size": 100,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 10,
+    "num_key_value_heads": 2,
+}
 ROUND |= {"head_dim": 10, "intermediate_size": 300, "vocab_size": 1000}
 
 
@@ -88,9 +94,15 @@ def test_a_round_model_by_hand():
         ({"tie_word_embeddings": True}, 428_000 - 100_000),
         ({"mlp": "two_matrix"}, 428_000 - 2 * 30_000),
         ({"num_key_value_heads": 10}, 428_000 + 2 * 100 * 2 * 80),
-        ({"head_dim": 20}, 428_000 + 2 * (14_000 + 10_000)),  # query width 200, twice the hidden size
+        (
+            {"head_dim": 20},
+            428_000 + 2 * (14_000 + 10_000),
+        ),  # query width 200, twice the hidden size
         ({"learned_positions": 12}, 428_000 + 12 * 100),
-        ({"embedding_width": 50}, 428_000 - 2 * 1000 * 50 + 2 * 50 * 100),  # and a projection in and out
+        (
+            {"embedding_width": 50},
+            428_000 - 2 * 1000 * 50 + 2 * 50 * 100,
+        ),  # and a projection in and out
         ({"embedding_width": 100}, 428_000),
         ({"parameters": 5}, 5),
     ],
@@ -101,7 +113,11 @@ def test_each_shape_changes_the_weights_it_should(changes, weights):
 
 @pytest.mark.parametrize(
     ("changes", "per_layer"),
-    [({}, 2 * 2 * 10 * 2), ({"num_key_value_heads": 10}, 2 * 10 * 10 * 2), ({"kv_latent_width": 7}, 7 * 2)],
+    [
+        ({}, 2 * 2 * 10 * 2),
+        ({"num_key_value_heads": 10}, 2 * 10 * 10 * 2),
+        ({"kv_latent_width": 7}, 7 * 2),
+    ],
 )
 def test_kv_bytes(changes, per_layer):
     spec = model(**changes)
@@ -136,7 +152,9 @@ def test_heads_must_divide():
 
 
 def test_touched_experts():
-    experts = Experts.model_validate({"routed": 8, "per_token": 2, "intermediate_size": 1, "popularity": {"value": 0.0}})
+    experts = Experts.model_validate(
+        {"routed": 8, "per_token": 2, "intermediate_size": 1, "popularity": {"value": 0.0}}
+    )
     assert experts.touched(0) == 0
     assert experts.touched(1) == pytest.approx(2, rel=1e-12)
     assert experts.touched(2) == pytest.approx(8 * (1 - 0.75**2), rel=1e-12)
@@ -145,9 +163,19 @@ def test_touched_experts():
 
 
 def test_weights_of_a_mixture_by_hand():
-    spec = model(experts={"routed": 4, "per_token": 1, "intermediate_size": 50, "shared": 1, "first_dense_layers": 1})
+    spec = model(
+        experts={
+            "routed": 4,
+            "per_token": 1,
+            "intermediate_size": 50,
+            "shared": 1,
+            "first_dense_layers": 1,
+        }
+    )
     assert (spec.expert_layers, spec.expert_weights) == (1, 3 * 100 * 50)
-    assert spec.weights == 428_000 - 90_000 + (4 + 1) * 15_000 + 100 * 4  # one dense MLP out; experts and router in
+    assert (
+        spec.weights == 428_000 - 90_000 + (4 + 1) * 15_000 + 100 * 4
+    )  # one dense MLP out; experts and router in
     assert spec.active_weights == spec.weights - 3 * 15_000
 
 
@@ -193,24 +221,60 @@ def test_mirror_sd_drafts_have_the_stated_size(draft, target, stated):
     spec = load(draft)
     assert spec.weights == pytest.approx(stated, rel=0.02)
     assert spec.vocab_size == load(target).vocab_size
-    for width in (spec.hidden_size, spec.num_attention_heads, spec.num_key_value_heads, spec.intermediate_size):
+    for width in (
+        spec.hidden_size,
+        spec.num_attention_heads,
+        spec.num_key_value_heads,
+        spec.intermediate_size,
+    ):
         assert width % 8 == 0  # one part per track
 
 
 # config.json
 
-LLAMA = ROUND | {"model_type": "llama", "tie_word_embeddings": False, "max_position_embeddings": 4096}
-OPT = {"model_type": "opt", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "ffn_dim": 4096}
+LLAMA = ROUND | {
+    "model_type": "llama",
+    "tie_word_embeddings": False,
+    "max_position_embeddings": 4096,
+}
+OPT = {
+    "model_type": "opt",
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "ffn_dim": 4096,
+}
 OPT |= {"vocab_size": 50272, "word_embed_proj_dim": 512, "max_position_embeddings": 2048}
-MIXTRAL = LLAMA | {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "head_dim": None}
+MIXTRAL = LLAMA | {
+    "model_type": "mixtral",
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "head_dim": None,
+}
 DEEPSEEK = {
-    "model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128,
-    "num_key_value_heads": 128, "intermediate_size": 18432, "vocab_size": 129280, "moe_intermediate_size": 2048,
-    "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3,
-    "moe_layer_freq": 1, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
-    "v_head_dim": 128, "tie_word_embeddings": False, "max_position_embeddings": 163840, "num_nextn_predict_layers": 1,
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "intermediate_size": 18432,
+    "vocab_size": 129280,
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 3,
+    "moe_layer_freq": 1,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "tie_word_embeddings": False,
+    "max_position_embeddings": 163840,
+    "num_nextn_predict_layers": 1,
     "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
-}  # fmt: skip
+}
 ORIGIN = {"name", "huggingface", "about", "source", "confidence"}  # not part of a shape
 
 
@@ -224,7 +288,9 @@ def without(config: dict, *keys: str) -> dict:
     return {key: value for key, value in config.items() if key not in keys}
 
 
-@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3", "phi3", "a_family_of_tomorrow"])
+@pytest.mark.parametrize(
+    "kind", ["llama", "mistral", "qwen2", "qwen3", "phi3", "a_family_of_tomorrow"]
+)
 def test_llama_like_configs(tmp_path, kind):
     spec = read_config(write(tmp_path, LLAMA | {"model_type": kind}))
     known = model(context_tokens=LLAMA["max_position_embeddings"])
@@ -233,14 +299,24 @@ def test_llama_like_configs(tmp_path, kind):
 
 
 def test_a_directory_and_the_optional_fields(tmp_path):
-    write(tmp_path, without(LLAMA, "head_dim", "num_key_value_heads", "tie_word_embeddings", "model_type"))
+    write(
+        tmp_path,
+        without(LLAMA, "head_dim", "num_key_value_heads", "tie_word_embeddings", "model_type"),
+    )
     spec = read_config(tmp_path)
-    assert (spec.name, spec.head_dim, spec.num_key_value_heads, spec.tie_word_embeddings) == (tmp_path.name, 10, 10, False)
+    assert (spec.name, spec.head_dim, spec.num_key_value_heads, spec.tie_word_embeddings) == (
+        tmp_path.name,
+        10,
+        10,
+        False,
+    )
 
 
 @pytest.mark.parametrize(("config", "name"), [(OPT, "opt_350m"), (DEEPSEEK, "deepseek_v3")])
 def test_a_config_gives_the_same_shape_as_the_file(tmp_path, config, name):
-    assert read_config(write(tmp_path, config)).model_dump(exclude=ORIGIN) == load(name).model_dump(exclude=ORIGIN)
+    assert read_config(write(tmp_path, config)).model_dump(exclude=ORIGIN) == load(name).model_dump(
+        exclude=ORIGIN
+    )
 
 
 def test_opt_without_a_projection(tmp_path):
@@ -260,7 +336,12 @@ def test_mixtral(tmp_path):
 
 
 def test_qwen_moe(tmp_path):
-    names = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 50, "decoder_sparse_step": 1}
+    names = {
+        "num_experts": 16,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 50,
+        "decoder_sparse_step": 1,
+    }
     spec = read_config(write(tmp_path, LLAMA | names | {"shared_expert_intermediate_size": 200}))
     assert spec.experts == Experts(routed=16, per_token=4, intermediate_size=50, shared=4)
 
@@ -269,21 +350,50 @@ def test_qwen_moe(tmp_path):
     ("config", "messages"),
     [
         (without(LLAMA, "hidden_size"), ["{}:1:1: hidden_size: is required and missing"]),
-        (without(LLAMA, "intermediate_size", "model_type"), ["{}:1:1: intermediate_size: is required and missing"]),
-        (without(MIXTRAL, "num_experts_per_tok", "model_type"), ["{}:1:1: num_experts_per_tok: is required and missing"]),
-        (without(DEEPSEEK, "qk_rope_head_dim", "model_type"), ["{}:1:1: qk_rope_head_dim: is required and missing"]),
+        (
+            without(LLAMA, "intermediate_size", "model_type"),
+            ["{}:1:1: intermediate_size: is required and missing"],
+        ),
+        (
+            without(MIXTRAL, "num_experts_per_tok", "model_type"),
+            ["{}:1:1: num_experts_per_tok: is required and missing"],
+        ),
+        (
+            without(DEEPSEEK, "qk_rope_head_dim", "model_type"),
+            ["{}:1:1: qk_rope_head_dim: is required and missing"],
+        ),
         (
             without(LLAMA, "vocab_size", "num_hidden_layers", "model_type"),
-            ["{}:1:1: num_hidden_layers: is required and missing", "{}:1:1: vocab_size: is required and missing"],
+            [
+                "{}:1:1: num_hidden_layers: is required and missing",
+                "{}:1:1: vocab_size: is required and missing",
+            ],
         ),
-        (LLAMA | {"hidden_size": "wide"}, ["{}:2:3: hidden_size: expected a whole number of at least 1, got 'wide'"]),
-        (LLAMA | {"num_hidden_layers": True}, ["{}:3:3: num_hidden_layers: expected a whole number of at least 1, got true"]),
-        (LLAMA | {"tie_word_embeddings": 1}, ["{}:10:3: tie_word_embeddings: expected true or false, got 1"]),
+        (
+            LLAMA | {"hidden_size": "wide"},
+            ["{}:2:3: hidden_size: expected a whole number of at least 1, got 'wide'"],
+        ),
+        (
+            LLAMA | {"num_hidden_layers": True},
+            ["{}:3:3: num_hidden_layers: expected a whole number of at least 1, got true"],
+        ),
+        (
+            LLAMA | {"tie_word_embeddings": 1},
+            ["{}:10:3: tie_word_embeddings: expected true or false, got 1"],
+        ),
         (
             without(LLAMA, "head_dim") | {"hidden_size": 101},
-            ["{}:1:1: head_dim: is missing, and hidden_size 101 is not a multiple of num_attention_heads 10"],
+            [
+                (
+                    "{}:1:1: head_dim: is missing, and hidden_size 101 is not a multiple of "
+                    "num_attention_heads 10"
+                )
+            ],
         ),
-        (LLAMA | {"num_key_value_heads": 3}, ["{}:1:1: num_attention_heads must be a multiple of num_key_value_heads"]),
+        (
+            LLAMA | {"num_key_value_heads": 3},
+            ["{}:1:1: num_attention_heads must be a multiple of num_key_value_heads"],
+        ),
         (
             DEEPSEEK | {"moe_layer_freq": [0, 1]},
             ["{}:14:3: moe_layer_freq: expected an entry for each of 61 layers, got [0, 1]"],
@@ -296,7 +406,10 @@ def test_qwen_moe(tmp_path):
             LLAMA | {"layer_types": ["full_attention", "retention"]},
             ["{}:12:3: layer_types: 'retention' is no known layer"],
         ),
-        ("{\n  not json", ["{}:2:3: not valid JSON: Expecting property name enclosed in double quotes"]),
+        (
+            "{\n  not json",
+            ["{}:2:3: not valid JSON: Expecting property name enclosed in double quotes"],
+        ),
         ("[]", ["{}:1:1: expected a JSON object, as a Hugging Face config.json is"]),
     ],
 )

@@ -7,17 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mutate
 import pytest
 
 from simulator.names import strategy_files
-from tests import mutate
 
 PAGE = mutate.PAGE.read_text()
 
 
 def test_every_law_is_broken_and_every_named_file_is_there() -> None:
     package = mutate.ROOT / "simulator"
-    laws = {path.relative_to(package).with_suffix("").as_posix() for path in strategy_files().values()}
+    laws = {
+        path.relative_to(package).with_suffix("").as_posix() for path in strategy_files().values()
+    }
     assert laws <= set(mutate.GROUPS["laws"])
     assert [module for module in mutate.TESTS if not (package / f"{module}.py").exists()] == []
     named = {name for tests in mutate.TESTS.values() for name in tests}
@@ -28,8 +30,12 @@ def test_every_law_is_broken_and_every_named_file_is_there() -> None:
 def test_the_page_states_a_score_of_every_module_and_owns_up_to_a_low_one(group: str) -> None:
     scores = mutate.kept(PAGE)
     untried = set(mutate.GROUPS[group]) - set(scores) - set(mutate.laws())
-    assert not untried or ("not tried yet" in PAGE and all(f"`{module}`" in PAGE for module in untried))
-    whole = mutate.total(group, [scores[module] for module in mutate.GROUPS[group] if module in scores])
+    assert not untried or (
+        "not tried yet" in PAGE and all(f"`{module}`" in PAGE for module in untried)
+    )
+    whole = mutate.total(
+        group, [scores[module] for module in mutate.GROUPS[group] if module in scores]
+    )
     assert whole.line in PAGE
     assert whole.killed >= mutate.GOAL * whole.tried or f"{group} misses" in PAGE
 
@@ -41,7 +47,11 @@ def test_scores_are_written_in_the_place_of_older_ones() -> None:
     third = mutate.Score("numeric", 30, 30, 30, 1, "2026-01-01 def")
     once = mutate.written(page, {"world": one, "strategies/tree_sd": other})
     again = mutate.written(once, {"world": one._replace(killed=90), "numeric": third})
-    assert mutate.kept(again) == {"world": one._replace(killed=90), "strategies/tree_sd": other, "numeric": third}
+    assert mutate.kept(again) == {
+        "world": one._replace(killed=90),
+        "strategies/tree_sd": other,
+        "numeric": third,
+    }
     assert [line.split(" | ")[0] for line in again.splitlines() if line.startswith("| ")] == [
         *("| part", "| **world**", "| world", "| **laws**", "| strategies/tree_sd", "| numeric"),
     ]
@@ -53,7 +63,10 @@ def test_scores_are_written_in_the_place_of_older_ones() -> None:
 
 def test_decorated_functions_are_broken_too() -> None:
     pytest.importorskip("libcst", reason="needs the extra 'mutate'")
-    source = "class A:\n    @property\n    def f(self): return 1\n\n    @one(2)\n    @classmethod\n    def g(cls): return 3\n"
+    source = (
+        "class A:\n    @property\n    def f(self): return 1\n\n    @one(2)\n    @classmethod\n  "
+        "  def g(cls): return 3\n"
+    )
     tree = ast.parse(mutate.without_decorators(source))
     (body,) = tree.body
     assert isinstance(body, ast.ClassDef)
@@ -64,7 +77,11 @@ def test_decorated_functions_are_broken_too() -> None:
 
 def test_the_program_knows_its_modules() -> None:
     done = subprocess.run(
-        [sys.executable, str(Path(mutate.__file__)), "worlds"], capture_output=True, text=True, cwd=mutate.ROOT, check=False
+        [sys.executable, str(Path(mutate.__file__)), "worlds"],
+        capture_output=True,
+        text=True,
+        cwd=mutate.ROOT,
+        check=False,
     )
     assert done.returncode == 2
     assert "no module or group: worlds; there are world, acceptance, cost, laws" in done.stderr

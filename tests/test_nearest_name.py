@@ -1,4 +1,6 @@
-"""A name is suggested where it is near: what tells devices, models and formats apart are numbers."""
+"""A name is suggested where it is near: what tells devices, models and formats apart are
+numbers.
+"""
 
 import pytest
 
@@ -8,7 +10,9 @@ from simulator.files.schema import BadInput
 from simulator.names import Catalogue
 from simulator.scenario.loading import load
 
-DEVICES, ENGINES, MODELS = (sorted(Catalogue().names(kind)) for kind in ("device", "engine", "model"))
+DEVICES, ENGINES, MODELS = (
+    sorted(Catalogue().names(kind)) for kind in ("device", "engine", "model")
+)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,10 @@ def test_the_nearest_name(word, names, near):
         ("target.weights=Q4_K_M", "got 'Q4_K_M'; did you mean 'q4_k'?"),
         ("target.kv_cache=FP8", "got 'FP8'; did you mean 'fp8'?"),
         ("target.collectives.per=layers", "got 'layers'; did you mean 'layer'?"),
-        ("target.device=8060s", "and one of your own is a file, as ./my_device.yaml, with like: NAME of the nearest"),
+        (
+            "target.device=8060s",
+            "and one of your own is a file, as ./my_device.yaml, with like: NAME of the nearest",
+        ),
     ],
 )
 def test_what_was_perhaps_meant_is_said_of_fixed_words_too(field, words):

@@ -1,4 +1,6 @@
-"""What the network between servers costs: two servers with round numbers, and the shipped scenario."""
+"""What the network between servers costs: two servers with round numbers, and the shipped
+scenario.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,34 @@ from click.testing import CliRunner
 from simulator.cli.main import main
 from simulator.report.pages.network import published, sentences
 from simulator.scenario import load
-from simulator.studies.network import NetworkRow, latency_sweep, link_between_servers, rate_sweep, study
+from simulator.studies.network import (
+    NetworkRow,
+    latency_sweep,
+    link_between_servers,
+    rate_sweep,
+    study,
+)
 
 ONE, TWO = "specpipe_llama_3_1_70b_8x3090", "specpipe_llama_3_1_70b_two_servers"
 SURE = ["requests.count=2", "requests.output_tokens=30", "acceptance={rate: 1.0}"]
 
 
 def test_a_full_pipeline_pays_the_exchange_that_is_not_hidden() -> None:
-    """Trees of one row, all tokens in them: 29 tokens, of which the first one finds an empty pipeline and takes 8 steps.
+    """Trees of one row, all tokens in them: 29 tokens, of which the first one finds an empty
+    pipeline and takes 8 steps.
 
-    A step begins with T_token + T_prune (5 ms) beside or before the longest link; the 7 others of the first token with
-    the links that the row has passed: three within the server, then the one between.
+    A step begins with T_token + T_prune (5 ms) beside or before the longest link; the 7 others of
+    the first token with the links that the row has passed: three within the server, then the one
+    between.
     """
     loaded = load(TWO, [*SURE, "strategy.width=1", "strategy.branching=1"])
     rows = study([loaded]).rows
-    assert [(row.one_server, row.overlapped) for row in rows] == [(True, True), (True, False), (False, True), (False, False)]
+    assert [(row.one_server, row.overlapped) for row in rows] == [
+        (True, True),
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
     within, between = (loaded.scenario.cost.carry(index, 1) for index in (0, 3))
     near, far = 10e-6 + 4 / 31.5e9, 50e-6 + 4 / 1.25e9
     seconds = [
@@ -50,12 +65,17 @@ def test_sweeps_rise_with_latency_and_fall_with_the_rate() -> None:
     by_latency, by_rate = latency_sweep(loaded, (50, 1_000)), rate_sweep(loaded, (1, 10))
     assert by_latency[0].overlapped_ms < by_latency[1].overlapped_ms < by_latency[1].in_turn_ms
     assert by_rate[0].in_turn_ms > by_rate[0].overlapped_ms > by_rate[1].overlapped_ms
-    assert by_rate[1].overlapped_ms == by_latency[0].overlapped_ms, "10 Gbit/s and 50 us are the profile's own"
+    assert by_rate[1].overlapped_ms == by_latency[0].overlapped_ms, (
+        "10 Gbit/s and 50 us are the profile's own"
+    )
     assert link_between_servers(loaded) == 4
 
 
 def test_what_the_paper_prints_stands_beside_it() -> None:
-    assert published() == ("SpecPipe prints 4.19 to 5.53 on one server, 3.89 to 5.23 on two servers: 7.2 % and 5.4 % less.")
+    assert published() == (
+        "SpecPipe prints 4.19 to 5.53 on one server, 3.89 to 5.23 on two servers: 7.2 % and 5.4 "
+        "% less."
+    )
     rows = [
         NetworkRow("a", True, True, 40.0, 0.0, 160.0),
         NetworkRow("b", True, True, 40.0, 0.0, 152.0),
@@ -64,20 +84,29 @@ def test_what_the_paper_prints_stands_beside_it() -> None:
     ]
     cost, ratio = sentences(rows)
     assert cost.endswith(
-        "costs 1.000 ms a token (2.5 %) where sending is overlapped with pruning, 4.000 ms (10.0 %) where it is not."
+        "costs 1.000 ms a token (2.5 %) where sending is overlapped with pruning, 4.000 ms "
+        "(10.0 %) where it is not."
     )
     assert ratio.startswith(
-        "Speed-up over the plain pipeline: 4.00 times for a, 3.71 for b: 7.3 % less, of which 5.0 % without"
+        "Speed-up over the plain pipeline: 4.00 times for a, 3.71 for b: 7.3 % less, of which "
+        "5.0 % without"
     )
 
 
 def test_the_command_draws_and_tells(tmp_path: Path) -> None:
     page = tmp_path / "network.md"
-    few = [word for one in [*SURE, "requests.count=1", "requests.output_tokens=20"] for word in ("--set", one)]
-    result = CliRunner().invoke(main, ["network", ONE, TWO, *few, "--out", str(page)], catch_exceptions=False)
+    few = [
+        word
+        for one in [*SURE, "requests.count=1", "requests.output_tokens=20"]
+        for word in ("--set", one)
+    ]
+    result = CliRunner().invoke(
+        main, ["network", ONE, TWO, *few, "--out", str(page)], catch_exceptions=False
+    )
     assert "in turn" in result.stdout
     assert page.read_text().count("| overlapped |") == 3
-    words = "".join(ElementTree.parse(tmp_path / "network.svg").getroot().itertext())  # noqa: S314 (our own)
+    # our own
+    words = "".join(ElementTree.parse(tmp_path / "network.svg").getroot().itertext())
     for text in ("stage 4", "stage 5", "latency between servers (ms)"):
         assert text in words, text
     found = json.loads(CliRunner().invoke(main, ["network", ONE, *few, "--json"]).stdout)
@@ -87,7 +116,10 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["pipeline_llama_3_1_70b_8x3090"], "strategy: pipeline does not overlap sending with pruning"),
+        (
+            ["pipeline_llama_3_1_70b_8x3090"],
+            "strategy: pipeline does not overlap sending with pruning",
+        ),
         ([ONE, "--out", "x.svg"], "target.pipeline: all stages are on one server"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Look-up that never finds anything is plain decoding with the price of looking; so are drafts of which nothing is kept."""
+"""Look-up that never finds anything is plain decoding with the price of looking; so are drafts of
+which nothing is kept.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +36,32 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "ngrams.yaml"
 
 
-def test_ngrams_that_never_match_are_plain_decoding_and_the_price_of_looking(scenario: Path) -> None:
+def test_ngrams_that_never_match_are_plain_decoding_and_the_price_of_looking(
+    scenario: Path,
+) -> None:
     ran = answer("run", scenario)
     for evaluator in ("law", "simulated"):
         assert ran[evaluator]["tokens_per_step"] == pytest.approx(1.0)
         assert ran[evaluator]["tpot_ms"] == pytest.approx(20.5)
     assert ran["speedup"] == pytest.approx(20 / 20.5)
     low, high = (ran["speedup_interval"][end] for end in ("low", "high"))
-    assert low <= 20 / 20.5 <= high < 1.05, "a range of acceptance changes nothing where nothing is proposed"
+    assert low <= 20 / 20.5 <= high < 1.05, (
+        "a range of acceptance changes nothing where nothing is proposed"
+    )
     assert answer("law", scenario)["law"]["step_ms"] == pytest.approx(20.5)
 
 
 def test_a_batch_of_such_requests_has_no_break_even(scenario: Path) -> None:
-    text = CliRunner().invoke(main, ["batches", str(scenario), "--sizes", "1-4", "--simulate", "1,2"]).stdout
+    text = (
+        CliRunner()
+        .invoke(main, ["batches", str(scenario), "--sizes", "1-4", "--simulate", "1,2"])
+        .stdout
+    )
     assert "slower from B = 1 on" in text
     rows = answer("batches", scenario, "--sizes", "1-4", "--simulate", "1,2")["batches"]
-    assert [row["speedup"] for row in rows] == pytest.approx([20 / (20 + 0.5 * size) for size in range(1, 5)])
+    assert [row["speedup"] for row in rows] == pytest.approx(
+        [20 / (20 + 0.5 * size) for size in range(1, 5)]
+    )
     assert {row["break_even"] for row in rows} == {None}
 
 
@@ -64,7 +76,9 @@ def test_they_are_explained_as_any_other_scenario(scenario: Path) -> None:
 
 
 def test_shares_of_matches_are_swept_down_to_none(scenario: Path) -> None:
-    table = simulator.sweep(str(scenario), {"strategy.matched": [0, 0.5, 1]}, evaluate="law").to_frame()
+    table = simulator.sweep(
+        str(scenario), {"strategy.matched": [0, 0.5, 1]}, evaluate="law"
+    ).to_frame()
     found = table.filter(like="speedup").iloc[:, 0].tolist()
     assert found == sorted(found)
     assert found[0] == pytest.approx(20 / 20.5)
@@ -73,17 +87,25 @@ def test_shares_of_matches_are_swept_down_to_none(scenario: Path) -> None:
 STAGES = 4
 """Of the pipelines of the examples: a step is a beat of one stage."""
 NONE_KEPT = {"specpipe": 1 / STAGES}
-"""Tokens a step where that is not 1: a token that was not foreseen goes through all stages alone."""
+"""Tokens a step where that is not 1: a token that was not foreseen goes through all stages
+alone.
+"""
 ALL_KEPT = {
-    "duodecoding": (4, 60 / (15 + 1)),  # a window of 4 and no token beside it; the first step only drafts
+    "duodecoding": (
+        4,
+        60 / (15 + 1),
+    ),  # a window of 4 and no token beside it; the first step only drafts
     "specpipe": (1, 60 / (60 + STAGES - 1)),  # a token a beat, once the pipeline is full
     "specpipe_tandem": (1, 1),  # so does this one, whose drafts fill it
 }
-"""Tokens a step, by law and by simulation, where they are not the window and one token beside it."""
+"""Tokens a step, by law and by simulation, where they are not the window and one token beside
+it.
+"""
 
 
 @pytest.mark.parametrize(
-    "acceptance", [{"rate": 0}, {"rate": 1}, {"always": 0}, {"per_position": [0]}, {"cycle": {"accepted": [0]}}]
+    "acceptance",
+    [{"rate": 0}, {"rate": 1}, {"always": 0}, {"per_position": [0]}, {"cycle": {"accepted": [0]}}],
 )
 @pytest.mark.parametrize("name", strategies())
 def test_nothing_kept_and_all_kept_are_answered_by_every_strategy(
@@ -106,7 +128,9 @@ def test_nothing_kept_and_all_kept_are_answered_by_every_strategy(
     assert ran["law"]["tokens_per_step"] == pytest.approx(by_law)
     assert ran["simulated"]["tokens_per_step"] == pytest.approx(simulated)
     if "gamma" in stated["strategy"]:
-        done = CliRunner().invoke(main, ["run", str(tmp_path / "x.yaml"), "--set", "strategy.gamma=0"])
+        done = CliRunner().invoke(
+            main, ["run", str(tmp_path / "x.yaml"), "--set", "strategy.gamma=0"]
+        )
         assert done.exit_code == 2
         assert "strategy.gamma: expected 1 or more, got 0" in done.stderr
 
@@ -114,7 +138,9 @@ def test_nothing_kept_and_all_kept_are_answered_by_every_strategy(
 # ---- what need not be stated
 
 
-def test_plain_decoding_needs_no_acceptance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_decoding_needs_no_acceptance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     stated: dict[str, Any] = {"strategy": "autoregressive", "durations": {"target_ms": 30}}
     found = []
@@ -125,6 +151,8 @@ def test_plain_decoding_needs_no_acceptance(tmp_path: Path, monkeypatch: pytest.
     assert found[0][1]["law"]["tpot_ms"] == 30.0
     (tmp_path / "plain.yaml").write_text(json.dumps(stated))
     answer("explain", "plain.yaml")
-    done = CliRunner().invoke(main, ["law", "plain.yaml", "--set", "strategy={name: vanilla_sd, gamma: 2}"])
+    done = CliRunner().invoke(
+        main, ["law", "plain.yaml", "--set", "strategy={name: vanilla_sd, gamma: 2}"]
+    )
     assert done.exit_code == 2
     assert "acceptance: is required and missing" in done.stderr

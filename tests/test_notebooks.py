@@ -1,4 +1,6 @@
-"""Every notebook begins with a question, runs from its first cell to its last, and ends with a picture."""
+"""Every notebook begins with a question, runs from its first cell to its last, and ends with a
+picture.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,14 @@ INDEX = NOTEBOOKS[0].parent / "README.md"
 
 
 def test_the_index_lists_every_notebook_with_the_question_that_it_begins_with() -> None:
-    listed = dict(re.findall(r"^\| \[.*?\]\((.*?)\) \| (.*?\?)", INDEX.read_text("utf-8"), re.MULTILINE))
+    listed = dict(
+        re.findall(r"^\| \[.*?\]\((.*?)\) \| (.*?\?)", INDEX.read_text("utf-8"), re.MULTILINE)
+    )
     asked = {
-        path.name: re.search(r"^# # .*\n#\n# \*\*(.*\?)\*\*$", path.read_text("utf-8"), re.MULTILINE) for path in NOTEBOOKS
+        path.name: re.search(
+            r"^# # .*\n#\n# \*\*(.*\?)\*\*$", path.read_text("utf-8"), re.MULTILINE
+        )
+        for path in NOTEBOOKS
     }
     assert {name: found and found[1] for name, found in asked.items()} == listed
 
@@ -28,7 +35,16 @@ def test_a_notebook_runs(notebook: Path, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     read = jupytext.read(notebook)
-    nbclient.NotebookClient(read, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
-    pictures = [kind for output in read.cells[-1].outputs for kind in output.get("data", {}) if kind.startswith("image/")]
+    nbclient.NotebookClient(
+        read, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    pictures = [
+        kind
+        for output in read.cells[-1].outputs
+        for kind in output.get("data", {})
+        if kind.startswith("image/")
+    ]
     assert pictures, "its last cell shows none"
-    assert [cell for cell in read.cells if cell.cell_type == "code" and cell.execution_count is None] == []
+    assert [
+        cell for cell in read.cells if cell.cell_type == "code" and cell.execution_count is None
+    ] == []

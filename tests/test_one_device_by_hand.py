@@ -1,4 +1,6 @@
-"""Steps of methods that draft beside the target or on a second side, by hand and complete, and their formulas."""
+"""Steps of methods that draft beside the target or on a second side, by hand and complete, and
+their formulas.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,15 @@ from simulator.files.schema import NonNegative
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.step import ABSENT, Admission, Kind, Progress, State, Step
 from simulator.strategies.duodecoding import DuoDecoding, SequenceDetail, UnverifiedPrefix
-from simulator.strategies.lyanna import FUSING, HEAD, LAYER, Drafted, Lyanna, ResampledDetail, table_bytes
+from simulator.strategies.lyanna import (
+    FUSING,
+    HEAD,
+    LAYER,
+    Drafted,
+    Lyanna,
+    ResampledDetail,
+    table_bytes,
+)
 from simulator.strategies.lyanna.resampling import RatedTrees
 from simulator.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.strategies.speculative_streaming.laws import (
@@ -88,13 +98,19 @@ def test_a_tree_goes_up_whole_and_on_pruned_with_its_streams() -> None:
         near(38.38),
     )
     assert STREAMS.step_seconds(t, step.kind) == near(38.38)
-    assert STREAMS.derived(ledger, step) == {"tree_rows": 14.0, "stream_layer_rows": 24.0, "stream_layer_pairs": 136.0}
+    assert STREAMS.derived(ledger, step) == {
+        "tree_rows": 14.0,
+        "stream_layer_rows": 24.0,
+        "stream_layer_pairs": 136.0,
+    }
     assert STREAMS.settle(batch) == [Progress(2, 2, 1, 6), Progress(3, 3, 2, 6)]
     assert [state.context for state in batch] == [12, 6]
 
 
 def test_a_whole_tree_is_not_pruned_and_sees_the_whole_context() -> None:
-    whole = SpeculativeStreaming(streams=2, branching=2, stream_layers=1, kept=None, attended_tokens=None, rank=None)
+    whole = SpeculativeStreaming(
+        streams=2, branching=2, stream_layers=1, kept=None, attended_tokens=None, rank=None
+    )
     ledger = Ledger()
     step = whole.compose(states(whole, (10, 1)), PROMPT)
     (upper,) = step.loads
@@ -115,32 +131,62 @@ def test_a_grant_leaves_levels_of_the_tree_or_a_single_token() -> None:
     step = STREAMS.compose(batch)
     assert [state.proposed for state in batch] == [6, 2, 0, 0]
     assert (step.kind, step.rows.tokens) == (Kind("step", 2, 2), 12)
-    assert STREAMS.settle(batch) == [Progress(3, 3, 2, 6), Progress(2, 2, 1, 2), Progress(1, 1, 0, 0), Progress(1, 1, 0, 0)]
+    assert STREAMS.settle(batch) == [
+        Progress(3, 3, 2, 6),
+        Progress(2, 2, 1, 2),
+        Progress(1, 1, 0, 0),
+        Progress(1, 1, 0, 0),
+    ]
     one = STREAMS.step(Kind("step", 1, 1), 10)
-    assert (one.rows, one.loads[0].tokens) == (Rows.decode(7, 10)._replace(logit_rows=0) + Rows(1, 0, 1, 11, 11), 15)
+    assert (one.rows, one.loads[0].tokens) == (
+        Rows.decode(7, 10)._replace(logit_rows=0) + Rows(1, 0, 1, 11, 11),
+        15,
+    )
 
 
 def test_numbers_of_streams() -> None:
-    assert (STREAMS.window, STREAMS.needs.draft_steps, STREAMS.nodes, STREAMS.needs.rows, STREAMS.needs.cache_tokens) == (
+    assert (
+        STREAMS.window,
+        STREAMS.needs.draft_steps,
+        STREAMS.nodes,
+        STREAMS.needs.rows,
+        STREAMS.needs.cache_tokens,
+    ) == (
         2,
         0,
         7,
         7,
         7,
     )
-    assert [STREAMS.model_copy(update={"kept": kept}).prunes for kept in (None, 6, 7, 8)] == [False, True, False, False]
+    assert [STREAMS.model_copy(update={"kept": kept}).prunes for kept in (None, 6, 7, 8)] == [
+        False,
+        True,
+        False,
+        False,
+    ]
     assert (STREAMS.needs.dynamic_draft, STREAMS.needs.draft_model) == (True, False)
     assert STREAMS.pruned_tree == PrunedTree(2, 2, 3)
     assert STREAMS.model_copy(update={"kept": None}).pruned_tree == PrunedTree(2, 2, 6)
     printed, adapter = 2 * 100 + 2 * 8 * 100, 2 * 8 * 100
     assert STREAMS.extra_memory(TINY).weights == printed + adapter
-    assert STREAMS.model_copy(update={"mode": "shared", "stream_layers": 3}).extra_memory(TINY).weights == printed
+    assert (
+        STREAMS.model_copy(update={"mode": "shared", "stream_layers": 3}).extra_memory(TINY).weights
+        == printed
+    )
     assert STREAMS.model_copy(update={"rank": None}).extra_memory(TINY).weights == printed
-    with pytest.raises(ValueError, match=r"a tree of 131,071 nodes; expected streams and branching with 65,536 or fewer"):
+    with pytest.raises(
+        ValueError,
+        match=r"a tree of 131,071 nodes; expected streams and branching with 65,536 or fewer",
+    ):
         SpeculativeStreaming(streams=16, branching=2)
     assert SpeculativeStreaming(streams=15, branching=2).nodes == 65_535
     assert first_finding(STREAMS, target=TINY) is None
-    assert first_finding(STREAMS.model_copy(update={"stream_layers": 3, "branching": 1_000}), target=TINY) is None
+    assert (
+        first_finding(
+            STREAMS.model_copy(update={"stream_layers": 3, "branching": 1_000}), target=TINY
+        )
+        is None
+    )
     assert first_finding(STREAMS.model_copy(update={"stream_layers": 4}), target=TINY) == (
         *("stream_layers", "tiny has 4 layers, and one at least lies below; got 4"),
     )
@@ -152,23 +198,33 @@ def test_numbers_of_streams() -> None:
 def test_what_a_recording_of_streams_can_answer() -> None:
     header = {"pruned_trees": [{"levels": 2, "branching": 2, "budget": 3}]}
     trace = replace(
-        trace_of([0] * 5, header=header), extra={"streams.rank": np.zeros((2, 5)), "streams_pruned.run": np.zeros((1, 5))}
+        trace_of([0] * 5, header=header),
+        extra={"streams.rank": np.zeros((2, 5)), "streams_pruned.run": np.zeros((1, 5))},
     )
     assert first_finding(STREAMS, trace=trace) is None
     assert first_finding(STREAMS.model_copy(update={"kept": None}), trace=trace_of([0])) == (
         "name",
-        "holds no look-ahead streams; choose a trace that does, without acceptance.drafter, or state rates",
+        (
+            "holds no look-ahead streams; choose a trace that does, without acceptance.drafter, or "
+            "state rates"
+        ),
     )
     assert first_finding(STREAMS.model_copy(update={"streams": 3}), trace=trace) == (
         *("streams", "holds 2 streams, got 3; set strategy.streams=2"),
     )
     assert first_finding(STREAMS.model_copy(update={"mode": "shared"}), trace=trace) == (
-        *("mode", "was recorded from lossless streams, and shared ones keep other tokens; state rates instead"),
+        *(
+            "mode",
+            (
+                "was recorded from lossless streams, and shared ones keep other tokens; state "
+                "rates instead"
+            ),
+        ),
     )
     assert first_finding(STREAMS.model_copy(update={"kept": 5}), trace=trace) == (
         "kept",
-        "does not say what is left of 2 streams of 2 tokens pruned to 5 nodes; it says so of 2 x 2 to 4 nodes; "
-        "set strategy.kept=null for the whole tree",
+        "does not say what is left of 2 streams of 2 tokens pruned to 5 nodes; it says so of 2 x "
+        "2 to 4 nodes; set strategy.kept=null for the whole tree",
     )
     assert first_finding(STREAMS.model_copy(update={"kept": None}), trace=trace) is None
     rates = Rates((0.5,))
@@ -176,9 +232,19 @@ def test_what_a_recording_of_streams_can_answer() -> None:
 
 
 def test_what_streams_keep_of_a_recording() -> None:
-    """Ranks 0 1 2 0 of the next token and 1 0 0 0 of the one behind: a whole tree from them, a pruned one as recorded."""
-    header = {"pruned_trees": [{"levels": 2, "branching": 2, "budget": 2}, {"levels": 2, "branching": 2, "budget": 3}]}
-    ranks, runs = np.array([[9, 0, 1, 2, 0], [9, 1, 0, 0, 65_535]]), np.array([[0, 9, 9, 9, 9], [0, 1, 2, 0, 1]])
+    """Ranks 0 1 2 0 of the next token and 1 0 0 0 of the one behind: a whole tree from them, a
+    pruned one as recorded.
+    """
+    header = {
+        "pruned_trees": [
+            {"levels": 2, "branching": 2, "budget": 2},
+            {"levels": 2, "branching": 2, "budget": 3},
+        ]
+    }
+    ranks, runs = (
+        np.array([[9, 0, 1, 2, 0], [9, 1, 0, 0, 65_535]]),
+        np.array([[0, 9, 9, 9, 9], [0, 1, 2, 0, 1]]),
+    )
     extra = {"streams.rank": ranks, "streams_pruned.run": runs}
     trace = replace(trace_of([0] * 5, header={**header, "models": {"target": {}}}), extra=extra)
     for kept, expected in ((None, [2, 2, 0, 1]), (4, [1, 2, 0, 1])):
@@ -193,9 +259,16 @@ def test_formulas_of_streams_by_hand() -> None:
     assert [tree_nodes(*each) for each in ((0, 3), (1, 3), (3, 2), (4, 1))] == [1, 4, 15, 5]
     assert (stream_rows(7, 2), token_layers(32, 4, 40, 10, 3)) == (21, 28 * 40 + 4 * 40)
     assert (late_saving(32, 4), relative_step_cost(3.0, 2.0)) == (0.875, 1.5)
-    assert (query_products(10, 4, 1000, 64), query_products(10, 4, 50, 64)) == (10_000 + 2_560, 500 + 2_000)
+    assert (query_products(10, 4, 1000, 64), query_products(10, 4, 50, 64)) == (
+        10_000 + 2_560,
+        500 + 2_000,
+    )
     assert (accept_threshold(0.3, 0.6), accept_threshold(0.6, 0.3)) == (0.5, 1.0)
-    assert (parity(4, 8.0), parity(4, 8.0, 0.5), speedup_over_two_models(4, 8.0, 0.5)) == (1.5, 0.75, 3.0)
+    assert (parity(4, 8.0), parity(4, 8.0, 0.5), speedup_over_two_models(4, 8.0, 0.5)) == (
+        1.5,
+        0.75,
+        3.0,
+    )
     assert speedup_over_two_models(4, 8.0, 0.5, 0.5) == 1.5
 
 
@@ -203,7 +276,12 @@ def test_formulas_of_streams_by_hand() -> None:
 
 
 CHAIN = Lyanna(
-    depth=3, branching=2, budget=5, resampled_budget=2, level_us=NonNegative(value=1e6), host_ms=NonNegative(value=500.0)
+    depth=3,
+    branching=2,
+    budget=5,
+    resampled_budget=2,
+    level_us=NonNegative(value=1e6),
+    host_ms=NonNegative(value=500.0),
 )
 
 
@@ -212,7 +290,7 @@ def test_a_batch_that_verifies_new_trees_and_one_sampled_again() -> None:
     lyanna, ledger = CHAIN, Ledger()
     batch = states(lyanna, (10, 9), (20, 0))
     assert batch == [Drafted(state.cursor, state.context) for state in batch]
-    batch[1].left = 2  # type: ignore[attr-defined]
+    batch[1].left = 2
     step = lyanna.compose(batch)
     together = Rows.decode(6, 10) + Rows.decode(8, 20)
     assert step == Step(Kind("resampled", 2, detail=ResampledDetail(1)), together)
@@ -233,33 +311,47 @@ def test_a_batch_that_verifies_new_trees_and_one_sampled_again() -> None:
     assert booked(lyanna, t, step.kind) == (spans, near(19.68))
     assert lyanna.step_seconds(t, step.kind) == near(19.68)
     phases = lyanna.phases(ledger, step)
-    assert (phases["host"], phases["sample"]) == (Phase(0.5, {"target host": 0.5}), Phase(3, {"draft head compute": 3}))
+    assert (phases["host"], phases["sample"]) == (
+        Phase(0.5, {"target host": 0.5}),
+        Phase(3, {"draft head compute": 3}),
+    )
     assert lyanna.settle(batch) == [
         Progress(4, 4, 3, 3, "a drafted tree alone"),
         Progress(1, 1, 0, 3, "one re-sampled from 2 levels beside it"),
     ]
-    assert [(state.context, state.left) for state in batch] == [(14, 0), (21, 2)]  # type: ignore[attr-defined]
+    assert [(state.context, state.left) for state in batch] == [(14, 0), (21, 2)]
 
 
 def test_what_a_rejection_left_goes_first_in_a_pass_of_its_own() -> None:
-    """Three rows behind 20 tokens, while the other request waits; then both draft, and nothing is left of the chain before."""
+    """Three rows behind 20 tokens, while the other request waits; then both draft, and nothing is
+    left of the chain before.
+    """
     lyanna, ledger = CHAIN.model_copy(update={"fusion": False}), Ledger()
     batch = states(lyanna, (10, 9), (20, 0))
-    batch[1].left = 2  # type: ignore[attr-defined]
+    batch[1].left = 2
     step = lyanna.compose(batch)
-    assert step == Step(Kind("resampled", 1, waiting=1, detail=ResampledDetail(1)), Rows.decode(3, 20))
+    assert step == Step(
+        Kind("resampled", 1, waiting=1, detail=ResampledDetail(1)), Rows.decode(3, 20)
+    )
     assert step == lyanna.step(step.kind, 20)
     t = lyanna.durations(ledger, step)
     assert ledger.asked == [("target", Rows.decode(3, 20), 0.0, 1.0)]
     assert t == (0, 0, 0, 3, 2, 0.5)
-    spans = [("target", 0, 2, "sample trees"), ("rendezvous", 2, 2.5, "host"), ("target", 2.5, 5.5, "verify re-sampled trees")]
+    spans = [
+        ("target", 0, 2, "sample trees"),
+        ("rendezvous", 2, 2.5, "host"),
+        ("target", 2.5, 5.5, "verify re-sampled trees"),
+    ]
     assert booked(lyanna, t, step.kind) == (spans, 5.5)
     assert lyanna.step_seconds(t, step.kind) == 5.5
     assert lyanna.settle(batch) == [ABSENT, Progress(1, 1, 0, 2, "a drafted tree alone")]
-    assert [(state.context, state.left) for state in batch] == [(10, 0), (21, 0)]  # type: ignore[attr-defined]
+    assert [(state.context, state.left) for state in batch] == [(10, 0), (21, 0)]
     assert lyanna.compose(batch) == Step(Kind("step", 2), Rows.decode(6, 31, 2))
-    assert [one.choice for one in lyanna.settle(batch)] == ["a drafted tree alone", "one re-sampled from 2 levels before it"]
-    assert [state.left for state in batch] == [0, 2]  # type: ignore[attr-defined]
+    assert [one.choice for one in lyanna.settle(batch)] == [
+        "a drafted tree alone",
+        "one re-sampled from 2 levels before it",
+    ]
+    assert [state.left for state in batch] == [0, 2]
     with_prompt = lyanna.compose(batch, PROMPT)
     assert with_prompt.kind.prompts == 1
     assert lyanna.phases(Ledger(), with_prompt)["layers"].wall_s > 0
@@ -289,7 +381,10 @@ def test_a_lyanna_step_without_anything_left() -> None:
 
 
 def test_a_chain_of_tokens_reads_every_node_and_its_head_every_level() -> None:
-    tokens, ledger = CHAIN.model_copy(update={"chain": "tokens", "token_info": False, "resample": False}), Ledger()
+    tokens, ledger = (
+        CHAIN.model_copy(update={"chain": "tokens", "token_info": False, "resample": False}),
+        Ledger(),
+    )
     t = tokens.durations(ledger, tokens.step(Kind("step", 2), 15))
     width = Rows(4, 0, 2, 34, 2 * 30 + 4)
     assert ledger.asked[:5] == [
@@ -300,7 +395,13 @@ def test_a_chain_of_tokens_reads_every_node_and_its_head_every_level() -> None:
 
 
 def test_numbers_of_lyanna() -> None:
-    assert (CHAIN.window, CHAIN.needs.draft_steps, CHAIN.built, CHAIN.needs.cache_tokens, CHAIN.needs.dynamic_draft) == (
+    assert (
+        CHAIN.window,
+        CHAIN.needs.draft_steps,
+        CHAIN.built,
+        CHAIN.needs.cache_tokens,
+        CHAIN.needs.dynamic_draft,
+    ) == (
         3,
         3,
         10,
@@ -308,9 +409,19 @@ def test_numbers_of_lyanna() -> None:
         True,
     )
     once = CHAIN.model_copy(update={"resample": False})
-    assert (once.needs.cache_tokens, once.least, CHAIN.least, CHAIN.model_copy(update={"threshold": 1}).least) == (6, 3, 1, 2)
+    assert (
+        once.needs.cache_tokens,
+        once.least,
+        CHAIN.least,
+        CHAIN.model_copy(update={"threshold": 1}).least,
+    ) == (6, 3, 1, 2)
     assert [CHAIN.left(kept) for kept in range(4)] == [2, 1, 0, 0]
-    assert [CHAIN.model_copy(update={"threshold": 1}).left(kept) for kept in range(4)] == [2, 0, 0, 0]
+    assert [CHAIN.model_copy(update={"threshold": 1}).left(kept) for kept in range(4)] == [
+        2,
+        0,
+        0,
+        0,
+    ]
     assert [once.left(kept) for kept in range(4)] == [0, 0, 0, 0]
     assert CHAIN.extra_memory(TINY).weights == 90_000 + 20_000
     assert (
@@ -325,12 +436,17 @@ def test_numbers_of_lyanna() -> None:
     )
     ledger = Ledger()
     assert CHAIN.admission(ledger, PROMPT) == Admission(near(3.06), 0.0, 0.0)
-    assert ledger.asked == [("head", FUSING, PROMPT._replace(logit_rows=0)), ("prefill", "target", PROMPT)]
+    assert ledger.asked == [
+        ("head", FUSING, PROMPT._replace(logit_rows=0)),
+        ("prefill", "target", PROMPT),
+    ]
     with pytest.raises(ValueError, match="budget 11 is more than the 10 nodes of a tree 3 deep"):
         Lyanna(depth=3, branching=2, budget=11)
     assert Lyanna(depth=3, branching=2, budget=10).budget == 10
     for changes in ({}, {"token_info": False}, {"resample": False}):
-        with pytest.raises(ValueError, match="a chain that reads its tokens has no use for token_info"):
+        with pytest.raises(
+            ValueError, match="a chain that reads its tokens has no use for token_info"
+        ):
             Lyanna.model_validate({"chain": "tokens", **changes})
     assert Lyanna(chain="tokens", token_info=False, resample=False).built == 4 + 2 * 16
 
@@ -351,21 +467,41 @@ def test_how_many_of_a_batch_sample_again() -> None:
     }
     assert apart.kinds(odds_of(Rates((1.0,))), 2) == {Kind("step", 2): 1.0}
     assert CHAIN.kinds(odds_of(Rates((1.0,))), 2) == {Kind("step", 2): 1.0}
-    assert CHAIN.kinds(odds_of(Rates((0.0,))), 1) == {Kind("resampled", 1, detail=ResampledDetail(1)): 1.0}
+    assert CHAIN.kinds(odds_of(Rates((0.0,))), 1) == {
+        Kind("resampled", 1, detail=ResampledDetail(1)): 1.0
+    }
 
 
 def test_what_a_recording_of_trees_can_answer() -> None:
     tree = {"levels": 3, "branching": 2, "budget": 5, "resampled_budget": 2}
-    trace = replace(trace_of([0], header={"trees": {"lyanna_tree": tree}}), extra={"lyanna_tree.run": np.zeros(1)})
+    trace = replace(
+        trace_of([0], header={"trees": {"lyanna_tree": tree}}),
+        extra={"lyanna_tree.run": np.zeros(1)},
+    )
     assert first_finding(CHAIN, trace=trace) is None
     for field, recorded in (("depth", 3), ("branching", 2), ("budget", 5), ("resampled_budget", 2)):
         other = CHAIN.model_copy(update={field: recorded + 1})
-        assert first_finding(other, trace=trace) == (field, f"holds trees of {field} {recorded}, got {recorded + 1}")
+        assert first_finding(other, trace=trace) == (
+            field,
+            f"holds trees of {field} {recorded}, got {recorded + 1}",
+        )
     for field in ("token_info", "first_token"):
-        missing = "holds no trees without it; state the rates of Lyanna's Table 1 in acceptance.per_position"
-        assert first_finding(CHAIN.model_copy(update={field: False}), trace=trace) == (field, missing)
+        missing = (
+            "holds no trees without it; state the rates of Lyanna's Table 1 in "
+            "acceptance.per_position"
+        )
+        assert first_finding(CHAIN.model_copy(update={field: False}), trace=trace) == (
+            field,
+            missing,
+        )
     assert first_finding(CHAIN, trace=trace_of([0])) == (
-        *("name", "holds no trees of a hidden-state chain (lyanna_tree), or acceptance.drafter asks for others"),
+        *(
+            "name",
+            (
+                "holds no trees of a hidden-state chain (lyanna_tree), or acceptance.drafter asks "
+                "for others"
+            ),
+        ),
     )
     assert first_finding(CHAIN.model_copy(update={"chain": "tokens"}), trace=trace_of([0])) is None
     cycle, rated = Cycle((1,)), CHAIN.model_copy(update={"threshold": 1}).reads(Rates((0.5,)))
@@ -382,15 +518,20 @@ DUO = DuoDecoding(gamma=6, sequences=2, first_rate=0.8, verify_us=NonNegative(va
 
 
 def duo_state(duo: DuoDecoding, context: int, kept: int) -> State:
-    return duo.open(DrawnSequences(Cycle((kept,)), duo.split).cursor(0, None), context)  # type: ignore[arg-type]
+    return duo.open(DrawnSequences(Cycle((kept,)), duo.split).cursor(0, None), context)
 
 
 def test_a_cold_and_a_warm_step_of_two_sides() -> None:
-    """Three tokens a sequence, the first of the second known: 3 + 2 passes; 28 bytes there, 12 back; three copies."""
+    """Three tokens a sequence, the first of the second known: 3 + 2 passes; 28 bytes there, 12
+    back; three copies.
+    """
     ledger, state = Ledger(), duo_state(DUO, 10, 9)
     assert isinstance(state, UnverifiedPrefix)
     cold = DUO.compose([state])
-    assert (cold, state.proposed) == (Step(Kind("cold", 0, 1, window=0, detail=SequenceDetail(2)), Rows(1, 1, 1, 11, 11)), 0)
+    assert (cold, state.proposed) == (
+        Step(Kind("cold", 0, 1, window=0, detail=SequenceDetail(2)), Rows(1, 1, 1, 11, 11)),
+        0,
+    )
     t = DUO.durations(Ledger(contention=1.5), cold)
     assert t == (1, near(0.5 + 3 * 11e-4), near(0.028), 0.25, near(0.012), 1.5)
     phases = DUO.phases(ledger, cold)
@@ -404,7 +545,10 @@ def test_a_cold_and_a_warm_step_of_two_sides() -> None:
     assert phases["draft"].busy == {"draft compute": near(0.5), "draft copies": near(3 * 11e-4)}
     assert DUO.settle([state]) == [Progress(1, 1, 0, 0, "2 sequences")]
     warm = DUO.compose([state])
-    assert (warm, state.proposed) == (Step(Kind("warm", 1, 0, window=2, detail=SequenceDetail(2)), Rows.decode(3, 11)), 2)
+    assert (warm, state.proposed) == (
+        Step(Kind("warm", 1, 0, window=2, detail=SequenceDetail(2)), Rows.decode(3, 11)),
+        2,
+    )
     assert DUO.settle([state]) == [Progress(3, 3, 2, 2, "2 sequences")]
     assert state.context == 14
     t = t._replace(contention=1.0)
@@ -428,14 +572,30 @@ def test_a_rejected_tail_leaves_the_next_step_cold() -> None:
     state = duo_state(one, 10, 2)
     found = [(one.compose([state]).kind, *one.settle([state])) for _ in range(4)]
     assert found == [
-        (Kind("cold", 0, 1, window=0, detail=SequenceDetail(1)), Progress(1, 1, 0, 0, "1 sequence")),
-        (Kind("warm", 1, 0, window=3, detail=SequenceDetail(1)), Progress(3, 3, 2, 3, "1 sequence")),
-        (Kind("cold", 0, 1, window=0, detail=SequenceDetail(1)), Progress(1, 1, 0, 0, "1 sequence")),
-        (Kind("warm", 1, 0, window=3, detail=SequenceDetail(1)), Progress(3, 3, 2, 3, "1 sequence")),
+        (
+            Kind("cold", 0, 1, window=0, detail=SequenceDetail(1)),
+            Progress(1, 1, 0, 0, "1 sequence"),
+        ),
+        (
+            Kind("warm", 1, 0, window=3, detail=SequenceDetail(1)),
+            Progress(3, 3, 2, 3, "1 sequence"),
+        ),
+        (
+            Kind("cold", 0, 1, window=0, detail=SequenceDetail(1)),
+            Progress(1, 1, 0, 0, "1 sequence"),
+        ),
+        (
+            Kind("warm", 1, 0, window=3, detail=SequenceDetail(1)),
+            Progress(3, 3, 2, 3, "1 sequence"),
+        ),
     ]
     shows = one.model_copy(update={"count": "emitted"})
     state = duo_state(shows, 10, 2)
-    assert [(shows.compose([state]), shows.settle([state])[0].shown)[1] for _ in range(3)] == [4, 0, 4]
+    assert [(shows.compose([state]), shows.settle([state])[0].shown)[1] for _ in range(3)] == [
+        4,
+        0,
+        4,
+    ]
     with pytest.raises(TypeError, match="State is no request with an unverified prefix"):
         one.compose([State(state.cursor, 3)])
 
@@ -451,8 +611,12 @@ def test_a_rejected_tail_leaves_the_next_step_cold() -> None:
         (6, 6, True, {1: 1}),
     ],
 )
-def test_passes_of_the_draft(gamma: int, sequences: int, batched: bool, passes: dict[int, int]) -> None:
-    assert DuoDecoding(gamma=gamma, sequences=sequences, batched=batched).passes(sequences) == passes
+def test_passes_of_the_draft(
+    gamma: int, sequences: int, batched: bool, passes: dict[int, int]
+) -> None:
+    assert (
+        DuoDecoding(gamma=gamma, sequences=sequences, batched=batched).passes(sequences) == passes
+    )
 
 
 @pytest.mark.parametrize(
@@ -466,34 +630,54 @@ def test_passes_of_the_draft(gamma: int, sequences: int, batched: bool, passes: 
         (6, True, {1: 2}),
     ],
 )
-def test_passes_where_their_number_is_known_after_two(sequences: int, batched: bool, passes: dict[int, int]) -> None:
+def test_passes_where_their_number_is_known_after_two(
+    sequences: int, batched: bool, passes: dict[int, int]
+) -> None:
     assert DuoDecoding(gamma=6, batched=batched).passes(sequences) == passes
     assert DuoDecoding(gamma=1, batched=batched).passes(1) == {1: 1}
 
 
 def test_a_budget_follows_the_ratio_of_both_sides() -> None:
-    """A pass of the target over gamma rows of 1 s, one of the draft of 0.1 s: c = 10 gamma; of 2.6 where it is that."""
+    """A pass of the target over gamma rows of 1 s, one of the draft of 0.1 s: c = 10 gamma; of 2.6
+    where it is that.
+    """
     ledger = Ledger()
     assert DUO.coefficient(ledger, 10) == near(60)
-    assert ledger.asked == [("target", Rows.decode(6, 10), 0.0, 1.0), ("draft", Rows(1, 1, 1, 16, 16), "window")]
+    assert ledger.asked == [
+        ("target", Rows.decode(6, 10), 0.0, 1.0),
+        ("draft", Rows(1, 1, 1, 16, 16), "window"),
+    ]
 
     class Slow(Ledger):
         def draft(self, rows: Rows, purpose: str = "window") -> Phase:
             return Phase(6 / 2.6, {})
 
     def tuned(**changes: object) -> DuoDecoding:
-        return DuoDecoding.model_validate({"gamma": 6, **changes}).tuned(Slow(), odds_of(Rates((0.5,))), 1, 10)
+        return DuoDecoding.model_validate({"gamma": 6, **changes}).tuned(
+            Slow(), odds_of(Rates((0.5,))), 1, 10
+        )
 
-    assert [(one.gamma, one.rule, one.sequences) for one in (tuned(), tuned(rule="floor"), tuned(rule="round"))] == [
+    assert [
+        (one.gamma, one.rule, one.sequences)
+        for one in (tuned(), tuned(rule="floor"), tuned(rule="round"))
+    ] == [
         *((6, "stated", "dynamic"), (2, "stated", "dynamic"), (3, "stated", "dynamic")),
     ]
     assert tuned(rule="floor", sequences=3).sequences == 2
     assert tuned(rule="floor", sequences=1).sequences == 1
-    assert DuoDecoding(gamma=6, rule="floor").tuned(ledger, odds_of(Rates((0.5,))), 1, 10).gamma == 6
+    assert (
+        DuoDecoding(gamma=6, rule="floor").tuned(ledger, odds_of(Rates((0.5,))), 1, 10).gamma == 6
+    )
 
 
 def test_numbers_of_duodecoding() -> None:
-    assert (DUO.window, DUO.least_window, DUO.needs.draft_steps, DUO.fixed, DUO.needs.dynamic_draft) == (6, 2, 6, 2, False)
+    assert (
+        DUO.window,
+        DUO.least_window,
+        DUO.needs.draft_steps,
+        DUO.fixed,
+        DUO.needs.dynamic_draft,
+    ) == (6, 2, 6, 2, False)
     dynamic = DuoDecoding(gamma=6)
     assert (dynamic.least_window, dynamic.fixed, dynamic.needs.dynamic_draft) == (1, None, True)
     assert (DUO.split, dynamic.split) == (Split(6, 2, True), Split(6, None, True))
@@ -501,7 +685,10 @@ def test_numbers_of_duodecoding() -> None:
     assert first_finding(DUO, stated=True) is None
     assert first_finding(DuoDecoding(sequences=1), stated=True) is None
     assert first_finding(DuoDecoding(sequences=2), stated=True) == (
-        *("first_rate", "is required with stated acceptance and 2 sequences: how often one begins right"),
+        *(
+            "first_rate",
+            "is required with stated acceptance and 2 sequences: how often one begins right",
+        ),
     )
     assert first_finding(dynamic, stated=True) == (
         "sequences",
@@ -521,19 +708,33 @@ def test_numbers_of_duodecoding() -> None:
 def test_who_waits_for_whom() -> None:
     slow, ledger = DuoDecoding(gamma=30, sequences=1), Ledger()
     cold, warm = (slow.derived(ledger, slow.step(slow.kind_of(tail, 1), 10)) for tail in (0, 29))
-    assert cold == {"cost_coefficient": near(300), "target_idle_ms": near(2_000), "draft_idle_ms": 0.0}
-    assert warm == {"cost_coefficient": near(300), "target_idle_ms": 0.0, "draft_idle_ms": near(27_000)}
+    assert cold == {
+        "cost_coefficient": near(300),
+        "target_idle_ms": near(2_000),
+        "draft_idle_ms": 0.0,
+    }
+    assert warm == {
+        "cost_coefficient": near(300),
+        "target_idle_ms": 0.0,
+        "draft_idle_ms": near(27_000),
+    }
     assert ledger.asked[-2][1] == Rows.decode(30, 10)
 
 
 def test_both_sides_read_the_prompt_and_talk_once() -> None:
-    """8 bytes there, 12 back, 0.25 s to verify; one pass of the draft at 50, two where it has to know its odds."""
+    """8 bytes there, 12 back, 0.25 s to verify; one pass of the draft at 50, two where it has to
+    know its odds.
+    """
     ledger = Ledger()
     assert DUO.admission(ledger, PROMPT) == Admission(3.0, 1.5, 0.0)
-    assert DUO.admission(ledger, PROMPT, 1, 50) == Admission(near(3.27), near(1.5 + 0.1 + 0.27), 0.0)
+    assert DUO.admission(ledger, PROMPT, 1, 50) == Admission(
+        near(3.27), near(1.5 + 0.1 + 0.27), 0.0
+    )
     assert ("draft", Rows(1, 1, 1, 50, 50), "window") in ledger.asked
     dynamic = DuoDecoding(gamma=6)
-    assert dynamic.admission(ledger, PROMPT, 1, 50) == Admission(near(3.02), near(1.5 + 0.2 + 0.02), 0.0)
+    assert dynamic.admission(ledger, PROMPT, 1, 50) == Admission(
+        near(3.02), near(1.5 + 0.2 + 0.02), 0.0
+    )
 
 
 def test_kinds_of_two_sides() -> None:
@@ -544,20 +745,30 @@ def test_kinds_of_two_sides() -> None:
         Kind("warm", 1, 0, window=2, detail=SequenceDetail(2)): near(0.5),
     }
     never = DUO.model_copy(update={"first_rate": 0.0})
-    assert never.kinds(odds_of(never.reads(Rates((0.5,)))), 1) == {Kind("cold", 0, 1, window=0, detail=SequenceDetail(2)): 1.0}
+    assert never.kinds(odds_of(never.reads(Rates((0.5,)))), 1) == {
+        Kind("cold", 0, 1, window=0, detail=SequenceDetail(2)): 1.0
+    }
     with pytest.raises(TypeError, match="Odds do not say what is drafted behind a tail"):
         DUO.kinds(odds_of(Rates((0.5,))), 1)
 
 
 def test_a_request_that_ends_when_enough_is_shown() -> None:
-    """Always right, three tokens a sequence: shown 1, then 1 + 1 + 2 behind a cold step, then 3 + 2 more."""
+    """Always right, three tokens a sequence: shown 1, then 1 + 1 + 2 behind a cold step, then 3 + 2
+    more.
+    """
     sure = DUO.model_copy(update={"first_rate": 1.0})
     acceptance, ledger = sure.reads(Rates((1.0,))), Ledger()
     cold, warm = (
-        sure.step_seconds(sure.durations(ledger, sure.step(sure.kind_of(tail, 2), 10)), Kind("", 1)) for tail in (0, 2)
+        sure.step_seconds(sure.durations(ledger, sure.step(sure.kind_of(tail, 2), 10)), Kind("", 1))
+        for tail in (0, 2)
     )
     found = [sure.until_shown(ledger, odds_of(acceptance), 10, cap) for cap in (1, 4, 5, 8)]
-    assert found == [(0, 1, 1), (near(cold), 4, 2), (near(cold + warm), 7, 5), (near(cold + 2 * warm), 10, 8)]
+    assert found == [
+        (0, 1, 1),
+        (near(cold), 4, 2),
+        (near(cold + warm), 7, 5),
+        (near(cold + 2 * warm), 10, 8),
+    ]
 
 
 # ---- DuoDecoding's formulas
@@ -568,10 +779,19 @@ def test_formulas_of_two_sides_by_hand() -> None:
     assert [budget(each) for each in (0.3, 1.0, 2.7)] == [1, 1, 2]
     assert [budget(each, "round") for each in (0.3, 2.4, 2.7)] == [1, 2, 3]
     assert threshold([0.2, 0.5, 0.1], 0.6) == 0.3
-    assert [sequences_worth(first, 0.6) for first in ([0.5, 0.4, 0.1], [0.5, 0.3, 0.2], [0.5])] == [2, 1, 1]
+    assert [sequences_worth(first, 0.6) for first in ([0.5, 0.4, 0.1], [0.5, 0.3, 0.2], [0.5])] == [
+        2,
+        1,
+        1,
+    ]
     assert sequences_worth([0.5, 0.2], 1.0) == 1
-    assert [tuple(verify(*each)) for each in (([], [True]), ([], [False, True]), ([], [False]))] == [(1, 0), (1, 1), (1, None)]
-    assert [tuple(verify([True, False, True], [True])), tuple(verify([True, True], [False, True, True]))] == [(2, None), (3, 1)]
+    assert [
+        tuple(verify(*each)) for each in (([], [True]), ([], [False, True]), ([], [False]))
+    ] == [(1, 0), (1, 1), (1, None)]
+    assert [
+        tuple(verify([True, False, True], [True])),
+        tuple(verify([True, True], [False, True, True])),
+    ] == [(2, None), (3, 1)]
     found = expected_tokens(0.5, 0.8, 2)
     assert found == (near(0.5), 1.75, near(0.5 + 0.5 * 1.75))
     assert expected_tokens(0.5, 0.8, 0).tokens == near(1.0)
@@ -582,16 +802,26 @@ def test_shares_of_tails_by_hand() -> None:
     drafts = {0: {2: (1.0, 0.8)}, 2: {2: (1.0, 0.8)}}
     assert tail_shares({0: 1.0, 2: 0.25}, drafts, {2: 2}) == {0: near(0.5), 2: near(0.5)}
     two = {0: {1: (0.5, 1.0), 2: (0.5, 1.0)}, 1: {1: (1.0, 1.0)}, 3: {1: (1.0, 1.0)}}
-    assert tail_shares({0: 1.0, 1: 0.0, 3: 0.0}, two, {1: 3, 2: 1}) == {0: near(0.5), 1: near(0.25), 3: near(0.25)}
+    assert tail_shares({0: 1.0, 1: 0.0, 3: 0.0}, two, {1: 3, 2: 1}) == {
+        0: near(0.5),
+        1: near(0.25),
+        3: near(0.25),
+    }
 
 
 def test_until_shown_by_hand() -> None:
-    """Cold: 1 s; warm with a tail of 1: 2 s, right with 0.5. Shown 3: after a hit 1 + 1 + 1; after a miss a step more."""
+    """Cold: 1 s; warm with a tail of 1: 2 s, right with 0.5. Shown 3: after a hit 1 + 1 + 1; after
+    a miss a step more.
+    """
     rights, drafts = {0: [1.0], 1: [0.5, 0.5]}, {0: {1: (1.0, 0.5)}, 1: {1: (1.0, 0.5)}}
     seconds = {(0, 1): 1.0, (1, 1): 2.0}
     assert until_shown(1, rights, drafts, {1: 1}, seconds) == (0, 1, 1)
     assert until_shown(2, rights, drafts, {1: 1}, seconds) == (1, 2.5, 2)
-    assert until_shown(3, rights, drafts, {1: 1}, seconds) == (1.5, 0.5 * 3 + 0.5 * 3.5, 0.5 * 2 + 0.5 * 3)
+    assert until_shown(3, rights, drafts, {1: 1}, seconds) == (
+        1.5,
+        0.5 * 3 + 0.5 * 3.5,
+        0.5 * 2 + 0.5 * 3,
+    )
     four = until_shown(4, rights, drafts, {1: 1}, seconds)
     assert four.seconds == near(1 + 0.5 * (2 + 0.5 * (0.5 * 0 + 0.5 * 0 + 1.0)) + 0.5 * (1 + 0.5))
     either = {0: {1: (0.5, 0.5), 2: (0.5, 1.0)}, 1: {1: (1.0, 0.5)}}

@@ -41,18 +41,32 @@ STATED = {
         "{tokens_per_step: 3.1, window: 5, method: eagle_3, source: a paper}",
         3.1,
     ),
-    "Token Recycling": (["strategy=token_recycling"], "{tokens_per_step: 2.73, method: token_recycling}", 2.73),
-    "a chain, bonus not counted": (["strategy.gamma=5"], "{tokens_per_step: 2.1, bonus: false, window: 5}", 3.1),
+    "Token Recycling": (
+        ["strategy=token_recycling"],
+        "{tokens_per_step: 2.73, method: token_recycling}",
+        2.73,
+    ),
+    "a chain, bonus not counted": (
+        ["strategy.gamma=5"],
+        "{tokens_per_step: 2.1, bonus: false, window: 5}",
+        3.1,
+    ),
     "accepted over drafted": (["strategy.gamma=5"], "{accepted_share: 0.42, window: 5}", 3.1),
     "three lengths, continued": (["strategy.gamma=8"], "{lengths: [1.84, 2.50, 2.99]}", 4.07),
-    "three conditional rates, the last repeats": (["strategy.gamma=4"], "{per_position: [0.8, 0.7, 0.5]}", 2.78),
+    "three conditional rates, the last repeats": (
+        ["strategy.gamma=4"],
+        "{per_position: [0.8, 0.7, 0.5]}",
+        2.78,
+    ),
 }
 
 
 @pytest.mark.parametrize("case", STATED)
 def test_a_mean_is_stated_in_one_line(case: str) -> None:
     settings, acceptance, tokens = STATED[case]
-    words = [word for one in (*settings, f"acceptance={acceptance}", MANY) for word in ("--set", one)]
+    words = [
+        word for one in (*settings, f"acceptance={acceptance}", MANY) for word in ("--set", one)
+    ]
     made = printed("run", "vanilla_llama_2_7b_a100", *words)
     assert made["replay"]["verified_per_step"] == pytest.approx(tokens, rel=0.05)
 
@@ -60,13 +74,19 @@ def test_a_mean_is_stated_in_one_line(case: str) -> None:
 def test_a_chain_runs_with_the_mean_of_its_own_method_file() -> None:
     """`at window 1 it lies between 1 and 2` was said of every such run."""
     mean = "{tokens_per_step: 2.28, window: 5, method: hf_assisted, source: Spec-Bench}"
-    words = [word for one in ("strategy=hf_assisted", SMALL, f"acceptance={mean}") for word in ("--set", one)]
+    words = [
+        word
+        for one in ("strategy=hf_assisted", SMALL, f"acceptance={mean}")
+        for word in ("--set", one)
+    ]
     made = printed("run", "methods_vicuna_7b_a100", *words)
     assert 1.5 < made["simulated"]["tokens_per_step"] < 4.0
 
 
 ONE_LINE = {
-    "lengths by context": ["acceptance.by_context={tokens_per_step: {2000: 2.295, 4000: 2.040, 8000: 1.687}}"],
+    "lengths by context": [
+        "acceptance.by_context={tokens_per_step: {2000: 2.295, 4000: 2.040, 8000: 1.687}}"
+    ],
     "oracle": ["strategy.gamma=oracle"],
     "best of two at every position": [
         "strategy.gamma=8",
@@ -86,14 +106,19 @@ def test_a_question_about_acceptance_is_one_line(case: str) -> None:
 
 def test_a_sweep_over_windows_finds_the_best_one_of_the_recording() -> None:
     """The mean is imposed once, at window 4; the best window is that of the recording as it is."""
-    mean = 1.0 + WindowReplay.of(Replay(read_once(Catalogue().names("trace")["six_flavours_greedy"]))).mean(4)
+    mean = 1.0 + WindowReplay.of(
+        Replay(read_once(Catalogue().names("trace")["six_flavours_greedy"]))
+    ).mean(4)
     best = []
     for acceptance in (
         "{trace: six_flavours_greedy, stand_in: true}",
         f"{{tokens_per_step: {mean}, window: 4, method: vanilla_sd}}",
     ):
         words = ("law", "vanilla_llama_2_7b_a100", "--set", f"acceptance={acceptance}")
-        times = {gamma: printed(*words, "--set", f"strategy.gamma={gamma}")["law"]["tpot_ms"] for gamma in (1, 2, 4, 6, 8, 12)}
+        times = {
+            gamma: printed(*words, "--set", f"strategy.gamma={gamma}")["law"]["tpot_ms"]
+            for gamma in (1, 2, 4, 6, 8, 12)
+        }
         best.append(min(times, key=times.__getitem__))
     assert best[0] == best[1] > 1
 
@@ -107,11 +132,23 @@ def test_a_sweep_over_windows_finds_the_best_one_of_the_recording() -> None:
         ("golden_lengths", "1.84, 2.50, 2.99\n", ("--window", "8")),
     ],
 )
-def test_a_log_is_read_in_one_line(tmp_path: Path, form: str, text: str, options: tuple[str, ...]) -> None:
+def test_a_log_is_read_in_one_line(
+    tmp_path: Path, form: str, text: str, options: tuple[str, ...]
+) -> None:
     log, ending = tmp_path / "log", ".npz" if "bench" in form else ".yaml"
     log.write_text(text)
     done = CliRunner().invoke(
-        main, ["trace", "convert", str(log), "--from", form, *options, "--out", str(tmp_path / f"mine{ending}")]
+        main,
+        [
+            "trace",
+            "convert",
+            str(log),
+            "--from",
+            form,
+            *options,
+            "--out",
+            str(tmp_path / f"mine{ending}"),
+        ],
     )
     assert done.exit_code == 0, done.output
     assert (tmp_path / f"mine{ending}").stat().st_size > 0
@@ -120,17 +157,28 @@ def test_a_log_is_read_in_one_line(tmp_path: Path, form: str, text: str, options
 def test_costs_are_a_formula_in_one_line() -> None:
     """Passes of 28 + 0.4 ms a row over five rows, four draft tokens of 1.9 ms: 37.6 ms a step."""
     formula = "durations={target_ms: {base_ms: 28, row_ms: 0.4}, draft_step_ms: 1.9}"
-    words = [word for one in ("strategy={name: vanilla_sd, gamma: 4}", formula) for word in ("--set", one)]
+    words = [
+        word
+        for one in ("strategy={name: vanilla_sd, gamma: 4}", formula)
+        for word in ("--set", one)
+    ]
     assert printed("law", "durations_only", *words)["law"]["step_ms"] == pytest.approx(37.6)
 
 
 def test_costs_of_the_host_are_a_formula_of_their_own() -> None:
-    """40 ms of target, 1 ms of host and 0.5 for each of five rows, four draft tokens of 2 ms: 51.5 ms a step, 41.5 without."""
+    """40 ms of target, 1 ms of host and 0.5 for each of five rows, four draft tokens of 2 ms: 51.5
+    ms a step, 41.5 without.
+    """
     words = ("law", "durations_only", "--set", "strategy={name: vanilla_sd, gamma: 4}", "--set")
     costs = "host_ms: {base_ms: 1, row_ms: 0.5}"
     made = printed(*words, f"durations={{target_ms: 40, draft_step_ms: 2, {costs}}}")
-    assert (made["law"]["step_ms"], made["baseline"]["tpot_ms"]) == (pytest.approx(51.5), pytest.approx(41.5))
-    done = CliRunner().invoke(main, [*words, f"durations={{prefix_ms: 20, suffix_ms: 20, draft_step_ms: 2, {costs}}}"])
+    assert (made["law"]["step_ms"], made["baseline"]["tpot_ms"]) == (
+        pytest.approx(51.5),
+        pytest.approx(41.5),
+    )
+    done = CliRunner().invoke(
+        main, [*words, f"durations={{prefix_ms: 20, suffix_ms: 20, draft_step_ms: 2, {costs}}}"]
+    )
     assert done.exit_code == 2
     assert "host_ms stands beside target_ms" in done.output
 
@@ -140,26 +188,58 @@ def test_costs_of_the_host_are_a_formula_of_their_own() -> None:
 
 @pytest.fixture(scope="module")
 def by_category(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two kinds of text of which every step keeps as many tokens as every other: 3 of 4 of code, 1 of 4 of chat."""
+    """Two kinds of text of which every step keeps as many tokens as every other: 3 of 4 of code, 1
+    of 4 of chat.
+    """
     folder = tmp_path_factory.mktemp("categories")
-    lines = [json.dumps({"accepted": [kept] * 30, "flavour": flavour}) for flavour, kept in (("code", 3), ("chat", 1)) * 3]
+    lines = [
+        json.dumps({"accepted": [kept] * 30, "flavour": flavour})
+        for flavour, kept in (("code", 3), ("chat", 1)) * 3
+    ]
     (folder / "log").write_text("\n".join(lines))
-    words = ["trace", "convert", str(folder / "log"), "--from", "steps", "--window", "4", "--out", str(folder / "mine.npz")]
+    words = [
+        "trace",
+        "convert",
+        str(folder / "log"),
+        "--from",
+        "steps",
+        "--window",
+        "4",
+        "--out",
+        str(folder / "mine.npz"),
+    ]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     return str(folder / "mine.npz")
 
 
 def of_categories(trace: str, means: str, requests: str, *more: str) -> RunResult:
-    acceptance = f"acceptance={{trace: {trace}, stand_in: true, rescale: {{tokens_per_step: {means}, window: 4}}}}"
+    acceptance = (
+        f"acceptance={{trace: {trace}, stand_in: true, rescale: {{tokens_per_step: {means}, "
+        f"window: 4}}}}"
+    )
     costs = "durations={target_ms: 30, draft_step_ms: 5}"
-    return run(load("durations_only", ["strategy={name: vanilla_sd, gamma: 4}", costs, acceptance, requests, *more]))
+    return run(
+        load(
+            "durations_only",
+            ["strategy={name: vanilla_sd, gamma: 4}", costs, acceptance, requests, *more],
+        )
+    )
 
 
-@pytest.mark.parametrize(("recordings", "tokens"), [("{code: 3, chat: 1}", 3.2), ("[code, chat]", 8 / 3), ("[chat]", 2.0)])
-def test_law_replay_and_events_of_two_categories_agree(by_category: str, recordings: str, tokens: float) -> None:
-    """Steps of 50 ms; 40 tokens are ten steps of code, of four tokens, or twenty of chat, of two."""
-    requests = f"requests={{count: 8, prompt_tokens: 8, output_tokens: 41, recordings: {recordings}}}"
+@pytest.mark.parametrize(
+    ("recordings", "tokens"),
+    [("{code: 3, chat: 1}", 3.2), ("[code, chat]", 8 / 3), ("[chat]", 2.0)],
+)
+def test_law_replay_and_events_of_two_categories_agree(
+    by_category: str, recordings: str, tokens: float
+) -> None:
+    """Steps of 50 ms; 40 tokens are ten steps of code, of four tokens, or twenty of chat, of
+    two.
+    """
+    requests = (
+        f"requests={{count: 8, prompt_tokens: 8, output_tokens: 41, recordings: {recordings}}}"
+    )
     made = of_categories(by_category, "{code: 4, chat: 2}", requests)
     for tpot_s in (made.law.tpot_s, made.replay.tpot_s, made.simulated.tpot_s):
         assert tpot_s == pytest.approx(0.050 / tokens, rel=1e-9)
@@ -168,18 +248,26 @@ def test_law_replay_and_events_of_two_categories_agree(by_category: str, recordi
 
 
 def test_every_category_reaches_its_own_mean_and_keeps_its_requests() -> None:
-    shares = "requests={count: 200, prompt_tokens: 64, output_tokens: 41, recordings: {code: 7, dialogue: 3}}"
+    shares = (
+        "requests={count: 200, prompt_tokens: 64, output_tokens: 41, recordings: {code: 7, "
+        "dialogue: 3}}"
+    )
     for drafter in ("eagle", "draft"):  # by start, by position
-        means = f"acceptance={{tokens_per_step: {{code: 3.4, dialogue: 2.1}}, window: 5, drafter: {drafter}}}"
+        means = (
+            f"acceptance={{tokens_per_step: {{code: 3.4, dialogue: 2.1}}, window: 5, drafter: "
+            f"{drafter}}}"
+        )
         loaded = load("vanilla_llama_2_7b_a100", [means, shares, "strategy.gamma=5"])
         found = loaded.acceptance()
         assert isinstance(found, Replay)
-        assert {name: WindowReplay.of(found.only(name)).mean(5) + 1.0 for name in ("code", "dialogue")} == pytest.approx(
-            {"code": 3.4, "dialogue": 2.1}, abs=0.02
-        )
+        assert {
+            name: WindowReplay.of(found.only(name)).mean(5) + 1.0 for name in ("code", "dialogue")
+        } == pytest.approx({"code": 3.4, "dialogue": 2.1}, abs=0.02)
         assert found.weights == {"code": 140 * 40, "dialogue": 60 * 40}
         apart = [found.only(name).odds(5, None).committed() for name in ("code", "dialogue")]
-        assert found.odds(5, None).committed() == pytest.approx(1.0 / (0.7 / apart[0] + 0.3 / apart[1]), rel=1e-9)
+        assert found.odds(5, None).committed() == pytest.approx(
+            1.0 / (0.7 / apart[0] + 0.3 / apart[1]), rel=1e-9
+        )
         assert found.odds(5, None).accepted.sum() == pytest.approx(1.0)
 
 
@@ -193,23 +281,48 @@ def test_every_category_reaches_its_own_mean_and_keeps_its_requests() -> None:
     ],
 )
 def test_categories_reach_every_reading_of_a_recording(settings: tuple[str, ...]) -> None:
-    words = ["acceptance={tokens_per_step: {code: 2.4, dialogue: 1.6}, window: 4}", *settings, SMALL]
+    words = [
+        "acceptance={tokens_per_step: {code: 2.4, dialogue: 1.6}, window: 4}",
+        *settings,
+        SMALL,
+    ]
     made = run(load("methods_vicuna_7b_a100", ["strategy={name: vanilla_sd, gamma: 4}", *words]))
     assert made.replay.tpot_s == pytest.approx(made.simulated.tpot_s, rel=1e-9)
     assert "by kind of text" in made.law.source
-    assert "acceptance is re-scaled by kind of text to code 2.4, dialogue 1.6 tokens a step" in " ".join(made.caveats)
+    assert (
+        "acceptance is re-scaled by kind of text to code 2.4, dialogue 1.6 tokens a step"
+        in " ".join(made.caveats)
+    )
 
 
 @pytest.mark.parametrize(
     ("stated", "fault"),
     [
-        ("{tokens_per_step: {code: 3.4, chat: 2.1}}", "acceptance.tokens_per_step: the trace has no flavour 'chat'"),
-        ("{tokens_per_step: {code: 3.4, docs: 0.9}}", "tokens_per_step 0.9: a correction or bonus makes it more than 1"),
-        ("{tokens_per_step: {code: 3.4, docs: 7}, window: 5}", "a mean accepted length of 7 cannot be"),
+        (
+            "{tokens_per_step: {code: 3.4, chat: 2.1}}",
+            "acceptance.tokens_per_step: the trace has no flavour 'chat'",
+        ),
+        (
+            "{tokens_per_step: {code: 3.4, docs: 0.9}}",
+            "tokens_per_step 0.9: a correction or bonus makes it more than 1",
+        ),
+        (
+            "{tokens_per_step: {code: 3.4, docs: 7}, window: 5}",
+            "a mean accepted length of 7 cannot be",
+        ),
         ("{tokens_per_step: {}}", "acceptance.tokens_per_step: expected"),
-        ("{tokens_per_step: {code: 3, code/1: 2}}", "acceptance.tokens_per_step: the trace has no flavour 'code/1'"),
-        ("{tokens_per_step: {code: 3, docs: 2}, flavours: [code]}", "flavours: expected the kinds that have means: code, docs"),
-        ("{tokens_per_step: {code: 3}, flavours: [code, docs]}", "flavours: expected the kinds that have means: code"),
+        (
+            "{tokens_per_step: {code: 3, code/1: 2}}",
+            "acceptance.tokens_per_step: the trace has no flavour 'code/1'",
+        ),
+        (
+            "{tokens_per_step: {code: 3, docs: 2}, flavours: [code]}",
+            "flavours: expected the kinds that have means: code, docs",
+        ),
+        (
+            "{tokens_per_step: {code: 3}, flavours: [code, docs]}",
+            "flavours: expected the kinds that have means: code",
+        ),
     ],
 )
 def test_means_of_categories_that_cannot_be(stated: str, fault: str) -> None:
@@ -220,20 +333,32 @@ def test_means_of_categories_that_cannot_be(stated: str, fault: str) -> None:
 
 def test_a_strategy_of_which_no_bursts_are_recorded_asks_for_one_mean() -> None:
     with pytest.raises(BadInput, match="state one mean"):
-        load("methods_vicuna_7b_a100", ["strategy=lyanna", "acceptance={tokens_per_step: {code: 2.4, docs: 2.0}}"])
+        load(
+            "methods_vicuna_7b_a100",
+            ["strategy=lyanna", "acceptance={tokens_per_step: {code: 2.4, docs: 2.0}}"],
+        )
 
 
 def test_what_if_fewer_are_accepted_and_other_windows_keep_the_categories(tmp_path: Path) -> None:
-    """Tasks of a traffic file are categories too; a sweep changes the window, never the window of the means."""
-    lines = [json.dumps({"timestamp": at, "input_length": 8, "output_length": 41, "task": task}) for at, task in LOG]
+    """Tasks of a traffic file are categories too; a sweep changes the window, never the window of
+    the means.
+    """
+    lines = [
+        json.dumps({"timestamp": at, "input_length": 8, "output_length": 41, "task": task})
+        for at, task in LOG
+    ]
     (tmp_path / "log.jsonl").write_text("\n".join(lines))
     means = "acceptance={tokens_per_step: {code: 3.0, dialogue: 2.0}, window: 5, drafter: eagle}"
     tasks = "task_flavours: {chat: [dialogue], complete: [code]}"
-    traffic = f"requests={{arrivals: {{name: file, format: log, file: {tmp_path}/log.jsonl}}, {tasks}}}"
+    traffic = (
+        f"requests={{arrivals: {{name: file, format: log, file: {tmp_path}/log.jsonl}}, {tasks}}}"
+    )
     policy = "serving.policy={name: prefill_first, max_requests: 4}"
     base = load("vanilla_llama_2_7b_a100", [means, traffic, policy, "strategy.gamma=5"])
-    assert base.acceptance().weights == {"code": 3 * 40, "dialogue": 40}  # type: ignore[attr-defined]
-    assert fewer_accepted(base).scenario.acceptance.rescale.tokens_per_step == pytest.approx({"code": 2.8, "dialogue": 1.9})
+    assert base.acceptance().weights == {"code": 3 * 40, "dialogue": 40}
+    assert fewer_accepted(base).scenario.acceptance.rescale.tokens_per_step == pytest.approx(
+        {"code": 2.8, "dialogue": 1.9}
+    )
     narrow = variant(base, {"strategy.gamma": 2}).acceptance()
     assert isinstance(narrow, Replay)
     assert WindowReplay.of(narrow.only("code")).mean(5) + 1.0 == pytest.approx(3.0, abs=0.02)
@@ -244,17 +369,26 @@ LOG = [(0, "complete"), (100, "chat"), (200, "complete"), (300, "complete")]
 
 def test_several_sequences_are_drafted_by_category() -> None:
     means = "acceptance={tokens_per_step: {code: 3.0, dialogue: 2.0}, window: 5}"
-    acceptance = load("duodecoding_llama_2_7b_a800", [means, "strategy.sequences=2", "requests.count=4"]).acceptance()
+    acceptance = load(
+        "duodecoding_llama_2_7b_a800", [means, "strategy.sequences=2", "requests.count=4"]
+    ).acceptance()
     assert isinstance(acceptance, RecordedSequences)
-    assert WindowReplay.of(acceptance.replay.only("dialogue")).mean(5) + 1.0 == pytest.approx(2.0, abs=0.02)
+    assert WindowReplay.of(acceptance.replay.only("dialogue")).mean(5) + 1.0 == pytest.approx(
+        2.0, abs=0.02
+    )
 
 
-APART = "{trace: six_flavours_greedy, stand_in: true, rescale: {tokens_per_step: {code: 4.5, dialogue: 1.6}, window: 5}}"
+APART = (
+    "{trace: six_flavours_greedy, stand_in: true, rescale: {tokens_per_step: {code: 4.5, "
+    "dialogue: 1.6}, window: 5}}"
+)
 
 
 @pytest.mark.parametrize("name", ["duodecoding_llama_2_7b_a800", "vanilla_qwen3_32b_a100"])
 def test_points_that_differ_in_their_requests_alone_have_laws_of_their_own(name: str) -> None:
-    """However many share a recording: each has the law that it has alone, and the first keeps its own."""
+    """However many share a recording: each has the law that it has alone, and the first keeps its
+    own.
+    """
     split = ["strategy.sequences=2"] if name.startswith("duo") else []
     words = [f"acceptance={APART}", *split, "requests.count=20"]
     first = variant(load(name, words), {"requests.recordings": {"code": 9, "dialogue": 1}})
@@ -267,9 +401,13 @@ def test_points_that_differ_in_their_requests_alone_have_laws_of_their_own(name:
 
 
 def test_a_gate_takes_the_kinds_apart_too() -> None:
-    gate = ["strategy={name: vanilla_sd, gamma: 8, adaptive: {name: confidence, p_min: 0.6}}", "requests.count=20"]
+    gate = [
+        "strategy={name: vanilla_sd, gamma: 8, adaptive: {name: confidence, p_min: 0.6}}",
+        "requests.count=20",
+    ]
     found = load(
-        "vanilla_qwen3_32b_a100", [f"acceptance={APART}", *gate, "requests.recordings={code: 9, dialogue: 1}"]
+        "vanilla_qwen3_32b_a100",
+        [f"acceptance={APART}", *gate, "requests.recordings={code: 9, dialogue: 1}"],
     ).acceptance()
     assert isinstance(found, Replay)
 

@@ -1,4 +1,6 @@
-"""Tokens of a step are those of an output: what a step verifies behind its end is counted beside them, by law and by run."""
+"""Tokens of a step are those of an output: what a step verifies behind its end is counted beside
+them, by law and by run.
+"""
 
 import json
 from typing import Any
@@ -17,7 +19,9 @@ TIMES = "durations={target_ms: 10, draft_step_ms: 2}"
 """A step takes 20 ms."""
 
 
-def world(*changes: str, output: Any = 10, acceptance: str = "{always: 5}", strategy: str = SERIAL) -> Loaded:
+def world(
+    *changes: str, output: Any = 10, acceptance: str = "{always: 5}", strategy: str = SERIAL
+) -> Loaded:
     requests = f"requests={{count: 20, prompt_tokens: 8, output_tokens: {output}}}"
     return load("durations_only", [strategy, TIMES, f"acceptance={acceptance}", requests, *changes])
 
@@ -37,8 +41,14 @@ def test_an_end_inside_an_accepted_window_cuts_its_tokens() -> None:
 def test_commands_say_emitted_tokens_everywhere() -> None:
     words = ["--set", SERIAL, "--set", TIMES, "--set", "acceptance={always: 5}", "--set"]
     words += ["requests={count: 20, prompt_tokens: 8, output_tokens: 10}", "--json"]
-    told = {name: json.loads(CliRunner().invoke(main, [name, "durations_only", *words]).stdout) for name in ("run", "law")}
-    found = [told["run"][part]["tokens_per_step"] for part in ("law", "law_replayed", "replay", "simulated")]
+    told = {
+        name: json.loads(CliRunner().invoke(main, [name, "durations_only", *words]).stdout)
+        for name in ("run", "law")
+    }
+    found = [
+        told["run"][part]["tokens_per_step"]
+        for part in ("law", "law_replayed", "replay", "simulated")
+    ]
     assert [*found, told["law"]["law"]["tokens_per_step"]] == pytest.approx([4.5] * 5)
     assert told["run"]["simulated"]["verified_per_step"] == 6.0
     assert told["law"]["law"]["relation"] == "exact"
@@ -50,8 +60,15 @@ def test_commands_say_emitted_tokens_everywhere() -> None:
 
 
 def test_a_law_of_independent_positions_knows_ends() -> None:
-    """Windows of one token that is kept every other time: one step, and half the time a second, for two tokens."""
-    loaded = world("requests.count=4000", output=3, acceptance="{rate: 0.5}", strategy="strategy={name: vanilla_sd, gamma: 1}")
+    """Windows of one token that is kept every other time: one step, and half the time a second, for
+    two tokens.
+    """
+    loaded = world(
+        "requests.count=4000",
+        output=3,
+        acceptance="{rate: 0.5}",
+        strategy="strategy={name: vanilla_sd, gamma: 1}",
+    )
     found = law(loaded.scenario, loaded.acceptance())
     assert found.tokens_per_step == pytest.approx(2 / 1.5, rel=1e-12)
     assert found.verified_per_step == 1.5
@@ -80,7 +97,10 @@ def test_laws_that_call_themselves_exact_meet_a_simulation_of_short_outputs(stra
         acceptance="{rate: 0.7}",
         strategy=strategy,
     )
-    found, (outcome, _) = law(loaded.scenario, loaded.acceptance()), simulate(loaded.scenario, loaded.acceptance())
+    found, (outcome, _) = (
+        law(loaded.scenario, loaded.acceptance()),
+        simulate(loaded.scenario, loaded.acceptance()),
+    )
     assert found.relation == "exact"
     assert found.tokens_per_step == pytest.approx(outcome.tokens_per_step, rel=0.02)
     assert found.verified_per_step == pytest.approx(outcome.verified_per_step, rel=0.02)
@@ -90,9 +110,21 @@ def test_laws_that_call_themselves_exact_meet_a_simulation_of_short_outputs(stra
     ("strategy", "acceptance", "words"),
     [
         (SERIAL, "{cycle: {accepted: [5, 0, 3]}}", "what steps keep is taken to be independent"),
-        (SERIAL, "{trace: six_flavours_greedy, stand_in: true}", "what steps keep is taken to be independent"),
-        ("strategy={name: mirror_sd, gamma: 5}", "{rate: 0.8, overlap: 0.9}", "the first steps of a request"),
-        ("strategy={name: vanilla_sd, gamma: 5, adaptive: moving}", "{rate: 0.8}", "the first steps of a request"),
+        (
+            SERIAL,
+            "{trace: six_flavours_greedy, stand_in: true}",
+            "what steps keep is taken to be independent",
+        ),
+        (
+            "strategy={name: mirror_sd, gamma: 5}",
+            "{rate: 0.8, overlap: 0.9}",
+            "the first steps of a request",
+        ),
+        (
+            "strategy={name: vanilla_sd, gamma: 5, adaptive: moving}",
+            "{rate: 0.8}",
+            "the first steps of a request",
+        ),
         ("strategy={name: lyanna, depth: 3}", "{rate: 0.8}", "the first steps of a request"),
     ],
 )
@@ -128,6 +160,6 @@ def test_the_points_of_a_grid_are_the_laws_of_short_outputs() -> None:
         for rate in rates:
             point = world(output=output, acceptance=f"{{rate: {rate}}}")
             one_by_one.append(law(point.scenario, point.acceptance()).tokens_per_step)
-        assert law_columns(loaded, {"acceptance.rate": rates})["tokens_per_step"].tolist() == pytest.approx(
-            one_by_one, rel=1e-14
-        )
+        assert law_columns(loaded, {"acceptance.rate": rates})[
+            "tokens_per_step"
+        ].tolist() == pytest.approx(one_by_one, rel=1e-14)

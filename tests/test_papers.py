@@ -1,4 +1,5 @@
-"""Every paper of the committed validation: each mapped cell has a scenario that loads, and a run still says the same.
+"""Every paper of the committed validation: each mapped cell has a scenario that loads, and a run
+still says the same.
 
 That all of them do is in ``test_validation``, which writes the report anew.
 """

@@ -1,4 +1,6 @@
-"""DuoDecoding: every value that the simulator can produce is mapped, and the fit predicts what it predicted."""
+"""DuoDecoding: every value that the simulator can produce is mapped, and the fit predicts what it
+predicted.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,27 @@ def test_what_is_predicted_is_mapped_and_at_most_half_as_much_is_free() -> None:
 def test_a_mapped_value_loads(cell: PublishedCell) -> None:
     question = PAPER.question(cell)
     loaded = load(question.run.scenario, question.run.overrides)
-    assert (loaded.scenario.strategy.name == "duodecoding") == (cell.method.startswith("DuoDec") and not cell.against)
+    assert (loaded.scenario.strategy.name == "duodecoding") == (
+        cell.method.startswith("DuoDec") and not cell.against
+    )
 
 
 def errors(role: str) -> Errors:
     """Of the committed runs."""
-    return Errors.of([FOUND.runs[one.cell] / float(one.published) - 1.0 for one in MAPPED if one.role == role])
+    return Errors.of(
+        [FOUND.runs[one.cell] / float(one.published) - 1.0 for one in MAPPED if one.role == role]
+    )
 
 
 def test_the_fit_is_tight_and_the_predictions_keep_the_bound() -> None:
     assert errors("calibrate").mape < 0.01
     predicted = errors("predict")
-    assert (predicted.count, predicted.mape < 0.06, predicted.median < 0.035, predicted.within_10 > 0.82) == (
+    assert (
+        predicted.count,
+        predicted.mape < 0.06,
+        predicted.median < 0.035,
+        predicted.within_10 > 0.82,
+    ) == (
         42,
         True,
         True,
@@ -48,5 +59,10 @@ def test_the_fit_is_tight_and_the_predictions_keep_the_bound() -> None:
 
 
 def test_claims_run_with_the_constant_of_a_pass_that_was_fitted() -> None:
-    stated = set(re.findall(r"draft\.engine\.host_us_per_pass\.value=(\d+)", (PAPER.folder / "claims.csv").read_text()))
+    stated = set(
+        re.findall(
+            r"draft\.engine\.host_us_per_pass\.value=(\d+)",
+            (PAPER.folder / "claims.csv").read_text(),
+        )
+    )
     assert stated == {f"{PAPER.fitted['draft_host_per_pass']['all']:.0f}"}

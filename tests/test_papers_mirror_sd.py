@@ -1,4 +1,6 @@
-"""Mirror-SD's Table 1: how far the committed predictions are off, and what both methods have in common."""
+"""Mirror-SD's Table 1: how far the committed predictions are off, and what both methods have in
+common.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def test_errors_stay_within_the_bound_and_below_the_baseline() -> None:
 
 
 def test_the_shipped_hardware_is_what_the_table_was_fitted_with() -> None:
-    """One home: a new fit that is not carried into the profiles, or a profile that leaves the fit, fails here."""
+    """One home: a new fit that is not carried into the profiles, or a profile that leaves the fit,
+    fails here.
+    """
     found = Committed("mirror_sd").paper
     shipped = load("mirror_qwen3_14b_m2_ultra").scenario.model_dump()
     for name in ("all_reduce", "npu_bandwidth"):
@@ -35,6 +39,8 @@ def test_the_shipped_hardware_is_what_the_table_was_fitted_with() -> None:
 def test_both_methods_keep_the_same_tokens_of_a_window() -> None:
     """App. B: acceptance is a matter of the draft, not of the schedule."""
     found = Committed("mirror_sd")
-    serial, mirror = (found.paper.question(found.cells[f"mirror_sd_table1:{number}"]).run for number in (28, 33))
+    serial, mirror = (
+        found.paper.question(found.cells[f"mirror_sd_table1:{number}"]).run for number in (28, 33)
+    )
     kept = [one.measured("simulated.verified_per_step") for one in (serial, mirror)]
     assert kept[0] == pytest.approx(kept[1])

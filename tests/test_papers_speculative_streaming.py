@@ -1,4 +1,6 @@
-"""Speculative Streaming's published values: every one loads, what is free is counted, predictions come out again."""
+"""Speculative Streaming's published values: every one loads, what is free is counted, predictions
+come out again.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,24 @@ def test_a_scenario_loads_with_what_was_fitted(scenario: str) -> None:
 
 @pytest.mark.parametrize("cell", PAPER.with_role("check")[:9], ids=lambda one: one.cell)
 def test_extra_parameters_follow_from_shapes(cell: PublishedCell) -> None:
-    """To the two digits printed; EAGLE's layer for Mistral is printed in Llama-2's shape (no grouped heads, narrower MLP)."""
+    """To the two digits printed; EAGLE's layer for Mistral is printed in Llama-2's shape (no
+    grouped heads, narrower MLP).
+    """
     tolerance = 0.06 if (cell.model, cell.method) == ("Mistral-Instruct-7B", "Eagle") else 0.025
     assert PAPER.question(cell).answer() == pytest.approx(float(cell.published), rel=tolerance)
 
 
 @pytest.mark.parametrize(("model", "task"), sorted({(one.model, one.task) for one in CALLS}))
 def test_table_5_counts_the_call_of_the_prompt(model: str, task: str) -> None:
-    """Four draft calls for every target call but one give the printed draft calls, but for OPT-6.7B on DialogSum."""
-    calls = {one.quantity: float(one.published) for one in CALLS if (one.model, one.task) == (model, task)}
-    agrees = GAMMA * (calls["target_calls_per_sample"] - 1.0) == pytest.approx(calls["draft_calls_per_sample"], rel=3e-3)
+    """Four draft calls for every target call but one give the printed draft calls, but for OPT-6.7B
+    on DialogSum.
+    """
+    calls = {
+        one.quantity: float(one.published)
+        for one in CALLS
+        if (one.model, one.task) == (model, task)
+    }
+    agrees = GAMMA * (calls["target_calls_per_sample"] - 1.0) == pytest.approx(
+        calls["draft_calls_per_sample"], rel=3e-3
+    )
     assert agrees == ((model, task) != ("OPT-6.7b", "Dialogsum"))

@@ -35,7 +35,9 @@ class ByRows(StatedCost):
 
 @st.composite
 def recordings(draw: st.DrawFn) -> tuple[PipelineTimes, Trace]:
-    """A pipeline, and passages of up to 6 rows a level with any gaps; a miss is followed by a full refill."""
+    """A pipeline, and passages of up to 6 rows a level with any gaps; a miss is followed by a full
+    refill.
+    """
     times = draw(pipelines())
     m = len(times.stages)
     steps, hits = [m], []
@@ -43,7 +45,9 @@ def recordings(draw: st.DrawFn) -> tuple[PipelineTimes, Trace]:
         hits.append(draw(st.booleans()))
         steps.append(draw(st.integers(1, m)) if hits[-1] else m)
     hits.append(draw(st.booleans()))
-    rows = np.array(draw(st.lists(st.integers(1, 6), min_size=m * len(steps), max_size=m * len(steps)))).reshape(m, -1)
+    rows = np.array(
+        draw(st.lists(st.integers(1, 6), min_size=m * len(steps), max_size=m * len(steps)))
+    ).reshape(m, -1)
     count = len(steps) + 1
     beam = {"width": 6, "branching": 2, "stages": m}
     extra = {
@@ -56,20 +60,29 @@ def recordings(draw: st.DrawFn) -> tuple[PipelineTimes, Trace]:
 
 @settings(deadline=None)
 @given(recordings(), st.booleans())
-def test_replay_and_engine_agree_step_for_step(recording: tuple[PipelineTimes, Trace], late: bool) -> None:
+def test_replay_and_engine_agree_step_for_step(
+    recording: tuple[PipelineTimes, Trace], late: bool
+) -> None:
     times, trace = recording
     m = len(times.stages)
     strategy = specpipe(times, width=6, branching=2, late=late)
-    steps, hit, rows = (trace.extra[f"beam.{name}"][0][..., 1:].astype(np.int64) for name in ("steps", "hit", "rows"))
+    steps, hit, rows = (
+        trace.extra[f"beam.{name}"][0][..., 1:].astype(np.int64)
+        for name in ("steps", "hit", "rows")
+    )
     cost = ByRows(cost_of(times).durations)
     found = token_seconds(StepTables.of(strategy, cost, 10), steps, rows, hit.astype(bool), late)
-    log, _, _ = played(strategy, times, RecordedPassages(Replay(trace), Beam(6, 2, m)), len(steps), 1, cost)
+    log, _, _ = played(
+        strategy, times, RecordedPassages(Replay(trace), Beam(6, 2, m)), len(steps), 1, cost
+    )
     arrivals = [one.start_s + one.duration_s for one in log if sum(one.tokens)]
     assert np.cumsum(found) == pytest.approx(arrivals, rel=1e-9)
 
 
 def test_a_million_independent_hits_meet_eq_2() -> None:
-    """Eight stages of 50 ms, P = 0.97: 50 (1 + 0.03 x 8) ms as printed, within four standard errors of 1e6 tokens."""
+    """Eight stages of 50 ms, P = 0.97: 50 (1 + 0.03 x 8) ms as printed, within four standard errors
+    of 1e6 tokens.
+    """
     hit = np.random.default_rng(4).random(1_000_000) < 0.97
     steps = np.where(np.concatenate(([False], hit[:-1])), 1, 8)
     rows = np.full((8, 1_000_000), 64, dtype=np.uint8)

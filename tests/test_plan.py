@@ -1,4 +1,6 @@
-"""Plans: bounds that no simulation beats, the answer of an exhaustive search, exit codes, exports and bad input."""
+"""Plans: bounds that no simulation beats, the answer of an exhaustive search, exit codes, exports
+and bad input.
+"""
 
 from __future__ import annotations
 
@@ -26,25 +28,46 @@ from simulator.serving.arrivals import Poisson
 from simulator.serving.requests import Request, Requests
 from simulator.serving.slo import Limit
 from simulator.studies.capacity import busier_by
-from simulator.studies.plan.bounds import FleetBounds, LimitBrokenError, Watch, _least_widths, _most_over
+from simulator.studies.plan.bounds import (
+    FleetBounds,
+    LimitBrokenError,
+    Watch,
+    _least_widths,
+    _most_over,
+)
 from simulator.studies.plan.break_even import break_even, speedup
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
 from simulator.studies.plan.file import Plan, devices_of, load_plan
 from simulator.studies.plan.headroom import headroom, lasting_s, with_more
 from simulator.studies.plan.robustness import fewer_accepted, slower_links
-from simulator.studies.plan.search import Finding, Search, _pairs, examine, nearest_miss, replicated, search
+from simulator.studies.plan.search import (
+    Finding,
+    Search,
+    _pairs,
+    examine,
+    nearest_miss,
+    replicated,
+    search,
+)
 from simulator.studies.plan.study import study
 
 SMALL: dict[str, Any] = {
     "about": "a 7B on one A100 or two",
     "scenario": {
         "like": "vanilla_llama_2_7b_a100",
-        "requests": {"arrivals": {"name": "poisson", "rate_per_s": 4}, "count": 40, "prompt_tokens": 300, "output_tokens": 40},
+        "requests": {
+            "arrivals": {"name": "poisson", "rate_per_s": 4},
+            "count": 40,
+            "prompt_tokens": 300,
+            "output_tokens": 40,
+        },
         "serving": {"policy": {"name": "prefill_first", "max_requests": 8}},
     },
     "slo": {"ttft_ms": {"p90": 300}, "tpot_ms": {"p90": 20}},
     "devices": {"a100_80g_sxm": {"price_usd_per_hour": 2, "count": 4}},
-    "hardware": {"a100": {"target": {"link": "nvlink_a100"}, "vary": {"target.tensor_parallel": [1, 2]}}},
+    "hardware": {
+        "a100": {"target": {"link": "nvlink_a100"}, "vary": {"target.tensor_parallel": [1, 2]}}
+    },
     "strategies": {
         "plain": {"strategy": "autoregressive"},
         "drafted": {"strategy": {"name": "vanilla_sd"}, "vary": {"strategy.gamma": [2, 5]}},
@@ -76,7 +99,10 @@ def test_every_shipped_plan_loads_and_says_where_its_prices_are_from(name: str) 
 
 
 def test_candidates_are_all_combinations_with_what_they_rent(tmp_path: Path) -> None:
-    found = {one.name: (dict(one.devices), one.price_usd_per_hour, one.most_replicas) for one in small(tmp_path).candidates}
+    found = {
+        one.name: (dict(one.devices), one.price_usd_per_hour, one.most_replicas)
+        for one in small(tmp_path).candidates
+    }
     assert found == {
         "plain on a100, tensor_parallel 1": ({"a100_80g_sxm": 1}, 2.0, 3),
         "plain on a100, tensor_parallel 2": ({"a100_80g_sxm": 2}, 4.0, 2),
@@ -88,9 +114,16 @@ def test_candidates_are_all_combinations_with_what_they_rent(tmp_path: Path) -> 
 
 
 def test_devices_of_stages_and_of_drafts_elsewhere_are_counted() -> None:
-    assert devices_of(load("specpipe_llama_3_1_70b_two_servers").scenario) == {"rtx_3090": 4, "rtx_4090": 4, "l40": 1}
+    assert devices_of(load("specpipe_llama_3_1_70b_two_servers").scenario) == {
+        "rtx_3090": 4,
+        "rtx_4090": 4,
+        "l40": 1,
+    }
     assert devices_of(load("pipeline_llama_3_1_70b_8x3090").scenario) == {"rtx_3090": 8}
-    assert devices_of(load("mirror_qwen3_32b_m2_ultra").scenario) == {"m2_ultra_gpu": 8, "m2_ultra_npu": 8}
+    assert devices_of(load("mirror_qwen3_32b_m2_ultra").scenario) == {
+        "m2_ultra_gpu": 8,
+        "m2_ultra_npu": 8,
+    }
     assert devices_of(load("vanilla_llama_2_7b_a100").scenario) == {"a100_80g_sxm": 1}
 
 
@@ -102,14 +135,26 @@ MISTAKES = [
         "hardware.a100",
         "uses a100_80g_sxm, which is not among devices",
     ),
-    ({"devices": {"a100_80g_sxm": {"price_usd_per_hour": -1, "count": 4}}}, "price_usd_per_hour", "expected a number above 0"),
-    ({"strategies": {"plain": {"strategy": "autoregresive"}}}, "strategy", "did you mean 'autoregressive'?"),
+    (
+        {"devices": {"a100_80g_sxm": {"price_usd_per_hour": -1, "count": 4}}},
+        "price_usd_per_hour",
+        "expected a number above 0",
+    ),
+    (
+        {"strategies": {"plain": {"strategy": "autoregresive"}}},
+        "strategy",
+        "did you mean 'autoregressive'?",
+    ),
     (
         {"strategies": {"plain": {"strategy": "autoregressive", "seving": {}}}},
         "seving",
         "unknown field; did you mean 'serving'?",
     ),
-    ({"strategies": {"plain": {"strategy": "autoregressive", "vary": {"seed": 3}}}}, "vary.seed", "expected a list of values"),
+    (
+        {"strategies": {"plain": {"strategy": "autoregressive", "vary": {"seed": 3}}}},
+        "vary.seed",
+        "expected a list of values",
+    ),
     (
         {"scenario": {"like": "vanilla_llama_2_7b_a100"}},
         "scenario.requests",
@@ -121,7 +166,9 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("change", "field", "message"), MISTAKES)
-def test_a_mistake_is_answered_with_its_place(tmp_path: Path, change: dict[str, Any], field: str, message: str) -> None:
+def test_a_mistake_is_answered_with_its_place(
+    tmp_path: Path, change: dict[str, Any], field: str, message: str
+) -> None:
     done = CliRunner().invoke(main, ["plan", str(written(tmp_path, **change))])
     assert done.exit_code == 2, done.output
     assert "small.yaml:" in done.stderr
@@ -131,7 +178,9 @@ def test_a_mistake_is_answered_with_its_place(tmp_path: Path, change: dict[str, 
 
 def test_what_fits_one_hardware_only_is_left_out_of_the_other(tmp_path: Path) -> None:
     crowd = {"policy": {"name": "fixed_batch", "max_requests": 8}, "memory": {"kv_tokens": 100}}
-    plan = small(tmp_path, hardware={"a100": {"target": {"weights": "fp16"}}, "tiny": {"serving": crowd}})
+    plan = small(
+        tmp_path, hardware={"a100": {"target": {"weights": "fp16"}}, "tiny": {"serving": crowd}}
+    )
     assert {one.hardware for one in plan.candidates} == {"a100"}
     assert all(one.no_room and "KV cache" in one.reason for one in plan.left_out)
     with pytest.raises(Infeasible):
@@ -147,23 +196,37 @@ WORLDS = {
     "plain": load("vanilla_llama_2_7b_a100", ["strategy=autoregressive"]),
     "drafted": load("vanilla_llama_2_7b_a100"),
     "rated": load("vanilla_llama_2_7b_a100", ["acceptance={rate: 0.7}"]),
-    "mirror": load("mirror_qwen3_32b_a100", ["strategy.message=first_position", "target.tensor_parallel=4"]),
+    "mirror": load(
+        "mirror_qwen3_32b_a100", ["strategy.message=first_position", "target.tensor_parallel=4"]
+    ),
     "pipeline": load("pipeline_llama_3_1_70b_8x3090"),
 }
 
 
-def loaded(world: str, rate: float, policy: str, places: int, kv_tokens: int | None, seed: int) -> Loaded:
+def loaded(
+    world: str, rate: float, policy: str, places: int, kv_tokens: int | None, seed: int
+) -> Loaded:
     base = WORLDS[world]
     requests = {
         "arrivals": {"name": "gamma", "rate_per_s": rate, "burstiness": 2.0},
         "count": 25,
-        "prompt_tokens": {"name": "lognormal", "mean_tokens": 150, "spread": 1.5, "most_tokens": 900},
+        "prompt_tokens": {
+            "name": "lognormal",
+            "mean_tokens": 150,
+            "spread": 1.5,
+            "most_tokens": 900,
+        },
         "output_tokens": {"name": "lognormal", "mean_tokens": 20, "spread": 1.0, "most_tokens": 60},
     }
     old = base.scenario
-    serving = {"policy": {"name": policy, "max_requests": places}, "memory": {"kv_tokens": kv_tokens}}
+    serving = {
+        "policy": {"name": policy, "max_requests": places},
+        "memory": {"kv_tokens": kv_tokens},
+    }
     return base.replace(
-        seed=seed, requests=type(old.requests).model_validate(requests), serving=type(old.serving).model_validate(serving)
+        seed=seed,
+        requests=type(old.requests).model_validate(requests),
+        serving=type(old.serving).model_validate(serving),
     )
 
 
@@ -177,12 +240,30 @@ def loaded(world: str, rate: float, policy: str, places: int, kv_tokens: int | N
     share=st.sampled_from([0.5, 0.9, 0.99]),
     seed=st.integers(0, 99),
 )
-@example(world="pipeline", rate=20.0, policy="fixed_batch", places=11, kv_tokens=None, replicas=2, share=0.99, seed=0)
+@example(
+    world="pipeline",
+    rate=20.0,
+    policy="fixed_batch",
+    places=11,
+    kv_tokens=None,
+    replicas=2,
+    share=0.99,
+    seed=0,
+)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_simulation_beats_a_bound(
-    world: str, rate: float, policy: str, places: int, kv_tokens: int | None, replicas: int, share: float, seed: int
+    world: str,
+    rate: float,
+    policy: str,
+    places: int,
+    kv_tokens: int | None,
+    replicas: int,
+    share: float,
+    seed: int,
 ) -> None:
-    """Limits just long enough for the simulation to keep them: a bound that called one broken would be no bound."""
+    """Limits just long enough for the simulation to keep them: a bound that called one broken would
+    be no bound.
+    """
     one = loaded(world, rate, policy, places, kv_tokens, seed)
     outcome, _ = run.simulate(replicated(one, replicas).scenario, one.acceptance())
     limits = tuple(
@@ -196,9 +277,15 @@ def test_no_simulation_beats_a_bound(
 
 def test_demand_is_bounded_where_layers_see_a_window() -> None:
     """No pass has fewer cached tokens than rows; of gpt-oss every other layer sees 128 tokens."""
-    requests = "requests={arrivals: {name: poisson, rate_per_s: 50}, count: 20, prompt_tokens: 900, output_tokens: 20}"
+    requests = (
+        "requests={arrivals: {name: poisson, rate_per_s: 50}, count: 20, prompt_tokens: 900, "
+        "output_tokens: 20}"
+    )
     policy = "serving={policy: {name: prefill_first, max_requests: 4}}"
-    one = load("eagle3_gpt_oss_120b_h100", [requests, policy, "strategy=autoregressive", "acceptance={always: 0}"])
+    one = load(
+        "eagle3_gpt_oss_120b_h100",
+        [requests, policy, "strategy=autoregressive", "acceptance={always: 0}"],
+    )
     assert FleetBounds(one, (Limit("e2e", 0.99, 0.05),)).broken_by(1)
     assert FleetBounds(one, (Limit("e2e", 0.99, 1000.0),)).broken_by(1) is None
 
@@ -210,7 +297,9 @@ def test_bounds_bite() -> None:
     flood = busier_by(one, 1e3)
     limits = (Limit("ttft", 0.9, 0.5),)
     assert FleetBounds(flood, limits).broken_alone is None
-    assert FleetBounds(flood, limits).broken_by(1) is None or FleetBounds(flood, limits).broken_by(1) == ("demand", limits[0])
+    assert FleetBounds(flood, limits).broken_by(1) is None or FleetBounds(flood, limits).broken_by(
+        1
+    ) == ("demand", limits[0])
     assert FleetBounds(flood, (Limit("e2e", 0.99, 0.5),)).overdue(1) == Limit("e2e", 0.99, 0.5)
     assert FleetBounds(flood, (Limit("e2e", 0.99, 0.5),)).overdue(100) is None
 
@@ -220,7 +309,9 @@ def test_bounds_keep_out_of_what_they_are_not_proven_for() -> None:
     broken = (Limit("ttft", 0.9, 1e-6),)
     assert FleetBounds(one, broken).broken_by(1)
     chunked = one.replace(
-        serving=type(one.scenario.serving).model_validate({"policy": {"name": "chunked_prefill", "max_requests": 4}})
+        serving=type(one.scenario.serving).model_validate(
+            {"policy": {"name": "chunked_prefill", "max_requests": 4}}
+        )
     )
     adaptive = one.change(adaptive={"name": "table", "windows": {2: 1}})
     for other in (
@@ -232,12 +323,16 @@ def test_bounds_keep_out_of_what_they_are_not_proven_for() -> None:
 
 
 def test_demand_by_hand() -> None:
-    """Three seconds of work within one: two too many for one replica, none for three; one second less where one may be late."""
+    """Three seconds of work within one: two too many for one replica, none for three; one second
+    less where one may be late.
+    """
     at, due, work = np.zeros(3), np.ones(3), np.ones(3)
     assert _most_over(at, due, work, 0, 1) == pytest.approx(2.0)
     assert _most_over(at, due, work, 1, 1) == pytest.approx(1.0)
     assert _most_over(at, due, work, 0, 3) == pytest.approx(0.0)
-    assert _most_over(np.array([0.0, 10.0, 10.0]), np.array([1.0, 11.0, 11.0]), work, 0, 1) == pytest.approx(1.0)
+    assert _most_over(
+        np.array([0.0, 10.0, 10.0]), np.array([1.0, 11.0, 11.0]), work, 0, 1
+    ) == pytest.approx(1.0)
 
 
 def test_a_watch_ends_a_run_with_the_first_request_too_many() -> None:
@@ -266,17 +361,29 @@ def test_a_watch_ends_a_run_with_the_first_request_too_many() -> None:
         (30, {"e2e_ms": {"p90": 80}}),
     ],
 )
-def test_the_answer_is_that_of_simulating_everything(tmp_path: Path, rate: float, slo: dict[str, Any]) -> None:
-    plan = small(tmp_path, f"scenario.requests.arrivals.rate_per_s={rate}", f"scenario.seed={rate}", slo=slo)
+def test_the_answer_is_that_of_simulating_everything(
+    tmp_path: Path, rate: float, slo: dict[str, Any]
+) -> None:
+    plan = small(
+        tmp_path, f"scenario.requests.arrivals.rate_per_s={rate}", f"scenario.seed={rate}", slo=slo
+    )
     quick = search(plan)
-    everything = Search(plan, tuple(examine(candidate, replicas, to_the_end=True) for candidate, replicas in _pairs(plan)))
+    everything = Search(
+        plan,
+        tuple(
+            examine(candidate, replicas, to_the_end=True) for candidate, replicas in _pairs(plan)
+        ),
+    )
     assert len(everything.findings) == sum(one.most_replicas for one in plan.candidates)
     assert quick.simulated <= everything.simulated
     if everything.best is None:
         assert quick.best is None
         return
     assert quick.best is not None
-    assert (quick.best.candidate, quick.best.replicas) == (everything.best.candidate, everything.best.replicas)
+    assert (quick.best.candidate, quick.best.replicas) == (
+        everything.best.candidate,
+        everything.best.replicas,
+    )
     assert quick.best.measured == everything.best.measured
     ours, theirs = quick.by_family, everything.by_family
     assert {family: (one.candidate.name, one.replicas) for family, one in ours.items()} == {
@@ -331,12 +438,16 @@ def test_harder_worlds_change_what_they_say_and_nothing_else() -> None:
 
 def test_break_even_is_a_root_of_the_laws(tmp_path: Path) -> None:
     plan = small(tmp_path)
-    drafted = next(one for one in plan.candidates if one.name == "drafted on a100, tensor_parallel 2, gamma 5")
+    drafted = next(
+        one for one in plan.candidates if one.name == "drafted on a100, tensor_parallel 2, gamma 5"
+    )
     found = break_even(examine(drafted, 1, to_the_end=True))
     assert found
     assert found.rate
     at_root = drafted.loaded.replace(
-        acceptance=type(drafted.loaded.scenario.acceptance)(rate=found.rate, source="x", confidence="assumed")
+        acceptance=type(drafted.loaded.scenario.acceptance)(
+            rate=found.rate, source="x", confidence="assumed"
+        )
     )
     bare = Loaded(at_root.scenario, None, at_root.document)
     assert speedup(bare, bare.acceptance(), found.batch) == pytest.approx(1.0, abs=1e-3)
@@ -348,17 +459,29 @@ def test_break_even_is_a_root_of_the_laws(tmp_path: Path) -> None:
     ("strategy", "replicas", "words"),
     [
         ("plain", 1, "1 replica, plain decoding on A100, tensor_parallel 1 (1 x a100_80g_sxm)"),
-        ("drafted", 3, "3 replicas, drafted on A100, tensor_parallel 1, gamma 2 (3 x a100_80g_sxm)"),
+        (
+            "drafted",
+            3,
+            "3 replicas, drafted on A100, tensor_parallel 1, gamma 2 (3 x a100_80g_sxm)",
+        ),
     ],
 )
-def test_a_fleet_is_named_in_plain_words(tmp_path: Path, strategy: str, replicas: int, words: str) -> None:
-    candidate = next(candidate for candidate in small(tmp_path).candidates if candidate.strategy == strategy)
+def test_a_fleet_is_named_in_plain_words(
+    tmp_path: Path, strategy: str, replicas: int, words: str
+) -> None:
+    candidate = next(
+        candidate for candidate in small(tmp_path).candidates if candidate.strategy == strategy
+    )
     assert fleet(Finding(candidate, replicas)) == words
 
 
 def test_a_single_replica_is_served_as_one(tmp_path: Path) -> None:
-    drafted = next(candidate for candidate in small(tmp_path).candidates if candidate.strategy == "drafted")
-    assert exports(Finding(drafted, 1), None, {})["vllm.sh"].startswith("# 1 replica; option names: vLLM 0.25")
+    drafted = next(
+        candidate for candidate in small(tmp_path).candidates if candidate.strategy == "drafted"
+    )
+    assert exports(Finding(drafted, 1), None, {})["vllm.sh"].startswith(
+        "# 1 replica; option names: vLLM 0.25"
+    )
 
 
 def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
@@ -367,12 +490,16 @@ def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
     found = schedule(examine(drafted, 1, to_the_end=True))
     assert found
     ranges = found.ranges(8)
-    assert [size for first, last, _ in ranges for size in range(first, last + 1)] == list(range(1, 9))
+    assert [size for first, last, _ in ranges for size in range(first, last + 1)] == list(
+        range(1, 9)
+    )
     assert all(0 <= tokens <= 2 for _, _, tokens in ranges)
     command = exports(examine(drafted, 2, to_the_end=True), found, {})["vllm.sh"]
     assert command.startswith("# each of 2 replicas")
     config = json.loads(command.split("--speculative-config '")[1].split("'")[0])
-    assert config.get("num_speculative_tokens_per_batch_size") == (ranges if found.finding.kept else None)
+    assert config.get("num_speculative_tokens_per_batch_size") == (
+        ranges if found.finding.kept else None
+    )
     assert WindowSchedule({1: 4, 6: 2}, found.finding).ranges(8) == [[1, 5, 4], [6, 8, 2]]
 
 
@@ -382,14 +509,21 @@ def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
         (
             "vanilla_qwen3_32b_m2_ultra",
             "llama_cpp.sh",
-            "-m Qwen3-32B.gguf -md spd_qwen_0_6b.gguf -np 1 -c 1024 -ngl all \\\n    --spec-draft-n-max 7",
+            (
+                "-m Qwen3-32B.gguf -md spd_qwen_0_6b.gguf -np 1 -c 1024 -ngl all \\\n    "
+                "--spec-draft-n-max 7"
+            ),
         ),
         ("specpipe_llama_3_1_70b_8xl40", "specpipe.yaml", "stage_layers"),
     ],
 )
-def test_an_answer_is_written_for_what_serves_it_and_can_be_run(name: str, file: str, words: str, tmp_path: Path) -> None:
+def test_an_answer_is_written_for_what_serves_it_and_can_be_run(
+    name: str, file: str, words: str, tmp_path: Path
+) -> None:
     loaded = load(name)
-    written = exports(SimpleNamespace(candidate=SimpleNamespace(loaded=loaded), replicas=1), None, {})
+    written = exports(
+        SimpleNamespace(candidate=SimpleNamespace(loaded=loaded), replicas=1), None, {}
+    )
     assert set(written) == {"scenario.yaml", file}
     assert words in written[file]
     (tmp_path / "again.yaml").write_text(written["scenario.yaml"])
@@ -403,7 +537,12 @@ def test_a_plan_in_a_folder_can_be_run_and_served(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, [*arguments, "--out", str(folder)])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert {file.name for file in folder.iterdir()} >= {"plan.md", "plan.html", "plan.svg", "scenario.yaml"}
+    assert {file.name for file in folder.iterdir()} >= {
+        "plan.md",
+        "plan.html",
+        "plan.svg",
+        "scenario.yaml",
+    }
     answer = found["answer"]
     assert answer["kept"]
     again = load(str(folder / "scenario.yaml"))
@@ -417,18 +556,30 @@ def test_a_plan_in_a_folder_can_be_run_and_served(tmp_path: Path) -> None:
 def test_twice_the_machines_are_found_where_traffic_doubles(tmp_path: Path) -> None:
     done = study(small(tmp_path, "scenario.requests.arrivals.rate_per_s=16"), draws=2)
     doubled = next(one for one in done.sensitivity if one.change == "twice the traffic")
-    assert doubled.answer is None or doubled.answer.cost_usd_per_hour >= done.chosen.cost_usd_per_hour
+    assert (
+        doubled.answer is None or doubled.answer.cost_usd_per_hour >= done.chosen.cost_usd_per_hour
+    )
     assert done.capacity
     assert done.capacity < 2.0 or doubled.holds
 
 
 def test_measured_widths_that_fall_are_taken_as_their_least_from_there_on() -> None:
-    points = [{"tokens": 1, "ratio": 1.0}, {"tokens": 64, "ratio": 3.0, "fixed_ratio": 2.0}, {"tokens": 128, "ratio": 2.0}]
+    points = [
+        {"tokens": 1, "ratio": 1.0},
+        {"tokens": 64, "ratio": 3.0, "fixed_ratio": 2.0},
+        {"tokens": 128, "ratio": 2.0},
+    ]
     rate = {"memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 2, "fixed_us": 5}
     operation = Roofline.model_validate({**rate, "width": points, "width_source": "made up"})
     least = _least_widths(operation)
-    assert [(one.ratio, one.fixed_ratio) for one in least.width] == [(1.0, 1.0), (2.0, 1.0), (2.0, 1.0)]
-    found = [(least.width_ratios(tokens), operation.width_ratios(tokens)) for tokens in range(1, 200)]
+    assert [(one.ratio, one.fixed_ratio) for one in least.width] == [
+        (1.0, 1.0),
+        (2.0, 1.0),
+        (2.0, 1.0),
+    ]
+    found = [
+        (least.width_ratios(tokens), operation.width_ratios(tokens)) for tokens in range(1, 200)
+    ]
     assert all(low <= high for lows, highs in found for low, high in zip(lows, highs, strict=True))
     assert [lows for lows, _ in found] == sorted(lows for lows, _ in found)
     plain = Roofline.model_validate(rate)
@@ -439,10 +590,14 @@ def test_what_is_altered_is_made_anew_and_nothing_else() -> None:
     scenario = load("vanilla_qwen3_32b_a100").scenario
     assert replace_nested(scenario, Device, lambda device: device) is scenario
     doubled = Positive(value=2.0)
-    other = replace_nested(scenario, Device, lambda device: device.model_copy(update={"peak_tflops": doubled}))
+    other = replace_nested(
+        scenario, Device, lambda device: device.model_copy(update={"peak_tflops": doubled})
+    )
     assert {place.device.peak_tflops for place in (other.target, other.draft)} == {doubled}
     assert other.requests is scenario.requests
     assert scenario.target
     assert scenario.target.device.peak_tflops.value != 2.0
-    sharper = replace_nested(scenario, Roofline, lambda one: one.model_copy(update={"p_norm": doubled}))
+    sharper = replace_nested(
+        scenario, Roofline, lambda one: one.model_copy(update={"p_norm": doubled})
+    )
     assert all(one.p_norm is doubled for one in sharper.target.device.matmul.values())

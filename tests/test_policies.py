@@ -1,7 +1,8 @@
-"""Every policy against a second, naive reading of its rules: a plain loop, no SimPy, no shared code.
+"""Every policy against a second, naive reading of its rules: a plain loop, no SimPy, no shared
+code.
 
-The loop knows requests as dictionaries and takes times from a table of whole seconds, so that sums are
-exact and the two iteration logs must be the same, number by number.
+The loop knows requests as dictionaries and takes times from a table of whole seconds, so that sums
+are exact and the two iteration logs must be the same, number by number.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from simulator.cost.rows import Phase, Rows
 from simulator.serving.iteration import Iteration
 from simulator.serving.lengths import Uniform
 from simulator.serving.memory import Blocks
-from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
+from simulator.serving.policies import (
+    ChunkedPrefill,
+    FixedBatch,
+    Policy,
+    PrefillFirst,
+    UnifiedBudget,
+)
 from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies import Strategy
@@ -134,7 +141,9 @@ class Naive:
         while ended < len(requests):
             while sent < len(requests):
                 clients = self.s["clients"]
-                if (clients is not None and sent - ended >= clients) or (clients is None and requests[sent]["arrival"] > now):
+                if (clients is not None and sent - ended >= clients) or (
+                    clients is None and requests[sent]["arrival"] > now
+                ):
                     break
                 self.waiting.append(requests[sent])
                 sent += 1
@@ -143,7 +152,9 @@ class Naive:
                 now = requests[sent]["arrival"]
                 continue
             held = len(self.waiting), self.held * self.s["block"]
-            names = [request["name"] for request in decode] + [request["name"] for request, _ in prompts]
+            names = [request["name"] for request in decode] + [
+                request["name"] for request, _ in prompts
+            ]
             seconds, rows, tokens = self.step(decode, prompts)
             kind = "+".join((["step"] if decode else []) + (["prefill"] if prompts else []))
             self.log.append((now, seconds, kind, tuple(names), tuple(rows), tuple(tokens), *held))
@@ -156,7 +167,9 @@ class Naive:
         assert self.held == 0
         return self.log
 
-    def step(self, decode: list[dict[str, Any]], prompts: list[tuple[dict[str, Any], int]]) -> tuple[int, list[int], list[int]]:
+    def step(
+        self, decode: list[dict[str, Any]], prompts: list[tuple[dict[str, Any], int]]
+    ) -> tuple[int, list[int], list[int]]:
         seconds_of = self.s["cost"].seconds
         chunk = sum(tokens for _, tokens in prompts)
         gamma = self.gamma(len(decode)) if self.s["gamma"] else 0
@@ -259,7 +272,9 @@ class Naive:
         for request in list(self.running):
             if left == 0 or request not in self.running:
                 break
-            tokens = min(wish if request["decoding"] else self.need(request) - request["cached"], left)
+            tokens = min(
+                wish if request["decoding"] else self.need(request) - request["cached"], left
+            )
             held = request["context"] if request["decoding"] else request["cached"]
             lost = False
             while not lost and not self.fits(request, held + tokens):
@@ -272,7 +287,12 @@ class Naive:
                 decode.append(request)
             else:
                 prompts.append((request, tokens))
-        while len(self.waiting) == crowd and self.waiting and left > 0 and len(self.running) < self.s["places"]:
+        while (
+            len(self.waiting) == crowd
+            and self.waiting
+            and left > 0
+            and len(self.running) < self.s["places"]
+        ):
             tokens = min(self.need(self.waiting[0]), left)
             if not self.fits(self.waiting[0], tokens):
                 break
@@ -288,30 +308,50 @@ class Naive:
 POLICIES: dict[str, Callable[[dict[str, Any]], Policy]] = {
     "fixed_batch": lambda s: FixedBatch(max_requests=s["places"]),
     "prefill_first": lambda s: PrefillFirst(
-        name="prefill_first", max_requests=s["places"], batch_tokens=s["budget"], watermark=s["watermark"]
+        name="prefill_first",
+        max_requests=s["places"],
+        batch_tokens=s["budget"],
+        watermark=s["watermark"],
     ),
     "chunked_prefill": lambda s: ChunkedPrefill(
-        name="chunked_prefill", max_requests=s["places"], chunk_tokens=s["budget"], watermark=s["watermark"]
+        name="chunked_prefill",
+        max_requests=s["places"],
+        chunk_tokens=s["budget"],
+        watermark=s["watermark"],
     ),
-    "unified_budget": lambda s: UnifiedBudget(name="unified_budget", max_requests=s["places"], budget_tokens=s["budget"]),
+    "unified_budget": lambda s: UnifiedBudget(
+        name="unified_budget", max_requests=s["places"], budget_tokens=s["budget"]
+    ),
 }
 
 
 def workload(policy: str, seed: int) -> tuple[dict[str, Any], Strategy, Policy, Requests | None]:
     """A random setting in which every request can be served, for both readings."""
-    draw = random.Random(f"{policy}/{seed}")  # noqa: S311
+    draw = random.Random(f"{policy}/{seed}")
     count, gamma = draw.randint(1, 9), draw.choice([0, 0, 1, 2, 4])
     closed = None
     if draw.random() < 0.3:
-        lengths = [Uniform(name="uniform", least_tokens=2, most_tokens=draw.randint(2, top)) for top in (30, 12)]
-        closed = Requests(concurrency=draw.randint(1, count), count=count, prompt_tokens=lengths[0], output_tokens=lengths[1])
+        lengths = [
+            Uniform(name="uniform", least_tokens=2, most_tokens=draw.randint(2, top))
+            for top in (30, 12)
+        ]
+        closed = Requests(
+            concurrency=draw.randint(1, count),
+            count=count,
+            prompt_tokens=lengths[0],
+            output_tokens=lengths[1],
+        )
         pairs = list(closed.lengths(seed))
     else:
         pairs = [(draw.randint(1, 30), draw.randint(2, 12)) for _ in range(count)]
     arrivals = sorted(draw.randint(0, draw.choice([0, 40, 400])) for _ in range(count))
     longest = max(prompt + output for prompt, output in pairs)
     block = draw.choice([1, 2, 4, 16])
-    windows = {draw.randint(1, 4): draw.randint(0, gamma) for _ in range(draw.choice([0, 1, 2, 3]))} if gamma else {}
+    windows = (
+        {draw.randint(1, 4): draw.randint(0, gamma) for _ in range(draw.choice([0, 1, 2, 3]))}
+        if gamma
+        else {}
+    )
     setting = {
         "policy": policy,
         "gamma": gamma,
@@ -319,11 +359,22 @@ def workload(policy: str, seed: int) -> tuple[dict[str, Any], Strategy, Policy, 
         "block": block,
         "places": draw.randint(1, 7),
         "watermark": draw.choice([0.0, 0.01, 0.1, 0.25]),
-        "budget": draw.randint(longest, 3 * longest) if policy == "prefill_first" else draw.randint(1, 40),
+        "budget": draw.randint(longest, 3 * longest)
+        if policy == "prefill_first"
+        else draw.randint(1, 40),
         "clients": closed.concurrency if closed else None,
-        "cost": TableCost([draw.randint(1, 9) for _ in range(13)], [draw.randint(0, 3) for _ in range(7)]),
+        "cost": TableCost(
+            [draw.randint(1, 9) for _ in range(13)], [draw.randint(0, 3) for _ in range(7)]
+        ),
         "requests": [
-            {"name": name, "arrival": arrivals[name], "prompt": prompt, "output": output, "kept": [], "turn": 0}
+            {
+                "name": name,
+                "arrival": arrivals[name],
+                "prompt": prompt,
+                "output": output,
+                "kept": [],
+                "turn": 0,
+            }
             | {"shown": 0, "cached": 0, "context": 0, "decoding": False, "blocks": 0}
             for name, (prompt, output) in enumerate(pairs)
         ],
@@ -345,16 +396,23 @@ def workload(policy: str, seed: int) -> tuple[dict[str, Any], Strategy, Policy, 
     return setting, strategy, rules, closed
 
 
-def simulated(setting: dict[str, Any], strategy: Strategy, policy: Policy, closed: Requests | None, seed: int) -> Scheduler:
+def simulated(
+    setting: dict[str, Any], strategy: Strategy, policy: Policy, closed: Requests | None, seed: int
+) -> Scheduler:
     """The same setting on the event engine; its log in ``scheduler.iterations``."""
-    source: Any = Arrivals(Request(one["name"], one["arrival"], one["prompt"], one["output"]) for one in setting["requests"])
+    source: Any = Arrivals(
+        Request(one["name"], one["arrival"], one["prompt"], one["output"])
+        for one in setting["requests"]
+    )
     if closed:
         source = ClosedLoop(closed, seed)
     world, iterations = World(), []
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
     acceptance = Scripted([one["kept"] for one in setting["requests"]])
     memory = Blocks(setting["block"], setting["total"])
-    scheduler = Scheduler(strategy, acceptance, None, source, setting["cost"], policy, memory, log=iterations.append)
+    scheduler = Scheduler(
+        strategy, acceptance, None, source, setting["cost"], policy, memory, log=iterations.append
+    )
     world.environment.process(scheduler.run(world, lanes))
     world.environment.run()
     scheduler.check()
@@ -368,7 +426,9 @@ def test_two_readings_of_the_rules_give_the_same_log_on_1000_workloads(policy: s
     for seed in range(1_000):
         setting, strategy, rules, closed = workload(policy, seed)
         scheduler = simulated(setting, strategy, rules, closed, seed)
-        assert [tuple(one)[:-1] for one in setting["iterations"]] == Naive(setting).play(), f"{policy}, workload {seed}"
+        assert [tuple(one)[:-1] for one in setting["iterations"]] == Naive(setting).play(), (
+            f"{policy}, workload {seed}"
+        )
         preemptions += scheduler.tally.preemptions
         chunks += sum("+" in one.kind for one in setting["iterations"])
         cut += len(set(scheduler.tally.judged)) > 1
@@ -385,12 +445,22 @@ FLAT = TableCost([10], [1])
 
 
 def timeline(
-    policy: Policy, requests: list[Request], strategy: Strategy | None = None, blocks: Blocks | None = None
+    policy: Policy,
+    requests: list[Request],
+    strategy: Strategy | None = None,
+    blocks: Blocks | None = None,
 ) -> list[Any]:
     world, log = World(), []
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
     one = Scheduler(
-        strategy or Autoregressive(), Scripted([[2]]), None, Arrivals(requests), FLAT, policy, blocks, log=log.append
+        strategy or Autoregressive(),
+        Scripted([[2]]),
+        None,
+        Arrivals(requests),
+        FLAT,
+        policy,
+        blocks,
+        log=log.append,
     )
     world.environment.process(one.run(world, lanes))
     world.environment.run()
@@ -432,16 +502,22 @@ def test_unified_budget_counts_speculative_tokens_and_cuts_the_last_window() -> 
         ("step", (1,), (4,), (3,)),
     ]
     crowded = [Request(index, 0, 1, 9) for index in range(2)]
-    assert timeline(UnifiedBudget(name="unified_budget", budget_tokens=6), crowded, VanillaSD(gamma=3))[1:3] == [
+    assert timeline(
+        UnifiedBudget(name="unified_budget", budget_tokens=6), crowded, VanillaSD(gamma=3)
+    )[1:3] == [
         ("step", (0, 1), (4, 2), (3, 2)),
         ("step", (0, 1), (4, 2), (3, 2)),
     ]
 
 
 def test_preemption_hits_the_last_one_in_and_recomputes_what_it_had_shown() -> None:
-    """Ten places, one token a block: both start, request 1 loses its cache and puts 2 + 3 tokens through a prefill."""
+    """Ten places, one token a block: both start, request 1 loses its cache and puts 2 + 3 tokens
+    through a prefill.
+    """
     requests = [Request(0, 0, 3, 6), Request(1, 0, 2, 6)]
-    log = timeline(PrefillFirst(name="prefill_first", watermark=0.0), requests, blocks=Blocks(1, 10))
+    log = timeline(
+        PrefillFirst(name="prefill_first", watermark=0.0), requests, blocks=Blocks(1, 10)
+    )
     assert log == [
         ("prefill", (0, 1), (3, 2), (1, 1)),
         ("step", (0, 1), (1, 1), (1, 1)),
@@ -471,7 +547,9 @@ def test_the_iteration_log_holds_times() -> None:
     world, log = World(), []
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
     strategy = VanillaSD(gamma=3)
-    one = Scheduler(strategy, Scripted([[2]]), None, Arrivals(two()[:1]), FLAT, FixedBatch(), log=log.append)
+    one = Scheduler(
+        strategy, Scripted([[2]]), None, Arrivals(two()[:1]), FLAT, FixedBatch(), log=log.append
+    )
     world.environment.process(one.run(world, lanes))
     world.environment.run()
     assert log == [

@@ -1,4 +1,6 @@
-"""Prefix caching: who finds which blocks, what is evicted, held against counts and a second, naive cache."""
+"""Prefix caching: who finds which blocks, what is evicted, held against counts and a second, naive
+cache.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ from simulator.scenario.run import simulate, simulated_baseline
 from simulator.scenario.stability import load_of
 from simulator.serving.iteration import Iteration
 from simulator.serving.memory import Blocks, PrefixBlocks
-from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, UnifiedBudget
+from simulator.serving.policies import (
+    ChunkedPrefill,
+    FixedBatch,
+    Policy,
+    PrefillFirst,
+    UnifiedBudget,
+)
 from simulator.serving.requests import Arrivals, Request
 from simulator.serving.scheduler import Scheduler
 from simulator.strategies import Strategy
@@ -36,7 +44,9 @@ from simulator.studies.plan.export import exports
 from simulator.world import World
 
 TRACES = Path(__file__).parents[2] / "shared/data/mooncake_fast25"
-needs_data = pytest.mark.skipif(not TRACES.is_dir(), reason="the data files are not part of the repository")
+needs_data = pytest.mark.skipif(
+    not TRACES.is_dir(), reason="the data files are not part of the repository"
+)
 NAMES = ("conversation_trace", "synthetic_trace")
 BLOCK, PIECE = 16, 512
 ON = "serving.memory.prefix_caching=true"
@@ -46,7 +56,9 @@ EIGHTH = {
     "prefill_ms": {"base_ms": 0, "row_ms": 0.125},
     "draft_prefill_ms": {"base_ms": 0, "row_ms": 0.25},
 }
-"""A token of a prompt takes the target an eighth of a millisecond and the draft a quarter; a pass takes 10 ms, a window 4."""
+"""A token of a prompt takes the target an eighth of a millisecond and the draft a quarter; a pass
+takes 10 ms, a window 4.
+"""
 
 
 def asked(index: int, at: float, prompt: int, hashes: Sequence[int], output: int = 2) -> Request:
@@ -55,12 +67,18 @@ def asked(index: int, at: float, prompt: int, hashes: Sequence[int], output: int
 
 
 def timeline(
-    requests: Sequence[Request], memory: Blocks, policy: Policy, strategy: Strategy | None = None, replay: bool = False
+    requests: Sequence[Request],
+    memory: Blocks,
+    policy: Policy,
+    strategy: Strategy | None = None,
+    replay: bool = False,
 ) -> list[Iteration]:
     log: list[Iteration] = []
     strategy = strategy or Autoregressive()
     cost = StatedCost(StatedDurations.model_validate(EIGHTH), max(1, strategy.window))
-    one = Scheduler(strategy, Cycle((1,)), None, Arrivals(requests), cost, policy, memory, log=log.append)
+    one = Scheduler(
+        strategy, Cycle((1,)), None, Arrivals(requests), cost, policy, memory, log=log.append
+    )
     if replay:
         one.replay()
     else:
@@ -74,7 +92,14 @@ def timeline(
 
 def in_ms(log: Sequence[Iteration]) -> list[tuple[object, ...]]:
     return [
-        (round(one.start_s * 1e3, 6), round(one.duration_s * 1e3, 6), one.kind, one.requests, one.rows, one.kv_tokens)
+        (
+            round(one.start_s * 1e3, 6),
+            round(one.duration_s * 1e3, 6),
+            one.kind,
+            one.requests,
+            one.rows,
+            one.kv_tokens,
+        )
         for one in log
     ]
 
@@ -88,8 +113,13 @@ FIVE = [(1024, "ab"), (1024, "ac"), (1024, "ab"), (600, "de"), (1024, "ab")]
 
 @pytest.mark.parametrize("replay", [False, True])
 def test_five_requests_in_room_for_three_pieces(replay: bool) -> None:
-    """97 blocks: a, b and c stay; d with its rest e evicts c and b, which were let go first; the last b evicts e, not d."""
-    requests = [asked(index, index, prompt, [ord(one) for one in names]) for index, (prompt, names) in enumerate(FIVE)]
+    """97 blocks: a, b and c stay; d with its rest e evicts c and b, which were let go first; the
+    last b evicts e, not d.
+    """
+    requests = [
+        asked(index, index, prompt, [ord(one) for one in names])
+        for index, (prompt, names) in enumerate(FIVE)
+    ]
     memory = PrefixBlocks(BLOCK, 97)
     log = timeline(requests, memory, FixedBatch(max_requests=1), replay=replay)
     assert in_ms(log) == [
@@ -97,7 +127,14 @@ def test_five_requests_in_room_for_three_pieces(replay: bool) -> None:
         (128, 10, "step", (0,), (1,), 65 * 16),
         (1000, 64, "prefill", (1,), (512,), 65 * 16),  # a is there
         (1064, 10, "step", (1,), (1,), 65 * 16),
-        (2000, 2, "prefill", (2,), (16,), 65 * 16),  # all is there; the last block is computed again
+        (
+            2000,
+            2,
+            "prefill",
+            (2,),
+            (16,),
+            65 * 16,
+        ),  # all is there; the last block is computed again
         (2002, 10, "step", (2,), (1,), 65 * 16),
         (3000, 75, "prefill", (3,), (600,), 38 * 16),
         (3075, 10, "step", (3,), (1,), 38 * 16),
@@ -112,7 +149,9 @@ def test_five_requests_in_room_for_three_pieces(replay: bool) -> None:
 
 @pytest.mark.parametrize("replay", [False, True])
 def test_requests_of_one_pass_share_for_target_and_draft(replay: bool) -> None:
-    """The draft reads 1,024 + 512 tokens in 384 ms and not 2,048 in 512; a second later it has to read 16 of each."""
+    """The draft reads 1,024 + 512 tokens in 384 ms and not 2,048 in 512; a second later it has to
+    read 16 of each.
+    """
     requests = [asked(index, index // 2, 1024, [0, 1 + index % 2]) for index in range(4)]
     memory = PrefixBlocks(BLOCK)
     policy = PrefillFirst(name="prefill_first")
@@ -123,12 +162,19 @@ def test_requests_of_one_pass_share_for_target_and_draft(replay: bool) -> None:
         (1000, 8, "prefill", (2, 3), (16, 16), 96 * 16),
         (1008, 14, "step", (2, 3), (2, 2), 98 * 16),
     ]
-    without = timeline([asked(index, 0, 1024, [0, 1 + index]) for index in range(2)], Blocks(BLOCK), policy, VanillaSD(gamma=1))
+    without = timeline(
+        [asked(index, 0, 1024, [0, 1 + index]) for index in range(2)],
+        Blocks(BLOCK),
+        policy,
+        VanillaSD(gamma=1),
+    )
     assert in_ms(without)[0] == (0, 512, "prefill", (0, 1), (1024, 1024), 128 * 16)
 
 
 def test_attention_reads_what_the_cache_has() -> None:
-    """1,024 new tokens alone, then as many behind 512 that are there: an eighth of a millisecond for each of these."""
+    """1,024 new tokens alone, then as many behind 512 that are there: an eighth of a millisecond
+    for each of these.
+    """
     cost = StatedDurations.model_validate(
         {"target_ms": 10, "prefill_ms": {"base_ms": 0, "row_ms": 0, "cached_token_ms": 0.125}}
     )
@@ -145,18 +191,24 @@ def test_attention_reads_what_the_cache_has() -> None:
         log.append,
     )
     one.replay()
-    assert [(entry.rows, round(entry.duration_s * 1e3, 6)) for entry in log if entry.kind == "prefill"] == [
+    assert [
+        (entry.rows, round(entry.duration_s * 1e3, 6)) for entry in log if entry.kind == "prefill"
+    ] == [
         ((1024,), 0),
         ((1024,), 64),
     ]
 
 
 def test_a_preempted_request_finds_its_prompt_again() -> None:
-    """Room for 68 blocks: after 32 steps the first needs a 35th. The second shows its 33 tokens again, but not its prompt."""
+    """Room for 68 blocks: after 32 steps the first needs a 35th. The second shows its 33 tokens
+    again, but not its prompt.
+    """
     requests = [asked(0, 0, 512, [0], output=40), asked(1, 0, 512, [1], output=40)]
     memory = PrefixBlocks(BLOCK, 68)
     done = [
-        one for one in timeline(requests, memory, PrefillFirst(name="prefill_first", watermark=0.0)) if one.kind == "prefill"
+        one
+        for one in timeline(requests, memory, PrefillFirst(name="prefill_first", watermark=0.0))
+        if one.kind == "prefill"
     ]
     assert [(one.requests, one.rows) for one in done] == [((0, 1), (512, 512)), ((1,), (33,))]
     assert (memory.hit_tokens, memory.evicted) == (0, 0)  # what a preemption saves is no hit
@@ -164,10 +216,19 @@ def test_a_preempted_request_finds_its_prompt_again() -> None:
 
 
 def test_a_prompt_in_chunks_is_there_chunk_by_chunk() -> None:
-    """Two pieces in passes of 512: when the second request comes, the first has only one of them in the cache."""
+    """Two pieces in passes of 512: when the second request comes, the first has only one of them in
+    the cache.
+    """
     requests = [asked(0, 0, 1536, [0, 1, 2]), asked(1, 0.1, 1024, [0, 1])]
-    log = timeline(requests, PrefixBlocks(BLOCK), UnifiedBudget(name="unified_budget", budget_tokens=512))
-    assert [(one.requests, one.rows) for one in log[:4]] == [((0,), (512,)), ((0,), (512,)), ((0,), (512,)), ((0, 1), (1, 16))]
+    log = timeline(
+        requests, PrefixBlocks(BLOCK), UnifiedBudget(name="unified_budget", budget_tokens=512)
+    )
+    assert [(one.requests, one.rows) for one in log[:4]] == [
+        ((0,), (512,)),
+        ((0,), (512,)),
+        ((0,), (512,)),
+        ((0, 1), (1, 16)),
+    ]
 
 
 # ---- the books, whatever comes
@@ -175,7 +236,9 @@ def test_a_prompt_in_chunks_is_there_chunk_by_chunk() -> None:
 
 @st.composite
 def families(draw: st.DrawFn) -> list[Request]:
-    """Requests whose prompts branch off each other, with rests of any length, close to each other or far apart."""
+    """Requests whose prompts branch off each other, with rests of any length, close to each other
+    or far apart.
+    """
     requests: list[Request] = []
     prompts: list[tuple[int, list[int]]] = []
     names = iter(range(10_000))
@@ -215,7 +278,9 @@ class Watched(PrefixBlocks):
         super().__init__(BLOCK, total)
         self.together = requests
         self.before = {
-            name: (one.hashes[place - 1] if place else None) for one in requests for place, name in enumerate(one.hashes)
+            name: (one.hashes[place - 1] if place else None)
+            for one in requests
+            for place, name in enumerate(one.hashes)
         }
 
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
@@ -240,12 +305,18 @@ class Watched(PrefixBlocks):
             for piece, _ in pieces:
                 users[piece] += 1
         assert users == self.users
-        sizes = {piece: blocks for one in self.together for piece, blocks in self.pieces(one, one.prompt_tokens)}
+        sizes = {
+            piece: blocks
+            for one in self.together
+            for piece, blocks in self.pieces(one, one.prompt_tokens)
+        }
         assert self.used == own + sum(sizes[piece] for piece, count in users.items() if count)
         assert self.idle == {piece: sizes[piece] for piece, count in users.items() if not count}
         assert self.idle_blocks == sum(self.idle.values())
         assert self.used + self.idle_blocks <= self.total
-        assert all(self.before[piece] is None or self.before[piece] in self.users for piece in self.users)
+        assert all(
+            self.before[piece] is None or self.before[piece] in self.users for piece in self.users
+        )
 
 
 @settings(deadline=None)
@@ -277,12 +348,18 @@ def test_no_block_is_lost_and_none_is_there_without_the_one_before(
 
 
 def counted(requests: Sequence[Any]) -> tuple[int, int, int, int]:
-    """Pieces and tokens of prompts, of each those that were there before, by counting hashes alone."""
+    """Pieces and tokens of prompts, of each those that were there before, by counting hashes
+    alone.
+    """
     seen: set[object] = set()
     pieces = there = tokens = hit = 0
     for request in requests:
         met = sum(name in seen for name in request.hashes)
-        pieces, there, tokens = pieces + len(request.hashes), there + met, tokens + request.prompt_tokens
+        pieces, there, tokens = (
+            pieces + len(request.hashes),
+            there + met,
+            tokens + request.prompt_tokens,
+        )
         hit += min(met * PIECE, (request.prompt_tokens - 1) // BLOCK * BLOCK)
         seen.update(request.hashes)
     return pieces, there, tokens, hit
@@ -290,7 +367,9 @@ def counted(requests: Sequence[Any]) -> tuple[int, int, int, int]:
 
 @settings(deadline=None)
 @given(families(), st.sampled_from(POLICIES), st.integers(0, 200))
-def test_where_nothing_is_alike_caching_changes_nothing(requests: list[Request], policy: Policy, spare: int) -> None:
+def test_where_nothing_is_alike_caching_changes_nothing(
+    requests: list[Request], policy: Policy, spare: int
+) -> None:
     """Blocks that stay must never keep a running request from its room."""
     total = -(-LONGEST // BLOCK) + spare
     alone = [
@@ -304,7 +383,10 @@ def test_where_nothing_is_alike_caching_changes_nothing(requests: list[Request],
         for one in requests
     ]
     plain = timeline(
-        [asked(one.index, one.arrival_s, one.prompt_tokens, one.hashes, one.output_tokens) for one in alone],
+        [
+            asked(one.index, one.arrival_s, one.prompt_tokens, one.hashes, one.output_tokens)
+            for one in alone
+        ],
         Blocks(BLOCK, total),
         policy,
     )
@@ -319,15 +401,21 @@ def test_where_nothing_is_alike_caching_changes_nothing(requests: list[Request],
 
 
 class NaiveLRU:
-    """A list of names, the least recently used first, and their blocks; nothing else is remembered."""
+    """A list of names, the least recently used first, and their blocks; nothing else is
+    remembered.
+    """
 
     def __init__(self, total: float) -> None:
         self.total, self.recent, self.blocks = total, list[Any](), dict[Any, int]()
         self.evicted = 0
 
     def serve(self, prompt: int, hashes: Sequence[Any], held: int) -> int:
-        """Serve a request alone, which holds so many blocks in all; return its tokens that were there."""
-        sizes = {name: min(PIECE, prompt - PIECE * place) // BLOCK for place, name in enumerate(hashes)}
+        """Serve a request alone, which holds so many blocks in all; return its tokens that were
+        there.
+        """
+        sizes = {
+            name: min(PIECE, prompt - PIECE * place) // BLOCK for place, name in enumerate(hashes)
+        }
         names = [name for name in hashes if sizes[name]]
         there = 0
         while there < len(names) and names[there] in self.blocks:
@@ -362,7 +450,10 @@ def test_it_evicts_as_a_naive_lru_does(requests: list[Request], spare: int) -> N
     found, memory = one_by_one(requests, total)
     naive = NaiveLRU(total)
     again = [
-        naive.serve(one.prompt_tokens, one.hashes, -(-(one.prompt_tokens + one.output_tokens) // BLOCK)) for one in requests
+        naive.serve(
+            one.prompt_tokens, one.hashes, -(-(one.prompt_tokens + one.output_tokens) // BLOCK)
+        )
+        for one in requests
     ]
     assert (found, memory.evicted) == (again, naive.evicted)
     assert list(memory.idle) == naive.recent
@@ -370,8 +461,12 @@ def test_it_evicts_as_a_naive_lru_does(requests: list[Request], spare: int) -> N
 
 
 @given(families(), st.integers(0, 300), st.integers(0, 300))
-def test_more_memory_holds_all_that_less_does(requests: list[Request], spare: int, more: int) -> None:
-    """Inclusion: LRU keeps the most recent pieces, so that a smaller cache is a part of a larger one, and hits no more."""
+def test_more_memory_holds_all_that_less_does(
+    requests: list[Request], spare: int, more: int
+) -> None:
+    """Inclusion: LRU keeps the most recent pieces, so that a smaller cache is a part of a larger
+    one, and hits no more.
+    """
     total = -(-LONGEST // BLOCK) + spare
     small, less = one_by_one(requests, total)
     for request in requests:
@@ -388,8 +483,14 @@ def test_more_memory_holds_all_that_less_does(requests: list[Request], spare: in
 def served(name: str, *changes: str) -> tuple[Loaded, Outcome, list[Iteration]]:
     """A trace on stated durations, where sixteen tokens come out of every step."""
     log: list[Iteration] = []
-    traffic = f"requests={{arrivals: {{name: file, format: mooncake, file: {TRACES / name}.jsonl}}}}"
-    quick = ["strategy={name: vanilla_sd, gamma: 15}", "acceptance={always: 15}", "durations={target_ms: 1, draft_ms: 1}"]
+    traffic = (
+        f"requests={{arrivals: {{name: file, format: mooncake, file: {TRACES / name}.jsonl}}}}"
+    )
+    quick = [
+        "strategy={name: vanilla_sd, gamma: 15}",
+        "acceptance={always: 15}",
+        "durations={target_ms: 1, draft_ms: 1}",
+    ]
     loaded = load("durations_only", [*quick, traffic, ON, *changes])
     outcome, _ = simulate(loaded.scenario, loaded.acceptance(), log=log.append)
     return loaded, outcome, log
@@ -399,7 +500,11 @@ def served(name: str, *changes: str) -> tuple[Loaded, Outcome, list[Iteration]]:
 @needs_data
 @pytest.mark.parametrize(
     "policy",
-    ["prefill_first, batch_tokens: 200000", "chunked_prefill, chunk_tokens: 8192", "unified_budget, budget_tokens: 8192"],
+    [
+        "prefill_first, batch_tokens: 200000",
+        "chunked_prefill, chunk_tokens: 8192",
+        "unified_budget, budget_tokens: 8192",
+    ],
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_an_infinite_cache_hits_what_a_count_of_hashes_says(name: str, policy: str) -> None:
@@ -408,7 +513,9 @@ def test_an_infinite_cache_hits_what_a_count_of_hashes_says(name: str, policy: s
     hits = outcome.serving.prefix_cache
     assert (hits["prompt_tokens"], hits["hit_tokens"], hits["evicted_tokens"]) == (tokens, hit, 0)
     assert hits["hit_rate"] == hit / tokens
-    expected = {"conversation_trace": (288_500, 105_710), "synthetic_trace": (121_877, 77_953)}[name]
+    expected = {"conversation_trace": (288_500, 105_710), "synthetic_trace": (121_877, 77_953)}[
+        name
+    ]
     assert (pieces, there) == expected
 
 
@@ -419,7 +526,9 @@ def test_an_infinite_cache_hits_what_a_count_of_hashes_says(name: str, policy: s
 def test_a_finite_cache_follows_lru_on_the_traces(name: str, kv_tokens: int) -> None:
     """One place: request by request, the simulation prefills what a naive LRU list has not got."""
     loaded, outcome, log = served(
-        name, "serving.policy={name: fixed_batch, max_requests: 1}", f"serving.memory.kv_tokens={kv_tokens}"
+        name,
+        "serving.policy={name: fixed_batch, max_requests: 1}",
+        f"serving.memory.kv_tokens={kv_tokens}",
     )
     naive, ahead = NaiveLRU(kv_tokens // BLOCK), 16
     expected = []
@@ -436,7 +545,12 @@ def test_a_finite_cache_follows_lru_on_the_traces(name: str, kv_tokens: int) -> 
 
 
 def line(at: float, prompt: int, hashes: object, output: int = 3) -> str:
-    return json.dumps({"timestamp": at, "input_length": prompt, "output_length": output, "hash_ids": hashes}) + "\n"
+    return (
+        json.dumps(
+            {"timestamp": at, "input_length": prompt, "output_length": output, "hash_ids": hashes}
+        )
+        + "\n"
+    )
 
 
 def traffic(folder: Path, text: str, form: str = "mooncake") -> str:
@@ -458,24 +572,60 @@ GOOD = line(0, 600, [1, 2])
 @pytest.mark.parametrize(
     ("text", "form", "reason"),
     [
-        ('{"timestamp": 0, "input_length": 9, "output_length": 3}\n', "mooncake", ":1:1: hash_ids: prefix caching needs 1, "),
+        (
+            '{"timestamp": 0, "input_length": 9, "output_length": 3}\n',
+            "mooncake",
+            ":1:1: hash_ids: prefix caching needs 1, ",
+        ),
         (GOOD + line(1, 600, []), "mooncake", ":2:1: hash_ids: prefix caching needs"),
         (GOOD + line(1, 600, 7), "mooncake", ":2:1: hash_ids: prefix caching needs"),
-        (GOOD + line(1, 1025, [1, 3]), "mooncake", ":2:1: hash_ids: prefix caching needs 3, one for every 512 of 1,025"),
-        (GOOD + line(1, 600, [1, 2.5]), "mooncake", ":2:1: hash_ids: expected whole numbers or texts, got 2.5"),
-        (GOOD + line(1, 600, [[1], 2]), "mooncake", ":2:1: hash_ids: expected whole numbers or texts, got [1]"),
-        (GOOD + line(1, 601, [1, 2]), "mooncake", ":2:1: hash_ids: 2 named another prefix further up"),
-        (GOOD + line(1, 1024, [2, 1]), "mooncake", ":2:1: hash_ids: 2 named another prefix further up"),
-        ("arrival_s,prompt_tokens,output_tokens\n0,9,3\n", "csv", ":2:1: hash_ids: prefix caching needs"),
-        ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,374,44\n", "azure", ":2:1: hash_ids: prefix"),
+        (
+            GOOD + line(1, 1025, [1, 3]),
+            "mooncake",
+            ":2:1: hash_ids: prefix caching needs 3, one for every 512 of 1,025",
+        ),
+        (
+            GOOD + line(1, 600, [1, 2.5]),
+            "mooncake",
+            ":2:1: hash_ids: expected whole numbers or texts, got 2.5",
+        ),
+        (
+            GOOD + line(1, 600, [[1], 2]),
+            "mooncake",
+            ":2:1: hash_ids: expected whole numbers or texts, got [1]",
+        ),
+        (
+            GOOD + line(1, 601, [1, 2]),
+            "mooncake",
+            ":2:1: hash_ids: 2 named another prefix further up",
+        ),
+        (
+            GOOD + line(1, 1024, [2, 1]),
+            "mooncake",
+            ":2:1: hash_ids: 2 named another prefix further up",
+        ),
+        (
+            "arrival_s,prompt_tokens,output_tokens\n0,9,3\n",
+            "csv",
+            ":2:1: hash_ids: prefix caching needs",
+        ),
+        (
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,374,44\n",
+            "azure",
+            ":2:1: hash_ids: prefix",
+        ),
     ],
-)  # fmt: skip
-def test_a_trace_without_usable_hashes_is_refused_at_its_line(tmp_path: Path, text: str, form: str, reason: str) -> None:
+)
+def test_a_trace_without_usable_hashes_is_refused_at_its_line(
+    tmp_path: Path, text: str, form: str, reason: str
+) -> None:
     changes = [*PLAIN, traffic(tmp_path, text, form)]
     with pytest.raises(BadInput) as refused:
         load("durations_only", [*changes, ON])
     assert f"t.{form}{reason}" in str(refused.value)
-    assert load("durations_only", changes).scenario.serving.memory.prefix_caching is None  # without caching nobody asks
+    assert (
+        load("durations_only", changes).scenario.serving.memory.prefix_caching is None
+    )  # without caching nobody asks
 
 
 @pytest.mark.parametrize(
@@ -491,7 +641,11 @@ def test_a_trace_without_usable_hashes_is_refused_at_its_line(tmp_path: Path, te
             ["serving.memory.block_tokens=48"],
             "serving.memory.block_tokens: expected a divisor of the 512 tokens",
         ),
-        ("eagle3_gpt_oss_120b_h100", [], "serving.memory.prefix_caching: a window or a state of a layer is no sum over blocks"),
+        (
+            "eagle3_gpt_oss_120b_h100",
+            [],
+            "serving.memory.prefix_caching: a window or a state of a layer is no sum over blocks",
+        ),
     ],
 )
 def test_what_cannot_be_shared_is_refused(name: str, changes: list[str], reason: str) -> None:
@@ -502,11 +656,19 @@ def test_what_cannot_be_shared_is_refused(name: str, changes: list[str], reason:
 
 def test_our_own_csv_names_prefixes_too(tmp_path: Path) -> None:
     """Texts or numbers, with blanks between them; two of three prompts are alike to the end."""
-    text = "arrival_s,prompt_tokens,output_tokens,hash_ids\n0,1024,3,fe 07\n1,1024,3,fe 07\n2,1024,3,fe 08\n"
+    text = (
+        "arrival_s,prompt_tokens,output_tokens,hash_ids\n0,1024,3,fe 07\n1,1024,3,fe "
+        "07\n2,1024,3,fe 08\n"
+    )
     loaded = load("durations_only", [*PLAIN, traffic(tmp_path, text, "csv"), ON])
     outcome, _ = simulate(loaded.scenario, loaded.acceptance())
     told = outcome_data(outcome)["serving"]["prefix_cache"]
-    assert told == {"prompt_tokens": 3072, "hit_tokens": 1008 + 512, "hit_rate": 1520 / 3072, "evicted_tokens": 0}
+    assert told == {
+        "prompt_tokens": 3072,
+        "hit_tokens": 1008 + 512,
+        "hit_rate": 1520 / 3072,
+        "evicted_tokens": 0,
+    }
 
 
 def test_the_baseline_keeps_blocks_too(tmp_path: Path) -> None:
@@ -529,7 +691,11 @@ def test_without_caching_nothing_is_said_of_it(tmp_path: Path) -> None:
     """Left out or off, hashes or none: the same numbers, and no word of a cache."""
     many = "".join(line(at * 10, 1024, [1, 2 + at % 3]) for at in range(20))
     runs = []
-    for text, off in ((many, []), (many, ["serving.memory.prefix_caching=false"]), (many.replace("hash_ids", "x"), [])):
+    for text, off in (
+        (many, []),
+        (many, ["serving.memory.prefix_caching=false"]),
+        (many.replace("hash_ids", "x"), []),
+    ):
         loaded = load("durations_only", [*PLAIN, traffic(tmp_path, text), *off])
         runs.append(outcome_data(simulate(loaded.scenario, loaded.acceptance())[0]))
     assert runs[0] == runs[1] == runs[2]
@@ -541,13 +707,18 @@ def test_without_caching_nothing_is_said_of_it(tmp_path: Path) -> None:
 def test_each_replica_has_a_cache_of_its_own(tmp_path: Path) -> None:
     """In turn, two replicas each compute the prompt once; four requests hit twice."""
     text = "".join(line(at * 1e3, 1024, [1, 2]) for at in range(4))
-    loaded = load("durations_only", [*PLAIN, traffic(tmp_path, text), ON, "serving.replicas=2", "serving.router=round_robin"])
+    loaded = load(
+        "durations_only",
+        [*PLAIN, traffic(tmp_path, text), ON, "serving.replicas=2", "serving.router=round_robin"],
+    )
     hits = simulate(loaded.scenario, loaded.acceptance())[0].serving.prefix_cache
     assert (hits["prompt_tokens"], hits["hit_tokens"]) == (4096, 2 * 1008)
 
 
 def test_a_router_that_looks_into_caches(tmp_path: Path) -> None:
-    """Two prompts part; from then on each begins where its blocks are, in whose turn it may be, and even behind a request."""
+    """Two prompts part; from then on each begins where its blocks are, in whose turn it may be, and
+    even behind a request.
+    """
     prompts = [(0, [1, 2]), (0, [3, 4]), (1e3, [3, 4]), (2e3, [3, 5]), (2e3, [3, 4]), (2e3, [6, 7])]
     text = "".join(line(at, 1024, hashes) for at, hashes in prompts)
     changes = [*PLAIN, traffic(tmp_path, text), "serving.replicas=2", "serving.router=most_cached"]
@@ -561,11 +732,17 @@ def test_a_router_that_looks_into_caches(tmp_path: Path) -> None:
 
 
 def test_the_load_that_can_be_served_counts_what_is_computed(tmp_path: Path) -> None:
-    """A prompt of 1,024 takes 128 ms; of ten that are alike, all but 16 tokens of nine are there: 13.6 ms in the mean."""
+    """A prompt of 1,024 takes 128 ms; of ten that are alike, all but 16 tokens of nine are there:
+    13.6 ms in the mean.
+    """
     text = "".join(line(at * 1e3, 1024, [1, 2], 3) for at in range(10))
-    changes = [*PLAIN[:-1], traffic(tmp_path, text), "serving.policy={name: prefill_first, max_requests: 1}"]
+    changes = [
+        *PLAIN[:-1],
+        traffic(tmp_path, text),
+        "serving.policy={name: prefill_first, max_requests: 1}",
+    ]
     on, off = (load("durations_only", [*changes, *more]) for more in ([ON], []))
-    rates = [load_of(one.scenario, one.acceptance()).most_per_s for one in (on, off)]  # type: ignore[union-attr]
+    rates = [load_of(one.scenario, one.acceptance()).most_per_s for one in (on, off)]
     mean = round(1024 - 9 * 1008 / 10)
     assert rates == pytest.approx([1 / (mean * 0.125e-3 + 0.02), 1 / (0.128 + 0.02)])
 
@@ -579,25 +756,42 @@ COMMANDS = {
 
 @pytest.mark.parametrize("engine", COMMANDS)
 def test_an_exported_answer_caches_as_the_scenario_does(tmp_path: Path, engine: str) -> None:
-    """The command follows the field; the exported scenario takes the hashes along and comes to the same digits."""
+    """The command follows the field; the exported scenario takes the hashes along and comes to the
+    same digits.
+    """
     place = f"{{machine: server, device: a100_80g_sxm, engine: {engine}, weights: bf16, model: "
     text = "".join(line(at * 100, 1100, [1, 2 + at % 2, 9 + at]) for at in range(12))
-    settings = ["strategy=vllm_chain", f"target={place}vicuna_7b}}", f"draft={place}tiny_vicuna_1b}}", "acceptance={rate: 0.7}"]
+    settings = [
+        "strategy=vllm_chain",
+        f"target={place}vicuna_7b}}",
+        f"draft={place}tiny_vicuna_1b}}",
+        "acceptance={rate: 0.7}",
+    ]
     settings += ["serving.policy={name: prefill_first, max_requests: 8}", traffic(tmp_path, text)]
     file, with_it, without = COMMANDS[engine]
     off, on = (
-        exports(SimpleNamespace(candidate=SimpleNamespace(loaded=loaded), replicas=1), None, {})  # type: ignore[arg-type]
-        for loaded in (load("methods_vicuna_7b_a100", [*settings, more]) for more in (ON.replace("true", "false"), ON))
+        exports(SimpleNamespace(candidate=SimpleNamespace(loaded=loaded), replicas=1), None, {})
+        for loaded in (
+            load("methods_vicuna_7b_a100", [*settings, more])
+            for more in (ON.replace("true", "false"), ON)
+        )
     )
     assert f" {without}" in off[file]
     assert f" {with_it}" in on[file]
     assert without not in on[file]
     assert "\\\n\n" not in on[file]
-    assert off["traffic.csv"].startswith("arrival_s,prompt_tokens,output_tokens,task\n0.0,1100,3,\n")
-    assert on["traffic.csv"].startswith("arrival_s,prompt_tokens,output_tokens,task,hash_ids\n0.0,1100,3,,1 2 9\n")
+    assert off["traffic.csv"].startswith(
+        "arrival_s,prompt_tokens,output_tokens,task\n0.0,1100,3,\n"
+    )
+    assert on["traffic.csv"].startswith(
+        "arrival_s,prompt_tokens,output_tokens,task,hash_ids\n0.0,1100,3,,1 2 9\n"
+    )
     for name in ("scenario.yaml", "traffic.csv"):
         (tmp_path / name).write_text(on[name])
-    given, again = load("methods_vicuna_7b_a100", [*settings, ON]), load(str(tmp_path / "scenario.yaml"))
+    given, again = (
+        load("methods_vicuna_7b_a100", [*settings, ON]),
+        load(str(tmp_path / "scenario.yaml")),
+    )
     told = [outcome_data(simulate(one.scenario, one.acceptance())[0]) for one in (given, again)]
     assert told[0] == told[1]
     assert told[0]["serving"]["prefix_cache"]["hit_tokens"] == 512 + 10 * 1024
@@ -610,11 +804,18 @@ def test_a_page_says_what_was_found(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["run", "durations_only", *words, "--long"])
     assert done.exit_code == 0, done.output
     told = " ".join(done.output.split())
-    assert "Prefix cache: 73.8 % of 4,096 prompt tokens were there already and not computed; 0 tokens of" in told
+    assert (
+        "Prefix cache: 73.8 % of 4,096 prompt tokens were there already and not computed; 0 "
+        "tokens of"
+    ) in told
 
 
 def test_bounds_say_nothing_where_company_pays(tmp_path: Path) -> None:
     text = "".join(line(at * 1e3, 1024, [1, 2]) for at in range(4))
-    changes = ["requests.count=4", "serving.policy={name: prefill_first, max_requests: 8}", traffic(tmp_path, text)]
+    changes = [
+        "requests.count=4",
+        "serving.policy={name: prefill_first, max_requests: 8}",
+        traffic(tmp_path, text),
+    ]
     assert holds_for(load("autoregressive_qwen3_32b_a100", [*changes, ON.replace("true", "false")]))
     assert not holds_for(load("autoregressive_qwen3_32b_a100", [*changes, ON]))

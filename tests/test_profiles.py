@@ -1,4 +1,6 @@
-"""Every shipped profile can be read and says where its numbers come from; the calibrated ones still fit."""
+"""Every shipped profile can be read and says where its numbers come from; the calibrated ones still
+fit.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -27,12 +29,16 @@ MEASUREMENTS = ROOT.parent / "shared" / "data" / "measurements"
 GEMMS = ROOT.parent / "shared" / "data" / "ops" / "a100_sxm"
 NOUNS = {"devices": Device, "links": Link, "engines": Engine}
 FILES = sorted(PROFILES.glob("*/*.yaml"))
-measured = pytest.mark.skipif(not MEASUREMENTS.is_dir(), reason="needs the measurements, which are not part of the project")
+measured = pytest.mark.skipif(
+    not MEASUREMENTS.is_dir(), reason="needs the measurements, which are not part of the project"
+)
 
 
 def load(name):
     path = PROFILES / f"{name}.yaml"
-    return validate(NOUNS[path.parent.name], Catalogue().content(path.parent.name.removesuffix("s"), path))
+    return validate(
+        NOUNS[path.parent.name], Catalogue().content(path.parent.name.removesuffix("s"), path)
+    )
 
 
 def test_there_are_profiles_of_every_kind():
@@ -43,7 +49,9 @@ def test_there_are_profiles_of_every_kind():
 def test_profile_is_valid_and_sourced(path):
     numbers = list(provenance(load(f"{path.parent.name}/{path.stem}")))
     assert numbers
-    assert [row["parameter"] for row in numbers if row["source"] == "not stated" or not row["source"]] == []
+    assert [
+        row["parameter"] for row in numbers if row["source"] == "not stated" or not row["source"]
+    ] == []
     assert [
         row["parameter"]
         for row in numbers
@@ -60,7 +68,11 @@ def test_profile_names_no_place_on_this_machine(path):
 
 def test_the_ideal_engine_adds_nothing():
     engine = load("engines/ideal")
-    assert (engine.host_us_per_layer.value, engine.host_us_per_pass.value, engine.sampling_us.value) == (0, 0, 0)
+    assert (
+        engine.host_us_per_layer.value,
+        engine.host_us_per_pass.value,
+        engine.sampling_us.value,
+    ) == (0, 0, 0)
     assert (engine.small_operations_ratio.value, engine.kv_traffic_ratio.value) == (1, 1)
 
 
@@ -70,19 +82,27 @@ def test_the_ideal_engine_adds_nothing():
 def table(form, pattern, **options):
     files = sorted(MEASUREMENTS.glob(pattern))
     assert files
-    return pd.concat([imported(form, file, options.get("model")) for file in files], ignore_index=True)
+    return pd.concat(
+        [imported(form, file, options.get("model")) for file in files], ignore_index=True
+    )
 
 
 def model(name):
-    return validate(ModelSpec, read(Catalogue().names("model")[name])).model_copy(update={"name": name})
+    return validate(ModelSpec, read(Catalogue().names("model")[name])).model_copy(
+        update={"name": name}
+    )
 
 
 @pytest.fixture(scope="module")
 def measurements():
-    """All rows of each device and link; products of the RTX 3090 are fitted as they are on one device."""
+    """All rows of each device and link; products of the RTX 3090 are fitted as they are on one
+    device.
+    """
     rtx_3090 = table("llmservingsim", "rtx3090/*.csv.gz", model=model("llama_3_1_8b"))
     a100 = [table("vidur", "a100/*_linear.csv.gz"), table("vidur", "a100/*_attention.csv.gz")]
-    a100 = pd.concat([*a100, table("vidur", "a100/*_sampled.csv", model=model("llama_2_7b"))], ignore_index=True)
+    a100 = pd.concat(
+        [*a100, table("vidur", "a100/*_sampled.csv", model=model("llama_2_7b"))], ignore_index=True
+    )
     return {
         **dict.fromkeys(("a100_80g_sxm", "a100_80g_sxm_vidur"), a100),
         "rtx_3090": rtx_3090[(rtx_3090.operation != "matmul") | (rtx_3090.tensor_parallel == 1)],
@@ -96,7 +116,11 @@ def some(measurements, name, operation):
 
 
 def mape(errors, what, least, most):
-    (found,) = [e.mape_percent for e in errors if (e.what, e.least_tokens, e.most_tokens) == (what, least, most)]
+    (found,) = [
+        e.mape_percent
+        for e in errors
+        if (e.what, e.least_tokens, e.most_tokens) == (what, least, most)
+    ]
     return found
 
 
@@ -115,7 +139,9 @@ def mape(errors, what, least, most):
         ("a100_80g_sxm_vidur", "attention", "prefill, 4 KV heads", 512, 24.6),
     ],
 )
-def test_a_profile_takes_the_measured_time(measurements, name, operation, what, most_tokens, bound_percent):
+def test_a_profile_takes_the_measured_time(
+    measurements, name, operation, what, most_tokens, bound_percent
+):
     device = load(f"devices/{name}")
     shipped = device.matmul["default"] if operation == "matmul" else getattr(device, operation)
     errors = quality.errors(device, shipped, some(measurements, name, operation))
@@ -133,9 +159,14 @@ def beyond(rows, cache_mb):
 
 @pytest.fixture(scope="module")
 def gemms():
-    """Products of an A100 in three stacks, each a source of its own; not those that a cache holds."""
+    """Products of an A100 in three stacks, each a source of its own; not those that a cache
+    holds.
+    """
     files = sorted(GEMMS.glob("gemm.*.parquet"))
-    rows = pd.concat([imported("aiconfigurator", file, None).assign(source=file.stem) for file in files], ignore_index=True)
+    rows = pd.concat(
+        [imported("aiconfigurator", file, None).assign(source=file.stem) for file in files],
+        ignore_index=True,
+    )
     return beyond(rows, 80.0).reset_index(drop=True)
 
 
@@ -146,20 +177,29 @@ def test_the_command_fits_the_shipped_ratios_of_an_a100(measurements, gemms):
     shipped = device.matmul["default"]
     fitted = fit.width_ratios(device, rows, shipped, 512)
     for found, stated in zip(fitted.width, shipped.width, strict=True):
-        assert (found.ratio, found.fixed_ratio) == pytest.approx((stated.ratio, stated.fixed_ratio), rel=0.01)
+        assert (found.ratio, found.fixed_ratio) == pytest.approx(
+            (stated.ratio, stated.fixed_ratio), rel=0.01
+        )
 
 
 @measured
-@pytest.mark.parametrize(("rows", "percent"), [(16, 2), (32, 4), (64, 2), (80, 2), (96, 4), (128, 2), (160, 4), (192, 4)])
+@pytest.mark.parametrize(
+    ("rows", "percent"), [(16, 2), (32, 4), (64, 2), (80, 2), (96, 4), (128, 2), (160, 4), (192, 4)]
+)
 def test_a_large_product_grows_with_its_rows_as_in_three_stacks(gemms, rows, percent):
     device = load("devices/a100_80g_sxm")
     large = gemms[gemms.size_bytes.between(1e8, 8e8)]
 
     def growth(times):
-        by_rows = large.assign(seconds=times).pivot_table(index=["source", "model"], columns="tokens", values="seconds")
+        by_rows = large.assign(seconds=times).pivot_table(
+            index=["source", "model"], columns="tokens", values="seconds"
+        )
         return (by_rows[rows] / by_rows[1]).groupby("source").median()
 
-    off = 100 * (growth(fit.seconds(device, device.matmul["default"], large)) / growth(fit.measured(large)) - 1)
+    off = 100 * (
+        growth(fit.seconds(device, device.matmul["default"], large)) / growth(fit.measured(large))
+        - 1
+    )
     assert len(off) == 3
     assert abs(off.median()) < percent
 
@@ -167,9 +207,15 @@ def test_a_large_product_grows_with_its_rows_as_in_three_stacks(gemms, rows, per
 @measured
 @pytest.mark.parametrize(
     ("profile", "table", "percent_to_64", "percent_to_256"),
-    [("h100_sxm", "h100_sxm", 4.4, 5.1), ("h200_sxm", "h200_sxm", 5.9, 7.3), ("h100_sxm", "h200_sxm", 4.9, 6.5)],
+    [
+        ("h100_sxm", "h100_sxm", 4.4, 5.1),
+        ("h200_sxm", "h200_sxm", 5.9, 7.3),
+        ("h100_sxm", "h200_sxm", 4.9, 6.5),
+    ],
 )
-def test_a_hopper_takes_the_measured_time_and_predicts_its_neighbour(profile, table, percent_to_64, percent_to_256):
+def test_a_hopper_takes_the_measured_time_and_predicts_its_neighbour(
+    profile, table, percent_to_64, percent_to_256
+):
     own, card = load(f"devices/{profile}"), load(f"devices/{table}")
     files = sorted((GEMMS.parent / table).glob("gemm.*.parquet"))
     rows = pd.concat([imported("aiconfigurator", file, None) for file in files], ignore_index=True)
@@ -186,15 +232,24 @@ def test_the_command_fits_the_shipped_numbers(measurements, name):
     form = fit.Form(products.tile_tokens, tuple(point.tokens for point in products.width))
     found = {
         "matmul": fit.products(device, some(measurements, name, "matmul"), form),
-        "attention": attention.one_roofline(device, some(measurements, name, "attention"), device.attention),
-        "small_operations": fit.small_operations(device, some(measurements, name, "small_operations")),
+        "attention": attention.one_roofline(
+            device, some(measurements, name, "attention"), device.attention
+        ),
+        "small_operations": fit.small_operations(
+            device, some(measurements, name, "small_operations")
+        ),
     }
     for operation, fitted in found.items():
         shipped = device.matmul["default"] if operation == "matmul" else getattr(device, operation)
         for number in ("fixed_us", "memory_efficiency", "compute_efficiency", "p_norm"):
-            assert getattr(fitted, number).value == pytest.approx(getattr(shipped, number).value, rel=0.01), (operation, number)
+            assert getattr(fitted, number).value == pytest.approx(
+                getattr(shipped, number).value, rel=0.01
+            ), (operation, number)
         if name == "rtx_3090" or operation != "matmul":  # the A100's ratios are a fit of their own
-            ratios = [[(point.ratio, point.fixed_ratio) for point in one.width] for one in (fitted, shipped)]
+            ratios = [
+                [(point.ratio, point.fixed_ratio) for point in one.width]
+                for one in (fitted, shipped)
+            ]
             assert np.array(ratios[0]) == pytest.approx(np.array(ratios[1]), rel=0.01), operation
 
 
@@ -206,13 +261,42 @@ def test_the_commands_make_the_shipped_card_from_the_tables(name, tmp_path):
     folder = GEMMS if name == "a100_80g_sxm" else next(GEMMS.parent.glob(f"{name}*"))
     kinds = ("gemm.*", "*_attention.vllm*")[folder == GEMMS :]
     tables = [str(file) for kind in kinds for file in sorted(folder.glob(kind))]
-    rows, made, sizes = tmp_path / "rows.csv.gz", tmp_path / "card.yaml", "1,16,64,65,128,129,192,256,257,512"
+    rows, made, sizes = (
+        tmp_path / "rows.csv.gz",
+        tmp_path / "card.yaml",
+        "1,16,64,65,128,129,192,256,257,512",
+    )
     for words in (
-        ["import", *tables, "--from", "aiconfigurator", "--source", "a test", "--device", name, "--out", str(rows)],
-        ["device", str(rows), "--like", name, "--table", "--at", sizes, "--quick", "--out", str(made)],
+        [
+            "import",
+            *tables,
+            "--from",
+            "aiconfigurator",
+            "--source",
+            "a test",
+            "--device",
+            name,
+            "--out",
+            str(rows),
+        ],
+        [
+            "device",
+            str(rows),
+            "--like",
+            name,
+            "--table",
+            "--at",
+            sizes,
+            "--quick",
+            "--out",
+            str(made),
+        ],
     ):
         assert CliRunner().invoke(main, ["calibrate", *words]).exit_code == 0
-    fitted, shipped = (yaml.safe_load(file.read_text("utf-8")) for file in (made, PROFILES / f"devices/{name}.yaml"))
+    fitted, shipped = (
+        yaml.safe_load(file.read_text("utf-8"))
+        for file in (made, PROFILES / f"devices/{name}.yaml")
+    )
     parts = [(card["matmul"]["default"], *card["attention"].values()) for card in (fitted, shipped)]
     for ours, theirs in zip(*parts, strict=True):
         assert numbers(ours) == pytest.approx(numbers(theirs), rel=0.01)
@@ -226,12 +310,20 @@ def numbers(content):
 
 @measured
 def test_nvlink_reduces_in_the_measured_time(measurements):
-    ring, rows = load("links/nvlink_a100").all_reduce.ring, fit.spread(some(measurements, "nvlink_a100", "all_reduce"))
+    ring, rows = (
+        load("links/nvlink_a100").all_reduce.ring,
+        fit.spread(some(measurements, "nvlink_a100", "all_reduce")),
+    )
     every, small, large, *_ = quality.link_errors("ring", rows, fit.reduced(ring, rows))
     assert (every.mape_percent, small.mape_percent) < (27.8, 46.3)
     assert large.mape_percent < 9.3
-    found = fit.collective(RingAllReduce, fit.spread(some(measurements, "nvlink_a100", "all_reduce")))
-    assert (found.fixed_us.value, found.bandwidth_gb_s.value) == (ring.fixed_us.value, ring.bandwidth_gb_s.value)
+    found = fit.collective(
+        RingAllReduce, fit.spread(some(measurements, "nvlink_a100", "all_reduce"))
+    )
+    assert (found.fixed_us.value, found.bandwidth_gb_s.value) == (
+        ring.fixed_us.value,
+        ring.bandwidth_gb_s.value,
+    )
 
 
 @measured
@@ -264,11 +356,26 @@ def m2_passes():
     published = published[published.id <= 23]
     rows = []
     for row in published.itertuples():
-        weights, layers = next(held for name, held in WEIGHTS.items() if str(row.model).startswith(name))
+        weights, layers = next(
+            held for name, held in WEIGHTS.items() if str(row.model).startswith(name)
+        )
         part, width = FORMATS[row.quant], int(row.x)
         flops = 2.0 * width * (PROMPT_WEIGHTS if width >= 512 else weights)
-        made = {"operation": "pass", "part": part, "model": row.model, "layers": layers, "tokens": width, "flops": flops}
-        rows.append(made | {"size_bytes": weights * WEIGHT_BYTES[part], "time_us": width / float(row.value) * 1e6})
+        made = {
+            "operation": "pass",
+            "part": part,
+            "model": row.model,
+            "layers": layers,
+            "tokens": width,
+            "flops": flops,
+        }
+        rows.append(
+            made
+            | {
+                "size_bytes": weights * WEIGHT_BYTES[part],
+                "time_us": width / float(row.value) * 1e6,
+            }
+        )
     return make_table(rows)
 
 

@@ -1,4 +1,6 @@
-"""The published values: complete, in their frozen roles, and at odds with the papers' own text where we say so."""
+"""The published values: complete, in their frozen roles, and at odds with the papers' own text
+where we say so.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,32 @@ from simulator.files.schema import BadInput
 CELLS = cells()
 EVERY = [one for paper in CELLS.values() for one in paper]
 FROZEN = "bb3e31cf624bab1ca46b0f9aa5ae9a3b"
-"""Fingerprint of the roles as they were before anything was fitted. It never changes; a dispute stands beside a result."""
+"""Fingerprint of the roles as they were before anything was fitted. It never changes; a dispute
+stands beside a result.
+"""
 
 
 def fingerprint(published: Mapping[str, tuple[PublishedCell, ...]]) -> str:
-    """Return the BLAKE2b digest, 16 bytes in hexadecimal, of every cell and its role, which must not change."""
-    lines = sorted(f"{cell.cell} {cell.role}" for paper_cells in published.values() for cell in paper_cells)
+    """Return the BLAKE2b digest, 16 bytes in hexadecimal, of every cell and its role, which must
+    not change.
+    """
+    lines = sorted(
+        f"{cell.cell} {cell.role}" for paper_cells in published.values() for cell in paper_cells
+    )
     return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 
 
 def test_every_value_keeps_its_role() -> None:
     assert fingerprint(CELLS) == FROZEN
     roles = Counter(one.role for one in EVERY)
-    assert roles == {"calibrate": 102, "predict": 132, "input": 352, "check": 33, "report": 55, "excluded": 801}
+    assert roles == {
+        "calibrate": 102,
+        "predict": 132,
+        "input": 352,
+        "check": 33,
+        "report": 55,
+        "excluded": 801,
+    }
     assert len({one.cell for one in EVERY}) == len(EVERY) == 1475
 
 
@@ -46,7 +61,10 @@ def test_a_paper_says_where_its_values_stand(paper: str) -> None:
 
 def test_mapped_and_unmapped_rows_are_told_apart() -> None:
     row = CELLS["specpipe"][0].model_dump()
-    mapped = PublishedCell(**row | {"scenario": "specpipe_70b", "overrides": "strategy.width=32 seed=1", "metric": "law.ms"})
+    mapped = PublishedCell(
+        **row
+        | {"scenario": "specpipe_70b", "overrides": "strategy.width=32 seed=1", "metric": "law.ms"}
+    )
     assert (CELLS["specpipe"][0].mapped, mapped.mapped) == (bool(row["scenario"]), True)
     assert mapped.assignments == ("strategy.width=32", "seed=1")
 
@@ -57,14 +75,26 @@ HEADER = "cell,source,quantity,published,role,scenario,metric"
 @pytest.mark.parametrize(
     ("lines", "fault"),
     [
-        ([HEADER, "t:1,Table 1,tbt,12,calibrate,x,y", "t:2,Table 1,tbt,12,predicted,,"], ":3:1: role: expected 'calibrate'"),
-        ([HEADER, "t:1,Table 1,tbt,twelve,predict,,"], ":2:1: could not convert string to float: 'twelve'"),
+        (
+            [HEADER, "t:1,Table 1,tbt,12,calibrate,x,y", "t:2,Table 1,tbt,12,predicted,,"],
+            ":3:1: role: expected 'calibrate'",
+        ),
+        (
+            [HEADER, "t:1,Table 1,tbt,twelve,predict,,"],
+            ":2:1: could not convert string to float: 'twelve'",
+        ),
         ([HEADER, "t:1,Table 1,tbt,12,predict,x,"], ":2:1: a scenario needs a metric"),
-        ([HEADER, "t:1,Table 1,tbt,12,input,x,y"], ":2:1: a row with role 'input' names no scenario"),
-        ([f"{HEADER},quantiti", "t:1,Table 1,tbt,12,input,,,x"], "quantiti: unknown field; did you mean 'quantity'"),
+        (
+            [HEADER, "t:1,Table 1,tbt,12,input,x,y"],
+            ":2:1: a row with role 'input' names no scenario",
+        ),
+        (
+            [f"{HEADER},quantiti", "t:1,Table 1,tbt,12,input,,,x"],
+            "quantiti: unknown field; did you mean 'quantity'",
+        ),
         ([HEADER, "t:1,,tbt,12,input,,"], ":2:1: source: is required and missing"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_names_its_line(lines: list[str], fault: str, tmp_path: Path) -> None:
     path = tmp_path / "cells.csv"
     path.write_text("\n".join(lines) + "\n")
@@ -86,7 +116,8 @@ def printed(paper: str, table: str, **chosen: object) -> list[float]:
     return [
         float(one.published)
         for one in CELLS[paper]
-        if one.cell.startswith(f"{table}:") and all(getattr(one, name) == value for name, value in chosen.items())
+        if one.cell.startswith(f"{table}:")
+        and all(getattr(one, name) == value for name, value in chosen.items())
     ]
 
 
@@ -105,7 +136,10 @@ def mirror(method: str, **chosen: object) -> list[float]:
 
 
 def test_k01_the_average_of_mirror_sd() -> None:
-    averages = [mean(mirror("Mirror-SD", temperature=0, model=model)) for model in ("Qwen3-32B", "Qwen3-14B")]
+    averages = [
+        mean(mirror("Mirror-SD", temperature=0, model=model))
+        for model in ("Qwen3-32B", "Qwen3-14B")
+    ]
     assert all(f"{average:.3f}x" in finding("K01") for average in averages)
 
 
@@ -116,18 +150,27 @@ def gains_over_eagle3(temperature: int) -> list[float]:
 
 def test_k02_the_gain_over_eagle3() -> None:
     greedy, sampled = gains_over_eagle3(0), gains_over_eagle3(1)
-    assert all(f"{mean(some):.1f} %" in finding("K02") for some in (greedy + sampled, greedy, sampled))
+    assert all(
+        f"{mean(some):.1f} %" in finding("K02") for some in (greedy + sampled, greedy, sampled)
+    )
 
 
 def test_k04_the_span_of_three_baselines() -> None:
-    found = [value for method in ("Hydra", "Recycling", "Medusa") for value in mirror(method, task="Multi-turn Conversation")]
+    found = [
+        value
+        for method in ("Hydra", "Recycling", "Medusa")
+        for value in mirror(method, task="Multi-turn Conversation")
+    ]
     assert len(found) == 12
     assert f"{min(found):.2f}x to {max(found):.2f}x" in finding("K04")
 
 
 def test_k17_what_the_law_cannot_produce() -> None:
     ratios = [a / b for a, b in zip(mirror("Mirror-SD"), mirror("Vanilla-SD"), strict=True)]
-    text = f"reaches {max(ratios):.2f} and is above 1.5 in {sum(r > 1.5 for r in ratios)} of {len(ratios)} rows"
+    text = (
+        f"reaches {max(ratios):.2f} and is above 1.5 in {sum(r > 1.5 for r in ratios)} of "
+        f"{len(ratios)} rows"
+    )
     assert text in finding("K17")
 
 
@@ -138,7 +181,14 @@ def test_k21_one_framework_two_latencies() -> None:
 
 
 def rate(method: str, task: str, model: str) -> float:
-    (found,) = printed("duodecoding", "duodecoding_table1", method=method, task=task, model=model, quantity="tokens_per_second")
+    (found,) = printed(
+        "duodecoding",
+        "duodecoding_table1",
+        method=method,
+        task=task,
+        model=model,
+        quantity="tokens_per_second",
+    )
     return found
 
 
@@ -150,6 +200,8 @@ def test_k41_k43_speed_ups_from_tokens_per_second() -> None:
 
 
 def test_k45_two_fixed_sequences_are_faster_in_translation() -> None:
-    fixed, chosen = (printed("duodecoding", "duodecoding_table2_sequences", method=one, task="MT") for one in
-                     ("DuoDec static s=2", "DuoDec dynamic"))  # fmt: skip
+    fixed, chosen = (
+        printed("duodecoding", "duodecoding_table2_sequences", method=one, task="MT")
+        for one in ("DuoDec static s=2", "DuoDec dynamic")
+    )
     assert f"({fixed[0]:.2f} against {chosen[0]:.2f} tokens per second)" in finding("K45")

@@ -39,19 +39,31 @@ ROWS = [(0.0, 400, 30), (0.5, 300, 20), (0.75, 900, 40), (4.0, 200, 25), (9.0, 1
 
 def log(folder: Path, head: str = "ts,input_tokens,output_tokens") -> Path:
     path = folder / "my.csv"
-    path.write_text("\n".join([head, *(f"{at},{prompt},{output}" for at, prompt, output in ROWS)]) + "\n")
+    path.write_text(
+        "\n".join([head, *(f"{at},{prompt},{output}" for at, prompt, output in ROWS)]) + "\n"
+    )
     return path
 
 
 def question(folder: Path, **changes: Any) -> PlanQuestion:
     requests, _ = busiest(str(log(folder)), {}, 4, None, None)
     asked = {"model": "lmsys/vicuna-7b-v1.3", "devices": ("a100_80g_sxm",), "requests": requests}
-    return PlanQuestion(**(asked | {"slo": {"ttft_ms": {"p95": 1000.0}, "tpot_ms": {"p95": 60.0}}} | changes))
+    return PlanQuestion(
+        **(asked | {"slo": {"ttft_ms": {"p95": 1000.0}, "tpot_ms": {"p95": 60.0}}} | changes)
+    )
 
 
 def asked(folder: Path, *words: str, **options: str) -> Result:
-    given = {"model": "lmsys/vicuna-7b-v1.3", "device": "a100_80g_sxm", "traffic": str(log(folder)), "ttft-p95": "1s"} | options
-    return CliRunner().invoke(main, ["plan", *(word for name, value in given.items() for word in (f"--{name}", value)), *words])
+    given = {
+        "model": "lmsys/vicuna-7b-v1.3",
+        "device": "a100_80g_sxm",
+        "traffic": str(log(folder)),
+        "ttft-p95": "1s",
+    } | options
+    return CliRunner().invoke(
+        main,
+        ["plan", *(word for name, value in given.items() for word in (f"--{name}", value)), *words],
+    )
 
 
 def test_ids_of_hugging_face_name_one_model_of_the_catalogue() -> None:
@@ -63,8 +75,14 @@ def test_ids_of_hugging_face_name_one_model_of_the_catalogue() -> None:
     assert len(ids) == len(set(ids)) > 40
     assert all(id_.count("/") == 1 for id_ in ids)
     llama = find_model("meta-llama/Llama-3.1-70B-Instruct", Catalogue(), "--model x")
-    assert (llama.reference, llama.published_as) == ("llama_3_1_70b", "meta-llama/Llama-3.1-70B-Instruct")
-    assert find_model("llama_3_1_70b", Catalogue(), "--model x").published_as == "meta-llama/Llama-3.1-70B-Instruct"
+    assert (llama.reference, llama.published_as) == (
+        "llama_3_1_70b",
+        "meta-llama/Llama-3.1-70B-Instruct",
+    )
+    assert (
+        find_model("llama_3_1_70b", Catalogue(), "--model x").published_as
+        == "meta-llama/Llama-3.1-70B-Instruct"
+    )
 
 
 def test_what_the_defaults_name_is_in_the_catalogue() -> None:
@@ -79,7 +97,10 @@ def test_what_the_defaults_name_is_in_the_catalogue() -> None:
         assert len({spec.vocab_size for spec in specs}) == 1, model
         assert all(spec.weights < specs[0].weights / 2 for spec in specs[1:]), model
     for methods in DEFAULTS["methods"].values():
-        assert {method["strategy"] for method in methods.values()} <= {*catalogue.names("method"), "vanilla_sd"}
+        assert {method["strategy"] for method in methods.values()} <= {
+            *catalogue.names("method"),
+            "vanilla_sd",
+        }
 
 
 def test_a_folder_with_a_config_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,12 +122,18 @@ def test_a_folder_with_a_config_is_a_model(tmp_path: Path, monkeypatch: pytest.M
     plan, document = planned(question(tmp_path, model="mine"), Catalogue())
     assert {candidate.strategy for candidate in plan.candidates} == {"plain", "ngram"}
     assert document.data["scenario"]["target"]["model"] == "./mine"
-    assert any("no smaller model with its tokenizer is known" in words for words in plan.file.assumed)
+    assert any(
+        "no smaller model with its tokenizer is known" in words for words in plan.file.assumed
+    )
 
 
 def test_a_question_offers_what_exists_and_says_what_it_took(tmp_path: Path) -> None:
     plan, _ = planned(question(tmp_path), Catalogue())
-    assert {candidate.strategy for candidate in plan.candidates} == {"plain", "draft_model", "ngram"}
+    assert {candidate.strategy for candidate in plan.candidates} == {
+        "plain",
+        "draft_model",
+        "ngram",
+    }
     said = "\n".join(plan.file.assumed)
     for words in (
         "batching: unified_budget, at most 256 requests together and 2,048 tokens a pass",
@@ -119,28 +146,47 @@ def test_a_question_offers_what_exists_and_says_what_it_took(tmp_path: Path) -> 
     drafted = next(one for one in plan.candidates if one.strategy == "draft_model")
     assert drafted.loaded.scenario.one_lane
     assert (
-        sum(group.number for group in rented_devices(drafted.loaded.scenario)) == drafted.loaded.scenario.target.tensor_parallel
-    )  # type: ignore[union-attr]
+        sum(group.number for group in rented_devices(drafted.loaded.scenario))
+        == drafted.loaded.scenario.target.tensor_parallel
+    )
     assert drafted.loaded.scenario.strategy.model_dump()["drafter"] == {"name": "autoregressive"}
 
 
 def test_a_card_of_ones_own_may_be_a_file(tmp_path: Path) -> None:
     card = tmp_path / "my_card.yaml"
-    card.write_text("like: a100_80g_sxm\nmemory_gb: {value: 48.0, source: datasheet, confidence: datasheet}\n")
-    read, document = planned(question(tmp_path, devices=(str(card),), prices={str(card): 0.9}), Catalogue(), (), None)
-    assert {name for one in read.candidates for name in one.devices} == set(document.data["devices"]) == {"my_card"}
+    card.write_text(
+        "like: a100_80g_sxm\nmemory_gb: {value: 48.0, source: datasheet, confidence: datasheet}\n"
+    )
+    read, document = planned(
+        question(tmp_path, devices=(str(card),), prices={str(card): 0.9}), Catalogue(), (), None
+    )
+    assert (
+        {name for one in read.candidates for name in one.devices}
+        == set(document.data["devices"])
+        == {"my_card"}
+    )
 
 
 def test_heads_and_mtp_layers_are_offered_where_they_exist(tmp_path: Path) -> None:
-    llama, _ = planned(question(tmp_path, model="meta-llama/Llama-3.1-70B-Instruct", devices=("h200_sxm",)), Catalogue())
+    llama, _ = planned(
+        question(tmp_path, model="meta-llama/Llama-3.1-70B-Instruct", devices=("h200_sxm",)),
+        Catalogue(),
+    )
     assert llama.file.heads == {"eagle_3": "yuhuili/EAGLE3-LLaMA3.3-Instruct-70B"}
-    assert any("which was trained for meta-llama/Llama-3.3-70B-Instruct" in words for words in llama.file.assumed)
-    qwen, _ = planned(question(tmp_path, model="Qwen/Qwen3-32B", devices=("h200_sxm",)), Catalogue())
+    assert any(
+        "which was trained for meta-llama/Llama-3.3-70B-Instruct" in words
+        for words in llama.file.assumed
+    )
+    qwen, _ = planned(
+        question(tmp_path, model="Qwen/Qwen3-32B", devices=("h200_sxm",)), Catalogue()
+    )
     assert qwen.file.heads == {"eagle_3": "RedHatAI/Qwen3-32B-speculator.eagle3"}
     drafted = next(one for one in qwen.candidates if one.strategy == "draft_model").loaded.scenario
     assert drafted.draft is not None
     assert drafted.draft.model.name == "qwen3_1_7b"
-    deepseek, _ = planned(question(tmp_path, model="deepseek-ai/DeepSeek-V3", devices=("h200_sxm",)), Catalogue())
+    deepseek, _ = planned(
+        question(tmp_path, model="deepseek-ai/DeepSeek-V3", devices=("h200_sxm",)), Catalogue()
+    )
     assert {"mtp", "mtp_3"} <= {one.strategy for one in deepseek.candidates}
     assert not any("eagle" in one.strategy for one in deepseek.candidates)
 
@@ -149,7 +195,16 @@ def test_the_saved_file_asks_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "plans"
     folder.mkdir()
     done = asked(
-        tmp_path, "--tpot-p95", "60ms", "--save", str(folder / "mine.yaml"), "--json", "--draws", "1", "--requests", "4"
+        tmp_path,
+        "--tpot-p95",
+        "60ms",
+        "--save",
+        str(folder / "mine.yaml"),
+        "--json",
+        "--draws",
+        "1",
+        "--requests",
+        "4",
     )
     assert done.exit_code == 0, done.output
     again = CliRunner().invoke(main, ["plan", str(folder / "mine.yaml"), "--json", "--draws", "1"])
@@ -173,7 +228,10 @@ def test_the_requests_that_come_closest_together_are_taken(tmp_path: Path) -> No
     ("options", "words"),
     [
         ({"model": "foo/Bar-7B"}, "--model foo/Bar-7B: is neither"),
-        ({"model": "foo/Bar-7B"}, "hf download foo/Bar-7B config.json --local-dir Bar-7B, then --model ./Bar-7B"),
+        (
+            {"model": "foo/Bar-7B"},
+            "hf download foo/Bar-7B config.json --local-dir Bar-7B, then --model ./Bar-7B",
+        ),
         ({"device": "h100"}, "--device h100: there is no device 'h100'; did you mean 'h100_sxm'?"),
         ({"ttft-p95": "1"}, "--ttft-p95 1: expected a time with its unit, as in 1s or 40ms"),
         ({"engine": "vlm"}, "--engine vlm"),
@@ -182,37 +240,70 @@ def test_the_requests_that_come_closest_together_are_taken(tmp_path: Path) -> No
         ({"traffic": "chat_poisso"}, "--traffic"),
         (
             {"columns": "when=ts"},
-            "--columns when=ts: expected arrival=...,prompt=...,output=...,task=...,hashes=..., got 'when=ts'",
+            (
+                "--columns when=ts: expected "
+                "arrival=...,prompt=...,output=...,task=...,hashes=..., got 'when=ts'"
+            ),
         ),
-        ({"columns": "arrival=when"}, "there is no column 'when' for arrival; it has ts, input_tokens, output_tokens"),
+        (
+            {"columns": "arrival=when"},
+            "there is no column 'when' for arrival; it has ts, input_tokens, output_tokens",
+        ),
         ({"price": "a100_80g_sxm=-1"}, "--price a100_80g_sxm=-1: expected USD an hour above 0"),
     ],
 )
-def test_an_error_blames_what_was_typed(tmp_path: Path, options: dict[str, str], words: str) -> None:
+def test_an_error_blames_what_was_typed(
+    tmp_path: Path, options: dict[str, str], words: str
+) -> None:
     done = asked(tmp_path, **options)
     assert done.exit_code == 2, done.output
     assert words in done.output
 
 
-def test_a_device_without_a_price_is_counted_or_left_out_beside_others_and_never_refused(tmp_path: Path) -> None:
-    """Alone, an hour of one costs 1, so that USD count devices; beside one with a price it is left out until one is stated."""
+def test_a_device_without_a_price_is_counted_or_left_out_beside_others_and_never_refused(
+    tmp_path: Path,
+) -> None:
+    """Alone, an hour of one costs 1, so that USD count devices; beside one with a price it is left
+    out until one is stated.
+    """
     alone, _ = planned(question(tmp_path, devices=("m1_max",)), Catalogue())
     assert {candidate.price_usd_per_hour for candidate in alone.candidates} == {1.0}
-    assert any(words.startswith("m1_max: engine") and "no price is known" in words for words in alone.file.assumed)
+    assert any(
+        words.startswith("m1_max: engine") and "no price is known" in words
+        for words in alone.file.assumed
+    )
     both = ("m1_max", "a100_80g_sxm")
     beside, _ = planned(question(tmp_path, devices=both), Catalogue())
     assert set(beside.file.devices) == {"a100_80g_sxm"}
-    assert "m1_max: left out, as no price of it is known; state one, as in --price m1_max=2.50" in beside.file.assumed
+    assert (
+        "m1_max: left out, as no price of it is known; state one, as in --price m1_max=2.50"
+        in beside.file.assumed
+    )
     stated, _ = planned(question(tmp_path, devices=both, prices={"m1_max": 0.5}), Catalogue())
-    assert {name: offer.price_usd_per_hour.value for name, offer in stated.file.devices.items()}["m1_max"] == 0.5
-    done = asked(tmp_path, "--tpot-p95", "900ms", "--ttft-p95", "60s", "--requests", "4", "--draws", "1", device="m1_max")
+    assert {name: offer.price_usd_per_hour.value for name, offer in stated.file.devices.items()}[
+        "m1_max"
+    ] == 0.5
+    done = asked(
+        tmp_path,
+        "--tpot-p95",
+        "900ms",
+        "--ttft-p95",
+        "60s",
+        "--requests",
+        "4",
+        "--draws",
+        "1",
+        device="m1_max",
+    )
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
     assert "Of m1_max no price is known: what stands as USD an hour is a number of devices." in said
     assert "Headroom: unknown from 4 requests, too few to draw more from" in said
 
 
-def test_a_price_of_another_device_is_refused_and_a_card_is_called_like_its_file(tmp_path: Path) -> None:
+def test_a_price_of_another_device_is_refused_and_a_card_is_called_like_its_file(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "my_card.yaml").write_text("about: mine\nlike: h20\n")
     card = f"{tmp_path}/my_card.yaml"
     mine, _ = planned(question(tmp_path, devices=(card,), prices={"my_card": 2.5}), Catalogue())
@@ -223,7 +314,10 @@ def test_a_price_of_another_device_is_refused_and_a_card_is_called_like_its_file
 
 def test_a_question_beside_a_plan_or_without_its_parts_is_refused(tmp_path: Path) -> None:
     beside = CliRunner().invoke(main, ["plan", "chat_qwen3_32b", "--model", "x"])
-    assert (beside.exit_code, "--model chat_qwen3_32b: asks in one line" in beside.output) == (2, True)
+    assert (beside.exit_code, "--model chat_qwen3_32b: asks in one line" in beside.output) == (
+        2,
+        True,
+    )
     alone = CliRunner().invoke(main, ["plan", "--device", "h100_sxm", "--tpot-p95", "40ms"])
     assert alone.exit_code == 2
     assert "it lacks --model, --traffic, a limit on the wait (--ttft-p95 1s)" in alone.output
@@ -238,7 +332,9 @@ def test_a_model_without_room_ends_with_code_3(tmp_path: Path) -> None:
 def test_a_draft_of_another_tokenizer_is_left_out_and_said(tmp_path: Path) -> None:
     plan, document = planned(question(tmp_path, draft="qwen3_0_6b"), Catalogue())
     assert "draft_model" not in document.data["strategies"]
-    assert any("draft_model: left out" in words and "tokenizer" in words for words in plan.file.assumed)
+    assert any(
+        "draft_model: left out" in words and "tokenizer" in words for words in plan.file.assumed
+    )
     with pytest.raises(BadInput, match="vlm"):
         planned(question(tmp_path, engine="vlm"), Catalogue())
 
@@ -246,12 +342,16 @@ def test_a_draft_of_another_tokenizer_is_left_out_and_said(tmp_path: Path) -> No
 COMMANDS = {
     ("vllm_chain", "vllm"): """
         vllm serve lmsys/vicuna-7b-v1.3 --tensor-parallel-size 1
-        "method": "draft_model", "model": "Jiayi-Pan/Tiny-Vicuna-1B", "draft_tensor_parallel_size": 1""",
+        "method": "draft_model", "model": "Jiayi-Pan/Tiny-Vicuna-1B", \
+"draft_tensor_parallel_size": 1""",
     ("autoregressive", "vllm"): """
         --max-num-seqs 8 --max-model-len 1024 --gpu-memory-utilization 0.9 --dtype bfloat16
         --no-enable-chunked-prefill --max-num-batched-tokens 1024""",
     ("vllm_ngram", "vllm"): '"method": "ngram", "num_speculative_tokens": 5',
-    ("vllm_eagle_3", "vllm"): '"method": "eagle3", "model": "some/head", "num_speculative_tokens": 3',
+    (
+        "vllm_eagle_3",
+        "vllm",
+    ): '"method": "eagle3", "model": "some/head", "num_speculative_tokens": 3',
     ("sglang_chain", "sglang"): """
         --speculative-algorithm STANDALONE --speculative-draft-model-path Jiayi-Pan/Tiny-Vicuna-1B
         --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4""",
@@ -274,7 +374,10 @@ def test_commands_name_checkpoints_and_documented_options(strategy: str, engine:
         f"target={place}vicuna_7b}}",
         f"draft={place}tiny_vicuna_1b}}",
         "acceptance={rate: 0.7}",
-        "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 8, prompt_tokens: 100, output_tokens: 20}",
+        (
+            "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 8, prompt_tokens: 100, "
+            "output_tokens: 20}"
+        ),
         "serving={policy: {name: prefill_first, max_requests: 8}}",
     ]
     loaded = load("vanilla_llama_2_7b_a100", settings)
@@ -288,10 +391,16 @@ def test_commands_name_checkpoints_and_documented_options(strategy: str, engine:
 
 
 def test_draft_lengths_are_those_of_the_fastest_law() -> None:
-    requests = "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 8, prompt_tokens: 100, output_tokens: 20}"
+    requests = (
+        "requests={arrivals: {name: poisson, rate_per_s: 1}, count: 8, prompt_tokens: 100, "
+        "output_tokens: 20}"
+    )
     serving = "serving={policy: {name: prefill_first, max_requests: 16}}"
     for rate, gamma in ((0.8, 4), (0.02, 4)):
-        loaded = load("vanilla_llama_2_7b_a100", [requests, serving, f"acceptance={{rate: {rate}}}", f"strategy.gamma={gamma}"])
+        loaded = load(
+            "vanilla_llama_2_7b_a100",
+            [requests, serving, f"acceptance={{rate: {rate}}}", f"strategy.gamma={gamma}"],
+        )
         lengths = draft_lengths(loaded)
         assert list(lengths) == [110, 1024, 4096]
         for context, table in lengths.items():
@@ -301,12 +410,26 @@ def test_draft_lengths_are_those_of_the_fastest_law() -> None:
                     drafted = loaded.change(gamma=most).scenario if most else plain(loaded.scenario)
                     odds = odds_of(loaded.acceptance() if most else Cycle((0,)), drafted.exit)
                     tpot[most] = drafted.law_at(odds, batch, context).tpot_s
-                assert tpot[tokens] == pytest.approx(min(tpot.values()), rel=1e-12), (context, batch)
+                assert tpot[tokens] == pytest.approx(min(tpot.values()), rel=1e-12), (
+                    context,
+                    batch,
+                )
         assert (0 in lengths[110].values()) is (rate < 0.5)
 
 
 def test_the_exported_scenario_gives_the_figures_of_the_plan(tmp_path: Path) -> None:
-    done = asked(tmp_path, "--tpot-p95", "60ms", "--out", str(tmp_path / "out"), "--json", "--draws", "1", "--requests", "4")
+    done = asked(
+        tmp_path,
+        "--tpot-p95",
+        "60ms",
+        "--out",
+        str(tmp_path / "out"),
+        "--json",
+        "--draws",
+        "1",
+        "--requests",
+        "4",
+    )
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)["answer"]
     again = load(str(tmp_path / "out/scenario.yaml"))
@@ -325,15 +448,40 @@ def test_the_exported_scenario_gives_the_figures_of_the_plan(tmp_path: Path) -> 
     assert "data-sliders" in page
     for words in ("The traffic is the 4 requests that were read, once", "Taken by default"):
         assert words in page
-    for words in ("the queue is", "arrival_s,prompt_tokens", "method.strategy", "1.00 times the price"):
+    for words in (
+        "the queue is",
+        "arrival_s,prompt_tokens",
+        "method.strategy",
+        "1.00 times the price",
+    ):
         assert words not in page
 
 
 QUESTIONS = {
-    "70B at home": ("meta-llama/Llama-3.1-70B-Instruct", ("rtx_3090",), "15s", {"plain", "draft_model", "eagle_3", "ngram"}),
-    "H200 against B200": ("Qwen/Qwen3-32B", ("h200_sxm", "b200_sxm"), "1s", {"plain", "draft_model", "eagle_3", "ngram"}),
-    "a mixture with MTP": ("deepseek-ai/DeepSeek-V3", ("h200_sxm",), "4s", {"plain", "mtp", "mtp_3", "ngram"}),
-    "a mixture with windows": ("openai/gpt-oss-120b", ("h100_sxm",), "1s", {"plain", "eagle_3", "ngram"}),
+    "70B at home": (
+        "meta-llama/Llama-3.1-70B-Instruct",
+        ("rtx_3090",),
+        "15s",
+        {"plain", "draft_model", "eagle_3", "ngram"},
+    ),
+    "H200 against B200": (
+        "Qwen/Qwen3-32B",
+        ("h200_sxm", "b200_sxm"),
+        "1s",
+        {"plain", "draft_model", "eagle_3", "ngram"},
+    ),
+    "a mixture with MTP": (
+        "deepseek-ai/DeepSeek-V3",
+        ("h200_sxm",),
+        "4s",
+        {"plain", "mtp", "mtp_3", "ngram"},
+    ),
+    "a mixture with windows": (
+        "openai/gpt-oss-120b",
+        ("h100_sxm",),
+        "1s",
+        {"plain", "eagle_3", "ngram"},
+    ),
 }
 """Model, devices, limit on TTFT, and the methods that there are for it."""
 
@@ -348,12 +496,17 @@ def test_questions_of_users_are_answered(tmp_path: Path, words: str) -> None:
     answered = study(plan, draws=1)
     found, page = answered.search, as_html(plan_page(answered))
     assert found.best is not None
-    assert all(words in page for words in ("data-sliders", "Headroom:", "With twice the traffic:", "per million output"))
+    assert all(
+        words in page
+        for words in ("data-sliders", "Headroom:", "With twice the traffic:", "per million output")
+    )
     assert {family[0] for family in found.by_family} == set(devices)
     heads = plan.file.heads.get(found.best.candidate.strategy, "")
     command = exports(found.best, None, {}, heads)["vllm.sh"]
     assert f"vllm serve {model} " in command
-    fewer = examine(found.best.candidate, found.best.replicas - 1) if found.best.replicas > 1 else None
+    fewer = (
+        examine(found.best.candidate, found.best.replicas - 1) if found.best.replicas > 1 else None
+    )
     assert fewer is None or not fewer.kept
 
 
@@ -370,11 +523,15 @@ def test_a_mixture_with_mtp_gains_less_from_128_requests_than_from_one(tmp_path:
     few = ["requests.output_tokens=16", "requests.count=128"]
     loaded = load(name, few)
     one, many = (
-        baseline(loaded.scenario, batch).tpot_s / law(loaded.scenario, loaded.acceptance(), batch).tpot_s for batch in (1, 128)
+        baseline(loaded.scenario, batch).tpot_s
+        / law(loaded.scenario, loaded.acceptance(), batch).tpot_s
+        for batch in (1, 128)
     )
     assert one > many > 1.0
     overrides = [word for change in few for word in ("--set", change)]
-    page = answered_as_page(tmp_path, "batches", name, *overrides, "--sizes", "1,128", "--simulate", "1,128")
+    page = answered_as_page(
+        tmp_path, "batches", name, *overrides, "--sizes", "1,128", "--simulate", "1,128"
+    )
     assert f"{one:.2f}" in page
     assert f"{many:.2f}" in page
 
@@ -382,8 +539,15 @@ def test_a_mixture_with_mtp_gains_less_from_128_requests_than_from_one(tmp_path:
 @pytest.mark.full
 def test_a_draft_on_the_neural_engine_pays_once_it_works_beside_the_target(tmp_path: Path) -> None:
     few = ["requests.count=6", "requests.output_tokens=64"]
-    names = ("mirror_qwen3_32b_m2_ultra", "vanilla_qwen3_32b_m2_ultra_gpu_draft", "vanilla_qwen3_32b_m2_ultra")
-    outcomes = [simulate(loaded.scenario, loaded.acceptance())[0].tpot_s for loaded in (load(name, few) for name in names)]
+    names = (
+        "mirror_qwen3_32b_m2_ultra",
+        "vanilla_qwen3_32b_m2_ultra_gpu_draft",
+        "vanilla_qwen3_32b_m2_ultra",
+    )
+    outcomes = [
+        simulate(loaded.scenario, loaded.acceptance())[0].tpot_s
+        for loaded in (load(name, few) for name in names)
+    ]
     assert outcomes == sorted(outcomes)
     overrides = [word for change in few for word in ("--set", change)]
     page = answered_as_page(tmp_path, "compare", *names, *overrides)
@@ -394,9 +558,14 @@ def test_a_draft_on_the_neural_engine_pays_once_it_works_beside_the_target(tmp_p
 def test_ten_gbe_costs_specpipe_little(tmp_path: Path) -> None:
     few = ["requests.count=2", "requests.output_tokens=16", "requests.prompt_tokens=64"]
     names = ("specpipe_llama_3_1_70b_8x3090", "specpipe_llama_3_1_70b_two_servers")
-    near, far = (simulate(loaded.scenario, loaded.acceptance())[0].tpot_s for loaded in (load(name, few) for name in names))
+    near, far = (
+        simulate(loaded.scenario, loaded.acceptance())[0].tpot_s
+        for loaded in (load(name, few) for name in names)
+    )
     assert far == pytest.approx(near, rel=0.05)
-    page = answered_as_page(tmp_path, "network", *names, *(word for change in few for word in ("--set", change)))
+    page = answered_as_page(
+        tmp_path, "network", *names, *(word for change in few for word in ("--set", change))
+    )
     assert "twice as long" in page
 
 
@@ -423,7 +592,9 @@ def test_speculation_stops_where_the_cache_of_the_draft_is_long(tmp_path: Path) 
         "strategies.draft_model.vary={strategy.gamma: [3]}",
     )
     plan, _ = planned(question(tmp_path, **LONG), Catalogue(), changes)
-    drafted = replace(plan, candidates=tuple(one for one in plan.candidates if one.strategy == "draft_model"))
+    drafted = replace(
+        plan, candidates=tuple(one for one in plan.candidates if one.strategy == "draft_model")
+    )
     answered = study(drafted, draws=1)
     assert 0 not in answered.lengths[1024].values()
     assert 0 in answered.lengths[4096].values()
@@ -436,10 +607,19 @@ def test_speculation_stops_where_the_cache_of_the_draft_is_long(tmp_path: Path) 
 def test_the_best_for_20_usd_an_hour_is_bought_with_no_more(tmp_path: Path) -> None:
     """Of all that the money rents, the fleet that carries most."""
     affordable = ("devices.h100_sxm.count=5", "devices.a100_80g_sxm.count=9")
-    arriving = {"arrivals": {"name": "poisson", "rate_per_s": 2}, "count": 20, "prompt_tokens": 300, "output_tokens": 40}
-    asked_for = question(tmp_path, model="Qwen/Qwen3-8B", devices=("h100_sxm", "a100_80g_sxm"), requests=arriving)
+    arriving = {
+        "arrivals": {"name": "poisson", "rate_per_s": 2},
+        "count": 20,
+        "prompt_tokens": 300,
+        "output_tokens": 40,
+    }
+    asked_for = question(
+        tmp_path, model="Qwen/Qwen3-8B", devices=("h100_sxm", "a100_80g_sxm"), requests=arriving
+    )
     plan, _ = planned(asked_for, Catalogue(), affordable)
-    budget = {name: 20.0 / offer.price_usd_per_hour.value for name, offer in plan.file.devices.items()}
+    budget = {
+        name: 20.0 / offer.price_usd_per_hour.value for name, offer in plan.file.devices.items()
+    }
     assert all(offer.count <= budget[name] for name, offer in plan.file.devices.items())
     answered = study(plan, draws=1)
     assert max(finding.cost_usd_per_hour for finding in answered.search.findings) <= 20.0
@@ -460,36 +640,55 @@ HELD = {
     "Qwen/Qwen3-32B": ("h200_sxm", 30.0, 400.0, 40.0),
     "meta-llama/Llama-2-13b-hf": ("l40s", 20.0, 800.0, 60.0),
 }
-"""Device, requests a second, and limits on TTFT and TPOT (ms, p95) for which one replica is too few."""
+"""Device, requests a second, and limits on TTFT and TPOT (ms, p95) for which one replica is too
+few.
+"""
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("model", sorted(HELD))
 def test_an_answer_holds_and_one_replica_fewer_does_not(tmp_path: Path, model: str) -> None:
-    """Twenty further draws meet the SLO as often as the twenty of the stated chance, by Fisher's exact test."""
+    """Twenty further draws meet the SLO as often as the twenty of the stated chance, by Fisher's
+    exact test.
+    """
     device, rate, ttft, tpot = HELD[model]
-    arriving = {"arrivals": {"name": "poisson", "rate_per_s": rate}, "count": 60, "prompt_tokens": 400, "output_tokens": 60}
+    arriving = {
+        "arrivals": {"name": "poisson", "rate_per_s": rate},
+        "count": 60,
+        "prompt_tokens": 400,
+        "output_tokens": 60,
+    }
     slo = {"ttft_ms": {"p95": ttft}, "tpot_ms": {"p95": tpot}}
     asked_for = question(tmp_path, model=model, devices=(device,), requests=arriving, slo=slo)
-    plan, _ = planned(asked_for, Catalogue(), (f"hardware.{device}.vary={{target.tensor_parallel: [1]}}",))
+    plan, _ = planned(
+        asked_for, Catalogue(), (f"hardware.{device}.vary={{target.tensor_parallel: [1]}}",)
+    )
     best = search(plan, first_only=True).best
     assert best is not None
     assert best.replicas > 1
     assert not examine(best.candidate, best.replicas - 1).kept
     stated = chance(best, 20)
-    fresh = [examine(best.candidate.changed(partial(_resampled, number=100 + draw)), best.replicas).kept for draw in range(20)]
+    fresh = [
+        examine(best.candidate.changed(partial(_resampled, number=100 + draw)), best.replicas).kept
+        for draw in range(20)
+    ]
     counts = [[drawn, 20 - drawn] for drawn in (stated.kept, sum(fresh))]
     assert fisher_exact(counts).pvalue > 0.05
     assert stated.kept >= 15
 
 
-METHOD = "acceptance: {trace: null, stand_in: false, tokens_per_step: 2.5, window: 3, source: mine}\n"
+METHOD = (
+    "acceptance: {trace: null, stand_in: false, tokens_per_step: 2.5, window: 3, source: mine}\n"
+)
 """Acceptance of a method, whose own file is no scenario that something is taken over from."""
 
 
 def test_what_is_taken_over_is_said_with_the_file_that_it_is_from(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text("like: vanilla_llama_2_7b_a100\ntarget: {device: h100_sxm}\nstrategy: {name: vanilla_sd, gamma: 3}\n")
+    path.write_text(
+        "like: vanilla_llama_2_7b_a100\ntarget: {device: h100_sxm}\nstrategy: {name: "
+        "vanilla_sd, gamma: 3}\n"
+    )
     (said,) = taken_over(load(str(path)))
     assert said.startswith("taken over from vanilla_llama_2_7b_a100 (like): ")
     assert "draft.model tinyllama_1_1b" in said
@@ -499,13 +698,19 @@ def test_what_is_taken_over_is_said_with_the_file_that_it_is_from(tmp_path: Path
     assert "draft." not in plainly
     assert "acceptance." not in plainly
     assert list(taken_over(load("durations_only"))) == []
-    assert list(taken_over(load("mtp_qwen3_5_27b_h100"))) == [], "it names a method and starts from no scenario"
+    assert list(taken_over(load("mtp_qwen3_5_27b_h100"))) == [], (
+        "it names a method and starts from no scenario"
+    )
     (named,) = taken_over(load("mtp_deepseek_v3_8xh200_data_parallel"))
-    assert named.startswith("taken over from autoregressive_deepseek_v3_8xh200 (like): target.model deepseek_v3,")
+    assert named.startswith(
+        "taken over from autoregressive_deepseek_v3_8xh200 (like): target.model deepseek_v3,"
+    )
     assert "strategy" not in named
     explained = CliRunner().invoke(main, ["explain", str(path)])
     assert "taken over from vanilla_llama_2_7b_a100" in explained.output
-    path.write_text(path.read_text().replace("{name: vanilla_sd, gamma: 3}", "vllm_eagle_3") + METHOD)
+    path.write_text(
+        path.read_text().replace("{name: vanilla_sd, gamma: 3}", "vllm_eagle_3") + METHOD
+    )
     assert "strategy" not in "".join(taken_over(load(str(path))))
     wrong = CliRunner().invoke(main, ["explain", str(path), "--set", "target=null"])
     assert (wrong.exit_code, "vanilla_llama_2_7b_a100.yaml" in wrong.output) == (2, False)
@@ -524,16 +729,22 @@ def test_a_draft_of_another_vocabulary_is_not_taken_over() -> None:
     )
     fitting = load("vanilla_qwen3_32b_a100", [OTHER_TARGET, "draft.model=llama_3_2_1b"])
     assert fitting.scenario.draft is not None
-    assert fitting.scenario.draft.device.name == "a100_80g_sxm"  # where the draft would sit is taken over
+    assert (
+        fitting.scenario.draft.device.name == "a100_80g_sxm"
+    )  # where the draft would sit is taken over
     back = variant(plainly, {"target.model": "qwen3_32b", "strategy": {"name": "vanilla_sd"}})
     assert back.scenario.draft is not None
     assert back.scenario.draft.model.name == "spd_qwen_0_6b"
-    with pytest.raises(BadInput, match="vanilla_sd needs a draft, and spd_qwen_0_6b has another vocabulary"):
+    with pytest.raises(
+        BadInput, match="vanilla_sd needs a draft, and spd_qwen_0_6b has another vocabulary"
+    ):
         load("vanilla_qwen3_32b_a100", [OTHER_TARGET])
 
 
 def test_a_plan_over_several_targets_has_no_draft_that_does_not_fit(tmp_path: Path) -> None:
-    """The draft that the plan starts with is that of one target; the other one decodes plainly, or with its own."""
+    """The draft that the plan starts with is that of one target; the other one decodes plainly, or
+    with its own.
+    """
     (tmp_path / "two.yaml").write_text(
         yaml.safe_dump(
             {
@@ -545,7 +756,10 @@ def test_a_plan_over_several_targets_has_no_draft_that_does_not_fit(tmp_path: Pa
                 },
                 "slo": {"ttft_ms": {"p90": 5000}},
                 "devices": {"a100_80g_sxm": {"price_usd_per_hour": 2, "count": 16}},
-                "hardware": {"qwen": {"target": {"model": "qwen3_32b"}}, "llama": {"target": {"model": "llama_3_1_70b"}}},
+                "hardware": {
+                    "qwen": {"target": {"model": "qwen3_32b"}},
+                    "llama": {"target": {"model": "llama_3_1_70b"}},
+                },
                 "strategies": {
                     "plain": {"strategy": "autoregressive"},
                     "drafted": {"strategy": {"gamma": 3}},
@@ -556,7 +770,10 @@ def test_a_plan_over_several_targets_has_no_draft_that_does_not_fit(tmp_path: Pa
         )
     )
     plan = load_plan(str(tmp_path / "two.yaml"))
-    drafts = {one.family: one.loaded.scenario.draft and one.loaded.scenario.draft.model.name for one in plan.candidates}
+    drafts = {
+        one.family: one.loaded.scenario.draft and one.loaded.scenario.draft.model.name
+        for one in plan.candidates
+    }
     assert drafts == {
         ("qwen", "plain"): "spd_qwen_0_6b",
         ("qwen", "drafted"): "spd_qwen_0_6b",
@@ -565,11 +782,15 @@ def test_a_plan_over_several_targets_has_no_draft_that_does_not_fit(tmp_path: Pa
     }
     reasons = {one.family: one.reason for one in plan.left_out}
     assert "needs a draft, and spd_qwen_0_6b has another vocabulary" in reasons["llama", "drafted"]
-    assert "the draft's vocabulary of 128,256 is not the target's of 151,936" in reasons["qwen", "own"]
+    assert (
+        "the draft's vocabulary of 128,256 is not the target's of 151,936" in reasons["qwen", "own"]
+    )
 
 
 def test_what_a_head_keeps_is_rescaled_once_for_equal_settings(tmp_path: Path) -> None:
-    """Runs of a plan differ in traffic, replicas and limits, which the kept tokens do not depend on."""
+    """Runs of a plan differ in traffic, replicas and limits, which the kept tokens do not depend
+    on.
+    """
     path = tmp_path / "mine.yaml"
     path.write_text("like: vanilla_llama_2_7b_a100\nstrategy: vllm_eagle_3\n" + METHOD)
     loaded = load(str(path))

@@ -1,4 +1,5 @@
-"""The README as a script: from a bare machine to an own what-if, by its commands in its order and nothing else.
+"""The README as a script: from a bare machine to an own what-if, by its commands in its order and
+nothing else.
 
 ``dev.py test`` is the one that is left out: it would run this test.
 """
@@ -58,7 +59,12 @@ def checkout(folder: Path) -> Path:
 
 def script(asked: list[Step]) -> str:
     """All of them in one shell, each between two marks, the second with its exit code."""
-    return "\n".join(f"echo '<<{place}'\n{one.command}\necho \">>$?\"" for place, one in enumerate(asked)) + "\n"
+    return (
+        "\n".join(
+            f"echo '<<{place}'\n{one.command}\necho \">>$?\"" for place, one in enumerate(asked)
+        )
+        + "\n"
+    )
 
 
 def test_the_readme_begins_at_nothing_and_ends_with_a_scenario_of_ones_own() -> None:
@@ -67,11 +73,15 @@ def test_the_readme_begins_at_nothing_and_ends_with_a_scenario_of_ones_own() -> 
     saved = [name for name, _ in SAVED.findall(README)]
     assert saved == ["mine.yaml", "profiled.yaml"]
     assert [name for name in saved if f"specsim run ./{name}" not in commands] == []
-    assert README.count("\n    specsim") + README.count("\n    $ specsim") == sum(one.startswith("specsim") for one in commands)
+    assert README.count("\n    specsim") + README.count("\n    $ specsim") == sum(
+        one.startswith("specsim") for one in commands
+    )
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a checkout to know what belongs to it")
+@pytest.mark.skipif(
+    not (ROOT / ".git").exists(), reason="needs a checkout to know what belongs to it"
+)
 def test_from_a_bare_machine_to_an_own_what_if_by_the_readme_alone(tmp_path: Path) -> None:
     asked = [one for one in steps() if one.command != LEFT_OUT]
     home, here = tmp_path / "home", tmp_path / "specsim"
@@ -79,21 +89,29 @@ def test_from_a_bare_machine_to_an_own_what_if_by_the_readme_alone(tmp_path: Pat
     environment = {"HOME": str(home), "PATH": f"{PYTHON.parent}:/usr/bin:/bin", "COLUMNS": "120"}
     environment |= {name: value for name, value in os.environ.items() if REACH.match(name)}
     shell = ["bash", "-c", script(asked)]
-    done = subprocess.run(shell, cwd=checkout(here), env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        shell, cwd=checkout(here), env=environment, capture_output=True, text=True, check=False
+    )
     found = re.findall(r"^<<\d+\n(.*?)^>>(\d+)$", done.stdout, re.MULTILINE | re.DOTALL)
     assert len(found) == len(asked), done.stderr
     failed = [one.command for one, (_, code) in zip(asked, found, strict=True) if code != "0"]
     assert failed == [], done.stderr
     for one, (printed, _) in zip(asked, found, strict=True):
         if one.command.startswith(("specsim run", "specsim plan")) and one.words:
-            missing = [number for number in NUMBER.findall(one.words) if number not in NUMBER.findall(printed)]
+            missing = [
+                number
+                for number in NUMBER.findall(one.words)
+                if number not in NUMBER.findall(printed)
+            ]
             assert missing == [], f"{one.command}\n{printed}"
     assert (here / "reports" / "mine" / "report.html").is_file()
     assert list(home.rglob("specsim*")) == []
 
 
 @pytest.mark.full
-def test_the_question_of_one_line_prints_what_stands_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_question_of_one_line_prints_what_stands_below_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(ROOT)
     (asked,) = [one for one in steps() if one.command.startswith("specsim plan --model")]
     quoted = re.search(r"specsim plan --model.*?^```\n(.*?)^```", README, re.MULTILINE | re.DOTALL)

@@ -1,4 +1,6 @@
-"""The reference book: what is committed is what the classes and commands say, no field is without a meaning, links arrive."""
+"""The reference book: what is committed is what the classes and commands say, no field is without a
+meaning, links arrive.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,40 @@ from tests.pins import as_pinned
 PAGES = pages()
 
 
-@pytest.mark.skipif(not as_pinned("click", "pydantic"), reason="other versions of click and pydantic word it otherwise")
+@pytest.mark.skipif(
+    not as_pinned("click", "pydantic"),
+    reason="other versions of click and pydantic word it otherwise",
+)
 def test_what_is_committed_is_what_would_be_written() -> None:
     committed = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.md")}
-    assert set(committed) - {"results.md", "api.md"} == set(PAGES) == {"cli.md", *(f"{page}.md" for page in ABOUT)}
+    assert (
+        set(committed) - {"results.md", "api.md"}
+        == set(PAGES)
+        == {"cli.md", *(f"{page}.md" for page in ABOUT)}
+    )
     stale = [name for name, text in PAGES.items() if committed[name] != text]
     assert stale == [], "run `python3 dev.py reference`"
 
 
 def test_the_page_of_the_python_face_is_what_its_docstrings_say() -> None:
-    assert (FOLDER / "api.md").read_text("utf-8") == write_api.page(), "run `python3 dev.py reference`"
+    assert (FOLDER / "api.md").read_text("utf-8") == write_api.page(), (
+        "run `python3 dev.py reference`"
+    )
 
 
 SMALL = ["requests.count=4", "requests.output_tokens=9", "slo={ttft_ms: {p90: 9000}}"]
 SPREAD, LEVEL = {"mean", "p50", "p90", "p95", "p99", "most"}, {"mean", "p95", "most"}
-NAMED = ("choices", "lanes", "scenario", "replications", "speedup_interval", "littles_law", "slo", "provenance", "replicas")
+NAMED = (
+    "choices",
+    "lanes",
+    "scenario",
+    "replications",
+    "speedup_interval",
+    "littles_law",
+    "slo",
+    "provenance",
+    "replicas",
+)
 """Their keys are names, or stand in one line of the page."""
 
 
@@ -48,7 +69,9 @@ def keys(found: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Title of a section of the page, and a key in it."""
     for key, value in found.items():
         yield path, key
-        inner = value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else value
+        inner = (
+            value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else value
+        )
         if isinstance(inner, dict) and key not in NAMED and set(inner) not in (SPREAD, LEVEL):
             yield from keys(inner, f"{path}.{key}".strip(".") + ".*" * (inner is not value))
 
@@ -109,18 +132,25 @@ def test_a_field_means_what_its_class_or_the_one_above_says() -> None:
 def test_an_editor_is_told_the_same() -> None:
     schema = json_schema("scenario")
     assert schema["properties"]["seed"]["description"] == "Of everything that is drawn by chance."
-    assert schema["$defs"]["Roofline"]["properties"]["p_norm"]["description"].startswith("How sharp the knee is")
+    assert schema["$defs"]["Roofline"]["properties"]["p_norm"]["description"].startswith(
+        "How sharp the knee is"
+    )
 
 
 def test_every_array_of_a_shipped_trace_is_described() -> None:
     page = (Path(FOLDER) / "trace.md").read_text("utf-8")
-    assert [name for name in (*ARRAYS["own"], *ARRAYS["further"]) if f"| `{name}` |" not in page] == []
+    assert [
+        name for name in (*ARRAYS["own"], *ARRAYS["further"]) if f"| `{name}` |" not in page
+    ] == []
     for path in Catalogue().names("trace").values():
         with np.load(path) as file:
             named = {name for name in file.files if "." in name}
             assert {*file.files} - named <= {"header", *ARRAYS["own"]}
         endings = {name.partition(".")[2] for name in named}
-        assert endings <= {name.partition(".")[2] for name in ARRAYS["further"]} | {"rollout.token", "rollout.sequences"}
+        assert endings <= {name.partition(".")[2] for name in ARRAYS["further"]} | {
+            "rollout.token",
+            "rollout.sequences",
+        }
 
 
 def test_the_page_can_be_found_from_the_map() -> None:

@@ -1,7 +1,9 @@
-"""What a message advises works as it is printed: settings are taken, options and commands are there, and the fault is gone.
+"""What a message advises works as it is printed: settings are taken, options and commands are
+there, and the fault is gone.
 
-A remedy is followed until the command runs, however many of them that takes. The faults are provoked one by one here; of
-those that the corpus of broken files provokes, every option and command that is named has to exist.
+A remedy is followed until the command runs, however many of them that takes. The faults are
+provoked one by one here; of those that the corpus of broken files provokes, every option and
+command that is named has to exist.
 """
 
 from __future__ import annotations
@@ -29,14 +31,19 @@ VANILLA: dict[str, Any] = {
 POISSON = {"arrivals": {"name": "poisson", "rate_per_s": 1}, "count": 4, "output_tokens": 5}
 PREFILL_FIRST = {"name": "prefill_first", "max_requests": 2}
 SERVED = {"serving": {"policy": PREFILL_FIRST}}
-WINDOWED = VANILLA | {"acceptance": {"trace": "./three.npz", "stand_in": True}, "strategy": {"name": "vanilla_sd", "gamma": 9}}
+WINDOWED = VANILLA | {
+    "acceptance": {"trace": "./three.npz", "stand_in": True},
+    "strategy": {"name": "vanilla_sd", "gamma": 9},
+}
 
 
 def recorded(form: str, file: str) -> dict[str, Any]:
     return {"requests": {"arrivals": {"name": "file", "format": form, "file": file}}}
 
 
-MOST_CACHED = recorded("mooncake", "traffic.jsonl") | {"serving": SERVED["serving"] | {"replicas": 2, "router": "most_cached"}}
+MOST_CACHED = recorded("mooncake", "traffic.jsonl") | {
+    "serving": SERVED["serving"] | {"replicas": 2, "router": "most_cached"}
+}
 LONG = {"requests": POISSON | {"count": 2, "prompt_tokens": 20_000}}
 NARROW = {"serving": {"policy": PREFILL_FIRST | {"batch_tokens": 100}}}
 FILES: dict[str, dict[str, Any]] = {
@@ -74,17 +81,25 @@ FAULTS = (
     "law streaming_vicuna_7b_a100 --set strategy.kept=7",
     "law lyanna_llama_2_7b_h800 --set strategy.chain=tokens",
     "law autoregressive_qwen3_32b_a100 --set target.tensor_parallel=1 --set target.weights=fp32",
-    "law autoregressive_qwen3_32b_a100 --set target.device.memory_gb=20 --set target.tensor_parallel=1",
+    (
+        "law autoregressive_qwen3_32b_a100 --set target.device.memory_gb=20 --set "
+        "target.tensor_parallel=1"
+    ),
     "law durations_only --set strategy.gama=3",
     "law durations_only --set gamma=3",
     "law durations_onli",
     "show durations_onl",
 )
 SETTING = r"[a-z_]+(?:\.[a-z_]+)+=(?:\{[^}]*\}|[^\s,;]+)"
-REMEDY = re.compile(rf"(?P<both>\band )?(?P<setting>\b{SETTING})|as in (?P<key>[a-z_]+): (?P<block>\{{.*\}})")
-OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]+)(?:[ =](?!of )([A-Za-z0-9_=,./]+))?\)?(?: of specsim ([a-z]+))?")
+REMEDY = re.compile(
+    rf"(?P<both>\band )?(?P<setting>\b{SETTING})|as in (?P<key>[a-z_]+): (?P<block>\{{.*\}})"
+)
+OPTION = re.compile(
+    r"(?<![\w-])(--[a-z][a-z0-9-]+)(?:[ =](?!of )([A-Za-z0-9_=,./]+))?\)?(?: of specsim ([a-z]+))?"
+)
 COMMAND = re.compile(
-    r"\bspecsim ([a-z]+)(?: (info|convert|rescale|record|compare|plot|device|engine|link|passes|score|import)\b)?"
+    r"\bspecsim ([a-z]+)(?: "
+    r"(info|convert|rescale|record|compare|plot|device|engine|link|passes|score|import)\b)?"
 )
 WRITTEN = {
     "prompt=COLUMN": "prompt=pt",
@@ -92,7 +107,11 @@ WRITTEN = {
     "output=COLUMN": "output=ot",
     "output: COLUMN": "output: ot",
 }
-WRITTEN |= {"arrival=COLUMN": "arrival=prompt_tokens", "arrival: COLUMN": "arrival: prompt_tokens", "=RATE": "=1"}
+WRITTEN |= {
+    "arrival=COLUMN": "arrival=prompt_tokens",
+    "arrival: COLUMN": "arrival: prompt_tokens",
+    "=RATE": "=1",
+}
 """What a reader writes for the words in capitals."""
 VALUES = {"--rate": "1"}
 """What a reader writes behind an option that is named without a value."""
@@ -112,7 +131,9 @@ def known(verb: str, option: str) -> bool:
 
 
 def remedies(words: list[str], message: str) -> Iterator[list[str]]:
-    """Yield the command as each remedy of a message changes it; those that only a command of another name has are looked up."""
+    """Yield the command as each remedy of a message changes it; those that only a command of
+    another name has are looked up.
+    """
     _, _, advice = message.partition("; ")
     for capitals, meant_by in WRITTEN.items():
         advice = advice.replace(capitals, meant_by)
@@ -121,17 +142,29 @@ def remedies(words: list[str], message: str) -> Iterator[list[str]]:
         setting = found["setting"] or f"{found['key']}={found['block']}"
         together = [*(together if found["both"] else []), "--set", setting]
         behind = advice[found.end() :]
-        if not re.match(rf"\s*and {SETTING}", behind) and not (behind.startswith(" elsewhere") and words[0] == "plan"):
+        if not re.match(rf"\s*and {SETTING}", behind) and not (
+            behind.startswith(" elsewhere") and words[0] == "plan"
+        ):
             yield [*words, *together]
     for option, value, other in OPTION.findall(advice):
-        assert known(other or words[0], option), f"{message}: specsim {other or words[0]} has no {option}"
+        assert known(other or words[0], option), (
+            f"{message}: specsim {other or words[0]} has no {option}"
+        )
         stated = value or VALUES.get(option, "")
         if other in ("", words[0]) and stated:
-            kept = words[: words.index(option)] + words[words.index(option) + 2 :] if option in words else words
+            kept = (
+                words[: words.index(option)] + words[words.index(option) + 2 :]
+                if option in words
+                else words
+            )
             yield [*kept, option, stated]
     if meant := re.search(r"did you mean '([^']+)'\?", message):
         wrong = re.search(r": ([\w.]+): unknown field", message)
-        yield [re.sub(rf"(?<![\w.]){wrong[1]}=", f"{meant[1]}=", word) for word in words] if wrong else [words[0], meant[1]]
+        yield (
+            [re.sub(rf"(?<![\w.]){wrong[1]}=", f"{meant[1]}=", word) for word in words]
+            if wrong
+            else [words[0], meant[1]]
+        )
 
 
 def follow(words: list[str], depth: int = 5) -> None:
@@ -152,21 +185,31 @@ def follow(words: list[str], depth: int = 5) -> None:
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files of the faults."""
     monkeypatch.chdir(tmp_path)
-    traffic = [{"timestamp": at, "input_length": 512, "output_length": 5, "hash_ids": [1]} for at in (0, 100, 200)]
+    traffic = [
+        {"timestamp": at, "input_length": 512, "output_length": 5, "hash_ids": [1]}
+        for at in (0, 100, 200)
+    ]
     (tmp_path / "traffic.jsonl").write_text("\n".join(map(json.dumps, traffic)))
     (tmp_path / "untimed.csv").write_text("prompt_tokens,output_tokens\n10,5\n20,5\n")
     (tmp_path / "strange.csv").write_text("pt,ot,arrival_s\n10,5,0\n10,5,1\n")
-    (tmp_path / "steps.jsonl").write_text("\n".join([json.dumps({"accepted": [2, 0, 3, 1] * 20})] * 4))
+    (tmp_path / "steps.jsonl").write_text(
+        "\n".join([json.dumps({"accepted": [2, 0, 3, 1] * 20})] * 4)
+    )
     for name, fields in FILES.items():
         (tmp_path / f"{name}.yaml").write_text(json.dumps(fields))
-    assert ran(["trace", "convert", "steps.jsonl", "--from", "steps", "--out", "three.npz"]).exit_code == 0
+    assert (
+        ran(["trace", "convert", "steps.jsonl", "--from", "steps", "--out", "three.npz"]).exit_code
+        == 0
+    )
     return tmp_path
 
 
 @pytest.mark.parametrize("typed", FAULTS)
 def test_a_remedy_works_as_it_is_printed(typed: str, work: Path) -> None:
     words = shlex.split(typed)
-    assert ran(words).exit_code != 0, "is no fault any more: take it out, or provoke it in another way"
+    assert ran(words).exit_code != 0, (
+        "is no fault any more: take it out, or provoke it in another way"
+    )
     follow(words)
 
 
@@ -178,7 +221,9 @@ def test_options_and_commands_that_messages_name_are_there(work: Path) -> None:
             for verb, below in COMMAND.findall(line):
                 assert verb in main.commands, line
                 entry = main.commands[verb]
-                assert not below or not isinstance(entry, click.Group) or below in entry.commands, line
+                assert not below or not isinstance(entry, click.Group) or below in entry.commands, (
+                    line
+                )
             for option, _, other in OPTION.findall(line.partition("; ")[2]):
                 assert known(other or words[0], option), line
 

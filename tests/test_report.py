@@ -1,4 +1,6 @@
-"""Reports: same bytes, drawings that parse, all of it or nothing, and only numbers that were passed in."""
+"""Reports: same bytes, drawings that parse, all of it or nothing, and only numbers that were passed
+in.
+"""
 
 import ast
 import json
@@ -39,7 +41,7 @@ SPANS = [
 
 
 def parsed(svg):
-    return ElementTree.fromstring(svg)  # noqa: S314 (our own text)
+    return ElementTree.fromstring(svg)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,9 @@ def result(loaded):
 
 
 @pytest.fixture(scope="module")
-def sweep(loaded, result):  # after the run, so that the scenario has cached its own cost and schedule
+def sweep(
+    loaded, result
+):  # after the run, so that the scenario has cached its own cost and schedule
     return window_sweep(loaded, simulate_at=(4, 10))
 
 
@@ -110,7 +114,9 @@ def test_the_sweep_figure_names_its_regime(draft_ms, label):
 
 def test_chrome_trace_holds_every_second_of_every_lane(result):
     trace = json.loads(json.dumps(chrome_trace(result.spans, limit=len(result.spans))))
-    names = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    names = {
+        e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"
+    }
     microseconds = Counter()
     for event in trace["traceEvents"]:
         if event["ph"] == "X":
@@ -185,7 +191,8 @@ def test_an_old_report_is_replaced(result, sweep, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("held", "message"), [(["thesis.tex"], "holds no report.md"), (["report.md", "thesis.tex"], "thesis.tex")]
+    ("held", "message"),
+    [(["thesis.tex"], "holds no report.md"), (["report.md", "thesis.tex"], "thesis.tex")],
 )
 def test_a_folder_with_other_things_is_left_alone(result, sweep, tmp_path, held, message):
     for name in held:
@@ -211,7 +218,9 @@ def test_report_says_the_answer_both_gaps_and_the_command(result, sweep):
 
 def test_the_gaps_lead_from_the_law_to_the_simulation(result):
     first, second = gaps(result)
-    assert result.law.tpot_s * (1 + first.percent / 100) * (1 + second.percent / 100) == pytest.approx(result.simulated.tpot_s)
+    assert result.law.tpot_s * (1 + first.percent / 100) * (
+        1 + second.percent / 100
+    ) == pytest.approx(result.simulated.tpot_s)
     for gap in (first, second):
         whole = 1.0
         for _, part in gap.parts:
@@ -221,7 +230,14 @@ def test_the_gaps_lead_from_the_law_to_the_simulation(result):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(9.2758, "9.276"), (38.5967, "38.60"), (0.05, "0.050"), (0.0, "0"), (1e-5, "<0.001"), (12345.6, "12,346")],
+    [
+        (9.2758, "9.276"),
+        (38.5967, "38.60"),
+        (0.05, "0.050"),
+        (0.0, "0"),
+        (1e-5, "<0.001"),
+        (12345.6, "12,346"),
+    ],
 )
 def test_numbers_are_short(value, text):
     assert number(value) == text
@@ -231,7 +247,9 @@ def test_numbers_are_short(value, text):
 def test_console_fits(loaded, result, width):
     page = StringIO()
     console = Console(file=page, width=width)
-    print_page(run_page(result, (), of_speedup(loaded, result.speedup, [(1.0, 10), (1.2, 10)])), console)
+    print_page(
+        run_page(result, (), of_speedup(loaded, result.speedup, [(1.0, 10), (1.2, 10)])), console
+    )
     print_page(law_page.page(law_details(loaded)), console)
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= min(width, 100)
@@ -241,7 +259,9 @@ def test_console_fits(loaded, result, width):
     assert any(line.startswith("Speed-up within") for line in lines)
 
 
-@pytest.mark.parametrize(("name", "borrowed"), [("vanilla_llama_2_7b_a100", True), ("durations_only", False)])
+@pytest.mark.parametrize(
+    ("name", "borrowed"), [("vanilla_llama_2_7b_a100", True), ("durations_only", False)]
+)
 def test_a_law_says_where_its_acceptance_is_borrowed(name, borrowed):
     page = StringIO()
     print_page(law_page.page(law_details(load(name))), Console(file=page, width=100))
@@ -260,15 +280,22 @@ def test_reports_run_nothing_and_only_figures_draw():
                 assert (
                     not module.startswith("matplotlib")
                     or path.parent.name == "pages"
-                    or path.stem in ("drawing", "figures", "pipeline_timeline", "validation_figures")
+                    or path.stem
+                    in ("drawing", "figures", "pipeline_timeline", "validation_figures")
                 )
 
 
 def test_the_kept_demo_is_what_its_command_makes(tmp_path):
-    """reports/demo is committed for readers of the README; made anew whenever a number in it changes."""
+    """reports/demo is committed for readers of the README; made anew whenever a number in it
+    changes.
+    """
     loaded = load("mirror_qwen3_32b_m2_ultra")
     made, span = run_with_interval(loaded, "specsim run mirror_qwen3_32b_m2_ultra")
-    write.write(run_page(made, window_sweep(loaded), span, of_run(loaded, made)), made.spans, tmp_path / "demo")
+    write.write(
+        run_page(made, window_sweep(loaded), span, of_run(loaded, made)),
+        made.spans,
+        tmp_path / "demo",
+    )
     kept = Path(__file__).parent.parent / "reports/demo/report.md"
     assert (tmp_path / "demo/report.md").read_text() == kept.read_text()
 

@@ -1,4 +1,6 @@
-"""A recording by start, moved to a published mean: the mean is met, the order of starts stays, and so do the bursts."""
+"""A recording by start, moved to a published mean: the mean is met, the order of starts stays, and
+so do the bursts.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,24 @@ RECORDED = bursts()
 def test_the_mean_is_met_and_every_start_keeps_its_place(length: float, seed: int) -> None:
     found = rescaled(RECORDED, length, LEVELS, seed)
     assert WindowReplay.of(found).mean(LEVELS) + 1.0 == pytest.approx(length, abs=0.02)
-    assert found.trace.header["derived_from"]["mean_length_tokens"] == pytest.approx(length, abs=0.02)
+    assert found.trace.header["derived_from"]["mean_length_tokens"] == pytest.approx(
+        length, abs=0.02
+    )
     assert found.order == RECORDED.order
     before, after = RECORDED.kept[1:], found.kept[1:]
-    ends = [(after[before == level].min(), after[before == level].max()) for level in range(LEVELS + 1)]
-    assert all(low[1] <= high[0] for low, high in pairwise(ends)), "a longer run stays as long as a shorter"
+    ends = [
+        (after[before == level].min(), after[before == level].max()) for level in range(LEVELS + 1)
+    ]
+    assert all(low[1] <= high[0] for low, high in pairwise(ends)), (
+        "a longer run stays as long as a shorter"
+    )
 
 
-@given(st.floats(-3.0, 3.0), st.floats(0.0, 2.0), st.lists(st.floats(0.01, 1.0), min_size=2, max_size=6))
+@given(
+    st.floats(-3.0, 3.0),
+    st.floats(0.0, 2.0),
+    st.lists(st.floats(0.01, 1.0), min_size=2, max_size=6),
+)
 def test_lengths_grow_with_the_tilt(theta: float, more: float, shares: list[float]) -> None:
     shares_ = np.array(shares) / sum(shares)
     assert (lengths(shares_, theta, 200) <= lengths(shares_, theta + more, 200)).all()
@@ -63,13 +75,17 @@ def test_no_tilt_is_the_recording(run: list[int]) -> None:
 
 def test_the_tilted_shares_are_the_exponential_family() -> None:
     """Odds of neighbouring lengths are multiplied by e^theta."""
-    found = np.bincount(lengths(np.array([0.2, 0.5, 0.3]), np.log(2.0), 1_000_000), minlength=3) / 1e6
+    found = (
+        np.bincount(lengths(np.array([0.2, 0.5, 0.3]), np.log(2.0), 1_000_000), minlength=3) / 1e6
+    )
     assert found == pytest.approx(np.array([0.2, 1.0, 1.2]) / 2.4, abs=2e-6)
 
 
 @pytest.mark.parametrize("length", [2.0, 3.6])
 def test_bursts_stay(length: float) -> None:
-    """Of the correlation of a start with later ones at least three quarters stay; drawn independently none would."""
+    """Of the correlation of a start with later ones at least three quarters stay; drawn
+    independently none would.
+    """
 
     def correlation(runs: RecordedRuns, lag: int) -> float:
         return float(np.corrcoef(runs.kept[1:-lag], runs.kept[1 + lag :])[0, 1])
@@ -91,7 +107,9 @@ def test_what_proposes_nothing_goes_on_proposing_nothing() -> None:
 
 def test_means_out_of_reach() -> None:
     short = RecordedRuns(Replay(trace_of([0] * 6)), np.array([0, 1, 0, 1, 0, 1]), LEVELS)
-    with pytest.raises(BadInput, match=r"cannot be re-scaled to 3: the recorded lengths reach 1 to 2 tokens a step"):
+    with pytest.raises(
+        BadInput, match=r"cannot be re-scaled to 3: the recorded lengths reach 1 to 2 tokens a step"
+    ):
         rescaled(short, 3.0, LEVELS)
     with pytest.raises(BadInput, match="at window 4 it lies between 1 and 5"):
         rescaled(short, 5.0, LEVELS)
@@ -108,7 +126,10 @@ def test_a_chain_is_decided_anew_by_position() -> None:
 
 
 def test_a_scenario_asks_for_a_mean() -> None:
-    asked = ["strategy=eagle_1", "acceptance.rescale={tokens_per_step: 3.94, source: a table, confidence: published}"]
+    asked = [
+        "strategy=eagle_1",
+        "acceptance.rescale={tokens_per_step: 3.94, source: a table, confidence: published}",
+    ]
     loaded = load(SCENARIO, asked)
     acceptance = loaded.acceptance()
     assert acceptance is loaded.acceptance(), "worked out once"
@@ -119,7 +140,10 @@ def test_a_scenario_asks_for_a_mean() -> None:
 @pytest.mark.parametrize(
     ("overrides", "fault"),
     [
-        (["acceptance.rescale.tokens_per_step=7"], "acceptance.rescale.tokens_per_step: a mean accepted length of 7 cannot be"),
+        (
+            ["acceptance.rescale.tokens_per_step=7"],
+            "acceptance.rescale.tokens_per_step: a mean accepted length of 7 cannot be",
+        ),
         (["acceptance.rescale.tokens_per_step=1"], "acceptance.rescale.tokens_per_step: expected"),
         (["acceptance={rate: 0.8, rescale: {tokens_per_step: 2}}"], "rescale is for a trace"),
     ],
@@ -168,7 +192,9 @@ def test_a_mean_may_be_meant_at_another_window_and_reach_several_sequences() -> 
 
 # ---- a mean that was measured elsewhere
 
-METHODS = sorted(set(Catalogue().names("method")) - {"specpipe"})  # whose steps are one token wide, however many stages
+METHODS = sorted(
+    set(Catalogue().names("method")) - {"specpipe"}
+)  # whose steps are one token wide, however many stages
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -182,26 +208,40 @@ def test_a_mean_can_be_stated_for_every_method(method: str) -> None:
         rule = stated_rule(moving_rule(loaded.scenario), loaded.document)
         assert Walk(rule).mean(replay, window) == pytest.approx(mean, abs=0.01)
     else:
-        assert acceptance.odds(window, loaded.scenario.exit).committed() == pytest.approx(mean, abs=1e-9)
+        assert acceptance.odds(window, loaded.scenario.exit).committed() == pytest.approx(
+            mean, abs=1e-9
+        )
 
 
 @pytest.mark.parametrize(
     "mean",
-    ["tokens_per_step: 3.1, window: 5", "tokens_per_step: 2.1, bonus: false, window: 5", "accepted_share: 0.42, window: 5"],
+    [
+        "tokens_per_step: 3.1, window: 5",
+        "tokens_per_step: 2.1, bonus: false, window: 5",
+        "accepted_share: 0.42, window: 5",
+    ],
 )
 def test_a_mean_may_be_stated_in_three_conventions(mean: str) -> None:
-    spec = load("vanilla_llama_2_7b_a100", [f"acceptance={{{mean}, method: eagle_3}}"]).scenario.acceptance
+    spec = load(
+        "vanilla_llama_2_7b_a100", [f"acceptance={{{mean}, method: eagle_3}}"]
+    ).scenario.acceptance
     assert (spec.rescale.tokens_per_step, spec.rescale.window) == (pytest.approx(3.1), 5)
     assert (spec.trace, spec.drafter, spec.stand_in) == ("six_flavours_greedy", "eagle", True)
 
 
 def test_the_recording_nearest_in_temperature_lends_its_bursts() -> None:
     stated = "acceptance={tokens_per_step: 2.4, temperature: 0.7, drafter: plain}"
-    assert load("vanilla_llama_2_7b_a100", [stated]).scenario.acceptance.trace == "six_flavours_warm"
+    assert (
+        load("vanilla_llama_2_7b_a100", [stated]).scenario.acceptance.trace == "six_flavours_warm"
+    )
 
 
 @pytest.mark.parametrize(
-    "stated", ["tokens_per_step: 2.4", "trace: six_flavours_greedy, stand_in: true, rescale: {tokens_per_step: 2.4}"]
+    "stated",
+    [
+        "tokens_per_step: 2.4",
+        "trace: six_flavours_greedy, stand_in: true, rescale: {tokens_per_step: 2.4}",
+    ],
 )
 def test_a_sweep_over_windows_changes_the_window_and_not_what_was_measured(stated: str) -> None:
     base = load("vanilla_llama_2_7b_a100", ["strategy.gamma=4", f"acceptance={{{stated}}}"])
@@ -218,14 +258,23 @@ def test_a_sweep_over_windows_changes_the_window_and_not_what_was_measured(state
 def test_a_recording_that_is_given_its_own_mean_keeps_its_own_best_window() -> None:
     plain = load("vanilla_llama_2_7b_a100", ["requests.count=30", "acceptance.drafter=draft"])
     own = WindowReplay.of(plain.acceptance()).mean(4) + 1.0
-    lent = load("vanilla_llama_2_7b_a100", ["requests.count=30", f"acceptance={{tokens_per_step: {own}, window: 4}}"])
+    lent = load(
+        "vanilla_llama_2_7b_a100",
+        ["requests.count=30", f"acceptance={{tokens_per_step: {own}, window: 4}}"],
+    )
     gammas = range(1, 9)
     for gamma in gammas:
-        lengths = [WindowReplay.of(loaded.change(gamma=gamma).acceptance()).mean(gamma) for loaded in (plain, lent)]
+        lengths = [
+            WindowReplay.of(loaded.change(gamma=gamma).acceptance()).mean(gamma)
+            for loaded in (plain, lent)
+        ]
         assert lengths[0] == pytest.approx(lengths[1], rel=0.003)
 
     def best(loaded: Loaded) -> int:
-        return min(gammas, key=lambda gamma: law(loaded.change(gamma=gamma).scenario, loaded.acceptance()).tpot_s)
+        return min(
+            gammas,
+            key=lambda gamma: law(loaded.change(gamma=gamma).scenario, loaded.acceptance()).tpot_s,
+        )
 
     assert best(plain) == best(lent)
 
@@ -234,7 +283,10 @@ def test_a_recording_that_is_given_its_own_mean_keeps_its_own_best_window() -> N
     ("stated", "fault"),
     [
         ("{tokens_per_step: 0.9}", "if none is counted, say bonus: false"),
-        ("{rate: 0.8, window: 4}", "window and method say where tokens_per_step or accepted_share were measured"),
+        (
+            "{rate: 0.8, window: 4}",
+            "window and method say where tokens_per_step or accepted_share were measured",
+        ),
         ("{tokens_per_step: 7, window: 5}", "at window 5 it lies between 1 and 6"),
         ("{tokens_per_step: 2, method: eagle_4}", "did you mean 'eagle_"),
         ("{tokens_per_step: 2, rate: 0.5}", "found tokens_per_step and rate"),

@@ -31,7 +31,9 @@ Served = dict[int, tuple[str, float, float]]
 
 
 def served(source: Source, router: RouterName | None, count: int, places: int) -> Served:
-    """Every pass takes a second. Without a router there is one replica, which fetches its requests."""
+    """Every pass takes a second. Without a router there is one replica, which fetches its
+    requests.
+    """
     first = World()
     worlds = [first, *(World(None, first.environment) for _ in range(count - 1))]
     front, found = Fleet(source, router, first.environment) if router else None, Served()
@@ -41,13 +43,23 @@ def served(source: Source, router: RouterName | None, count: int, places: int) -
 
     policy = FixedBatch(max_requests=places)
     replicas = [
-        Scheduler(Autoregressive(), Cycle((0,)), None, front or source, SECOND, policy, finished=partial(note, name))
+        Scheduler(
+            Autoregressive(),
+            Cycle((0,)),
+            None,
+            front or source,
+            SECOND,
+            policy,
+            finished=partial(note, name),
+        )
         for name in "ABC"[:count]
     ]
     if front:
         front.open(replicas)
     for world, replica in zip(worlds, replicas, strict=True):
-        first.environment.process(replica.run(world, Lanes(*map(world.lane, ("target", "draft", "rendezvous")))))
+        first.environment.process(
+            replica.run(world, Lanes(*map(world.lane, ("target", "draft", "rendezvous"))))
+        )
     first.environment.run()
     for replica in replicas:
         replica.check()
@@ -55,15 +67,26 @@ def served(source: Source, router: RouterName | None, count: int, places: int) -
 
 
 def crowd() -> Arrivals:
-    """Six at once, of which two of B are soon done, then two that find B with less to do but more waiting."""
+    """Six at once, of which two of B are soon done, then two that find B with less to do but more
+    waiting.
+    """
     outputs = {0: 6, 1: 6, 2: 6, 3: 2, 4: 6, 5: 2}
     late = [Request(6, 2.5, 8, 2), Request(7, 2.6, 8, 2)]
     return Arrivals([*(Request(index, 0.0, 8, tokens) for index, tokens in outputs.items()), *late])
 
 
 def test_the_three_routers_on_the_same_crowd() -> None:
-    """A prompt holds its replica's batch up for a second, so who joins whom shows in when everybody ends."""
-    a_alone = {0: ("A", 0, 6), 1: ("B", 0, 7), 2: ("A", 0, 6), 3: ("B", 0, 2), 4: ("A", 0, 6), 5: ("B", 0, 2)}
+    """A prompt holds its replica's batch up for a second, so who joins whom shows in when everybody
+    ends.
+    """
+    a_alone = {
+        0: ("A", 0, 6),
+        1: ("B", 0, 7),
+        2: ("A", 0, 6),
+        3: ("B", 0, 2),
+        4: ("A", 0, 6),
+        5: ("B", 0, 2),
+    }
     both = a_alone | {0: ("A", 0, 7), 2: ("A", 0, 7), 4: ("A", 0, 7)}
     assert served(crowd(), "round_robin", 2, 5) == both | {6: ("A", 3, 5), 7: ("B", 3, 5)}
     assert served(crowd(), "least_outstanding", 2, 5) == a_alone | {6: ("B", 3, 5), 7: ("B", 3, 5)}
@@ -74,15 +97,24 @@ def test_an_idle_fleet_shares_out_what_comes_one_by_one() -> None:
     source = Arrivals([Request(index, 10.0 * index, 8, 2) for index in range(5)])
     for router in LOADS:
         source = Arrivals([Request(index, 10.0 * index, 8, 2) for index in range(5)])
-        assert [one[0] for one in served(source, router, 3, 1).values()] == ["A", "B", "C", "A", "B"]
+        assert [one[0] for one in served(source, router, 3, 1).values()] == [
+            "A",
+            "B",
+            "C",
+            "A",
+            "B",
+        ]
 
 
 def test_a_client_sends_its_next_request_to_whoever_is_free() -> None:
     """Two clients, one place each: the second request of a client goes where one has just ended."""
     requests = Requests(concurrency=2, count=4, prompt_tokens=8, output_tokens=3)
     assert served(ClosedLoop(requests), "least_outstanding", 2, 1) == {
-        0: ("A", 0, 3), 1: ("B", 0, 3), 2: ("A", 3, 6), 3: ("B", 3, 6)
-    }  # fmt: skip
+        0: ("A", 0, 3),
+        1: ("B", 0, 3),
+        2: ("A", 3, 6),
+        3: ("B", 3, 6),
+    }
 
 
 @settings(deadline=None, max_examples=60)
@@ -92,16 +124,29 @@ def test_a_client_sends_its_next_request_to_whoever_is_free() -> None:
     clients=st.integers(0, 6),
     places=st.integers(1, 4),
 )
-def test_a_fleet_of_one_is_one_replica(router: RouterName, gaps: list[float], clients: int, places: int) -> None:
+def test_a_fleet_of_one_is_one_replica(
+    router: RouterName, gaps: list[float], clients: int, places: int
+) -> None:
     def source() -> Source:
         if clients:
-            return ClosedLoop(Requests(concurrency=clients, count=clients + len(gaps), prompt_tokens=8, output_tokens=5))
-        return Arrivals([Request(index, sum(gaps[: index + 1]), 8, 2 + index % 7) for index in range(len(gaps))])
+            return ClosedLoop(
+                Requests(
+                    concurrency=clients, count=clients + len(gaps), prompt_tokens=8, output_tokens=5
+                )
+            )
+        return Arrivals(
+            [Request(index, sum(gaps[: index + 1]), 8, 2 + index % 7) for index in range(len(gaps))]
+        )
 
     assert served(source(), router, 1, places) == served(source(), None, 1, places)
 
 
-SMALL = ["requests={arrivals: {name: poisson, rate_per_s: 6}, count: 60, prompt_tokens: 100, output_tokens: 40}"]
+SMALL = [
+    (
+        "requests={arrivals: {name: poisson, rate_per_s: 6}, count: 60, prompt_tokens: 100, "
+        "output_tokens: 40}"
+    )
+]
 MANY = ["serving.replicas=3", "serving.policy={name: chunked_prefill}"]
 
 
@@ -110,12 +155,21 @@ MANY = ["serving.replicas=3", "serving.policy={name: chunked_prefill}"]
 def test_what_replicas_did_adds_up(name: str, router: str) -> None:
     loaded = load(name, [*SMALL, *MANY, f"serving.router={router}"])
     outcome, spans = simulate(loaded.scenario, loaded.acceptance(), 100)
-    assert sum(one.requests for one in outcome.replicas) == outcome.serving.requests == outcome.serving.e2e.count == 60
+    assert (
+        sum(one.requests for one in outcome.replicas)
+        == outcome.serving.requests
+        == outcome.serving.e2e.count
+        == 60
+    )
     assert sum(one.tokens for one in outcome.replicas) == outcome.tokens == 60 * 40
     littles = [one.littles_law for one in outcome.replicas]
-    assert sum(one.mean_in_system for one in littles) == pytest.approx(outcome.serving.mean_in_system)
+    assert sum(one.mean_in_system for one in littles) == pytest.approx(
+        outcome.serving.mean_in_system
+    )
     assert all(abs(one.gap) < 1e-9 for one in (*littles, outcome.serving.littles_law))
-    assert sum(one.mean_waiting for one in outcome.replicas) == pytest.approx(outcome.serving.mean_waiting)
+    assert sum(one.mean_waiting for one in outcome.replicas) == pytest.approx(
+        outcome.serving.mean_waiting
+    )
     assert all(one.requests for one in outcome.replicas)
     whole = [sum(one.busy_s[lane] for one in outcome.replicas) / 3 for lane in outcome.busy_s]
     assert whole == pytest.approx(list(outcome.busy_s.values()))
@@ -124,10 +178,18 @@ def test_what_replicas_did_adds_up(name: str, router: str) -> None:
 
 def test_twice_the_replicas_under_twice_the_clients_serve_twice_as_much() -> None:
     """All requests alike, so each half sees what one replica saw alone."""
-    shape = ["requests.prompt_tokens=100", "requests.output_tokens=40", "strategy=autoregressive", "durations={target_ms: 5}"]
+    shape = [
+        "requests.prompt_tokens=100",
+        "requests.output_tokens=40",
+        "strategy=autoregressive",
+        "durations={target_ms: 5}",
+    ]
     places = "serving.policy={name: fixed_batch, max_requests: 4}"
     one, two = (
-        simulate((loaded := load("durations_only", [*shape, places, *more])).scenario, loaded.acceptance())[0]
+        simulate(
+            (loaded := load("durations_only", [*shape, places, *more])).scenario,
+            loaded.acceptance(),
+        )[0]
         for more in (
             ["requests.concurrency=4", "requests.count=20"],
             ["requests.concurrency=8", "requests.count=40", "serving.replicas=2"],
@@ -136,11 +198,18 @@ def test_twice_the_replicas_under_twice_the_clients_serve_twice_as_much() -> Non
     assert two.tokens_per_s == pytest.approx(2 * one.tokens_per_s)
     assert two.serving.mean_batch == one.serving.mean_batch == 4
     first, second = two.replicas
-    assert (first.requests, first.tokens, first.littles_law, first.busy_s) == (20, 800, second.littles_law, second.busy_s)
+    assert (first.requests, first.tokens, first.littles_law, first.busy_s) == (
+        20,
+        800,
+        second.littles_law,
+        second.busy_s,
+    )
 
 
 def test_a_router_needs_places_and_a_name_it_knows() -> None:
-    with pytest.raises(BadInput, match="fixed_batch needs max_requests where a router deals requests out"):
+    with pytest.raises(
+        BadInput, match="fixed_batch needs max_requests where a router deals requests out"
+    ):
         load("vanilla_llama_2_7b_a100", ["serving.replicas=2"])
     with pytest.raises(BadInput, match=r"serving\.router.*round_robin"):
         load("vanilla_llama_2_7b_a100", [*MANY, "serving.router=roundrobin"])
@@ -154,4 +223,7 @@ def test_the_logs_say_which_replica_it_was(tmp_path: Path) -> None:
     tokens = [0, 0, 0]
     for line in csv.DictReader(log.open()):
         tokens[int(line["replica"]) - 1] += sum(map(int, line["tokens"].split()))
-    assert all(logged >= one["tokens"] for logged, one in zip(tokens, found["simulated"]["replicas"], strict=True))
+    assert all(
+        logged >= one["tokens"]
+        for logged, one in zip(tokens, found["simulated"]["replicas"], strict=True)
+    )

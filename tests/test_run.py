@@ -1,4 +1,6 @@
-"""Whole runs: three evaluators that agree, the laws' limits on real hardware and traces, the promised JSON."""
+"""Whole runs: three evaluators that agree, the laws' limits on real hardware and traces, the
+promised JSON.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,21 @@ def few(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_replay_and_simulation_are_the_same_run(name: str) -> None:
-    """One walks the recording with the law's step times, the other books lanes: same steps, same times."""
+    """One walks the recording with the law's step times, the other books lanes: same steps, same
+    times.
+    """
     result = run(load(name, few(name)))
     replay, simulated = result.replay, result.simulated
-    assert (replay.steps, replay.tokens, replay.accepted) == (simulated.steps, simulated.tokens, simulated.accepted)
-    for one, other in ((replay.step_s, simulated.step_s), (replay.tpot_s, simulated.tpot_s), (replay.ttft_s, simulated.ttft_s)):
+    assert (replay.steps, replay.tokens, replay.accepted) == (
+        simulated.steps,
+        simulated.tokens,
+        simulated.accepted,
+    )
+    for one, other in (
+        (replay.step_s, simulated.step_s),
+        (replay.tpot_s, simulated.tpot_s),
+        (replay.ttft_s, simulated.ttft_s),
+    ):
         assert one == pytest.approx(other, rel=1e-9)
     assert replay.end_s == pytest.approx(simulated.end_s, rel=1e-9)
 
@@ -51,12 +63,19 @@ def test_the_law_with_replayed_means_explains_the_simulation(name: str) -> None:
     """What is left is the growing context: the law takes its durations halfway."""
     result = run(load(name, FEW))
     assert result.law_replayed.step_s == pytest.approx(result.simulated.step_s, rel=0.01)
-    assert result.law_replayed.tokens_per_step == pytest.approx(result.simulated.tokens_per_step, rel=1e-9)
+    assert result.law_replayed.tokens_per_step == pytest.approx(
+        result.simulated.tokens_per_step, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_eight_at_a_time(name: str) -> None:
-    loads = ["requests.arrivals=null", "requests.concurrency=8", "requests.count=20", "requests.output_tokens=40"]
+    loads = [
+        "requests.arrivals=null",
+        "requests.concurrency=8",
+        "requests.count=20",
+        "requests.output_tokens=40",
+    ]
     scenario = load(name).scenario
     if scenario.strategy.traits.alone and scenario.serving.policy.max_requests != 1:
         with pytest.raises(BadInput, match="one request at a time, got 8"):
@@ -69,15 +88,25 @@ def test_eight_at_a_time(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mirror_qwen3_32b_a100", "vanilla_qwen3_32b_a100"])
 def test_the_law_weighs_steps_by_the_requests_that_meet_them(name: str) -> None:
-    """Eight at a time, twelve in all: the batch shrinks at the end, and few requests meet the quick steps there."""
-    result = run(load(name, ["requests.concurrency=8", "requests.count=12", "requests.output_tokens=150"]))
+    """Eight at a time, twelve in all: the batch shrinks at the end, and few requests meet the quick
+    steps there.
+    """
+    result = run(
+        load(name, ["requests.concurrency=8", "requests.count=12", "requests.output_tokens=150"])
+    )
     law, kinds, steps = result.law_replayed, result.simulated.kinds, result.simulated.steps
     assert law.step_s == pytest.approx(result.simulated.step_s, rel=0.01)
     assert law.tokens_per_step == pytest.approx(result.simulated.tokens_per_step, rel=1e-9)
-    strategy, cost, context = result.scenario.schedule, result.scenario.cost, result.scenario.mean_context
+    strategy, cost, context = (
+        result.scenario.schedule,
+        result.scenario.cost,
+        result.scenario.mean_context,
+    )
     met = tokens = 0.0
     for kind, count in kinds.items():
-        seconds = float(strategy.step_seconds(strategy.durations(cost, strategy.step(kind, context)), kind))
+        seconds = float(
+            strategy.step_seconds(strategy.durations(cost, strategy.step(kind, context)), kind)
+        )
         met += count / steps * kind.batch * seconds
         tokens += count / steps * kind.batch * law.tokens_per_step
     assert law.tpot_s == pytest.approx(met / tokens, rel=1e-9)
@@ -86,7 +115,9 @@ def test_the_law_weighs_steps_by_the_requests_that_meet_them(name: str) -> None:
 
 @pytest.mark.parametrize("prompt", [512, 30_000])
 def test_one_request_alone_waits_and_proceeds_alike(prompt: int) -> None:
-    """With nobody else in the batch the two ways of falling back are one process, at any context."""
+    """With nobody else in the batch the two ways of falling back are one process, at any
+    context.
+    """
     changes = ["requests.count=6", f"requests.prompt_tokens={prompt}", "requests.output_tokens=96"]
     times = []
     for others in ("wait", "proceed"):
@@ -97,7 +128,9 @@ def test_one_request_alone_waits_and_proceeds_alike(prompt: int) -> None:
 
 @pytest.mark.parametrize("name", MIRRORS)
 def test_mirror_never_beats_vanilla_by_more_than_its_overlap(name: str) -> None:
-    """S_mirror / S_vanilla <= 1 + Delta / T_target for the same draft and acceptance, at every window."""
+    """S_mirror / S_vanilla <= 1 + Delta / T_target for the same draft and acceptance, at every
+    window.
+    """
     loaded = load(name)
     for gamma in range(1, 17):
         scenario = loaded.change(gamma=gamma).scenario
@@ -113,13 +146,22 @@ def test_mirror_never_beats_vanilla_by_more_than_its_overlap(name: str) -> None:
 
 
 def test_a_strategy_whose_every_window_is_beyond_what_is_shown_has_no_sweep() -> None:
-    few = ["strategy.gamma=64", "strategy.sequences=48", "strategy.divisors=false", "requests.count=2"]
+    few = [
+        "strategy.gamma=64",
+        "strategy.sequences=48",
+        "strategy.divisors=false",
+        "requests.count=2",
+    ]
     assert window_sweep(load("duodecoding_llama_2_7b_a800", few)) == []
 
 
 def test_zero_slope_and_then_the_draft_time_per_token() -> None:
-    """Delta 18, 3 ms a draft token: flat to gamma* = 6, then 3 ms more per token, in law and simulation."""
-    text = ["durations={prefix_ms: 18, suffix_ms: 18, draft_step_ms: 3, rv_ee_ms: 0.05, rv_fv_ms: 0.05}"]
+    """Delta 18, 3 ms a draft token: flat to gamma* = 6, then 3 ms more per token, in law and
+    simulation.
+    """
+    text = [
+        "durations={prefix_ms: 18, suffix_ms: 18, draft_step_ms: 3, rv_ee_ms: 0.05, rv_fv_ms: 0.05}"
+    ]
     sure = ["acceptance={always: 99}", "requests.count=2", "requests.output_tokens=121"]
     points = window_sweep(load("durations_only", [*text, *sure]), range(1, 12))
     steps = [point.simulated_step_ms for point in points]
@@ -128,7 +170,9 @@ def test_zero_slope_and_then_the_draft_time_per_token() -> None:
 
 
 def test_on_hardware_the_step_is_the_target_plus_what_sticks_out() -> None:
-    """The target itself takes longer for a longer window; beyond that, only the exposed draft counts."""
+    """The target itself takes longer for a longer window; beyond that, only the exposed draft
+    counts.
+    """
     loaded = load("mirror_qwen3_32b_a100")
     for gamma in range(1, 25):
         scenario = loaded.change(gamma=gamma).scenario
@@ -147,7 +191,9 @@ def test_one_shared_device_serialises_and_the_law_says_it_is_a_bound() -> None:
 
 
 def test_the_overlap_emerges_from_two_lanes() -> None:
-    """No formula stands in the timeline: the draft's spans lie beside the suffix's, and the step ends with the later."""
+    """No formula stands in the timeline: the draft's spans lie beside the suffix's, and the step
+    ends with the later.
+    """
     result = run(load("mirror_qwen3_32b_a100", FEW))
     suffixes = [span for span in result.spans if span.label == "layers l_e+1..N"]
     drafts = [span for span in result.spans if span.label == "draft next window"]
@@ -159,22 +205,40 @@ def test_the_overlap_emerges_from_two_lanes() -> None:
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
-    first, again, other = (summary(run(load("mirror_qwen3_32b_a100", FEW, seed=seed))) for seed in (1, 1, 2))
+    first, again, other = (
+        summary(run(load("mirror_qwen3_32b_a100", FEW, seed=seed))) for seed in (1, 1, 2)
+    )
     assert json.dumps(first) == json.dumps(again)
     assert first["simulated"] != other["simulated"]
 
 
-def test_json_is_one_object_with_the_promised_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_one_object_with_the_promised_fields(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(main, ["run", "mirror_qwen3_32b_a100", "--json", "--set", FEW[0], "--set", FEW[1]])
+    result = CliRunner().invoke(
+        main, ["run", "mirror_qwen3_32b_a100", "--json", "--set", FEW[0], "--set", FEW[1]]
+    )
     found = json.loads(result.stdout)
     assert {"step_ms", "tokens_per_step", "tpot_ms", "relation", "source"} <= set(found["law"])
-    simulated = {"step_ms", "tokens_per_step", "tpot_ms", "tokens_per_s", "ttft_ms", "steps", "tokens"}
+    simulated = {
+        "step_ms",
+        "tokens_per_step",
+        "tpot_ms",
+        "tokens_per_s",
+        "ttft_ms",
+        "steps",
+        "tokens",
+    }
     assert simulated <= set(found["simulated"])
     assert simulated <= set(found["replay"])
     assert {"strategy", "tpot_ms"} <= set(found["baseline"])
-    assert found["speedup"] == pytest.approx(found["baseline"]["tpot_ms"] / found["simulated"]["tpot_ms"])
-    assert {lane: set(value) for lane, value in found["lanes"].items()}["target"] == {"busy_fraction"}
+    assert found["speedup"] == pytest.approx(
+        found["baseline"]["tpot_ms"] / found["simulated"]["tpot_ms"]
+    )
+    assert {lane: set(value) for lane, value in found["lanes"].items()}["target"] == {
+        "busy_fraction"
+    }
     assert {"parameter", "value", "source", "confidence"} == set(found["provenance"][0])
     assert found["scenario"]["target"]["model"]["name"] == "qwen3_32b"
     assert list(tmp_path.iterdir()) == []
@@ -186,7 +250,11 @@ def test_a_run_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert result.exit_code == 0, result.output
     written = {path.name for path in (tmp_path / "reports/durations_only").iterdir()}
     data = {"window_sweep.data.csv", "accepted_lengths.data.csv", "timeline.json"}
-    assert written == {"report.md", "report.html", "window_sweep.svg", "accepted_lengths.svg", "timeline.svg"} | data
+    assert (
+        written
+        == {"report.md", "report.html", "window_sweep.svg", "accepted_lengths.svg", "timeline.svg"}
+        | data
+    )
 
 
 def test_the_batching_rule_is_applied_by_batch_size() -> None:
@@ -207,7 +275,9 @@ def test_a_shipped_trace_is_sound_and_says_where_it_comes_from(name: str) -> Non
     trace = read(Catalogue().names("trace")[name])
     header = trace.header
     assert len(trace.flavours) >= 6
-    assert header["command"].startswith("python -m benchmarks.family --work DIR --out scenarios --family ")
+    assert header["command"].startswith(
+        "python -m benchmarks.family --work DIR --out scenarios --family "
+    )
     assert {source["licence"] for source in header["text"]["sources"].values()}
     for model in header["models"].values():
         assert model["loss"] > 0
@@ -215,7 +285,10 @@ def test_a_shipped_trace_is_sound_and_says_where_it_comes_from(name: str) -> Non
         assert {"training_steps", "training_tokens", "seed", "parameters"} <= set(model)
     assert list(trace.exit_fractions) == [0.25, 0.5, 0.75]
     assert trace.repetition() < (0.6 if trace.temperature == 0 else 0.1)
-    rates = [float(trace.accepted(0)[Replay(trace, [flavour]).positions()].mean()) for flavour in trace.flavours]
+    rates = [
+        float(trace.accepted(0)[Replay(trace, [flavour]).positions()].mean())
+        for flavour in trace.flavours
+    ]
     assert min(rates) > 0.4
     assert max(rates) - min(rates) > 0.1
 
@@ -223,9 +296,13 @@ def test_a_shipped_trace_is_sound_and_says_where_it_comes_from(name: str) -> Non
 @pytest.mark.parametrize("message", ["per_position", "first_position"])
 @pytest.mark.parametrize("name", TRACES)
 def test_fallback_on_the_trace(name: str, message: str) -> None:
-    """Monotone in kappa exactly, per position and per step; bounded by 1 - Omega per position only (K11)."""
+    """Monotone in kappa exactly, per position and per step; bounded by 1 - Omega per position only
+    (K11).
+    """
     trace = read(Catalogue().names("trace")[name])
-    rates = fallback_rates(Replay(trace), MirrorSD.model_validate({"message": message}), widths=(1, 2, 4, 8, 16, 64))
+    rates = fallback_rates(
+        Replay(trace), MirrorSD.model_validate({"message": message}), widths=(1, 2, 4, 8, 16, 64)
+    )
     for fraction in trace.exit_fractions:
         at = [rate for rate in rates if rate.exit_fraction == fraction]
         for narrow, wide in pairwise(at):
@@ -235,7 +312,9 @@ def test_fallback_on_the_trace(name: str, message: str) -> None:
     for rate in rates:
         assert rate.per_position <= rate.off_exit
         assert rate.per_step_low <= rate.per_step <= rate.per_step_high
-    assert any(rate.per_step > rate.off_exit for rate in rates), "the printed corollary does not hold per step"
+    assert any(rate.per_step > rate.off_exit for rate in rates), (
+        "the printed corollary does not hold per step"
+    )
 
 
 def test_replayed_windows_are_those_of_a_plain_walk_over_the_shipped_trace() -> None:
@@ -260,29 +339,56 @@ def test_replayed_windows_are_those_of_a_plain_walk_over_the_shipped_trace() -> 
 
 
 def test_the_marginal_law_misses_what_comes_in_bursts() -> None:
-    """Both gaps are real and reported: marginal rates against the replay, replayed means against the simulation."""
+    """Both gaps are real and reported: marginal rates against the replay, replayed means against
+    the simulation.
+    """
     loaded = load("mirror_qwen3_32b_a100")
     result = run(loaded)
     marginal = law(loaded.scenario, loaded.acceptance())
     assert marginal.tokens_per_step != pytest.approx(result.simulated.tokens_per_step, rel=1e-3)
-    assert result.law_replayed.tokens_per_step == pytest.approx(result.simulated.tokens_per_step, rel=1e-9)
+    assert result.law_replayed.tokens_per_step == pytest.approx(
+        result.simulated.tokens_per_step, rel=1e-9
+    )
     assert np.isfinite(result.speedup)
 
 
 def test_a_streaming_draft_that_nothing_was_recorded_of_says_so() -> None:
-    """A rate alone: two streams count two tokens a pass. With a recording, or where it is stated, nothing is said."""
+    """A rate alone: two streams count two tokens a pass. With a recording, or where it is stated,
+    nothing is said.
+    """
     stated = ["acceptance.trace=null", "acceptance.stand_in=false", "acceptance.rate=0.8", *FEW]
     said = run(load("mirror_qwen3_32b_m2_ultra", stated)).caveats
     assert any("with 2 streams writes: one token a stream" in note for note in said), said
-    for known in (FEW, [*stated, "strategy.drafter.emitted=[1.75]"], [*stated, "strategy.drafter={name: autoregressive}"]):
-        assert not any("one token a stream" in note for note in run(load("mirror_qwen3_32b_m2_ultra", known)).caveats), known
+    for known in (
+        FEW,
+        [*stated, "strategy.drafter.emitted=[1.75]"],
+        [*stated, "strategy.drafter={name: autoregressive}"],
+    ):
+        assert not any(
+            "one token a stream" in note
+            for note in run(load("mirror_qwen3_32b_m2_ultra", known)).caveats
+        ), known
 
 
-@pytest.mark.parametrize("name", ["durations_only", "mirror_qwen3_32b_m2_ultra", "autoregressive_qwen3_32b_a100"])
+@pytest.mark.parametrize(
+    "name", ["durations_only", "mirror_qwen3_32b_m2_ultra", "autoregressive_qwen3_32b_a100"]
+)
 def test_a_run_ends_with_a_dozen_lines(name: str, tmp_path: Path) -> None:
     """The rest is in its report, or printed with ``--long``."""
-    command = ["run", name, "--set", "requests.count=3", "--set", "requests.output_tokens=24", "--out", str(tmp_path / "out")]
-    short, long = (CliRunner().invoke(main, [*command, *more], env={"COLUMNS": "80"}) for more in ([], ["--long"]))
+    command = [
+        "run",
+        name,
+        "--set",
+        "requests.count=3",
+        "--set",
+        "requests.output_tokens=24",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    short, long = (
+        CliRunner().invoke(main, [*command, *more], env={"COLUMNS": "80"})
+        for more in ([], ["--long"])
+    )
     assert short.exit_code == long.exit_code == 0, short.output + long.output
     assert 3 <= len(short.stdout.splitlines()) <= 12
     assert short.stdout.splitlines()[0].startswith(name)

@@ -1,4 +1,6 @@
-"""Whatever reads what is printed, and whatever is typed: an answer or a line of words, and the exit code that belongs to it."""
+"""Whatever reads what is printed, and whatever is typed: an answer or a line of words, and the exit
+code that belongs to it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from simulator.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 MINE = (
-    "strategy: {name: vanilla_sd, gamma: 3}\ndurations: {target_ms: 18, draft_ms: 2}\nacceptance: {rate: 0.8}\n"
+    "strategy: {name: vanilla_sd, gamma: 3}\ndurations: {target_ms: 18, draft_ms: "
+    "2}\nacceptance: {rate: 0.8}\n"
     "requests: {count: 2, prompt_tokens: 8, output_tokens: 8}\n"
 )
 POSIX = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -55,14 +58,29 @@ def said(
     command: str, work: Path, more: dict[str, str], stdout: int | None = subprocess.PIPE
 ) -> subprocess.CompletedProcess[bytes]:
     """What a command of its own process prints."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHON"))}
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("LC_", "LANG", "PYTHON"))
+    }
     words = [sys.executable, "-m", "simulator", *command.split()]
     environment = plain | {"PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"} | more
-    return subprocess.run(words, cwd=work, env=environment, stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=300)
+    return subprocess.run(
+        words,
+        cwd=work,
+        env=environment,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=300,
+    )
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("command", [*FEW, *(pytest.param(one, marks=pytest.mark.full) for one in COMMANDS if one not in FEW)])
+@pytest.mark.parametrize(
+    "command",
+    [*FEW, *(pytest.param(one, marks=pytest.mark.full) for one in COMMANDS if one not in FEW)],
+)
 def test_every_reader_is_told(command: str, reader: str, work: Path) -> None:
     done = said(command, work, READERS[reader])
     wrong = "none" in command
@@ -74,12 +92,23 @@ def test_every_reader_is_told(command: str, reader: str, work: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
 @pytest.mark.parametrize(
-    "command", ["--help", "list scenario", "law m.yaml", "law m.yaml --json", "schema scenario", "run m.yaml --json"]
+    "command",
+    [
+        "--help",
+        "list scenario",
+        "law m.yaml",
+        "law m.yaml --json",
+        "schema scenario",
+        "run m.yaml --json",
+    ],
 )
 def test_a_full_disk_behind_stdout_is_one_line(command: str, work: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = said(command, work, {}, full.fileno())
-    assert (done.returncode, done.stderr) == (2, b"error: what it prints cannot be written: No space left on device\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"error: what it prints cannot be written: No space left on device\n",
+    )
 
 
 def test_nobody_who_reads_is_no_fault(work: Path) -> None:
@@ -91,9 +120,12 @@ def test_nobody_who_reads_is_no_fault(work: Path) -> None:
 
 
 TYPED = {
-    "requests.arrivals={name: gamma, rate_per_s: 1, burstiness: 1e-200}": "expected 0.001 or more, got 1e-200",
+    "requests.arrivals={name: gamma, rate_per_s: 1, burstiness: 1e-200}": (
+        "expected 0.001 or more, got 1e-200"
+    ),
     "requests.arrivals={name: gamma, rate_per_s: 1, burstiness: 1e17}": "expected at most 1000",
-    ".".join(["a"] * 3_000) + "=1": "is nested too deeply; expected at most 32 names with dots between them",
+    ".".join(["a"] * 3_000)
+    + "=1": "is nested too deeply; expected at most 32 names with dots between them",
     "strategy." + ".".join(["gamma"] * 3_000) + "=1": "is nested too deeply",
     "durations." + "." * 3_000 + "=1": "is nested too deeply",
 }
@@ -101,7 +133,9 @@ TYPED = {
 
 @pytest.mark.parametrize("command", ["law", "run", "explain", "batches"])
 @pytest.mark.parametrize("change", TYPED, ids=range(len(TYPED)))
-def test_what_was_typed_is_refused_in_words(change: str, command: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_typed_is_refused_in_words(
+    change: str, command: str, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(work)
     places = "serving.policy={name: prefill_first, max_requests: 8}"
     done = CliRunner().invoke(main, [command, "m.yaml", "--set", places, "--set", change])
@@ -110,9 +144,13 @@ def test_what_was_typed_is_refused_in_words(change: str, command: str, work: Pat
     assert TYPED[change] in done.stderr
 
 
-def test_an_axis_of_3000_dots_is_refused_in_words(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_axis_of_3000_dots_is_refused_in_words(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(work)
-    done = CliRunner().invoke(main, ["sweep", "m.yaml", "--axis", ".".join(["a"] * 3_000) + "=1,2", "--workers", "1"])
+    done = CliRunner().invoke(
+        main, ["sweep", "m.yaml", "--axis", ".".join(["a"] * 3_000) + "=1,2", "--workers", "1"]
+    )
     assert isinstance(done.exception, SystemExit), repr(done.exception)
     assert done.exit_code == 2
     assert "is nested too deeply" in done.stderr
@@ -127,16 +165,24 @@ CONFIG = {
     "vocab_size": 1_000,
 }
 MANY = {
-    "fields of a scenario": ("law m.yaml", "m.yaml", MINE + "".join(f"unknown_{number}: 1\n" for number in range(8_000))),
+    "fields of a scenario": (
+        "law m.yaml",
+        "m.yaml",
+        MINE + "".join(f"unknown_{number}: 1\n" for number in range(8_000)),
+    ),
     "fields of a part": (
         "law m.yaml",
         "m.yaml",
-        MINE.replace("rate: 0.8", "rate: 0.8, " + ", ".join(f"unknown_{number}: 1" for number in range(8_000))),
+        MINE.replace(
+            "rate: 0.8",
+            "rate: 0.8, " + ", ".join(f"unknown_{number}: 1" for number in range(8_000)),
+        ),
     ),
     "rows of a table": (
         "calibrate link t.csv --like nvlink_a100",
         "t.csv",
-        "operation,size_bytes,time_us\n" + "".join(f"unknown_{number},1,1\n" for number in range(8_000)),
+        "operation,size_bytes,time_us\n"
+        + "".join(f"unknown_{number},1,1\n" for number in range(8_000)),
     ),
     "fields of a configuration": (
         "law vanilla_llama_2_7b_a100 --set target.model=./published",
@@ -146,26 +192,40 @@ MANY = {
     "layers of a configuration": (
         "law vanilla_llama_2_7b_a100 --set target.model=./published",
         "published/config.json",
-        json.dumps(CONFIG | {"num_hidden_layers": 8_000, "layer_types": [f"unknown_{number}" for number in range(8_000)]}),
+        json.dumps(
+            CONFIG
+            | {
+                "num_hidden_layers": 8_000,
+                "layer_types": [f"unknown_{number}" for number in range(8_000)],
+            }
+        ),
     ),
     "fields of a device": (
         "law vanilla_llama_2_7b_a100 --set target.device=./d.yaml",
         "d.yaml",
         "name: mine\n" + "".join(f"unknown_{number}: 1\n" for number in range(8_000)),
     ),
-    "fields of a plan": ("plan ./p.yaml", "p.yaml", "".join(f"unknown_{number}: 1\n" for number in range(8_000))),
+    "fields of a plan": (
+        "plan ./p.yaml",
+        "p.yaml",
+        "".join(f"unknown_{number}: 1\n" for number in range(8_000)),
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", MANY)
-def test_twenty_faults_are_told_and_the_rest_is_counted(kind: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twenty_faults_are_told_and_the_rest_is_counted(
+    kind: str, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(work)
     command, file, text = MANY[kind]
     Path(file).parent.mkdir(exist_ok=True)
     Path(file).write_text(text)
     began_s = time.process_time()
     done = CliRunner().invoke(main, command.split())
-    assert time.process_time() - began_s < 8, "a search through all faults for every fault takes 10 s and more"
+    assert time.process_time() - began_s < 8, (
+        "a search through all faults for every fault takes 10 s and more"
+    )
     assert (done.exit_code, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
     assert len(lines) == 21, lines[:3]
@@ -182,17 +242,27 @@ def test_many_settings_are_told_like_a_file(work: Path, monkeypatch: pytest.Monk
 
 
 ALL_WRONG = {
-    "sweep m.yaml --axis strategy.gamma=-1,0 --workers 1": ["strategy.gamma=-1", "strategy.gamma=0"],
+    "sweep m.yaml --axis strategy.gamma=-1,0 --workers 1": [
+        "strategy.gamma=-1",
+        "strategy.gamma=0",
+    ],
     "compare wrong.yaml wrong.yaml": ["wrong.yaml:1:30"],
     "batches wrong.yaml": ["wrong.yaml:1:30"],
     "load wrong.yaml": ["wrong.yaml:1:30"],
     "capacity wrong.yaml": ["wrong.yaml:1:30"],
     "crossovers m.yaml --only a --only b": ["--only a", "--only b"],
-    "crossovers vanilla_llama_2_7b_a100 --only mtp --only mirror_sd": ["mirror_sd: is left out", "mtp: is left out"],
+    "crossovers vanilla_llama_2_7b_a100 --only mtp --only mirror_sd": [
+        "mirror_sd: is left out",
+        "mtp: is left out",
+    ],
     "methods vanilla_llama_2_7b_a100 --only mtp": ["mtp: is left out"],
     "validate none neither": ["none", "neither"],
     "validate --law none --law neither": ["none", "neither"],
-    "plan ./wrong.yaml": ["wrong.yaml:1:1: scenario", "wrong.yaml:1:1: slo", "wrong.yaml:1:1: devices"],
+    "plan ./wrong.yaml": [
+        "wrong.yaml:1:1: scenario",
+        "wrong.yaml:1:1: slo",
+        "wrong.yaml:1:1: devices",
+    ],
 }
 """Commands, and how the lines on stderr begin."""
 
@@ -211,8 +281,20 @@ def test_where_all_that_is_asked_is_wrong_there_are_faults_alone(
 
 
 @pytest.mark.parametrize("after_s", [0.6, 1.2, 2.0])
-def test_ctrl_c_in_the_first_seconds_of_a_sweep_prints_no_traceback(after_s: float, work: Path) -> None:
-    words = [sys.executable, "-m", "simulator", "sweep", "m.yaml", "--axis", "requests.count=1000:9000:4000", "--workers", "2"]
+def test_ctrl_c_in_the_first_seconds_of_a_sweep_prints_no_traceback(
+    after_s: float, work: Path
+) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "simulator",
+        "sweep",
+        "m.yaml",
+        "--axis",
+        "requests.count=1000:9000:4000",
+        "--workers",
+        "2",
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         words,
@@ -221,7 +303,8 @@ def test_ctrl_c_in_the_first_seconds_of_a_sweep_prints_no_traceback(after_s: flo
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - ignored where tests run in the background
+        # ignored where tests run in the background
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     time.sleep(after_s)
     os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all of them

@@ -1,4 +1,6 @@
-"""The scheduler under arbitrary traffic: what is conserved at every event, and pipelines with steps in flight."""
+"""The scheduler under arbitrary traffic: what is conserved at every event, and pipelines with steps
+in flight.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ from simulator.scenario.run import simulate
 from simulator.serving.iteration import Iteration
 from simulator.serving.memory import Blocks
 from simulator.serving.metrics import BrokenRunError, Sketch, Tally
-from simulator.serving.policies import ChunkedPrefill, FixedBatch, Policy, PrefillFirst, RouterName, UnifiedBudget
+from simulator.serving.policies import (
+    ChunkedPrefill,
+    FixedBatch,
+    Policy,
+    PrefillFirst,
+    RouterName,
+    UnifiedBudget,
+)
 from simulator.serving.requests import Arrivals, Request
 from simulator.serving.router import LOADS, Fleet
 from simulator.serving.scheduler import Scheduler
@@ -102,7 +111,11 @@ class Inbox:
 STRATEGIES: list[Strategy] = [
     Autoregressive(),
     VanillaSD(gamma=3),
-    VanillaSD(gamma=4, adaptive=WindowTable(name="table", windows={2: 2, 3: 0, 4: 1}), bonus_on_full_accept=False),
+    VanillaSD(
+        gamma=4,
+        adaptive=WindowTable(name="table", windows={2: 2, 3: 0, 4: 1}),
+        bonus_on_full_accept=False,
+    ),
     MirrorSD(gamma=3),
     MirrorSD(gamma=3, others="proceed", adaptive=OffAbove(name="off_above", requests=2)),
     MirrorSD(gamma=2, fallback="undrafted", message="first_position"),
@@ -113,18 +126,40 @@ LONGEST = 40
 policies = st.one_of(
     st.builds(FixedBatch, max_requests=st.one_of(st.none(), st.integers(1, 5))),
     st.builds(
-        PrefillFirst, name=st.just("prefill_first"), max_requests=st.integers(1, 5), batch_tokens=st.integers(LONGEST, 90)
+        PrefillFirst,
+        name=st.just("prefill_first"),
+        max_requests=st.integers(1, 5),
+        batch_tokens=st.integers(LONGEST, 90),
     ),
-    st.builds(ChunkedPrefill, name=st.just("chunked_prefill"), max_requests=st.integers(1, 5), chunk_tokens=st.integers(1, 30)),
-    st.builds(UnifiedBudget, name=st.just("unified_budget"), max_requests=st.integers(1, 5), budget_tokens=st.integers(1, 30)),
+    st.builds(
+        ChunkedPrefill,
+        name=st.just("chunked_prefill"),
+        max_requests=st.integers(1, 5),
+        chunk_tokens=st.integers(1, 30),
+    ),
+    st.builds(
+        UnifiedBudget,
+        name=st.just("unified_budget"),
+        max_requests=st.integers(1, 5),
+        budget_tokens=st.integers(1, 30),
+    ),
 )
 durations = StatedDurations(
-    prefix_ms=8, suffix_ms=8, draft_ms=9, redraft_ms=5, rv_ee_ms=1, rv_fv_ms=1, prefill_ms=20, draft_prefill_ms=4
+    prefix_ms=8,
+    suffix_ms=8,
+    draft_ms=9,
+    redraft_ms=5,
+    rv_ee_ms=1,
+    rv_fv_ms=1,
+    prefill_ms=20,
+    draft_prefill_ms=4,
 )
 
 
 class Traffic(RuleBasedStateMachine):
-    """Arrivals and cancellations at any time, one replica or several; after every event the books must balance."""
+    """Arrivals and cancellations at any time, one replica or several; after every event the books
+    must balance.
+    """
 
     @initialize(
         strategy=st.sampled_from(STRATEGIES),
@@ -160,10 +195,16 @@ class Traffic(RuleBasedStateMachine):
         self.replicas = []
         for world in self.worlds:
             memory, exit = Blocks(block, total + spare), early_exit(strategy, None)
-            one = Scheduler(strategy, acceptance, exit, self.fleet, cost, policy, memory, log=self.log.append)
+            one = Scheduler(
+                strategy, acceptance, exit, self.fleet, cost, policy, memory, log=self.log.append
+            )
             in_flight = strategy.needs.in_flight
-            stages = tuple(world.lane(f"stage {i}") for i in range(in_flight if in_flight > 1 else 0))
-            lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stages)
+            stages = tuple(
+                world.lane(f"stage {i}") for i in range(in_flight if in_flight > 1 else 0)
+            )
+            lanes = Lanes(
+                world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stages
+            )
             for _ in range(in_flight):
                 self.environment.process(one.run(world, lanes))
             self.replicas.append(one)
@@ -173,10 +214,16 @@ class Traffic(RuleBasedStateMachine):
         self.cancelled: set[int] = set()
         self.seen: dict[int, int] = {}
 
-    @rule(crowd=st.lists(st.tuples(st.integers(1, LONGEST), st.integers(2, 28)), min_size=1, max_size=6))
+    @rule(
+        crowd=st.lists(
+            st.tuples(st.integers(1, LONGEST), st.integers(2, 28)), min_size=1, max_size=6
+        )
+    )
     def arrive(self, crowd: list[tuple[int, int]]) -> None:
         for prompt, output in crowd:
-            request = Request(len(self.requests), self.environment.now, min(prompt, LONGEST - output), output)
+            request = Request(
+                len(self.requests), self.environment.now, min(prompt, LONGEST - output), output
+            )
             self.requests.append(request)
             self.inbox.fresh.append(request)
         self.fleet.dispatch()
@@ -190,7 +237,9 @@ class Traffic(RuleBasedStateMachine):
         self.environment.run(until=max(until, self.environment.now + 1e-9))
 
     def play(self, until: float) -> None:
-        """Event by event, with the books after each; as many events as any sane schedule needs, and no more."""
+        """Event by event, with the books after each; as many events as any sane schedule needs, and
+        no more.
+        """
         for _ in range(20_000):
             if self.environment.peek() > until or self.environment.peek() == inf:
                 return
@@ -213,7 +262,9 @@ class Traffic(RuleBasedStateMachine):
 
     def books(self) -> None:
         for one in self.replicas:
-            self.books_of(one, [request for request in self.requests if self.owner.get(request.index) is one])
+            self.books_of(
+                one, [request for request in self.requests if self.owner.get(request.index) is one]
+            )
         for request in self.requests:
             assert self.seen.get(request.index, 0) <= request.tokens <= request.output_tokens
             self.seen[request.index] = request.tokens
@@ -228,11 +279,19 @@ class Traffic(RuleBasedStateMachine):
         present = [*queues.waiting, *queues.running]
         assert len(present) == len({request.index for request in present})
         alive = {request.index for request in requests if not request.gone}
-        assert alive <= {request.index for request in present}, "nobody is lost, nobody is somewhere else"
+        assert alive <= {request.index for request in present}, (
+            "nobody is lost, nobody is somewhere else"
+        )
         assert tally.in_system == len(alive)
         assert tally.shown + tally.first_tokens == sum(request.tokens for request in requests)
-        taking_part = [request.index for one in scheduler.under_way for request in (*one.decode, *(r for r, _ in one.prompts))]
-        assert len(taking_part) == len(set(taking_part)), "steps under way are over disjoint requests"
+        taking_part = [
+            request.index
+            for one in scheduler.under_way
+            for request in (*one.decode, *(r for r, _ in one.prompts))
+        ]
+        assert len(taking_part) == len(set(taking_part)), (
+            "steps under way are over disjoint requests"
+        )
         waiting = {request.index for request in requests if request.cursor is None} - self.cancelled
         admitted = {request.index for request in requests if request.cursor is not None}
         assert not {index for index in waiting if index < max(admitted, default=-1)}, (
@@ -252,25 +311,35 @@ class Traffic(RuleBasedStateMachine):
         whole.check()
         assert whole.tokens + whole.thrown_away == sum(request.tokens for request in self.requests)
         for request in self.requests:
-            assert (request.tokens == request.output_tokens) != (request.index in self.cancelled), "everybody is served"
+            assert (request.tokens == request.output_tokens) != (request.index in self.cancelled), (
+                "everybody is served"
+            )
         for lane in (lane for world in self.worlds for lane in world.lanes.values()):
             for before, after in pairwise(lane.spans):
                 assert before[1] <= after[0] + 1e-12, f"{lane.name} is booked twice"
-        waited = sum(r.finished_s - r.arrival_s for r in self.requests if r.index not in self.cancelled)
+        waited = sum(
+            r.finished_s - r.arrival_s for r in self.requests if r.index not in self.cancelled
+        )
         assert whole.e2e.total == pytest.approx(waited)
         for iteration in self.log:
             assert len(iteration.requests) == len(iteration.rows) == len(iteration.tokens)
         self.log_adds_up()
 
     def log_adds_up(self) -> None:
-        """What the log says a request got is what it got, but for what lies past its end or came after it had left."""
+        """What the log says a request got is what it got, but for what lies past its end or came
+        after it had left.
+        """
         got = dict.fromkeys(range(len(self.requests)), 0)
         for iteration in self.log:
             for index, tokens in zip(iteration.requests, iteration.tokens, strict=True):
                 got[index] += tokens
         for request in self.requests:
             if request.index not in self.cancelled:
-                assert request.output_tokens <= got[request.index] <= request.output_tokens + self.replicas[0].strategy.window
+                assert (
+                    request.output_tokens
+                    <= got[request.index]
+                    <= request.output_tokens + self.replicas[0].strategy.window
+                )
 
 
 TestTraffic = Traffic.TestCase
@@ -293,7 +362,9 @@ def pipeline(count: int, depth: int, output: int) -> tuple[list[Iteration], Worl
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"), stages)
     cost = StatedCost(StatedDurations(target_ms=1000.0 * depth))
     source = Arrivals([Request(index, 0.0, 4, output) for index in range(count)])
-    scheduler = Scheduler(Pipeline(depth=depth), Cycle((0,)), None, source, cost, FixedBatch(), log=log.append)
+    scheduler = Scheduler(
+        Pipeline(depth=depth), Cycle((0,)), None, source, cost, FixedBatch(), log=log.append
+    )
     for _ in range(depth):
         world.environment.process(scheduler.run(world, lanes))
     world.environment.run()
@@ -302,9 +373,15 @@ def pipeline(count: int, depth: int, output: int) -> tuple[list[Iteration], Worl
 
 
 def test_as_many_steps_as_stages_are_under_way_over_disjoint_requests() -> None:
-    """Six requests in three groups of two: each stage is handed from group to group without a gap."""
+    """Six requests in three groups of two: each stage is handed from group to group without a
+    gap.
+    """
     log, world, _ = pipeline(count=6, depth=3, output=4)
-    steps = [(one.start_s, one.start_s + one.duration_s, one.requests) for one in log if one.kind == "step"]
+    steps = [
+        (one.start_s, one.start_s + one.duration_s, one.requests)
+        for one in log
+        if one.kind == "step"
+    ]
     assert steps == [
         (0, 3, (0, 1)),
         (0, 4, (2, 3)),
@@ -327,12 +404,19 @@ def test_one_request_alone_leaves_a_pipeline_empty() -> None:
 
 
 def test_two_requests_that_need_the_same_room_do_not_push_themselves_out_for_ever() -> None:
-    """While the younger one is in flight the older one waits for it instead of giving its own prompt up."""
+    """While the younger one is in flight the older one waits for it instead of giving its own
+    prompt up.
+    """
     world, log = World(), []
-    lanes = Lanes(*(world.lane(name) for name in ("target", "draft", "rendezvous")), tuple(map(world.lane, "abc")))
+    lanes = Lanes(
+        *(world.lane(name) for name in ("target", "draft", "rendezvous")),
+        tuple(map(world.lane, "abc")),
+    )
     source = Arrivals([Request(0, 0.0, 27, 13), Request(1, 0.01, 27, 9)])
     policy, cost = UnifiedBudget(budget_tokens=17), StatedCost(durations)
-    scheduler = Scheduler(Pipeline(depth=3), Cycle((0,)), None, source, cost, policy, Blocks(1, 40), log=log.append)
+    scheduler = Scheduler(
+        Pipeline(depth=3), Cycle((0,)), None, source, cost, policy, Blocks(1, 40), log=log.append
+    )
     for _ in range(3):
         world.environment.process(scheduler.run(world, lanes))
     for _ in range(5_000):
@@ -377,7 +461,12 @@ def test_an_idle_system_waits_for_the_next_arrival_on_both_clocks() -> None:
         lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
         source = Arrivals([Request(0, 1.0, 4, 3), Request(1, 50.0, 4, 2)])
         scheduler = Scheduler(
-            Autoregressive(), Cycle((0,)), None, source, StatedCost(StatedDurations(target_ms=1000)), FixedBatch()
+            Autoregressive(),
+            Cycle((0,)),
+            None,
+            source,
+            StatedCost(StatedDurations(target_ms=1000)),
+            FixedBatch(),
         )
         if replayed:
             ends.append(scheduler.replay())
@@ -397,14 +486,20 @@ def test_quantiles_of_a_sketch_are_within_half_a_per_cent() -> None:
     sketch.add(0.0, 10)
     held = [0.0] * 10 + [value / 7 for value in range(1, 10_001)]
     for share in (0.01, 0.5, 0.9, 0.99):
-        assert sketch.quantile(share) == pytest.approx(held[ceil(share * len(held)) - 1], rel=0.00501)
+        assert sketch.quantile(share) == pytest.approx(
+            held[ceil(share * len(held)) - 1], rel=0.00501
+        )
     assert (sketch.quantile(0.0), sketch.quantile(1.0), sketch.least) == (0.0, 10_000 / 7, 0.0)
     assert len(sketch.buckets) < 1_000
     assert Sketch().quantile(0.5) == Sketch().mean == 0.0
 
 
-@pytest.mark.parametrize("name", ["vanilla_llama_2_7b_a100", "mirror_qwen3_32b_a100", "methods_vicuna_7b_a100"])
-def test_steps_priced_for_many_contexts_at_once_take_what_each_takes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", ["vanilla_llama_2_7b_a100", "mirror_qwen3_32b_a100", "methods_vicuna_7b_a100"]
+)
+def test_steps_priced_for_many_contexts_at_once_take_what_each_takes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To the last bits: powers of arrays and of numbers may differ in them."""
     short = {"requests.count": 3, "requests.concurrency": 1, "requests.output_tokens": 300}
     one = variant(load(name), short)
@@ -424,10 +519,15 @@ def test_steps_priced_for_many_contexts_at_once_take_what_each_takes(name: str, 
 def test_rounds_of_the_same_requests_are_what_planning_them_anew_gives(
     arriving: list[tuple[int, int]], places: int, kept: list[int]
 ) -> None:
-    """Whoever arrives, also at the very end of a round, waits for a place or leaves is met as by a plan for every round."""
+    """Whoever arrives, also at the very end of a round, waits for a place or leaves is met as by a
+    plan for every round.
+    """
 
     def ends(planned: bool) -> list[tuple[int, float]]:
-        requests = [Request(index, at * 1e-2, 4, output) for index, (at, output) in enumerate(sorted(arriving))]
+        requests = [
+            Request(index, at * 1e-2, 4, output)
+            for index, (at, output) in enumerate(sorted(arriving))
+        ]
         world, finished = World(), []
         scheduler = Scheduler(
             VanillaSD(gamma=4),
@@ -449,14 +549,25 @@ def test_rounds_of_the_same_requests_are_what_planning_them_anew_gives(
     assert ends(False) == ends(True)
 
 
-def served(strategy: VanillaSD, kept: int, outputs: Sequence[int], places: int, replayed: bool) -> list[tuple[float, float]]:
+def served(
+    strategy: VanillaSD, kept: int, outputs: Sequence[int], places: int, replayed: bool
+) -> list[tuple[float, float]]:
     """Return the times to the first and the last token, in ms, of requests that come together."""
     world, finished = World(), []
     requests = [Request(index, 0.0, 4, output) for index, output in enumerate(outputs)]
-    durations = StatedDurations(target_ms=6.0, draft_step_ms=1.0, prefill_ms=10.0, draft_prefill_ms=4.0)
+    durations = StatedDurations(
+        target_ms=6.0, draft_step_ms=1.0, prefill_ms=10.0, draft_prefill_ms=4.0
+    )
     cost, policy = StatedCost(durations, 4), FixedBatch(max_requests=places)
     scheduler = Scheduler(
-        strategy, Cycle((kept,)), None, Arrivals(requests), cost, policy, Blocks(4, 40), finished=finished.append
+        strategy,
+        Cycle((kept,)),
+        None,
+        Arrivals(requests),
+        cost,
+        policy,
+        Blocks(4, 40),
+        finished=finished.append,
     )
     if replayed:
         scheduler.replay()
@@ -471,20 +582,26 @@ def served(strategy: VanillaSD, kept: int, outputs: Sequence[int], places: int, 
 
 @pytest.mark.parametrize("replayed", [False, True])
 def test_the_first_token_comes_with_the_first_verification(replayed: bool) -> None:
-    """Windows of 4, 2 kept: the draft reads (4 ms) and writes 3 more, then the target reads (10 ms); steps take 10 ms.
+    """Windows of 4, 2 kept: the draft reads (4 ms) and writes 3 more, then the target reads (10
+    ms); steps take 10 ms.
 
-    Three tokens are shown at 17 ms, three at 27 and the last at 37; by a prefill of its own one at 10 ms and 3 in a step.
+    Three tokens are shown at 17 ms, three at 27 and the last at 37; by a prefill of its own one at
+    10 ms and 3 in a step.
     """
     first = VanillaSD(gamma=4, drafts_first=True)
     assert served(first, 2, [7], 1, replayed) == [pytest.approx((17.0, 37.0), rel=1e-9)]
-    assert served(VanillaSD(gamma=4), 2, [7], 1, replayed) == [pytest.approx((10.0, 30.0), rel=1e-9)]
+    assert served(VanillaSD(gamma=4), 2, [7], 1, replayed) == [
+        pytest.approx((10.0, 30.0), rel=1e-9)
+    ]
     assert served(first, 4, [2], 1, replayed) == [pytest.approx((17.0, 17.0), rel=1e-9)]
     two = [pytest.approx((17.0, 17.0), rel=1e-9), pytest.approx((17.0, 27.0), rel=1e-9)]
     assert served(first, 2, [3, 6], 2, replayed) == two
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 5), st.integers(1, 3))
-def test_first_windows_take_as_long_in_events_as_by_the_law(outputs: list[int], kept: int, places: int) -> None:
+def test_first_windows_take_as_long_in_events_as_by_the_law(
+    outputs: list[int], kept: int, places: int
+) -> None:
     strategy = VanillaSD(gamma=4, drafts_first=True)
     by_law = served(strategy, kept, outputs, places, True)
     for ours, theirs in zip(served(strategy, kept, outputs, places, False), by_law, strict=True):

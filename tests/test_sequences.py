@@ -1,4 +1,6 @@
-"""DuoDecoding's automaton: tiny recordings with every iteration written out, and DUO-6 against long replays."""
+"""DuoDecoding's automaton: tiny recordings with every iteration written out, and DUO-6 against long
+replays.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,15 @@ from tests.test_tree_replay import trace_of
 
 
 def replay_of(trace: Trace, split: Split, recording: int = 0) -> Automaton:
-    return Automaton(RecordedDrafting(RecordedSequences(Replay(trace), split).request(recording)), split)
+    return Automaton(
+        RecordedDrafting(RecordedSequences(Replay(trace), split).request(recording)), split
+    )
 
 
 def test_from_cold_to_warm_and_back() -> None:
-    """Budget 4. Position 0 is the prefill's; two sequences are worth while except behind one greedy token."""
+    """Budget 4. Position 0 is the prefill's; two sequences are worth while except behind one greedy
+    token.
+    """
     worth = [[2] * 9, [1] * 9, [2] * 9, [2] * 9]
     replay = replay_of(trace_of([0, 1, 0, 0, 0, 0, 3, 0, 0], rollout_sequences=worth), Split(4))
     assert [replay.judge() for _ in range(5)] == [
@@ -39,7 +45,9 @@ def test_from_cold_to_warm_and_back() -> None:
         SequenceIteration(
             sequences=1, unverified=1, committed=2, hit=True
         ),  # the tail and the first of the next four are right
-        SequenceIteration(sequences=2, unverified=3, committed=3, hit=False),  # the third of the tail is wrong: rank 3
+        SequenceIteration(
+            sequences=2, unverified=3, committed=3, hit=False
+        ),  # the third of the tail is wrong: rank 3
         SequenceIteration(sequences=2, unverified=0, committed=1, hit=True),
         SequenceIteration(
             sequences=1, unverified=1, committed=2, hit=False
@@ -48,11 +56,15 @@ def test_from_cold_to_warm_and_back() -> None:
 
 
 def test_three_sequences_share_a_budget_of_eleven() -> None:
-    """DUO-4: 3, 3, 3 and two tokens unused; no roll-outs are asked for where the number is fixed."""
+    """DUO-4: 3, 3, 3 and two tokens unused; no roll-outs are asked for where the number is
+    fixed.
+    """
     replay = replay_of(trace_of([0, 2, 0, 0, 3, 1, 0]), Split(11, 3))
     assert [replay.judge() for _ in range(3)] == [
         SequenceIteration(sequences=3, unverified=0, committed=1, hit=True),
-        SequenceIteration(sequences=3, unverified=2, committed=3, hit=False),  # the tail is right, rank 3 is nobody's first
+        SequenceIteration(
+            sequences=3, unverified=2, committed=3, hit=False
+        ),  # the tail is right, rank 3 is nobody's first
         SequenceIteration(sequences=3, unverified=0, committed=1, hit=True),
     ]
 
@@ -60,7 +72,9 @@ def test_three_sequences_share_a_budget_of_eleven() -> None:
 def test_rollouts_have_to_be_as_long_as_the_budget() -> None:
     trace = trace_of([0] * 9, rollout_sequences=[[1] * 9] * 2)
     replay = replay_of(trace, Split(4))
-    with pytest.raises(ValueError, match="roll-outs of 2 tokens cannot answer behind 3 unverified ones"):
+    with pytest.raises(
+        ValueError, match="roll-outs of 2 tokens cannot answer behind 3 unverified ones"
+    ):
         for _ in range(2):
             replay.judge()
     field, why = unrecorded(trace, Split(4)) or ("", "")
@@ -78,8 +92,12 @@ def test_the_largest_divisor_divides_and_none_larger_does(number: int, at_most: 
 
 
 @given(st.lists(st.integers(0, 4), min_size=3, max_size=40), st.integers(1, 9), st.data())
-def test_every_iteration_is_what_algorithm_2_makes_of_it(ranks: list[int], budget: int, data: st.DataObject) -> None:
-    """Recorded iterations against DUO-5 on the tokens themselves, for every fixed number of sequences."""
+def test_every_iteration_is_what_algorithm_2_makes_of_it(
+    ranks: list[int], budget: int, data: st.DataObject
+) -> None:
+    """Recorded iterations against DUO-5 on the tokens themselves, for every fixed number of
+    sequences.
+    """
     split = Split(budget, data.draw(st.integers(1, budget)))
     replay, here = replay_of(trace_of(ranks), split), 0
     body = ranks[1:]
@@ -95,7 +113,9 @@ def test_every_iteration_is_what_algorithm_2_makes_of_it(ranks: list[int], budge
 
 
 def iterations(automaton: Automaton, count: int) -> np.ndarray:
-    return np.array([(one.committed, one.unverified > 0) for one in (automaton.judge() for _ in range(count))])
+    return np.array(
+        [(one.committed, one.unverified > 0) for one in (automaton.judge() for _ in range(count))]
+    )
 
 
 def within_four_standard_errors(samples: np.ndarray, expected: float) -> None:
@@ -106,9 +126,12 @@ def within_four_standard_errors(samples: np.ndarray, expected: float) -> None:
 
 @pytest.mark.parametrize("count", [40_000, pytest.param(1_000_000, marks=pytest.mark.full)])
 @pytest.mark.parametrize(
-    ("rate", "first", "split"), [(0.8, 0.8, Split(24, 1)), (0.8, 0.9, Split(24, 2)), (0.5, 0.7, Split(6, 3))]
+    ("rate", "first", "split"),
+    [(0.8, 0.8, Split(24, 1)), (0.8, 0.9, Split(24, 2)), (0.5, 0.7, Split(6, 3))],
 )
-def test_duo_6_is_the_mean_of_a_replay_of_independent_tokens(rate: float, first: float, split: Split, count: int) -> None:
+def test_duo_6_is_the_mean_of_a_replay_of_independent_tokens(
+    rate: float, first: float, split: Split, count: int
+) -> None:
     """A synthetic recording: rank 0 with chance alpha, a rank below s with chance alpha_first."""
     random = np.random.default_rng(6).random(3 * count)
     behind = (split.fixed or 1) - 1 if first > rate else 9
@@ -131,7 +154,9 @@ def test_duo_6_is_the_mean_of_stated_rates(first: float | None) -> None:
 
 
 def test_shares_of_tails_with_several_numbers_of_sequences() -> None:
-    """Budget 4: behind nothing 1 or 2 sequences, always right first; behind a tail none is. Then it takes turns."""
+    """Budget 4: behind nothing 1 or 2 sequences, always right first; behind a tail none is. Then it
+    takes turns.
+    """
     drafts = {0: {1: (0.25, 1.0), 2: (0.75, 1.0)}, 3: {1: (1.0, 0.0)}, 1: {2: (1.0, 0.0)}}
     shares = tail_shares({0: 1.0, 3: 0.2, 1: 0.9}, drafts, {1: 3, 2: 1})
     assert shares == pytest.approx({0: 0.5, 3: 0.125, 1: 0.375})

@@ -21,10 +21,13 @@ SECOND = StatedCost(StatedDurations(target_ms=1000, prefill_ms=1000))
 
 def service(replicas: int, **settings: int | None) -> Service:
     serving = Serving(
-        policy=FixedBatch(max_requests=1), memory=KVMemory(block_tokens=8), replicas=replicas, router="round_robin"
+        policy=FixedBatch(max_requests=1),
+        memory=KVMemory(block_tokens=8),
+        replicas=replicas,
+        router="round_robin",
     )
     requests = Requests(concurrency=3, count=3, prompt_tokens=8, output_tokens=3)
-    return Service(Autoregressive(), Cycle((0,)), SECOND, requests, serving, **settings)  # type: ignore[arg-type]
+    return Service(Autoregressive(), Cycle((0,)), SECOND, requests, serving, **settings)
 
 
 def test_two_replicas_with_a_place_each() -> None:
@@ -32,7 +35,9 @@ def test_two_replicas_with_a_place_each() -> None:
     log: list[Iteration] = []
     finished: list[Request] = []
     done = service(2).run(spans=2, on_iteration=log.append, on_finished=finished.append)
-    assert [(line.start_s, line.kind, line.requests, line.replica, line.waiting) for line in log] == [
+    assert [
+        (line.start_s, line.kind, line.requests, line.replica, line.waiting) for line in log
+    ] == [
         (0.0, "prefill", (0,), 1, 1),
         (0.0, "prefill", (1,), 2, 0),
         (1.0, "step", (0,), 1, 1),
@@ -43,7 +48,11 @@ def test_two_replicas_with_a_place_each() -> None:
         (4.0, "step", (2,), 1, 0),
         (5.0, "step", (2,), 1, 0),
     ]
-    assert [(request.index, request.finished_s) for request in finished] == [(0, 3.0), (1, 3.0), (2, 6.0)]
+    assert [(request.index, request.finished_s) for request in finished] == [
+        (0, 3.0),
+        (1, 3.0),
+        (2, 6.0),
+    ]
     assert done.end_s == 6.0
     assert [busy["target"] for busy in done.busy_s] == [6.0, 3.0]
     assert done.spans == [Span("target", 0.0, 1.0, "prefill"), Span("target", 1.0, 2.0, "decode")]
@@ -60,8 +69,12 @@ def test_a_replay_follows_one_replica_as_the_simulation_does() -> None:
 
 
 def test_a_service_can_be_run_again() -> None:
-    """Everything that moves is made anew: with jitter, lengths and arrivals drawn from the same seed."""
-    loaded = load("vanilla_llama_2_7b_a100", ["requests={concurrency: 2, count: 4, output_tokens: 12}"])
+    """Everything that moves is made anew: with jitter, lengths and arrivals drawn from the same
+    seed.
+    """
+    loaded = load(
+        "vanilla_llama_2_7b_a100", ["requests={concurrency: 2, count: 4, output_tokens: 12}"]
+    )
     twice = loaded.scenario.service(loaded.acceptance())
     first, second = twice.run(), twice.run()
     assert first.end_s == second.end_s

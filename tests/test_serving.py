@@ -43,7 +43,9 @@ def test_lengths_are_those_of_their_distribution_and_of_their_seed() -> None:
     requests = Requests(
         concurrency=4,
         count=5_000,
-        prompt_tokens=LogNormal(name="lognormal", mean_tokens=300, spread=0.5, least_tokens=10, most_tokens=4_000),
+        prompt_tokens=LogNormal(
+            name="lognormal", mean_tokens=300, spread=0.5, least_tokens=10, most_tokens=4_000
+        ),
         output_tokens=Uniform(name="uniform", least_tokens=50, most_tokens=150),
     )
     pairs = list(requests.lengths(7))
@@ -66,13 +68,17 @@ def test_even_lengths_have_the_mean_that_was_asked_for() -> None:
 def test_a_request_keeps_its_lengths_when_more_are_sent() -> None:
     lengths = Uniform(name="uniform", least_tokens=2, most_tokens=90)
     few, many = (
-        list(Requests(count=count, prompt_tokens=lengths, output_tokens=lengths).lengths(1)) for count in (1_024, 3_000)
+        list(Requests(count=count, prompt_tokens=lengths, output_tokens=lengths).lengths(1))
+        for count in (1_024, 3_000)
     )
     assert many[:1_024] == few
 
 
 def test_the_law_takes_the_mean_lengths_of_the_workload() -> None:
-    changes = ["requests.prompt_tokens={name: uniform, least_tokens: 100, most_tokens: 300}", "requests.count=400"]
+    changes = [
+        "requests.prompt_tokens={name: uniform, least_tokens: 100, most_tokens: 300}",
+        "requests.count=400",
+    ]
     scenario = load("vanilla_llama_2_7b_a100", changes).scenario
     prompt, output, _ = scenario.lengths
     assert scenario.mean_context == int(prompt + output // 2)
@@ -84,18 +90,29 @@ def test_the_law_takes_the_mean_lengths_of_the_workload() -> None:
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=6))
 def test_the_chunks_of_a_prompt_are_the_prompt(chunks: list[int]) -> None:
-    """Rows are additive but for the cache, which every chunk reads anew, and the call that reads it."""
+    """Rows are additive but for the cache, which every chunk reads anew, and the call that reads
+    it.
+    """
     total, rows = 0, Rows()
     for index, chunk in enumerate(chunks):
         rows += Rows.prefill(chunk, total, index == len(chunks) - 1)
         total += chunk
     whole = Rows.prefill(total)
-    assert (rows.tokens, rows.logit_rows, rows.attention_pairs) == (whole.tokens, whole.logit_rows, whole.attention_pairs)
-    assert (rows.sequences, rows.kv_tokens) == (len(chunks), sum(sum(chunks[: i + 1]) for i in range(len(chunks))))
+    assert (rows.tokens, rows.logit_rows, rows.attention_pairs) == (
+        whole.tokens,
+        whole.logit_rows,
+        whole.attention_pairs,
+    )
+    assert (rows.sequences, rows.kv_tokens) == (
+        len(chunks),
+        sum(sum(chunks[: i + 1]) for i in range(len(chunks))),
+    )
 
 
 def test_a_chunk_and_a_verification_share_one_pass() -> None:
-    """The pass is over the sum of both rows, cheaper than one after the other; the draft reads the chunk as well."""
+    """The pass is over the sum of both rows, cheaper than one after the other; the draft reads the
+    chunk as well.
+    """
     scenario = load("vanilla_llama_2_7b_a100").scenario
     strategy, cost = scenario.schedule, scenario.cost
     cursor = Cycle((2,)).cursor(0, None)
@@ -141,7 +158,7 @@ def test_rejected_tokens_give_their_blocks_back() -> None:
     policy = PrefillFirst(name="prefill_first")
 
     class Watched(VanillaSD):
-        def settle(self, states):  # type: ignore[no-untyped-def]
+        def settle(self, states):
             held.append(memory.used)
             return super().settle(states)
 
@@ -149,7 +166,16 @@ def test_rejected_tokens_give_their_blocks_back() -> None:
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
     cost = StatedCost(StatedDurations(target_ms=10, draft_ms=4), 4)
     strategy = Watched(gamma=4)
-    one = Scheduler(strategy, Cycle((1,)), None, Arrivals([Request(0, 0, 10, 7)]), cost, policy, memory, log=lambda _: None)
+    one = Scheduler(
+        strategy,
+        Cycle((1,)),
+        None,
+        Arrivals([Request(0, 0, 10, 7)]),
+        cost,
+        policy,
+        memory,
+        log=lambda _: None,
+    )
     world.environment.process(one.run(world, lanes))
     world.environment.run()
     assert held == [10 + 5, 12 + 5, 14 + 5]
@@ -162,31 +188,58 @@ def test_rejected_tokens_give_their_blocks_back() -> None:
         (FixedBatch(), 30, 31, None),
         (FixedBatch(), 30, 30, "needs room for 31"),
         (PrefillFirst(name="prefill_first", watermark=0.0), 30, 31, None),
-        (PrefillFirst(name="prefill_first", watermark=0.1), 30, 31, "leaves less than the watermark"),
-        (PrefillFirst(name="prefill_first", batch_tokens=28, watermark=0.0), 30, 99, "does not fit one prefill"),
+        (
+            PrefillFirst(name="prefill_first", watermark=0.1),
+            30,
+            31,
+            "leaves less than the watermark",
+        ),
+        (
+            PrefillFirst(name="prefill_first", batch_tokens=28, watermark=0.0),
+            30,
+            99,
+            "does not fit one prefill",
+        ),
         (ChunkedPrefill(name="chunked_prefill", watermark=0.1), 30, 32, None),
-        (ChunkedPrefill(name="chunked_prefill", watermark=0.1), 30, 31, "leaves less than the watermark"),
+        (
+            ChunkedPrefill(name="chunked_prefill", watermark=0.1),
+            30,
+            31,
+            "leaves less than the watermark",
+        ),
         (UnifiedBudget(name="unified_budget"), 30, 30, "needs room for 31"),
     ],
 )
-def test_what_can_never_fit_is_known_before(policy, longest, total, reason) -> None:  # type: ignore[no-untyped-def]
+def test_what_can_never_fit_is_known_before(policy, longest, total, reason) -> None:
     found = policy.refusal(longest, 3, Blocks(1, total))
     assert (found is None) if reason is None else (reason in found)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_request_that_can_never_fit_is_refused_before_the_run(name: str) -> None:
-    changes = [f"serving.policy.name={name}", "serving.memory.kv_tokens=640", "requests.concurrency=2", "requests.count=4"]
+    changes = [
+        f"serving.policy.name={name}",
+        "serving.memory.kv_tokens=640",
+        "requests.concurrency=2",
+        "requests.count=4",
+    ]
     load("durations_only", [*changes, "requests.prompt_tokens=60", "requests.output_tokens=60"])
     with pytest.raises(BadInput) as error:
-        load("durations_only", [*changes, "requests.prompt_tokens=600", "requests.output_tokens=60"])
+        load(
+            "durations_only", [*changes, "requests.prompt_tokens=600", "requests.output_tokens=60"]
+        )
     assert error.value.exit_code == 3
     assert "requests" in str(error.value.faults[0])
 
 
 def test_tight_memory_preempts_and_everybody_is_still_served() -> None:
     tight = ["serving.policy.name=unified_budget", "serving.memory.kv_tokens=400"]
-    shape = ["requests.concurrency=6", "requests.count=18", "requests.prompt_tokens=60", "requests.output_tokens=64"]
+    shape = [
+        "requests.concurrency=6",
+        "requests.count=18",
+        "requests.prompt_tokens=60",
+        "requests.output_tokens=64",
+    ]
     roomy = run(load("durations_only", [*shape, "serving.policy.name=unified_budget"]))
     result = run(load("durations_only", [*shape, *tight]))
     serving = result.simulated.serving
@@ -202,13 +255,26 @@ def test_tight_memory_preempts_and_everybody_is_still_served() -> None:
 
 
 @pytest.mark.parametrize(("draft_ms", "first_s"), [(0, 0.030), (20, 0.030), (50, 0.050)])
-def test_the_draft_prefill_is_part_of_the_time_to_first_token(draft_ms: int, first_s: float) -> None:
-    """Side by side on two lanes: the longer one counts. The first window comes after the first token."""
-    given = StatedDurations(prefix_ms=10, suffix_ms=10, draft_ms=8, redraft_ms=7, prefill_ms=30, draft_prefill_ms=draft_ms)
+def test_the_draft_prefill_is_part_of_the_time_to_first_token(
+    draft_ms: int, first_s: float
+) -> None:
+    """Side by side on two lanes: the longer one counts. The first window comes after the first
+    token.
+    """
+    given = StatedDurations(
+        prefix_ms=10,
+        suffix_ms=10,
+        draft_ms=8,
+        redraft_ms=7,
+        prefill_ms=30,
+        draft_prefill_ms=draft_ms,
+    )
     world = World()
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
     source = Arrivals([Request(0, 0.0, 16, 6)])
-    one = Scheduler(MirrorSD(gamma=4), Cycle((4,)), None, source, StatedCost(given, 4), FixedBatch())
+    one = Scheduler(
+        MirrorSD(gamma=4), Cycle((4,)), None, source, StatedCost(given, 4), FixedBatch()
+    )
     world.environment.process(one.run(world, lanes))
     world.environment.run()
     assert one.tally.ttft.mean == pytest.approx(first_s)
@@ -216,13 +282,23 @@ def test_the_draft_prefill_is_part_of_the_time_to_first_token(draft_ms: int, fir
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("scenario", ["durations_only", "vanilla_llama_2_7b_a100", "mirror_qwen3_32b_a100"])
+@pytest.mark.parametrize(
+    "scenario", ["durations_only", "vanilla_llama_2_7b_a100", "mirror_qwen3_32b_a100"]
+)
 def test_replay_and_simulation_agree_under_every_policy(scenario: str, name: str) -> None:
     """Also where prompts travel in the steps and windows follow the batch."""
-    changes = [*SMALL, f"serving.policy.name={name}", "strategy.adaptive={name: table, windows: {1: 4, 3: 2, 6: 1}}"]
+    changes = [
+        *SMALL,
+        f"serving.policy.name={name}",
+        "strategy.adaptive={name: table, windows: {1: 4, 3: 2, 6: 1}}",
+    ]
     result = run(load(scenario, changes))
     replay, simulated = result.replay, result.simulated
-    assert (replay.steps, replay.tokens, replay.accepted) == (simulated.steps, simulated.tokens, simulated.accepted)
+    assert (replay.steps, replay.tokens, replay.accepted) == (
+        simulated.steps,
+        simulated.tokens,
+        simulated.accepted,
+    )
     assert replay.end_s == pytest.approx(simulated.end_s, rel=1e-9)
     for field in ("ttft", "tpot", "e2e", "wait"):
         one, other = getattr(replay.serving, field), getattr(simulated.serving, field)
@@ -231,10 +307,14 @@ def test_replay_and_simulation_agree_under_every_policy(scenario: str, name: str
 
 
 def test_chunked_prefill_holds_nobody_up_and_prefill_first_answers_sooner() -> None:
-    """What the two policies trade: the longest gap between tokens against the time to the first one."""
+    """What the two policies trade: the longest gap between tokens against the time to the first
+    one.
+    """
     shape = ["requests.concurrency=32", "requests.count=96", "requests.prompt_tokens=900"]
     first, chunked = (
-        run(load("vanilla_llama_2_7b_a100", [*shape, f"serving.policy.name={name}"])).simulated.serving
+        run(
+            load("vanilla_llama_2_7b_a100", [*shape, f"serving.policy.name={name}"])
+        ).simulated.serving
         for name in ("prefill_first", "chunked_prefill")
     )
     assert chunked.tbt.most < 0.5 * first.tbt.most
@@ -244,10 +324,11 @@ def test_chunked_prefill_holds_nobody_up_and_prefill_first_answers_sooner() -> N
 def test_the_window_of_most_goodput_beats_the_fixed_one_in_a_large_batch() -> None:
     shape = ["requests.concurrency=96", "requests.count=192", "strategy.gamma=6"]
     fixed, goodput = (
-        run(load("vanilla_llama_2_7b_a100", [*shape, *extra])) for extra in ([], ["strategy.adaptive={name: goodput}"])
+        run(load("vanilla_llama_2_7b_a100", [*shape, *extra]))
+        for extra in ([], ["strategy.adaptive={name: goodput}"])
     )
     assert goodput.simulated.tokens_per_s > fixed.simulated.tokens_per_s
-    windows = goodput.scenario.strategy.adaptive.windows  # type: ignore[attr-defined]
+    windows = goodput.scenario.strategy.adaptive.windows
     assert windows[1] > windows[max(windows)]
 
 
@@ -256,9 +337,23 @@ def test_the_window_of_most_goodput_beats_the_fixed_one_in_a_large_batch() -> No
 
 def test_logs_hold_every_iteration_and_every_request(tmp_path: Path) -> None:
     iterations, requests = tmp_path / "iterations.csv", tmp_path / "requests.csv"
-    arguments = ["run", "vanilla_llama_2_7b_a100", "--json", "--iteration-log", str(iterations), "--request-log", str(requests)]
-    changes = [word for change in [*SMALL, "serving.policy.name=chunked_prefill"] for word in ("--set", change)]
-    found = json.loads(CliRunner().invoke(main, [*arguments, *changes], catch_exceptions=False).stdout)
+    arguments = [
+        "run",
+        "vanilla_llama_2_7b_a100",
+        "--json",
+        "--iteration-log",
+        str(iterations),
+        "--request-log",
+        str(requests),
+    ]
+    changes = [
+        word
+        for change in [*SMALL, "serving.policy.name=chunked_prefill"]
+        for word in ("--set", change)
+    ]
+    found = json.loads(
+        CliRunner().invoke(main, [*arguments, *changes], catch_exceptions=False).stdout
+    )
     lines = list(csv.DictReader(iterations.open()))
     assert {line["kind"] for line in lines} == {"prefill", "step", "step+prefill"}
     got = dict.fromkeys(range(18), 0)
@@ -274,12 +369,16 @@ def test_logs_hold_every_iteration_and_every_request(tmp_path: Path) -> None:
     assert sorted(int(line["request"]) for line in served) == list(range(18))
     mean = sum(float(line["ttft_s"]) for line in served) / 18
     assert found["simulated"]["serving"]["ttft_ms"]["mean"] == pytest.approx(mean * 1e3)
-    assert {"mean", "p50", "p90", "p95", "p99", "most"} == set(found["simulated"]["serving"]["tbt_ms"])
+    assert {"mean", "p50", "p90", "p95", "p99", "most"} == set(
+        found["simulated"]["serving"]["tbt_ms"]
+    )
 
 
 def test_a_log_that_cannot_be_written_is_said_before_anything_runs(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing" / "log.csv"):
-        result = CliRunner().invoke(main, ["run", "durations_only", "--json", "--iteration-log", str(path)])
+        result = CliRunner().invoke(
+            main, ["run", "durations_only", "--json", "--iteration-log", str(path)]
+        )
         assert result.exit_code == 2
         assert "expected the name of a file" in result.stderr
     assert list(tmp_path.iterdir()) == []
@@ -316,7 +415,10 @@ def test_autoregressive_decoding_is_the_same_under_every_policy_with_room_to_spa
     """One request after another: no policy can do anything about it."""
     ends = {
         name: simulate(
-            load("autoregressive_qwen3_32b_a100", ["requests.count=3", f"serving.policy.name={name}"]).scenario, Cycle((0,))
+            load(
+                "autoregressive_qwen3_32b_a100", ["requests.count=3", f"serving.policy.name={name}"]
+            ).scenario,
+            Cycle((0,)),
         )[0].end_s
         for name in NAMES
     }
@@ -325,7 +427,9 @@ def test_autoregressive_decoding_is_the_same_under_every_policy_with_room_to_spa
 
 
 def test_an_iteration_of_twenty_costs_no_more_than_sixty_events() -> None:
-    """Paired with bare timeouts of the event engine, so that a busy machine slows both; 25 on a quiet one."""
+    """Paired with bare timeouts of the event engine, so that a busy machine slows both; 25 on a
+    quiet one.
+    """
     ratios = []
     for _ in range(5):
         environment = Environment()
@@ -341,7 +445,11 @@ def test_an_iteration_of_twenty_costs_no_more_than_sixty_events() -> None:
         world = World(0)
         lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
         source = Arrivals([Request(index, 0.0, 100, 1_000 + 50 * index) for index in range(20)])
-        cost, policy, memory = StatedCost(StatedDurations(target_ms=10)), PrefillFirst(), Blocks(16, 10_000)
+        cost, policy, memory = (
+            StatedCost(StatedDurations(target_ms=10)),
+            PrefillFirst(),
+            Blocks(16, 10_000),
+        )
         one = Scheduler(Autoregressive(), Cycle((0,)), None, source, cost, policy, memory)
         world.environment.process(one.run(world, lanes))
         begin = time.process_time()

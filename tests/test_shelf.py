@@ -17,8 +17,14 @@ from simulator.scenario import load
 
 CATALOGUE = Catalogue()
 FILES = CATALOGUE.names("device")
-DERIVED = sorted(name for name, path in FILES.items() if "maker" in head(path, "") and "like" in read(path).data)
-CARDS = [name for name in DERIVED if "spread" in (data := read(FILES[name]).data) and not {"matmul", "attention"} & set(data)]
+DERIVED = sorted(
+    name for name, path in FILES.items() if "maker" in head(path, "") and "like" in read(path).data
+)
+CARDS = [
+    name
+    for name in DERIVED
+    if "spread" in (data := read(FILES[name]).data) and not {"matmul", "attention"} & set(data)
+]
 """Cards of which nothing was measured: numbers of a datasheet on those of another card."""
 
 
@@ -29,19 +35,33 @@ def device(name: str) -> Device:
 def listed(*words: str) -> list[str]:
     result = CliRunner().invoke(main, ["list", *words], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
-    return [line for line in result.output.splitlines() if not line.startswith("   ")]  # a second line is indented
+    return [
+        line for line in result.output.splitlines() if not line.startswith("   ")
+    ]  # a second line is indented
 
 
 def test_there_are_cards_that_people_rent() -> None:
-    assert {"h100_pcie", "h100_nvl", "h20", "gh200_96g", "b200_sxm", "b300_sxm", "mi300x", "a100_40g_sxm", "m3_ultra"} <= set(
-        CARDS
-    )
+    assert {
+        "h100_pcie",
+        "h100_nvl",
+        "h20",
+        "gh200_96g",
+        "b200_sxm",
+        "b300_sxm",
+        "mi300x",
+        "a100_40g_sxm",
+        "m3_ultra",
+    } <= set(CARDS)
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_a_derived_card_is_a_dozen_lines_that_calls_nothing_calibrated_and_has_a_wider_spread(name: str) -> None:
+def test_a_derived_card_is_a_dozen_lines_that_calls_nothing_calibrated_and_has_a_wider_spread(
+    name: str,
+) -> None:
     card, text = device(name), FILES[name].read_text()
-    assert len(text.splitlines()) <= 12 + ("ecc_data_share" in read(FILES[name]).data)  # ECC of its own
+    assert len(text.splitlines()) <= 12 + (
+        "ecc_data_share" in read(FILES[name]).data
+    )  # ECC of its own
     rows = {str(row["parameter"]): str(row["confidence"]) for row in provenance(card)}
     assert not {"calibrated", "measured"} & set(rows.values())
     own = {"memory_gb", "memory_bandwidth_gb_s", "peak_tflops", "power_w"}
@@ -52,9 +72,15 @@ def test_a_derived_card_is_a_dozen_lines_that_calls_nothing_calibrated_and_has_a
 
 
 def test_a_price_says_on_which_day_it_was_read() -> None:
-    prices = {name: card.price_usd_per_hour for name in FILES if (card := device(name)).price_usd_per_hour}
+    prices = {
+        name: card.price_usd_per_hour for name in FILES if (card := device(name)).price_usd_per_hour
+    }
     assert len(prices) > 20
-    undated = [name for name, price in prices.items() if price and not re.search(r"read 20\d\d-\d\d-\d\d", price.source)]
+    undated = [
+        name
+        for name, price in prices.items()
+        if price and not re.search(r"read 20\d\d-\d\d-\d\d", price.source)
+    ]
     assert undated == []
 
 
@@ -104,11 +130,17 @@ def test_devices_are_listed_by_maker_and_year_in_80_columns() -> None:
 
 def test_a_word_chooses_from_a_list() -> None:
     assert [line.split()[0] for line in listed("device", "B200")[1:]] == ["b200_sxm"]
-    assert [line.split()[0] for line in listed("link", "infiniband")] == ["link", "infiniband_hdr", "infiniband_ndr"]
+    assert [line.split()[0] for line in listed("link", "infiniband")] == [
+        "link",
+        "infiniband_hdr",
+        "infiniband_ndr",
+    ]
     assert listed("device", "no such card") == ["device (0)"]
 
 
-def test_the_page_about_a_card_of_ones_own_makes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_about_a_card_of_ones_own_makes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = (shipped() / "docs" / "how-to" / "own_card.md").read_text()
     text = page.split("```\n")[1]
     assert len(text.splitlines()) <= 12
@@ -118,11 +150,16 @@ def test_the_page_about_a_card_of_ones_own_makes_one(tmp_path: Path, monkeypatch
     words = [word for change in sets for word in ("--set", change)]
     done = CliRunner().invoke(main, ["compare", "autoregressive_qwen3_32b_a100", *words, "--json"])
     assert done.exit_code == 0, done.output
-    assert load("autoregressive_qwen3_32b_a100", ["target.device=my_card.yaml"]).scenario.target is not None
+    assert (
+        load("autoregressive_qwen3_32b_a100", ["target.device=my_card.yaml"]).scenario.target
+        is not None
+    )
 
 
 def test_no_two_scenarios_are_cut_to_the_same_words() -> None:
-    """Names stand whole, descriptions on two lines at most; sorted by name where that is asked for."""
+    """Names stand whole, descriptions on two lines at most; sorted by name where that is asked
+    for.
+    """
     result = CliRunner().invoke(main, ["list", "scenario", "--sort"], env={"COLUMNS": "80"})
     head, *lines = result.output.splitlines()
     assert max(map(len, lines)) <= 80

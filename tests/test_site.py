@@ -1,4 +1,6 @@
-"""The site: every page of the books is in it, a broken link or a page that loads something is found, and it builds."""
+"""The site: every page of the books is in it, a broken link or a page that loads something is
+found, and it builds.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ pytest.importorskip("jupytext")
 from docs import write_site
 from docs.write_site import ROOT, check, fitted, gallery, house, kept, page
 
-needs_git = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a checkout to know what belongs to it")
+needs_git = pytest.mark.skipif(
+    not (ROOT / ".git").exists(), reason="needs a checkout to know what belongs to it"
+)
 
 
 def linked(text: str, path: str = "docs/README.md") -> str:
@@ -22,8 +26,14 @@ def linked(text: str, path: str = "docs/README.md") -> str:
 @needs_git
 def test_links_are_made_to_fit_and_what_git_ignores_becomes_a_word() -> None:
     assert linked("[a](../notebooks)") == "[a](../notebooks/README.md)"
-    assert linked("[a](../notebooks/6_your_own_strategy.py)") == "[a](../notebooks/6_your_own_strategy.ipynb)"
-    assert linked("[a](background/laws.md#strategy-by-strategy)") == "[a](background/laws.md#strategy-by-strategy)"
+    assert (
+        linked("[a](../notebooks/6_your_own_strategy.py)")
+        == "[a](../notebooks/6_your_own_strategy.ipynb)"
+    )
+    assert (
+        linked("[a](background/laws.md#strategy-by-strategy)")
+        == "[a](background/laws.md#strategy-by-strategy)"
+    )
     assert linked("[a](nowhere.md)") == "[a](nowhere.md)", "for Sphinx to complain of"
     assert linked("[spans](timeline.json)", "reports/demo/report.md") == "spans"
 
@@ -39,19 +49,25 @@ def test_a_report_with_an_interactive_page_leads_to_it_and_the_gallery_shows_bot
 
 
 def test_the_house_is_drawn_without_a_library() -> None:
-    drawn = house('flowchart TD\n    subgraph floor1["floor 1"]\n        api\n    end\n    api --> cli\n    api --> cost\n')
+    drawn = house(
+        'flowchart TD\n    subgraph floor1["floor 1"]\n        api\n    end\n    api --> cli\n  '
+        "  api --> cost\n"
+    )
     assert '<div class="floor"><div>api<small>cli, cost</small></div></div>' in drawn
 
 
 def test_broken_links_and_what_would_be_loaded_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(
-        '<h1 id="x"></h1><a href="sub/b.html#y">1</a><a href="#x">2</a><a href="https://b.example">3</a>'
+        '<h1 id="x"></h1><a href="sub/b.html#y">1</a><a href="#x">2</a><a '
+        'href="https://b.example">3</a>'
     )
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/b.html").write_text(
         '<p id="y"></p><a href="../a.html#z">1</a><img src="no.svg"><a href="../a%2Ehtml">2</a>'
     )
-    (tmp_path / "c.html").write_text('<script src="https://cdn.example/x.js"></script><link href="//cdn.example/y.css">')
+    (tmp_path / "c.html").write_text(
+        '<script src="https://cdn.example/x.js"></script><link href="//cdn.example/y.css">'
+    )
     inside, outside, broken = check(tmp_path)
     assert (inside, outside) == (5, 3)
     assert broken == [
@@ -64,7 +80,9 @@ def test_broken_links_and_what_would_be_loaded_are_found(tmp_path: Path) -> None
 
 @pytest.mark.full
 @needs_git
-def test_the_site_builds_without_a_broken_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
+def test_the_site_builds_without_a_broken_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
+) -> None:
     pytest.importorskip("sphinx")
     monkeypatch.setattr(write_site, "BUILD", tmp_path)
     code = write_site.main()
@@ -72,7 +90,11 @@ def test_the_site_builds_without_a_broken_link(tmp_path: Path, monkeypatch: pyte
     assert code == 0, printed
     site = tmp_path / "site"
     assert re.search(r"(\d+) links, 0 broken", printed), printed
-    missing = [path for path in kept() if path.suffix == ".md" and not (site / path).with_suffix(".html").is_file()]
+    missing = [
+        path
+        for path in kept()
+        if path.suffix == ".md" and not (site / path).with_suffix(".html").is_file()
+    ]
     assert missing == []
     assert (site / "reports/validation/validation.interactive.html").is_file()
     assert "where they stop holding" in (site / "searchindex.js").read_text()

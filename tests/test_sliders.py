@@ -1,4 +1,6 @@
-"""Sliders over a law: the pieces on a page are the law, whatever the acceptance, the window and the share of a duration."""
+"""Sliders over a law: the pieces on a page are the law, whatever the acceptance, the window and the
+share of a duration.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ Where = tuple[int, int, str, int]
 
 
 def source(loaded: Loaded, rate: float | None) -> Acceptance:
-    """Acceptance of independent places; a rejected token is as seldom among what an early exit sent as it is now."""
+    """Acceptance of independent places; a rejected token is as seldom among what an early exit sent
+    as it is now.
+    """
     if rate is None:
         return loaded.acceptance()
     scenario = loaded.scenario
@@ -50,7 +54,9 @@ def source(loaded: Loaded, rate: float | None) -> Acceptance:
 
 
 def by_law(loaded: Loaded, pieces: WhatIf, where: Where) -> dict[str, float]:
-    """The law itself with one duration changed, and the price of its tokens at the price of a replica."""
+    """The law itself with one duration changed, and the price of its tokens at the price of a
+    replica.
+    """
     rate, window, name, share = where
     verdicts = source(loaded, pieces["rates"][rate])
     if pieces["windows"][window] != loaded.scenario.schedule.window:
@@ -59,26 +65,43 @@ def by_law(loaded: Loaded, pieces: WhatIf, where: Where) -> dict[str, float]:
         loaded = changed
     scenario = loaded.scenario
     odds = odds_of(verdicts, scenario.exit)
-    parts = law_parts(scenario.schedule, scenario.cost, odds, pieces["requests"], scenario.mean_context)
+    parts = law_parts(
+        scenario.schedule, scenario.cost, odds, pieces["requests"], scenario.mean_context
+    )
     emitted = share_emitted(scenario.schedule, parts, odds, scenario.outputs)
     times = SHARES[share]
     for place, part in enumerate(parts):
         duration = getattr(part.durations, name)
-        entries = tuple(entry * times for entry in duration) if isinstance(duration, tuple) else duration * times
+        entries = (
+            tuple(entry * times for entry in duration)
+            if isinstance(duration, tuple)
+            else duration * times
+        )
         parts[place] = part._replace(durations=part.durations._replace(**{name: entries}))
     step_s, verified, request_step_s = means(parts)
     tokens = verified * emitted
     tokens_per_s = tokens * pieces["requests"] / step_s
     usd = (pieces["usd_per_hour"] or 0.0) / 3600.0 / tokens_per_s * 1e6
-    return {"tpot": float(request_step_s / tokens), "step": float(step_s), "tokens": float(tokens), "usd": float(usd)}
+    return {
+        "tpot": float(request_step_s / tokens),
+        "step": float(step_s),
+        "tokens": float(tokens),
+        "usd": float(usd),
+    }
 
 
 def positions(pieces: WhatIf, count: int) -> list[Where]:
-    draw = Random(7)  # noqa: S311 (places to look at, no secret)
+    draw = Random(7)
     rates, windows = range(len(pieces["rates"])), range(len(pieces["windows"]))
     names = pieces["durations"] or [""]
     return [
-        (draw.choice(rates), draw.choice(windows), draw.choice(names), draw.randrange(1, len(SHARES))) for _ in range(count)
+        (
+            draw.choice(rates),
+            draw.choice(windows),
+            draw.choice(names),
+            draw.randrange(1, len(SHARES)),
+        )
+        for _ in range(count)
     ]
 
 
@@ -89,7 +112,11 @@ def put_together(pieces: WhatIf, where: Where) -> float:
     for kind, weight, committed in pieces["mixes"][rate][window]:
         step = pieces["steps"][window][kind]
         a, b, c, d = step["lines"][name]
-        seconds += weight * step["batch"] * max(a + b * pieces["shares"][share], c + d * pieces["shares"][share])
+        seconds += (
+            weight
+            * step["batch"]
+            * max(a + b * pieces["shares"][share], c + d * pieces["shares"][share])
+        )
         tokens += weight * committed
     return seconds / tokens
 
@@ -105,7 +132,9 @@ def test_the_pieces_are_the_law(name: str) -> None:
     assert pieces["durations"]
     assert pieces["windows"] == sorted(pieces["windows"])
     for where in positions(pieces, 12):
-        assert put_together(pieces, where) == pytest.approx(by_law(loaded, pieces, where)["tpot"], rel=1e-9), where
+        assert put_together(pieces, where) == pytest.approx(
+            by_law(loaded, pieces, where)["tpot"], rel=1e-9
+        ), where
     assert json.loads(json.dumps(pieces)) == pieces
 
 
@@ -129,7 +158,10 @@ def test_more_kinds_mean_fewer_points() -> None:
 
 
 def test_no_window_is_offered_that_no_strategy_takes() -> None:
-    assert max(what_if(load("vanilla_qwen3_32b_a100", ["strategy.gamma=900"]))["windows"]) == LONGEST_WINDOW
+    assert (
+        max(what_if(load("vanilla_qwen3_32b_a100", ["strategy.gamma=900"]))["windows"])
+        == LONGEST_WINDOW
+    )
 
 
 def test_a_window_that_a_rule_chooses_is_not_offered() -> None:
@@ -153,7 +185,9 @@ def test_a_law_is_written_as_a_page_and_nothing_else_is_a_page(tmp_path: Path) -
     data = json.loads(re.findall(r'<script type="application/json">(.*?)</script>', page)[0])
     assert data == what_if(load("durations_only"))
     assert f"specsim law durations_only --out {tmp_path}" in page
-    refused = CliRunner().invoke(main, ["law", "durations_only", "--out", str(tmp_path / "law.pdf")])
+    refused = CliRunner().invoke(
+        main, ["law", "durations_only", "--out", str(tmp_path / "law.pdf")]
+    )
     assert (refused.exit_code, "ends in .html" in refused.output) == (2, True)
 
 
@@ -174,6 +208,10 @@ def test_pages_without_sliders_carry_no_script_for_them() -> None:
 def test_a_rule_that_asks_a_recording_has_no_other_acceptance() -> None:
     loaded = load(
         "vanilla_llama_2_7b_a100",
-        ["acceptance.drafter=draft", "strategy.gamma=8", "strategy.adaptive={name: confidence, p_min: 0.6}"],
+        [
+            "acceptance.drafter=draft",
+            "strategy.gamma=8",
+            "strategy.adaptive={name: confidence, p_min: 0.6}",
+        ],
     )
     assert what_if(loaded)["rates"] == [None]

@@ -1,4 +1,6 @@
-"""The soak: its promises can be broken, its attempts are decided by their numbers, and planted faults are found."""
+"""The soak: its promises can be broken, its attempts are decided by their numbers, and planted
+faults are found.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,16 @@ import soak
 
 ROOT = Path(__file__).parent.parent
 PLANTED = {
-    "files": ("files/document.py", "except (yaml.YAMLError, ValueError, KeyError) as error", "except yaml.YAMLError as error"),
-    "settings": ("scenario/checks.py", "if refusal := policy.refusal(", "if refusal := (lambda *_: None)("),
+    "files": (
+        "files/document.py",
+        "except (yaml.YAMLError, ValueError, KeyError) as error",
+        "except yaml.YAMLError as error",
+    ),
+    "settings": (
+        "scenario/checks.py",
+        "if refusal := policy.refusal(",
+        "if refusal := (lambda *_: None)(",
+    ),
     "words": ("cli/options.py", "if error.filename is None:", "if error.filename:"),
     "books": (
         "strategies/vanilla_sd.py",
@@ -26,7 +36,10 @@ PLANTED = {
     "kills": (
         "files/writing.py",
         "new = folder / path.name",
-        "new = folder / path.name; shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)",
+        (
+            "new = folder / path.name; shutil.rmtree(path) if path.is_dir() else "
+            "path.unlink(missing_ok=True)"
+        ),
     ),
 }
 """A fault of each family: a file of ``simulator/``, and what is put in the place of what."""
@@ -51,13 +64,22 @@ def test_an_answer_that_no_command_may_give_is_refused(code: int, out: str, erro
 
 def test_answers_that_a_command_may_give_are_taken() -> None:
     soak.judge(0, '{"a": null}', "", as_json=True)
-    soak.judge(2, "", "error: x.yaml:1:1: gamma: unknown field\nerror: x.yaml:2:1: y: unknown field")
-    soak.judge(2, "", "Usage: specsim run [OPTIONS] SCENARIO\nTry 'specsim run -h' for help.\n\nError: Missing argument.")
+    soak.judge(
+        2, "", "error: x.yaml:1:1: gamma: unknown field\nerror: x.yaml:2:1: y: unknown field"
+    )
+    soak.judge(
+        2,
+        "",
+        "Usage: specsim run [OPTIONS] SCENARIO\nTry 'specsim run -h' for help.\n\nError: "
+        "Missing argument.",
+    )
     with pytest.raises(json.JSONDecodeError):
         soak.judge(0, "{", "", as_json=True)
 
 
-def test_an_attempt_is_decided_by_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_is_decided_by_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     typed = list[list[str]]()
     monkeypatch.setattr(soak, "asked", lambda words: (typed.append(words), (2, ""))[1])
@@ -69,9 +91,13 @@ def test_an_attempt_is_decided_by_its_number(tmp_path: Path, monkeypatch: pytest
     assert len({tuple(words) for words in typed}) > 80
 
 
-def test_a_few_attempts_of_every_family_that_is_quick_find_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_few_attempts_of_every_family_that_is_quick_find_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
-    state = soak.soak(7, iter(range(12)), soak.time.monotonic() + 300, ["files", "settings", "words", "books"])
+    state = soak.soak(
+        7, iter(range(12)), soak.time.monotonic() + 300, ["files", "settings", "words", "books"]
+    )
     assert state.findings == {}
     assert state.outcomes.total() == 12
 
@@ -81,14 +107,30 @@ def test_a_few_attempts_of_every_family_that_is_quick_find_nothing(monkeypatch: 
 def test_a_fault_of_the_family_is_found(family: str, tmp_path: Path) -> None:
     """Within ten minutes, on one core; the attempts are the same every time."""
     file, old, new = PLANTED[family]
-    shutil.copytree(ROOT / "simulator", tmp_path / "simulator", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "simulator", tmp_path / "simulator", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for name in ("tests", "scenarios", "hardware_profiles"):
         (tmp_path / name).symlink_to(ROOT / name)
     text = (tmp_path / "simulator" / file).read_text("utf-8")
     assert text.count(old) == 1
     (tmp_path / "simulator" / file).write_text(text.replace(old, new), "utf-8")
-    words = [sys.executable, str(tmp_path / "tests" / "soak.py"), "--family", family, "--minutes", "10", "--first"]
-    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    words = [
+        sys.executable,
+        str(tmp_path / "tests" / "soak.py"),
+        "--family",
+        family,
+        "--minutes",
+        "10",
+        "--first",
+    ]
+    done = subprocess.run(
+        words,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert ", 1 findings" in done.stdout
 

@@ -1,4 +1,6 @@
-"""Cells of SpecDecode-Bench: fixed windows, an oracle, EAGLE and n-gram combined, at batch 1 to 64, against a plain loop."""
+"""Cells of SpecDecode-Bench: fixed windows, an oracle, EAGLE and n-gram combined, at batch 1 to 64,
+against a plain loop.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def ms(points: Sequence[tuple[int, float]], rows: int) -> float:
 
 
 def by_hand(lengths: Sequence[Sequence[int]], window: Window, batch: int) -> tuple[float, int]:
-    """Return milliseconds and steps until every request has its tokens: start at p, emit lengths[p], go on behind."""
+    """Return milliseconds and steps until every request has its tokens: start at p, emit
+    lengths[p], go on behind.
+    """
     waiting, time, steps = list(lengths), 0.0, 0
     running: list[list[int]] = []
     """Number of the request, and the tokens that it has behind its first."""
@@ -56,7 +60,9 @@ def by_hand(lengths: Sequence[Sequence[int]], window: Window, batch: int) -> tup
     return time, steps
 
 
-def ours(folder: Path, window: Window, batch: int, count: int, drafter: str = "drafter: draft") -> tuple[float, int]:
+def ours(
+    folder: Path, window: Window, batch: int, count: int, drafter: str = "drafter: draft"
+) -> tuple[float, int]:
     rule = "gamma: 25, adaptive: oracle" if window == "oracle" else f"gamma: {window}"
     (folder / "x.yaml").write_text(
         f"strategy: {{name: vanilla_sd, {rule}}}\n"
@@ -70,24 +76,39 @@ def ours(folder: Path, window: Window, batch: int, count: int, drafter: str = "d
 
 
 def written(folder: Path, rows: Sequence[dict[str, object]]) -> list[int]:
-    """Write the trace of both methods, wide enough for the oracle; return the rows in the order in which requests get them."""
+    """Write the trace of both methods, wide enough for the oracle; return the rows in the order in
+    which requests get them.
+    """
     trace = converters.both(rows, 25)
     trace.write(folder / "t.npz")
     return Replay(read(folder / "t.npz")).order
 
 
-CELLS: list[tuple[Window, int]] = [(1, 1), (3, 1), (5, 8), (3, 64), ("oracle", 1), ("oracle", 8), ("oracle", 64)]
+CELLS: list[tuple[Window, int]] = [
+    (1, 1),
+    (3, 1),
+    (5, 8),
+    (3, 64),
+    ("oracle", 1),
+    ("oracle", 8),
+    ("oracle", 64),
+]
 
 
 @pytest.mark.parametrize(("window", "batch"), CELLS)
 def test_cells_on_made_up_files(tmp_path: Path, window: Window, batch: int) -> None:
     random = np.random.default_rng(22)
-    rows = [{"acc_eagle": {"acc_len": draw(0.35)}, "acc_ngram": {"acc_len": draw(0.6)}} for draw in [made_up(random)] * 96]
+    rows = [
+        {"acc_eagle": {"acc_len": draw(0.35)}, "acc_ngram": {"acc_len": draw(0.6)}}
+        for draw in [made_up(random)] * 96
+    ]
     check(tmp_path, rows, window, batch)
 
 
 def made_up(random: np.random.Generator) -> Callable[[float], list[int]]:
-    return lambda chance: np.minimum(random.geometric(chance, int(random.integers(40, 90))), 21).tolist()
+    return lambda chance: np.minimum(
+        random.geometric(chance, int(random.integers(40, 90))), 21
+    ).tolist()
 
 
 @pytest.mark.skipif(not SPEC.is_file(), reason="the data files are not part of the repository")
@@ -98,12 +119,16 @@ def test_cells_on_the_benchmark_itself(tmp_path: Path, window: Window, batch: in
 
 
 def check(folder: Path, rows: Sequence[dict[str, object]], window: Window, batch: int) -> None:
-    """EAGLE, n-gram and the best of both: law of size step times a walk of the recording, at 1e-9."""
+    """EAGLE, n-gram and the best of both: law of size step times a walk of the recording, at
+    1e-9.
+    """
     order = written(folder, rows)
     pairs = [[lengths_of(row, method) for method in ("eagle", "ngram")] for row in rows]
     for drafter, chosen in (("draft", 0), ("ngram", 1), ("best_of, best_of: [draft, ngram]", None)):
         cut = [list(zip(*pair, strict=False)) for pair in pairs]
-        lengths = [[max(both) if chosen is None else both[chosen] for both in request] for request in cut]
+        lengths = [
+            [max(both) if chosen is None else both[chosen] for both in request] for request in cut
+        ]
         time, steps = by_hand([lengths[recording] for recording in order], window, batch)
         simulated, ran = ours(folder, window, batch, len(rows), f"drafter: {drafter}")
         assert ran == steps

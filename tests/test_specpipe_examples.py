@@ -1,7 +1,7 @@
 """Every worked example of SpecPipe's equations (SP-*), to the printed digits.
 
-``data/specpipe_worked_examples.csv`` holds inputs and results. One function per block answers with the
-project's own code; a row without an answer is a failure.
+``data/specpipe_worked_examples.csv`` holds inputs and results. One function per block answers with
+the project's own code; a row without an answer is a failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ from simulator.cost.partition import GIB, message_bytes, printed_layer_weights, 
 from simulator.cost.roofline import Roofline
 from simulator.files.schema import read, validate
 from simulator.names import Catalogue
-from simulator.strategies.common.pipeline_laws import PipelineTimes, break_even, hit_shares, unequal_stages
+from simulator.strategies.common.pipeline_laws import (
+    PipelineTimes,
+    break_even,
+    hit_shares,
+    unequal_stages,
+)
 from tests.formulas import arrivals, equal_stages, per_token
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/specpipe_worked_examples.csv").open()))
@@ -33,9 +38,9 @@ Answers = dict[str, Any]
 
 def sp_1(i: dict[str, Any]) -> Answers:
     times = PipelineTimes(tuple(i["t_ms"]))
-    assert per_token(times, "tandem", hit_shares(i["P"], len(i["t_ms"]), late=True)) == pytest.approx(
-        unequal_stages(i["t_ms"], i["P"])
-    )
+    assert per_token(
+        times, "tandem", hit_shares(i["P"], len(i["t_ms"]), late=True)
+    ) == pytest.approx(unequal_stages(i["t_ms"], i["P"]))
     return {"E_ms": unequal_stages(i["t_ms"], i["P"])}
 
 
@@ -71,14 +76,18 @@ def tree(i: dict[str, Any]) -> DraftTree:
     path = np.full((len(mask), level.max() + 1), -1)
     for node, ancestor in np.argwhere(mask):
         path[node, level[ancestor]] = ancestor
-    return DraftTree(np.arange(1, len(mask) + 1), chance, chance, level, np.full(len(mask), -1), path)
+    return DraftTree(
+        np.arange(1, len(mask) + 1), chance, chance, level, np.full(len(mask), -1), path
+    )
 
 
 def sp_4(i: dict[str, Any]) -> Answers:
     names = [*i["I"], *(token for token, _, _ in i["new"])]
     ids = {name: number for number, name in enumerate(names, start=1)}
     new = [[ids[token], np.log(chance), parent] for token, chance, parent in i["new"]]
-    columns = [np.array([row[c] for row in new], dtype=kind) for c, kind in enumerate((int, float, int))]
+    columns = [
+        np.array([row[c] for row in new], dtype=kind) for c, kind in enumerate((int, float, int))
+    ]
     found = tree(i).append(*columns)
     return {
         "I": [names[token - 1] for token in found.tokens],
@@ -104,7 +113,9 @@ def sp_6(i: dict[str, Any]) -> Answers:
 
 def sp_7(i: dict[str, Any]) -> Answers:
     parents, k = list(i["bottom"]), i["k"]
-    best = [sorted(i["children"][parent].items(), key=lambda item: -item[1])[:k] for parent in parents]
+    best = [
+        sorted(i["children"][parent].items(), key=lambda item: -item[1])[:k] for parent in parents
+    ]
     most = max(map(len, best))
     chance = np.log([[*(value for _, value in row), *[1e-30] * (most - len(row))] for row in best])
     reach = np.log(list(i["bottom"].values()))
@@ -117,15 +128,30 @@ def sp_7(i: dict[str, Any]) -> Answers:
 
 
 def sp_8(i: dict[str, Any]) -> Answers:
-    fields = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 1, "tile_tokens": (64,)}
+    fields = {
+        "fixed_us": 0,
+        "memory_efficiency": 1,
+        "compute_efficiency": 1,
+        "p_norm": 1,
+        "tile_tokens": (64,),
+    }
     padded = [Roofline.model_validate(fields).tiled(tokens) for tokens in i["tokens"]]
     tiles = [tokens / 64 for tokens in padded]
-    return {"tiles": tiles, "padded": padded, "layer_ms": [i.get("base_ms", 0) + i.get("per_tile_ms", 0) * n for n in tiles]}
+    return {
+        "tiles": tiles,
+        "padded": padded,
+        "layer_ms": [i.get("base_ms", 0) + i.get("per_tile_ms", 0) * n for n in tiles],
+    }
 
 
 def sp_9(i: dict[str, Any]) -> Answers:
     if "d" in i:
-        return {"bytes": [message_bytes(LLAMA.model_copy(update={"hidden_size": i["d"]}), tokens) for tokens in i["tokens"]]}
+        return {
+            "bytes": [
+                message_bytes(LLAMA.model_copy(update={"hidden_size": i["d"]}), tokens)
+                for tokens in i["tokens"]
+            ]
+        }
     link = Link.model_validate({"latency_us": 0, "bandwidth_gb_s": i["link_gbit_s"] / 8})
     return {"wire_ms": link.transfer_seconds(i["bytes"]) * 1e3}
 
@@ -147,14 +173,20 @@ def sp_10(i: dict[str, Any]) -> Answers:
 
 def sp_11(i: dict[str, Any]) -> Answers:
     nodes = tree_of(i["branching"])
-    sizes = [sum(len(path) == depth for path in nodes) for depth in range(1, len(i["branching"]) + 1)]
+    sizes = [
+        sum(len(path) == depth for path in nodes) for depth in range(1, len(i["branching"]) + 1)
+    ]
     return {"level_sizes": sizes, "tokens": len(nodes)}
 
 
-BLOCKS: dict[str, Callable[[dict[str, Any]], Answers]] = {f"SP-{n}": globals()[f"sp_{n}"] for n in range(1, 12)}
+BLOCKS: dict[str, Callable[[dict[str, Any]], Answers]] = {
+    f"SP-{n}": globals()[f"sp_{n}"] for n in range(1, 12)
+}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['eq_id']}-{row['case']}-{row['output']}")
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: f"{row['eq_id']}-{row['case']}-{row['output']}"
+)
 def test_worked_example(row: dict[str, str]) -> None:
     answer = BLOCKS[row["eq_id"]](json.loads(row["inputs"]))[row["output"]]
     expected = json.loads(row["value"])
@@ -169,8 +201,13 @@ def test_every_block_is_there() -> None:
 
 
 def test_memory_of_table_1() -> None:
-    """23.5, 21.5, 23.5 GiB to 0.5 % with the printed formula; grouped heads leave 2.2 GiB more, a tree is below 4 MiB."""
-    printed = [stage_memory(LLAMA, 10, 81_920, ends=ends, formula="printed", width=64, stages=8) for ends in (1, 0, 1)]
+    """23.5, 21.5, 23.5 GiB to 0.5 % with the printed formula; grouped heads leave 2.2 GiB more, a
+    tree is below 4 MiB.
+    """
+    printed = [
+        stage_memory(LLAMA, 10, 81_920, ends=ends, formula="printed", width=64, stages=8)
+        for ends in (1, 0, 1)
+    ]
     assert [one.gib for one in printed] == pytest.approx([23.5, 21.5, 23.5], rel=5e-3)
     assert max(one.tree for one in printed) <= 4 * 2**20
     grouped = stage_memory(LLAMA, 10, 81_920, width=64, stages=8)

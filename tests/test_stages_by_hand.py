@@ -1,4 +1,6 @@
-"""Steps over the stages of a pipeline, by hand and complete: rows at every stage, what is booked, what is settled."""
+"""Steps over the stages of a pipeline, by hand and complete: rows at every stage, what is booked,
+what is settled.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from simulator.acceptance.tree_replay import DrawnPassages
 from simulator.cost.model import ModelSpec
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.pipeline_laws import PipelineTimes, break_even, hit_shares, unequal_stages
+from simulator.strategies.common.pipeline_laws import (
+    PipelineTimes,
+    break_even,
+    hit_shares,
+    unequal_stages,
+)
 from simulator.strategies.common.step import ABSENT, Kind, Progress, State, Step
 from simulator.strategies.pipeline import Pipelined, PipelineDurations
 from simulator.strategies.pipeline_tree import PipelineTree
@@ -42,8 +49,17 @@ def test_a_batch_passes_three_stages_and_two_links() -> None:
     assert step == Step(Kind("step", 0, 2), Rows(2, 2, 2, 32, 32))
     t = plain.durations(ledger, step)
     assert t == PipelineDurations((2, 4, 6), (0.5, 1.0), 0.125)
-    assert [question[:2] for question in ledger.asked] == [("stage", 0), ("stage", 1), ("stage", 2), ("carry", 0), ("carry", 1)]
-    assert plain.phases(ledger, step) == {"compute": Phase(12, {"target compute": 12}), "carry": Phase(1.625, {})}
+    assert [question[:2] for question in ledger.asked] == [
+        ("stage", 0),
+        ("stage", 1),
+        ("stage", 2),
+        ("carry", 0),
+        ("carry", 1),
+    ]
+    assert plain.phases(ledger, step) == {
+        "compute": Phase(12, {"target compute": 12}),
+        "carry": Phase(1.625, {}),
+    }
     spans, end = booked(plain, t, step.kind, stages=3)
     assert spans == [
         ("stage 1", 0, 2, "compute"),
@@ -68,17 +84,27 @@ def test_links_that_take_no_time_leave_no_span() -> None:
 
 def test_batches_in_flight_share_requests_out_evenly() -> None:
     """Over four stages: 1 to 4 requests one by one, 5 in batches of 2, 9 in batches of 3."""
-    found = [Pipelined(stages=4, requests=count).in_flight for count in (1, 2, 4, 5, 6, 8, 9, 12, 13)]
+    found = [
+        Pipelined(stages=4, requests=count).in_flight for count in (1, 2, 4, 5, 6, 8, 9, 12, 13)
+    ]
     assert found == [1, 2, 4, 3, 3, 4, 3, 4, 4]
     assert Pipelined(requests=5).in_flight == 1
-    assert (Pipelined().fitted_to(stages=7), Pipelined().fitted_to(3)) == (Pipelined(stages=7), Pipelined(requests=3))
+    assert (Pipelined().fitted_to(stages=7), Pipelined().fitted_to(3)) == (
+        Pipelined(stages=7),
+        Pipelined(requests=3),
+    )
 
 
 def test_law_of_a_pipeline_is_its_way_or_its_slowest_part() -> None:
     t = PipelineDurations((2, 4, 6), (0.5, 1.0), 0.125)
     for requests, seconds in ((1, 13.625), (2, 13.625), (3, 18.0)):
         assert Pipelined(stages=3, requests=requests).step_seconds(t, Kind("step", 0, 1)) == seconds
-    assert Pipelined(stages=3, requests=3).step_seconds(t._replace(links=(0.5, 7.0)), Kind("step", 0, 1)) == 21.0
+    assert (
+        Pipelined(stages=3, requests=3).step_seconds(
+            t._replace(links=(0.5, 7.0)), Kind("step", 0, 1)
+        )
+        == 21.0
+    )
     five = Pipelined(stages=3, requests=5)
     assert five.kinds(odds(0.5), 5) == {Kind("step", 0, bare=2): 1.0}
     assert five.law(Ledger(), odds(0.5), 5, 100).relation == "idealised: batches of unequal size"
@@ -101,7 +127,10 @@ def test_a_tree_is_drafted_level_by_level_and_passes_all_stages() -> None:
     assert step == Step(Kind("step", 2), Rows(18, 18, 2, 48, 9 * 30 + 90))
     t = TREE.durations(ledger, step)
     assert t == (near(0.2 + 0.4), (18, 36, 54), (4.5, 9.0), 0.125)
-    assert ledger.asked[:2] == [("draft", Rows(2, 2, 2, 32, 32), "window"), ("draft", Rows(4, 4, 2, 34, 66), "window")]
+    assert ledger.asked[:2] == [
+        ("draft", Rows(2, 2, 2, 32, 32), "window"),
+        ("draft", Rows(4, 4, 2, 34, 66), "window"),
+    ]
     spans, end = booked(TREE, t, step.kind, stages=3)
     assert spans[0] == ("draft", 0, near(0.6), "draft tree")
     assert [span[0] for span in spans[1:]] == ["stage 1", "link 1", "stage 2", "link 2", "stage 3"]
@@ -115,11 +144,19 @@ def test_a_tree_is_drafted_level_by_level_and_passes_all_stages() -> None:
 
 
 def test_numbers_of_a_tree_over_a_pipeline() -> None:
-    assert (TREE.levels, TREE.window, TREE.needs.draft_steps, TREE.needs.cache_tokens) == ((2, 6), 2, 2, 9)
+    assert (TREE.levels, TREE.window, TREE.needs.draft_steps, TREE.needs.cache_tokens) == (
+        (2, 6),
+        2,
+        2,
+        9,
+    )
     assert sum(PipelineTree().levels) == 20
     assert TREE.step(Kind("step", 2), 15) == Step(Kind("step", 2), Rows(18, 18, 2, 48, 9 * 30 + 90))
     t = TREE.durations(Ledger(), TREE.step(Kind("step", 2), 15))._replace(draft=100.0)
-    assert PipelineTree(branching=(2, 3), stages=3, requests=3).step_seconds(t, Kind("step", 1)) == 300.0
+    assert (
+        PipelineTree(branching=(2, 3), stages=3, requests=3).step_seconds(t, Kind("step", 1))
+        == 300.0
+    )
     assert TREE.kinds(odds(0.5), 5) == {Kind("step", 3): 1.0}
     model = ModelSpec.model_validate(MODEL)
     assert first_finding(TREE, target=model) is None
@@ -164,8 +201,10 @@ def rows_of(step: Step) -> list[int]:
 
 
 def test_a_refill_a_hit_and_a_miss_step_by_step() -> None:
-    """Through an empty pipeline three steps of a tree that grows 1, 2, 4; then a hit; then a miss and its refill."""
-    state = SPEC.open(Given(HIT, HIT, MISS, HIT), 10)  # type: ignore[arg-type]
+    """Through an empty pipeline three steps of a tree that grows 1, 2, 4; then a hit; then a miss
+    and its refill.
+    """
+    state = SPEC.open(Given(HIT, HIT, MISS, HIT), 10)
     assert state == InPipeline(state.cursor, 10)
     composed, progress = steps(SPEC, state, 8)
     assert [rows_of(step) for step in composed] == [
@@ -192,7 +231,7 @@ def test_a_refill_a_hit_and_a_miss_step_by_step() -> None:
 
 def test_a_miss_noticed_late_costs_a_step_in_vain() -> None:
     late = SPEC.model_copy(update={"late": True})
-    state = late.open(Given(HIT, MISS, MISS, HIT), 10)  # type: ignore[arg-type]
+    state = late.open(Given(HIT, MISS, MISS, HIT), 10)
     composed, progress = steps(late, state, 11)
     assert [rows_of(step) for step in composed][3:] == [
         *([1, 0, 0], [2, 1, 0], [4, 2, 1]),
@@ -200,19 +239,37 @@ def test_a_miss_noticed_late_costs_a_step_in_vain() -> None:
         *([1, 0, 0], [2, 1, 0], [4, 2, 1]),
         [4, 4, 2],
     ]
-    assert [sum(one.verified for one in progress[: count + 1]) for count in range(11)] == [0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3]
+    assert [sum(one.verified for one in progress[: count + 1]) for count in range(11)] == [
+        0,
+        0,
+        1,
+        1,
+        1,
+        2,
+        2,
+        2,
+        2,
+        3,
+        3,
+    ]
     assert composed[6].kind == Kind("refill", 0, waiting=1, detail=FillDetail(3, 1))
 
 
 def test_a_relaxed_tree_always_holds_the_token() -> None:
     relaxed = SPEC.model_copy(update={"relaxed": True})
-    composed, progress = steps(relaxed, relaxed.open(Given(), 10), 5)  # type: ignore[arg-type]
-    assert [rows_of(step) for step in composed] == [[1, 0, 0], [2, 1, 0], [4, 2, 1], [4, 4, 1], [4, 4, 1]]
+    composed, progress = steps(relaxed, relaxed.open(Given(), 10), 5)
+    assert [rows_of(step) for step in composed] == [
+        [1, 0, 0],
+        [2, 1, 0],
+        [4, 2, 1],
+        [4, 4, 1],
+        [4, 4, 1],
+    ]
     assert [one.verified for one in progress] == [0, 0, 1, 1, 1]
 
 
 def test_requests_in_different_steps_share_the_stages() -> None:
-    one, other = SPEC.open(Given(HIT, HIT), 10), SPEC.open(Given(HIT), 20)  # type: ignore[arg-type]
+    one, other = SPEC.open(Given(HIT, HIT), 10), SPEC.open(Given(HIT), 20)
     steps(SPEC, one, 2)
     step = SPEC.compose([one, other])
     assert step.kind == Kind("token", 1, waiting=1, detail=FillDetail(3, 1))
@@ -225,7 +282,9 @@ def test_requests_in_different_steps_share_the_stages() -> None:
 
 
 def test_what_a_step_of_all_stages_takes() -> None:
-    """Rows 4, 4, 1: stages 4, 8, 3; links 1 and 0.5 with 0.25 a row; the verdict 0.13; a level of the draft 0.4."""
+    """Rows 4, 4, 1: stages 4, 8, 3; links 1 and 0.5 with 0.25 a row; the verdict 0.13; a level of
+    the draft 0.4.
+    """
     ledger = Ledger()
     step = SPEC.step(Kind("token", 1, detail=FillDetail(3, 1)), 10)
     assert rows_of(step) == [4, 4, 1]
@@ -271,15 +330,22 @@ def test_a_step_with_work_for_some_stages_only() -> None:
     ]
     assert end == 2.25
     nothing = step._replace(loads=(NO_ROWS, *step.loads[1:]))
-    assert (SPEC.durations(ledger, nothing).draft, SPEC.phases(ledger, nothing)["draft_level"]) == (0.0, NOTHING)
+    assert (SPEC.durations(ledger, nothing).draft, SPEC.phases(ledger, nothing)["draft_level"]) == (
+        0.0,
+        NOTHING,
+    )
 
 
 def test_several_requests_pay_for_packing() -> None:
-    """As much again as two levels take longer than one: 8 rows 4 longer than 4 rows at a second a row, and so on."""
+    """As much again as two levels take longer than one: 8 rows 4 longer than 4 rows at a second a
+    row, and so on.
+    """
     ledger, step = Ledger(), SPEC.step(Kind("token", 2, detail=FillDetail(3, 2)), 10)
     assert rows_of(step) == [8, 8, 2]
     assert SPEC.durations(ledger, step).stages == (12, 24, 9)
-    assert SPEC.durations(ledger, SPEC.step(Kind("refill", 1, waiting=1, detail=FillDetail(3)), 10)).stages == (12, 12, 9)
+    assert SPEC.durations(
+        ledger, SPEC.step(Kind("refill", 1, waiting=1, detail=FillDetail(3)), 10)
+    ).stages == (12, 12, 9)
 
 
 def test_kinds_of_specpipe() -> None:
@@ -289,7 +355,11 @@ def test_kinds_of_specpipe() -> None:
 
     assert kinds(1) == [
         ("token", 1, 3, 1, near(0.5)),
-        *(("refill", 0, 1, 1, near(1 / 6)), ("refill", 0, 2, 0, near(1 / 6)), ("token", 1, 3, 0, near(1 / 6))),
+        *(
+            ("refill", 0, 1, 1, near(1 / 6)),
+            ("refill", 0, 2, 0, near(1 / 6)),
+            ("token", 1, 3, 0, near(1 / 6)),
+        ),
     ]
     total = 0.75 + 3 * 0.25 + 0.25
     assert kinds(1, late=True)[-1] == ("refill", 0, 3, 1, near(0.25 / total))
@@ -302,9 +372,14 @@ def test_kinds_of_specpipe() -> None:
 
 def test_numbers_of_specpipe() -> None:
     model = ModelSpec.model_validate(MODEL)
-    assert (SPEC.window, SPEC.needs.cache_tokens, SPEC.needs.dynamic_draft, SPEC.beam) == (1, 13, True, Beam(4, 2, 3))
+    assert (SPEC.window, SPEC.needs.cache_tokens, SPEC.needs.dynamic_draft, SPEC.beam) == (
+        1,
+        13,
+        True,
+        Beam(4, 2, 3),
+    )
     assert (SPEC.level(7), SPEC.grown(4)) == ([7, 7, 1], [1, 2, 4, 4])
-    assert SPEC.fitted_to(stages=5).stages == 5  # type: ignore[attr-defined]
+    assert SPEC.fitted_to(stages=5).stages == 5
     kind = Kind("refill", 2, waiting=3)
     assert (kind.batch, SPEC._committed(kind, odds(0.5))) == (5, 2)
     assert first_finding(SPEC, target=model) is None
@@ -317,7 +392,10 @@ def test_numbers_of_specpipe() -> None:
     assert isinstance(drawn, DrawnPassages)
     assert (drawn.verdicts, drawn.beam) == (rates, SPEC.beam)
     two = SPEC.law(Ledger(), odds(0.75), 2, 10)
-    assert two.relation == "upper bound: full levels of all requests in every step, also of those that refill"
+    assert (
+        two.relation
+        == "upper bound: full levels of all requests in every step, also of those that refill"
+    )
     assert SPEC.law(Ledger(), odds(0.75), 1, 10).relation == "exact"
 
 
@@ -333,7 +411,7 @@ def levels(step: Step, stages: int = 3) -> list[list[int]]:
 
 
 def composed(strategy: SpecPipeTandem, passages: Sequence[Passage], count: int) -> list[Step]:
-    state = strategy.open(Given(*passages), 10)  # type: ignore[arg-type]
+    state = strategy.open(Given(*passages), 10)
     assert isinstance(state, InTandem)
     return [strategy.compose([state]) for _ in range(count)]
 
@@ -349,7 +427,7 @@ def test_levels_enter_with_the_rows_that_they_will_have() -> None:
 
 def test_a_late_miss_in_tandem_sends_a_level_in_vain() -> None:
     late = TANDEM.model_copy(update={"late": True})
-    state = late.open(Given(HIT, MISS, *[HIT] * 6), 10)  # type: ignore[arg-type]
+    state = late.open(Given(HIT, MISS, *[HIT] * 6), 10)
     found = [late.compose([state]) for _ in range(3)]
     assert [filled(one.kind).active for one in found] == [3, 3, 2]
     assert levels(found[2]) == [[4, 4, 1], [4, 4, 1]]
@@ -359,14 +437,16 @@ def test_a_late_miss_in_tandem_sends_a_level_in_vain() -> None:
 
 
 def test_a_level_is_proposed_as_it_enters_and_pruned_on_its_way() -> None:
-    state = TANDEM.open(Given(*[Passage(1, [4, 2, 1], True)] * 9), 10)  # type: ignore[arg-type]
+    state = TANDEM.open(Given(*[Passage(1, [4, 2, 1], True)] * 9), 10)
     TANDEM.compose([state])
     step = TANDEM.compose([state])
     assert (levels(step), state.proposed, step.rows) == ([[4, 2, 1]], 3, Rows.decode(4, 10))
 
 
 def test_what_levels_in_tandem_take() -> None:
-    """A full level: stages 4, 8, 3, links 1 and 0.5, pruning 5 ms, token 0.125; M = 8.005, L = 16.63."""
+    """A full level: stages 4, 8, 3, links 1 and 0.5, pruning 5 ms, token 0.125; M = 8.005, L =
+    16.63.
+    """
     ledger = Ledger()
     step = TANDEM.step(Kind("token", 1, detail=FillDetail(1, 1)), 10)
     assert levels(step) == [[4, 4, 1]]
@@ -401,13 +481,18 @@ def test_what_levels_in_tandem_take() -> None:
 def test_kinds_and_relation_in_tandem() -> None:
     def shares(**changes: bool) -> list[tuple[str, int, int, float]]:
         found = TANDEM.model_copy(update=changes).kinds(odds(0.75), 1)
-        return [(kind.name, kind.verifying, filled(kind).active, share) for kind, share in found.items()]
+        return [
+            (kind.name, kind.verifying, filled(kind).active, share) for kind, share in found.items()
+        ]
 
     assert shares() == [("token", 1, 1, 0.75), ("token", 1, 3, 0.25)]
     assert shares(late=True) == [("token", 1, 1, 0.75), ("token", 1, 4, 0.25)]
     assert shares(relaxed=True) == [("token", 1, 1, 1.0)]
     law = TANDEM.law(Ledger(), odds(0.75), 1, 10)
-    assert law.relation == "idealised: levels of a growing tree are taken to be as long as full ones or as a single row"
+    assert law.relation == (
+        "idealised: levels of a growing tree are taken to be as long as full ones or as a "
+        "single row"
+    )
     narrow = SpecPipeTandem(width=1, branching=1, stages=3).law(Ledger(), odds(0.75), 1, 10)
     assert narrow.relation == "exact"
 
@@ -421,12 +506,18 @@ def test_printed_equations_by_hand() -> None:
     assert equal_stages(10.0, 0.75, 4) == 20
     assert break_even(10.0, 20.0, 4) == near(0.75)
     assert arrivals(10.0, 3, 4, [2], 3) == [30, 40, 80, 90]
-    assert (hit_shares(0.75, 3), hit_shares(0.75, 3, late=True)) == ({1: 0.75, 3: 0.25}, {1: 0.75, 4: 0.25})
+    assert (hit_shares(0.75, 3), hit_shares(0.75, 3, late=True)) == (
+        {1: 0.75, 3: 0.25},
+        {1: 0.75, 4: 0.25},
+    )
 
 
 def test_times_of_a_pipeline_by_hand() -> None:
     """Stages 10, 30, 20; links 2 and 8; pruning 5, its token 1."""
-    free, held = (PipelineTimes((10.0, 30.0, 20.0), (2.0, 8.0), 5.0, 1.0, asynchronous=each) for each in (True, False))
+    free, held = (
+        PipelineTimes((10.0, 30.0, 20.0), (2.0, 8.0), 5.0, 1.0, asynchronous=each)
+        for each in (True, False)
+    )
     assert (free.pace, held.pace, free.latency) == (35, 43, 76)
     assert PipelineTimes((10.0, 30.0), (50.0,)).pace == 50
     assert PipelineTimes((10.0, 30.0), (0.0,), draft=60.0).pace == 60
@@ -440,7 +531,10 @@ def test_times_of_a_pipeline_by_hand() -> None:
 
 
 def test_how_the_laws_of_a_pipeline_stand_to_their_processes() -> None:
-    times, stretched = PipelineTimes((10.0, 10.0, 10.0)), PipelineTimes((10.0, 10.0, 10.0), (1.0, 1.0))
+    times, stretched = (
+        PipelineTimes((10.0, 10.0, 10.0)),
+        PipelineTimes((10.0, 10.0, 10.0), (1.0, 1.0)),
+    )
     assert (times.keeps_pace, stretched.keeps_pace) == (True, False)
     assert times.claim({1: 0.5, 3: 0.5, 4: 0.0}).exact
     partial = "upper bound: a partial refill is charged the pace for each of its steps"
@@ -451,8 +545,13 @@ def test_how_the_laws_of_a_pipeline_stand_to_their_processes() -> None:
 
 @pytest.mark.parametrize(
     ("stages", "links", "message"),
-    [((1.0,), (), "two stages or more"), ((1.0, 2.0, 3.0), (1.0,), "3 stages have 2 links between them, got 1")],
+    [
+        ((1.0,), (), "two stages or more"),
+        ((1.0, 2.0, 3.0), (1.0,), "3 stages have 2 links between them, got 1"),
+    ],
 )
-def test_a_pipeline_that_cannot_be(stages: tuple[float, ...], links: tuple[float, ...], message: str) -> None:
+def test_a_pipeline_that_cannot_be(
+    stages: tuple[float, ...], links: tuple[float, ...], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         PipelineTimes(stages, links)

@@ -1,4 +1,6 @@
-"""A scenario of one's own: begun as a copy of a shipped one, explained with every default, before anything runs."""
+"""A scenario of one's own: begun as a copy of a shipped one, explained with every default, before
+anything runs.
+"""
 
 from __future__ import annotations
 
@@ -19,27 +21,42 @@ from simulator.scenario import load, resolved
 from simulator.scenario.explain import explain
 from simulator.scenario.run import run
 
-EXPLAINED = ["durations_only", "specpipe_llama_3_1_70b_two_servers", "methods_vicuna_7b_a100", "lyanna_llama_2_7b_h800"]
+EXPLAINED = [
+    "durations_only",
+    "specpipe_llama_3_1_70b_two_servers",
+    "methods_vicuna_7b_a100",
+    "lyanna_llama_2_7b_h800",
+]
 
 
 def test_help_tells_of_every_command_in_a_line_that_fits_a_terminal() -> None:
     told = [name for lines in SECTIONS.values() for name in lines]
     context = Context(main)
     commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
-    assert sorted(told) == [name for name, command in commands.items() if command and not command.hidden]
+    assert sorted(told) == [
+        name for name, command in commands.items() if command and not command.hidden
+    ]
     lines = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout.splitlines()
     for name in told:
         assert sum(line.split()[:1] == [name] for line in lines) == 1
-    assert all(sum(text in line for line in lines) == 1 for section in SECTIONS.values() for text in section.values())
+    assert all(
+        sum(text in line for line in lines) == 1
+        for section in SECTIONS.values()
+        for text in section.values()
+    )
 
 
 @pytest.mark.parametrize("name", sorted(Catalogue().names("scenario")))
-def test_every_shipped_scenario_can_be_begun_with(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_shipped_scenario_can_be_begun_with(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(main, ["new", "mine", "--from", name])
     assert done.exit_code == 0, done.output
     assert "specsim run ./mine.yaml" in done.stdout
-    assert resolved(load("./mine.yaml").scenario) == resolved(load(name).scenario) | {"name": "mine"}
+    assert resolved(load("./mine.yaml").scenario) == resolved(load(name).scenario) | {
+        "name": "mine"
+    }
 
 
 def test_nothing_is_overwritten_and_a_copy_runs(tmp_path: Path) -> None:
@@ -62,9 +79,17 @@ def test_nothing_is_overwritten_and_a_copy_runs(tmp_path: Path) -> None:
 
 
 def test_every_default_of_a_small_scenario() -> None:
-    found = explain(load("durations_only", ["requests.past_end=cut", "strategy.kappa=8", "durations.token_ms=0"]))
+    found = explain(
+        load(
+            "durations_only", ["requests.past_end=cut", "strategy.kappa=8", "durations.token_ms=0"]
+        )
+    )
     held = {one.field: one.value for one in found.defaults}
-    assert {name: value for name, value in held.items() if name.startswith(("strategy", "durations", "acceptance"))} == {
+    assert {
+        name: value
+        for name, value in held.items()
+        if name.startswith(("strategy", "durations", "acceptance"))
+    } == {
         "strategy.bonus_on_full_accept": "true",
         "strategy.drafter.name": "autoregressive",
         "strategy.adaptive.name": "fixed",
@@ -82,10 +107,18 @@ def test_every_default_of_a_small_scenario() -> None:
         "acceptance.stand_in": "false",
         "acceptance.drafter": "draft",
     }
-    assert held.items() >= {"requests.concurrency": "1", "requests.prompt_tokens": "512", "seed": "0"}.items()
-    assert held.items() >= {"serving.policy.name": "fixed_batch", "serving.memory.block_tokens": "16"}.items()
+    assert (
+        held.items()
+        >= {"requests.concurrency": "1", "requests.prompt_tokens": "512", "seed": "0"}.items()
+    )
+    assert (
+        held.items()
+        >= {"serving.policy.name": "fixed_batch", "serving.memory.block_tokens": "16"}.items()
+    )
     assert not held.keys() & {"requests.past_end", "requests.count", "requests.output_tokens"}
-    assert found.topics["requests"].startswith("200 in the simulation, 1 at a time; 512 prompt and 256 output tokens")
+    assert found.topics["requests"].startswith(
+        "200 in the simulation, 1 at a time; 512 prompt and 256 output tokens"
+    )
     assert (found.confidences, found.notes) == ({}, [])
 
 
@@ -93,7 +126,11 @@ def test_every_default_of_a_small_scenario() -> None:
 def test_a_default_written_down_changes_nothing(name: str) -> None:
     loaded = load(name)
     found = explain(loaded)
-    sets = [f"{one.field}={one.value}" for one in found.defaults if "*" not in one.field and not one.source]
+    sets = [
+        f"{one.field}={one.value}"
+        for one in found.defaults
+        if "*" not in one.field and not one.source
+    ]
     assert len(sets) > 15
     again = load(name, sets)
     assert again.scenario == loaded.scenario

@@ -1,4 +1,5 @@
-"""Anything done in any order: lanes against plain lists of bookings and exact fractions, the draft tree against nodes.
+"""Anything done in any order: lanes against plain lists of bookings and exact fractions, the draft
+tree against nodes.
 
 Times are quarters, so that sums of them are exact and everything is compared with ``==``.
 """
@@ -104,20 +105,30 @@ class Lanes(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         now = self.world.now
-        kept = [Span(name, *one) for name, lane in self.plain.items() for one in lane.bookings[: self.room]]
+        kept = [
+            Span(name, *one)
+            for name, lane in self.plain.items()
+            for one in lane.bookings[: self.room]
+        ]
         assert sorted(self.world.spans) == sorted(kept)
         assert [span.start_s for span in self.world.spans] == sorted(span.start_s for span in kept)
         for name, lane in self.world.lanes.items():
-            done = [(begin, min(end, now)) for begin, end, _ in self.plain[name].bookings if begin < now]
+            done = [
+                (begin, min(end, now)) for begin, end, _ in self.plain[name].bookings if begin < now
+            ]
             assert lane.busy_s == sum(end - begin for begin, end in done) <= now
             assert max(lane.free_at, now) == max(self.plain[name].free_at, now)
-            assert all(before[1] <= after[0] for before, after in pairwise(lane.spans)), "booked twice"
+            assert all(before[1] <= after[0] for before, after in pairwise(lane.spans)), (
+                "booked twice"
+            )
 
     @invariant()
     def told_in_time(self) -> None:
         if hasattr(self, "world"):
             assert all(due == came for due, came in self.came)
-            assert sorted(due for due, _ in self.came) == sorted(due for due in self.expected if due < self.world.now)
+            assert sorted(due for due, _ in self.came) == sorted(
+                due for due in self.expected if due < self.world.now
+            )
 
 
 TestLanes = Lanes.TestCase
@@ -134,7 +145,9 @@ class Job:
 
 
 class PlainMemory:
-    """Queues of work that is done at full speed where one lane is busy, and at half where both are; exact fractions."""
+    """Queues of work that is done at full speed where one lane is busy, and at half where both are;
+    exact fractions.
+    """
 
     def __init__(self) -> None:
         self.now, self.queues = Fraction(0), {name: list[Job]() for name in "ab"}
@@ -202,9 +215,9 @@ class Sharing(RuleBasedStateMachine):
     @invariant()
     def as_plain(self) -> None:
         ended = [span for span in self.world.spans if span.end_s < self.world.now]
-        assert sorted((span.lane, Fraction(span.start_s), Fraction(span.end_s)) for span in ended) == sorted(
-            one for one in self.plain.spans if one[2] < self.plain.now
-        )
+        assert sorted(
+            (span.lane, Fraction(span.start_s), Fraction(span.end_s)) for span in ended
+        ) == sorted(one for one in self.plain.spans if one[2] < self.plain.now)
         ends = [lane.spans[place][1] for lane, place in self.told]
         assert self.came == sorted(end for end in ends if end < self.world.now)
 
@@ -243,14 +256,23 @@ class Tree(RuleBasedStateMachine):
         return [node for level in self.levels for node in level]
 
     @precondition(lambda self: len(self.levels) < 7)
-    @rule(drawn=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(1, 8)), max_size=6))
+    @rule(
+        drawn=st.lists(
+            st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(1, 8)), max_size=6
+        )
+    )
     def append(self, drawn: list[tuple[int, int, int]]) -> None:
         above = self.levels[-1]
-        new = [Node(token, -eighths / 8, above[parent % len(above)]) for token, parent, eighths in drawn]
+        new = [
+            Node(token, -eighths / 8, above[parent % len(above)])
+            for token, parent, eighths in drawn
+        ]
         first = len(self.nodes) - len(above)
         parents = [first + parent % len(above) for _, parent, _ in drawn]
         tokens, chance = [node.token for node in new], [node.chance for node in new]
-        self.tree = self.tree.append(np.array(tokens, int), np.array(chance, float), np.array(parents, int))
+        self.tree = self.tree.append(
+            np.array(tokens, int), np.array(chance, float), np.array(parents, int)
+        )
         if new:
             self.levels.append([node for parent in above for node in new if node.parent is parent])
 
@@ -284,7 +306,9 @@ class Tree(RuleBasedStateMachine):
         assert tree.tokens.tolist() == [node.token for node in nodes]
         assert tree.key.tolist() == [node.key for node in nodes]
         assert tree.level.tolist() == [len(node.line) - 1 for node in nodes]
-        assert [np.flatnonzero(row).tolist() for row in tree.mask] == [[place[one] for one in node.line] for node in nodes]
+        assert [np.flatnonzero(row).tolist() for row in tree.mask] == [
+            [place[one] for one in node.line] for node in nodes
+        ]
         assert tree.bottom.tolist() == [place[node] for node in self.levels[-1]]
         below = np.arange(1, len(nodes))
         assert tree.parents(below).tolist() == [place[node.parent] for node in nodes if node.parent]

@@ -1,4 +1,6 @@
-"""One step of a batch, by hand and complete: what is composed, what costs are asked for, what is booked, what is settled."""
+"""One step of a batch, by hand and complete: what is composed, what costs are asked for, what is
+booked, what is settled.
+"""
 
 from __future__ import annotations
 
@@ -44,24 +46,44 @@ def test_autoregressive_passes_one_row_a_request() -> None:
     assert step == Step(Kind("step", 0, 2, prompts=1), Rows(2, 2, 2, 32, 32), 0, PROMPT)
     assert plain.phases(ledger, step) == {"target": Phase(8.0, {"target compute": 8.0})}
     assert ledger.asked == [("target", step.rows + PROMPT, 0.0, 1.0)]
-    assert booked(plain, plain.durations(ledger, step), step.kind) == ([("target", 0, 8, "decode")], 8)
+    assert booked(plain, plain.durations(ledger, step), step.kind) == (
+        [("target", 0, 8, "decode")],
+        8,
+    )
     assert plain.settle(batch) == [Progress(1, 1, 0, 0)] * 2
     assert [state.context for state in batch] == [11, 21]
     assert plain.step_seconds(plain.durations(ledger, step), step.kind) == 8
-    assert plain.kinds(lambda gamma: Rates((0.5,)).odds(gamma, None), 3) == {Kind("step", 0, bare=3): 1.0}
+    assert plain.kinds(lambda gamma: Rates((0.5,)).odds(gamma, None), 3) == {
+        Kind("step", 0, bare=3): 1.0
+    }
 
 
 def test_what_every_strategy_answers_unless_it_knows_better() -> None:
     plain, ledger = Autoregressive(), Ledger()
-    assert (plain.window, plain.needs.draft_model, plain.needs.dynamic_draft, plain.needs.draft_steps) == (
+    assert (
+        plain.window,
+        plain.needs.draft_model,
+        plain.needs.dynamic_draft,
+        plain.needs.draft_steps,
+    ) == (
         0,
         False,
         False,
         1,
     )
-    assert (plain.needs.rows, plain.needs.cache_tokens, plain.needs.in_flight, plain.window_for(5)) == (None, 1, 1, 0)
+    assert (
+        plain.needs.rows,
+        plain.needs.cache_tokens,
+        plain.needs.in_flight,
+        plain.window_for(5),
+    ) == (None, 1, 1, 0)
     assert (plain._window_of(Kind("x", 1)), plain._window_of(Kind("x", 1, window=3))) == (0, 3)
-    assert (early_exit(plain, 4), first_finding(plain, stated=True), plain.fitted_to(stages=3), plain.fitted_to(3)) == (
+    assert (
+        early_exit(plain, 4),
+        first_finding(plain, stated=True),
+        plain.fitted_to(stages=3),
+        plain.fitted_to(3),
+    ) == (
         None,
         None,
         plain,
@@ -69,11 +91,18 @@ def test_what_every_strategy_answers_unless_it_knows_better() -> None:
     )
     assert plain.claim(ledger, 1, 100, {}, True).exact
     assert Kind("x", 2, bare=3).batch == 5
-    assert Strategy.kinds(plain, lambda gamma: Rates((0.5,)).odds(gamma, None), 3) == {Kind("step", 3): 1.0}
+    assert Strategy.kinds(plain, lambda gamma: Rates((0.5,)).odds(gamma, None), 3) == {
+        Kind("step", 3): 1.0
+    }
     model = ModelSpec.model_validate(MODEL)
-    assert (extra_memory(plain, model), first_finding(plain, target=model)) == (ExtraMemory(0, 0), None)
+    assert (extra_memory(plain, model), first_finding(plain, target=model)) == (
+        ExtraMemory(0, 0),
+        None,
+    )
     assert [VanillaSD(gamma=gamma).needs.draft_model for gamma in (1, 2)] == [True, True]
-    assert VanillaSD(gamma=2).step(Kind("x", 2, 1, 3), 10) == Step(Kind("x", 2, 1, 3), Rows(7, 7, 3, 37, 72 + 11), 30)
+    assert VanillaSD(gamma=2).step(Kind("x", 2, 1, 3), 10) == Step(
+        Kind("x", 2, 1, 3), Rows(7, 7, 3, 37, 72 + 11), 30
+    )
     assert plain.step(Kind("x", 0, bare=3), 10) == Step(Kind("x", 0, bare=3), Rows(3, 3, 3, 33, 33))
     assert plain.admission(ledger, PROMPT) == Admission(3.0, 0.0, 0.0)
     assert ledger.asked == [("prefill", "target", PROMPT)]
@@ -84,13 +113,17 @@ def test_sizes_of_a_batch_that_are_looked_at() -> None:
 
 
 def test_means_over_kinds_of_steps_by_hand() -> None:
-    """A quarter of steps of 8 s and 3 tokens, the rest 4 s and 1 token: 5 s; of batches of 2 and 4, 3.5 requests."""
+    """A quarter of steps of 8 s and 3 tokens, the rest 4 s and 1 token: 5 s; of batches of 2 and 4,
+    3.5 requests.
+    """
     kind = Kind("x", 1)
 
     def parts(*batches: int) -> list[Part]:
         return [
             Part(kind, share, lambda seconds: seconds, seconds, tokens, batch)
-            for share, seconds, tokens, batch in zip((0.25, 0.75), (8.0, 4.0), (3, 1), batches, strict=True)
+            for share, seconds, tokens, batch in zip(
+                (0.25, 0.75), (8.0, 4.0), (3, 1), batches, strict=True
+            )
         ]
 
     assert means(parts(2, 2)) == (5, 0.75, 5)
@@ -99,9 +132,15 @@ def test_means_over_kinds_of_steps_by_hand() -> None:
 
 
 def test_windows_that_a_trace_of_windows_can_answer() -> None:
-    runs = dataclasses.replace(trace_of([0, 1], header={"window": 4}), run=np.array([0, 4], dtype=np.uint16))
+    runs = dataclasses.replace(
+        trace_of([0, 1], header={"window": 4}), run=np.array([0, 4], dtype=np.uint16)
+    )
     why = "knows windows of up to 4 draft tokens, got 5; set strategy.gamma=4"
-    assert [first_finding(VanillaSD(gamma=gamma), trace=runs) for gamma in (3, 4, 5)] == [None, None, ("gamma", why)]
+    assert [first_finding(VanillaSD(gamma=gamma), trace=runs) for gamma in (3, 4, 5)] == [
+        None,
+        None,
+        ("gamma", why),
+    ]
     assert first_finding(VanillaSD(gamma=5), trace=trace_of([0, 1])) is None
 
 
@@ -109,7 +148,9 @@ def test_windows_that_a_trace_of_windows_can_answer() -> None:
 
 
 def test_vanilla_drafts_a_window_hands_it_over_and_verifies_it() -> None:
-    """Two requests at 10 and 20, windows of 3: three internal steps of 2 rows, 36 bytes, a pass over 8 rows."""
+    """Two requests at 10 and 20, windows of 3: three internal steps of 2 rows, 36 bytes, a pass
+    over 8 rows.
+    """
     vanilla, ledger = VanillaSD(gamma=3), Ledger()
     batch = states(vanilla, (10, 2), (20, 9))
     step = vanilla.compose(batch)
@@ -157,7 +198,11 @@ def test_vanilla_cuts_windows_to_what_the_scheduler_grants() -> None:
     assert step.rows == Rows(8, 8, 3, 14 + 23 + 31, 50 + 66 + 31)
     assert (step.kind, step.prompts) == (Kind("step", 3, prompts=1), PROMPT)
     assert vanilla.phases(ledger, step)["draft"].wall_s == near(6 * 0.25 + 3 * 0.3)
-    assert vanilla.settle(batch) == [Progress(4, 4, 3, 3), Progress(3, 3, 2, 2), Progress(1, 1, 0, 0)]
+    assert vanilla.settle(batch) == [
+        Progress(4, 4, 3, 3),
+        Progress(3, 3, 2, 2),
+        Progress(1, 1, 0, 0),
+    ]
     batch[1].proposed = None
     assert cut_to_grants(batch[1:2]) == NO_ROWS
     assert vanilla.settle(batch[1:]) == [ABSENT, Progress(1, 1, 0, 0)]
@@ -167,27 +212,46 @@ def test_vanilla_takes_bare_tokens_where_the_window_is_off() -> None:
     vanilla, ledger = VanillaSD(gamma=3, adaptive=OffAbove(name="off_above", requests=1)), Ledger()
     step = vanilla.compose(states(vanilla, (10, 9), (20, 9)))
     assert step == Step(Kind("step", 0, 2, window=0), Rows(2, 2, 2, 32, 32))
-    assert vanilla.phases(ledger, step) == {"draft": Phase(0, {}), "rv": NOTHING, "target": Phase(2.0, {"target compute": 2.0})}
-    assert booked(vanilla, vanilla.durations(ledger, step), step.kind) == ([("target", 0, 2, "verify")], 2)
+    assert vanilla.phases(ledger, step) == {
+        "draft": Phase(0, {}),
+        "rv": NOTHING,
+        "target": Phase(2.0, {"target compute": 2.0}),
+    }
+    assert booked(vanilla, vanilla.durations(ledger, step), step.kind) == (
+        [("target", 0, 2, "verify")],
+        2,
+    )
     with_prompt = vanilla.compose(states(vanilla, (10, 9), (20, 9)), PROMPT)
     spans, end = booked(vanilla, vanilla.durations(ledger, with_prompt), with_prompt.kind)
-    assert (spans, end) == ([("draft", 0, 1.5, "draft prefill"), ("target", 1.5, 9.5, "verify")], 9.5)
-    odds = lambda gamma: Rates((0.5,)).odds(gamma, None)  # noqa: E731
+    assert (spans, end) == (
+        [("draft", 0, 1.5, "draft prefill"), ("target", 1.5, 9.5, "verify")],
+        9.5,
+    )
+    odds = lambda gamma: Rates((0.5,)).odds(gamma, None)
     assert [vanilla.kinds(odds, requests) for requests in (1, 2)] == [
         {Kind("step", 1): 1.0},
         {Kind("step", 0, 2, window=0): 1.0},
     ]
     shorter = VanillaSD(gamma=3, adaptive=WindowTable(name="table", windows={2: 1}))
     assert shorter.kinds(odds, 2) == {Kind("step", 2, window=1): 1.0}
-    assert shorter.compose(states(shorter, (10, 9), (20, 9))) == Step(Kind("step", 2, window=1), Rows(4, 4, 2, 34, 66))
+    assert shorter.compose(states(shorter, (10, 9), (20, 9))) == Step(
+        Kind("step", 2, window=1), Rows(4, 4, 2, 34, 66)
+    )
 
 
 def test_law_of_vanilla_by_hand() -> None:
     """Rate 0.5, gamma 2: 1.75 tokens of 4 requests at 100; 0.8 s of drafting, 48 bytes, 12 rows."""
     vanilla, ledger = VanillaSD(gamma=2), Ledger()
     found = vanilla.law(ledger, lambda gamma: Rates((0.5,)).odds(gamma, None), 4, 100)
-    assert (found.step_s, found.tokens_per_step, found.request_step_s) == (near(12.848), near(1.75), near(12.848))
-    assert (found.relation, found.source) == ("exact", "T_SD = T_draft + T_target (Mirror-SD Eq. 5); stated rates")
+    assert (found.step_s, found.tokens_per_step, found.request_step_s) == (
+        near(12.848),
+        near(1.75),
+        near(12.848),
+    )
+    assert (found.relation, found.source) == (
+        "exact",
+        "T_SD = T_draft + T_target (Mirror-SD Eq. 5); stated rates",
+    )
     assert {type(found.step_s), type(found.tokens_per_step), type(found.request_step_s)} == {float}
     assert (found.kinds, found.tpot_s) == ({Kind("step", 4): 1.0}, near(12.848 / 1.75))
     assert ("target", Rows(12, 12, 4, 412, 3 * 400 + 24), 0.0, 1.0) in ledger.asked
@@ -195,10 +259,18 @@ def test_law_of_vanilla_by_hand() -> None:
 
 
 def test_vanilla_drafts_before_the_target_reads_a_prompt_where_it_is_set() -> None:
-    """Two prompts, windows of 2: 1.5 s of reading, one pass of 2 rows behind it, 24 bytes; the target reads 6 + 4 rows."""
+    """Two prompts, windows of 2: 1.5 s of reading, one pass of 2 rows behind it, 24 bytes; the
+    target reads 6 + 4 rows.
+    """
     vanilla, ledger = VanillaSD(gamma=2, drafts_first=True), Ledger()
-    assert (drafts_first(vanilla), drafts_first(VanillaSD()), drafts_first(MirrorSD())) == (True, False, False)
-    assert vanilla.admission(ledger, PROMPT, 2, 50) == Admission(near(5.0), near(1.5 + 0.2 + 0.024), 0.0)
+    assert (drafts_first(vanilla), drafts_first(VanillaSD()), drafts_first(MirrorSD())) == (
+        True,
+        False,
+        False,
+    )
+    assert vanilla.admission(ledger, PROMPT, 2, 50) == Admission(
+        near(5.0), near(1.5 + 0.2 + 0.024), 0.0
+    )
     assert ("draft", Rows(2, 2, 2, 52, 2 * 26), "window") in ledger.asked
     assert ("prefill", "target", PROMPT + Rows(4, 4, 0, 4, 2 * 50 + 2 * 3)) in ledger.asked
     assert vanilla.admission(ledger, PROMPT) == Admission(3.0, 1.5, 0.0)
@@ -210,7 +282,9 @@ def test_vanilla_drafts_before_the_target_reads_a_prompt_where_it_is_set() -> No
 
 
 def test_mirror_overlaps_the_suffix_with_the_next_window() -> None:
-    """Two requests, windows of 2, kappa 2: 12 branches behind 6 positions; 72 bytes at the exit, 16 behind."""
+    """Two requests, windows of 2, kappa 2: 12 branches behind 6 positions; 72 bytes at the exit, 16
+    behind.
+    """
     mirror, ledger = MirrorSD(gamma=2, kappa=2), Ledger()
     batch = states(mirror, (10, 1), (20, 9))
     step = mirror.compose(batch)
@@ -252,9 +326,11 @@ def test_mirror_overlaps_the_suffix_with_the_next_window() -> None:
     assert [(state.context, state.ready) for state in batch] == [(12, True), (23, True)]
 
 
-@pytest.mark.parametrize(("fallback", "others"), [("redraft", "wait"), ("redraft", "proceed"), ("undrafted", "wait")])
+@pytest.mark.parametrize(
+    ("fallback", "others"), [("redraft", "wait"), ("redraft", "proceed"), ("undrafted", "wait")]
+)
 def test_mirror_with_a_request_that_has_lost_its_window(fallback: str, others: str) -> None:
-    mirror, ledger = MirrorSD(gamma=2, kappa=2, fallback=fallback, others=others), Ledger()  # type: ignore[arg-type]
+    mirror, ledger = MirrorSD(gamma=2, kappa=2, fallback=fallback, others=others), Ledger()
     batch = [*states(mirror, (10, 1)), *states(mirror, (20, 0), off_exit=True)]
     batch[1].ready = False
     step = mirror.compose(batch)
@@ -262,7 +338,12 @@ def test_mirror_with_a_request_that_has_lost_its_window(fallback: str, others: s
     proceed = (Kind("fallback", 1, redrafts=1, waiting=1), Rows(3, 3, 1, 13, 36), 20, [2, None])
     undrafted = (Kind("fallback", 1, bare=1), Rows(4, 4, 2, 34, 57), 0, [2, 0])
     expected = {"redraft": wait if others == "wait" else proceed, "undrafted": undrafted}[fallback]
-    assert (step.kind, step.rows, step.redraft_kv_tokens, [state.proposed for state in batch]) == expected
+    assert (
+        step.kind,
+        step.rows,
+        step.redraft_kv_tokens,
+        [state.proposed for state in batch],
+    ) == expected
     t = mirror.durations(ledger, step)
     assert t.redraft == (near(0.2) if fallback == "redraft" else 0.0)
     assert (("draft", Rows(1, 1, 1, 20, 20), "redraft") in ledger.asked) == (fallback == "redraft")
@@ -285,7 +366,9 @@ def test_mirror_without_anything_at_hand_redrafts_alone() -> None:
         state.ready = False
     step = mirror.compose(batch)
     assert step == Step(Kind("fallback", 0, redrafts=2, waiting=2), NO_ROWS, 30)
-    assert {name: phase.wall_s for name, phase in mirror.phases(ledger, step).items()} == {"redraft": near(0.6)}
+    assert {name: phase.wall_s for name, phase in mirror.phases(ledger, step).items()} == {
+        "redraft": near(0.6)
+    }
     assert ledger.asked == [("draft", Rows(2, 2, 2, 30, 30), "redraft")]
     t = mirror.durations(ledger, step)
     assert booked(mirror, t, step.kind) == ([("draft", 0, near(0.6), "redraft")], near(0.6))
@@ -306,7 +389,13 @@ def test_prompts_beside_a_mirror_step_pass_both_models() -> None:
     step = mirror.compose(states(mirror, (10, 1)), PROMPT)
     assert (step.kind, step.prompts) == (Kind("reuse", 1, prompts=1), PROMPT)
     found = {name: phase.wall_s for name, phase in mirror.phases(ledger, step).items()}
-    assert found == {"prefix": 9.0, "rv_ee": near(0.036), "suffix": 9.0, "draft": near(1.5 + 1.2), "rv_fv": near(0.008)}
+    assert found == {
+        "prefix": 9.0,
+        "rv_ee": near(0.036),
+        "suffix": 9.0,
+        "draft": near(1.5 + 1.2),
+        "rv_fv": near(0.008),
+    }
     assert ("target", step.rows + PROMPT, 0.0, 0.5) in ledger.asked
     nobody = Step(Kind("reuse", 0, prompts=1), NO_ROWS, 0, PROMPT)
     assert {name: phase.wall_s for name, phase in mirror.phases(ledger, nobody).items()} == {
@@ -320,7 +409,10 @@ def test_prompts_beside_a_mirror_step_pass_both_models() -> None:
 
 
 def test_mirror_whose_window_is_off_takes_bare_tokens() -> None:
-    mirror, ledger = MirrorSD(gamma=2, kappa=2, adaptive=OffAbove(name="off_above", requests=1)), Ledger()
+    mirror, ledger = (
+        MirrorSD(gamma=2, kappa=2, adaptive=OffAbove(name="off_above", requests=1)),
+        Ledger(),
+    )
     batch = states(mirror, (10, 1), (20, 9))
     step = mirror.compose(batch)
     assert step == Step(Kind("bare", 0, bare=2, window=0), Rows(2, 2, 2, 32, 32))
@@ -334,7 +426,7 @@ def test_mirror_whose_window_is_off_takes_bare_tokens() -> None:
     assert mirror.settle(batch) == [Progress(1, 1, 0, 0)] * 2
     assert [(state.ready, state.pending) for state in batch] == [(False, 0)] * 2
     assert mirror.derived(ledger, step) == {}
-    odds = lambda gamma: Rates((0.5,), 0.9).odds(gamma, None)  # noqa: E731
+    odds = lambda gamma: Rates((0.5,), 0.9).odds(gamma, None)
     assert mirror.kinds(odds, 2) == {Kind("bare", 0, bare=2, window=0): 1.0}
 
 
@@ -354,9 +446,15 @@ def test_windows_of_a_mirror_step_are_as_long_as_the_shortest_at_hand() -> None:
 def test_a_redraft_beside_the_prefix_may_hold_the_draft_up() -> None:
     """Redraft 5 beside prefix 1 and exit 0.5: the draft begins 3.5 late."""
     mirror, kind = MirrorSD(others="proceed"), Kind("fallback", 1, redrafts=1)
-    t = MirrorSD.traits.durations(prefix=1.0, rv_ee=0.5, suffix=4.0, draft=2.0, rv_fv=0.25, redraft=5.0)
+    t = MirrorSD.traits.durations(
+        prefix=1.0, rv_ee=0.5, suffix=4.0, draft=2.0, rv_fv=0.25, redraft=5.0
+    )
     assert mirror.step_seconds(t, kind) == booked(mirror, t, kind)[1] == 7.25
-    assert mirror.step_seconds(t._replace(redraft=1.25), kind) == booked(mirror, t._replace(redraft=1.25), kind)[1] == 5.75
+    assert (
+        mirror.step_seconds(t._replace(redraft=1.25), kind)
+        == booked(mirror, t._replace(redraft=1.25), kind)[1]
+        == 5.75
+    )
     waiting = MirrorSD()
     assert waiting.step_seconds(t, kind) == booked(waiting, t, kind)[1] == 10.75
 
@@ -366,7 +464,10 @@ def test_a_window_written_anew_is_as_long_as_those_it_waits_for() -> None:
     batch = states(mirror, (10, 0), (20, 0))
     batch[0].pending, batch[1].ready = 1, False
     step = mirror.compose(batch)
-    assert (step.kind, [state.proposed for state in batch]) == (Kind("fallback", 2, redrafts=1, window=1), [1, 1])
+    assert (step.kind, [state.proposed for state in batch]) == (
+        Kind("fallback", 2, redrafts=1, window=1),
+        [1, 1],
+    )
     assert mirror.phases(ledger, step)["redraft"].wall_s == near(0.1)
     proceed = mirror.model_copy(update={"others": "proceed"})
     batch[0].pending = 1
@@ -382,14 +483,19 @@ def test_a_bare_request_has_one_position_with_candidates() -> None:
     mirror = MirrorSD(gamma=1)
     batch = states(mirror, (10, 9))
     mirror.compose(batch)
-    assert (mirror.settle(batch), batch[0].ready) == ([Progress(2, 2, 1, 1, "stored continuation")], True)
+    assert (mirror.settle(batch), batch[0].ready) == (
+        [Progress(2, 2, 1, 1, "stored continuation")],
+        True,
+    )
 
 
 def test_who_falls_back_and_how_often() -> None:
     """Rate 0.5, Omega 0.9, gamma 2: off the exit 0.1, 0.05, 0.025; off the path 0.125."""
     odds = Rates((0.5,), 0.9).odds
     of = {
-        (message, bonus): MirrorSD(gamma=2, message=message, bonus_on_full_accept=bonus).miss(odds(2, None))  # type: ignore[arg-type]
+        (message, bonus): MirrorSD(gamma=2, message=message, bonus_on_full_accept=bonus).miss(
+            odds(2, None)
+        )
         for message in ("per_position", "first_position")
         for bonus in (True, False)
     }
@@ -414,9 +520,13 @@ def test_who_falls_back_and_how_often() -> None:
     }
     assert [kind.batch for kind in found] == [2, 2, 2]
     assert Kind("fallback", 2, redrafts=1).batch == 2
-    undrafted = MirrorSD(gamma=2, fallback="undrafted").fallback_share(lambda gamma: odds(gamma, None), 2)
+    undrafted = MirrorSD(gamma=2, fallback="undrafted").fallback_share(
+        lambda gamma: odds(gamma, None), 2
+    )
     assert undrafted == near(0.175 / (1 + 0.175 - 0.1))
-    never = MirrorSD(gamma=2).kinds(lambda gamma: Odds(odds(2, None).accepted, 0 * odds(2, None).off_exit, 0.0, ""), 2)
+    never = MirrorSD(gamma=2).kinds(
+        lambda gamma: Odds(odds(2, None).accepted, 0 * odds(2, None).off_exit, 0.0, ""), 2
+    )
     assert never == {Kind("reuse", 2): 1.0}
     shorter = MirrorSD(gamma=4, adaptive=WindowTable(name="table", windows={1: 2}))
     assert set(shorter.kinds(lambda gamma: odds(gamma, None), 1)) == {
@@ -427,11 +537,13 @@ def test_who_falls_back_and_how_often() -> None:
 
 def test_which_verdicts_stay_on_the_tree() -> None:
     def reuses(message: str, bonus: bool, accepted: int, off_exit: bool, off_path: bool) -> bool:
-        mirror = MirrorSD(gamma=2, message=message, bonus_on_full_accept=bonus)  # type: ignore[arg-type]
+        mirror = MirrorSD(gamma=2, message=message, bonus_on_full_accept=bonus)
         return mirror.reuses(Verdict(accepted, accepted + 1, off_exit, off_path), 2)
 
     every, first = "per_position", "first_position"
-    assert [reuses(every, True, kept, off, not off) for kept in (0, 1, 2) for off in (False, True)] == [True, False] * 3
+    assert [
+        reuses(every, True, kept, off, not off) for kept in (0, 1, 2) for off in (False, True)
+    ] == [True, False] * 3
     assert [reuses(every, False, kept, True, True) for kept in (0, 1, 2)] == [False, False, True]
     assert [reuses(first, True, 0, off, True) for off in (False, True)] == [True, False]
     assert [reuses(first, True, 1, False, off) for off in (False, True)] == [False, False]
@@ -455,7 +567,10 @@ def test_what_a_mirror_run_reports_beside_its_durations() -> None:
     assert ledger.asked[-1] == ("draft", Rows(2, 2, 2, 36, 36), "redraft")
     wide = MirrorSD(gamma=2, kappa=20)
     derived = wide.derived(ledger, wide.compose(states(wide, (10, 1), (20, 1))))
-    assert (derived["exposed_draft_ms"], derived["relative_draft_overhead"]) == (near(18_000), near(18 / 0.4))
+    assert (derived["exposed_draft_ms"], derived["relative_draft_overhead"]) == (
+        near(18_000),
+        near(18 / 0.4),
+    )
     t = MirrorSD.traits.durations(suffix=3.0, draft=5.0)
     assert (exposed_draft(t), relative_overhead(t, 4.0)) == (2.0, 0.5)
 
@@ -477,17 +592,28 @@ def test_settings_of_a_mirror() -> None:
         (2, 1),
         (1, 1),
     ]
-    assert [early_exit(MirrorSD(exit_layer=depth), layers).fraction for depth, layers in ((8, 32), (0.3, 32), (8, None))] == [
+    assert [
+        early_exit(MirrorSD(exit_layer=depth), layers).fraction
+        for depth, layers in ((8, 32), (0.3, 32), (8, None))
+    ] == [
         0.25,
         0.3,
         8,
-    ]  # type: ignore[union-attr]
-    assert early_exit(MirrorSD(kappa=5), 32).kappa == 5  # type: ignore[union-attr]
-    assert [MirrorSD(message=one).positions(3) for one in ("per_position", "first_position")] == [4, 1]  # type: ignore[arg-type]
+    ]
+    assert early_exit(MirrorSD(kappa=5), 32).kappa == 5
+    assert [MirrorSD(message=one).positions(3) for one in ("per_position", "first_position")] == [
+        4,
+        1,
+    ]
     for depth in (0, -3, 0.0, 1.0, 1.5):
         with pytest.raises(ValueError, match="expected a layer number from 1 or a share"):
             MirrorSD(exit_layer=depth)
-    assert [MirrorSD(exit_layer=depth).exit_layer for depth in (1, 40, 0.01, 0.99)] == [1, 40, 0.01, 0.99]
+    assert [MirrorSD(exit_layer=depth).exit_layer for depth in (1, 40, 0.01, 0.99)] == [
+        1,
+        40,
+        0.01,
+        0.99,
+    ]
     ruled = MirrorSD(batching_rule=True, drafter=StreamingDrafter(streams=7)).fitted_to(40)
     assert (ruled.kappa, ruled.drafter) == (2, StreamingDrafter(streams=1))
     assert MirrorSD(batching_rule=True).fitted_to(40).drafter.name == "autoregressive"
@@ -497,10 +623,13 @@ def test_settings_of_a_mirror() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one_lane", "relation"), [(True, "lower bound: target and draft share one lane and cannot overlap"), (False, "exact")]
+    ("one_lane", "relation"),
+    [(True, "lower bound: target and draft share one lane and cannot overlap"), (False, "exact")],
 )
 def test_a_law_says_how_it_stands_to_its_process_on_one_lane(one_lane: bool, relation: str) -> None:
-    law = MirrorSD(gamma=2).law(Ledger(), lambda gamma: Rates((0.5,), 0.9).odds(gamma, None), 1, 100, None, one_lane)
+    law = MirrorSD(gamma=2).law(
+        Ledger(), lambda gamma: Rates((0.5,), 0.9).odds(gamma, None), 1, 100, None, one_lane
+    )
     assert law.relation == relation
 
 
@@ -508,14 +637,21 @@ def test_a_law_says_how_it_stands_to_its_process_on_one_lane(one_lane: bool, rel
     ("contention", "one_lane", "others", "relation"),
     [
         (1.0, True, "wait", "lower bound: target and draft share one lane and cannot overlap"),
-        (1.2, False, "proceed", "idealised: the contention of a redraft beside the prefix is left out"),
+        (
+            1.2,
+            False,
+            "proceed",
+            "idealised: the contention of a redraft beside the prefix is left out",
+        ),
         (1.2, False, "wait", "exact"),
         (1.0, False, "proceed", "exact"),
     ],
 )
-def test_how_the_law_of_mirror_stands_to_its_process(contention: float, one_lane: bool, others: str, relation: str) -> None:
+def test_how_the_law_of_mirror_stands_to_its_process(
+    contention: float, one_lane: bool, others: str, relation: str
+) -> None:
     cost = Ledger(contention=contention)
-    assert str(MirrorSD(others=others).claim(cost, 1, 100, {}, one_lane)) == relation  # type: ignore[arg-type]
+    assert str(MirrorSD(others=others).claim(cost, 1, 100, {}, one_lane)) == relation
 
 
 # ---- trees
@@ -531,14 +667,19 @@ TREE = TreeSD(
 
 
 def test_a_tree_step_drafts_in_every_pass_and_verifies_all_nodes() -> None:
-    """Two requests at 10 and 20; 1 + 4 + 1 rows each; head passes of 3 and 1 rows, a draft pass of 2 without logits."""
+    """Two requests at 10 and 20; 1 + 4 + 1 rows each; head passes of 3 and 1 rows, a draft pass of
+    2 without logits.
+    """
     ledger = Ledger()
     batch = states(TREE, (10, 1), (20, 9))
     step = TREE.compose(batch, PROMPT)
     assert step == Step(Kind("step", 2, prompts=1), Rows(12, 12, 2, 42, 6 * 30 + 42), 0, PROMPT)
     phases = TREE.phases(ledger, step)
     assert phases == {
-        "draft": Phase(near(1.5 + 0.06 + 0.02 + 0.4), {"draft compute": near(1.9), "draft head compute": near(0.08)}),
+        "draft": Phase(
+            near(1.5 + 0.06 + 0.02 + 0.4),
+            {"draft compute": near(1.9), "draft head compute": near(0.08)},
+        ),
         "host": Phase(near(0.1), {}),
         "target": Phase(18.0, {"target compute": 18.0}),
     }
@@ -595,37 +736,69 @@ def test_heads_beside_the_target_draft_on_its_lane() -> None:
     assert [question[0] for question in ledger.asked] == ["head", "target"]
     lookup = TreeSD(tree=TokenTree(branching=(1, 1)))
     step = lookup.compose(states(lookup, (10, 1)))
-    assert booked(lookup, lookup.durations(ledger, step), step.kind) == ([("target", 0, 3, "verify")], 3)
-    assert (lookup.needs.draft_model, medusa.needs.draft_model, TREE.needs.draft_model) == (False, False, True)
+    assert booked(lookup, lookup.durations(ledger, step), step.kind) == (
+        [("target", 0, 3, "verify")],
+        3,
+    )
+    assert (lookup.needs.draft_model, medusa.needs.draft_model, TREE.needs.draft_model) == (
+        False,
+        False,
+        True,
+    )
 
 
 def test_numbers_of_a_tree() -> None:
     model = ModelSpec.model_validate(MODEL)
     reused = TREE.model_copy(
-        update={"passes": (*TREE.passes, DraftPass(rows=(1,), head=HEAD, reused=True)), "ids_per_entry": 3}
+        update={
+            "passes": (*TREE.passes, DraftPass(rows=(1,), head=HEAD, reused=True)),
+            "ids_per_entry": 3,
+        }
     )
-    assert (TREE.window, TREE.needs.draft_steps, TREE.rows, TREE.needs.cache_tokens, TREE.needs.rows) == (2, 3, 6, 6, 6)
+    assert (
+        TREE.window,
+        TREE.needs.draft_steps,
+        TREE.rows,
+        TREE.needs.cache_tokens,
+        TREE.needs.rows,
+    ) == (2, 3, 6, 6, 6)
     assert (TREE.needs.dynamic_draft, reused.needs.draft_steps) == (False, 4)
-    assert (TREE.extra_memory(model).weights, reused.extra_memory(model).weights) == (90_000, 90_000)
-    assert (TREE.extra_memory(model).table_bytes, reused.extra_memory(model).table_bytes) == (0, 3 * 1_000 * 8)
-    assert TREE.step(Kind("hit", 2, 1), 10) == Step(Kind("hit", 2, 1), Rows(13, 13, 3, 43, 6 * 20 + 42 + 11))
+    assert (TREE.extra_memory(model).weights, reused.extra_memory(model).weights) == (
+        90_000,
+        90_000,
+    )
+    assert (TREE.extra_memory(model).table_bytes, reused.extra_memory(model).table_bytes) == (
+        0,
+        3 * 1_000 * 8,
+    )
+    assert TREE.step(Kind("hit", 2, 1), 10) == Step(
+        Kind("hit", 2, 1), Rows(13, 13, 3, 43, 6 * 20 + 42 + 11)
+    )
 
 
 def test_look_up_finds_something_for_each_request_on_its_own() -> None:
     odds = Rates((0.5,)).odds(2, None)
     kinds = TREE.kinds(lambda gamma: Odds(odds.accepted, odds.off_exit, 0.0, "", unmatched=0.25), 2)
-    assert kinds == {Kind("step", 2): near(0.5625), Kind("hit", 1, 1): near(0.375), Kind("miss", 0, 2): near(0.0625)}
+    assert kinds == {
+        Kind("step", 2): near(0.5625),
+        Kind("hit", 1, 1): near(0.375),
+        Kind("miss", 0, 2): near(0.0625),
+    }
     assert TREE.kinds(lambda gamma: odds, 2) == {Kind("step", 2): 1.0}
 
 
 def test_what_a_tree_asks_of_acceptance() -> None:
-    """Ranks of two levels; stated acceptance as it is, or with the share of steps in which look-up finds something."""
+    """Ranks of two levels; stated acceptance as it is, or with the share of steps in which look-up
+    finds something.
+    """
     rates, lookup = Rates((0.5,)), TREE.model_copy(update={"matched": Fraction(value=0.75)})
     assert TREE.reads(rates) is rates
     drawn = lookup.reads(rates)
     assert isinstance(drawn, DrawnMatches)
     assert (drawn.verdicts, drawn.odds(2, None).unmatched) == (rates, 0.25)
-    nothing = "holds nothing that drafts like this; state rate, per_position, always or cycle instead"
+    nothing = (
+        "holds nothing that drafts like this; state rate, per_position, always or cycle instead"
+    )
     assert first_finding(TREE, trace=trace_of([0, 1])) == ("drafter", nothing)
     ranked = TREE.model_copy(update={"drafter": "draft"})
     assert first_finding(ranked, trace=trace_of([0, 1])) is None
@@ -633,7 +806,10 @@ def test_what_a_tree_asks_of_acceptance() -> None:
     assert isinstance(kept, RecordedRuns)
     assert kept.runs(0).tolist() == [2, 1, 2, 1, 0]
     other = TREE.model_copy(update={"drafter": "medusa"})
-    assert first_finding(other, trace=trace_of([0, 1])) == ("tree", "holds nothing of the drafter 'medusa'")
+    assert first_finding(other, trace=trace_of([0, 1])) == (
+        "tree",
+        "holds nothing of the drafter 'medusa'",
+    )
     chains = trace_of([0, 1], medusa_run=[0, 1])
     assert first_finding(other, trace=chains) == ("tree", "holds chains of 'medusa', and no trees")
     assert first_finding(other.model_copy(update={"borrowed": True}), trace=chains) is None
@@ -646,6 +822,9 @@ def test_look_up_that_finds_nothing_takes_a_bare_token() -> None:
     found = []
     for matched in (True, False):
         batch = states(TREE, (10, 9))
-        batch[0].cursor.matched = matched  # type: ignore[attr-defined]
+        batch[0].cursor.matched = matched
         found.append((lookup.compose(batch).kind, batch[0].proposed, *lookup.settle(batch)))
-    assert found == [(Kind("step", 1), 5, Progress(3, 3, 2, 4)), (Kind("miss", 0, 1), 0, Progress(1, 1, 0, 0))]
+    assert found == [
+        (Kind("step", 1), 5, Progress(3, 3, 2, 4)),
+        (Kind("miss", 0, 1), 0, Progress(1, 1, 0, 0)),
+    ]

@@ -1,7 +1,7 @@
 """Every worked example of Speculative Streaming's equations (SS-*), to the printed digits.
 
-``data/specstream_worked_examples.csv`` holds inputs and results. One function per block answers with the
-project's own code; a row without an answer is a failure.
+``data/specstream_worked_examples.csv`` holds inputs and results. One function per block answers
+with the project's own code; a row without an answer is a failure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def tree(parents: dict[str, Any]) -> DraftTree:
     """A tree from parents by name, levels one after the other; every token is its own name."""
     found, names = DraftTree.single(0), [0]
     below = {int(node): parent for node, parent in parents.items() if parent is not None}
-    while level := [node for node, parent in below.items() if node not in names and int(parent) in names]:
+    while level := [
+        node for node, parent in below.items() if node not in names and int(parent) in names
+    ]:
         places = np.array([names.index(int(below[node])) for node in level])
         found = found.append(np.array(level), np.zeros(len(level)), places)
         names += [level[place] for place in np.argsort(places, kind="stable")]
@@ -53,8 +55,13 @@ def ss_2(i: dict[str, Any]) -> Answers:
         found = tree(i["parent"])
         dropped = {int(node) for node, score in i["scores"].items() if score < i["threshold"]}
         gone = found.mask[:, [list(found.tokens).index(node) for node in dropped]].any(axis=1)
-        return {"kept": sorted(found.tokens[~gone].tolist()), "dropped": sorted(found.tokens[gone].tolist())}
-    strategy = SpeculativeStreaming(streams=i.get("gamma", 4), kept=i["kept"], stream_layers=i.get("N_s", 4))
+        return {
+            "kept": sorted(found.tokens[~gone].tolist()),
+            "dropped": sorted(found.tokens[gone].tolist()),
+        }
+    strategy = SpeculativeStreaming(
+        streams=i.get("gamma", 4), kept=i["kept"], stream_layers=i.get("N_s", 4)
+    )
     upper = strategy.step(Kind("step", 1), 100).loads[0]
     work = i["N"], i["N_s"], i["tree"]
     return {
@@ -84,30 +91,41 @@ def ss_6(i: dict[str, Any]) -> Answers:
     strategy = SpeculativeStreaming(streams=i["gamma"], kept=i["nodes"], attended_tokens=i["p"])
     step = strategy.step(Kind("step", 1), i["l_kv"])
     among = i["nodes"] * (i["nodes"] + 1) // 2
-    assert step.loads[0].attention_pairs == limited + among, "the nodes see each other too, as in every pass"
+    assert step.loads[0].attention_pairs == limited + among, (
+        "the nodes see each other too, as in every pass"
+    )
     return {"naive_products": naive, "limited_products": limited, "ratio": limited / naive}
 
 
 def ss_7(i: dict[str, Any]) -> Answers:
     h, rank = i["h"], i["R_s"]
     full, narrow = (
-        DraftHead(**side).weights(VICUNA.model_copy(update={"hidden_size": h})) for side in ({"squares": 2}, {"rank": rank})
+        DraftHead(**side).weights(VICUNA.model_copy(update={"hidden_size": h}))
+        for side in ({"squares": 2}, {"rank": rank})
     )
     return {"mlp_reduction": full / narrow}
 
 
 def ss_8(i: dict[str, Any]) -> Answers:
-    return {"zeta_over_beta": laws.parity(i["gamma"], i["target_draft_ratio"], i["C_target_over_C_ss"])}
+    return {
+        "zeta_over_beta": laws.parity(i["gamma"], i["target_draft_ratio"], i["C_target_over_C_ss"])
+    }
 
 
 def ss_9(i: dict[str, Any]) -> Answers:
-    return {"speedup_SS_over_SD": laws.speedup_over_two_models(i["gamma"], i["target_draft_ratio"], i["zeta_over_beta"])}
+    return {
+        "speedup_SS_over_SD": laws.speedup_over_two_models(
+            i["gamma"], i["target_draft_ratio"], i["zeta_over_beta"]
+        )
+    }
 
 
 def ss_10(i: dict[str, Any]) -> Answers:
     medusa = 4 * DraftHead(squares=1, vocabulary=VICUNA.vocab_size).weights(VICUNA)
     own = SpeculativeStreaming(mode="shared").extra_memory(VICUNA).weights
-    assert (medusa, own) == pytest.approx((5.9e8, 8.2e4), rel=5e-3), "both counts follow from the shapes"
+    assert (medusa, own) == pytest.approx((5.9e8, 8.2e4), rel=5e-3), (
+        "both counts follow from the shapes"
+    )
     if "params" in i:
         held = np.array(i["apps"]) * i["params"] * i["bytes"]
         return {"GB": (held / 1e9).tolist(), "MB": (held / 1e6).tolist()}
@@ -115,13 +133,19 @@ def ss_10(i: dict[str, Any]) -> Answers:
 
 
 def ss_11(i: dict[str, Any]) -> Answers:
-    return {"relative_step_cost": laws.relative_step_cost(i.get("beta", i.get("zeta")), i["speedup"])}
+    return {
+        "relative_step_cost": laws.relative_step_cost(i.get("beta", i.get("zeta")), i["speedup"])
+    }
 
 
-BLOCKS: dict[str, Callable[[dict[str, Any]], Answers]] = {f"SS-{n}": globals()[f"ss_{n}"] for n in range(1, 12)}
+BLOCKS: dict[str, Callable[[dict[str, Any]], Answers]] = {
+    f"SS-{n}": globals()[f"ss_{n}"] for n in range(1, 12)
+}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['eq_id']}-{row['case']}-{row['output']}")
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: f"{row['eq_id']}-{row['case']}-{row['output']}"
+)
 def test_worked_example(row: dict[str, str]) -> None:
     answer = BLOCKS[row["eq_id"]](json.loads(row["inputs"]))[row["output"]]
     expected = json.loads(row["value"])

@@ -1,4 +1,6 @@
-"""One study, one page, one command of the same name; and one page as picture, Markdown, HTML and text on a terminal."""
+"""One study, one page, one command of the same name; and one page as picture, Markdown, HTML and
+text on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,17 @@ import simulator
 from simulator.cli.main import main
 from simulator.cli.studies import STUDIES, StudyCommand
 from simulator.report import WANTED, Wanted
-from simulator.report.blocks import Bullets, Code, Figure, Listing, Page, Paragraph, Section, Strong, Table
+from simulator.report.blocks import (
+    Bullets,
+    Code,
+    Figure,
+    Listing,
+    Page,
+    Paragraph,
+    Section,
+    Strong,
+    Table,
+)
 from simulator.report.html import as_html
 from simulator.report.terminal import print_page
 
@@ -33,7 +45,9 @@ NAMES = sorted(study.name for study in STUDIES)
 def modules(folder: str) -> set[str]:
     """Names of the modules and packages in a folder."""
     paths = (PACKAGE / folder).iterdir()
-    return {path.stem for path in paths if path.suffix == ".py" or (path / "__init__.py").is_file()} - {"__init__"}
+    return {
+        path.stem for path in paths if path.suffix == ".py" or (path / "__init__.py").is_file()
+    } - {"__init__"}
 
 
 def verbs(group: click.Group) -> set[str]:
@@ -56,7 +70,9 @@ def test_a_study_its_page_and_its_command_have_one_name(name: str) -> None:
 def test_a_study_that_is_called_has_a_default_for_every_option(study: StudyCommand) -> None:
     defaults = study.defaults()
     assert set(defaults) == {option.name for option in study.options}
-    assert all(not option.multiple or defaults[option.name] in ((), None) for option in study.options)
+    assert all(
+        not option.multiple or defaults[option.name] in ((), None) for option in study.options
+    )
 
 
 def test_every_module_of_studies_is_a_command() -> None:
@@ -65,7 +81,8 @@ def test_every_module_of_studies_is_a_command() -> None:
 
 
 def test_no_page_is_without_a_study_or_a_command() -> None:
-    """A page is called like its study, command or subcommand; claims are those of ``specsim validate --claims``.
+    """A page is called like its study, command or subcommand; claims are those of ``specsim
+    validate --claims``.
 
     Sliders are a part of the pages of runs, laws and plans.
     """
@@ -108,16 +125,24 @@ def test_a_study_is_one_html_page_with_everything_in_it(command: list[str], tmp_
     assert f"specsim {' '.join(command)} --out {page}" in text
 
 
-def test_markdown_has_its_picture_beside_it_under_its_own_name(command: list[str], tmp_path: Path) -> None:
-    CliRunner().invoke(main, [*command, "--out", str(tmp_path / "other.md")], catch_exceptions=False)
+def test_markdown_has_its_picture_beside_it_under_its_own_name(
+    command: list[str], tmp_path: Path
+) -> None:
+    CliRunner().invoke(
+        main, [*command, "--out", str(tmp_path / "other.md")], catch_exceptions=False
+    )
     assert "](other.svg)" in (tmp_path / "other.md").read_text()
-    ElementTree.parse(tmp_path / "other.svg")  # noqa: S314 (our own)
+    ElementTree.parse(tmp_path / "other.svg")
 
 
 @pytest.mark.parametrize("name", ["page", "x.html", "x.svg", "x.md"])
-def test_a_comparison_goes_into_a_folder_or_a_file(name: str, command: list[str], tmp_path: Path) -> None:
+def test_a_comparison_goes_into_a_folder_or_a_file(
+    name: str, command: list[str], tmp_path: Path
+) -> None:
     out = tmp_path / name
-    result = CliRunner().invoke(main, ["compare", command[1], command[1], "--out", str(out)], catch_exceptions=False)
+    result = CliRunner().invoke(
+        main, ["compare", command[1], command[1], "--out", str(out)], catch_exceptions=False
+    )
     made = {path.name for path in (out if out.is_dir() else tmp_path).iterdir()} - {"mine.yaml"}
     expected = {
         "page": {"compare.md", "compare.html", "compare.svg", "compare.data.csv"},
@@ -128,7 +153,9 @@ def test_a_comparison_goes_into_a_folder_or_a_file(name: str, command: list[str]
     assert ("figure: " if name == "x.svg" else "page: ") in result.stdout
 
 
-def test_a_comparison_is_not_written_over_a_file_that_is_no_page(command: list[str], tmp_path: Path) -> None:
+def test_a_comparison_is_not_written_over_a_file_that_is_no_page(
+    command: list[str], tmp_path: Path
+) -> None:
     before = (tmp_path / "mine.yaml").read_bytes()
     result = CliRunner().invoke(main, ["compare", command[1], command[1], "--out", command[1]])
     assert result.exit_code == 2
@@ -138,7 +165,9 @@ def test_a_comparison_is_not_written_over_a_file_that_is_no_page(command: list[s
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_is_made_of_what_the_study_returns(name: str) -> None:
-    """What ``study`` returns, ``page`` takes: a frozen dataclass that is plain data without any page or picture."""
+    """What ``study`` returns, ``page`` takes: a frozen dataclass that is plain data without any
+    page or picture.
+    """
     result = get_type_hints(import_module(f"simulator.studies.{name}").study)["return"]
     assert get_type_hints(import_module(f"simulator.report.pages.{name}").page)["result"] is result
     assert result.__dataclass_params__.frozen
@@ -146,8 +175,12 @@ def test_a_page_is_made_of_what_the_study_returns(name: str) -> None:
 
 
 def test_json_draws_nothing(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.report.pages.load.page", lambda result: pytest.fail("no page was asked for"))
-    points = json.loads(CliRunner().invoke(main, [*command, "--json"], catch_exceptions=False).stdout)["mine"]
+    monkeypatch.setattr(
+        "simulator.report.pages.load.page", lambda result: pytest.fail("no page was asked for")
+    )
+    points = json.loads(
+        CliRunner().invoke(main, [*command, "--json"], catch_exceptions=False).stdout
+    )["mine"]
     assert [point["clients"] for point in points] == [1, 2, 3, 8]
 
 
@@ -159,17 +192,36 @@ def test_a_terminal_shows_words_and_tables_and_draws_no_picture() -> None:
         title="A title",
         about="",
         answer="The answer.",
-        opening=[Figure("a picture", "x.svg", drawn), Bullets([("a ", Strong("strong"), " word"), Code("code")])],
+        opening=[
+            Figure("a picture", "x.svg", drawn),
+            Bullets([("a ", Strong("strong"), " word"), Code("code")]),
+        ],
         sections=[
-            Section("Shown", [Table(("a long head", "b"), [("1", "2"), ("3", "4"), ("5", "6")], "numbers", terminal_rows=2)]),
-            Section("Read", [Paragraph("A sentence."), Listing("folded", title="more"), Listing("plain")]),
+            Section(
+                "Shown",
+                [
+                    Table(
+                        ("a long head", "b"),
+                        [("1", "2"), ("3", "4"), ("5", "6")],
+                        "numbers",
+                        terminal_rows=2,
+                    )
+                ],
+            ),
+            Section(
+                "Read",
+                [Paragraph("A sentence."), Listing("folded", title="more"), Listing("plain")],
+            ),
             Section("On paper", [Paragraph("never seen")], terminal=False),
         ],
         command="specsim x",
     )
     shown = io.StringIO()
     print_page(page, Console(file=shown, width=60))
-    lines = [re.sub("─+", "─", re.sub(" +", " ", line.rstrip())) for line in shown.getvalue().splitlines()]
+    lines = [
+        re.sub("─+", "─", re.sub(" +", " ", line.rstrip()))
+        for line in shown.getvalue().splitlines()
+    ]
     assert lines == [  # how wide a gap is differs between versions of rich
         "A title",
         "The answer.",
@@ -193,7 +245,14 @@ def test_a_terminal_shows_words_and_tables_and_draws_no_picture() -> None:
 
 def test_sections_of_the_same_title_have_anchors_of_their_own() -> None:
     titles = ("mine", "mine", "Mine 2", "mine: title", "Made by", "")
-    page = Page("t", "", "", [], [Section(title, [Paragraph(f"block {place}")]) for place, title in enumerate(titles)], "")
+    page = Page(
+        "t",
+        "",
+        "",
+        [],
+        [Section(title, [Paragraph(f"block {place}")]) for place, title in enumerate(titles)],
+        "",
+    )
     names = re.findall(r'id="([^"]*)"', text := as_html(page))
     assert len(names) == len(set(names)) > 2 * len(titles)
     assert set(re.findall(r'href="#([^"]*)"', text)) <= set(names)
@@ -203,7 +262,9 @@ def test_no_number_is_cut_on_a_narrow_terminal() -> None:
     """Blanks between columns give way first, then the name, which goes on in the next line."""
     head, row = ("name", *"abcdefgh"), ("a_long_name_of_a_scenario", *("1234.5" for _ in range(8)))
     shown = io.StringIO()
-    print_page(Page("t", "", "", [Table(head, [row], "numbers")], [], ""), Console(file=shown, width=72))
+    print_page(
+        Page("t", "", "", [Table(head, [row], "numbers")], [], ""), Console(file=shown, width=72)
+    )
     lines = shown.getvalue().splitlines()
     assert max(map(len, lines)) <= 72
     assert sum(line.count("1234.5") for line in lines) == 8
@@ -211,28 +272,45 @@ def test_no_number_is_cut_on_a_narrow_terminal() -> None:
 
 
 def test_a_table_that_fits_no_terminal_is_a_list() -> None:
-    head, rows = [f"column {place}" for place in range(20)], [[f"{place}.{row}" for place in range(20)] for row in (1, 2)]
+    head, rows = (
+        [f"column {place}" for place in range(20)],
+        [[f"{place}.{row}" for place in range(20)] for row in (1, 2)],
+    )
     shown = io.StringIO()
     print_page(
-        Page("t", "", "", [Table(head, rows, "numbers"), Table(head, [], "none")], [], ""), Console(file=shown, width=60)
+        Page("t", "", "", [Table(head, rows, "numbers"), Table(head, [], "none")], [], ""),
+        Console(file=shown, width=60),
     )
     lines = shown.getvalue().splitlines()
     assert max(map(len, lines)) <= 60
     words = " ".join(" ".join(lines).split())
-    assert all(f"{name}: {number}" in words for row in rows for name, number in zip(head, row, strict=True))
+    assert all(
+        f"{name}: {number}" in words for row in rows for name, number in zip(head, row, strict=True)
+    )
 
 
 def test_a_terminal_shows_the_columns_that_are_meant_for_it_and_bars() -> None:
-    table = Table(("a", "b", "share"), [("1", "2", "50.0 %"), ("3", "4", "10.0 %")], "t", bars=(2,), terminal_columns=(0, 2))
+    table = Table(
+        ("a", "b", "share"),
+        [("1", "2", "50.0 %"), ("3", "4", "10.0 %")],
+        "t",
+        bars=(2,),
+        terminal_columns=(0, 2),
+    )
     shown = io.StringIO()
     print_page(Page("t", "", "", [table], [], ""), Console(file=shown, width=60))
-    assert [line.split() for line in shown.getvalue().splitlines()[1:4:2]] == [["a", "share"], ["1", "50.0", "%", "#" * 15]]
+    assert [line.split() for line in shown.getvalue().splitlines()[1:4:2]] == [
+        ["a", "share"],
+        ["1", "50.0", "%", "#" * 15],
+    ]
 
 
 # ---- pictures
 
 
-@pytest.mark.parametrize(("ending", "begins"), [(".svg", b"<?xml"), (".pdf", b"%PDF"), (".png", b"\x89PNG")])
+@pytest.mark.parametrize(
+    ("ending", "begins"), [(".svg", b"<?xml"), (".pdf", b"%PDF"), (".png", b"\x89PNG")]
+)
 def test_a_picture_has_three_forms_and_its_data_beside_it(
     ending: str, begins: bytes, command: list[str], tmp_path: Path
 ) -> None:
@@ -254,14 +332,24 @@ def test_the_same_picture_twice_is_the_same_bytes(command: list[str], tmp_path: 
     assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
 
 
-def test_a_picture_takes_the_width_of_columns_and_a_style_file(command: list[str], tmp_path: Path) -> None:
-    """8.6 and 17.8 cm, as journals have them; a style says how letters look; the next picture is as ever."""
-    (tmp_path / "mine.mplstyle").write_text("font.size: 20\ntext.usetex: True\n")  # no program is started for the letters
+def test_a_picture_takes_the_width_of_columns_and_a_style_file(
+    command: list[str], tmp_path: Path
+) -> None:
+    """8.6 and 17.8 cm, as journals have them; a style says how letters look; the next picture is as
+    ever.
+    """
+    (tmp_path / "mine.mplstyle").write_text(
+        "font.size: 20\ntext.usetex: True\n"
+    )  # no program is started for the letters
 
     def drawn(*options: str) -> tuple[float, str]:
-        CliRunner().invoke(main, [*command, *options, "--out", str(tmp_path / "x.svg")], catch_exceptions=False)
-        root = ElementTree.parse(tmp_path / "x.svg").getroot()  # noqa: S314 (our own)
-        return float(root.get("width", "").removesuffix("pt")) / 72 * 2.54, (tmp_path / "x.svg").read_text()
+        CliRunner().invoke(
+            main, [*command, *options, "--out", str(tmp_path / "x.svg")], catch_exceptions=False
+        )
+        root = ElementTree.parse(tmp_path / "x.svg").getroot()
+        return float(root.get("width", "").removesuffix("pt")) / 72 * 2.54, (
+            tmp_path / "x.svg"
+        ).read_text()
 
     plain = drawn()
     assert drawn("--paper-columns", "1")[0] == pytest.approx(8.6, abs=0.01)
@@ -270,14 +358,28 @@ def test_a_picture_takes_the_width_of_columns_and_a_style_file(command: list[str
     assert drawn() == plain
 
 
-def test_a_style_file_that_never_ends_is_refused_and_forgotten(command: list[str], tmp_path: Path) -> None:
-    for style, why in (("/dev/full", "is no regular file"), (str(tmp_path / "bytes"), "not UTF-8 text")):
+def test_a_style_file_that_never_ends_is_refused_and_forgotten(
+    command: list[str], tmp_path: Path
+) -> None:
+    for style, why in (
+        ("/dev/full", "is no regular file"),
+        (str(tmp_path / "bytes"), "not UTF-8 text"),
+    ):
         (tmp_path / "bytes").write_bytes(b"\xff")
         done = CliRunner().invoke(main, [*command, "--style", style])
-        assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"error: {style}: cannot be read: {why}\n")
+        assert (done.exit_code, done.stdout, done.stderr) == (
+            2,
+            "",
+            f"error: {style}: cannot be read: {why}\n",
+        )
     plain, refused = ([*command, "--out", str(tmp_path / name)] for name in ("x.svg", "y.svg"))
     CliRunner().invoke(main, plain)
-    assert CliRunner().invoke(main, [*refused, "--paper-columns", "1", "--style", str(tmp_path)]).exit_code == 2
+    assert (
+        CliRunner()
+        .invoke(main, [*refused, "--paper-columns", "1", "--style", str(tmp_path)])
+        .exit_code
+        == 2
+    )
     CliRunner().invoke(main, refused)
     assert (tmp_path / "x.svg").read_bytes() == (tmp_path / "y.svg").read_bytes()
     assert Wanted() == WANTED

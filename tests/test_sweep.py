@@ -1,4 +1,6 @@
-"""Sweeps: axes, keys, stores and tables in tiny worlds; what workers do stands in test_sweep_workers."""
+"""Sweeps: axes, keys, stores and tables in tiny worlds; what workers do stands in
+test_sweep_workers.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ durations: {target_ms: 10, draft_step_ms: 1}
 acceptance: {always: 3}
 requests: {count: 2, prompt_tokens: 8, output_tokens: 61}
 """
-"""3 drafted tokens of 1 ms and a pass of 10 ms bring 4 tokens: 3.25 ms each; 60 of them after the first."""
+"""3 drafted tokens of 1 ms and a pass of 10 ms bring 4 tokens: 3.25 ms each; 60 of them after the
+first.
+"""
 
 
 @pytest.fixture
@@ -85,12 +89,18 @@ def test_a_product_visits_every_combination_once_the_last_axis_fastest(lengths: 
 
 
 @given(st.integers(1, 20), st.integers(0, 5))
-def test_a_latin_hypercube_has_one_point_in_every_slice_of_every_axis(samples: int, seed: int) -> None:
-    axes = [axis("even", "0.0:1.0:2", HERE), axis("ratios", "log:1.0:16.0:2", HERE), axis("word", ["a", "b"], HERE)]
+def test_a_latin_hypercube_has_one_point_in_every_slice_of_every_axis(
+    samples: int, seed: int
+) -> None:
+    axes = [
+        axis("even", "0.0:1.0:2", HERE),
+        axis("ratios", "log:1.0:16.0:2", HERE),
+        axis("word", ["a", "b"], HERE),
+    ]
     points = [one.labels for one in design(axes, "latin_hypercube", samples, seed, HERE)]
-    slices = sorted(int(even * samples) for even, _, _ in points)  # type: ignore[operator, arg-type]
+    slices = sorted(int(even * samples) for even, _, _ in points)
     assert slices == list(range(samples))
-    assert all(1.0 <= ratio <= 16.0 for _, ratio, _ in points)  # type: ignore[operator]
+    assert all(1.0 <= ratio <= 16.0 for _, ratio, _ in points)
     assert points == [one.labels for one in design(axes, "latin_hypercube", samples, seed, HERE)]
 
 
@@ -101,20 +111,47 @@ def test_whole_ends_of_a_latin_hypercube_give_whole_numbers() -> None:
 
 
 def test_labelled_values_set_several_fields() -> None:
-    cores: list[object] = [{"label": 8, "set": {"a.b": 1, "a.c": 2}}, {"label": 16, "set": {"a.b": 3, "a.c": 4}}]
+    cores: list[object] = [
+        {"label": 8, "set": {"a.b": 1, "a.c": 2}},
+        {"label": 16, "set": {"a.b": 3, "a.c": 4}},
+    ]
     found = design([axis("cores", cores, HERE)], "product", 0, 0, HERE)
-    assert [(one.labels, one.settings) for one in found] == [((8,), {"a.b": 1, "a.c": 2}), ((16,), {"a.b": 3, "a.c": 4})]
+    assert [(one.labels, one.settings) for one in found] == [
+        ((8,), {"a.b": 1, "a.c": 2}),
+        ((16,), {"a.b": 3, "a.c": 4}),
+    ]
 
 
 # ---- what a point comes to
 
 
 def test_the_whole_table_of_a_tiny_sweep(world: Path) -> None:
-    found = swept("--axis", "strategy.gamma=1,3", "--axis", "durations.target_ms=10,20", "--evaluate", "replay")
+    found = swept(
+        "--axis",
+        "strategy.gamma=1,3",
+        "--axis",
+        "durations.target_ms=10,20",
+        "--evaluate",
+        "replay",
+    )
     columns = [f"replay_{name}" for name in METRICS]
-    assert found.splitlines()[0].split(",") == ["point", "strategy.gamma", "durations.target_ms", *columns, "fault"]
+    assert found.splitlines()[0].split(",") == [
+        "point",
+        "strategy.gamma",
+        "durations.target_ms",
+        *columns,
+        "fault",
+    ]
     rows = [line.split(",") for line in found.splitlines()[1:]]
-    told = [(int(row[0]), int(row[1]), int(row[2]), *(round(float(row[place]), 9) for place in (3, 5, 6, 7))) for row in rows]
+    told = [
+        (
+            int(row[0]),
+            int(row[1]),
+            int(row[2]),
+            *(round(float(row[place]), 9) for place in (3, 5, 6, 7)),
+        )
+        for row in rows
+    ]
     assert told == [
         (0, 1, 10, 5.5, round(10 / 5.5, 9), 2.0, 11.0),
         (1, 1, 20, 10.5, round(20 / 10.5, 9), 2.0, 21.0),
@@ -125,13 +162,24 @@ def test_the_whole_table_of_a_tiny_sweep(world: Path) -> None:
 
 @pytest.mark.parametrize("evaluator", ["law", "replay", "simulation"])
 def test_evaluators_agree_where_acceptance_is_certain(world: Path, evaluator: str) -> None:
-    found = swept("--axis", "strategy.gamma=1:3:3", "--evaluate", evaluator, "--store", f"{evaluator}.sqlite")
-    assert [float(line.split(",")[2]) for line in found.splitlines()[1:]] == pytest.approx([5.5, 4.0, 3.25], rel=1e-9)
+    found = swept(
+        "--axis", "strategy.gamma=1:3:3", "--evaluate", evaluator, "--store", f"{evaluator}.sqlite"
+    )
+    assert [float(line.split(",")[2]) for line in found.splitlines()[1:]] == pytest.approx(
+        [5.5, 4.0, 3.25], rel=1e-9
+    )
 
 
 def test_a_speedup_is_that_of_a_run_whatever_its_neighbours_were(world: Path) -> None:
     """Baselines are shared between points; each must still be its own."""
-    swept("--axis", "durations.target_ms=10,30", "--axis", "requests.concurrency=1,2", "--axis", "strategy.gamma=1,3")
+    swept(
+        "--axis",
+        "durations.target_ms=10,30",
+        "--axis",
+        "requests.concurrency=1,2",
+        "--axis",
+        "strategy.gamma=1,3",
+    )
     with reading(Path("reports/sweeps/tiny.sqlite")) as store:
         frame = table(store).frame
     for _, row in frame.iterrows():
@@ -139,14 +187,26 @@ def test_a_speedup_is_that_of_a_run_whatever_its_neighbours_were(world: Path) ->
         loaded = load("tiny.yaml" if world else "", [f"{key}={row[key]}" for key in fields])
         simulated = run.simulate(loaded.scenario, loaded.acceptance())[0]
         assert row["simulation_tpot_ms"] == simulated.tpot_s * 1e3
-        assert row["simulation_speedup"] == simulated_baseline(loaded.scenario).tpot_s / simulated.tpot_s
+        assert (
+            row["simulation_speedup"]
+            == simulated_baseline(loaded.scenario).tpot_s / simulated.tpot_s
+        )
 
 
 def test_the_order_of_axes_does_not_decide_which_field_lies_in_which(world: Path) -> None:
-    arguments = ["--axis", "strategy.gamma=2", "--axis", "strategy=vanilla_sd,autoregressive", "--evaluate", "law"]
+    arguments = [
+        "--axis",
+        "strategy.gamma=2",
+        "--axis",
+        "strategy=vanilla_sd,autoregressive",
+        "--evaluate",
+        "law",
+    ]
     first, second = swept(*arguments).splitlines()[1:]
     assert first.startswith("0,2,vanilla_sd,4.0,")
-    assert "strategy.gamma: unknown field" in second  # autoregressive decoding has none: a fault of this point alone
+    assert (
+        "strategy.gamma: unknown field" in second
+    )  # autoregressive decoding has none: a fault of this point alone
 
 
 # ---- keys
@@ -167,12 +227,19 @@ def key(*overrides: str, name: str = "mirror_qwen3_32b_m2_ultra", evaluator: str
     ],
 )
 def test_equal_scenarios_have_equal_keys(overrides: list[str]) -> None:
-    assert load("mirror_qwen3_32b_m2_ultra").scenario.channel.latency_us.value == 1  # type: ignore[union-attr]
+    assert load("mirror_qwen3_32b_m2_ultra").scenario.channel.latency_us.value == 1
     assert key(*overrides) == key()
 
 
 @pytest.mark.parametrize(
-    "overrides", [["strategy.gamma=6"], ["seed=1"], ["requests.count=119"], ["channel.latency_us=2"], ["target.engine=ideal"]]
+    "overrides",
+    [
+        ["strategy.gamma=6"],
+        ["seed=1"],
+        ["requests.count=119"],
+        ["channel.latency_us=2"],
+        ["target.engine=ideal"],
+    ],
 )
 def test_different_scenarios_have_different_keys(overrides: list[str]) -> None:
     assert key(*overrides) != key()
@@ -192,7 +259,12 @@ def test_a_key_knows_what_the_trace_holds(tmp_path: Path) -> None:
 
 AXES = [
     ["durations.target_ms=5:25:5", "durations.draft_step_ms=0.5,1", "strategy.gamma=1:3:3"],
-    ["durations.target_ms=5,-1,25", "requests.concurrency=1,2", "requests.count=2,4", "strategy.gamma=0,2"],
+    [
+        "durations.target_ms=5,-1,25",
+        "requests.concurrency=1,2",
+        "requests.count=2,4",
+        "strategy.gamma=0,2",
+    ],
     ["strategy=autoregressive,vanilla_sd", "durations.target_ms=5,fast", "seed=0,1"],
 ]
 
@@ -207,8 +279,16 @@ def test_laws_evaluated_together_are_those_evaluated_alone(world: Path, axes: li
         if row.fault is None:
             loaded, fields = job.base.point(one.settings)
             assert row.key == key_of(fields, "law")
-            law, plain = run.law(loaded.scenario, loaded.acceptance()), run.baseline(loaded.scenario)
-            told = (law.tpot_s * 1e3, plain.tpot_s / law.tpot_s, law.tokens_per_step, law.step_s * 1e3)
+            law, plain = (
+                run.law(loaded.scenario, loaded.acceptance()),
+                run.baseline(loaded.scenario),
+            )
+            told = (
+                law.tpot_s * 1e3,
+                plain.tpot_s / law.tpot_s,
+                law.tokens_per_step,
+                law.step_s * 1e3,
+            )
             names = ("tpot_ms", "speedup", "tokens_per_step", "step_ms")
             assert [row.metrics[name] for name in names] == pytest.approx(told, rel=1e-14)
     assert any(row.fault is None for row in together)
@@ -248,7 +328,15 @@ def test_resuming_evaluates_nothing_twice(world: Path, monkeypatch: pytest.Monke
     assert [one["strategy.gamma"] for one in seen] == [1, 3, 2, 4]
     assert swept("--axis", "strategy.gamma=1:4:4", "--store", "parts.sqlite", "--resume") == whole
     assert len(seen) == 4
-    again = swept("--axis", "durations.draft_step_ms=1.0", "--set", "strategy.gamma=2", "--store", "parts.sqlite", "--resume")
+    again = swept(
+        "--axis",
+        "durations.draft_step_ms=1.0",
+        "--set",
+        "strategy.gamma=2",
+        "--store",
+        "parts.sqlite",
+        "--resume",
+    )
     assert len(seen) == 4  # the same scenario in other words
     assert again.splitlines()[1].split(",")[2:] == whole.splitlines()[2].split(",")[2:]
 
@@ -269,7 +357,9 @@ def test_a_store_is_not_overwritten_unasked(world: Path) -> None:
     assert "--resume goes on with it" in again.stderr
 
 
-def test_points_that_fail_are_named_and_stop_no_others(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_that_fail_are_named_and_stop_no_others(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = point.EVALUATORS["simulation"]
 
     def fragile(loaded: Any, fields: Any) -> dict[str, float]:
@@ -285,14 +375,24 @@ def test_points_that_fail_are_named_and_stop_no_others(world: Path, monkeypatch:
     assert "crashed: ZeroDivisionError: thirteen (" in rows["2"]
     assert "bad input: durations.target_ms" in rows["3"]
     assert [round(float(rows[number].split(",")[2]), 9) for number in ("0", "4")] == [3.25, 5.75]
-    told = specsim("sweep", "tiny.yaml", "--axis", "durations.target_ms=10,-1,13,fast,20", "--workers", 1, "--resume")
+    told = specsim(
+        "sweep",
+        "tiny.yaml",
+        "--axis",
+        "durations.target_ms=10,-1,13,fast,20",
+        "--workers",
+        1,
+        "--resume",
+    )
     assert "5 of 5 points, 3 of them faulty" in told.stdout
     assert "durations.target_ms=13: crashed: ZeroDivisionError" in told.stderr
 
 
 def test_a_sweep_of_faults_alone_fails(world: Path) -> None:
     for form in ([], ["--json", "--resume"]):
-        found = specsim("sweep", "tiny.yaml", "--axis", "strategy.gamma=a:b:c,0", "--workers", 1, *form)
+        found = specsim(
+            "sweep", "tiny.yaml", "--axis", "strategy.gamma=a:b:c,0", "--workers", 1, *form
+        )
         assert (found.exit_code, found.stdout) == (2, "")
         assert [line[: line.index(": bad input")] for line in found.stderr.splitlines()] == [
             "error: strategy.gamma=a:b:c",
@@ -301,7 +401,9 @@ def test_a_sweep_of_faults_alone_fails(world: Path) -> None:
 
 
 def test_many_points_that_are_all_wrong_are_counted(world: Path) -> None:
-    found = specsim("sweep", "tiny.yaml", "--axis", "strategy.gamma=-60:-1:60", "--workers", 1, "--json")
+    found = specsim(
+        "sweep", "tiny.yaml", "--axis", "strategy.gamma=-60:-1:60", "--workers", 1, "--json"
+    )
     assert (found.exit_code, found.stdout) == (2, "")
     assert found.stderr.splitlines()[20:] == ["error: ... and 40 more"]
 
@@ -315,7 +417,9 @@ def test_points_of_which_some_are_wrong_stay_in_the_json(world: Path) -> None:
 def test_a_model_that_does_not_fit_is_infeasible(world: Path) -> None:
     many = ["--set", "requests.concurrency=60", "--set", "requests.count=60"]
     axis_ = ["--axis", "requests.prompt_tokens=128,4000"]
-    found = specsim("sweep", "vanilla_llama_2_7b_a100", *axis_, *many, "--evaluate", "law", "--workers", 1)
+    found = specsim(
+        "sweep", "vanilla_llama_2_7b_a100", *axis_, *many, "--evaluate", "law", "--workers", 1
+    )
     assert found.exit_code == 0
     assert "requests.prompt_tokens=4000: infeasible: " in found.stderr
 
@@ -373,7 +477,14 @@ def test_what_a_law_leaves_to_be_confirmed(rule: str, numbers: set[int]) -> None
 
 
 def test_a_simulation_confirms_what_the_law_left(world: Path) -> None:
-    text = swept("--axis", "strategy.gamma=1:4:4", "--evaluate", "law then simulation", "--keep", "best 50% of speedup")
+    text = swept(
+        "--axis",
+        "strategy.gamma=1:4:4",
+        "--evaluate",
+        "law then simulation",
+        "--keep",
+        "best 50% of speedup",
+    )
     header, *rows = (line.split(",") for line in text.splitlines())
     simulated = header.index("simulation_tpot_ms")
     assert [bool(row[simulated]) for row in rows] == [False, False, True, True]
@@ -389,8 +500,14 @@ def test_a_simulation_confirms_what_the_law_left(world: Path) -> None:
         (["--axis", "strategy.gama=1,2"], "did you mean 'gamma'"),
         (["--axis", "gamma=1,2"], "error: tiny: axes: gamma: unknown field"),
         (["--axis", "strategi.gamma=1,2"], "did you mean 'strategy'"),
-        (["--zip", "--axis", "strategy.gamma=1,2", "--axis", "seed=1,2,3"], "values: strategy.gamma 2, seed 3"),
-        (["--axis", "strategy.gamma=1:2"], "expected low:high:count or log:low:high:count, got '1:2'"),
+        (
+            ["--zip", "--axis", "strategy.gamma=1,2", "--axis", "seed=1,2,3"],
+            "values: strategy.gamma 2, seed 3",
+        ),
+        (
+            ["--axis", "strategy.gamma=1:2"],
+            "expected low:high:count or log:low:high:count, got '1:2'",
+        ),
         (["--axis", "strategy.gamma=5:1:3"], "expected low below high"),
         (["--axis", "seed=log:0:10:3"], "need a low end above 0"),
         (["--axis", "strategy.gamma=1,1"], "has the same value twice"),
@@ -400,13 +517,25 @@ def test_a_simulation_confirms_what_the_law_left(world: Path) -> None:
         ),
         (["--axis", "strategy.gamma"], "expected key=a,b,c"),
         ([], "needs at least one axis"),
-        (["--axis", "seed=1", "--evaluate", "law then simulation", "--keep", "best 10% of tpotms"], "did you mean 'tpot_ms'"),
+        (
+            [
+                "--axis",
+                "seed=1",
+                "--evaluate",
+                "law then simulation",
+                "--keep",
+                "best 10% of tpotms",
+            ],
+            "did you mean 'tpot_ms'",
+        ),
         (["--axis", "seed=1", "--keep", "good ones"], "expected 'best 10% of tpot_ms'"),
         (["--axis", "seed=1", "--set", "strategy.gama=1"], "did you mean 'gamma'"),
         (["--axis", "seed=1", "--export", "table.xls"], "ends in .csv or .parquet"),
     ],
 )
-def test_a_sweep_that_makes_no_sense_is_refused_in_one_line(world: Path, arguments: list[str], message: str) -> None:
+def test_a_sweep_that_makes_no_sense_is_refused_in_one_line(
+    world: Path, arguments: list[str], message: str
+) -> None:
     found = specsim("sweep", "tiny.yaml", "--workers", 1, *arguments)
     assert found.exit_code == 2, found.output
     assert message in found.stderr
@@ -421,35 +550,63 @@ def test_a_sweep_that_makes_no_sense_is_refused_in_one_line(world: Path, argumen
         (["durations.draft_ms=1,3"], False),
     ],
 )
-def test_windows_that_cost_nothing_more_are_pointed_out(world: Path, axes: list[str], free: bool) -> None:
-    """One stated time for any window makes the longest one the best, which says nothing about windows."""
+def test_windows_that_cost_nothing_more_are_pointed_out(
+    world: Path, axes: list[str], free: bool
+) -> None:
+    """One stated time for any window makes the longest one the best, which says nothing about
+    windows.
+    """
     Path("tiny.yaml").write_text(WORLD.replace("draft_step_ms: 1", "draft_ms: 3"))
     chosen = [word for one in axes for word in ("--axis", one)]
     options = ("--evaluate", "law", "--workers", 1, *chosen)
     printed = specsim("sweep", "tiny.yaml", "--report", "page", *options).output
-    told = json.loads(specsim("sweep", "tiny.yaml", "--resume", "--json", *options).stdout)["cautions"]
+    told = json.loads(specsim("sweep", "tiny.yaml", "--resume", "--json", *options).stdout)[
+        "cautions"
+    ]
     words = "longer windows cost nothing here"
-    assert [words in text for text in (printed, str(told), Path("page/tiny.md").read_text())] == [free] * 3
+    assert [words in text for text in (printed, str(told), Path("page/tiny.md").read_text())] == [
+        free
+    ] * 3
 
 
 def test_a_sweep_over_borrowed_acceptance_says_so(world: Path) -> None:
-    found = specsim("sweep", "vanilla_llama_2_7b_a100", "--axis", "strategy.gamma=1,2", "--evaluate", "law", "--workers", 1)
+    found = specsim(
+        "sweep",
+        "vanilla_llama_2_7b_a100",
+        "--axis",
+        "strategy.gamma=1,2",
+        "--evaluate",
+        "law",
+        "--workers",
+        1,
+    )
     assert "Caution: acceptance is a stand-in, recorded from other models" in found.output
 
 
 def test_a_sweep_file_says_where_it_is_wrong(world: Path) -> None:
-    Path("bad.yaml").write_text("scenario: ./tiny.yaml\naxes:\n  strategy.gamma: 3:1:2\nevaluate: laws\nmetrics: [tpot]\n")
+    Path("bad.yaml").write_text(
+        "scenario: ./tiny.yaml\naxes:\n  strategy.gamma: 3:1:2\nevaluate: laws\nmetrics: [tpot]\n"
+    )
     found = specsim("sweep", "./bad.yaml").stderr
-    assert "bad.yaml:4:1: evaluate: expected 'law', 'replay', 'simulation' or 'law then simulation', got 'laws'" in found
+    assert (
+        "bad.yaml:4:1: evaluate: expected 'law', 'replay', 'simulation' or 'law then "
+        "simulation', got 'laws'"
+    ) in found
     assert "bad.yaml:5:1: metrics: there is no metric 'tpot'; did you mean 'tpot_ms'?" in found
     Path("bad.yaml").write_text("scenario: ./tiny.yaml\naxes:\n  strategy.gamma: 3:1:2\n")
-    assert "bad.yaml:3:3: strategy.gamma: expected low below high" in specsim("sweep", "./bad.yaml").stderr
+    assert (
+        "bad.yaml:3:3: strategy.gamma: expected low below high"
+        in specsim("sweep", "./bad.yaml").stderr
+    )
 
 
 def test_names_of_neither_kind_get_a_suggestion() -> None:
     found = specsim("sweep", "specpipe_tree")
     assert found.exit_code == 2
-    assert "there is no sweep and no scenario of this name; did you mean 'specpipe_trees'?" in found.stderr
+    assert (
+        "there is no sweep and no scenario of this name; did you mean 'specpipe_trees'?"
+        in found.stderr
+    )
 
 
 # ---- what is shipped, and its pictures
@@ -460,19 +617,45 @@ def test_every_shipped_sweep_has_points_that_run_and_plots_over_its_columns(name
     found = study(name, Catalogue())
     assert found.file.about
     job = found.job("law")
-    rows = [point.evaluate(job, found.design.point(number)) for number in (0, len(found.design) - 1)]
+    rows = [
+        point.evaluate(job, found.design.point(number)) for number in (0, len(found.design) - 1)
+    ]
     assert [row.fault for row in rows if row.fault and not row.fault.startswith("infeasible")] == []
     columns = {one.key for one in found.design.axes} | set(found.file.metrics)
     for plot in found.file.plots:
-        assert {name for name in (plot.x, plot.y, plot.value, plot.hue, plot.facet) if name} <= columns
+        assert {
+            name for name in (plot.x, plot.y, plot.value, plot.hue, plot.facet) if name
+        } <= columns
 
 
 KINDS: list[Sequence[str]] = [
     ("--kind", "line", "--x", "gamma", "--y", "speedup", "--hue", "target_ms"),
     ("--kind", "line", "--x", "gamma", "--y", "tpot_ms", "--facet", "draft_step_ms"),
-    ("--kind", "heatmap", "--x", "gamma", "--y", "target_ms", "--value", "speedup", "--facet", "draft_step_ms"),
+    (
+        "--kind",
+        "heatmap",
+        "--x",
+        "gamma",
+        "--y",
+        "target_ms",
+        "--value",
+        "speedup",
+        "--facet",
+        "draft_step_ms",
+    ),
     ("--kind", "contour", "--x", "gamma", "--y", "target_ms", "--value", "speedup"),
-    ("--kind", "contour", "--x", "gamma", "--y", "target_ms", "--value", "speedup", "--hue", "draft_step_ms"),
+    (
+        "--kind",
+        "contour",
+        "--x",
+        "gamma",
+        "--y",
+        "target_ms",
+        "--value",
+        "speedup",
+        "--hue",
+        "draft_step_ms",
+    ),
     ("--kind", "pareto", "--x", "step_ms", "--y", "tpot_ms", "--hue", "gamma"),
 ]
 
@@ -481,15 +664,31 @@ KINDS: list[Sequence[str]] = [
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stored")
     (folder / "tiny.yaml").write_text(WORLD)
-    axes = ["strategy.gamma=1:4:4", "durations.target_ms=log:1:100:3", "durations.draft_step_ms=1,10"]
+    axes = [
+        "strategy.gamma=1:4:4",
+        "durations.target_ms=log:1:100:3",
+        "durations.draft_step_ms=1,10",
+    ]
     arguments = [word for one in axes for word in ("--axis", one)]
-    found = specsim("sweep", folder / "tiny.yaml", "--workers", 1, "--evaluate", "law", "--store", folder / "store", *arguments)
+    found = specsim(
+        "sweep",
+        folder / "tiny.yaml",
+        "--workers",
+        1,
+        "--evaluate",
+        "law",
+        "--store",
+        folder / "store",
+        *arguments,
+    )
     assert found.exit_code == 0, found.output
     return folder / "store"
 
 
 @pytest.mark.parametrize("options", KINDS, ids=lambda options: "-".join(options[1::2]))
-def test_a_picture_has_the_same_bytes_again(stored: Path, tmp_path: Path, options: Sequence[str]) -> None:
+def test_a_picture_has_the_same_bytes_again(
+    stored: Path, tmp_path: Path, options: Sequence[str]
+) -> None:
     pictures = []
     for name in ("one.svg", "two.svg"):
         found = specsim("plot", stored, *options, "--out", tmp_path / name)
@@ -507,10 +706,18 @@ def test_a_picture_says_which_axis_was_left_at_its_best(stored: Path, tmp_path: 
     assert "best over durations draft step (ms)" in (tmp_path / "one.svg").read_text()
 
 
-def test_a_picture_is_svg_and_one_that_nobody_named_is_asked_for(stored: Path, tmp_path: Path) -> None:
+def test_a_picture_is_svg_and_one_that_nobody_named_is_asked_for(
+    stored: Path, tmp_path: Path
+) -> None:
     for options, message in (
-        ((*KINDS[0], "--out", tmp_path / "one.bmp"), "one.bmp: expected a name that ends in .svg, .pdf, .png"),
-        (("--out", tmp_path / "pictures"), "store: names no plots of its own; choose --kind, --x and --y"),
+        (
+            (*KINDS[0], "--out", tmp_path / "one.bmp"),
+            "one.bmp: expected a name that ends in .svg, .pdf, .png",
+        ),
+        (
+            ("--out", tmp_path / "pictures"),
+            "store: names no plots of its own; choose --kind, --x and --y",
+        ),
     ):
         found = specsim("plot", stored, *options)
         assert found.exit_code == 2
@@ -524,10 +731,15 @@ def test_a_picture_is_svg_and_one_that_nobody_named_is_asked_for(stored: Path, t
         (("--kind", "line", "--x", "gama", "--y", "speedup"), "did you mean"),
         (("--kind", "heatmap", "--x", "gamma", "--y", "target_ms"), "a heatmap needs value"),
         (("--kind", "line", "--x", "gamma"), "a line needs y"),
-        (("--kind", "contour", "--y", "target_ms", "--value", "speedup"), "x: is required and missing"),
+        (
+            ("--kind", "contour", "--y", "target_ms", "--value", "speedup"),
+            "x: is required and missing",
+        ),
     ],
 )
-def test_a_picture_of_nothing_is_refused(stored: Path, tmp_path: Path, options: Sequence[str], message: str) -> None:
+def test_a_picture_of_nothing_is_refused(
+    stored: Path, tmp_path: Path, options: Sequence[str], message: str
+) -> None:
     found = specsim("plot", stored, *options, "--out", tmp_path / "none.svg")
     assert found.exit_code == 2
     assert message in found.stderr
@@ -547,6 +759,13 @@ def test_the_table_as_parquet_holds_the_same(stored: Path, tmp_path: Path) -> No
 
 def test_axes_of_words_and_numbers_can_be_exported(world: Path) -> None:
     pytest.importorskip("pyarrow")
-    arguments = ["--axis", "requests.prompt_tokens=8,{name: uniform, most_tokens: 9}", "--evaluate", "law", "--workers", 1]
+    arguments = [
+        "--axis",
+        "requests.prompt_tokens=8,{name: uniform, most_tokens: 9}",
+        "--evaluate",
+        "law",
+        "--workers",
+        1,
+    ]
     found = specsim("sweep", "tiny.yaml", *arguments, "--export", "table.parquet")
     assert found.exit_code == 0, found.output

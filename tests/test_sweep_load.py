@@ -27,12 +27,15 @@ serving: {policy: {name: prefill_first}}
 def pair(folder: Path) -> tuple[str, str]:
     """The plain pipeline, and the same with two requests at a time at most."""
     (folder / "batched.yaml").write_text(TEXT)
-    (folder / "two.yaml").write_text(TEXT.replace("prefill_first", "prefill_first, max_requests: 2"))
+    (folder / "two.yaml").write_text(
+        TEXT.replace("prefill_first", "prefill_first, max_requests: 2")
+    )
     return str(folder / "batched.yaml"), str(folder / "two.yaml")
 
 
 def test_two_stages_hold_two_batches(tmp_path: Path) -> None:
-    """A token takes 20 ms, 10 of them in steps: 11 tokens in 200 ms for each of 1, 2 or 4 clients; with two places 4 wait.
+    """A token takes 20 ms, 10 of them in steps: 11 tokens in 200 ms for each of 1, 2 or 4 clients;
+    with two places 4 wait.
 
     Requests of a batch begin together; the second batch is 10 ms behind, once.
     """
@@ -49,7 +52,10 @@ def test_two_stages_hold_two_batches(tmp_path: Path) -> None:
 
 
 def curve(*tokens_per_s: float) -> list[LoadPoint]:
-    return [LoadPoint("x", 2**index, rate, 1e3 / rate, 1.0, 1.0, 0) for index, rate in enumerate(tokens_per_s)]
+    return [
+        LoadPoint("x", 2**index, rate, 1e3 / rate, 1.0, 1.0, 0)
+        for index, rate in enumerate(tokens_per_s)
+    ]
 
 
 def test_a_crossing_is_for_good() -> None:
@@ -62,29 +68,44 @@ def test_a_crossing_is_for_good() -> None:
 def test_the_first_scenario_is_what_others_are_compared_with() -> None:
     (said,) = sentences({"a": curve(10, 20, 40), "b": curve(20, 30, 30)})
     assert said == (
-        "b against a: fewer tokens per second from 4 clients on, more with 1, 2. From two clients on its throughput is 0.75 to "
+        "b against a: fewer tokens per second from 4 clients on, more with 1, 2. From two "
+        "clients on its throughput is 0.75 to "
         "1.50 times as high, and tokens follow each other 0.75 to 1.50 times as fast."
     )
     (ahead,) = sentences({"a": curve(10, 20), "b": curve(20, 30)})
     assert "b against a: more tokens per second with 1, 2 clients. From" in ahead
-    assert short_names(["specpipe_db_llama_8x3090", "specpipe_llama_8x3090"]) == ["db_llama", "llama"]
+    assert short_names(["specpipe_db_llama_8x3090", "specpipe_llama_8x3090"]) == [
+        "db_llama",
+        "llama",
+    ]
     assert short_names(["a_b"]) == ["a_b"]
 
 
 def test_the_command_draws_and_tells(tmp_path: Path) -> None:
     page = tmp_path / "load.md"
-    result = CliRunner().invoke(main, ["load", *pair(tmp_path), "--sizes", "1,4", "--out", str(page)], catch_exceptions=False)
-    assert "two against batched: fewer tokens per second from 4 clients on" in " ".join(result.stdout.split())
+    result = CliRunner().invoke(
+        main,
+        ["load", *pair(tmp_path), "--sizes", "1,4", "--out", str(page)],
+        catch_exceptions=False,
+    )
+    assert "two against batched: fewer tokens per second from 4 clients on" in " ".join(
+        result.stdout.split()
+    )
     assert page.read_text().count("| 4 |") == 2
     assert "--sizes 1,4 --out" in page.read_text()
-    words = "".join(ElementTree.parse(tmp_path / "load.svg").getroot().itertext())  # noqa: S314 (our own)
+    # our own
+    words = "".join(ElementTree.parse(tmp_path / "load.svg").getroot().itertext())
     assert "tokens per second, all requests" in words
-    found = json.loads(CliRunner().invoke(main, ["load", pair(tmp_path)[0], "--sizes", "2", "--json"]).stdout)
+    found = json.loads(
+        CliRunner().invoke(main, ["load", pair(tmp_path)[0], "--sizes", "2", "--json"]).stdout
+    )
     assert [point["clients"] for point in found["batched"]] == [2]
 
 
 def test_plain_specpipe_loses_to_dynamic_batching() -> None:
-    """SpecPipe sec. 4.4: one request at a time is fastest alone, and batches bring more tokens from some size on."""
+    """SpecPipe sec. 4.4: one request at a time is fastest alone, and batches bring more tokens from
+    some size on.
+    """
     names = ("pipeline_llama_3_1_70b_8x3090", "specpipe_one_at_a_time_llama_3_1_70b_8x3090")
     batched, alone = study(
         [load(name, ["requests.count=16", "requests.output_tokens=60"]) for name in names], (1, 8)

@@ -1,4 +1,6 @@
-"""What a sweep does to files: stores of its own, SQLite files and locks of others, and files that an interruption finds."""
+"""What a sweep does to files: stores of its own, SQLite files and locks of others, and files that
+an interruption finds.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,26 @@ def specsim(*words: object) -> Result:
 
 
 def sweep(*words: object) -> Result:
-    return specsim("sweep", "tiny.yaml", "--workers", 1, "--evaluate", "law", "--axis", "strategy.gamma=1,2", *words)
+    return specsim(
+        "sweep",
+        "tiny.yaml",
+        "--workers",
+        1,
+        "--evaluate",
+        "law",
+        "--axis",
+        "strategy.gamma=1,2",
+        *words,
+    )
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, links by what they lead to."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def refused(result: Result) -> None:
@@ -56,14 +72,18 @@ def refused(result: Result) -> None:
 
 def rolled_back(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, isolation_level=None)
-    database.executescript("CREATE TABLE accounts (name TEXT); INSERT INTO accounts VALUES ('precious');")
+    database.executescript(
+        "CREATE TABLE accounts (name TEXT); INSERT INTO accounts VALUES ('precious');"
+    )
     return database
 
 
 def written_ahead(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, isolation_level=None)
     database.execute("PRAGMA journal_mode=WAL")
-    database.executescript("CREATE TABLE accounts (name TEXT); INSERT INTO accounts VALUES ('precious');")
+    database.executescript(
+        "CREATE TABLE accounts (name TEXT); INSERT INTO accounts VALUES ('precious');"
+    )
     return database
 
 
@@ -105,7 +125,11 @@ def test_a_text_and_a_folder_are_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["n" * 300, "tiny.yaml/s.sqlite"])
 def test_a_name_that_can_be_no_file_is_one_line(name: str, folder: Path) -> None:
-    for result in (sweep("--store", name), sweep("--store", name, "--status"), specsim("plot", name, "--out", folder / "p")):
+    for result in (
+        sweep("--store", name),
+        sweep("--store", name, "--status"),
+        specsim("plot", name, "--out", folder / "p"),
+    ):
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
     assert sorted(contents(folder)) == ["tiny.yaml"]
 
@@ -114,7 +138,9 @@ def test_an_empty_file_becomes_a_store(folder: Path) -> None:
     (folder / "new.sqlite").touch()
     assert sweep("--store", "new.sqlite").exit_code == 0
     assert sorted(contents(folder)) == ["new.sqlite", "tiny.yaml"]
-    assert "2 of 2 points" in specsim("sweep", "tiny.yaml", "--store", "new.sqlite", "--status").stdout
+    assert (
+        "2 of 2 points" in specsim("sweep", "tiny.yaml", "--store", "new.sqlite", "--status").stdout
+    )
 
 
 def test_reading_a_store_writes_nothing(folder: Path) -> None:
@@ -159,7 +185,9 @@ def lock_of(path: str) -> Path:
 
 @pytest.fixture(params=["file", "link", "dangling link"])
 def precious(request: pytest.FixtureRequest, folder: Path) -> Iterator[Path]:
-    """``s.sqlite.lock`` of another program, and nothing changed in the folder but the store afterwards."""
+    """``s.sqlite.lock`` of another program, and nothing changed in the folder but the store
+    afterwards.
+    """
     lock = folder / "s.sqlite.lock"
     if request.param == "file":
         lock.write_text("precious")
@@ -224,30 +252,81 @@ def flipped(path: Path) -> None:
 
 DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "page": (flipped, "damaged|cannot be read"),
-    "cut": (lambda path: path.write_bytes(path.read_bytes()[:10_000]), "damaged|cannot be read|no store"),
-    "metric_in_words": (changed("UPDATE results SET tpot_ms = ?", "x"), "results that are no numbers"),
-    "metric_infinite": (changed("UPDATE results SET tpot_ms = ?", float("inf")), "results that are no numbers"),
-    "metric_bytes": (changed("UPDATE results SET step_ms = ?", b"\x00\xff"), "results that are no numbers"),
-    "fault_a_number": (changed("UPDATE results SET fault = ?", b"\xff"), "results that are no numbers"),
-    "number_in_words": (changed("UPDATE points SET number = 'x' || number"), "points that are none of its sweep's 2"),
-    "number_too_large": (changed("UPDATE points SET number = number + 2"), "points that are none of its sweep's 2"),
-    "number_negative": (changed("UPDATE points SET number = number - 2"), "points that are none of its sweep's 2"),
-    "column_dropped": (changed("ALTER TABLE results DROP COLUMN tpot_ms"), "no such column: tpot_ms"),
-    "column_renamed": (changed("ALTER TABLE points RENAME COLUMN number TO n"), "no such column: number"),
+    "cut": (
+        lambda path: path.write_bytes(path.read_bytes()[:10_000]),
+        "damaged|cannot be read|no store",
+    ),
+    "metric_in_words": (
+        changed("UPDATE results SET tpot_ms = ?", "x"),
+        "results that are no numbers",
+    ),
+    "metric_infinite": (
+        changed("UPDATE results SET tpot_ms = ?", float("inf")),
+        "results that are no numbers",
+    ),
+    "metric_bytes": (
+        changed("UPDATE results SET step_ms = ?", b"\x00\xff"),
+        "results that are no numbers",
+    ),
+    "fault_a_number": (
+        changed("UPDATE results SET fault = ?", b"\xff"),
+        "results that are no numbers",
+    ),
+    "number_in_words": (
+        changed("UPDATE points SET number = 'x' || number"),
+        "points that are none of its sweep's 2",
+    ),
+    "number_too_large": (
+        changed("UPDATE points SET number = number + 2"),
+        "points that are none of its sweep's 2",
+    ),
+    "number_negative": (
+        changed("UPDATE points SET number = number - 2"),
+        "points that are none of its sweep's 2",
+    ),
+    "column_dropped": (
+        changed("ALTER TABLE results DROP COLUMN tpot_ms"),
+        "no such column: tpot_ms",
+    ),
+    "column_renamed": (
+        changed("ALTER TABLE points RENAME COLUMN number TO n"),
+        "no such column: number",
+    ),
     "table_dropped": (changed("DROP TABLE points"), "no such table: points"),
-    "a_view": (changed("DROP TABLE points; CREATE VIEW points AS SELECT 1 AS number"), "it holds more than tables"),
-    "no_json": (changed("UPDATE facts SET value = '{' WHERE name = 'definition'"), "what it says of its definition is no JSON"),
+    "a_view": (
+        changed("DROP TABLE points; CREATE VIEW points AS SELECT 1 AS number"),
+        "it holds more than tables",
+    ),
+    "no_json": (
+        changed("UPDATE facts SET value = '{' WHERE name = 'definition'"),
+        "what it says of its definition is no JSON",
+    ),
     "not_text": (changed("UPDATE facts SET value = x'ff'"), "is no JSON"),
     "null": (changed("UPDATE facts SET value = NULL"), "is no JSON"),
-    "a_list": (changed("UPDATE facts SET value = '[1]' WHERE name = 'definition'"), "store: expected a mapping"),
-    "name_nan": (changed("""UPDATE facts SET value = replace(value, '"tiny"', 'NaN')"""), "name: expected text"),
-    "name_a_path": (changed("""UPDATE facts SET value = replace(value, '"tiny"', '"../tiny"')"""), "store: name: "),
+    "a_list": (
+        changed("UPDATE facts SET value = '[1]' WHERE name = 'definition'"),
+        "store: expected a mapping",
+    ),
+    "name_nan": (
+        changed("""UPDATE facts SET value = replace(value, '"tiny"', 'NaN')"""),
+        "name: expected text",
+    ),
+    "name_a_path": (
+        changed("""UPDATE facts SET value = replace(value, '"tiny"', '"../tiny"')"""),
+        "store: name: ",
+    ),
     "axis_nan": (
         changed("UPDATE facts SET value = replace(value, '[1, 2]', '[1, NaN]')"),
         "store: strategy.gamma: expected finite numbers, got nan",
     ),
-    "axis_endless": (changed("""UPDATE facts SET value = replace(value, '[1, 2]', '"0:1:99999999"')"""), "at most 1,000,000"),
-    "another_version": (changed("UPDATE facts SET value = '9' WHERE name = 'format'"), "of another version of specsim, 9"),
+    "axis_endless": (
+        changed("""UPDATE facts SET value = replace(value, '[1, 2]', '"0:1:99999999"')"""),
+        "at most 1,000,000",
+    ),
+    "another_version": (
+        changed("UPDATE facts SET value = '9' WHERE name = 'format'"),
+        "of another version of specsim, 9",
+    ),
 }
 
 
@@ -256,8 +335,27 @@ def test_a_damaged_store_is_refused_in_a_line(name: str, folder: Path) -> None:
     damage, said = DAMAGE[name]
     assert sweep("--store", "s.sqlite").exit_code == 0
     damage(folder / "s.sqlite")
-    results = [specsim("plot", "s.sqlite", "--kind", "line", "--x", "gamma", "--y", "tpot_ms", "--out", "picture.svg")]
-    if name not in ("metric_in_words", "metric_infinite", "metric_bytes", "fault_a_number", "column_dropped"):
+    results = [
+        specsim(
+            "plot",
+            "s.sqlite",
+            "--kind",
+            "line",
+            "--x",
+            "gamma",
+            "--y",
+            "tpot_ms",
+            "--out",
+            "picture.svg",
+        )
+    ]
+    if name not in (
+        "metric_in_words",
+        "metric_infinite",
+        "metric_bytes",
+        "fault_a_number",
+        "column_dropped",
+    ):
         results.append(
             specsim("sweep", "tiny.yaml", "--store", "s.sqlite", "--status", "--json")
         )  # it counts, and reads no metric
@@ -273,7 +371,9 @@ def test_a_damaged_store_is_refused_in_a_line(name: str, folder: Path) -> None:
 
 def test_what_a_store_says_does_not_steer_a_terminal(folder: Path) -> None:
     assert sweep("--store", "s.sqlite").exit_code == 0
-    changed("""UPDATE facts SET value = replace(value, '"tiny"', '"a\\u001b[2Jb"')""")(folder / "s.sqlite")
+    changed("""UPDATE facts SET value = replace(value, '"tiny"', '"a\\u001b[2Jb"')""")(
+        folder / "s.sqlite"
+    )
     said = specsim("sweep", "tiny.yaml", "--store", "s.sqlite", "--status").stdout
     assert "a\ufffd[2Jb: tiny.yaml over strategy.gamma" in said
 
@@ -281,7 +381,9 @@ def test_what_a_store_says_does_not_steer_a_terminal(folder: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="everything can be written to by root")
 @pytest.mark.parametrize("ahead", [False, True])
 def test_a_store_where_nothing_can_be_written_is_read(ahead: bool, folder: Path) -> None:
-    """Written ahead, and closed by another program: SQLite would want files of its own beside it."""
+    """Written ahead, and closed by another program: SQLite would want files of its own beside
+    it.
+    """
     assert sweep("--store", "s.sqlite").exit_code == 0
     if ahead:
         changed("PRAGMA journal_mode=WAL")(folder / "s.sqlite")
@@ -295,7 +397,12 @@ def test_a_store_where_nothing_can_be_written_is_read(ahead: bool, folder: Path)
 
 def test_a_table_that_a_spreadsheet_opens_holds_no_formula(folder: Path) -> None:
     words = ["'=cmd|calc'", "'-5'", "'-x'", "'@x'", "'+nan'", "plain"]
-    assert sweep("--axis", f"about={','.join(words)}", "--store", "s.sqlite", "--export", "t.csv").exit_code == 0
+    assert (
+        sweep(
+            "--axis", f"about={','.join(words)}", "--store", "s.sqlite", "--export", "t.csv"
+        ).exit_code
+        == 0
+    )
     cells = {line.split(",")[2] for line in (folder / "t.csv").read_text().splitlines()[1:]}
     assert cells == {"'=cmd|calc", "-5", "'-x", "'@x", "'+nan", "plain"}
 
@@ -303,13 +410,28 @@ def test_a_table_that_a_spreadsheet_opens_holds_no_formula(folder: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--axis", "a=0:1:900000", "--axis", "b=0:1:900000"], "at most 1,000,000 values on all axes together"),
-        (["--axis", "requests.count=1:99", "--latin-hypercube", "100000000"], "expected low:high:count"),
-        (["--axis", "requests.count=1:99:9", "--latin-hypercube", "100000000"], "expected at most 10,000,000 points on 1 axes"),
+        (
+            ["--axis", "a=0:1:900000", "--axis", "b=0:1:900000"],
+            "at most 1,000,000 values on all axes together",
+        ),
+        (
+            ["--axis", "requests.count=1:99", "--latin-hypercube", "100000000"],
+            "expected low:high:count",
+        ),
+        (
+            ["--axis", "requests.count=1:99:9", "--latin-hypercube", "100000000"],
+            "expected at most 10,000,000 points on 1 axes",
+        ),
         (["--axis", "strategy.gamma=1e999,2"], "expected a number up to 1e+18"),
         (["--axis", "strategy.gamma=1:1e999:3"], "expected low below high"),
-        (["--axis", "strategy.gamma=1,2", "--keep", "speedup >= e"], "expected 'best 10% of tpot_ms'"),
-        (["--axis", "strategy.gamma=1,2", "--keep", f"best {'9' * 400}% of tpot_ms"], "expected 'best 10% of tpot_ms'"),
+        (
+            ["--axis", "strategy.gamma=1,2", "--keep", "speedup >= e"],
+            "expected 'best 10% of tpot_ms'",
+        ),
+        (
+            ["--axis", "strategy.gamma=1,2", "--keep", f"best {'9' * 400}% of tpot_ms"],
+            "expected 'best 10% of tpot_ms'",
+        ),
     ],
 )
 def test_a_sweep_without_measure_is_refused(words: list[str], said: str, folder: Path) -> None:
@@ -330,7 +452,10 @@ def test_a_store_whose_very_damage_is_no_text_is_refused(folder: Path) -> None:
     """SQLite's words quote what it cannot read."""
     assert sweep("--store", "s.sqlite").exit_code == 0
     content = (folder / "s.sqlite").read_bytes()
-    for old, new in ((b"tableresults", b"tableres\xc4lts"), (b"CREATE TABLE results (", b"CREATE TABLE res\xc4lts \xc4")):
+    for old, new in (
+        (b"tableresults", b"tableres\xc4lts"),
+        (b"CREATE TABLE results (", b"CREATE TABLE res\xc4lts \xc4"),
+    ):
         assert old in content
         (folder / "s.sqlite").write_bytes(content.replace(old, new))
         for words in (("--status",), ("--resume",)):

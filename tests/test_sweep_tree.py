@@ -26,7 +26,9 @@ BEAMS = [{"width": 1, "branching": 2, "stages": 2}, {"width": 2, "branching": 2,
 
 
 def recorded(folder: Path) -> str:
-    """Two requests of three tokens: the narrow tree misses once in the first and twice in the second, the wide one once."""
+    """Two requests of three tokens: the narrow tree misses once in the first and twice in the
+    second, the wide one once.
+    """
     trace = trace_of(
         [0] * 8,
         offsets=(0, 4, 8),
@@ -44,7 +46,9 @@ def recorded(folder: Path) -> str:
 
 
 def test_every_recorded_tree_beside_eq_1(tmp_path: Path) -> None:
-    """Hits cost 11 ms, refills 11 + 10. Narrow: 21 + 11 + 21 and 3 x 21 over 6 tokens; wide: 21 + 11 + 11 and 21 + 11 + 21."""
+    """Hits cost 11 ms, refills 11 + 10. Narrow: 21 + 11 + 21 and 3 x 21 over 6 tokens; wide: 21 +
+    11 + 11 and 21 + 11 + 21.
+    """
     narrow, wide = tree_sweep(load(recorded(tmp_path)))
     assert (narrow.width, wide.width) == (1, 2)
     assert (narrow.tpot_ms, wide.tpot_ms) == pytest.approx(((53 + 63) / 6, (43 + 53) / 6))
@@ -59,7 +63,11 @@ def test_every_recorded_tree_beside_eq_1(tmp_path: Path) -> None:
 
 def test_a_width_that_requests_share_is_swept_as_the_width_of_each(tmp_path: Path) -> None:
     """A recorded tree is that of one request, whatever the rows of all together."""
-    shared = ["strategy.width_rule=shared", "strategy.width=4", "requests={concurrency: 2, count: 2}"]
+    shared = [
+        "strategy.width_rule=shared",
+        "strategy.width=4",
+        "requests={concurrency: 2, count: 2}",
+    ]
     alone, together = (tree_study(load(recorded(tmp_path), more)) for more in ([], shared))
     assert together.points == alone.points
     assert together.levels.step_ms == pytest.approx(alone.levels.step_ms)
@@ -82,15 +90,23 @@ def test_the_command_prints_what_the_sweep_found(tmp_path: Path) -> None:
     assert "83.3 %" in shown
 
 
-@pytest.mark.parametrize("arguments", [["pipeline_llama_3_1_70b_8x3090"], [SHIPPED, "--set", "strategy.name=specpipe_tandem"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["pipeline_llama_3_1_70b_8x3090"], [SHIPPED, "--set", "strategy.name=specpipe_tandem"]],
+)
 def test_a_scenario_without_recorded_trees_is_told_so(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, ["trees", *arguments])
     assert result.exit_code == 2
-    assert "expected a scenario of specpipe, with a trace that holds trees over its 8 stages" in result.stderr
+    assert (
+        "expected a scenario of specpipe, with a trace that holds trees over its 8 stages"
+        in result.stderr
+    )
 
 
 def test_a_level_is_flat_within_a_tile_and_hides_behind_the_last_stage() -> None:
-    """RTX 3090: 32 rows hide behind the last stage and its LM head, the next do not, and 64 are as quick again as measured."""
+    """RTX 3090: 32 rows hide behind the last stage and its LM head, the next do not, and 64 are as
+    quick again as measured.
+    """
     study = tree_study(load("specpipe_llama_3_1_70b_8x3090"))
     levels = study.levels
     assert levels.tiles == (64, 128)
@@ -98,7 +114,7 @@ def test_a_level_is_flat_within_a_tile_and_hides_behind_the_last_stage() -> None
     jumps = {int(rows) + 2 for rows in np.flatnonzero(np.diff(levels.body_ms) > 1.0)}
     assert jumps == {32, 65}
     assert set(levels.step_ms[:32]) == {levels.step_ms[0]}
-    assert levels.step_ms[63] == pytest.approx(study.find(64, 16).step_ms)  # type: ignore[union-attr]
+    assert levels.step_ms[63] == pytest.approx(study.find(64, 16).step_ms)
 
 
 @pytest.mark.parametrize(
@@ -109,12 +125,18 @@ def test_a_level_is_flat_within_a_tile_and_hides_behind_the_last_stage() -> None
             2,
             "up to 2 rows and again at 4 and again at 6, where",
         ),
-        ([1.0, 2, 4, 5, 6, 7, 8, 9], 2, "up to 2 rows, where width costs no time; 4 rows take 5.000 ms"),
+        (
+            [1.0, 2, 4, 5, 6, 7, 8, 9],
+            2,
+            "up to 2 rows, where width costs no time; 4 rows take 5.000 ms",
+        ),
         ([4.0, 2, 2, 2, 2, 2, 2, 2], 0, "Any level takes longer"),
         ([1.0, 2, 2, 2, 2, 2, 2, 2], 8, "up to 8 rows hides"),
     ],
 )
-def test_rows_hide_up_to_the_first_longer_level_though_others_may_hide_again(body: list[float], rows: int, said: str) -> None:
+def test_rows_hide_up_to_the_first_longer_level_though_others_may_hide_again(
+    body: list[float], rows: int, said: str
+) -> None:
     levels = LevelTimes(np.array(body), 3.0, np.array(body), (2, 4, 6, 8))
     assert levels.hidden_rows == rows
     assert said in hiding(TreeStudy("any", [], levels))
@@ -122,14 +144,16 @@ def test_rows_hide_up_to_the_first_longer_level_though_others_may_hide_again(bod
 
 def test_the_interval_of_the_optimum_ends_where_trees_are_told_apart() -> None:
     below, above = tree_study(load("specpipe_llama_3_1_70b_8x3090")).interval
-    assert (below.width, above.width) == (32, 128)  # type: ignore[union-attr]
+    assert (below.width, above.width) == (32, 128)
     four = tree_study(load("specpipe_llama_3_1_70b_4xl40"))
-    assert (four.interval[0].width, four.interval[1]) == (16, None)  # type: ignore[union-attr]
+    assert (four.interval[0].width, four.interval[1]) == (16, None)
     assert "up to the widest recorded" in next(sentences(four))
 
 
 def test_the_width_of_the_paper_is_the_best_on_both_cards() -> None:
-    """With the kernels of an L40, 64 rows hide behind the last stage; with those of a 3090 they tie with the best."""
+    """With the kernels of an L40, 64 rows hide behind the last stage; with those of a 3090 they tie
+    with the best.
+    """
     study = tree_study(load("specpipe_llama_3_1_70b_8xl40"))
     assert {point.width for point in study.points if point.ties} == {64}
     assert {point.branching for point in study.points if point.ties} == {4, 8, 16, 32}
@@ -142,20 +166,31 @@ def test_the_width_of_the_paper_is_the_best_on_both_cards() -> None:
 def test_a_page_holds_the_picture_every_tree_and_its_command(tmp_path: Path) -> None:
     page = tmp_path / "trees.md"
     name = recorded(tmp_path)
-    done = CliRunner().invoke(main, ["trees", name, name, "--set", "strategy.prune_ms=2", "--out", str(page)])
+    done = CliRunner().invoke(
+        main, ["trees", name, name, "--set", "strategy.prune_ms=2", "--out", str(page)]
+    )
     assert done.exit_code == 0, done.output
     text = page.read_text()
     assert text.count("\n| 2 | 2 | 83.3 % |") == 2
     assert f"--set strategy.prune_ms=2 --out {page}" in text
-    words = "".join(ElementTree.parse(tmp_path / "trees.svg").getroot().itertext())  # noqa: S314 (our own)
+    # our own
+    words = "".join(ElementTree.parse(tmp_path / "trees.svg").getroot().itertext())
     assert "end of a token tile" not in words
     assert "k = 2" in words
-    assert CliRunner().invoke(main, ["trees", name, "--out", str(tmp_path / "no" / "x.svg")]).exit_code == 2
+    assert (
+        CliRunner().invoke(main, ["trees", name, "--out", str(tmp_path / "no" / "x.svg")]).exit_code
+        == 2
+    )
 
 
 def test_what_the_shipped_recording_says_about_width_and_branching() -> None:
-    """As in the paper two children are too few and four enough; hits saturate with width, and past a tile they do not pay."""
-    points = {(point.width, point.branching): point for point in tree_sweep(load("specpipe_llama_3_1_70b_8x3090"))}
+    """As in the paper two children are too few and four enough; hits saturate with width, and past
+    a tile they do not pay.
+    """
+    points = {
+        (point.width, point.branching): point
+        for point in tree_sweep(load("specpipe_llama_3_1_70b_8x3090"))
+    }
     times = {tree: point.tpot_ms for tree, point in points.items()}
     enough = [times[64, k] for k in (4, 8, 16, 32)]
     assert max(enough) < 1.02 * min(enough) < times[64, 2]
@@ -169,9 +204,14 @@ def test_what_the_shipped_recording_says_about_width_and_branching() -> None:
 
 
 def test_a_sampled_text_is_in_the_tree_less_often() -> None:
-    """At temperature 0.6 a tree of any width holds less of the text, and a token takes longer (the paper: by 4.39 %)."""
+    """At temperature 0.6 a tree of any width holds less of the text, and a token takes longer (the
+    paper: by 4.39 %).
+    """
     greedy, warm = (
-        {(point.width, point.branching): point for point in tree_sweep(load(f"specpipe_llama_3_1_70b_8x3090{name}"))}
+        {
+            (point.width, point.branching): point
+            for point in tree_sweep(load(f"specpipe_llama_3_1_70b_8x3090{name}"))
+        }
         for name in ("", "_warm")
     )
     assert set(warm) == {(4, 16), (16, 16), (64, 16)}

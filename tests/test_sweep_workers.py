@@ -1,4 +1,6 @@
-"""Workers of a sweep: how many there are changes no byte, and one that dies takes no point with it."""
+"""Workers of a sweep: how many there are changes no byte, and one that dies takes no point with
+it.
+"""
 
 from __future__ import annotations
 
@@ -45,15 +47,31 @@ def started(folder: Path, *arguments: object, workers: int = 2) -> subprocess.Po
     command = [*SWEEP, "tiny.yaml", "--workers", str(workers), *map(str, arguments)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
         env={**os.environ, "PYTHONPATH": path},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - ignored where tests run in the background
-    )  # fmt: skip
+        # ignored where tests run in the background
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def table(folder: Path, name: str, *arguments: object, workers: int = 1) -> bytes:
     """What a whole sweep exports."""
-    command = ["sweep", "tiny.yaml", "--workers", workers, "--store", f"{name}.sqlite", "--export", f"{name}.csv", *arguments]
+    command = [
+        "sweep",
+        "tiny.yaml",
+        "--workers",
+        workers,
+        "--store",
+        f"{name}.sqlite",
+        "--export",
+        f"{name}.csv",
+        *arguments,
+    ]
     with contextlib.chdir(folder):
         found = CliRunner().invoke(main, [str(word) for word in command])
     assert found.exit_code == 0, found.output
@@ -79,7 +97,12 @@ def done(folder: Path, name: str) -> int:
 
 def children(process: subprocess.Popen[str]) -> list[int]:
     """Workers of a sweep: the processes that its fork server has made."""
-    return [worker for child in below(process.pid) if b"forkserver" in command(child) for worker in below(child)]
+    return [
+        worker
+        for child in below(process.pid)
+        if b"forkserver" in command(child)
+        for worker in below(child)
+    ]
 
 
 def below(pid: int) -> list[int]:
@@ -113,13 +136,21 @@ def numbered(count: int) -> Iterator[Point]:
 
 def test_the_point_that_kills_its_worker_is_found_and_all_others_come_through() -> None:
     with crew(2) as hired:
-        found = [pair for part in hired.results(deadly, numbered(40), 40, lambda point: -1) for pair in part]
-    assert {point.number: value for point, value in found} == {n: -1 if n == 13 else n**2 for n in range(40)}
+        found = [
+            pair
+            for part in hired.results(deadly, numbered(40), 40, lambda point: -1)
+            for pair in part
+        ]
+    assert {point.number: value for point, value in found} == {
+        n: -1 if n == 13 else n**2 for n in range(40)
+    }
     assert len(found) == 40
 
 
 def test_bundles_get_smaller_towards_the_end() -> None:
-    """Half a second of work is 500 points here, of which 4 bundles are under way; of what is left, each gets an eighth."""
+    """Half a second of work is 500 points here, of which 4 bundles are under way; of what is left,
+    each gets an eighth.
+    """
     sizes: list[int] = []
 
     def work(points: list[Point]) -> Bundle[int]:
@@ -127,7 +158,10 @@ def test_bundles_get_smaller_towards_the_end() -> None:
         return Bundle([0] * len(points), len(points) / 1_000)
 
     hired = Crew(InProcess, 2)
-    assert sum(len(part) for part in hired.results(work, numbered(40_000), 40_000, lambda point: 0)) == 40_000
+    assert (
+        sum(len(part) for part in hired.results(work, numbered(40_000), 40_000, lambda point: 0))
+        == 40_000
+    )
     assert sizes[0] == 1
     assert max(sizes) == 500
     assert sizes[-2] == round(500 * SMALLEST)
@@ -148,7 +182,14 @@ def test_an_error_of_the_work_itself_is_raised_here(workers: int) -> None:
 
 
 def test_two_workers_write_what_one_writes(folder: Path) -> None:
-    axes = ["--axis", "strategy.gamma=1:6:6", "--axis", "seed=1,2", "--axis", "durations.target_ms=10,-1"]
+    axes = [
+        "--axis",
+        "strategy.gamma=1:6:6",
+        "--axis",
+        "seed=1,2",
+        "--axis",
+        "durations.target_ms=10,-1",
+    ]
     assert table(folder, "one", *axes) == table(folder, "two", *axes, workers=2)
 
 
@@ -165,7 +206,10 @@ def test_nothing_is_lost_when_a_worker_and_then_the_sweep_are_killed(folder: Pat
         workers = children(process)
         os.kill(workers[0], signal.SIGKILL)
         before = done(folder, "killed")
-        until(lambda: done(folder, "killed") > before + 5 or process.poll() is not None, "it did not go on")
+        until(
+            lambda: done(folder, "killed") > before + 5 or process.poll() is not None,
+            "it did not go on",
+        )
         assert process.poll() is None, "it was over too soon to be disturbed"
         workers = children(process)
         assert workers
@@ -186,11 +230,19 @@ def test_an_interrupted_sweep_changes_no_file_and_says_how_it_goes_on(folder: Pa
         os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: the workers get it too
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, out + err
-    assert "interrupted; part.sqlite keeps the points that are done, and no other file was changed" in err
+    assert (
+        "interrupted; part.sqlite keeps the points that are done, and no other file was changed"
+        in err
+    )
     assert "Traceback" not in err
     assert (folder / "part.csv").read_text() == "the whole table of yesterday"
     assert {path.name for path in (folder / "page").iterdir()} == {"tiny.csv"}
-    assert {path.name for path in folder.iterdir()} == {"tiny.yaml", "part.sqlite", "part.csv", "page"}
+    assert {path.name for path in folder.iterdir()} == {
+        "tiny.yaml",
+        "part.sqlite",
+        "part.csv",
+        "page",
+    }
     kept = done(folder, "part")
     assert 5 < kept < 60
     words = shlex.split(err.partition("go on with: specsim ")[2])
@@ -201,15 +253,30 @@ def test_an_interrupted_sweep_changes_no_file_and_says_how_it_goes_on(folder: Pa
     assert (folder / "page" / "tiny.csv").read_bytes() == (folder / "part.csv").read_bytes()
 
 
-def test_a_sweep_that_is_interrupted_while_it_writes_files_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_that_is_interrupted_while_it_writes_files_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "part.csv").write_text("the whole table of yesterday")
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pandas.DataFrame.to_csv", lambda frame, path, **_: interrupted(path.write_text("half")))
+    monkeypatch.setattr(
+        "pandas.DataFrame.to_csv", lambda frame, path, **_: interrupted(path.write_text("half"))
+    )
     monkeypatch.chdir(folder)
-    words = ["sweep", "tiny.yaml", "--axis", "seed=1,2", "--workers", "1", "--store", "part.sqlite", "--export", "part.csv"]
+    words = [
+        "sweep",
+        "tiny.yaml",
+        "--axis",
+        "seed=1,2",
+        "--workers",
+        "1",
+        "--store",
+        "part.sqlite",
+        "--export",
+        "part.csv",
+    ]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 130, result.output
     assert "files that were not reached are as they were" in result.stderr

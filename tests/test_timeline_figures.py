@@ -28,16 +28,19 @@ WORLD = [
 def boxes(axes: object) -> dict[str, list[tuple[float, float, float, float]]]:
     """(left, right, top, bottom) of every rectangle by its label."""
     names, found = {to_hex(colour): label for label, colour in COLOURS.items()}, {}
-    for patch in axes.patches:  # type: ignore[attr-defined]
+    for patch in axes.patches:
         corners = patch.get_path().vertices.reshape(-1, 5, 2)
         found[names[to_hex(patch.get_facecolor())]] = [
-            tuple(pytest.approx(one) for one in (x.min(), x.max(), y.min(), y.max())) for x, y in corners.transpose(0, 2, 1)
+            tuple(pytest.approx(one) for one in (x.min(), x.max(), y.min(), y.max()))
+            for x, y in corners.transpose(0, 2, 1)
         ]
     return found
 
 
 def test_a_row_for_each_device_with_what_it_sends_below() -> None:
-    """Milliseconds from left to right; rows draft, 1, 2, 10 from the top; a span is cut where the stretch begins or ends."""
+    """Milliseconds from left to right; rows draft, 1, 2, 10 from the top; a span is cut where the
+    stretch begins or ends.
+    """
     axes = Figure().subplots()
     assert devices(WORLD) == ["draft", "stage 1", "stage 2", "stage 10"]
     assert draw(axes, WORLD, (0.011, 0.034)) == {"draft level", "compute", "transmit", "prune"}
@@ -51,17 +54,25 @@ def test_a_row_for_each_device_with_what_it_sends_below() -> None:
 
 
 def test_both_panels_of_a_run_with_its_flush_inside() -> None:
-    """The stretch that is zoomed in begins with all stages at work and goes on with most of them idle."""
+    """The stretch that is zoomed in begins with all stages at work and goes on with most of them
+    idle.
+    """
     loaded = load("specpipe_llama_3_1_70b_8x3090", ["requests.count=2"])
     _, spans = simulate(loaded.scenario, loaded.acceptance(), SPANS)
     begin, end = steady_window(spans, 11)
-    inside = [s for s in spans if s.lane.startswith("stage") and s.start_s < end and s.end_s > begin]
+    inside = [
+        s for s in spans if s.lane.startswith("stage") and s.start_s < end and s.end_s > begin
+    ]
     moments = [begin + (end - begin) * part / 200 for part in range(200)]
-    at_work = [len({s.lane for s in inside if s.start_s <= at < s.end_s and s.label == "compute"}) for at in moments]
+    at_work = [
+        len({s.lane for s in inside if s.start_s <= at < s.end_s and s.label == "compute"})
+        for at in moments
+    ]
     assert max(at_work) == 8
     assert min(working for working in at_work if working) == 1
     drawn = pipeline_timeline(spans, (begin, end), "a < b")
     assert drawn == pipeline_timeline(spans, (begin, end), "a < b")
-    words = [text.strip() for text in ElementTree.fromstring(drawn).itertext()]  # noqa: S314 (our own)
+    # our own
+    words = [text.strip() for text in ElementTree.fromstring(drawn).itertext()]
     assert {"a < b", "draft", "stage 1", "stage 8", "prune", "transmit"} <= set(words)
     assert words.count("stage 8") == 2

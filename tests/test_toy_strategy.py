@@ -20,7 +20,12 @@ TOY = ROOT / "tests/toy_strategy"
 RIGHT = "return t.half + np.maximum(t.half, t.rv) + t.rv + t.target"
 WRONG = "return 7 * t.half + t.target"
 SPECSIM = "from simulator.cli.main import main; main(prog_name='specsim')"
-STATED = ["--set", "strategy=chunked_sd", "--set", "durations={target_ms: 30, draft_step_ms: 5, rv_fv_ms: 2}"]
+STATED = [
+    "--set",
+    "strategy=chunked_sd",
+    "--set",
+    "durations={target_ms: 30, draft_step_ms: 5, rv_fv_ms: 2}",
+]
 LAW_TEST = "tests/test_laws.py::test_every_law_keeps_its_claim_on_its_example[chunked_sd]"
 LIST_TEST = "tests/test_house.py::test_list_names_everything_once"
 
@@ -39,8 +44,19 @@ def wrong(tmp_path: Path) -> Path:
 
 def called(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run Python with ``package`` on the path."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, package))), "COLUMNS": "100"}
-    return subprocess.run([sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, package))),
+        "COLUMNS": "100",
+    }
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def specsim(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -51,7 +67,9 @@ def test_a_strategy_on_the_path_is_listed_shown_run_and_validated() -> None:
     listed = json.loads(specsim(TOY, "list", "strategy", "--json").stdout)["strategy"]
     assert listed["chunked_sd"] == "of another package: toy_chunked_sd:ChunkedSD"
     assert "T_half + max{T_half, T_rv}" in specsim(TOY, "show", "chunked_sd").stdout
-    found = json.loads(specsim(TOY, "run", "durations_only", *STATED, "--set", "requests.count=2", "--json").stdout)
+    found = json.loads(
+        specsim(TOY, "run", "durations_only", *STATED, "--set", "requests.count=2", "--json").stdout
+    )
     assert found["simulated"]["step_ms"] == pytest.approx(52.0)
     assert found["agreement"]["claim"] == "exact"
     assert found["agreement"]["disagreement"] is False
@@ -98,7 +116,9 @@ def test_a_wrong_law_is_called_a_disagreement_by_every_command(wrong: Path, tmp_
 
 
 def test_a_package_is_installed_as_the_page_says(tmp_path: Path) -> None:
-    """Into an environment without pip, by the pip of the Python around it; offline, so that nothing else is fetched."""
+    """Into an environment without pip, by the pip of the Python around it; offline, so that nothing
+    else is fetched.
+    """
     root = Path(__file__).resolve().parents[1]
     page = (root / "CONTRIBUTING.md").read_text("utf-8")
     command = re.search(r"`python3 (-m pip --python) \S+/.venv (install -e \.)`", page)
@@ -106,7 +126,9 @@ def test_a_package_is_installed_as_the_page_says(tmp_path: Path) -> None:
     environment, package = tmp_path / ".venv", tmp_path / "package"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     package.mkdir()
-    (package / "pyproject.toml").write_text(re.sub("(?m)^    ", "", page[page.index("    [project]") :].partition("\n## ")[0]))
+    (package / "pyproject.toml").write_text(
+        re.sub("(?m)^    ", "", page[page.index("    [project]") :].partition("\n## ")[0])
+    )
     (package / "eager_drafting.py").write_text("class EagerDrafting: ...\n")
     python = getattr(sys, "_base_executable", sys.executable)
     words = [python, *command[1].split(), str(environment), *command[2].split()]
@@ -116,11 +138,16 @@ def test_a_package_is_installed_as_the_page_says(tmp_path: Path) -> None:
         pytest.skip(f"nothing here builds a package offline: {done.stderr[-200:]}")
     seen = "from simulator.files.plugins import packages_found; print(packages_found())"
     ran = [str(environment / "bin" / "python"), "-c", seen]
-    told = subprocess.run(ran, env={"PYTHONPATH": str(root)}, capture_output=True, text=True, check=True, cwd=tmp_path)
+    told = subprocess.run(
+        ran, env={"PYTHONPATH": str(root)}, capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     assert "(eager_drafting)" in told.stdout
 
 
-UNKNOWN = [["run", "durations_only", "--set", f"strategy={stated}"] for stated in ("eager_drafting", "{name: eager_drafting}")]
+UNKNOWN = [
+    ["run", "durations_only", "--set", f"strategy={stated}"]
+    for stated in ("eager_drafting", "{name: eager_drafting}")
+]
 
 
 @pytest.mark.parametrize("words", [["validate", "--law", "eager_drafting"], *UNKNOWN])

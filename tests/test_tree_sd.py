@@ -1,4 +1,6 @@
-"""Draft with whatever, verify a tree: whole timelines in tiny worlds, hits and misses, and what a recording says of trees."""
+"""Draft with whatever, verify a tree: whole timelines in tiny worlds, hits and misses, and what a
+recording says of trees.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,20 @@ from simulator.strategies.tree_sd import TreeSD
 
 HEADS = TreeSD(
     tree=TokenTree(branching=(2, 2)),
-    passes=(DraftPass(rows=(3, 2), head=DraftHead(layers=1)), DraftPass(rows=(4,), head=DraftHead(squares=1), logits=False)),
+    passes=(
+        DraftPass(rows=(3, 2), head=DraftHead(layers=1)),
+        DraftPass(rows=(4,), head=DraftHead(squares=1), logits=False),
+    ),
     extra_rows=1,
     host_ms=Ranged(value=0.5),
 )
 """Three draft passes, a tree of six, one row beside it."""
-CHAIN = TreeSD(tree=TokenTree(branching=(1, 1, 1)), drafter="lookup", matched=Share(value=0.5), host_ms=Ranged(value=0.5))
+CHAIN = TreeSD(
+    tree=TokenTree(branching=(1, 1, 1)),
+    drafter="lookup",
+    matched=Share(value=0.5),
+    host_ms=Ranged(value=0.5),
+)
 COST = StatedCost(StatedDurations(target_ms=10.0, draft_ms=6.0), 3)
 SEVEN_B = ModelSpec(
     name="x",
@@ -50,9 +60,14 @@ def test_the_program_of_a_step_takes_as_long_for_any_batch() -> None:
 
 
 def test_the_timeline_of_one_step() -> None:
-    """Three passes of 2 ms, half a millisecond of host, a pass of 10 ms; two of three levels are kept."""
+    """Three passes of 2 ms, half a millisecond of host, a pass of 10 ms; two of three levels are
+    kept.
+    """
     loop, world = play(HEADS, Cycle((2,)), COST, Requests(count=1, output_tokens=7))
-    ms = [(span.lane, span.label, round(span.start_s * 1e3, 6), round(span.end_s * 1e3, 6)) for span in world.spans]
+    ms = [
+        (span.lane, span.label, round(span.start_s * 1e3, 6), round(span.end_s * 1e3, 6))
+        for span in world.spans
+    ]
     assert ms[-6:] == [
         ("target", "draft", 0.0, 6.0),
         ("rendezvous", "host", 6.0, 6.5),
@@ -66,15 +81,17 @@ def test_the_timeline_of_one_step() -> None:
 
 
 def test_rows_of_every_pass() -> None:
-    """Two requests with 100 cached tokens each: rows, logits and cached tokens of the draft's passes and of the target's."""
+    """Two requests with 100 cached tokens each: rows, logits and cached tokens of the draft's
+    passes and of the target's.
+    """
     asked: list[tuple[str, Rows]] = []
 
     class Noted(StatedCost):
-        def head(self, head: DraftHead, rows: Rows):  # type: ignore[no-untyped-def]
+        def head(self, head: DraftHead, rows: Rows):
             asked.append((f"{head.layers}/{head.squares}", rows))
             return super().head(head, rows)
 
-        def target(self, rows: Rows, start: float = 0.0, stop: float = 1.0):  # type: ignore[no-untyped-def]
+        def target(self, rows: Rows, start: float = 0.0, stop: float = 1.0):
             asked.append(("target", rows))
             return super().target(rows, start, stop)
 
@@ -89,7 +106,11 @@ def test_rows_of_every_pass() -> None:
 
 def test_weights_count_once_and_tables_in_bytes() -> None:
     shared = DraftPass(rows=(1, 1), head=DraftHead(squares=2))
-    heads = TreeSD(tree=TokenTree(branching=(1,)), passes=(shared, shared.model_copy(update={"reused": True})), ids_per_entry=8)
+    heads = TreeSD(
+        tree=TokenTree(branching=(1,)),
+        passes=(shared, shared.model_copy(update={"reused": True})),
+        ids_per_entry=8,
+    )
     assert heads.extra_memory(SEVEN_B).weights == 2 * 4096**2
     assert heads.extra_memory(SEVEN_B).table_bytes == 8 * 32000 * 8
     assert not heads.needs.draft_model
@@ -101,11 +122,15 @@ def test_weights_count_once_and_tables_in_bytes() -> None:
 
 def looked_up() -> Trace:
     """One request: prefill, then six positions; nothing matches at the second and the fifth."""
-    return trace_of([0] * 7, lookup_run=[0, 2, 0, 1, 3, 0, 0], lookup_proposed=[0, 3, 0, 3, 3, 0, 3])
+    return trace_of(
+        [0] * 7, lookup_run=[0, 2, 0, 1, 3, 0, 0], lookup_proposed=[0, 3, 0, 3, 3, 0, 3]
+    )
 
 
 def test_misses_are_plain_steps() -> None:
-    """From position 1: keep 2 (go to 4), keep 3 (round to 2), a miss (3), keep 1 (5), a miss (6), keep none (1)."""
+    """From position 1: keep 2 (go to 4), keep 3 (round to 2), a miss (3), keep 1 (5), a miss (6),
+    keep none (1).
+    """
     acceptance = CHAIN.reads(Replay(looked_up()))
     cursor = acceptance.cursor(0, None)
     walk = []
@@ -113,7 +138,9 @@ def test_misses_are_plain_steps() -> None:
         (state,) = states = [CHAIN.open(cursor, 100)]
         step = CHAIN.compose(states)
         (progress,) = CHAIN.settle(states)
-        walk.append((step.kind.name, step.rows.tokens, progress.accepted, progress.verified, state.context))
+        walk.append(
+            (step.kind.name, step.rows.tokens, progress.accepted, progress.verified, state.context)
+        )
     assert walk == [
         ("step", 4, 2, 3, 103),
         ("step", 4, 3, 4, 104),
@@ -128,10 +155,12 @@ def test_misses_are_plain_steps() -> None:
 
 
 def test_law_of_hits_and_misses_is_exact_with_the_shares_that_were_counted() -> None:
-    """Twelve tokens a round in six steps, two of them misses: T(4) + T(1) weighted, against the event engine at 1e-9."""
+    """Twelve tokens a round in six steps, two of them misses: T(4) + T(1) weighted, against the
+    event engine at 1e-9.
+    """
 
     class ByRows(StatedCost):
-        def target(self, rows: Rows, start: float = 0.0, stop: float = 1.0):  # type: ignore[no-untyped-def]
+        def target(self, rows: Rows, start: float = 0.0, stop: float = 1.0):
             return super().target(rows, start, stop)._replace(wall_s=rows.tokens * 1e-3)
 
     acceptance = CHAIN.reads(Replay(looked_up()))
@@ -149,11 +178,15 @@ def test_drawn_matches_meet_the_binomial_law() -> None:
     strategy, share = CHAIN, 0.7
     acceptance = DrawnMatches(Cycle((2,)), share, seed=1)
     cost = StatedCost(StatedDurations(target_ms=10.0, draft_ms=0.0), 1)
-    loop, _ = play(strategy, acceptance, cost, Requests(concurrency=4, count=40, output_tokens=1_500))
+    loop, _ = play(
+        strategy, acceptance, cost, Requests(concurrency=4, count=40, output_tokens=1_500)
+    )
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), 4, 100)
     assert sum(law.kinds.values()) == pytest.approx(1.0)
     assert law.tokens_per_step == pytest.approx(0.7 * 3 + 0.3)
-    assert loop.tally.committed / loop.tally.request_steps == pytest.approx(law.tokens_per_step, rel=0.01)
+    assert loop.tally.committed / loop.tally.request_steps == pytest.approx(
+        law.tokens_per_step, rel=0.01
+    )
     mean = loop.tally.step_seconds / sum(loop.tally.steps.values())
     assert mean == pytest.approx(law.step_s, rel=0.01), "the batch empties at the end"
 
@@ -170,14 +203,21 @@ def test_a_tree_that_is_granted_too_few_rows_is_not_verified() -> None:
 # ---- trees and recordings
 
 
-@given(st.lists(st.integers(0, 4), min_size=3, max_size=20), st.sampled_from(["0 1 00 10 000", "1 10", "0 00 000 0000"]))
+@given(
+    st.lists(st.integers(0, 4), min_size=3, max_size=20),
+    st.sampled_from(["0 1 00 10 000", "1 10", "0 00 000 0000"]),
+)
 def test_what_a_tree_keeps_is_its_longest_path_of_ranks(ranks: list[int], paths: str) -> None:
     tree = TokenTree(paths=paths)
     kept = tree.kept(trace_of(ranks), "draft")
     words = {"", *paths.split()}
     for start in range(len(ranks)):
         ahead = "".join(map(str, ranks[start : start + tree.depth]))
-        assert kept[start] == max(len(word) for word in words if ahead.startswith(word) and (word[:-1] in words or not word))
+        assert kept[start] == max(
+            len(word)
+            for word in words
+            if ahead.startswith(word) and (word[:-1] in words or not word)
+        )
 
 
 @pytest.mark.parametrize(
@@ -206,7 +246,9 @@ def test_only_the_recorded_dynamic_tree_is_replayed() -> None:
     assert "and none of 4 tokens in 2 levels" in (other.unrecorded(trace, "best") or "")
     assert other.unrecorded(trace, "best", borrowed=True) is None
     assert "holds no tree of 'draft'" in (tree.unrecorded(trace, "draft") or "")
-    assert "holds nothing of the drafter 'medusa'" in (TokenTree(paths="0").unrecorded(trace, "medusa") or "")
+    assert "holds nothing of the drafter 'medusa'" in (
+        TokenTree(paths="0").unrecorded(trace, "medusa") or ""
+    )
     heads = trace_of([0] * 3, heads_rank=[[0, 0, 0], [0, 0, 0]])
     assert TokenTree(paths="0 00 000").unrecorded(heads, "heads") == "knows 2 levels, got 3"
 
@@ -216,7 +258,9 @@ def test_recorded_runs_walk_as_the_chain_they_come_from() -> None:
     ranks = np.random.default_rng(3).integers(0, 2, 60).tolist()
     replay, gamma = Replay(trace_of([0, *ranks])), 4
     runs = RecordedRuns(replay, np.concatenate(([0], replay.runs(0))), gamma)
-    assert runs.odds(gamma, None).accepted == pytest.approx(Replay(runs.trace).odds(gamma, None).accepted)
+    assert runs.odds(gamma, None).accepted == pytest.approx(
+        Replay(runs.trace).odds(gamma, None).accepted
+    )
     chain, tree = replay.cursor(0, None), runs.cursor(0, None)
     strategy = TreeSD(tree=TokenTree(branching=(1,) * gamma))
     for _ in range(100):

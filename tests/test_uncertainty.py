@@ -1,4 +1,6 @@
-"""Intervals of a run: drawn from its requests, or from groups of them where there are too many to keep."""
+"""Intervals of a run: drawn from its requests, or from groups of them where there are too many to
+keep.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ import pytest
 from simulator.files.schema import BadInput
 from simulator.scenario import load
 from simulator.scenario.run import run
-from simulator.scenario.uncertainty import DRAWS, SHARE, Doubt, doubt_of, interval, of_speedup, rests_on
+from simulator.scenario.uncertainty import (
+    DRAWS,
+    SHARE,
+    Doubt,
+    doubt_of,
+    interval,
+    of_speedup,
+    rests_on,
+)
 from simulator.serving.request_times import GROUPS, Times
 from simulator.serving.requests import Request
 
@@ -38,7 +48,9 @@ def naive(requests: list[Request]) -> tuple[float, float]:
     seconds = np.array([request.finished_s - request.admitted_s for request in requests])
     tokens = np.array([request.tokens for request in requests], dtype=float)
     drawn = np.random.default_rng(0).integers(0, len(requests), (DRAWS, len(requests)))
-    factors = np.log(seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1) / (seconds.sum() / tokens.sum()))
+    factors = np.log(
+        seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1) / (seconds.sum() / tokens.sum())
+    )
     tail = (1.0 - SHARE) / 2.0
     low, high = np.exp(np.quantile(factors, (tail, 1.0 - tail)))
     return float(low), float(high)
@@ -66,11 +78,16 @@ def test_groups_hold_every_request_once(count: int) -> None:
     assert GROUPS // 2 <= len(times.requests) <= GROUPS + 1
     seconds, tokens = zip(*times.requests, strict=True)
     assert sum(tokens) == sum(request.tokens for request in requests)
-    assert sum(seconds) == pytest.approx(sum(request.finished_s - request.admitted_s for request in requests))
+    assert sum(seconds) == pytest.approx(
+        sum(request.finished_s - request.admitted_s for request in requests)
+    )
     size = 1
     while -(-count // size) > GROUPS:
         size *= 2
-    in_groups = [sum(request.tokens for request in requests[first : first + size]) for first in range(0, count, size)]
+    in_groups = [
+        sum(request.tokens for request in requests[first : first + size])
+        for first in range(0, count, size)
+    ]
     assert list(tokens) == in_groups
 
 
@@ -94,7 +111,9 @@ def test_each_request_is_handed_on() -> None:
 
 
 def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law, replay, simulation and interval: at most 16 bytes for each further request; the draws alone once took 64,000."""
+    """Law, replay, simulation and interval: at most 16 bytes for each further request; the draws
+    alone once took 64,000.
+    """
     monkeypatch.setattr("simulator.serving.request_times.GROUPS", 256)
     monkeypatch.setattr("simulator.scenario.uncertainty.DRAWN_AT_ONCE", 4_096)
     monkeypatch.setattr("simulator.scenario.run.SPANS", 100)
@@ -119,15 +138,22 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
 
 def test_an_interval_reaches_to_both_ends_of_the_range_of_acceptance() -> None:
     low, high = interval(2.0, Doubt((), {}, (-0.5, 0.1)))
-    assert (low, high) == (pytest.approx(2.0 * np.exp(-0.5), rel=0.03), pytest.approx(2.0 * np.exp(0.1), rel=0.01))
+    assert (low, high) == (
+        pytest.approx(2.0 * np.exp(-0.5), rel=0.03),
+        pytest.approx(2.0 * np.exp(0.1), rel=0.01),
+    )
     assert interval(2.0, Doubt((), {"a": 0.3}, (-0.5, 0.1))).low < low
 
 
 def test_a_stated_range_of_acceptance_is_in_the_interval_and_named_beside_the_answer() -> None:
-    """A chain of two kept with 0.5 each makes 1.75 tokens a step; the law is as many times faster or slower at both ends."""
+    """A chain of two kept with 0.5 each makes 1.75 tokens a step; the law is as many times faster
+    or slower at both ends.
+    """
     plain = ["strategy={name: vanilla_sd, gamma: 2}", "acceptance={rate: 0.5}"]
     known = load("vanilla_llama_2_7b_a100", plain)
-    ranged = load("vanilla_llama_2_7b_a100", [*plain, "acceptance.tokens_per_step_between=[1.4, 2.1]"])
+    ranged = load(
+        "vanilla_llama_2_7b_a100", [*plain, "acceptance.tokens_per_step_between=[1.4, 2.1]"]
+    )
     without, with_it = doubt_of(known, ()), doubt_of(ranged, ())
     assert with_it.acceptance == pytest.approx((np.log(1.4 / 1.75), np.log(2.1 / 1.75)))
     assert with_it == without._replace(acceptance=with_it.acceptance)

@@ -1,4 +1,6 @@
-"""Published values beside runs: intervals, summaries, bounds, the commands and their files, the figures of the papers."""
+"""Published values beside runs: intervals, summaries, bounds, the commands and their files, the
+figures of the papers.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from simulator.evidence.drawn import drawn_figures
 from simulator.evidence.fits import Paper, Question, papers
 from simulator.evidence.law_check import law_gap
 from simulator.evidence.published import cells, notes, paper_figures
-from simulator.evidence.validation import ErrorBounds, Prediction, Validated, left_over, shortfalls, summaries, validated
+from simulator.evidence.validation import (
+    ErrorBounds,
+    Prediction,
+    Validated,
+    left_over,
+    shortfalls,
+    summaries,
+    validated,
+)
 from simulator.files.schema import BadInput, Fault
 from simulator.names import Catalogue, shipped
 from simulator.parallel import Spread, in_turn, spread
@@ -74,18 +84,26 @@ def test_an_interval_of_devices_is_lognormal() -> None:
 
 
 def test_an_interval_of_requests_is_their_bootstrap() -> None:
-    """Half the requests take 1 s a token, half 3 s: the mean of 100 has a standard error of 0.1 s around 2 s."""
+    """Half the requests take 1 s a token, half 3 s: the mean of 100 has a standard error of 0.1 s
+    around 2 s.
+    """
     low, high = interval(2.0, Doubt(((1.0, 1), (3.0, 1)) * 50, {}))
     assert (low, high) == (pytest.approx(2 - 0.1645, rel=0.02), pytest.approx(2 + 0.1645, rel=0.02))
 
 
 def test_an_interval_of_residuals_reaches_from_one_to_the_other() -> None:
-    assert interval(1.0, Doubt((), {}), [log(0.9), log(1.2)]) == (pytest.approx(0.9), pytest.approx(1.2))
+    assert interval(1.0, Doubt((), {}), [log(0.9), log(1.2)]) == (
+        pytest.approx(0.9),
+        pytest.approx(1.2),
+    )
     assert interval(7.0, Doubt(((1.0, 1),), {})) == (7.0, 7.0)
 
 
 def test_a_fit_that_has_used_up_its_cells_leaves_wider_residuals(fitted: Paper) -> None:
-    three = [Prediction("round", cell, float(cell.published) * exp(0.1), None) for cell in fitted.with_role("calibrate")]
+    three = [
+        Prediction("round", cell, float(cell.published) * exp(0.1), None)
+        for cell in fitted.with_role("calibrate")
+    ]
     assert left_over(three, 0) == pytest.approx([0.1] * 3)
     assert left_over(three, 1) == pytest.approx([0.1 * 2**0.5] * 3)
     assert left_over(three, 4) == pytest.approx([0.1 * 7**0.5] * 3)
@@ -101,7 +119,9 @@ def test_a_slower_device_is_slower_by_its_spread_and_leaves_the_others_alone() -
     after = changes[target.device.name](before).scenario
     assert after.draft == draft
     for rate in ("memory_bandwidth_gb_s", "peak_tflops"):
-        assert getattr(after.target.device, rate).value == pytest.approx(getattr(target.device, rate).value / 1.1)
+        assert getattr(after.target.device, rate).value == pytest.approx(
+            getattr(target.device, rate).value / 1.1
+        )
     one = load("vanilla_llama_2_7b_a100")
     change = dict(slowed(one))[one.scenario.target.device.name]
     factor = one.scenario.target.device.spread.value
@@ -111,11 +131,19 @@ def test_a_slower_device_is_slower_by_its_spread_and_leaves_the_others_alone() -
 def test_the_stages_of_a_pipeline_are_slowed_by_device() -> None:
     before = load("specpipe_llama_3_1_70b_two_servers")
     names = dict(slowed(before))
-    stages = [stage.device or before.scenario.target.device for stage in before.scenario.target.pipeline.stages]
+    stages = [
+        stage.device or before.scenario.target.device
+        for stage in before.scenario.target.pipeline.stages
+    ]
     assert {device.name for device in stages} <= set(names)
     changed = names["rtx_4090"](before).scenario.target
-    rates = {(s.device or changed.device).name: (s.device or changed.device).peak_tflops.value for s in changed.pipeline.stages}
-    assert rates["rtx_4090"] == pytest.approx(next(d for d in stages if d.name == "rtx_4090").peak_tflops.value / 1.1)
+    rates = {
+        (s.device or changed.device).name: (s.device or changed.device).peak_tflops.value
+        for s in changed.pipeline.stages
+    }
+    assert rates["rtx_4090"] == pytest.approx(
+        next(d for d in stages if d.name == "rtx_4090").peak_tflops.value / 1.1
+    )
     assert rates["rtx_3090"] == next(d for d in stages if d.name == "rtx_3090").peak_tflops.value
 
 
@@ -124,11 +152,15 @@ def test_a_run_of_stated_durations_is_as_sure_as_its_requests() -> None:
     loaded, times = load("durations_only", ["requests.count=20"]), Times()
     speedup = run(loaded, finished=times.note).speedup
     assert len(times.requests) == 20
-    assert of_speedup(loaded, speedup, times.requests) == interval(speedup, Doubt(tuple(times.requests), {}))
+    assert of_speedup(loaded, speedup, times.requests) == interval(
+        speedup, Doubt(tuple(times.requests), {})
+    )
 
 
 def test_run_prints_its_interval() -> None:
-    done = CliRunner().invoke(main, ["run", "vanilla_llama_2_7b_a100", "--set", "requests.count=4", "--json"])
+    done = CliRunner().invoke(
+        main, ["run", "vanilla_llama_2_7b_a100", "--set", "requests.count=4", "--json"]
+    )
     found = json.loads(done.stdout)
     assert found["speedup_interval"]["low"] < found["speedup"] < found["speedup_interval"]["high"]
 
@@ -145,13 +177,18 @@ def test_a_paper_beside_its_runs(fitted: Paper) -> None:
     assert [one.run for one in found.calibrated] == [pytest.approx(value) for value in (8, 12, 16)]
     assert [cell.cell for cell in found.unmapped] == ["f"]
     assert found.asked == 2
-    assert [one.interval for one in found.predicted] == [pytest.approx((20, 20)), pytest.approx((12, 12))]
+    assert [one.interval for one in found.predicted] == [
+        pytest.approx((20, 20)),
+        pytest.approx((12, 12)),
+    ]
     assert not any(one.covered for one in found.predicted)
 
 
 def test_summaries_and_bounds(fitted: Paper) -> None:
     found = validated(fitted, in_turn)
-    bare = Validated(Paper("bare", fitted.cells[3:4], {}, {}, fitted.folder), [], [], [], [], fitted.cells[3:4])
+    bare = Validated(
+        Paper("bare", fitted.cells[3:4], {}, {}, fitted.folder), [], [], [], [], fitted.cells[3:4]
+    )
     first, second, pooled = summaries([found, bare])
     assert (first.asked, first.free, second.asked, pooled.asked) == (2, 4, 1, 3)
     assert second.errors is None
@@ -191,10 +228,14 @@ def test_a_terminal_of_eighty_columns_holds_the_table(fitted: Paper, width: int)
 # ---- the commands
 
 
-def test_calibrate_writes_what_validate_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calibrate_writes_what_validate_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = written(tmp_path)
     own = ["--catalogue", str(tmp_path), "--processes", "1"]
-    again = CliRunner().invoke(fit_paper, ["round", *own, "--out", str(tmp_path / "again.yaml"), "--json"])
+    again = CliRunner().invoke(
+        fit_paper, ["round", *own, "--out", str(tmp_path / "again.yaml"), "--json"]
+    )
     assert json.loads(again.stdout)["residuals"].keys() == {"a", "b", "c"}
     made = CliRunner().invoke(fit_paper, ["round", *own])
     assert made.exit_code == 0, made.output
@@ -202,31 +243,55 @@ def test_calibrate_writes_what_validate_reads(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "again.yaml").read_bytes() == (folder / "fitted.yaml").read_bytes()
     renewed = CliRunner().invoke(fit_paper, ["round", *own])
     assert renewed.exit_code == 0, renewed.output
-    (folder / "fitted.yaml").write_text(yaml.safe_dump({"command": "by hand", "terms": TERMS}))  # three cells leave one open
-    monkeypatch.setattr("simulator.evidence.law_check.law_gaps", lambda spread: spread(law_gap, ["vanilla_llama_2_7b_a800"]))
+    (folder / "fitted.yaml").write_text(
+        yaml.safe_dump({"command": "by hand", "terms": TERMS})
+    )  # three cells leave one open
+    monkeypatch.setattr(
+        "simulator.evidence.law_check.law_gaps",
+        lambda spread: spread(law_gap, ["vanilla_llama_2_7b_a800"]),
+    )
     out = tmp_path / "out"
-    command = ["validate", "round", *own, "--out", str(out), "--most-mape", "6", "--least-within-10", "0"]
+    command = [
+        "validate",
+        "round",
+        *own,
+        "--out",
+        str(out),
+        "--most-mape",
+        "6",
+        "--least-within-10",
+        "0",
+    ]
     first = CliRunner().invoke(main, command)
     assert first.exit_code == 3, first.output
     assert "bound missed: all papers: MAPE 20" in first.stderr
     held = {path.name: path.read_bytes() for path in out.iterdir()}
-    pictures = {f"{name}.{ending}" for name in ("parity", "residuals") for ending in ("svg", "data.csv")}
+    pictures = {
+        f"{name}.{ending}" for name in ("parity", "residuals") for ending in ("svg", "data.csv")
+    }
     assert set(held) == {"validation.md", "validation.html", "cells.csv", *pictures}
     rows = list(csv.DictReader((out / "cells.csv").read_text().splitlines()))
     assert [(row["cell"], row["role"]) for row in rows] == [(name, "predict") for name in "de"] + [
         (n, "calibrate") for n in "abc"
     ]
-    assert [float(row["error_percent"]) for row in rows[:2]] == [pytest.approx(-20, abs=0.2), pytest.approx(20, abs=0.2)]
+    assert [float(row["error_percent"]) for row in rows[:2]] == [
+        pytest.approx(-20, abs=0.2),
+        pytest.approx(20, abs=0.2),
+    ]
     second = CliRunner().invoke(main, [*command[:-4], "--json"])
     assert second.exit_code == 0, second.output
     assert {path.name: path.read_bytes() for path in out.iterdir()} == held
     assert json.loads(second.stdout)["papers"][0]["name"] == "round"
 
 
-def test_a_paper_that_was_not_fitted_is_told_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_paper_that_was_not_fitted_is_told_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(tmp_path)
     monkeypatch.setattr("simulator.evidence.law_check.law_gaps", lambda spread: [])
-    done = CliRunner().invoke(main, ["validate", "round", "--catalogue", str(tmp_path), "--processes", "1"])
+    done = CliRunner().invoke(
+        main, ["validate", "round", "--catalogue", str(tmp_path), "--processes", "1"]
+    )
     assert done.exit_code == 2
     assert "run python -m benchmarks.papers round" in done.stderr
 
@@ -236,7 +301,9 @@ def test_a_paper_that_was_not_fitted_is_told_how(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("paper", sorted(cells()))
 def test_notes_are_of_cells(paper: str) -> None:
-    assert [one.cell for one in notes(paper) if not any(one.about(cell) for cell in cells()[paper])] == []
+    assert [
+        one.cell for one in notes(paper) if not any(one.about(cell) for cell in cells()[paper])
+    ] == []
 
 
 def test_every_figure_is_reproduced_or_says_why_not() -> None:
@@ -248,7 +315,9 @@ def test_every_figure_is_reproduced_or_says_why_not() -> None:
         assert not (one.picture and not one.command), one.figure
         assert not one.picture or (shipped() / "reports" / one.picture).exists(), one.picture
         words = shlex.split(one.command)
-        assert not words or (words[0] == "specsim" and words[1] in main.list_commands(None)), one.command
+        assert not words or (words[0] == "specsim" and words[1] in main.list_commands(None)), (
+            one.command
+        )
         if words and words[1] == "figure":
             assert words[2] == one.paper
             assert set(words[3:]) <= set(one.numbers)
@@ -260,12 +329,18 @@ def test_every_figure_is_reproduced_or_says_why_not() -> None:
 
 
 @pytest.mark.full(minutes=10)
-def test_the_committed_reports_are_what_validate_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of claims and of everything; the commands of the claims, hundreds of them, are run once for both."""
+def test_the_committed_reports_are_what_validate_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of claims and of everything; the commands of the claims, hundreds of them, are run once
+    for both.
+    """
     known: dict[str, object] = {}
 
     def once(commands: Iterable[str], own: Paths, everywhere: Spread) -> dict[str, object]:
-        known.update(answers([command for command in commands if command not in known], own, everywhere))
+        known.update(
+            answers([command for command in commands if command not in known], own, everywhere)
+        )
         return known
 
     monkeypatch.setattr("simulator.cli.claims.answers", once)
@@ -277,9 +352,12 @@ def test_the_committed_reports_are_what_validate_writes(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("made", "differs"), [("url(#pc9a2c7629d)", []), ("url(#p1)", ["a.svg"]), (None, ["a.svg"]), ("", ["a.svg"])]
+    ("made", "differs"),
+    [("url(#pc9a2c7629d)", []), ("url(#p1)", ["a.svg"]), (None, ["a.svg"]), ("", ["a.svg"])],
 )
-def test_a_kept_picture_differs_by_more_than_a_hash(made: str | None, differs: list[str], tmp_path: Path) -> None:
+def test_a_kept_picture_differs_by_more_than_a_hash(
+    made: str | None, differs: list[str], tmp_path: Path
+) -> None:
     for folder, text in (("kept", "url(#p9d649faaa5)"), ("made", made)):
         (tmp_path / folder).mkdir()
         if text is not None:

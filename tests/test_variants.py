@@ -1,4 +1,6 @@
-"""Variants: what ``load`` with overrides gives, without reading anything again that has not changed."""
+"""Variants: what ``load`` with overrides gives, without reading anything again that has not
+changed.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,17 @@ CHANGES: list[tuple[str, dict[str, object]]] = [
 @pytest.mark.parametrize(("name", "changes"), CHANGES)
 def test_a_variant_is_what_overrides_load(name: str, changes: dict[str, object]) -> None:
     base = load(name)
-    found, read = variant(base, changes), load(name, [f"{key}={value}" for key, value in changes.items()])
+    found, read = (
+        variant(base, changes),
+        load(name, [f"{key}={value}" for key, value in changes.items()]),
+    )
     assert found.scenario == read.scenario
     assert found.document.data == read.document.data
     small = {"requests.count": 2, "requests.concurrency": 1}
-    ours, theirs = (simulate((one := variant(each, small)).scenario, one.acceptance())[0] for each in (found, read))
+    ours, theirs = (
+        simulate((one := variant(each, small)).scenario, one.acceptance())[0]
+        for each in (found, read)
+    )
     assert (ours.end_s, ours.kinds, ours.accepted) == (theirs.end_s, theirs.kinds, theirs.accepted)
 
 
@@ -40,7 +48,7 @@ def test_a_variant_leaves_its_base_alone_and_shares_the_rest() -> None:
     assert found.scenario.draft is base.scenario.draft
     assert found.trace is base.trace
     assert found.acceptance() is base.acceptance()
-    assert variant(found, {"strategy.gamma": 5}).scenario.target.tensor_parallel == 4  # type: ignore[union-attr]
+    assert variant(found, {"strategy.gamma": 5}).scenario.target.tensor_parallel == 4
 
 
 @pytest.mark.parametrize(
@@ -53,7 +61,9 @@ def test_a_variant_leaves_its_base_alone_and_shares_the_rest() -> None:
         ({"acceptance.flavours": ["none such"]}, BadInput, "the trace has no flavour"),
     ],
 )
-def test_a_variant_that_cannot_be_says_why(changes: dict[str, object], error: type[Exception], message: str) -> None:
+def test_a_variant_that_cannot_be_says_why(
+    changes: dict[str, object], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message) as caught:
         variant(load("mirror_qwen3_32b_a100"), changes)
     assert "--set" in str(caught.value)

@@ -16,7 +16,13 @@ STATED = ["target.tensor_parallel=1", "acceptance={rate: 0.7}", "target.weights=
 
 def with_vocabulary(folder: Path, name: str, size: int) -> Path:
     path = folder / f"{name}.yaml"
-    path.write_text(re.sub(r"(?m)^vocab_size: \d+", f"vocab_size: {size}", (MODELS / f"{name}.yaml").read_text("utf-8")))
+    path.write_text(
+        re.sub(
+            r"(?m)^vocab_size: \d+",
+            f"vocab_size: {size}",
+            (MODELS / f"{name}.yaml").read_text("utf-8"),
+        )
+    )
     return path
 
 
@@ -26,15 +32,20 @@ def drafted(folder: Path, target: int, draft: int) -> Loaded:
     return load("vanilla_qwen3_32b_a100", [*STATED, *sets])
 
 
-@pytest.mark.parametrize(("target", "draft"), [(152_064, 151_936), (151_936, 152_064), (151_936, 151_935)])
+@pytest.mark.parametrize(
+    ("target", "draft"), [(152_064, 151_936), (151_936, 152_064), (151_936, 151_935)]
+)
 def test_sizes_that_differ_by_padding_are_one_tokenizer_and_it_is_said(tmp_path, target, draft):
     scenario = drafted(tmp_path, target, draft)
     assert scenario.scenario.target is not None
     assert scenario.scenario.draft is not None
-    sizes = [place.model.vocab_size for place in (scenario.scenario.target, scenario.scenario.draft)]
+    sizes = [
+        place.model.vocab_size for place in (scenario.scenario.target, scenario.scenario.draft)
+    ]
     assert sizes == [target, draft]
     words = (
-        f"the draft's vocabulary of {draft:,} and the target's of {target:,} are taken as one tokenizer with different padding"
+        f"the draft's vocabulary of {draft:,} and the target's of {target:,} are taken as one "
+        "tokenizer with different padding"
     )
     assert words in list(caveats(scenario, scenario.acceptance()))
 
@@ -45,7 +56,10 @@ def test_equal_sizes_need_no_words(tmp_path):
 
 
 def test_sizes_that_differ_by_more_are_two_tokenizers(tmp_path):
-    with pytest.raises(BadInput, match=r"vocabulary of 151,936 is not the target's of 152,065; they must share a tokenizer"):
+    with pytest.raises(
+        BadInput,
+        match=r"vocabulary of 151,936 is not the target's of 152,065; they must share a tokenizer",
+    ):
         drafted(tmp_path, 152_065, 151_936)
 
 

@@ -1,4 +1,6 @@
-"""The studies behind the what-if pages: drafts of other sizes, crossovers as a page, and where a network breaks a pipeline."""
+"""The studies behind the what-if pages: drafts of other sizes, crossovers as a page, and where a
+network breaks a pipeline.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from simulator.scenario.run import baseline
 from simulator.studies.drafts import LONGEST, RATES, study
 from simulator.studies.network import CLOSE, breaking, latency_sweep, study as network
 
-SERIAL = ["strategy.drafter={name: autoregressive}", "draft.model=qwen3_0_6b", "target.tensor_parallel=4"]
+SERIAL = [
+    "strategy.drafter={name: autoregressive}",
+    "draft.model=qwen3_0_6b",
+    "target.tensor_parallel=4",
+]
 
 
 def with_draft(name: str) -> Loaded:
@@ -33,7 +39,13 @@ def worth(loaded: Loaded, rate: float) -> float:
     for window in range(1, LONGEST + 1):
         one: Any = scenario.schedule.model_copy(update={"gamma": window})
         odds = Rates((rate,)).odds(window, None)
-        law = one.law(scenario.cost, lambda gamma, odds=odds: odds, 1, scenario.mean_context, outputs=scenario.outputs)
+        law = one.law(
+            scenario.cost,
+            lambda gamma, odds=odds: odds,
+            1,
+            scenario.mean_context,
+            outputs=scenario.outputs,
+        )
         times.append(law.tpot_s)
     return baseline(scenario).tpot_s / min(times)
 
@@ -79,13 +91,25 @@ def test_drafts_as_page_and_as_json(tmp_path: Path) -> None:
     ]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
-    assert [one["model"] for one in json.loads(done.stdout)["points"]] == ["qwen3_0_6b", "qwen3_1_7b"]
+    assert [one["model"] for one in json.loads(done.stdout)["points"]] == [
+        "qwen3_0_6b",
+        "qwen3_1_7b",
+    ]
     assert "| qwen3_1_7b |" in (tmp_path / "page.md").read_text()
     assert (tmp_path / "page.svg").read_text().startswith("<?xml")
 
 
 def test_crossovers_as_a_page(tmp_path: Path) -> None:
-    arguments = ["crossovers", "methods_vicuna_7b_a100", "--only", "vanilla_sd", "--only", "pld", "--sizes", "1,8,64"]
+    arguments = [
+        "crossovers",
+        "methods_vicuna_7b_a100",
+        "--only",
+        "vanilla_sd",
+        "--only",
+        "pld",
+        "--sizes",
+        "1,8,64",
+    ]
     done = CliRunner().invoke(main, [*arguments, "--out", str(tmp_path / "page.md")])
     assert done.exit_code == 0, done.output
     page = (tmp_path / "page.md").read_text()
@@ -103,7 +127,9 @@ def test_where_a_network_breaks_a_pipeline() -> None:
     assert overlapped.gbit_s
     assert in_turn.gbit_s
     assert overlapped.gbit_s <= in_turn.gbit_s * CLOSE
-    one_server = latency_sweep(loaded, [overlapped.latency_ms * 1e3, overlapped.latency_ms * 1e3 / CLOSE])
+    one_server = latency_sweep(
+        loaded, [overlapped.latency_ms * 1e3, overlapped.latency_ms * 1e3 / CLOSE]
+    )
     least = network([loaded]).rows[0].tpot_ms
     assert one_server[0].overlapped_ms >= least > one_server[1].overlapped_ms
     assert "twice as long as on one server from" in next(broken([overlapped]))

@@ -1,4 +1,6 @@
-"""All windows at once: the same, window for window, as walked one by one and as a run on the event engine."""
+"""All windows at once: the same, window for window, as walked one by one and as a run on the event
+engine.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,16 @@ gammas = st.integers(1, 9)
 def check(replayed: WindowReplay, runs: list[list[int]], gamma: int, bonus: bool) -> None:
     walks = [walk(run, gamma, bonus) for run in runs]
     assert replayed.totals(gamma, bonus).tolist() == [[sum(kept), len(kept)] for kept in walks]
-    assert replayed.kept(gamma, bonus).tolist() == np.bincount(np.concatenate(walks).astype(int), minlength=gamma + 1).tolist()
+    assert (
+        replayed.kept(gamma, bonus).tolist()
+        == np.bincount(np.concatenate(walks).astype(int), minlength=gamma + 1).tolist()
+    )
 
 
 def test_a_stretch_is_cut_into_full_windows_and_a_rest() -> None:
-    """Agreement 1 1 1 1 1 0 | 1 1, going round: gamma 2 keeps 2, 2 (its bonus the miss), then 2 of the 2 + 5."""
+    """Agreement 1 1 1 1 1 0 | 1 1, going round: gamma 2 keeps 2, 2 (its bonus the miss), then 2 of
+    the 2 + 5.
+    """
     runs = [5, 4, 3, 2, 1, 0, 7, 6]
     replayed = WindowReplay([np.array(runs)])
     assert replayed.by_position
@@ -41,7 +48,9 @@ def test_a_stretch_is_cut_into_full_windows_and_a_rest() -> None:
 
 
 @given(agreements, gammas, st.booleans())
-def test_a_chain_by_position_is_walked_at_once(ranks: list[list[int]], gamma: int, bonus: bool) -> None:
+def test_a_chain_by_position_is_walked_at_once(
+    ranks: list[list[int]], gamma: int, bonus: bool
+) -> None:
     replay = Replay(make_trace(ranks))
     replayed = WindowReplay.of(replay)
     assert replayed.by_position
@@ -49,7 +58,9 @@ def test_a_chain_by_position_is_walked_at_once(ranks: list[list[int]], gamma: in
 
 
 @given(by_start, gammas, st.booleans())
-def test_runs_by_start_are_walked_side_by_side(runs: list[list[int]], gamma: int, bonus: bool) -> None:
+def test_runs_by_start_are_walked_side_by_side(
+    runs: list[list[int]], gamma: int, bonus: bool
+) -> None:
     check(WindowReplay([np.array(run) for run in runs]), runs, gamma, bonus)
 
 
@@ -60,7 +71,7 @@ class OneAfterTheOther(ClosedLoop):
         super().__init__(Requests(count=len(lengths)))
         self.lengths = lengths
 
-    def due(self, now: float) -> list[Request]:  # type: ignore[override]
+    def due(self, now: float) -> list[Request]:
         arrived = list(super().due(now))
         for request in arrived:
             request.output_tokens = 1 + self.lengths[request.index]
@@ -68,7 +79,9 @@ class OneAfterTheOther(ClosedLoop):
 
 
 @given(agreements, gammas, st.booleans())
-def test_the_event_engine_walks_the_same_windows(ranks: list[list[int]], gamma: int, bonus: bool) -> None:
+def test_the_event_engine_walks_the_same_windows(
+    ranks: list[list[int]], gamma: int, bonus: bool
+) -> None:
     replay = Replay(make_trace(ranks))
     replayed = WindowReplay.of(replay)
     strategy, world = VanillaSD(gamma=gamma, bonus_on_full_accept=bonus), World()

@@ -1,7 +1,8 @@
-"""Every worked example of Mirror-SD's equations (MSD-*) and of the shared identities (X-*), to the printed digits.
+"""Every worked example of Mirror-SD's equations (MSD-*) and of the shared identities (X-*), to the
+printed digits.
 
-``data/mirror_sd_worked_examples.csv`` holds inputs and results. One function per block answers with the
-project's own code; a row without an answer is a failure.
+``data/mirror_sd_worked_examples.csv`` holds inputs and results. One function per block answers with
+the project's own code; a row without an answer is a failure.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from simulator.cost.collectives import TreeAllReduce
 from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.strategies.common.claim import EXACT
-from simulator.strategies.common.drafters import AutoregressiveDrafter, StreamingDrafter, internal_steps
+from simulator.strategies.common.drafters import (
+    AutoregressiveDrafter,
+    StreamingDrafter,
+    internal_steps,
+)
 from simulator.strategies.common.law import Law
 from simulator.strategies.common.step import Kind, Step
 from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
@@ -46,7 +51,8 @@ def msd_1(i: dict[str, Any]) -> Answers:
         return {"E_A": mean, "rho": mean / i["gamma"]}
     strategy = VanillaSD(gamma=i["gamma"])
     cost = StatedCost(
-        StatedDurations(target_ms=i["T_target_ms"], draft_step_ms=i["draft_ms_per_token"]), strategy.needs.draft_steps
+        StatedDurations(target_ms=i["T_target_ms"], draft_step_ms=i["draft_ms_per_token"]),
+        strategy.needs.draft_steps,
     )
     durations = strategy.durations(cost, Step(STEP, Rows()))
     step, tokens = strategy.step_seconds(durations, STEP), 1 + i["E_A"]
@@ -60,16 +66,22 @@ def msd_1(i: dict[str, Any]) -> Answers:
 
 
 def msd_2(i: dict[str, Any]) -> Answers:
-    layers = [1.0] * 8 + [1.5] * 8 if isinstance(i["layer_ms"], str) else [i["layer_ms"]] * i["layers"]
+    layers = (
+        [1.0] * 8 + [1.5] * 8 if isinstance(i["layer_ms"], str) else [i["layer_ms"]] * i["layers"]
+    )
     cost = StatedCost(StatedDurations(layers_ms=tuple(layers), draft_ms=0))
     durations = MirrorSD(exit_layer=i["exit_layer"]).durations(cost, Step(REUSE, Rows()))
     return {"T_prefix": durations.prefix * 1e3, "Delta": durations.suffix * 1e3}
 
 
 def msd_3(i: dict[str, Any]) -> Answers:
-    t = MirrorSD.traits.durations(i["T_prefix"], i["T_rv_ee"], i["Delta"], i["T_draft"], i["T_rv_fv"])
+    t = MirrorSD.traits.durations(
+        i["T_prefix"], i["T_rv_ee"], i["Delta"], i["T_draft"], i["T_rv_fv"]
+    )
     mirror = float(MirrorSD().step_seconds(t, REUSE))
-    serial = VanillaSD().step_seconds(VanillaSD.traits.durations(t.draft, 0.0, t.prefix + t.suffix), STEP)
+    serial = VanillaSD().step_seconds(
+        VanillaSD.traits.durations(t.draft, 0.0, t.prefix + t.suffix), STEP
+    )
     return {
         "T_mirror": mirror,
         "T_sd": serial,
@@ -143,9 +155,16 @@ def msd_8(i: dict[str, Any]) -> Answers:
         odds = source.odds(1, None)
         return {"FF_given_mismatch": odds.off_exit[0] / odds.accepted[0]}
     reading = "first_position" if "first position only" in i.get("message", "") else "per_position"
-    frequency = MirrorSD(gamma=i["gamma"], message=reading, bonus_on_full_accept=False).miss(source.odds(i["gamma"], None))
+    frequency = MirrorSD(gamma=i["gamma"], message=reading, bonus_on_full_accept=False).miss(
+        source.odds(i["gamma"], None)
+    )
     bound = 1 - i["Omega"]
-    return {"FF": frequency, "FF_per_step": frequency, "bound": bound, "bound_holds": bool(frequency <= bound)}
+    return {
+        "FF": frequency,
+        "FF_per_step": frequency,
+        "bound": bound,
+        "bound_holds": bool(frequency <= bound),
+    }
 
 
 def msd_9(i: dict[str, Any]) -> Answers:
@@ -165,10 +184,19 @@ def msd_9(i: dict[str, Any]) -> Answers:
 
 def msd_10(i: dict[str, Any]) -> Answers:
     rule = [batching_rule(size) for size in i["B"]]
-    per_position = [MirrorSD(gamma=i.get("gamma", 7), batching_rule=True).fitted_to(size) for size in i["B"]]
+    per_position = [
+        MirrorSD(gamma=i.get("gamma", 7), batching_rule=True).fitted_to(size) for size in i["B"]
+    ]
     kinds = [Kind("reuse", size) for size in i["B"]]
-    branches = [s.branches(k) * s.gamma // s.positions(s.gamma) for s, k in zip(per_position, kinds, strict=True)]
-    return {"kappa": [kappa for kappa, _ in rule], "streams": [streams for _, streams in rule], "branches": branches}
+    branches = [
+        s.branches(k) * s.gamma // s.positions(s.gamma)
+        for s, k in zip(per_position, kinds, strict=True)
+    ]
+    return {
+        "kappa": [kappa for kappa, _ in rule],
+        "streams": [streams for _, streams in rule],
+        "branches": branches,
+    }
 
 
 def msd_11(i: dict[str, Any]) -> Answers:
@@ -180,7 +208,11 @@ def msd_11(i: dict[str, Any]) -> Answers:
 def msd_12(i: dict[str, Any]) -> Answers:
     reading = "per_position" if "gamma" in i else "first_position"
     strategy = MirrorSD(
-        gamma=i.get("gamma", 7), kappa=i["kappa"], message=reading, id_bytes=i["id_bytes"], logprob_bytes=i["logprob_bytes"]
+        gamma=i.get("gamma", 7),
+        kappa=i["kappa"],
+        message=reading,
+        id_bytes=i["id_bytes"],
+        logprob_bytes=i["logprob_bytes"],
     )
     return {"payload_bytes": strategy.payload_bytes(Kind("reuse", i["B"]))}
 
@@ -193,14 +225,20 @@ def msd_13(i: dict[str, Any]) -> Answers:
     for gamma in i["gamma"]:
         strategy = MirrorSD(gamma=gamma, drafter=drafter)
         step = i.get("draft_ms_per_token", i.get("draft_ms_per_internal_step"))
-        cost = StatedCost(StatedDurations(prefix_ms=0, suffix_ms=i["Delta"], draft_step_ms=step), strategy.needs.draft_steps)
+        cost = StatedCost(
+            StatedDurations(prefix_ms=0, suffix_ms=i["Delta"], draft_step_ms=step),
+            strategy.needs.draft_steps,
+        )
         exposed.append(float(exposed_draft(strategy.durations(cost, Step(REUSE, Rows())))) * 1e3)
     return {"exposed_ms": exposed}
 
 
 def x_2(i: dict[str, Any]) -> Answers:
     chance, rest = speculative_sampling(np.array(i["p"]), np.array(i["q"]))
-    return {"accept_prob": chance, "residual": "undefined (p = q)" if rest is None else rest.tolist()}
+    return {
+        "accept_prob": chance,
+        "residual": "undefined (p = q)" if rest is None else rest.tolist(),
+    }
 
 
 BLOCKS: dict[str, Callable[[dict[str, Any]], Answers]] = {
@@ -216,7 +254,9 @@ def parsed(text: str) -> Any:
         return text
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['eq_id']}-{row['case']}-{row['output']}")
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: f"{row['eq_id']}-{row['case']}-{row['output']}"
+)
 def test_worked_example(row: dict[str, str]) -> None:
     answer = BLOCKS[row["eq_id"]](json.loads(row["inputs"]))[row["output"]]
     expected = parsed(row["value"])
@@ -231,7 +271,9 @@ def test_every_block_is_there() -> None:
 
 
 def test_identities_hold_together() -> None:
-    """X-1: speed-up, throughput and relative step cost are three views of step time and tokens per step."""
+    """X-1: speed-up, throughput and relative step cost are three views of step time and tokens per
+    step.
+    """
     law, plain = Law(36.1, 5.0, EXACT, ""), Law(36.0, 1.0, EXACT, "")
     speedup = plain.tpot_s / law.tpot_s
     assert speedup == pytest.approx(law.tokens_per_step * plain.step_s / law.step_s)

@@ -56,7 +56,10 @@ def test_cancel_truncates_a_running_booking() -> None:
         yield world.lane("b").start(1, "next")
 
     spans = play(world, process())
-    assert [span for span in spans if span.lane == "b"] == [Span("b", 2, 5, "flushed"), Span("b", 5, 6, "next")]
+    assert [span for span in spans if span.lane == "b"] == [
+        Span("b", 2, 5, "flushed"),
+        Span("b", 5, 6, "next"),
+    ]
 
 
 def test_what_is_booked_ahead_can_be_taken_back_before_it_begins() -> None:
@@ -101,7 +104,10 @@ def test_shared_memory_stretches_only_the_overlap() -> None:
 
     def process() -> Generator[Event, object, None]:
         yield world.lane("target").start(10, "prefix")
-        suffix, draft = world.lane("target").start(18, "suffix"), world.lane("draft").start(12, "draft")
+        suffix, draft = (
+            world.lane("target").start(18, "suffix"),
+            world.lane("draft").start(12, "draft"),
+        )
         yield suffix
         yield draft
 
@@ -165,7 +171,11 @@ def test_a_lane_waits_for_others_and_a_step_is_booked_at_once() -> None:
 seconds = st.floats(min_value=0.0, max_value=1e3)
 
 
-@given(st.floats(min_value=0.01, max_value=1e3), st.floats(min_value=0.01, max_value=1e3), st.floats(1.0, 3.0))
+@given(
+    st.floats(min_value=0.01, max_value=1e3),
+    st.floats(min_value=0.01, max_value=1e3),
+    st.floats(1.0, 3.0),
+)
 def test_overlap_under_contention_has_a_closed_form(a: float, b: float, slowdown: float) -> None:
     world = World()
     world.share_memory(("a", "b"), slowdown)
@@ -179,8 +189,12 @@ def test_overlap_under_contention_has_a_closed_form(a: float, b: float, slowdown
     assert world.now == pytest.approx(max(a, b) + (slowdown - 1.0) * min(a, b), rel=1e-12)
 
 
-def fluid(works: tuple[list[float], list[float]], slowdown: float) -> tuple[list[float], list[float]]:
-    """When each piece of work ends on either lane, one after the other, by stepping from one end to the next."""
+def fluid(
+    works: tuple[list[float], list[float]], slowdown: float
+) -> tuple[list[float], list[float]]:
+    """When each piece of work ends on either lane, one after the other, by stepping from one end to
+    the next.
+    """
     now, left = 0.0, [list(work) for work in works]
     ends: tuple[list[float], list[float]] = ([], [])
     while busy := [lane for lane in (0, 1) if left[lane]]:
@@ -200,7 +214,9 @@ pieces = st.lists(st.floats(min_value=0.01, max_value=10.0), max_size=8)
 
 @given(st.tuples(pieces, pieces), st.floats(1.0, 3.0))
 def test_one_memory_is_a_fluid(works: tuple[list[float], list[float]], slowdown: float) -> None:
-    """Whoever waits for a booking wakes at its end, however often the other lane has put that off."""
+    """Whoever waits for a booking wakes at its end, however often the other lane has put that
+    off.
+    """
     world = World()
     world.share_memory(("a", "b"), slowdown)
     woken: tuple[list[float], list[float]] = ([], [])
@@ -213,7 +229,9 @@ def test_one_memory_is_a_fluid(works: tuple[list[float], list[float]], slowdown:
     play(world, process(0), process(1))
     for number, expected in enumerate(fluid(works, slowdown)):
         assert woken[number] == pytest.approx(expected, rel=1e-9)
-        assert [end for _, end, _ in world.lane("ab"[number]).spans] == pytest.approx(expected, rel=1e-9)
+        assert [end for _, end, _ in world.lane("ab"[number]).spans] == pytest.approx(
+            expected, rel=1e-9
+        )
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), seconds), max_size=30))
@@ -229,7 +247,9 @@ def test_no_lane_is_ever_booked_twice(bookings: list[tuple[str, float]]) -> None
     for lane in "abc":
         own = [span for span in spans if span.lane == lane]
         assert all(before.end_s <= after.start_s for before, after in pairwise(own))
-        assert sum(d for name, d in bookings if name == lane) == pytest.approx(sum(s.end_s - s.start_s for s in own))
+        assert sum(d for name, d in bookings if name == lane) == pytest.approx(
+            sum(s.end_s - s.start_s for s in own)
+        )
 
 
 def test_two_worlds_do_not_know_each_other() -> None:
@@ -243,7 +263,9 @@ def test_two_worlds_do_not_know_each_other() -> None:
 
 
 def test_a_world_that_keeps_few_spans_still_knows_who_was_busy_and_can_cut_short() -> None:
-    """Two spans of each lane are kept; what has not ended is kept until it has, so that a flush still finds it."""
+    """Two spans of each lane are kept; what has not ended is kept until it has, so that a flush
+    still finds it.
+    """
     world = World(spans=2)
     lane = world.lane("a")
 
@@ -257,7 +279,11 @@ def test_a_world_that_keeps_few_spans_still_knows_who_was_busy_and_can_cut_short
         yield lane.start(1, "last")
         world.forget()
 
-    assert play(world, process()) == [Span("a", 0, 1, "turn 0"), Span("a", 1, 2, "turn 1"), Span("b", 5, 7, "other")]
+    assert play(world, process()) == [
+        Span("a", 0, 1, "turn 0"),
+        Span("a", 1, 2, "turn 1"),
+        Span("b", 5, 7, "other"),
+    ]
     assert lane.spans == [(0, 1, "turn 0"), (1, 2, "turn 1")]
     assert (lane.busy_s, world.lanes["b"].busy_s) == (5 + 2 + 1, 2)
 
@@ -280,7 +306,14 @@ def test_a_booking_begins_when_its_lane_and_those_it_waits_for_are_free(book: st
         found.append(getattr(a, book)(1, "y", b, c))
 
     play(world, process())
-    assert a.spans[1:] == [(3, 4, "x"), (5, 6, "x"), (7, 8, "x"), (7, 8, "x"), (7, 8, "x"), (9, 10, "y")]
+    assert a.spans[1:] == [
+        (3, 4, "x"),
+        (5, 6, "x"),
+        (7, 8, "x"),
+        (7, 8, "x"),
+        (7, 8, "x"),
+        (9, 10, "y"),
+    ]
     assert (a.free_at, b.free_at) == (10, 5)
     assert book == "start" or found == [4, 6, 8, 8, 8, 10]
 
@@ -344,7 +377,12 @@ def test_a_booking_ahead_stands_in_the_way_until_it_is_taken_back() -> None:
         yield lane.start(1, "in their place")
 
     play(world, process())
-    assert lane.spans == [(0, 2, "first"), (4, 6, "second"), (6, 7, "behind both"), (7, 8, "in their place")]
+    assert lane.spans == [
+        (0, 2, "first"),
+        (4, 6, "second"),
+        (6, 7, "behind both"),
+        (7, 8, "in their place"),
+    ]
 
 
 def test_a_lane_whose_every_booking_is_taken_back_is_free_now() -> None:
@@ -385,11 +423,17 @@ def test_what_took_no_time_has_ended_and_is_not_cut_short() -> None:
         world.lane("a").cancel()
         yield world.lane("a").start(1, "after")
 
-    assert play(world, process()) == [Span("a", 0, 2, "before"), Span("a", 2, 2, "no time"), Span("a", 2, 3, "after")]
+    assert play(world, process()) == [
+        Span("a", 0, 2, "before"),
+        Span("a", 2, 2, "no time"),
+        Span("a", 2, 3, "after"),
+    ]
 
 
 def test_only_what_has_ended_is_forgotten() -> None:
-    """One span is kept for good; of what follows, the ended ones go and the three that may yet be cut short stay."""
+    """One span is kept for good; of what follows, the ended ones go and the three that may yet be
+    cut short stay.
+    """
     world = World(spans=1)
     lane = world.lane("a")
 
@@ -403,7 +447,12 @@ def test_only_what_has_ended_is_forgotten() -> None:
             lane.start(2, f"turn {turn}")
         yield world.environment.timeout(10)
         world.forget()
-        assert lane.spans == [(0, 1, "kept"), (10, 12, "turn 0"), (12, 14, "turn 1"), (14, 16, "turn 2")]
+        assert lane.spans == [
+            (0, 1, "kept"),
+            (10, 12, "turn 0"),
+            (12, 14, "turn 1"),
+            (14, 16, "turn 2"),
+        ]
         assert lane.busy_s == 11
 
     assert play(world, process()) == [Span("a", 0, 1, "kept")]
@@ -466,7 +515,12 @@ def test_lanes_of_one_memory_wait_for_others_and_tell_their_end() -> None:
 
     spans = play(world, process())
     assert found == [6, 8, 8, 9]
-    assert spans == [Span("c", 0, 4, "before"), Span("a", 0, 8, "x"), Span("b", 4, 8, "y"), Span("a", 8, 9, "z")]
+    assert spans == [
+        Span("c", 0, 4, "before"),
+        Span("a", 0, 8, "x"),
+        Span("b", 4, 8, "y"),
+        Span("a", 8, 9, "z"),
+    ]
 
 
 def test_a_stretched_booking_is_awaited_to_its_new_end() -> None:
@@ -545,11 +599,13 @@ def test_a_lane_that_did_nothing_was_never_busy() -> None:
 def test_the_private_parts_of_simpy_stay_in_one_module() -> None:
     package = Path(simulator.world.__file__).parent
     private = re.compile(r"\._(now|queue|eid)\b")
-    assert [path.name for path in package.rglob("*.py") if private.search(path.read_text())] == ["world.py"]
+    assert [path.name for path in package.rglob("*.py") if private.search(path.read_text())] == [
+        "world.py"
+    ]
 
 
 def test_busy_seconds_are_the_same_to_the_last_bit_whatever_is_kept() -> None:
-    chance = random.Random(1)  # noqa: S311 - nothing secret
+    chance = random.Random(1)
     seconds = [chance.uniform(1e-9, 1.0) for _ in range(400)]
     busy = set()
     for room in (0, 3, 50, 399, 1000):

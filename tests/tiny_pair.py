@@ -1,4 +1,6 @@
-"""A target and a draft of thirty thousand weights, their prompts, and recording them from the command line."""
+"""A target and a draft of thirty thousand weights, their prompts, and recording them from the
+command line.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,18 @@ def save_tokenizer(folder: Path, words: list[str]) -> None:
     ids = {word: index for index, word in enumerate([UNKNOWN, *words, END])}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(ids, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=UNKNOWN, eos_token=END)
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token=UNKNOWN, eos_token=END
+    )
     fast.save_pretrained(folder)
 
 
-def save_model(folder: Path, blur: float, vocabulary: int = VOCABULARY, words: list[str] | None = None) -> None:
-    """A random Llama; ``blur`` is noise on its weights, so that two of them agree on some tokens and not on others."""
+def save_model(
+    folder: Path, blur: float, vocabulary: int = VOCABULARY, words: list[str] | None = None
+) -> None:
+    """A random Llama; ``blur`` is noise on its weights, so that two of them agree on some tokens
+    and not on others.
+    """
     torch.manual_seed(1)
     config = transformers.LlamaConfig(
         vocab_size=vocabulary,
@@ -66,7 +74,9 @@ def make_pair(made: Path) -> Path:
     lines = []
     for index, length in enumerate(LENGTHS):
         words = np.random.default_rng(index).choice(WORDS, length)
-        lines.append(json.dumps({"prompt": " ".join(words), "flavour": "even" if index % 2 == 0 else "odd"}))
+        lines.append(
+            json.dumps({"prompt": " ".join(words), "flavour": "even" if index % 2 == 0 else "odd"})
+        )
     (made / "prompts.jsonl").write_text("\n".join(lines))
     return made
 
@@ -84,7 +94,10 @@ def recorded(out: Path, *more: str) -> Trace:
 
 
 def requests(trace: Trace) -> list[list[int]]:
-    return [trace.token[a:b].tolist() for a, b in zip(trace.offsets[:-1], trace.offsets[1:], strict=True)]
+    return [
+        trace.token[a:b].tolist()
+        for a, b in zip(trace.offsets[:-1], trace.offsets[1:], strict=True)
+    ]
 
 
 def loaded(role: str) -> Any:

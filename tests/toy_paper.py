@@ -1,4 +1,6 @@
-"""A paper of round numbers, laid out as in the catalogue: a pass of the target is ``pass`` ms, a draft token ``draft`` ms."""
+"""A paper of round numbers, laid out as in the catalogue: a pass of the target is ``pass`` ms, a
+draft token ``draft`` ms.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ parameters:
     {key: durations.target_ms, why: host cost, scale: log, start: 2, least: 0, most: 5,
      where: {method: [SD]}, decided_by: {task: [chat]}}
   draft:
-    {key: durations.draft_step_ms, why: size, start: 1, least: 0.01, most: 9, per: [model], decided_by: {task: [chat, code]}}
-  draft_on_code: {key: durations.draft_step_ms, why: longer, start: 0, least: 0, most: 9, where: {task: [code]}}
+    {key: durations.draft_step_ms, why: size, start: 1, least: 0.01, most: 9, per: [model], \
+decided_by: {task: [chat, code]}}
+  draft_on_code: {key: durations.draft_step_ms, why: longer, start: 0, least: 0, most: 9, where: \
+{task: [code]}}
 """
 CELLS = """
 cell,source,model,task,method,quantity,published,role,scenario,overrides,metric
@@ -31,14 +35,24 @@ d,T1,large,code,SD,tpot,25,predict,sd,,simulated.step_ms
 e,T1,large,code,SD,tpot,10,predict,sd,strategy.gamma=2,simulated.step_ms
 f,T1,large,poem,SD,tpot,10,report,,,
 """
-TERMS = {"pass": {"all": log(4)}, "draft": {"small": 1.0, "large": 2.0}, "draft_on_code": {"all": 2.0}}
-"""What fits the calibrated cells exactly; ``d`` is then predicted as 20 for 25, ``e`` as 12 for 10."""
+TERMS = {
+    "pass": {"all": log(4)},
+    "draft": {"small": 1.0, "large": 2.0},
+    "draft_on_code": {"all": 2.0},
+}
+"""What fits the calibrated cells exactly; ``d`` is then predicted as 20 for 25, ``e`` as 12 for
+10.
+"""
 
 
 def written(root: Path) -> Path:
     """The paper ``round`` in a catalogue at ``root``, not fitted yet; its folder."""
     folder = root / PAPERS / "round"
     folder.mkdir(parents=True)
-    for name, text in (("sd.yaml", SCENARIO), ("parameters.yaml", PARAMETERS), ("cells.csv", CELLS)):
+    for name, text in (
+        ("sd.yaml", SCENARIO),
+        ("parameters.yaml", PARAMETERS),
+        ("cells.csv", CELLS),
+    ):
         (folder / name).write_text(text.lstrip())
     return folder

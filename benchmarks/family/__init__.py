@@ -1,1 +1,3 @@
-"""Trains the small family of language models that is shipped and records what its drafters propose (extra ``record``)."""
+"""Trains the small family of language models that is shipped and records what its drafters propose
+(extra ``record``).
+"""

@@ -1,8 +1,10 @@
-"""``python -m benchmarks.family.contexts --out FILE``: how acceptance of the shipped family falls where nothing was trained.
+"""``python -m benchmarks.family.contexts --out FILE``: how acceptance of the shipped family falls
+where nothing was trained.
 
-Target, drafts and heads were trained on rows of 256 tokens. The target goes on from the committed prompts far beyond, every
-drafter is asked about each token that it wrote, and each bin of contexts becomes a row of a CSV. The target is as far from its
-training as the heads are, which its own surprise (``target_nats``) shows.
+Target, drafts and heads were trained on rows of 256 tokens. The target goes on from the committed
+prompts far beyond, every drafter is asked about each token that it wrote, and each bin of contexts
+becomes a row of a CSV. The target is as far from its training as the heads are, which its own
+surprise (``target_nats``) shows.
 """
 
 import csv
@@ -22,7 +24,9 @@ from simulator.acceptance.record.scores import Sampling
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SAMPLING = Sampling(1.0)
-"""Drawn from all tokens: a small model that takes the likeliest falls into loops, the longer the surer."""
+"""Drawn from all tokens: a small model that takes the likeliest falls into loops, the longer the
+surer.
+"""
 DEPTHS = 5
 """Draft tokens of a window, as many as the ``eagle`` head was trained for."""
 BIN = 128
@@ -35,7 +39,9 @@ HEAD = (
 
 
 def prompts(count: int) -> Tensor:
-    """Return (count, 64) ids of prompts whose licence lets them be passed on, evenly from all kinds of text."""
+    """Return (count, 64) ids of prompts whose licence lets them be passed on, evenly from all kinds
+    of text.
+    """
     with (SCENARIOS / "pairs/six_flavours_prompts.csv").open(encoding="utf-8", newline="") as file:
         rows = {row["blake2b"]: row["ids"] for row in csv.DictReader(file) if row["ids"]}
     chosen = np.linspace(0, len(rows) - 1, count).round().astype(int)
@@ -45,32 +51,42 @@ def prompts(count: int) -> Tensor:
 
 @torch.no_grad()
 def kept(family: Members, sequence: Tensor, name: str) -> np.ndarray:
-    """Return (starts, depths) the chance that a window from each token keeps its draft token, given those before it.
+    """Return (starts, depths) the chance that a window from each token keeps its draft token, given
+    those before it.
 
-    A token that the target drew is kept with min(1, q / p): its mean over tokens is that of speculative sampling.
+    A token that the target drew is kept with min(1, q / p): its mean over tokens is that of
+    speculative sampling.
     """
     target = family.target
     states = target.hidden(sequence[:, :-1])
     p = SAMPLING.probability(target.head(states[-1]), sequence[:, 1:])[0]
     ratios = []
     if name in ("draft", "plain"):
-        q = SAMPLING.probability(cast(Any, family.modules[name])(sequence[:, :-1]), sequence[:, 1:])[0]
+        q = SAMPLING.probability(
+            cast(Any, family.modules[name])(sequence[:, :-1]), sequence[:, 1:]
+        )[0]
         whole = (q / p).clamp(max=1.0)
         ratios = [whole[depth:] for depth in range(DEPTHS)]
     else:
-        for depth, logits in enumerate(cast(Any, family.modules[name])(target, states, sequence, depths=DEPTHS)):
+        for depth, logits in enumerate(
+            cast(Any, family.modules[name])(target, states, sequence, depths=DEPTHS)
+        ):
             tokens = sequence[:, depth + 2 :]
             q = SAMPLING.probability(logits[:, : tokens.shape[1]], tokens)[0]
             ratios.append((q / p[depth + 1 :]).clamp(max=1.0))
     shortest = len(ratios[-1])
     first = sequence.shape[1] - (DEPTHS - 1) - shortest
     starts = np.full((sequence.shape[1], DEPTHS), np.nan)
-    starts[first : first + shortest] = torch.stack([ratio[:shortest] for ratio in ratios], 1).numpy()
+    starts[first : first + shortest] = torch.stack(
+        [ratio[:shortest] for ratio in ratios], 1
+    ).numpy()
     return starts
 
 
 def rows(family: Members, sequences: Tensor, first: int) -> Iterator[tuple[object, ...]]:
-    """Yield a row for each drafter and bin of contexts behind the ``first`` tokens, which are the prompt."""
+    """Yield a row for each drafter and bin of contexts behind the ``first`` tokens, which are the
+    prompt.
+    """
     with torch.no_grad():
         surprise = np.array([_surprise(family, text[None]) for text in sequences])
     for name in ("draft", "plain", "eagle"):
@@ -84,7 +100,12 @@ def rows(family: Members, sequences: Tensor, first: int) -> Iterator[tuple[objec
             error = lengths.std(ddof=1) / np.sqrt(len(lengths))
             nats = surprise[:, start - 1 : start + BIN - 1].mean()
             head = name, start, start + BIN, CONTEXT, len(sequences), f"{nats:.3f}"
-            yield *head, f"{lengths.mean():.4f}", f"{error:.4f}", *(f"{share:.4f}" for share in given)
+            yield (
+                *head,
+                f"{lengths.mean():.4f}",
+                f"{error:.4f}",
+                *(f"{share:.4f}" for share in given),
+            )
 
 
 def _surprise(family: Members, text: Tensor) -> np.ndarray:
@@ -95,7 +116,12 @@ def _surprise(family: Members, text: Tensor) -> np.ndarray:
 
 @click.command(help=__doc__)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="CSV file to write.")
-@click.option("--tokens", default=1_984, show_default=True, help="Tokens that the target writes behind each prompt.")
+@click.option(
+    "--tokens",
+    default=1_984,
+    show_default=True,
+    help="Tokens that the target writes behind each prompt.",
+)
 @click.option("--requests", default=24, show_default=True, help="Prompts.")
 def main(out: Path, tokens: int, requests: int) -> None:
     """Let the target write, ask every drafter, write the table."""

@@ -32,16 +32,34 @@ class Flavour:
 
 CAMPAIGNS = tuple(
     f"wesnoth-1.16-{name}"
-    for name in ("did", "dm", "dw", "ei", "httt", "l", "low", "nr", "sof", "sota", "sotbe", "thot", "trow", "tsg", "utbs")
+    for name in (
+        "did",
+        "dm",
+        "dw",
+        "ei",
+        "httt",
+        "l",
+        "low",
+        "nr",
+        "sof",
+        "sota",
+        "sotbe",
+        "thot",
+        "trow",
+        "tsg",
+        "utbs",
+    )
 )
 
 NAMES = """
-    Ada Amir Boris Bruno Carla Chloe Dana Deniz Emma Erik Farid Freya Grete Gustav Hana Hugo Ines Ivan Jonas Jun
-    Kaya Kofi Lena Luis Maya Milo Nadia Nils Olga Omar Petra Paulo Rosa Ravi Sofia Sven Tara Theo Uma Yusuf
+    Ada Amir Boris Bruno Carla Chloe Dana Deniz Emma Erik Farid Freya Grete Gustav Hana Hugo Ines
+    Ivan Jonas Jun Kaya Kofi Lena Luis Maya Milo Nadia Nils Olga Omar Petra Paulo Rosa Ravi Sofia
+    Sven Tara Theo Uma Yusuf
 """
 THINGS = """
-    apples beads books bricks buttons candles cards coins cups eggs figs flags keys lamps lemons marbles nails notes
-    nuts pages pears pebbles pencils pens plums ropes roses seeds shells spoons stamps stones tickets tiles toys tyres
+    apples beads books bricks buttons candles cards coins cups eggs figs flags keys lamps lemons
+    marbles nails notes nuts pages pears pebbles pencils pens plums ropes roses seeds shells spoons
+    stamps stones tickets tiles toys tyres
 """
 PLACES = (
     "at the market",
@@ -55,17 +73,29 @@ PLACES = (
 )
 
 FLAVOURS = (
-    Flavour("code", ("libpython3.11-stdlib", "libpython3.11-minimal"), "PSF-2.0", "CPython standard library"),
+    Flavour(
+        "code",
+        ("libpython3.11-stdlib", "libpython3.11-minimal"),
+        "PSF-2.0",
+        "CPython standard library",
+    ),
     Flavour("docs", ("python3.11-doc",), "PSF-2.0", "sources of the Python documentation"),
     Flavour("prose", ("r-cran-janeaustenr",), "public domain text", "Jane Austen's six novels"),
-    Flavour("manual", ("debian-handbook",), "GPL-2+ or CC-BY-SA-3.0", "The Debian Administrator's Handbook"),
+    Flavour(
+        "manual",
+        ("debian-handbook",),
+        "GPL-2+ or CC-BY-SA-3.0",
+        "The Debian Administrator's Handbook",
+    ),
     Flavour("dialogue", CAMPAIGNS, "GPL-2+", "spoken lines of Wesnoth campaigns"),
     Flavour("maths", (), "specsim's own", "word problems made by a seeded script"),
 )
 
 
 def unpack(packages: Path) -> Path:
-    """Download the Debian packages named above into ``packages`` and unpack them; return the root."""
+    """Download the Debian packages named above into ``packages`` and unpack them; return the
+    root.
+    """
     root = packages / "root"
     if not root.exists():
         packages.mkdir(parents=True, exist_ok=True)
@@ -79,14 +109,31 @@ def unpack(packages: Path) -> Path:
 def documents(root: Path) -> dict[str, list[str]]:
     """Return all documents by flavour, in a fixed order, each cut to at most 6,000 characters."""
     readers = {
-        "code": (path.read_text("utf-8", "ignore") for path in sorted((root / "usr/lib/python3.11").rglob("*.py"))),
-        "docs": (path.read_text() for path in sorted((root / "usr/share/doc").glob("python3.11/html/_sources/**/*.rst.txt"))),
+        "code": (
+            path.read_text("utf-8", "ignore")
+            for path in sorted((root / "usr/lib/python3.11").rglob("*.py"))
+        ),
+        "docs": (
+            path.read_text()
+            for path in sorted(
+                (root / "usr/share/doc").glob("python3.11/html/_sources/**/*.rst.txt")
+            )
+        ),
         "prose": _austen(root / "usr/lib/R/site-library/janeaustenr/data/Rdata.rdb"),
-        "manual": (_text_of(path) for path in sorted((root / "usr/share/doc/debian-handbook/html/en-US").glob("*.html"))),
-        "dialogue": (_spoken(path) for path in sorted((root / "usr/share/games/wesnoth").rglob("campaigns/**/*.cfg"))),
+        "manual": (
+            _text_of(path)
+            for path in sorted((root / "usr/share/doc/debian-handbook/html/en-US").glob("*.html"))
+        ),
+        "dialogue": (
+            _spoken(path)
+            for path in sorted((root / "usr/share/games/wesnoth").rglob("campaigns/**/*.cfg"))
+        ),
         "maths": word_problems(count=2_500, seed=11),
     }
-    return {name: [piece for text in texts for piece in _pieces(text)] for name, texts in readers.items()}
+    return {
+        name: [piece for text in texts for piece in _pieces(text)]
+        for name, texts in readers.items()
+    }
 
 
 def split(pieces: list[str]) -> tuple[list[str], list[str]]:
@@ -96,7 +143,9 @@ def split(pieces: list[str]) -> tuple[list[str], list[str]]:
 
 
 def digest(by_flavour: dict[str, list[str]]) -> str:
-    """Return the BLAKE2b digest of all text, so that a trace says which text it came from without shipping it."""
+    """Return the BLAKE2b digest of all text, so that a trace says which text it came from without
+    shipping it.
+    """
     state = hashlib.blake2b(digest_size=16)
     for name, pieces in sorted(by_flavour.items()):
         for piece in (name, *pieces):
@@ -133,7 +182,11 @@ def _unpacked(data: bytes) -> bytes:
     try:
         if data.startswith(b"BZh"):
             return bz2.BZ2Decompressor().decompress(data)
-        return lzma.LZMADecompressor().decompress(data) if data.startswith(b"\xfd") else zlib.decompressobj().decompress(data)
+        return (
+            lzma.LZMADecompressor().decompress(data)
+            if data.startswith(b"\xfd")
+            else zlib.decompressobj().decompress(data)
+        )
     except (OSError, zlib.error, lzma.LZMAError):
         return b""
 
@@ -145,7 +198,9 @@ def _text_of(page: Path) -> str:
 
 
 def _spoken(script: Path) -> str:
-    blocks = re.findall(r"\[message\](.*?)\[/message\]", script.read_text("utf-8", "ignore"), flags=re.DOTALL)
+    blocks = re.findall(
+        r"\[message\](.*?)\[/message\]", script.read_text("utf-8", "ignore"), flags=re.DOTALL
+    )
     lines = []
     for block in blocks:
         speaker = re.search(r"speaker\s*=\s*(\w[\w ]*)", block)
@@ -172,17 +227,39 @@ def _problem(rng: random.Random) -> str:
     a, b, c = rng.randint(11, 480), rng.randint(3, 90), rng.randint(2, 9)
     question, steps, result = rng.choice(
         (
-            (f"{who} has {a} {what}. {other} brings {b} more {where}. How many are there now?", f"{a} + {b} = {a + b}.", a + b),
-            (f"{who} counts {a + b} {what} {where} and loses {b}. How many are left?", f"{a + b} - {b} = {a}.", a),
-            (f"{who} buys {c} boxes of {b} {what} {where}. How many is that in all?", f"{c} * {b} = {c * b}.", c * b),
-            (f"{who} shares {b * c} {what} among {c} friends {where}. How many does each get?", f"{b * c} / {c} = {b}.", b),
             (
-                f"{where.capitalize()}, {who} finds {a} {what}, and {other} finds {c} times {b}. How many have they together?",
+                f"{who} has {a} {what}. {other} brings {b} more {where}. How many are there now?",
+                f"{a} + {b} = {a + b}.",
+                a + b,
+            ),
+            (
+                f"{who} counts {a + b} {what} {where} and loses {b}. How many are left?",
+                f"{a + b} - {b} = {a}.",
+                a,
+            ),
+            (
+                f"{who} buys {c} boxes of {b} {what} {where}. How many is that in all?",
+                f"{c} * {b} = {c * b}.",
+                c * b,
+            ),
+            (
+                f"{who} shares {b * c} {what} among {c} friends {where}. How many does each get?",
+                f"{b * c} / {c} = {b}.",
+                b,
+            ),
+            (
+                (
+                    f"{where.capitalize()}, {who} finds {a} {what}, and {other} finds {c} times "
+                    f"{b}. How many have they together?"
+                ),
                 f"{c} * {b} = {c * b}. {a} + {c * b} = {a + c * b}.",
                 a + c * b,
             ),
             (
-                f"{who} and {other} had {a + b + c} {what}. {who} gave away {b}, {other} {c}. How many remain?",
+                (
+                    f"{who} and {other} had {a + b + c} {what}. {who} gave away {b}, {other} {c}. "
+                    "How many remain?"
+                ),
                 f"{b} + {c} = {b + c}. {a + b + c} - {b + c} = {a}.",
                 a,
             ),

@@ -1,7 +1,8 @@
 """Prompt look-up: proposals copied from behind the last earlier occurrence of the newest tokens.
 
-No model and no training: the longest suffix of the text so far (at most ``LONGEST`` tokens) that stands earlier in it proposes
-what followed there, up to ``PROPOSED`` tokens. As prompt-lookup decoding does, the earliest match of the longest n-gram wins.
+No model and no training: the longest suffix of the text so far (at most ``LONGEST`` tokens) that
+stands earlier in it proposes what followed there, up to ``PROPOSED`` tokens. As prompt-lookup
+decoding does, the earliest match of the longest n-gram wins.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,9 @@ def propose(text: Sequence[int]) -> list[int]:
 
 
 def replay(prompt: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (proposed, accepted) tokens of a window that starts at each position of ``written``."""
+    """Return (proposed, accepted) tokens of a window that starts at each position of
+    ``written``.
+    """
     found = []
     text = list(prompt)
     for position, token in enumerate(written):

@@ -1,4 +1,6 @@
-"""All that is trained: a target, two drafts, early exits and draft heads, each with its schedule."""
+"""All that is trained: a target, two drafts, early exits and draft heads, each with its
+schedule.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -17,7 +19,9 @@ HEADS = {"eagle": EagleLayer, "lyanna": HiddenChain, "medusa": MedusaHeads, "str
 
 @dataclass(frozen=True)
 class TrainingSchedule:
-    """One training stage: its length, peak learning rate, the seed of its weights and of its data, rows a step."""
+    """One training stage: its length, peak learning rate, the seed of its weights and of its data,
+    rows a step.
+    """
 
     steps: int
     rate: float
@@ -43,12 +47,16 @@ OBJECTIVES = {
     "draft": "distilled from the target (forward KL), half of the text its own",
     "exits": "distilled from the target's last layer (forward KL), half of the text its own",
 }
-"""Heads learn the target's next tokens by forward KL, depths weighted 0.8 to the power of the depth."""
+"""Heads learn the target's next tokens by forward KL, depths weighted 0.8 to the power of the
+depth.
+"""
 
 
 @dataclass(frozen=True)
 class Members(Family):
-    """The modules by name: ``target``, the drafts ``draft`` and ``plain``, ``exits``, and the heads."""
+    """The modules by name: ``target``, the drafts ``draft`` and ``plain``, ``exits``, and the
+    heads.
+    """
 
     @classmethod
     def blank(cls) -> Self:
@@ -74,7 +82,9 @@ class Members(Family):
                 "training_tokens": SCHEDULES[name].steps * SCHEDULES[name].rows * tokens_per_row,
                 "seed": SCHEDULES[name].seed,
                 "loss": loss[name],
-                "objective": OBJECTIVES.get(name, "the target's next tokens (forward KL by depth), half of the text its own"),
+                "objective": OBJECTIVES.get(
+                    name, "the target's next tokens (forward KL by depth), half of the text its own"
+                ),
             }
             for name, module in self.modules.items()
         }

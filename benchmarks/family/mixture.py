@@ -1,8 +1,10 @@
-"""A small mixture of experts: the family's network with sixteen experts a layer, of which every token takes two.
+"""A small mixture of experts: the family's network with sixteen experts a layer, of which every
+token takes two.
 
-It is trained as mixtures that are served are: a softmax router whose two largest weights are normalised, and a loss that
-keeps the experts in use (Fedus et al. 2022, Switch Transformers, Eqs. 4 to 6). What it is for is its routing, which
-``python -m benchmarks.family.mixture --work DIR --out scenarios/traces`` records: 40 minutes on a core.
+It is trained as mixtures that are served are: a softmax router whose two largest weights are
+normalised, and a loss that keeps the experts in use (Fedus et al. 2022, Switch Transformers, Eqs. 4
+to 6). What it is for is its routing, which ``python -m benchmarks.family.mixture --work DIR --out
+scenarios/traces`` records: 40 minutes on a core.
 """
 
 from collections.abc import Sequence
@@ -34,27 +36,40 @@ EXPERTS, ACTIVE = 16, 2
 MIXTURE = NetworkShape(layers=6, width=192, heads=6, hidden=192, vocabulary=VOCABULARY)
 """The mixture's sizes; ``hidden`` is that of one expert."""
 SCHEDULE = TrainingSchedule(steps=1_500, rate=2.5e-3, seed=31, rows=8)
-RESTARTED = "cosine over 1,500 steps; the shipped weights followed one over 1,200 to step 300 and one over 900 to step 900"
+RESTARTED = (
+    "cosine over 1,500 steps; the shipped weights followed one over 1,200 to step 300 and one "
+    "over 900 to step 900"
+)
 SAMPLING = Sampling(1.0)
 REQUESTS, OUTPUT_TOKENS, DRAFTED = 8, 96, 7
-"""Requests of each flavour, their tokens, and the draft tokens behind each of them whose experts are recorded."""
+"""Requests of each flavour, their tokens, and the draft tokens behind each of them whose experts
+are recorded.
+"""
 BALANCE = 0.01
 """Weight of the loss that keeps the experts in use, as in Switch Transformers."""
 
 
 class Experts(nn.Module):
-    """A gated MLP in ``EXPERTS`` copies; each token takes the ``ACTIVE`` that its router prefers."""
+    """A gated MLP in ``EXPERTS`` copies; each token takes the ``ACTIVE`` that its router
+    prefers.
+    """
 
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
         self.router = nn.Linear(shape.width, EXPERTS, bias=False)
-        self.up = nn.ModuleList(nn.Linear(shape.width, 2 * shape.hidden, bias=False) for _ in range(EXPERTS))
-        self.down = nn.ModuleList(nn.Linear(shape.hidden, shape.width, bias=False) for _ in range(EXPERTS))
+        self.up = nn.ModuleList(
+            nn.Linear(shape.width, 2 * shape.hidden, bias=False) for _ in range(EXPERTS)
+        )
+        self.down = nn.ModuleList(
+            nn.Linear(shape.hidden, shape.width, bias=False) for _ in range(EXPERTS)
+        )
         self.taken = torch.empty(0)
         self.unbalance = torch.zeros(())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the weighted sum (batch, tokens, width) of each token's experts; note which, and how unevenly used."""
+        """Return the weighted sum (batch, tokens, width) of each token's experts; note which, and
+        how unevenly used.
+        """
         rows = x.reshape(-1, x.shape[-1])
         chance = self.router(rows).float().softmax(-1)
         weight, taken = chance.topk(ACTIVE, -1)
@@ -66,7 +81,10 @@ class Experts(nn.Module):
             done = self.down[expert](F.silu(gate) * value) * weight[token, rank, None]
             out = out.index_add(0, token, done.to(out.dtype))
         share = torch.bincount(taken.flatten(), minlength=EXPERTS) / taken.numel()
-        self.taken, self.unbalance = taken.reshape(*x.shape[:-1], ACTIVE), EXPERTS * (share * chance.mean(0)).sum()
+        self.taken, self.unbalance = (
+            taken.reshape(*x.shape[:-1], ACTIVE),
+            EXPERTS * (share * chance.mean(0)).sum(),
+        )
         return out.reshape(x.shape)
 
 
@@ -97,7 +115,9 @@ class Mixture(Network):
 
     @property
     def unbalance(self) -> Tensor:
-        """Return how unevenly the last tokens used the experts, 1 where evenly, mean over layers."""
+        """Return how unevenly the last tokens used the experts, 1 where evenly, mean over
+        layers.
+        """
         return torch.stack([block.experts.unbalance for block in self.blocks]).mean()
 
     @property
@@ -113,11 +133,18 @@ def mixture_loss(mixture: Mixture, tokens: Tensor) -> Tensor:
 
 
 def trained(work: Path, text: TokenStreams) -> tuple[Mixture, float]:
-    """Return the mixture, trained or as far as its checkpoint in ``work`` has come, and the loss of its last 100 steps."""
+    """Return the mixture, trained or as far as its checkpoint in ``work`` has come, and the loss of
+    its last 100 steps.
+    """
     torch.manual_seed(SCHEDULE.seed)
     mixture = Mixture()
     loss = fit(
-        "mixture", mixture, SCHEDULE, work, lambda rng: text.batch(rng, SCHEDULE.rows), lambda rows: mixture_loss(mixture, rows)
+        "mixture",
+        mixture,
+        SCHEDULE,
+        work,
+        lambda rng: text.batch(rng, SCHEDULE.rows),
+        lambda rows: mixture_loss(mixture, rows),
     )
     return mixture, loss
 
@@ -125,17 +152,23 @@ def trained(work: Path, text: TokenStreams) -> tuple[Mixture, float]:
 @torch.no_grad()
 def held_out_loss(mixture: Mixture, documents: Sequence[np.ndarray]) -> float:
     """Return the cross entropy of the next token on the start of every held-out document, nats."""
-    rows = [torch.from_numpy(document[: CONTEXT + 1].astype(np.int64))[None] for document in documents if len(document) > 1]
+    rows = [
+        torch.from_numpy(document[: CONTEXT + 1].astype(np.int64))[None]
+        for document in documents
+        if len(document) > 1
+    ]
     losses = [F.cross_entropy(mixture(row[:, :-1])[0], row[0, 1:]).item() for row in rows[:40]]
     return float(np.mean(losses))
 
 
 @torch.no_grad()
 def routes(mixture: Mixture, draft: Network, text: Tensor) -> Arrays:
-    """Return the experts that each token behind the prompt of a ``text`` (tokens,) takes, and those of its draft tokens.
+    """Return the experts that each token behind the prompt of a ``text`` (tokens,) takes, and those
+    of its draft tokens.
 
-    ``experts.taken``: (layers, ACTIVE, positions); ``experts.drafted``: (DRAFTED, layers, ACTIVE, positions), where a window
-    that starts at a position reads the experts of the draft tokens from there on, whether they are accepted or not.
+    ``experts.taken``: (layers, ACTIVE, positions); ``experts.drafted``: (DRAFTED, layers, ACTIVE,
+    positions), where a window that starts at a position reads the experts of the draft tokens from
+    there on, whether they are accepted or not.
     """
     mixture(text[None])
     taken = mixture.routing[0, PROMPT_TOKENS:].permute(1, 2, 0)
@@ -154,8 +187,12 @@ def routes(mixture: Mixture, draft: Network, text: Tensor) -> Arrays:
 
 @torch.no_grad()
 def record_flavour(mixture: Mixture, draft: Network, prompt: Tensor, seed: int) -> Arrays:
-    """Return what a trace holds of requests that go on from ``prompt`` (requests, PROMPT_TOKENS), written by the mixture."""
-    written = generate(mixture, prompt, OUTPUT_TOKENS, SAMPLING, torch.Generator().manual_seed(seed))
+    """Return what a trace holds of requests that go on from ``prompt`` (requests, PROMPT_TOKENS),
+    written by the mixture.
+    """
+    written = generate(
+        mixture, prompt, OUTPUT_TOKENS, SAMPLING, torch.Generator().manual_seed(seed)
+    )
     sequence = torch.cat((prompt, written), 1)
     routed = [routes(mixture, draft, text) for text in sequence]
     return common_arrays(mixture, draft, sequence, written, SAMPLING, routed)
@@ -165,14 +202,20 @@ def describe(mixture: Mixture, family: Family, text: TokenStreams, loss: float) 
     """Return the header of the trace."""
     about = {
         "shape": asdict(mixture.shape),
-        "experts": {"routed": EXPERTS, "per_token": ACTIVE, "layers": list(range(mixture.shape.layers))},
+        "experts": {
+            "routed": EXPERTS,
+            "per_token": ACTIVE,
+            "layers": list(range(mixture.shape.layers)),
+        },
         "parameters": sum(parameter.numel() for parameter in mixture.parameters()),
         "training_steps": SCHEDULE.steps,
         "schedule": RESTARTED,
         "training_tokens": SCHEDULE.steps * SCHEDULE.rows * CONTEXT,
         "seed": SCHEDULE.seed,
         "loss": loss,
-        "held_out_loss": {name: held_out_loss(mixture, documents) for name, documents in text.held_out.items()},
+        "held_out_loss": {
+            name: held_out_loss(mixture, documents) for name, documents in text.held_out.items()
+        },
         "objective": "next token of the text, experts balanced with a weight of 0.01",
         "hash": weights_hash(mixture),
     }
@@ -192,11 +235,27 @@ def describe(mixture: Mixture, family: Family, text: TokenStreams, loss: float) 
 
 
 @click.command(help=__doc__)
-@click.option("--work", type=click.Path(path_type=Path), required=True, help="Folder for packages, tokens and checkpoints.")
-@click.option("--out", type=click.Path(path_type=Path, exists=True), required=True, help="Folder of the trace.")
-@click.option("--family", type=click.Path(path_type=Path, exists=True), default=Path("scenarios/pairs/six_flavours.npz"))
+@click.option(
+    "--work",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder for packages, tokens and checkpoints.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, exists=True),
+    required=True,
+    help="Folder of the trace.",
+)
+@click.option(
+    "--family",
+    type=click.Path(path_type=Path, exists=True),
+    default=Path("scenarios/pairs/six_flavours.npz"),
+)
 def main(work: Path, out: Path, family: Path) -> None:
-    """Train or resume the mixture and record its routing, the family's draft guessing what it writes."""
+    """Train or resume the mixture and record its routing, the family's draft guessing what it
+    writes.
+    """
     text, pair = TokenStreams(work), Family.read(family)
     mixture, loss = trained(work, text)
     flavours = [flavour.name for flavour in corpus.FLAVOURS]

@@ -1,4 +1,5 @@
-"""A small decoder-only transformer: pre-norm, rotary positions, SwiGLU, normalised queries and keys.
+"""A small decoder-only transformer: pre-norm, rotary positions, SwiGLU, normalised queries and
+keys.
 
 It is what this machine is timed with; the shipped pair has two of its sizes.
 """
@@ -45,7 +46,9 @@ class Block(nn.Module):
         self.down = nn.Linear(shape.hidden, shape.width, bias=False)
 
     def forward(self, x: Tensor, start: int, cache: Cache | None) -> Tensor:
-        """Return the layer's output (batch, tokens, width) for ``x`` of that shape; ``start``: position of the first token."""
+        """Return the layer's output (batch, tokens, width) for ``x`` of that shape; ``start``:
+        position of the first token.
+        """
         batch, tokens, width = x.shape
         q, k, v = self.project(x, start)
         if cache is not None:
@@ -54,7 +57,11 @@ class Block(nn.Module):
                 k, v = torch.cat((past_k, k), 2), torch.cat((past_v, v), 2)
             cache.append((k, v))
         mask = (
-            None if tokens == 1 else torch.ones(tokens, k.shape[2], dtype=torch.bool, device=x.device).tril(k.shape[2] - tokens)
+            None
+            if tokens == 1
+            else torch.ones(tokens, k.shape[2], dtype=torch.bool, device=x.device).tril(
+                k.shape[2] - tokens
+            )
         )
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.finish(x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width)))
@@ -62,8 +69,16 @@ class Block(nn.Module):
     def project(self, x: Tensor, start: int | Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, each (batch, heads, tokens, head width)."""
         batch, tokens, _ = x.shape
-        q, k, v = self.qkv(self.norm_attention(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        return rotate(F.rms_norm(q, q.shape[-1:]), start), rotate(F.rms_norm(k, k.shape[-1:]), start), v
+        q, k, v = (
+            self.qkv(self.norm_attention(x))
+            .view(batch, tokens, 3, self.heads, -1)
+            .permute(2, 0, 3, 1, 4)
+        )
+        return (
+            rotate(F.rms_norm(q, q.shape[-1:]), start),
+            rotate(F.rms_norm(k, k.shape[-1:]), start),
+            v,
+        )
 
     def finish(self, x: Tensor) -> Tensor:
         """Add the MLP behind its norm and return the residual stream."""
@@ -72,10 +87,16 @@ class Block(nn.Module):
 
 
 def rotate(x: Tensor, start: int | Tensor) -> Tensor:
-    """Return ``x`` (batch, heads, tokens, head width) with rotary positions: (tokens,), or those from ``start`` on."""
+    """Return ``x`` (batch, heads, tokens, head width) with rotary positions: (tokens,), or those
+    from ``start`` on.
+    """
     half = x.shape[-1] // 2
     frequency = 10_000.0 ** (-torch.arange(half, dtype=torch.float32, device=x.device) / half)
-    place = torch.arange(start, start + x.shape[2], device=x.device) if isinstance(start, int) else start
+    place = (
+        torch.arange(start, start + x.shape[2], device=x.device)
+        if isinstance(start, int)
+        else start
+    )
     angle = place.float()[:, None] * frequency
     left, right = x[..., :half], x[..., half:]
     sine, cosine = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
@@ -83,7 +104,9 @@ def rotate(x: Tensor, start: int | Tensor) -> Tensor:
 
 
 class Network(nn.Module):
-    """A decoder: token ids in, hidden states and logits out; the embedding is also the output head."""
+    """A decoder: token ids in, hidden states and logits out; the embedding is also the output
+    head.
+    """
 
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
@@ -93,7 +116,11 @@ class Network(nn.Module):
         self.norm = nn.RMSNorm(shape.width)
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
-                scale = (2 * shape.layers) ** -0.5 if name.endswith(("out.weight", "down.weight")) else 1.0
+                scale = (
+                    (2 * shape.layers) ** -0.5
+                    if name.endswith(("out.weight", "down.weight"))
+                    else 1.0
+                )
                 nn.init.normal_(parameter, std=0.02 * scale)
 
     def hidden(self, tokens: Tensor, start: int = 0, cache: Cache | None = None) -> list[Tensor]:
@@ -124,7 +151,11 @@ class Reader:
     @torch.no_grad()
     def extend(self, tokens: list[int]) -> Tensor:
         """Read ``tokens`` and return logits (tokens, vocabulary) behind each."""
-        logits = self.network(torch.tensor([tokens], device=self.network.embedding.weight.device), self.read, self.cache)[0]
+        logits = self.network(
+            torch.tensor([tokens], device=self.network.embedding.weight.device),
+            self.read,
+            self.cache,
+        )[0]
         self.read += len(tokens)
         return logits
 

@@ -1,8 +1,9 @@
-"""N-gram drafting: a trie of the text so far proposes the most frequent continuation, token by token.
+"""N-gram drafting: a trie of the text so far proposes the most frequent continuation, token by
+token.
 
-No model and no training. Unlike look-up, which copies a whole passage from one place, every proposed token is
-the most frequent one behind the longest known suffix (at most ``LONGEST`` tokens) of the text and what is
-already proposed; among equals the one seen last wins.
+No model and no training. Unlike look-up, which copies a whole passage from one place, every
+proposed token is the most frequent one behind the longest known suffix (at most ``LONGEST`` tokens)
+of the text and what is already proposed; among equals the one seen last wins.
 """
 
 from collections import defaultdict
@@ -50,7 +51,9 @@ def suffixes(tokens: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def replay(prompt: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (proposed, accepted) tokens of a window that starts at each position of ``written``."""
+    """Return (proposed, accepted) tokens of a window that starts at each position of
+    ``written``.
+    """
     trie, found = Trie(prompt), []
     for position, token in enumerate(written):
         proposal = trie.propose()

@@ -1,4 +1,6 @@
-"""Asks the draft of the small pair about every token that its target wrote, chain by chain and through dynamic trees."""
+"""Asks the draft of the small pair about every token that its target wrote, chain by chain and
+through dynamic trees.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,19 +23,30 @@ Arrays = dict[str, np.ndarray]
 
 
 @torch.no_grad()
-def observe(family: Family, prompt: Tensor, written: Tensor, sampling: Sampling, recorded: Sequence[Beam]) -> Arrays:
-    """Return ranks and probabilities of every written token, flat over (requests, tokens); ``recorded``: dynamic trees."""
+def observe(
+    family: Family, prompt: Tensor, written: Tensor, sampling: Sampling, recorded: Sequence[Beam]
+) -> Arrays:
+    """Return ranks and probabilities of every written token, flat over (requests, tokens);
+    ``recorded``: dynamic trees.
+    """
     sequence = torch.cat((prompt, written), 1)
     trees = [passages(family, text, recorded) for text in sequence]
     return common_arrays(family.target, family.draft, sequence, written, sampling, trees)
 
 
 def common_arrays(
-    target: Network, draft: Network, sequence: Tensor, written: Tensor, sampling: Sampling, further: Sequence[Arrays]
+    target: Network,
+    draft: Network,
+    sequence: Tensor,
+    written: Tensor,
+    sampling: Sampling,
+    further: Sequence[Arrays],
 ) -> Arrays:
-    """Return what both networks say of the tokens ``written`` that end each sequence, and ``further`` arrays by sequence.
+    """Return what both networks say of the tokens ``written`` that end each sequence, and
+    ``further`` arrays by sequence.
 
-    ``sequence`` (requests, tokens), ``written`` (requests, tokens); further arrays grow along their last axis.
+    ``sequence`` (requests, tokens), ``written`` (requests, tokens); further arrays grow along their
+    last axis.
     """
     p, _ = judged(target, sequence, written, sampling)
     q, rank = judged(draft, sequence, written, sampling)
@@ -47,10 +60,16 @@ def common_arrays(
     }
 
 
-def judged(network: Network, sequence: Tensor, written: Tensor, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
-    """Return a network's probabilities and ranks of the tokens that end the ``sequence`` (requests, tokens), flat."""
+def judged(
+    network: Network, sequence: Tensor, written: Tensor, sampling: Sampling
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a network's probabilities and ranks of the tokens that end the ``sequence`` (requests,
+    tokens), flat.
+    """
     logits = network(sequence[:, :-1])[:, -written.shape[1] :]
-    return flat(sampling.probability(logits, written), np.float16), flat(rank_of(logits, written), np.uint16)
+    return flat(sampling.probability(logits, written), np.float16), flat(
+        rank_of(logits, written), np.uint16
+    )
 
 
 def flat(values: Tensor, dtype: type) -> np.ndarray:
@@ -59,10 +78,12 @@ def flat(values: Tensor, dtype: type) -> np.ndarray:
 
 
 def passages(family: Family, text: Tensor, recorded: Sequence[Beam]) -> Arrays:
-    """Return how every token of one request leaves a pipeline that is fed with each of the dynamic trees.
+    """Return how every token of one request leaves a pipeline that is fed with each of the dynamic
+    trees.
 
-    ``beam.steps`` and ``beam.hit``: (trees, positions); ``beam.rows``: (trees, most stages, positions), the rows at each
-    stage in the step in which a token leaves the last one, zeros behind the last stage.
+    ``beam.steps`` and ``beam.hit``: (trees, positions); ``beam.rows``: (trees, most stages,
+    positions), the rows at each stage in the step in which a token leaves the last one, zeros
+    behind the last stage.
     """
     if not recorded:
         return {}
@@ -94,7 +115,9 @@ def assemble(header: Mapping[str, Any], parts: Sequence[Arrays], tokens: int) ->
     )
 
 
-def describe(family: Family, sampling: Sampling, seed: int, recorded: Sequence[Beam]) -> dict[str, Any]:
+def describe(
+    family: Family, sampling: Sampling, seed: int, recorded: Sequence[Beam]
+) -> dict[str, Any]:
     """Return a header: everything needed to know what was recorded, but for the command."""
     models = family.header["models"]
     return {
@@ -109,5 +132,8 @@ def describe(family: Family, sampling: Sampling, seed: int, recorded: Sequence[B
         "flavours": ["all"],
         "beams": [beam._asdict() for beam in recorded],
         "text": family.header["text"],
-        "models": {name: {**models[name], "hash": weights_hash(module)} for name, module in family.modules.items()},
+        "models": {
+            name: {**models[name], "hash": weights_hash(module)}
+            for name, module in family.modules.items()
+        },
     }

@@ -1,8 +1,10 @@
-"""The shipped pair and the family around it as one small file of int8 weights: read, packed and written.
+"""The shipped pair and the family around it as one small file of int8 weights: read, packed and
+written.
 
-A matrix is stored as int8 rows and one float16 scale a row, everything else as float16. The family was rounded to this grid
-*before* anything was recorded, so that the shipped file is the pair that the shipped traces came from, bit for bit. The file
-also holds the further drafters of :mod:`benchmarks.family.members`.
+A matrix is stored as int8 rows and one float16 scale a row, everything else as float16. The family
+was rounded to this grid *before* anything was recorded, so that the shipped file is the pair that
+the shipped traces came from, bit for bit. The file also holds the further drafters of
+:mod:`benchmarks.family.members`.
 """
 
 import hashlib
@@ -62,7 +64,9 @@ def unpack(module: nn.Module, prefix: str, arrays: Mapping[str, np.ndarray]) -> 
 
 
 def weights_hash(module: nn.Module) -> str:
-    """Return the BLAKE2b digest over all parameters in order, to tell which weights a trace came from."""
+    """Return the BLAKE2b digest over all parameters in order, to tell which weights a trace came
+    from.
+    """
     state = hashlib.blake2b(digest_size=16)
     for _, parameter in sorted(module.named_parameters()):
         state.update(parameter.detach().numpy().tobytes())
@@ -77,7 +81,10 @@ def pack(module: nn.Module, prefix: str) -> Iterator[tuple[str, np.ndarray]]:
             yield f"{prefix}/{name}", values.half().numpy()
             continue
         scale = (values.abs().amax(1, keepdim=True) / 127.0).half().clamp(min=2.0**-24)
-        yield f"{prefix}/{name}", (values / scale.float()).round().clamp(-127, 127).to(torch.int8).numpy()
+        yield (
+            f"{prefix}/{name}",
+            (values / scale.float()).round().clamp(-127, 127).to(torch.int8).numpy(),
+        )
         yield f"{prefix}/{name}.scale", scale.numpy()
 
 
@@ -88,7 +95,11 @@ def round_to_shipped(module: nn.Module) -> None:
 
 def write(path: Path, header: Mapping[str, Any], modules: Mapping[str, nn.Module]) -> None:
     """Write all modules and a JSON header into a compressed ``.npz``."""
-    arrays: dict[str, Any] = dict(item for prefix, module in modules.items() for item in pack(module, prefix))
-    text = np.frombuffer(json.dumps(header, sort_keys=True, allow_nan=False).encode(), dtype=np.uint8)
+    arrays: dict[str, Any] = dict(
+        item for prefix, module in modules.items() for item in pack(module, prefix)
+    )
+    text = np.frombuffer(
+        json.dumps(header, sort_keys=True, allow_nan=False).encode(), dtype=np.uint8
+    )
     with replacing(path) as new:
         np.savez_compressed(new, header=text, **arrays)

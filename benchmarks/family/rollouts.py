@@ -1,4 +1,6 @@
-"""Greedy roll-outs: what a draft or a head would write behind every token of a text, left to itself."""
+"""Greedy roll-outs: what a draft or a head would write behind every token of a text, left to
+itself.
+"""
 
 from collections.abc import Generator
 from itertools import count, pairwise
@@ -18,25 +20,36 @@ Speech = Generator[Tensor, Tensor]
 def roll_outs(
     drafter: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what is written greedily behind every start, its probability, and sequences worth while, each (depths, starts).
+    """Return what is written greedily behind every start, its probability, and sequences worth
+    while, each (depths, starts).
 
-    A sequence is worth while where its first token is likelier than the best two in a row (DUO-3); they are counted among
-    the likeliest 8, at least 1. A head has to answer for one depth more.
+    A sequence is worth while where its first token is likelier than the best two in a row (DUO-3);
+    they are counted among the likeliest 8, at least 1. A head has to answer for one depth more.
     """
     speech = _speech(drafter, target, [rows[:, :-1] for rows in states], starts, depths + 1)
     best = [next(speech).softmax(-1).topk(8)]
     for _ in range(depths):
         best.append(speech.send(best[-1].indices[:, 0]).softmax(-1).topk(8))
     both = [here.values[:, :1] * after.values[:, :1] for here, after in pairwise(best)]
-    likelier = [(here.values > threshold).sum(-1).clamp(min=1) for here, threshold in zip(best, both, strict=False)]
+    likelier = [
+        (here.values > threshold).sum(-1).clamp(min=1)
+        for here, threshold in zip(best, both, strict=False)
+    ]
     token, chance = (
-        torch.stack(rows) for rows in zip(*((here.indices[:, 0], here.values[:, 0]) for here in best[:-1]), strict=True)
+        torch.stack(rows)
+        for rows in zip(
+            *((here.indices[:, 0], here.values[:, 0]) for here in best[:-1]), strict=True
+        )
     )
     return token, chance, torch.stack(likelier)
 
 
-def _speech(drafter: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int) -> Speech:
-    """What a drafter says; ``states`` are those of the text without its last two tokens, as a head knows them."""
+def _speech(
+    drafter: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int
+) -> Speech:
+    """What a drafter says; ``states`` are those of the text without its last two tokens, as a head
+    knows them.
+    """
     if isinstance(drafter, Network):
         return _model(drafter, starts)
     if isinstance(drafter, EagleLayer):
@@ -64,11 +77,19 @@ def _eagle(head: EagleLayer, target: Network, states: list[Tensor], starts: Star
         state = branch(head.block, head.fused(target, state, token[None]), depth, trunk, own)
 
 
-def _prepared(head: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int) -> Speech:
-    """Heads that say everything in one pass; only Lyanna's chain adds the information of what it wrote."""
+def _prepared(
+    head: nn.Module, target: Network, states: list[Tensor], starts: Starts, depths: int
+) -> Speech:
+    """Heads that say everything in one pass; only Lyanna's chain adds the information of what it
+    wrote.
+    """
     chain = head if isinstance(head, HiddenChain) else None
     text = starts.text[None]
-    first, *later = chain.chain(target, states, text, depths) if chain else head(target, states, text)
+    first, *later = (
+        chain.chain(target, states, text, depths) if chain else head(target, states, text)
+    )
     token = yield first[0, -starts.count :]
     for rows in later:
-        token = yield rows[0, -starts.count :] + (chain.token_information(target, token) if chain else 0.0)
+        token = yield rows[0, -starts.count :] + (
+            chain.token_information(target, token) if chain else 0.0
+        )

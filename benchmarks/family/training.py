@@ -1,8 +1,8 @@
 """Trains the family: tokenizer, target, then drafts, early exits and heads on the frozen target.
 
-Every stage writes checkpoints below one folder and goes on from the last one when called again. Once
-trained, the target is rounded to the weights that are shipped, and writes some text of its own: what a
-drafter has to guess is what the target would write, not what a human did.
+Every stage writes checkpoints below one folder and goes on from the last one when called again.
+Once trained, the target is rounded to the weights that are shipped, and writes some text of its
+own: what a drafter has to guess is what the target would write, not what a human did.
 """
 
 import math
@@ -27,7 +27,9 @@ from simulator.files.writing import replacing
 
 CONTEXT = 256
 OWN_PROMPT_TOKENS, OWN_ROWS = 64, 1_536
-"""What the target writes itself: rows, and the tokens of each that are a prompt from the training text."""
+"""What the target writes itself: rows, and the tokens of each that are a prompt from the training
+text.
+"""
 
 
 Loss = Callable[[Tensor], Tensor]
@@ -40,10 +42,13 @@ class TokenStreams:
         by_flavour = corpus.documents(corpus.unpack(work / "packages"))
         self.digest = corpus.digest(by_flavour)
         halves = {name: corpus.split(pieces) for name, pieces in by_flavour.items()}
-        self.tokenizer = _tokenizer(work, [piece for train, _ in halves.values() for piece in train])
+        self.tokenizer = _tokenizer(
+            work, [piece for train, _ in halves.values() for piece in train]
+        )
         self.train = {name: self._stream(work, name, train) for name, (train, _) in halves.items()}
         self.held_out = {
-            name: [np.array(self.tokenizer.encode(piece).ids) for piece in pieces] for name, (_, pieces) in halves.items()
+            name: [np.array(self.tokenizer.encode(piece).ids) for piece in pieces]
+            for name, (_, pieces) in halves.items()
         }
 
     def _stream(self, work: Path, name: str, pieces: list[str]) -> np.ndarray:
@@ -65,7 +70,10 @@ class TokenStreams:
 
     def describe(self) -> dict[str, object]:
         """Return the provenance of the text, for a header; the text itself is not shipped."""
-        sources = {f.name: {"packages": list(f.packages), "licence": f.licence, "about": f.about} for f in corpus.FLAVOURS}
+        sources = {
+            f.name: {"packages": list(f.packages), "licence": f.licence, "about": f.about}
+            for f in corpus.FLAVOURS
+        }
         return {"digest": self.digest, "sources": sources}
 
 
@@ -73,16 +81,22 @@ def _tokenizer(work: Path, pieces: list[str]) -> ByteLevelBPETokenizer:
     vocabulary, merges = work / "vocab.json", work / "merges.txt"
     if not merges.exists():
         tokenizer = ByteLevelBPETokenizer()
-        tokenizer.train_from_iterator(pieces, vocab_size=VOCABULARY, min_frequency=2, show_progress=False)
+        tokenizer.train_from_iterator(
+            pieces, vocab_size=VOCABULARY, min_frequency=2, show_progress=False
+        )
         tokenizer.save_model(str(work))
     return ByteLevelBPETokenizer(str(vocabulary), str(merges))
 
 
 def own_text(target: Network, text: TokenStreams, work: Path) -> Tensor:
-    """Return (OWN_ROWS, CONTEXT + 1) ids: prompts of the training text, continued by the target at temperatures 0, 0.6, 1."""
+    """Return (OWN_ROWS, CONTEXT + 1) ids: prompts of the training text, continued by the target at
+    temperatures 0, 0.6, 1.
+    """
     path = work / "own_text.npy"
     if not path.exists():
-        prompts = text.batch(np.random.default_rng(21), OWN_ROWS, OWN_PROMPT_TOKENS).split(OWN_ROWS // 12)
+        prompts = text.batch(np.random.default_rng(21), OWN_ROWS, OWN_PROMPT_TOKENS).split(
+            OWN_ROWS // 12
+        )
         generator, rows = torch.Generator().manual_seed(21), []
         for turn, prompt in enumerate(track(prompts, "target writes", transient=True)):
             sampling = Sampling((0.0, 0.6, 1.0)[turn % 3])
@@ -102,11 +116,15 @@ def draft_loss(draft: Network, target: Network, tokens: Tensor) -> Tensor:
     with torch.no_grad():
         wanted = target(tokens[:, :-1]).float().log_softmax(-1)
     given = draft(tokens[:, :-1]).float().log_softmax(-1)
-    return F.kl_div(given.flatten(0, 1), wanted.flatten(0, 1), log_target=True, reduction="batchmean")
+    return F.kl_div(
+        given.flatten(0, 1), wanted.flatten(0, 1), log_target=True, reduction="batchmean"
+    )
 
 
 def exit_loss(heads: nn.ModuleList, target: Network, tokens: Tensor) -> Tensor:
-    """Return the Kullback-Leibler divergence of every early exit from the final layer in nats, summed over exits."""
+    """Return the Kullback-Leibler divergence of every early exit from the final layer in nats,
+    summed over exits.
+    """
     with torch.no_grad():
         states = target.hidden(tokens[:, :-1])
         wanted = target.head(states[-1]).float().log_softmax(-1).flatten(0, 1)
@@ -118,7 +136,9 @@ def exit_loss(heads: nn.ModuleList, target: Network, tokens: Tensor) -> Tensor:
 
 
 def head_loss(head: nn.Module, target: Network, tokens: Tensor) -> Tensor:
-    """Return the Kullback-Leibler divergence of every depth of a head from the target, deeper ones counting less."""
+    """Return the Kullback-Leibler divergence of every depth of a head from the target, deeper ones
+    counting less.
+    """
     inputs = tokens[:, :-1]
     with torch.no_grad():
         states = target.hidden(inputs)
@@ -126,7 +146,12 @@ def head_loss(head: nn.Module, target: Network, tokens: Tensor) -> Tensor:
     losses = []
     for depth, logits in enumerate(head(target, states, inputs), start=1):
         given = logits[:, :-depth].float().log_softmax(-1)
-        loss = F.kl_div(given.flatten(0, 1), wanted[:, depth:].flatten(0, 1), log_target=True, reduction="batchmean")
+        loss = F.kl_div(
+            given.flatten(0, 1),
+            wanted[:, depth:].flatten(0, 1),
+            log_target=True,
+            reduction="batchmean",
+        )
         losses.append(loss * 0.8 ** (depth - 1))
     return torch.stack(losses).sum()
 
@@ -139,9 +164,13 @@ def fit(
     rows: Callable[[np.random.Generator], Tensor],
     loss_of: Loss,
 ) -> float:
-    """Train ``module`` in place, or load it where it is finished; return the mean loss of its last 100 steps."""
+    """Train ``module`` in place, or load it where it is finished; return the mean loss of its last
+    100 steps.
+    """
     path = work / f"{name}.pt"
-    optimiser = torch.optim.AdamW(module.parameters(), lr=schedule.rate, betas=(0.9, 0.95), weight_decay=0.05)
+    optimiser = torch.optim.AdamW(
+        module.parameters(), lr=schedule.rate, betas=(0.9, 0.95), weight_decay=0.05
+    )
     finished, recent = 0, []
     if path.exists():
         saved = torch.load(path, weights_only=True)
@@ -152,7 +181,9 @@ def fit(
         task = progress.add_task(name, total=schedule.steps, completed=finished)
         for step in range(finished, schedule.steps):
             warm, done = min(1.0, (step + 1) / 100), step / schedule.steps
-            optimiser.param_groups[0]["lr"] = schedule.rate * warm * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
+            optimiser.param_groups[0]["lr"] = (
+                schedule.rate * warm * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
+            )
             tokens = rows(np.random.default_rng((schedule.seed, step)))
             with torch.autocast("cpu", torch.bfloat16):
                 loss = loss_of(tokens)
@@ -161,11 +192,18 @@ def fit(
             nn.utils.clip_grad_norm_(module.parameters(), 1.0)
             optimiser.step()
             recent = [*recent[-99:], loss.item()]
-            progress.update(task, completed=step + 1, description=f"{name} loss {np.mean(recent):.3f}")
+            progress.update(
+                task, completed=step + 1, description=f"{name} loss {np.mean(recent):.3f}"
+            )
             if (step + 1) % 100 == 0 or step + 1 == schedule.steps:
                 _save(
                     path,
-                    {"module": module.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1, "recent": recent},
+                    {
+                        "module": module.state_dict(),
+                        "optimiser": optimiser.state_dict(),
+                        "step": step + 1,
+                        "recent": recent,
+                    },
                 )
     module.requires_grad_(False)
     return float(np.mean(recent))
@@ -177,17 +215,23 @@ def _save(path: Path, content: dict[str, object]) -> None:
 
 
 def train_family(work: Path) -> tuple[Path, TokenStreams]:
-    """Train what is missing in ``work``; return the file of the family, and the text it was trained on."""
+    """Train what is missing in ``work``; return the file of the family, and the text it was trained
+    on.
+    """
     work.mkdir(parents=True, exist_ok=True)
     text, family = TokenStreams(work), Members.blank()
     loss = {name: train_member(name, family, text, work) for name in SCHEDULES}
     path = work / "family.npz"
-    pair.write(path, {"models": family.describe(loss, CONTEXT), "text": text.describe()}, family.modules)
+    pair.write(
+        path, {"models": family.describe(loss, CONTEXT), "text": text.describe()}, family.modules
+    )
     return path, text
 
 
 def train_member(name: str, family: Members, text: TokenStreams, work: Path) -> float:
-    """Train one module, or load it, and return its loss; all but the plain models learn from a trained target."""
+    """Train one module, or load it, and return its loss; all but the plain models learn from a
+    trained target.
+    """
     target, module, schedule = family.target, family.modules[name], SCHEDULES[name]
     losses: dict[str, Loss] = {
         "target": lambda tokens: target_loss(target, tokens),
@@ -201,7 +245,9 @@ def train_member(name: str, family: Members, text: TokenStreams, work: Path) -> 
         drawn = text.batch(rng, schedule.rows)
         return drawn if own is None else _half_own(own, drawn, rng)
 
-    loss = fit(name, module, schedule, work, rows, losses.get(name, partial(head_loss, module, target)))
+    loss = fit(
+        name, module, schedule, work, rows, losses.get(name, partial(head_loss, module, target))
+    )
     if name == "target":
         pair.round_to_shipped(target)
     return loss

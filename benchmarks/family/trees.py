@@ -1,7 +1,8 @@
 """What becomes of drafted trees whose branches compete: EAGLE-2, Lyanna, pruned streams.
 
-Trees are drafted behind every token of a text at once; rows of a tensor are starts, its first dimension the branches of each.
-The answers are token counts: the longest path from the root that the text takes and that was kept in the tree.
+Trees are drafted behind every token of a text at once; rows of a tensor are starts, its first
+dimension the branches of each. The answers are token counts: the longest path from the root that
+the text takes and that was kept in the tree.
 """
 
 from collections.abc import Generator, Sequence
@@ -22,10 +23,11 @@ NOWHERE = float("-inf")
 
 @dataclass(frozen=True)
 class Starts:
-    """Positions of ``text`` (tokens,) from ``first`` on; a start's tree proposes the token there and those behind it.
+    """Positions of ``text`` (tokens,) from ``first`` on; a start's tree proposes the token there
+    and those behind it.
 
-    The newest state that a head may use is that of the token before last, as in :mod:`benchmarks.family.heads`;
-    states of the whole text but its last token are given.
+    The newest state that a head may use is that of the token before last, as in
+    :mod:`benchmarks.family.heads`; states of the whole text but its last token are given.
     """
 
     text: Tensor
@@ -46,9 +48,10 @@ class Starts:
 class Growth:
     """Trees that grow level by level behind many starts, and where the true path lies in each.
 
-    ``score`` is (branches, starts), the log-probability of every frontier node, and ``rank`` the worst choice on
-    the way to it: it stands in every tree of more branches than that. ``path`` (starts,) is the frontier node on
-    the true path, -1 once it has left. ``scores``, ``ranks`` and ``true`` hold, level by level, every node ever proposed.
+    ``score`` is (branches, starts), the log-probability of every frontier node, and ``rank`` the
+    worst choice on the way to it: it stands in every tree of more branches than that. ``path``
+    (starts,) is the frontier node on the true path, -1 once it has left. ``scores``, ``ranks`` and
+    ``true`` hold, level by level, every node ever proposed.
     """
 
     score: Tensor
@@ -64,15 +67,20 @@ class Growth:
         nothing = torch.zeros(1, starts, dtype=torch.long)
         return cls(torch.zeros(1, starts), nothing, nothing[0])
 
-    def grow(self, chance: Tensor, truth: Tensor, branching: int, width: int) -> tuple[Tensor, Tensor]:
-        """Give every frontier node its ``branching`` best children and keep ``width`` of them as the next frontier.
+    def grow(
+        self, chance: Tensor, truth: Tensor, branching: int, width: int
+    ) -> tuple[Tensor, Tensor]:
+        """Give every frontier node its ``branching`` best children and keep ``width`` of them as
+        the next frontier.
 
-        ``chance``: (branches, starts, V) log-probabilities; ``truth``: (starts,) the text's next token. Returns
-        (parent, token) of the new frontier, each (width, starts).
+        ``chance``: (branches, starts, V) log-probabilities; ``truth``: (starts,) the text's next
+        token. Returns (parent, token) of the new frontier, each (width, starts).
         """
         best = chance.topk(branching)
         score, token = (rows.permute(0, 2, 1).flatten(0, 1) for rows in best)
-        parent = torch.arange(len(chance)).repeat_interleave(branching)[:, None].expand(-1, len(truth))
+        parent = (
+            torch.arange(len(chance)).repeat_interleave(branching)[:, None].expand(-1, len(truth))
+        )
         self.add(score, token, truth)
         kept = self.score.topk(min(width, len(score)), dim=0).indices
         self.keep(kept)
@@ -85,9 +93,11 @@ class Growth:
         self.path = torch.where(on_path.any(0), on_path.long().argmax(0), -1)
 
     def add(self, chance: Tensor, token: Tensor, truth: Tensor) -> None:
-        """Make children, the same number for every frontier node, by parent and then by choice, the next frontier.
+        """Make children, the same number for every frontier node, by parent and then by choice, the
+        next frontier.
 
-        ``chance`` and ``token``: (children, starts), log-probabilities given the parent and what they propose.
+        ``chance`` and ``token``: (children, starts), log-probabilities given the parent and what
+        they propose.
         """
         each = len(chance) // len(self.score)
         self.score = self.score.repeat_interleave(each, 0) + chance
@@ -99,30 +109,47 @@ class Growth:
         self.ranks.append(self.rank)
         self.true.append(true)
 
-    def kept(self, budget: int, branching: int | None = None, levels: int | None = None) -> list[Tensor]:
-        """Return, by level, (nodes, starts) whether a node is among the ``budget`` best of its tree.
+    def kept(
+        self, budget: int, branching: int | None = None, levels: int | None = None
+    ) -> list[Tensor]:
+        """Return, by level, (nodes, starts) whether a node is among the ``budget`` best of its
+        tree.
 
-        The tree is the whole one, or the part of it that has so many ``levels`` and children of a node.
+        The tree is the whole one, or the part of it that has so many ``levels`` and children of a
+        node.
         """
         nodes = torch.cat(self.scores[:levels])
         if branching:
             nodes = nodes.masked_fill(torch.cat(self.ranks[:levels]) >= branching, NOWHERE)
         worst = nodes.topk(min(budget, len(nodes)), dim=0).values[-1]
-        return list(((nodes >= worst) & (nodes > NOWHERE)).split([len(level) for level in self.scores[:levels]]))
+        return list(
+            ((nodes >= worst) & (nodes > NOWHERE)).split(
+                [len(level) for level in self.scores[:levels]]
+            )
+        )
 
-    def accepted(self, budget: int, branching: int | None = None, levels: int | None = None) -> Tensor:
+    def accepted(
+        self, budget: int, branching: int | None = None, levels: int | None = None
+    ) -> Tensor:
         """Return (starts,) tokens of the true path that are kept of each tree."""
-        followed = [(kept & true).any(0) for kept, true in zip(self.kept(budget, branching, levels), self.true, strict=False)]
+        followed = [
+            (kept & true).any(0)
+            for kept, true in zip(self.kept(budget, branching, levels), self.true, strict=False)
+        ]
         return torch.stack(followed).long().cumprod(0).sum(0)
 
 
 def pick(rows: Tensor, parent: Tensor) -> Tensor:
-    """Return of ``rows`` (branches, starts, width) those of each new branch's ``parent`` (branches, starts)."""
+    """Return of ``rows`` (branches, starts, width) those of each new branch's ``parent`` (branches,
+    starts).
+    """
     return rows.gather(0, parent[..., None].expand(-1, -1, rows.shape[-1]))
 
 
 def reorder(own: list[Keys], parent: Tensor) -> list[Keys]:
-    """Return keys and values, each (branches, heads, starts, head width), of each new branch's ancestors."""
+    """Return keys and values, each (branches, heads, starts, head width), of each new branch's
+    ancestors.
+    """
 
     def of(rows: Tensor) -> Tensor:
         return rows.gather(0, parent[:, None, :, None].expand(-1, rows.shape[1], -1, rows.shape[3]))
@@ -132,31 +159,56 @@ def reorder(own: list[Keys], parent: Tensor) -> list[Keys]:
 
 @torch.no_grad()
 def eagle_tree(
-    head: EagleLayer, target: Network, states: list[Tensor], starts: Starts, branching: int, passes: int, budget: int
+    head: EagleLayer,
+    target: Network,
+    states: list[Tensor],
+    starts: Starts,
+    branching: int,
+    passes: int,
+    budget: int,
 ) -> Tensor:
-    """Return (starts,) accepted tokens of EAGLE-2: ``passes`` of ``branching`` rows, ``budget`` best nodes verified."""
+    """Return (starts,) accepted tokens of EAGLE-2: ``passes`` of ``branching`` rows, ``budget``
+    best nodes verified.
+    """
     row = head.fused(target, states[-1][:, :-1], starts.text[None, 1:-1])
     trunk = head.block.project(row, 0)[1:]
     state = head.block(row, 0, None)[:, -starts.count :]
     growth, own = Growth.seed(starts.count), list[Keys]()
-    parent, token = growth.grow(target.head(state).log_softmax(-1), starts.truth(0), branching, branching)
+    parent, token = growth.grow(
+        target.head(state).log_softmax(-1), starts.truth(0), branching, branching
+    )
     for depth in range(1, passes):
         own = reorder(own, parent)
-        state = branch(head.block, head.fused(target, pick(state, parent), token), depth, trunk, own)
-        parent, token = growth.grow(target.head(state).log_softmax(-1), starts.truth(depth), branching, branching)
+        state = branch(
+            head.block, head.fused(target, pick(state, parent), token), depth, trunk, own
+        )
+        parent, token = growth.grow(
+            target.head(state).log_softmax(-1), starts.truth(depth), branching, branching
+        )
     return growth.accepted(budget)
 
 
 @torch.no_grad()
 def hidden_trees(
-    head: HiddenChain, target: Network, states: list[Tensor], starts: Starts, branching: int, budget: int, resampled_budget: int
+    head: HiddenChain,
+    target: Network,
+    states: list[Tensor],
+    starts: Starts,
+    branching: int,
+    budget: int,
+    resampled_budget: int,
 ) -> Tensor:
-    """Return (depths, starts) accepted tokens of Lyanna's trees, from one pass of the hidden chain behind each start.
+    """Return (depths, starts) accepted tokens of Lyanna's trees, from one pass of the hidden chain
+    behind each start.
 
-    Row 0 is the tree that is drafted (LYA-4, LYA-5). Row 1 + a is the tree that is sampled again from what is
-    left of the chain once the token at depth a has been corrected; its first token is at depth a + 1 (LYA-6).
+    Row 0 is the tree that is drafted (LYA-4, LYA-5). Row 1 + a is the tree that is sampled again
+    from what is left of the chain once the token at depth a has been corrected; its first token is
+    at depth a + 1 (LYA-6).
     """
-    raw = [rows[:, -starts.count :] for rows in head.chain(target, [states[-1][:, :-1]], starts.text[None])]
+    raw = [
+        rows[:, -starts.count :]
+        for rows in head.chain(target, [states[-1][:, :-1]], starts.text[None])
+    ]
     accepted = []
     for skipped in range(head.depths):
         growth = Growth.seed(starts.count)
@@ -171,14 +223,21 @@ def hidden_trees(
 
 @torch.no_grad()
 def pruned_streams(
-    streams: Streams, exit: ExitHead, target: Network, states: list[Tensor], starts: Starts, trees: Sequence[PrunedTree]
+    streams: Streams,
+    exit: ExitHead,
+    target: Network,
+    states: list[Tensor],
+    starts: Starts,
+    trees: Sequence[PrunedTree],
 ) -> Tensor:
-    """Return (trees, starts) accepted tokens of the streams' tree, pruned where the streams begin (SS-2).
+    """Return (trees, starts) accepted tokens of the streams' tree, pruned where the streams begin
+    (SS-2).
 
-    Every node but the deepest passes the lower layers; the early exit there rates its children, and the
-    ``budget`` best of the whole tree go on to be verified. A tree of fewer branches is part of a wider one. Only
-    children that may matter are rated: below a node that is among the best so far of some tree, and no less likely
-    than the text itself as far as the streams know it, which every descendant of a less likely node is too.
+    Every node but the deepest passes the lower layers; the early exit there rates its children, and
+    the ``budget`` best of the whole tree go on to be verified. A tree of fewer branches is part of
+    a wider one. Only children that may matter are rated: below a node that is among the best so far
+    of some tree, and no less likely than the text itself as far as the streams know it, which every
+    descendant of a less likely node is too.
     """
     widest, deepest = max(tree.branching for tree in trees), max(tree.levels for tree in trees)
     budgets = {tree.branching: tree.budget for tree in sorted(trees, key=lambda tree: tree.budget)}
@@ -198,27 +257,38 @@ def pruned_streams(
         growth.add(chance.transpose(1, 2).flatten(0, 1), token, starts.truth(depth))
         if depth + 1 == deepest:
             break
-        best = torch.stack([growth.kept(budget, branching)[-1] for branching, budget in budgets.items()]).any(0)
+        best = torch.stack(
+            [growth.kept(budget, branching)[-1] for branching, budget in budgets.items()]
+        ).any(0)
         best &= growth.score >= floor
         if not best.any():  # no text of any start is proposed so deep
             break
-        nodes = growth.score.masked_fill(~best, NOWHERE).topk(max(1, int(best.sum(0).max())), dim=0).indices
+        nodes = (
+            growth.score.masked_fill(~best, NOWHERE)
+            .topk(max(1, int(best.sum(0).max())), dim=0)
+            .indices
+        )
         parents = torch.full(chance.shape[:2], -1).index_put((row, start), torch.arange(len(row)))
         growth.keep(nodes)
         row, start = best.gather(0, nodes).nonzero().T
         node = nodes[row, start]
         logits = rating.send((parents[node // widest, start], token[node, start], start))
-    return torch.stack([growth.accepted(tree.budget, tree.branching, tree.levels) for tree in trees])
+    return torch.stack(
+        [growth.accepted(tree.budget, tree.branching, tree.levels) for tree in trees]
+    )
 
 
 def _text_score(logits: Tensor, starts: Starts, proposed: list[Tensor]) -> Tensor:
-    """(starts,) log-probability of the text behind each start, as far as every token of it is proposed, a little less.
+    """(starts,) log-probability of the text behind each start, as far as every token of it is
+    proposed, a little less.
 
     ``logits``: (tokens, V) of the exit that rates, behind every token of the text but the last.
     """
     first = len(logits) - starts.count
     chance = logits.log_softmax(-1).gather(-1, starts.text[1:, None])[first:, 0]
-    known = torch.stack([(tokens == starts.truth(depth)[:, None]).any(-1) for depth, tokens in enumerate(proposed)])
+    known = torch.stack(
+        [(tokens == starts.truth(depth)[:, None]).any(-1) for depth, tokens in enumerate(proposed)]
+    )
     scores = torch.stack([F.pad(chance[depth:], (0, depth)) for depth in range(len(proposed))])
     return (scores * known.long().cumprod(0)).sum(0) - 1e-3
 
@@ -226,12 +296,16 @@ def _text_score(logits: Tensor, starts: Starts, proposed: list[Tensor]) -> Tenso
 def _rating(
     exit: ExitHead, target: Network, states: list[Tensor], starts: Starts, below: int
 ) -> Generator[Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """Yield (nodes, V) logits of the exit behind ``below`` layers: of the starts, then of the nodes sent.
+    """Yield (nodes, V) logits of the exit behind ``below`` layers: of the starts, then of the nodes
+    sent.
 
-    They are sent as (parent, token, start), each (nodes,): place among the nodes before, token read there, and start.
+    They are sent as (parent, token, start), each (nodes,): place among the nodes before, token read
+    there, and start.
     """
     inputs = [target.embedding(starts.text[None, :-1]), *states]
-    trunks = [block.project(x, 0)[1:] for block, x in zip(target.blocks[:below], inputs, strict=False)]
+    trunks = [
+        block.project(x, 0)[1:] for block, x in zip(target.blocks[:below], inputs, strict=False)
+    ]
     own = [list[Keys]() for _ in trunks]
     state = states[below - 1][:, -starts.count :]
     first = states[0].shape[1] - starts.count

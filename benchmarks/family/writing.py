@@ -8,7 +8,9 @@ from simulator.acceptance.record.scores import Sampling
 
 
 @torch.no_grad()
-def generate(target: Network, prompt: Tensor, count: int, sampling: Sampling, generator: torch.Generator) -> Tensor:
+def generate(
+    target: Network, prompt: Tensor, count: int, sampling: Sampling, generator: torch.Generator
+) -> Tensor:
     """Return (requests, count) ids written by the target; temperature 0 takes the first choice."""
     cache: Cache = []
     tokens, written, start = prompt, [], 0

@@ -1,7 +1,8 @@
-"""``python -m benchmarks.live decoding``: real decoding with the shipped small pair on this machine, beside its prediction.
+"""``python -m benchmarks.live decoding``: real decoding with the shipped small pair on this
+machine, beside its prediction.
 
-Needs the extra ``record`` and two cores. ``validation`` is ``decoding`` by another name; ``budget`` tries DuoDecoding's gamma;
-``machine`` writes the machine as profiles.
+Needs the extra ``record`` and two cores. ``validation`` is ``decoding`` by another name; ``budget``
+tries DuoDecoding's gamma; ``machine`` writes the machine as profiles.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def torch_needed(doing: str) -> Iterator[Display | Lines]:
         except ModuleNotFoundError as error:
             if error.name not in EXTRA:
                 raise
-            raise BadInput([Fault((PROGRAM, 0, 0), "", f"needs {error.name}; install it with {INSTALL}")]) from error
+            raise BadInput(
+                [Fault((PROGRAM, 0, 0), "", f"needs {error.name}; install it with {INSTALL}")]
+            ) from error
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -51,15 +54,40 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--budgets", type=Sizes(), help="Budgets to try [default: 1, 2, those around c, and twice c].")
-@click.option("--tokens", type=click.IntRange(min=2), default=64, show_default=True, help="Tokens that each request writes.")
-@click.option("--requests", type=REQUESTS, default=6, show_default=True, help="Requests in a round, flavours in turn.")
 @click.option(
-    "--rounds", type=COUNT, default=5, show_default=True, help="Every budget once a round; the spread is over rounds."
+    "--budgets", type=Sizes(), help="Budgets to try [default: 1, 2, those around c, and twice c]."
+)
+@click.option(
+    "--tokens",
+    type=click.IntRange(min=2),
+    default=64,
+    show_default=True,
+    help="Tokens that each request writes.",
+)
+@click.option(
+    "--requests",
+    type=REQUESTS,
+    default=6,
+    show_default=True,
+    help="Requests in a round, flavours in turn.",
+)
+@click.option(
+    "--rounds",
+    type=COUNT,
+    default=5,
+    show_default=True,
+    help="Every budget once a round; the spread is over rounds.",
 )
 @click.option("--sequences", type=COUNT, help="A fixed number of sequences [default: dynamic].")
 @json_option
-def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, sequences: int | None, as_json: bool) -> None:
+def budget(
+    budgets: list[int] | None,
+    tokens: int,
+    requests: int,
+    rounds: int,
+    sequences: int | None,
+    as_json: bool,
+) -> None:
     """Measure DuoDecoding's c on this machine, and try gamma = c live against its neighbours.
 
     The shipped small target decodes on one core, its draft writes on another.
@@ -73,11 +101,33 @@ def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, s
 
 @main.command()
 @click.option(
-    "--gammas", type=Sizes(), default="1,2,3,4,6,8", show_default=True, help="Windows of serial and parallel decoding."
+    "--gammas",
+    type=Sizes(),
+    default="1,2,3,4,6,8",
+    show_default=True,
+    help="Windows of serial and parallel decoding.",
 )
-@click.option("--tokens", type=click.IntRange(8, 128), default=48, show_default=True, help="Tokens that each request writes.")
-@click.option("--requests", type=REQUESTS, default=6, show_default=True, help="Requests in a round, flavours in turn.")
-@click.option("--rounds", type=click.IntRange(min=2), default=5, show_default=True, help="The spread is over rounds.")
+@click.option(
+    "--tokens",
+    type=click.IntRange(8, 128),
+    default=48,
+    show_default=True,
+    help="Tokens that each request writes.",
+)
+@click.option(
+    "--requests",
+    type=REQUESTS,
+    default=6,
+    show_default=True,
+    help="Requests in a round, flavours in turn.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=2),
+    default=5,
+    show_default=True,
+    help="The spread is over rounds.",
+)
 @click.option(
     "--clock",
     type=click.Choice(("wall", "processor")),
@@ -88,14 +138,24 @@ def budget(budgets: list[int] | None, tokens: int, requests: int, rounds: int, s
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for a page and every round as CSV; in it `scenarios`, the trace and the last predictions.",
+    help="Folder for a page and every round as CSV; in it `scenarios`, the trace and the last "
+    "predictions.",
 )
 @json_option
-def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: str, out: Path | None, as_json: bool) -> None:
+def decoding(
+    gammas: list[int],
+    tokens: int,
+    requests: int,
+    rounds: int,
+    clock: str,
+    out: Path | None,
+    as_json: bool,
+) -> None:
     """Compare live decoding with its prediction; passes are timed between its blocks.
 
-    Plain and serial decoding on one core; on two, the draft beside the target, and a pipeline of two stages with a tree.
-    Exit code 1 if a step was not as simulated, 3 if an error is beyond its bound.
+    Plain and serial decoding on one core; on two, the draft beside the target, and a pipeline of
+    two stages with a tree. Exit code 1 if a step was not as simulated, 3 if an error is beyond its
+    bound.
     """
     with torch_needed("recording") as status:
         from benchmarks.live.machine import described
@@ -103,7 +163,9 @@ def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: 
 
         blocks = iter(range(1, rounds * requests + 1))
         tick = lambda: status.update(f"request {next(blocks)} of {rounds * requests}")  # noqa: E731
-        live = validate(gammas, tokens, requests, rounds, clock, out=out and out / "scenarios", tick=tick)
+        live = validate(
+            gammas, tokens, requests, rounds, clock, out=out and out / "scenarios", tick=tick
+        )
         data, words = live.data(), ["--gammas", ",".join(map(str, gammas)), "--clock", clock]
         counts = {"--tokens": tokens, "--requests": requests, "--rounds": rounds}
         words += [word for option, count in counts.items() for word in (option, str(count))]
@@ -117,14 +179,21 @@ def decoding(gammas: list[int], tokens: int, requests: int, rounds: int, clock: 
 
 @main.command()
 @click.argument("name")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=".", help="Catalogue folder [default: here].")
-@click.option("--kind", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=".",
+    help="Catalogue folder [default: here].",
+)
+@click.option(
+    "--kind", type=click.Choice(("auto", "cpu", "cuda")), default="auto", show_default=True
+)
 @json_option
 def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
     """Write the machine that it runs on as a device, an engine and a link, all called NAME.
 
-    They are written as OUT/hardware_profiles/KIND/NAME.yaml, which `--catalogue OUT` finds, and all times as OUT/NAME.csv,
-    which `specsim calibrate device` reads.
+    They are written as OUT/hardware_profiles/KIND/NAME.yaml, which `--catalogue OUT` finds, and all
+    times as OUT/NAME.csv, which `specsim calibrate device` reads.
     """
     with torch_needed("timing") as status:
         import torch
@@ -137,7 +206,15 @@ def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
         if kind == "auto":
             chip = "cuda" if torch.cuda.is_available() else "cpu"
         if chip == "cuda" and not torch.cuda.is_available():
-            raise BadInput([Fault(("--kind cuda", 0, 0), "", "torch finds no CUDA device here; expected cpu or auto")])
+            raise BadInput(
+                [
+                    Fault(
+                        ("--kind cuda", 0, 0),
+                        "",
+                        "torch finds no CUDA device here; expected cpu or auto",
+                    )
+                ]
+            )
         profile = measured(chip, lambda what: status.update(f"timing {what}"))
         contents = {"devices": profile.device, "engines": profile.engine, "links": profile.link}
         paths = {folder: out / "hardware_profiles" / folder / f"{name}.yaml" for folder in contents}
@@ -147,13 +224,17 @@ def machine(name: str, out: Path, kind: str, as_json: bool) -> None:
     if as_json:
         click.echo(
             json.dumps(
-                {"written": [*map(str, paths.values())], "pass_mape_percent": profile.pass_percent}, indent=2, allow_nan=False
+                {"written": [*map(str, paths.values())], "pass_mape_percent": profile.pass_percent},
+                indent=2,
+                allow_nan=False,
             )
         )
         return
     for model, percent in profile.pass_percent.items():
         click.echo(f"passes of the {model} model: mean error of the profiles {percent:.1f} %")
-    click.echo("".join(f"written: {path}\n" for path in (*paths.values(), out / f"{name}.csv")), nl=False)
+    click.echo(
+        "".join(f"written: {path}\n" for path in (*paths.values(), out / f"{name}.csv")), nl=False
+    )
 
 
 main.add_command(decoding, "validation")

@@ -3,9 +3,9 @@
     core A  |== target reads the tail ==|recv, verify, send|
     core B  |== draft writes ==|send    |            recv  |
 
-Two processes with one thread each, pinned to a core each; two messages per iteration, as in the released program. Budgets
-take turns, since a shared machine drifts, and each side takes the processor time of its own passes, which other programs' turns
-do not stretch.
+Two processes with one thread each, pinned to a core each; two messages per iteration, as in the
+released program. Budgets take turns, since a shared machine drifts, and each side takes the
+processor time of its own passes, which other programs' turns do not stretch.
 """
 
 import os
@@ -52,7 +52,9 @@ class Drafts(NamedTuple):
 
 
 class BudgetVerdict(NamedTuple):
-    """A message of the target: where the prefix is cut, its next token, and the rest of the chosen sequence."""
+    """A message of the target: where the prefix is cut, its next token, and the rest of the chosen
+    sequence.
+    """
 
     kept: int
     token: int
@@ -98,7 +100,9 @@ class SequenceDrafter:
 
 
 def draft_process(connection: Connection, pair: Path, core: int | None) -> None:
-    """Run the draft's side until the end: (prompt, split) opens a request, None ends the process."""
+    """Run the draft's side until the end: (prompt, split) opens a request, None ends the
+    process.
+    """
     settle_down(core)
     draft = Family.read(pair).draft
     connection.send(None)
@@ -142,8 +146,12 @@ class Decoding:
         return sum(iteration.committed for iteration in self.iterations)
 
 
-def decode(target: Network, connection: Connection, prompt: list[int], tokens: int, split: Split) -> Decoding:
-    """Decode greedily beside a :func:`draft_process`; the first iteration drafts one token while both read the prompt."""
+def decode(
+    target: Network, connection: Connection, prompt: list[int], tokens: int, split: Split
+) -> Decoding:
+    """Decode greedily beside a :func:`draft_process`; the first iteration drafts one token while
+    both read the prompt.
+    """
     reader, text, tail = Reader(target), list(prompt), list[int]()
     done, begin = Decoding([]), perf_counter()
     connection.send((prompt, split))
@@ -162,7 +170,9 @@ def decode(target: Network, connection: Connection, prompt: list[int], tokens: i
         if first:
             done.first_s = perf_counter() - begin
         else:
-            done.iterations.append(SequenceIteration(len(drafts.sequences), len(tail), committed, chosen is not None))
+            done.iterations.append(
+                SequenceIteration(len(drafts.sequences), len(tail), committed, chosen is not None)
+            )
             done.passes.append(len(drafts.pass_s))
             done.target_s.append(target_s)
             done.draft_s.append(sum(drafts.pass_s))
@@ -176,9 +186,13 @@ def decode(target: Network, connection: Connection, prompt: list[int], tokens: i
 
 @contextmanager
 def beside(
-    pair: Path, cores: Sequence[int], worker: Callable[[Connection, Path, int | None], None] = draft_process
+    pair: Path,
+    cores: Sequence[int],
+    worker: Callable[[Connection, Path, int | None], None] = draft_process,
 ) -> Iterator[Connection]:
-    """Run a ``worker`` on the second of two cores, this process on the first; restored when it ends."""
+    """Run a ``worker`` on the second of two cores, this process on the first; restored when it
+    ends.
+    """
     here, there = get_context("spawn").Pipe()
     before = os.sched_getaffinity(0)
     process = get_context("spawn").Process(target=worker, args=(there, pair, cores[1]), daemon=True)
@@ -196,20 +210,35 @@ def beside(
 
 
 def two_cores() -> list[int]:
-    """Return the first two cores that this process may use; raise BadInput where there is only one."""
+    """Return the first two cores that this process may use; raise BadInput where there is only
+    one.
+    """
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
-        raise BadInput([Fault(("benchmarks.live", 0, 0), "", "needs two cores, one for each side; this process may use one")])
+        raise BadInput(
+            [
+                Fault(
+                    ("benchmarks.live", 0, 0),
+                    "",
+                    "needs two cores, one for each side; this process may use one",
+                )
+            ]
+        )
     return cores
 
 
 def shipped_prompts(requests: int) -> list[list[int]]:
-    """Return the first tokens of recorded requests, flavours in turn: text that the target wrote."""
+    """Return the first tokens of recorded requests, flavours in turn: text that the target
+    wrote.
+    """
     trace = read(Catalogue().names("trace")["six_flavours_greedy"])
     pools = list(trace.requests_by_flavour.values())
     chosen = [pools[index % len(pools)][index // len(pools)] for index in range(requests)]
     return [
-        trace.token[(start := int(trace.offsets[request])) : start + PROMPT_TOKENS].astype(int).tolist() for request in chosen
+        trace.token[(start := int(trace.offsets[request])) : start + PROMPT_TOKENS]
+        .astype(int)
+        .tolist()
+        for request in chosen
     ]
 
 
@@ -227,7 +256,9 @@ class LiveBudget:
     target_ms: float
     draft_ms: float
     overhead_ms: float
-    """Beyond the longer of the two sides: messages, verification, waking up, and other programs' turns."""
+    """Beyond the longer of the two sides: messages, verification, waking up, and other programs'
+    turns.
+    """
 
 
 @dataclass(frozen=True)
@@ -246,10 +277,14 @@ class MeasuredBudgets:
     budgets: list[LiveBudget]
 
 
-def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, sequences: int | None) -> MeasuredBudgets:
-    """Decode the same prompts with every budget in turn, round after round, and return what each was worth.
+def measure(
+    budgets: Sequence[int], tokens: int, rounds: int, requests: int, sequences: int | None
+) -> MeasuredBudgets:
+    """Decode the same prompts with every budget in turn, round after round, and return what each
+    was worth.
 
-    Without ``budgets``: those around c as a first run has it, and as far as twice c. BadInput on a single core.
+    Without ``budgets``: those around c as a first run has it, and as far as twice c. BadInput on a
+    single core.
     """
     cores = two_cores()
     pair, prompts = shipped() / PAIR, shipped_prompts(requests)
@@ -258,41 +293,60 @@ def measure(budgets: Sequence[int], tokens: int, rounds: int, requests: int, seq
     with beside(pair, cores) as connection:
         first = decode(target, connection, prompts[0], tokens, Split(WARM_UP, 1))
         middle = budget(cost_coefficient(*_passes([first])))
-        chosen = list(budgets) or sorted({1, 2, *(max(1, middle + offset) for offset in range(-2, 3)), 2 * middle})
+        chosen = list(budgets) or sorted(
+            {1, 2, *(max(1, middle + offset) for offset in range(-2, 3)), 2 * middle}
+        )
         alone_s = 0.0
         for round_ in range(rounds):
             alone_s += sum(alone(target, prompt, tokens).seconds for prompt in prompts)
             for gamma in np.random.default_rng(round_).permutation(chosen).tolist():
                 split = Split(gamma, min(gamma, sequences) if sequences else None)
-                runs.setdefault(gamma, []).append([decode(target, connection, prompt, tokens, split) for prompt in prompts])
+                runs.setdefault(gamma, []).append(
+                    [decode(target, connection, prompt, tokens, split) for prompt in prompts]
+                )
     every = list(chain.from_iterable(chain.from_iterable(runs.values())))
     points = [_live_budget(gamma, runs[gamma]) for gamma in sorted(runs)]
     pass_s, draft_s = _passes(every)
     c = cost_coefficient(pass_s, draft_s)
     best = max(points, key=lambda point: point.tokens_per_s).budget
     count = rounds * requests * (tokens - 1)
-    return MeasuredBudgets(pass_s * 1e3, draft_s * 1e3, c, budget(c), count / alone_s, best, rounds, requests, points)
+    return MeasuredBudgets(
+        pass_s * 1e3, draft_s * 1e3, c, budget(c), count / alone_s, best, rounds, requests, points
+    )
 
 
 def _passes(decoded: Sequence[Decoding]) -> tuple[float, float]:
-    """Return the median seconds of a pass of the target over one token and of a pass of the draft, beside each other."""
+    """Return the median seconds of a pass of the target over one token and of a pass of the draft,
+    beside each other.
+    """
     target_s: list[float] = []
     draft_s: list[float] = []
     for decoding in decoded:
         verified = zip(decoding.target_s, decoding.iterations, strict=True)
         target_s += [seconds for seconds, iteration in verified if not iteration.unverified]
-        draft_s += [seconds / passes for seconds, passes in zip(decoding.draft_s, decoding.passes, strict=True)]
+        draft_s += [
+            seconds / passes
+            for seconds, passes in zip(decoding.draft_s, decoding.passes, strict=True)
+        ]
     return median(target_s), median(draft_s)
 
 
 def _live_budget(budget_: int, rounds: Sequence[Sequence[Decoding]]) -> LiveBudget:
-    rates = [sum(decoding.committed for decoding in row) / sum(sum(decoding.iteration_s) for decoding in row) for row in rounds]
+    rates = [
+        sum(decoding.committed for decoding in row)
+        / sum(sum(decoding.iteration_s) for decoding in row)
+        for row in rounds
+    ]
     every = [decoding for row in rounds for decoding in row]
     times = [
         (whole, target, draft, whole - max(target, draft))
         for decoding in every
-        for whole, target, draft in zip(decoding.iteration_s, decoding.target_s, decoding.draft_s, strict=True)
+        for whole, target, draft in zip(
+            decoding.iteration_s, decoding.target_s, decoding.draft_s, strict=True
+        )
     ]
     whole, target, draft, over = (median(column) * 1e3 for column in zip(*times, strict=True))
     tokens = sum(decoding.committed for decoding in every) / len(times)
-    return LiveBudget(budget_, median(rates), min(rates), max(rates), tokens, whole, target, draft, over)
+    return LiveBudget(
+        budget_, median(rates), min(rates), max(rates), tokens, whole, target, draft, over
+    )

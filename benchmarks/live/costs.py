@@ -1,7 +1,8 @@
 """What passes take on this machine, timed in blocks between blocks of decoding.
 
-A shared machine drifts by 15 to 30 % within minutes, so that costs hold for their own minute only. A side that has company
-while it decodes has it here too: the other core works while it is timed. Contexts are those halfway through an output.
+A shared machine drifts by 15 to 30 % within minutes, so that costs hold for their own minute only.
+A side that has company while it decodes has it here too: the other core works while it is timed.
+Contexts are those halfway through an output.
 """
 
 from collections import defaultdict
@@ -54,11 +55,15 @@ class Samples:
 
     def by_rows_ms(self, what: str) -> Mapping[int, float]:
         """Return mean times in ms by the number of rows that was timed."""
-        return {rows: self.mean_ms(what, rows) for name, rows in sorted(self.seconds) if name == what}
+        return {
+            rows: self.mean_ms(what, rows) for name, rows in sorted(self.seconds) if name == what
+        }
 
 
 def time_plain(samples: Samples, family: Family, text: TimedText, clock: Clock) -> None:
-    """Time ``plain`` passes of the target over one token, one behind the other as plain decoding has them."""
+    """Time ``plain`` passes of the target over one token, one behind the other as plain decoding
+    has them.
+    """
     target = Reader(family.target)
     target.extend(text.read)
     for index, token in enumerate(text.behind[: WARM_UP + PLAIN]):
@@ -68,8 +73,12 @@ def time_plain(samples: Samples, family: Family, text: TimedText, clock: Clock) 
             samples.add("plain", 1, clock() - begin)
 
 
-def time_in_turns(samples: Samples, family: Family, text: TimedText, rows: Sequence[int], clock: Clock) -> None:
-    """Time ``draft`` as often as a window has it, then ``target`` over the window, with the cut of its cache."""
+def time_in_turns(
+    samples: Samples, family: Family, text: TimedText, rows: Sequence[int], clock: Clock
+) -> None:
+    """Time ``draft`` as often as a window has it, then ``target`` over the window, with the cut of
+    its cache.
+    """
     target, draft = Reader(family.target), Reader(family.draft)
     target.extend(text.read)
     draft.extend(text.read)
@@ -86,9 +95,13 @@ def time_in_turns(samples: Samples, family: Family, text: TimedText, rows: Seque
 
 
 class Beside:
-    """The target on this core and a :func:`~benchmarks.live.budget.draft_process` on the other, each alone and both."""
+    """The target on this core and a :func:`~benchmarks.live.budget.draft_process` on the other,
+    each alone and both.
+    """
 
-    def __init__(self, samples: Samples, family: Family, connection: Connection, text: TimedText) -> None:
+    def __init__(
+        self, samples: Samples, family: Family, connection: Connection, text: TimedText
+    ) -> None:
         self.samples, self.connection, self.text = samples, connection, text
         self.target = Reader(family.target)
         self.target.extend(text.read)
@@ -96,7 +109,8 @@ class Beside:
     def time(self, rows: Sequence[int], repeats: int) -> None:
         """Time both sides ``apart``, each while the other waits, and ``beside``, while both work.
 
-        ``exchange``: a verdict there and drafts back, in which this side is at work for ``handling``.
+        ``exchange``: a verdict there and drafts back, in which this side is at work for
+        ``handling``.
         """
         for count in [*rows] * repeats:
             self._target("apart", count)
@@ -136,9 +150,14 @@ class Beside:
 
 
 def slowdown(samples: Samples) -> float:
-    """Return how much longer passes take while the other core works: geometric mean of both sides, 1 or more."""
+    """Return how much longer passes take while the other core works: geometric mean of both sides,
+    1 or more.
+    """
     sides = [key for key in samples.seconds if key[0].endswith("beside")]
-    ratios = [samples.mean_ms(what, rows) / samples.mean_ms(what.replace("beside", "apart"), rows) for what, rows in sides]
+    ratios = [
+        samples.mean_ms(what, rows) / samples.mean_ms(what.replace("beside", "apart"), rows)
+        for what, rows in sides
+    ]
     return max(1.0, geometric_mean(ratios))
 
 
@@ -151,13 +170,17 @@ def time_stages(
     repeats: int,
     branching: int,
 ) -> None:
-    """Time the ``first`` stage with the draft, the ``second``, a ``hop`` there and back, and the ``cut`` between."""
+    """Time the ``first`` stage with the draft, the ``second``, a ``hop`` there and back, and the
+    ``cut`` between.
+    """
     stage, end = FirstStage(family.target, text.read), np.array([len(text.read) - 1])
     drafter = TreeDrafter(family.draft, text.read, branching)
     connection.send((stage.text.numpy(), 0))
     connection.recv()
     for root, width in enumerate([*widths] * repeats):
-        tree = TravellingTree(root, int(drafter.read(end, np.array([root]))[0]), drafter, Beam(width, branching, 2))
+        tree = TravellingTree(
+            root, int(drafter.read(end, np.array([root]))[0]), drafter, Beam(width, branching, 2)
+        )
         tree.grow()
         level = tree.entering(2)
         connection.send((stage.text[:, -1:].numpy(), len(text.read)))

@@ -1,7 +1,7 @@
 """Live decoding with a small pair: what a replay must reproduce, step for step.
 
-Each decoder really drafts and really verifies, with caches that are rolled back after a rejection. It
-returns what it wrote and, per step, how many draft tokens were kept.
+Each decoder really drafts and really verifies, with caches that are rolled back after a rejection.
+It returns what it wrote and, per step, how many draft tokens were kept.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,9 @@ def autoregressive_drafter(draft: Network) -> Drafter:
     return write
 
 
-def alone(target: Network, prompt: list[int], tokens: int, clock: Callable[[], float] = perf_counter) -> Decoded:
+def alone(
+    target: Network, prompt: list[int], tokens: int, clock: Callable[[], float] = perf_counter
+) -> Decoded:
     """Decode greedily without a draft; every step accepts nothing and yields one token."""
     reader = Reader(target)
     text = [*prompt, int(reader.extend(prompt)[-1].argmax())]
@@ -54,9 +56,16 @@ def alone(target: Network, prompt: list[int], tokens: int, clock: Callable[[], f
 
 
 def speculate(
-    target: Network, drafter: Drafter, prompt: list[int], gamma: int, tokens: int, clock: Callable[[], float] = perf_counter
+    target: Network,
+    drafter: Drafter,
+    prompt: list[int],
+    gamma: int,
+    tokens: int,
+    clock: Callable[[], float] = perf_counter,
 ) -> Decoded:
-    """Decode greedily with windows of up to ``gamma``; a full window also yields its bonus token."""
+    """Decode greedily with windows of up to ``gamma``; a full window also yields its bonus
+    token.
+    """
     reader = Reader(target)
     text = [*prompt, int(reader.extend(prompt)[-1].argmax())]
     accepted, begin = [], clock()

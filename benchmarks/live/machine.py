@@ -1,8 +1,10 @@
-"""A machine as profiles: products, attention, small operations, forward passes and a fork-join, timed on it.
+"""A machine as profiles: products, attention, small operations, forward passes and a fork-join,
+timed on it.
 
-Operations are those of three models of different width, on one pinned core or on one CUDA device. What passes take beyond
-their operations is the engine's host time. Products are timed in fp32 on a core (state ``weights: fp32`` in a scenario) and
-in fp16 on CUDA; keys, values and activations are counted as two bytes each, as everywhere in the simulator.
+Operations are those of three models of different width, on one pinned core or on one CUDA device.
+What passes take beyond their operations is the engine's host time. Products are timed in fp32 on a
+core (state ``weights: fp32`` in a scenario) and in fp16 on CUDA; keys, values and activations are
+counted as two bytes each, as everywhere in the simulator.
 """
 
 import os
@@ -41,7 +43,11 @@ WIDE = NetworkShape(layers=4, width=768, heads=12, hidden=2_048, vocabulary=8_19
 SHAPES = {"small target": TARGET, "small draft": DRAFT, "wide": WIDE}
 LIKE = {"cpu": "xeon_16_cores", "cuda": "a100_80g_sxm"}
 """Profiles whose other numbers hold: memory, tiles."""
-DEFINED = {"value": 1.0, "source": "definition: the device was timed with this software", "confidence": "assumed"}
+DEFINED = {
+    "value": 1.0,
+    "source": "definition: the device was timed with this software",
+    "confidence": "assumed",
+}
 WARM_UP = 2
 PRODUCTS_ALONE = 1_024
 """Rows and columns of the product whose rate is taken for the peak."""
@@ -49,7 +55,9 @@ PRODUCTS_ALONE = 1_024
 
 @dataclass(frozen=True)
 class Chip:
-    """What is timed: a core by its processor time, which other programs do not stretch, or a CUDA device by the wall."""
+    """What is timed: a core by its processor time, which other programs do not stretch, or a CUDA
+    device by the wall.
+    """
 
     kind: str
     repeats: int = 15
@@ -67,7 +75,9 @@ class Chip:
     @property
     def name(self) -> str:
         """Return the name of the hardware."""
-        return torch.cuda.get_device_name() if self.kind == "cuda" else f"one core of {_processor()}"
+        return (
+            torch.cuda.get_device_name() if self.kind == "cuda" else f"one core of {_processor()}"
+        )
 
     def random(self, *sizes: int) -> torch.Tensor:
         """Return normal random numbers on the chip."""
@@ -94,7 +104,10 @@ class Chip:
 def described() -> str:
     """Return the kind of machine this is, in words."""
     cores = len(os.sched_getaffinity(0))
-    return f"{_processor()}, {cores} cores, torch {torch.__version__}, Python {platform.python_version()}"
+    return (
+        f"{_processor()}, {cores} cores, torch {torch.__version__}, Python "
+        f"{platform.python_version()}"
+    )
 
 
 def _processor() -> str:
@@ -120,26 +133,48 @@ def spec(name: str, shape: NetworkShape) -> ModelSpec:
 
 @torch.inference_mode()
 def operations(chip: Chip) -> Table:
-    """Time operations; return a row for every time (:mod:`simulator.evidence.calibrate.measurements`)."""
+    """Time operations; return a row for every time
+    (:mod:`simulator.evidence.calibrate.measurements`).
+    """
     rows = []
     for name, shape in SHAPES.items():
         for count in TOKENS:
-            timed = (*_products(chip, shape, count), *_attention(chip, shape, count), _small(chip, shape, count))
+            timed = (
+                *_products(chip, shape, count),
+                *_attention(chip, shape, count),
+                _small(chip, shape, count),
+            )
             rows += [{**row, "model": name} for row in timed]
-    return table(rows).assign(source=f"{chip.name}, torch {torch.__version__}, median of {chip.repeats}")
+    return table(rows).assign(
+        source=f"{chip.name}, torch {torch.__version__}, median of {chip.repeats}"
+    )
 
 
 def _products(chip: Chip, shape: NetworkShape, tokens: int) -> Iterator[Row]:
-    """Products in the order of a pass, layer by layer, so that each finds its weights where a pass finds them."""
+    """Products in the order of a pass, layer by layer, so that each finds its weights where a pass
+    finds them.
+    """
     h, ff = shape.width, shape.hidden
-    sizes = {"qkv": (h, 3 * h), "output": (h, h), "up": (h, 2 * ff), "down": (ff, h), "lm_head": (h, shape.vocabulary)}
+    sizes = {
+        "qkv": (h, 3 * h),
+        "output": (h, h),
+        "up": (h, 2 * ff),
+        "down": (ff, h),
+        "lm_head": (h, shape.vocabulary),
+    }
     layer = [part for part in sizes if part != "lm_head"]
-    order = [(part, chip.random(*reversed(sizes[part]))) for part in [*layer * shape.layers, "lm_head"]]
+    order = [
+        (part, chip.random(*reversed(sizes[part]))) for part in [*layer * shape.layers, "lm_head"]
+    ]
     given = {part: chip.random(tokens, inputs) for part, (inputs, _) in sizes.items()}
     times_s: dict[str, list[float]] = {part: [] for part in sizes}
     for repeat in range(WARM_UP + chip.repeats):
         for part, weights in order:
-            took = chip.once_s(lambda part=part, weights=weights: F.linear(given[part], weights))  # type: ignore[misc]
+            took = chip.once_s(
+                lambda part=part, weights=weights: F.linear(  # type: ignore[misc]
+                    given[part], weights
+                )
+            )
             if repeat >= WARM_UP:
                 times_s[part].append(took)
     for part, (inputs, outputs) in sizes.items():
@@ -154,9 +189,15 @@ def _attention(chip: Chip, shape: NetworkShape, tokens: int) -> Iterator[Row]:
     for context in CONTEXTS:
         q = chip.random(1, shape.heads, tokens, model.head_dim)
         k, v = (chip.random(1, shape.heads, context + tokens, model.head_dim) for _ in range(2))
-        mask = torch.ones(tokens, context + tokens, dtype=torch.bool, device=chip.kind).tril(context)
-        took = chip.time_us(lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=None if tokens == 1 else mask))  # noqa: B023
-        yield attention("decode" if tokens == 1 else "window", Queries(1, tokens, context), heads, took)
+        mask = torch.ones(tokens, context + tokens, dtype=torch.bool, device=chip.kind).tril(
+            context
+        )
+        took = chip.time_us(
+            lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=None if tokens == 1 else mask)
+        )
+        yield attention(
+            "decode" if tokens == 1 else "window", Queries(1, tokens, context), heads, took
+        )
 
 
 def _small(chip: Chip, shape: NetworkShape, tokens: int) -> Row:
@@ -186,9 +227,20 @@ def passes(chip: Chip) -> Table:
                 reader.extend([0] * count)
                 reader.keep(context)
 
-            rows.append({"operation": "pass", "part": chip.weights, "model": name, "layers": shape.layers, "tokens": count,
-                         "size_bytes": 4.0 * spec("", shape).weights, "time_us": chip.time_us(work)})  # fmt: skip
-    return table(rows).assign(source=f"{chip.name}, torch {torch.__version__}, median of {chip.repeats}")
+            rows.append(
+                {
+                    "operation": "pass",
+                    "part": chip.weights,
+                    "model": name,
+                    "layers": shape.layers,
+                    "tokens": count,
+                    "size_bytes": 4.0 * spec("", shape).weights,
+                    "time_us": chip.time_us(work),
+                }
+            )
+    return table(rows).assign(
+        source=f"{chip.name}, torch {torch.__version__}, median of {chip.repeats}"
+    )
 
 
 def _echo(connection: Connection) -> None:
@@ -197,7 +249,9 @@ def _echo(connection: Connection) -> None:
 
 
 def messages(sizes: Iterable[int] = MESSAGES, repeats: int = 40) -> Table:
-    """Time half a round trip to a process on the other core: a fork-join, by the wall, 10th percentile."""
+    """Time half a round trip to a process on the other core: a fork-join, by the wall, 10th
+    percentile.
+    """
     context = get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_echo, args=(there,), daemon=True)
@@ -210,14 +264,24 @@ def messages(sizes: Iterable[int] = MESSAGES, repeats: int = 40) -> Table:
             here.send_bytes(message)
             here.recv_bytes()
             halves_s.append((perf_counter() - begin) / 2)
-        rows.append({"operation": "transfer", "size_bytes": float(size), "time_us": float(np.percentile(halves_s, 10)) * 1e6})
+        rows.append(
+            {
+                "operation": "transfer",
+                "size_bytes": float(size),
+                "time_us": float(np.percentile(halves_s, 10)) * 1e6,
+            }
+        )
     here.send_bytes(b"")
     process.join(10.0)
-    return table(rows).assign(source=f"pipe between two processes, 10th percentile of {repeats} half round trips")
+    return table(rows).assign(
+        source=f"pipe between two processes, 10th percentile of {repeats} half round trips"
+    )
 
 
 class Profiles(NamedTuple):
-    """Contents of the files, what was timed, and the error of predicted whole passes in per cent, by model."""
+    """Contents of the files, what was timed, and the error of predicted whole passes in per cent,
+    by model.
+    """
 
     device: dict[str, Any]
     engine: dict[str, Any]
@@ -235,7 +299,10 @@ def measured(kind: str, tick: Callable[[str], None] = lambda what: None) -> Prof
         tick("operations")
         rows = operations(chip)
         square, logits = chip.random(PRODUCTS_ALONE, PRODUCTS_ALONE), chip.random(TARGET.vocabulary)
-        peak_us, choice_us = chip.time_us(lambda: square @ square), chip.time_us(lambda: int(logits.argmax()))
+        peak_us, choice_us = (
+            chip.time_us(lambda: square @ square),
+            chip.time_us(lambda: int(logits.argmax())),
+        )
         tick("passes")
         whole = passes(chip)
     finally:
@@ -245,24 +312,37 @@ def measured(kind: str, tick: Callable[[str], None] = lambda what: None) -> Prof
     tick("fitting")
     device = _device(chip, rows, 2.0 * PRODUCTS_ALONE**3 / peak_us * 1e-6)
     engine, errors = _engine(chip, validate(Device, Document(device, {})), whole, choice_us)
-    times = table([*rows.to_dict("records"), *whole.to_dict("records"), *carried.to_dict("records")])
+    times = table(
+        [*rows.to_dict("records"), *whole.to_dict("records"), *carried.to_dict("records")]
+    )
     return Profiles(device, engine, _link(carried), times, errors)
 
 
 def _number(value: float, source: str) -> dict[str, Any]:
-    return {"value": float(f"{value:.4g}"), "source": f"measured: {source}", "confidence": "measured"}
+    return {
+        "value": float(f"{value:.4g}"),
+        "source": f"measured: {source}",
+        "confidence": "measured",
+    }
 
 
 def _device(chip: Chip, rows: Table, peak_tflops: float) -> dict[str, Any]:
-    """A fit to the operations; rates are the best that any of them reached, and not a datasheet's."""
+    """A fit to the operations; rates are the best that any of them reached, and not a
+    datasheet's.
+    """
     catalogue = Catalogue()
     like = catalogue.content("device", catalogue.names("device")[LIKE[chip.kind]])
     products = rows[rows.operation == "matmul"]
     reached = float((products.size_bytes / products.time_us).max()) * 1e-3
     peak = max(peak_tflops, float((products.flops / products.time_us).max()) * 1e-6)
     like.data |= {
-        "about": f"{chip.name}, found by `python -m benchmarks.live machine`, {chip.weights} weights; rates are those reached.",
-        "memory_bandwidth_gb_s": _number(reached, "the most bytes a second in any product, caches included"),
+        "about": (
+            f"{chip.name}, found by `python -m benchmarks.live machine`, {chip.weights} "
+            "weights; rates are those reached."
+        ),
+        "memory_bandwidth_gb_s": _number(
+            reached, "the most bytes a second in any product, caches included"
+        ),
         "peak_tflops": _number(peak, "the most in any product"),
     }
     if chip.kind == "cpu":
@@ -273,8 +353,12 @@ def _device(chip: Chip, rows: Table, peak_tflops: float) -> dict[str, Any]:
     return profile.device(rows, like, validate(Device, like), left_out=False).data
 
 
-def _engine(chip: Chip, device: Device, whole: Table, choice_us: float) -> tuple[dict[str, Any], dict[str, float]]:
-    """What passes take beyond their operations, by layer and by pass; and the error of passes with it."""
+def _engine(
+    chip: Chip, device: Device, whole: Table, choice_us: float
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """What passes take beyond their operations, by layer and by pass; and the error of passes with
+    it.
+    """
     source = "passes of three models less their operations, non-negative least squares"
     made: dict[str, Any] = {
         "about": f"Plain PyTorch {torch.__version__} on {chip.name}, no graphs.",
@@ -288,20 +372,36 @@ def _engine(chip: Chip, device: Device, whole: Table, choice_us: float) -> tuple
     layers, truth = whole.layers.to_numpy(float), whole.time_us.to_numpy(float)
     bare = _predicted_us(chip, device, validate(Engine, Document(made, {})), whole)
     beyond = truth if chip.kind == "cuda" else np.maximum(truth - bare, 0.0)
-    per_layer, per_pass = nnls(np.stack((layers, np.ones_like(layers)), 1) / truth[:, None], beyond / truth)[0]
-    made |= {"host_us_per_layer": _number(per_layer, source), "host_us_per_pass": _number(per_pass, source)}
+    per_layer, per_pass = nnls(
+        np.stack((layers, np.ones_like(layers)), 1) / truth[:, None], beyond / truth
+    )[0]
+    made |= {
+        "host_us_per_layer": _number(per_layer, source),
+        "host_us_per_pass": _number(per_pass, source),
+    }
     predicted = _predicted_us(chip, device, validate(Engine, Document(made, {})), whole)
-    off = whole.assign(percent=100.0 * np.abs(predicted / truth - 1.0)).groupby("model").percent.mean()
+    off = (
+        whole.assign(percent=100.0 * np.abs(predicted / truth - 1.0))
+        .groupby("model")
+        .percent.mean()
+    )
     return made, {str(name): float(percent) for name, percent in off.items()}
 
 
 def _predicted_us(chip: Chip, device: Device, engine: Engine, whole: Table) -> np.ndarray:
     costs = {
-        name: HardwareCost(Placement(model=spec(name, shape), device=device, engine=engine, weights=chip.weights))
+        name: HardwareCost(
+            Placement(model=spec(name, shape), device=device, engine=engine, weights=chip.weights)
+        )
         for name, shape in SHAPES.items()
     }
     rows = [Rows.decode(int(count), CONTEXTS[0]) for count in whole.tokens]
-    return np.array([costs[name].target(pass_rows).wall_s * 1e6 for name, pass_rows in zip(whole.model, rows, strict=True)])
+    return np.array(
+        [
+            costs[name].target(pass_rows).wall_s * 1e6
+            for name, pass_rows in zip(whole.model, rows, strict=True)
+        ]
+    )
 
 
 def _link(carried: Table) -> dict[str, Any]:

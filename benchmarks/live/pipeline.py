@@ -1,11 +1,13 @@
-"""SpecPipe live in two stages on two cores of this machine: what its replay must reproduce, passage for passage.
+"""SpecPipe live in two stages on two cores of this machine: what its replay must reproduce, passage
+for passage.
 
     core A  |== first layers read level 1, the draft grows level 2 ==|         |
     core B  |== last layers read the root's row ==|                  |token    |
 
-With two stages the root's row is in the second one while its children are in the first, so that a level there is
-siblings behind a text that all of them share. A child that is right goes on to the second stage in the next step; after a
-miss the target's token passes the first stage alone. The draft shares core A, as there are but two.
+With two stages the root's row is in the second one while its children are in the first, so that a
+level there is siblings behind a text that all of them share. A child that is right goes on to the
+second stage in the next step; after a miss the target's token passes the first stage alone. The
+draft shares core A, as there are but two.
 """
 
 from multiprocessing.connection import Connection
@@ -26,7 +28,9 @@ from benchmarks.live.budget import settle_down
 from simulator.acceptance.draft_tree import Beam, Passage
 
 FIRST_LAYERS = 3
-"""Of the target's eight, which leaves room for the draft on the first core and for the head on the second."""
+"""Of the target's eight, which leaves room for the draft on the first core and for the head on the
+second.
+"""
 
 
 class Choice(NamedTuple):
@@ -61,7 +65,10 @@ class FirstStage:
     def keep(self, sibling: int) -> None:
         """Continue the text with one of the siblings."""
         self.trunk = [
-            (torch.cat((k, new_k[sibling : sibling + 1]), 2), torch.cat((v, new_v[sibling : sibling + 1]), 2))
+            (
+                torch.cat((k, new_k[sibling : sibling + 1]), 2),
+                torch.cat((v, new_v[sibling : sibling + 1]), 2),
+            )
             for (k, v), (new_k, new_v) in zip(self.trunk, self.siblings, strict=True)
         ]
 
@@ -95,7 +102,9 @@ class PipelinedRequest(NamedTuple):
     seconds: float
 
 
-def decode(family: Family, connection: Connection, prompt: list[int], tokens: int, beam: Beam) -> PipelinedRequest:
+def decode(
+    family: Family, connection: Connection, prompt: list[int], tokens: int, beam: Beam
+) -> PipelinedRequest:
     """Decode greedily beside a :func:`second_stage_process`, pipeline step by pipeline step."""
     stage = FirstStage(family.target, prompt)
     drafter = TreeDrafter(family.draft, prompt, beam.branching)

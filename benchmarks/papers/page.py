@@ -1,4 +1,6 @@
-"""The page of ``python -m benchmarks.papers``: what decides the free parameters of a paper, and what each cell is left with."""
+"""The page of ``python -m benchmarks.papers``: what decides the free parameters of a paper, and
+what each cell is left with.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp, sqrt
@@ -17,12 +19,19 @@ AT_BOUND = 1e-3
 
 
 def page(paper: Paper, calibration: Calibration) -> Page:
-    """Return the page of a fit: its residual, every free term with its bounds, and the residual of every calibrated cell."""
+    """Return the page of a fit: its residual, every free term with its bounds, and the residual of
+    every calibrated cell.
+    """
     deciding, predicted = paper.with_role("calibrate"), len(paper.with_role("predict"))
     residuals = calibration.residuals
     spread = sqrt(sum(residual**2 for residual in residuals.values()) / len(residuals))
     terms = [
-        {"name": name, "group": group, "parameter": parameter, "term": calibration.terms[name][group]}
+        {
+            "name": name,
+            "group": group,
+            "parameter": parameter,
+            "term": calibration.terms[name][group],
+        }
         for (name, group), parameter in paper.terms().items()
     ]
     published = {cell.cell: float(cell.published) for cell in deciding}
@@ -32,7 +41,10 @@ def page(paper: Paper, calibration: Calibration) -> Page:
         opening=[say.table("terms", terms, scaled=_scaled, at_bound=at_bound)],
         sections=sections(
             ("What decides them", _parameters(paper, terms)),
-            ("Residuals", [say.table("residuals", residuals.items(), published=published, exp=exp)]),
+            (
+                "Residuals",
+                [say.table("residuals", residuals.items(), published=published, exp=exp)],
+            ),
         ),
         command=f"python -m benchmarks.papers {paper.name}",
     )
@@ -44,14 +56,18 @@ def _scaled(parameter: Parameter, term: float) -> float:
 
 
 def _parameters(paper: Paper, terms: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
-    """Yield every free term with its bounds, in the unit of the scenario's key, and how many cells decide it."""
+    """Yield every free term with its bounds, in the unit of the scenario's key, and how many cells
+    decide it.
+    """
 
     def bounds(parameter: Parameter) -> list[float]:
         return sorted(_scaled(parameter, bound) for bound in (parameter.least, parameter.most))
 
     def decided(term: Mapping[str, Any]) -> int:
         parameter, deciding = term["parameter"], paper.with_role("calibrate")
-        return sum(parameter.decides(cell) and parameter.group(cell) == term["group"] for cell in deciding)
+        return sum(
+            parameter.decides(cell) and parameter.group(cell) == term["group"] for cell in deciding
+        )
 
     yield say.table("parameters", terms, bounds=bounds, decided=decided)
     yield Bullets([f"{name}: {parameter.why}" for name, parameter in paper.parameters.items()])
@@ -60,7 +76,9 @@ def _parameters(paper: Paper, terms: Sequence[Mapping[str, Any]]) -> Iterator[Bl
 
 
 def at_bound(parameter: Parameter, term: float) -> str:
-    """Return ``at its bound`` where a fitted term lies at the end of its range, else an empty text."""
+    """Return ``at its bound`` where a fitted term lies at the end of its range, else an empty
+    text.
+    """
     near = AT_BOUND * (parameter.most - parameter.least)
     return "at its bound" if term - parameter.least < near or parameter.most - term < near else ""
 

@@ -1,12 +1,16 @@
-"""Acceptance falls while a context grows beyond what a draft was trained for: every source of verdicts can be made to.
+"""Acceptance falls while a context grows beyond what a draft was trained for: every source of
+verdicts can be made to.
 
-Accepted drafts a step behind c tokens of context are A(c) = A(0) exp(-(c / s)^2), half of a bell: level where the draft was
-trained, then ever steeper, then at an end. A fall that the noise of the lengths explains as well is none. The form was chosen
-on one head, EAGLE-3's at 2k to 8k tokens (vllm-project/speculators#684); ``docs/how-to/traces.md`` has the others. The range
-spans one that falls slower (the root of c) and one that falls faster (c^2.5): of 21 lengths behind further contexts, of two
-published heads and three drafters of the shipped family (``scenarios/pairs/six_flavours_by_context.csv``), it holds 18.
+Accepted drafts a step behind c tokens of context are A(c) = A(0) exp(-(c / s)^2), half of a bell:
+level where the draft was trained, then ever steeper, then at an end. A fall that the noise of the
+lengths explains as well is none. The form was chosen on one head, EAGLE-3's at 2k to 8k tokens
+(vllm-project/speculators#684); ``docs/how-to/traces.md`` has the others. The range spans one that
+falls slower (the root of c) and one that falls faster (c^2.5): of 21 lengths behind further
+contexts, of two published heads and three drafters of the shipped family
+(``scenarios/pairs/six_flavours_by_context.csv``), it holds 18.
 
-The mean falls because every position does: each draft token is kept with the same further chance, as that family's are.
+The mean falls because every position does: each draft token is kept with the same further chance,
+as that family's are.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,9 +31,13 @@ from simulator.files.schema import Confidence, Frozen
 POWERS = 2.0, 0.5, 2.5
 """Power of the context by which accepted drafts fall, and two that bound the range."""
 NOISE = 0.03
-"""Standard deviation of a length over ten prompts of 128 tokens: of the head of that source which does not fall."""
+"""Standard deviation of a length over ten prompts of 128 tokens: of the head of that source which
+does not fall.
+"""
 NEEDED = 4.0
-"""Sum of squared misses, in units of the noise, that a fall has to save before it is taken (two standard deviations)."""
+"""Sum of squared misses, in units of the noise, that a fall has to save before it is taken (two
+standard deviations).
+"""
 HALF = 1.2816 * NOISE
 """Half of the 80 % interval of a length that is known."""
 RATES = np.concatenate(([0.0], np.geomspace(1e-3, 30.0, 4_001)))
@@ -41,9 +49,13 @@ Fall = Callable[[float], float]
 
 
 class ByContext(Frozen):
-    """Lengths were measured behind several contexts; what acceptance states is that of the shortest."""
+    """Lengths were measured behind several contexts; what acceptance states is that of the
+    shortest.
+    """
 
-    tokens_per_step: dict[Annotated[int, Field(ge=1, le=1_000_000_000)], Annotated[float, Field(ge=1.0)]] = Field(min_length=2)
+    tokens_per_step: dict[
+        Annotated[int, Field(ge=1, le=1_000_000_000)], Annotated[float, Field(ge=1.0)]
+    ] = Field(min_length=2)
     """Mean tokens per step, correction or bonus included, by tokens of context."""
     window: int | None = Field(default=None, ge=1, le=1_000)
     """Window, in draft tokens, with which they were measured; by default the strategy's."""
@@ -60,7 +72,8 @@ class ByContext(Frozen):
         return min(self.tokens_per_step), max(self.tokens_per_step)
 
     def fitted(self, power: float, needed: float) -> Fall:
-        """Return the curve of a power that is nearest to the lengths; a level one where a fall saves less than ``needed``.
+        """Return the curve of a power that is nearest to the lengths; a level one where a fall
+        saves less than ``needed``.
 
         Behind less than the shortest measured context it is as there.
         """
@@ -74,7 +87,11 @@ class ByContext(Frozen):
 
     def accepted(self, context: float) -> float:
         """Return the accepted drafts a step behind ``context`` tokens."""
-        return self._curves[0](context) if self.fall == "likely" else min(curve(context) for curve in self._curves)
+        return (
+            self._curves[0](context)
+            if self.fall == "likely"
+            else min(curve(context) for curve in self._curves)
+        )
 
     def between(self, context: int) -> tuple[float, float]:
         """Return the 80 % interval of the tokens a step behind ``context`` tokens."""
@@ -83,22 +100,32 @@ class ByContext(Frozen):
 
     @cached_property
     def _curves(self) -> Sequence[Fall]:
-        """Return the likeliest curve, and those that bound its range, whether or not a fall is seen."""
+        """Return the likeliest curve, and those that bound its range, whether or not a fall is
+        seen.
+        """
         return [self.fitted(POWERS[0], NEEDED), *(self.fitted(power, 0.0) for power in POWERS[1:])]
 
 
 class FallingCursor:
-    """A falling cursor follows one request; tokens that the source keeps are lost with the chance of its context."""
+    """A falling cursor follows one request; tokens that the source keeps are lost with the chance
+    of its context.
+    """
 
-    def __init__(self, cursor: Cursor, kept: Callable[[int], float], context: int, random: Random) -> None:
+    def __init__(
+        self, cursor: Cursor, kept: Callable[[int], float], context: int, random: Random
+    ) -> None:
         self.cursor, self.kept, self.context, self.random = cursor, kept, context, random.random
 
     def __getattr__(self, name: str) -> Any:
-        """Return what else the source's cursor knows, such as whether look-up has something to propose."""
+        """Return what else the source's cursor knows, such as whether look-up has something to
+        propose.
+        """
         return getattr(self.cursor, name)
 
     def judge(self, proposal: Chain) -> Verdict:
-        """Verify a proposal behind so much context, move on, and return the verdict; one draw a window whatever its length."""
+        """Verify a proposal behind so much context, move on, and return the verdict; one draw a
+        window whatever its length.
+        """
         luck, kept = 1.0 - self.random(), self.kept(self.context)
         if luck <= kept**proposal.tokens:
             judged = self.cursor.judge(proposal)
@@ -113,8 +140,9 @@ class FallingCursor:
 class Falling:
     """Falling acceptance is that of a source, less what contexts take.
 
-    ``prompts`` gives the prompt tokens of a request by its number; a law takes the mean over the contexts that are ``met``,
-    each with the tokens that are written there. ``window`` is that of the measured lengths.
+    ``prompts`` gives the prompt tokens of a request by its number; a law takes the mean over the
+    contexts that are ``met``, each with the tokens that are written there. ``window`` is that of
+    the measured lengths.
     """
 
     verdicts: Acceptance
@@ -128,27 +156,39 @@ class Falling:
 
     @cached_property
     def _means(self) -> NDArray[np.float64]:
-        """Return the mean accepted drafts with each of :data:`KEPT`, as a share of those of the source."""
+        """Return the mean accepted drafts with each of :data:`KEPT`, as a share of those of the
+        source.
+        """
         survival = self.verdicts.odds(self.window, None).accepted[::-1].cumsum()[::-1][1:]
         means = KEPT[:, None] ** np.arange(1, self.window + 1) @ survival
         return np.asarray(means / max(float(means[-1]), 1e-300), dtype=np.float64)
 
     def kept(self, context: int) -> float:
-        """Return the chance with which a position keeps, behind ``context`` tokens, a token that the source keeps."""
+        """Return the chance with which a position keeps, behind ``context`` tokens, a token that
+        the source keeps.
+        """
         if context not in self.chances:
             share = self.stated.accepted(context) / max(self.stated.accepted(0), 1e-300)
-            self.chances[context] = 1.0 if share >= 1.0 else float(np.interp(share, self._means, KEPT))
+            self.chances[context] = (
+                1.0 if share >= 1.0 else float(np.interp(share, self._means, KEPT))
+            )
         return self.chances[context]
 
     def cursor(self, request: int, exit: Exit | None) -> FallingCursor:
         """Return a cursor over the source that knows the request's context."""
-        random = Random(f"{self.seed}/context/{request}")  # noqa: S311 (a simulation, not a secret)
-        return FallingCursor(self.verdicts.cursor(request, exit), self.kept, self.prompts(request), random)
+        random = Random(f"{self.seed}/context/{request}")
+        return FallingCursor(
+            self.verdicts.cursor(request, exit), self.kept, self.prompts(request), random
+        )
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Return the odds of the source, mean over the contexts that steps meet; a token lost to its context is on the exit."""
+        """Return the odds of the source, mean over the contexts that steps meet; a token lost to
+        its context is on the exit.
+        """
         plain = self.verdicts.odds(gamma, exit)
-        kept = np.array([self.kept(context) for context, _ in self.met])[:, None] ** np.arange(gamma + 1)
+        kept = np.array([self.kept(context) for context, _ in self.met])[:, None] ** np.arange(
+            gamma + 1
+        )
         reached = kept * plain.accepted[::-1].cumsum()[::-1]
         steps = np.array([tokens for _, tokens in self.met]) / reached.sum(axis=1)
         reached, kept = (steps / steps.sum()) @ reached, (steps / steps.sum()) @ kept

@@ -1,11 +1,12 @@
 """A curve of mean accepted lengths, known at the first windows, is continued to wider ones.
 
-The chance that the first k draft tokens of a window are all kept is taken as a discrete Weibull distribution (Nakagawa and
-Osaki 1975), S(k) = exp(-a k^b), so that a window of K gives 1 + S(1) + ... + S(K) tokens a step. With b = 1 every position is
-kept with the same chance (i.i.d.); with b > 1 the chance falls, as of a head that runs ahead of what it was trained for; with
-b < 1 it rises, as where easy and hard stretches alternate and a window that got far is in an easy one. The forms that were
-compared, on whole drafters left out, are in ``docs/how-to/traces.md``; ``tests/test_continuation.py`` compares them again on
-the shipped recordings.
+The chance that the first k draft tokens of a window are all kept is taken as a discrete Weibull
+distribution (Nakagawa and Osaki 1975), S(k) = exp(-a k^b), so that a window of K gives 1 + S(1) +
+... + S(K) tokens a step. With b = 1 every position is kept with the same chance (i.i.d.); with b >
+1 the chance falls, as of a head that runs ahead of what it was trained for; with b < 1 it rises, as
+where easy and hard stretches alternate and a window that got far is in an easy one. The forms that
+were compared, on whole drafters left out, are in ``docs/how-to/traces.md``;
+``tests/test_continuation.py`` compares them again on the shipped recordings.
 """
 
 from collections.abc import Sequence
@@ -21,70 +22,101 @@ from numpy.typing import NDArray
 LONGEST = 64
 """Widest window, in draft tokens, to which a curve is continued."""
 REPEAT_ERROR = 0.01
-"""Error of a known length, as a share of it: more than that of a replay, less than that of an engine's repeat (0.03)."""
+"""Error of a known length, as a share of it: more than that of a replay, less than that of an
+engine's repeat (0.03).
+"""
 MEASURED_ERROR = 0.015
-"""The same of a length that an engine measured once, in its interval: repeats differ by 0.03, taken as two deviations."""
+"""The same of a length that an engine measured once, in its interval: repeats differ by 0.03, taken
+as two deviations.
+"""
 BENT = 0.3
-"""Standard deviation of ln b before a length is known; drafters that are known to eight tokens have b from 0.6 to 2.5."""
+"""Standard deviation of ln b before a length is known; drafters that are known to eight tokens have
+b from 0.6 to 2.5.
+"""
 SPREAD, SPREAD_OF_ONE = 0.04, 0.08
-"""Half of the 80 % interval, as a share of the length, per unit of ln(window / known windows); where one window is known."""
+"""Half of the 80 % interval, as a share of the length, per unit of ln(window / known windows);
+where one window is known.
+"""
 TOLERATED = 0.05
-"""Largest change, as a share of a length, that makes a measured curve one of falling gains; repeats differ by 0.03."""
+"""Largest change, as a share of a length, that makes a measured curve one of falling gains; repeats
+differ by 0.03.
+"""
 
 
 def even(lengths: Sequence[float]) -> list[float]:
-    """Return the nearest lengths each of whose gains is at most the one before, as is true of ever wider windows.
+    """Return the nearest lengths each of whose gains is at most the one before, as is true of ever
+    wider windows.
 
-    Engines measure every window in a run of its own, so that published curves jump. Raises ``ValueError`` for lengths that no
-    repeat error explains.
+    Engines measure every window in a run of its own, so that published curves jump. Raises
+    ``ValueError`` for lengths that no repeat error explains.
     """
-    from scipy.optimize import nnls  # noqa: PLC0415 - slow to load, and few runs continue a curve
+    from scipy.optimize import nnls
 
     windows = np.arange(1, len(lengths) + 1)
     if lengths and np.isfinite(lengths).all():
         weights, _ = nnls(np.minimum.outer(windows, windows).astype(float), np.array(lengths) - 1.0)
-        nearest = 1.0 + np.minimum.outer(windows, windows) @ weights  # any sum of ramps that end has falling gains
-        if weights.sum() <= 1.0 + TOLERATED and (abs(nearest - lengths) <= TOLERATED * nearest).all():
-            return [min(length, 1.0 + window) for length, window in zip(nearest.tolist(), windows.tolist(), strict=True)]
+        nearest = (
+            1.0 + np.minimum.outer(windows, windows) @ weights
+        )  # any sum of ramps that end has falling gains
+        if (
+            weights.sum() <= 1.0 + TOLERATED
+            and (abs(nearest - lengths) <= TOLERATED * nearest).all()
+        ):
+            return [
+                min(length, 1.0 + window)
+                for length, window in zip(nearest.tolist(), windows.tolist(), strict=True)
+            ]
     raise ValueError("expected rates from 0 to 1 that fall from position to position")
 
 
 @lru_cache(maxsize=256)
 def continued(lengths: tuple[float, ...], window: int = LONGEST) -> tuple[float, ...]:
-    """Return the mean lengths at windows 1 to ``window``, correction or bonus included, from those at the first windows.
+    """Return the mean lengths at windows 1 to ``window``, correction or bonus included, from those
+    at the first windows.
 
-    Known lengths stay as they are (:func:`even`); beyond, a window gains what the curve gains that is fitted to all of them,
-    and never more than the window before.
+    Known lengths stay as they are (:func:`even`); beyond, a window gains what the curve gains that
+    is fitted to all of them, and never more than the window before.
     """
     return tuple((1.0 + np.cumsum(_gains(lengths, window))).tolist())
 
 
 def continued_rates(lengths: Sequence[float], window: int = LONGEST) -> list[float]:
-    """Return the chance that a draft token is kept, given those before, at positions 1 to ``window``."""
+    """Return the chance that a draft token is kept, given those before, at positions 1 to
+    ``window``.
+    """
     gains = [1.0, *_gains(lengths, window)]
     return [min(1.0, after / before) if before > 0.0 else 0.0 for before, after in pairwise(gains)]
 
 
 def half_interval(known: int, window: int) -> float:
-    """Return half of the 80 % interval of a continued length, as a share of it; 0 at the ``known`` windows.
+    """Return half of the 80 % interval of a continued length, as a share of it; 0 at the ``known``
+    windows.
 
-    Calibrated on the shipped recordings, SpecDecode-Bench (2fdccbd), InferenceX's golden curves (843c625) and Qwen3-32B
-    in vLLM (tomasruizt/vllm-scripts d94d714); the error of the known lengths themselves is not in it.
+    Calibrated on the shipped recordings, SpecDecode-Bench (2fdccbd), InferenceX's golden curves
+    (843c625) and Qwen3-32B in vLLM (tomasruizt/vllm-scripts d94d714); the error of the known
+    lengths themselves is not in it.
     """
     return (SPREAD if known > 1 else SPREAD_OF_ONE) * log(max(1.0, window / known))
 
 
 def half_of_measured(lengths: Sequence[float], window: int) -> float:
-    """Return half of that interval where the known lengths were measured, each with an error of :data:`MEASURED_ERROR`."""
+    """Return half of that interval where the known lengths were measured, each with an error of
+    :data:`MEASURED_ERROR`.
+    """
     known = even(lengths)
     length = continued(tuple(known), window)[-1]
-    moved = ((*known[:at], max(1.0, known[at] * (1.0 - MEASURED_ERROR)), *known[at + 1 :]) for at in range(len(known)))
+    moved = (
+        (*known[:at], max(1.0, known[at] * (1.0 - MEASURED_ERROR)), *known[at + 1 :])
+        for at in range(len(known))
+    )
     moved_by = [continued(lengths_moved, window)[-1] / length - 1.0 for lengths_moved in moved]
     return hypot(half_interval(len(known), window), NormalDist().inv_cdf(0.9) * hypot(*moved_by))
 
 
 class ContinuedLength(NamedTuple):
-    """Tokens a step at a window wider than those that are known, and the 80 % interval around them."""
+    """Tokens a step at a window wider than those that are known, and the 80 % interval around
+    them.
+    """
 
     known: int
     """Draft tokens in a row up to which rates are known."""
@@ -97,7 +129,8 @@ class ContinuedLength(NamedTuple):
 
 
 def continued_range(lengths: Sequence[float], window: int, taken: float) -> ContinuedLength:
-    """Return the interval of a length that is ``taken`` at ``window``, beyond the known ``lengths``; it holds what is taken.
+    """Return the interval of a length that is ``taken`` at ``window``, beyond the known
+    ``lengths``; it holds what is taken.
 
     A draft token more adds at most what the last known one added, and at least nothing.
     """
@@ -122,8 +155,11 @@ def _survival(positions: NDArray[np.float64], scale: float, bend: float) -> NDAr
 
 
 def _fitted(lengths: Sequence[float]) -> tuple[float, float]:
-    """Return a and b of the curve that is nearest to the lengths, b drawn towards 1 by :data:`BENT`."""
-    from scipy.optimize import least_squares  # noqa: PLC0415 - slow to load, and few runs continue a curve
+    """Return a and b of the curve that is nearest to the lengths, b drawn towards 1 by
+    :data:`BENT`.
+    """
+    # slow to load, and few runs continue a curve
+    from scipy.optimize import least_squares
 
     stated, positions = np.array(lengths), np.arange(1.0, len(lengths) + 1.0)
 

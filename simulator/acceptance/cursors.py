@@ -1,7 +1,8 @@
 """Cursors follow one request through its output and judge its windows one by one.
 
-A window of ``gamma`` tokens keeps its first ``A``; the token after them, correction or bonus, is the target's own. Some cursors
-tell ahead what they will say, so that a run of steps is known before it is taken.
+A window of ``gamma`` tokens keeps its first ``A``; the token after them, correction or bonus, is
+the target's own. Some cursors tell ahead what they will say, so that a run of steps is known before
+it is taken.
 """
 
 from abc import ABC
@@ -33,11 +34,15 @@ class Verdict(NamedTuple):
     off_exit: bool
     """Whether the token after the accepted ones is outside the exit's top kappa."""
     off_path: bool
-    """Whether the first emitted token is outside the exit's top kappa, or the draft would not have gone on to the bonus."""
+    """Whether the first emitted token is outside the exit's top kappa, or the draft would not have
+    gone on to the bonus.
+    """
 
 
 verdict = lru_cache(4_096)(Verdict)
-"""Return a ``Verdict`` as the class does, from a cache: few different ones exist, and a look-up is quicker than a new one."""
+"""Return a ``Verdict`` as the class does, from a cache: few different ones exist, and a look-up is
+quicker than a new one.
+"""
 
 
 class Cursor(Protocol):
@@ -78,8 +83,14 @@ class RecordedVerdicts:
         if run < tokens:
             accepted, committed, off_path = run, run + 1, False
         else:
-            accepted, committed, off_path = tokens, tokens + bonus, off_exit[position] or run == tokens
-        judged = verdict(accepted, committed, off_exit[(position + accepted) % len(off_exit)], off_path)
+            accepted, committed, off_path = (
+                tokens,
+                tokens + bonus,
+                off_exit[position] or run == tokens,
+            )
+        judged = verdict(
+            accepted, committed, off_exit[(position + accepted) % len(off_exit)], off_path
+        )
         self.judged[proposal][position] = judged
         return judged
 
@@ -106,10 +117,14 @@ class RecordedCursor(Retraceable):
         return judged
 
 
-def foreseen(cursor: Retraceable, proposal: Chain, tokens: int, most: int) -> tuple[list[Verdict], list[int]]:
-    """Return the verdicts of the next windows if all propose the same, and where the cursor will stand behind each.
+def foreseen(
+    cursor: Retraceable, proposal: Chain, tokens: int, most: int
+) -> tuple[list[Verdict], list[int]]:
+    """Return the verdicts of the next windows if all propose the same, and where the cursor will
+    stand behind each.
 
-    There are ``most`` at most, and together they commit fewer than ``tokens``. The cursor stays where it is.
+    There are ``most`` at most, and together they commit fewer than ``tokens``. The cursor stays
+    where it is.
     """
     stands, judge, verdicts, positions = cursor.position, cursor.judge, list[Verdict](), list[int]()
     while len(verdicts) < most:

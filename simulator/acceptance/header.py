@@ -1,4 +1,6 @@
-"""A trace file is checked before it is replayed: the types of its header, the shapes and ranges of its arrays."""
+"""A trace file is checked before it is replayed: the types of its header, the shapes and ranges of
+its arrays.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +15,9 @@ from simulator.acceptance.draft_tree import Beam, PrunedTree
 from simulator.files.schema import BadInput, Document, Fault, validate
 
 MOST_FLAVOURS = 65_536
-"""Kinds of text that a trace can distinguish; as many as requests, so that each can be called by a name of its own."""
+"""Kinds of text that a trace can distinguish; as many as requests, so that each can be called by a
+name of its own.
+"""
 MOST_POSITIONS = 10_000_000
 """Most recorded tokens of a trace; four hundred times those of the largest that is shipped."""
 ARRAYS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("arrays.yaml").read_text("utf-8"))
@@ -26,12 +30,15 @@ NUMBERS = {"iu": "whole numbers", "f": "fractions", "iuf": "numbers"}
 """Kinds of number in words, as a fault names them."""
 
 MOST_PADDING = 128
-"""Most tokens by which vocabularies of one tokenizer differ (llama.cpp, ``SPEC_VOCAB_MAX_SIZE_DIFFERENCE``); padding
-makes tables fit the hardware (Qwen2.5: 151,936 and 152,064)."""
+"""Most tokens by which vocabularies of one tokenizer differ (llama.cpp,
+``SPEC_VOCAB_MAX_SIZE_DIFFERENCE``); padding makes tables fit the hardware (Qwen2.5: 151,936 and
+152,064)."""
 
 
 def share_tokenizer(*sizes: int | None) -> bool:
-    """Return whether vocabularies of these sizes, in tokens, can be of one tokenizer; an unknown one differs from others."""
+    """Return whether vocabularies of these sizes, in tokens, can be of one tokenizer; an unknown
+    one differs from others.
+    """
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return not known
@@ -63,7 +70,9 @@ class Model(_Open):
     shape: ModelShape | None = None
     """Its shape; null: not known."""
     experts: dict[str, PositiveInt | list[int]] | None = None
-    """Experts of a layer, those that a token takes, and recorded layers; null: none, or not known."""
+    """Experts of a layer, those that a token takes, and recorded layers; null: none, or not
+    known.
+    """
 
 
 class Header(_Open):
@@ -102,11 +111,23 @@ def check_header(path: Path, header: object) -> None:
         raise BadInput.at(path, "expected a name once, got one twice", "flavours")
 
 
-def check_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any] | None]) -> None:
-    """Raise :class:`BadInput` for arrays that are not as :mod:`simulator.acceptance.trace` describes them."""
+def check_arrays(
+    path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any] | None]
+) -> None:
+    """Raise :class:`BadInput` for arrays that are not as :mod:`simulator.acceptance.trace`
+    describes them.
+    """
     faults = []
-    if missing := [name for name in BEAMS if name not in arrays and not arrays.keys().isdisjoint(BEAMS)]:
-        faults.append(Fault((str(path), 0, 0), f"array {missing[0]}", "is missing beside the others of its trees"))
+    if missing := [
+        name for name in BEAMS if name not in arrays and not arrays.keys().isdisjoint(BEAMS)
+    ]:
+        faults.append(
+            Fault(
+                (str(path), 0, 0),
+                f"array {missing[0]}",
+                "is missing beside the others of its trees",
+            )
+        )
     for name, array in arrays.items():
         messages = () if array is None else _wrong(name, array, header)
         faults += [Fault((str(path), 0, 0), f"array {name}", message) for message in messages]
@@ -116,14 +137,19 @@ def check_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDA
 
 def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with an array, if anything."""
-    kinds, dimensions = KINDS.get(name, "iuf"), ARRAYS["dimensions"].get(name, (1, 2) if "." in name else (1,))
+    kinds, dimensions = (
+        KINDS.get(name, "iuf"),
+        ARRAYS["dimensions"].get(name, (1, 2) if "." in name else (1,)),
+    )
     if array.dtype.kind not in kinds:
         yield f"expected {NUMBERS[kinds]}, holds {array.dtype}"
     elif array.ndim not in dimensions:
         yield f"expected {' or '.join(map(str, dimensions))} dimensions, has {array.ndim}"
     elif array.dtype.kind == "f" and not (np.isfinite(array).all() and (array >= 0).all()):
         yield "expected numbers of 0 or more, holds negative or infinite ones"
-    elif name == "offsets" and not (len(array) > 1 and array[0] == 0 and (np.diff(array) > 0).all()):
+    elif name == "offsets" and not (
+        len(array) > 1 and array[0] == 0 and (np.diff(array) > 0).all()
+    ):
         yield "expected offsets that rise from 0"
     elif name == "offsets" and int(array[-1]) > MOST_POSITIONS:
         yield f"holds {int(array[-1]):,} positions; expected at most {MOST_POSITIONS:,}"
@@ -134,10 +160,15 @@ def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterato
     elif name == "flavour" and len(array) and int(array.max()) >= len(header["flavours"]):
         yield f"holds {int(array.max())}, and the header names {len(header['flavours'])} flavours"
     elif name == "flavour" and len(np.unique(array)) < len(header["flavours"]):
-        yield f"holds {len(np.unique(array)):,} flavours, and the header names {len(header['flavours']):,}"
+        yield (
+            f"holds {len(np.unique(array)):,} flavours, and the header names "
+            f"{len(header['flavours']):,}"
+        )
     elif (listed := ARRAYS["listed"].get(name)) and len(array) != len(header.get(listed, ())):
         yield f"has {len(array)} rows, and the header names {len(header.get(listed, ()))} {listed}"
-    elif name == "beam.rows" and any(rows.max() > beam["width"] for rows, beam in zip(array, header["beams"], strict=True)):
+    elif name == "beam.rows" and any(
+        rows.max() > beam["width"] for rows, beam in zip(array, header["beams"], strict=True)
+    ):
         yield "holds more rows of a level than its beam is wide"
     elif name == "beam.rows" and array.shape[1] < max(beam["stages"] for beam in header["beams"]):
         yield "holds fewer levels than a beam has stages"

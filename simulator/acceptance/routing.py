@@ -1,4 +1,6 @@
-"""Recorded routing of a mixture: how many experts of a layer the rows of some windows read together."""
+"""Recorded routing of a mixture: how many experts of a layer the rows of some windows read
+together.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -16,14 +18,18 @@ DRAWS = 400
 
 
 def experts_of(trace: Trace) -> tuple[int, int] | None:
-    """Return how many experts a layer of the recorded target has, and how many a token takes; None where none are recorded."""
+    """Return how many experts a layer of the recorded target has, and how many a token takes; None
+    where none are recorded.
+    """
     recorded = (trace.header["models"].get("target") or {}).get("experts") or {}
     known = {"routed", "per_token"} <= recorded.keys() and "experts.taken" in trace.extra
     return (recorded["routed"], recorded["per_token"]) if known else None
 
 
 class Window(NamedTuple):
-    """A window of a request that replays a recording: the last emitted token, and the draft tokens behind it."""
+    """A window of a request that replays a recording: the last emitted token, and the draft tokens
+    behind it.
+    """
 
     request: int
     """Number of the request, by which it is dealt a recording."""
@@ -34,10 +40,12 @@ class Window(NamedTuple):
 
 
 class RecordedRouting:
-    """Recorded routing says of windows of a replay which experts they really read, instead of how many on average.
+    """Recorded routing says of windows of a replay which experts they really read, instead of how
+    many on average.
 
-    A draft token takes the experts that it took when its window was recorded, kept or not; behind the recorded depths, those
-    of the token that was emitted there. Raises :class:`KeyError` for a trace without routing.
+    A draft token takes the experts that it took when its window was recorded, kept or not; behind
+    the recorded depths, those of the token that was emitted there. Raises :class:`KeyError` for a
+    trace without routing.
     """
 
     def __init__(self, replay: Replay) -> None:
@@ -60,15 +68,25 @@ class RecordedRouting:
         recording = self._order[request % len(self._order)]
         start, end = int(self._offsets[recording]) + 1, int(self._offsets[recording + 1])
         first, recorded = start + position, min(drafted, len(self._drafted))
-        beyond = start + (position + np.arange(recorded, drafted)) % (end - start)  # a cursor goes round, and so does this
-        parts = (self._taken[..., [first - 1]], *self._drafted[:recorded, ..., first, None], self._taken[..., beyond])
+        beyond = start + (position + np.arange(recorded, drafted)) % (
+            end - start
+        )  # a cursor goes round, and so does this
+        parts = (
+            self._taken[..., [first - 1]],
+            *self._drafted[:recorded, ..., first, None],
+            self._taken[..., beyond],
+        )
         return np.concatenate(parts, axis=-1).reshape(len(self._taken), -1)
 
 
-def experts_read(trace: Trace, flavours: Sequence[str] = (), layers: Any = slice(None)) -> dict[tuple[int, int], float]:
-    """Return the mean number of experts read by (rows, requests), over chosen flavours and layers; windows of emitted tokens.
+def experts_read(
+    trace: Trace, flavours: Sequence[str] = (), layers: Any = slice(None)
+) -> dict[tuple[int, int], float]:
+    """Return the mean number of experts read by (rows, requests), over chosen flavours and layers;
+    windows of emitted tokens.
 
-    Windows of one request are all there are; of several they are drawn from different requests, as far as there are so many.
+    Windows of one request are all there are; of several they are drawn from different requests, as
+    far as there are so many.
     """
     routed = (experts_of(trace) or (0, 0))[0]
     taken, chosen = trace.extra["experts.taken"][layers], flavours or trace.flavours
@@ -76,20 +94,35 @@ def experts_read(trace: Trace, flavours: Sequence[str] = (), layers: Any = slice
     hot = (taken[:, :, None, :] == np.arange(routed)[:, None]).any(1)  # layers, experts, positions
     random, means = np.random.default_rng(0), {}
     for rows in ROWS:
-        windows = [_windows(hot[..., slice(*trace.offsets[request : request + 2])], rows) for request in requests]
+        windows = [
+            _windows(hot[..., slice(*trace.offsets[request : request + 2])], rows)
+            for request in requests
+        ]
         for together in REQUESTS:
             if together == 1:
                 means[rows, 1] = float(np.concatenate(windows, -1).sum(1).mean())
                 continue
-            drawn = (random.choice(len(windows), together, replace=together > len(windows)) for _ in range(DRAWS))
+            drawn = (
+                random.choice(len(windows), together, replace=together > len(windows))
+                for _ in range(DRAWS)
+            )
             unions = [
-                np.any([windows[index][..., random.integers(windows[index].shape[-1])] for index in some], 0) for some in drawn
+                np.any(
+                    [
+                        windows[index][..., random.integers(windows[index].shape[-1])]
+                        for index in some
+                    ],
+                    0,
+                )
+                for some in drawn
             ]
             means[rows, together] = float(np.mean([union.sum(-1).mean() for union in unions]))
     return means
 
 
 def _windows(hot: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
-    """Return (layers, experts, starts): which experts the ``rows`` tokens from each start on take."""
+    """Return (layers, experts, starts): which experts the ``rows`` tokens from each start on
+    take.
+    """
     starts = hot.shape[-1] - rows + 1
     return np.asarray(np.any([hot[..., first : first + starts] for first in range(rows)], 0))

@@ -1,8 +1,9 @@
-"""DuoDecoding's automaton drafts several short sequences a step and verifies them one step late (DUO-3 to DUO-5).
+"""DuoDecoding's automaton drafts several short sequences a step and verifies them one step late
+(DUO-3 to DUO-5).
 
-It asks acceptance how many sequences are worth while behind an unverified tail, how much of the tail is
-right and whether one of the sequences begins right. A recording answers from agreement, ranks and roll-outs of one
-request; stated acceptance answers from the verdicts of a chain.
+It asks acceptance how many sequences are worth while behind an unverified tail, how much of the
+tail is right and whether one of the sequences begins right. A recording answers from agreement,
+ranks and roll-outs of one request; stated acceptance answers from the verdicts of a chain.
 """
 
 from collections.abc import Iterator
@@ -28,13 +29,17 @@ class Split(NamedTuple):
     """Whether that number is cut to a divisor of the budget."""
 
     def sequences(self, worth: int) -> int:
-        """Return the number of sequences that are drafted where ``worth`` of them are worth while."""
+        """Return the number of sequences that are drafted where ``worth`` of them are worth
+        while.
+        """
         if self.fixed is not None:
             return self.fixed
         return largest_divisor(self.budget, worth) if self.divisors else min(self.budget, worth)
 
     def tail(self, sequences: int) -> int:
-        """Return the unverified tokens that an accepted sequence leaves; the remainder of the budget is not used (DUO-4)."""
+        """Return the unverified tokens that an accepted sequence leaves; the remainder of the
+        budget is not used (DUO-4).
+        """
         return self.budget // sequences - 1
 
     @property
@@ -58,21 +63,31 @@ class SequenceIteration(NamedTuple):
     committed: int
     """Tokens that are final now."""
     hit: bool
-    """Whether the first token of a new sequence was right; the rest of the sequence is unverified now."""
+    """Whether the first token of a new sequence was right; the rest of the sequence is unverified
+    now.
+    """
 
 
 class Drafting(Cursor, Protocol):
-    """A drafting follows one request: what a draft proposes behind a tail, and what the target keeps of it."""
+    """A drafting follows one request: what a draft proposes behind a tail, and what the target
+    keeps of it.
+    """
 
     def worth(self, unverified: int) -> int:
-        """Return the number of sequences that are worth while behind a tail of ``unverified`` tokens."""
+        """Return the number of sequences that are worth while behind a tail of ``unverified``
+        tokens.
+        """
 
     def check(self, unverified: int, sequences: int) -> tuple[int, bool]:
-        """Return the right tokens of the tail, and whether a sequence begins right; move behind the committed tokens."""
+        """Return the right tokens of the tail, and whether a sequence begins right; move behind the
+        committed tokens.
+        """
 
 
 class Automaton:
-    """The automaton follows the unverified tail of one request; every iteration verifies the draft of the one before."""
+    """The automaton follows the unverified tail of one request; every iteration verifies the draft
+    of the one before.
+    """
 
     def __init__(self, drafting: Drafting, split: Split) -> None:
         self.drafting, self.split = drafting, split
@@ -107,30 +122,41 @@ class RecordedRequest(NamedTuple):
     rank: list[int]
     """Rank of the emitted token among the draft's choices; empty where only runs were recorded."""
     worth: list[list[int]]
-    """Sequences that are worth while, by number of greedy tokens before, then by position; empty without roll-outs."""
+    """Sequences that are worth while, by number of greedy tokens before, then by position; empty
+    without roll-outs.
+    """
 
 
 class RecordedDrafting:
-    """Recorded drafting is greedy; a request that wants more than was recorded goes on at position 1.
+    """Recorded drafting is greedy; a request that wants more than was recorded goes on at position
+    1.
 
-    Drafting goes on behind tokens that may be wrong, so that how many sequences are worth while there comes from
-    roll-outs: ``rollout.sequences[l, s]`` behind ``l`` greedy tokens from position ``s``.
+    Drafting goes on behind tokens that may be wrong, so that how many sequences are worth while
+    there comes from roll-outs: ``rollout.sequences[l, s]`` behind ``l`` greedy tokens from position
+    ``s``.
     """
 
     def __init__(self, request: RecordedRequest) -> None:
         self.request, self.position = request, 0
 
     def worth(self, unverified: int) -> int:
-        """Return the recorded number of sequences worth while; raises ValueError where no roll-out is so long."""
+        """Return the recorded number of sequences worth while; raises ValueError where no roll-out
+        is so long.
+        """
         worth = self.request.worth
         if not worth:
             return 1
         if unverified >= len(worth):
-            raise ValueError(f"roll-outs of {len(worth)} tokens cannot answer behind {unverified} unverified ones")
+            raise ValueError(
+                f"roll-outs of {len(worth)} tokens cannot answer behind {unverified} unverified "
+                "ones"
+            )
         return worth[unverified][self.position]
 
     def check(self, unverified: int, sequences: int) -> tuple[int, bool]:
-        """Return the right tokens of the tail, and whether a sequence begins right by the rank of its first token."""
+        """Return the right tokens of the tail, and whether a sequence begins right by the rank of
+        its first token.
+        """
         request, start = self.request, self.position
         right = min(request.run[start], unverified)
         hit = request.run[start] > unverified
@@ -140,7 +166,9 @@ class RecordedDrafting:
         return right, hit
 
     def judge(self, proposal: Chain) -> Verdict:
-        """Verify a chain without sequences, such as the one token of a repeated prefill; return the verdict."""
+        """Verify a chain without sequences, such as the one token of a repeated prefill; return the
+        verdict.
+        """
         accepted = min(self.request.run[self.position], proposal.tokens)
         self._move(accepted + 1)
         return Verdict(accepted, accepted + 1, False, False)
@@ -175,26 +203,39 @@ class RecordedSequences:
         return recorded
 
     def odds(self, gamma: int, exit: Exit | None) -> SequenceOdds:
-        """Return the odds of a tail of ``gamma`` tokens and of the sequences behind it, from marginal rates and shares."""
+        """Return the odds of a tail of ``gamma`` tokens and of the sequences behind it, from
+        marginal rates and shares.
+        """
         odds = self._odds.get(gamma)
         if odds is None:
             tail = self.replay.odds(gamma, None)
             drafts = self._drafts(gamma) if gamma <= self.split.longest_tail else {}
-            odds = self._odds[gamma] = SequenceOdds(tail.accepted, tail.off_exit, tail.off_path, tail.source, drafts=drafts)
+            odds = self._odds[gamma] = SequenceOdds(
+                tail.accepted, tail.off_exit, tail.off_path, tail.source, drafts=drafts
+            )
         return odds
 
     def _drafts(self, tail: int) -> Drafts:
-        """Return how often each number of sequences is drafted behind a tail, and how often one of them begins right."""
-        drafted, right, begins = (np.concatenate(column) for column in zip(*self._behind(tail), strict=True))
+        """Return how often each number of sequences is drafted behind a tail, and how often one of
+        them begins right.
+        """
+        drafted, right, begins = (
+            np.concatenate(column) for column in zip(*self._behind(tail), strict=True)
+        )
         drafts = {}
         for sequences in np.unique(drafted).tolist():
             chosen = drafted == sequences
             judged = chosen & right
-            drafts[sequences] = float(chosen.mean()), float(begins[judged].mean()) if judged.any() else 0.0
+            drafts[sequences] = (
+                float(chosen.mean()),
+                float(begins[judged].mean()) if judged.any() else 0.0,
+            )
         return drafts
 
     def _behind(self, tail: int) -> Iterator[tuple[np.ndarray, ...]]:
-        """Yield for each request, by position: sequences behind the tail, whether it is right, whether one begins right."""
+        """Yield for each request, by position: sequences behind the tail, whether it is right,
+        whether one begins right.
+        """
         for recording in self.replay.order:
             run, rank, worth = self.request(recording)
             if worth:
@@ -203,12 +244,16 @@ class RecordedSequences:
             else:
                 drafted = np.full(len(run), self.split.sequences(1))
             runs = np.array(run)
-            begins = np.roll(rank, -tail) < drafted if rank and self.split.fixed != 1 else runs > tail
+            begins = (
+                np.roll(rank, -tail) < drafted if rank and self.split.fixed != 1 else runs > tail
+            )
             yield drafted, runs >= tail, begins
 
 
 def unrecorded(trace: Trace, split: Split) -> tuple[str, str] | None:
-    """Return a field of the strategy that asks more than the trace can answer, and why; None where it can."""
+    """Return a field of the strategy that asks more than the trace can answer, and why; None where
+    it can.
+    """
     return next(_lacking(trace, split), None)
 
 
@@ -216,25 +261,49 @@ def _lacking(trace: Trace, split: Split) -> Iterator[tuple[str, str]]:
     """Yield fields of the strategy that ask more than the trace can answer, and why."""
     if trace.window is not None and split.longest_tail >= trace.window:
         longest = trace.window
-        yield "gamma", f"knows windows of up to {longest} draft tokens, got {split.budget}; set strategy.gamma={longest}"
+        yield (
+            "gamma",
+            (
+                f"knows windows of up to {longest} draft tokens, got {split.budget}; set "
+                f"strategy.gamma={longest}"
+            ),
+        )
     if split.fixed == 1:
         return
     if trace.temperature:
         yield (
             "sequences",
-            "was sampled, and which of several sequences begins right is recorded for greedy text; set strategy.sequences=1",
+            (
+                "was sampled, and which of several sequences begins right is recorded for greedy "
+                "text; set strategy.sequences=1"
+            ),
         )
     if not len(trace.draft_rank):
-        yield "sequences", "holds no ranks, which tell whether one of several sequences begins right; set strategy.sequences=1"
+        yield (
+            "sequences",
+            (
+                "holds no ranks, which tell whether one of several sequences begins right; set "
+                "strategy.sequences=1"
+            ),
+        )
     if split.fixed:
         return
     depths = len(trace.extra.get("rollout.sequences", ()))
     if not depths:
-        yield "sequences", "holds no roll-outs, which tell how many sequences are worth while; set strategy.sequences=1"
+        yield (
+            "sequences",
+            (
+                "holds no roll-outs, which tell how many sequences are worth while; set "
+                "strategy.sequences=1"
+            ),
+        )
     if split.budget > depths:
         yield (
             "gamma",
-            f"holds roll-outs of {depths} tokens, got {split.budget}; set strategy.gamma={depths}, or strategy.sequences=1",
+            (
+                f"holds roll-outs of {depths} tokens, got {split.budget}; set "
+                f"strategy.gamma={depths}, or strategy.sequences=1"
+            ),
         )
 
 
@@ -244,7 +313,8 @@ def _lacking(trace: Trace, split: Split) -> Iterator[tuple[str, str]]:
 class DrawnDrafting:
     """Drawn drafting takes stated verdicts: a tail and the first token behind it are a chain.
 
-    ``firsts`` judges first tokens where several sequences make them likelier to be right than the next token of the chain.
+    ``firsts`` judges first tokens where several sequences make them likelier to be right than the
+    next token of the chain.
     """
 
     def __init__(self, tails: Cursor, firsts: Cursor | None) -> None:
@@ -255,7 +325,9 @@ class DrawnDrafting:
         return 1
 
     def check(self, unverified: int, sequences: int) -> tuple[int, bool]:
-        """Return the right tokens of the tail and whether a sequence begins right, from a verdict of the chain, or two."""
+        """Return the right tokens of the tail and whether a sequence begins right, from a verdict
+        of the chain, or two.
+        """
         if self.firsts is None:
             accepted = self.tails.judge(Chain(unverified + 1, bonus=False)).accepted
             return min(accepted, unverified), accepted > unverified
@@ -278,7 +350,11 @@ class DrawnSequences:
 
     def cursor(self, request: int, exit: Exit | None) -> DrawnDrafting:
         """Return a cursor with verdicts of its own."""
-        firsts = None if self.first_rate is None else Rates((self.first_rate,), seed=-1).cursor(request, exit)
+        firsts = (
+            None
+            if self.first_rate is None
+            else Rates((self.first_rate,), seed=-1).cursor(request, exit)
+        )
         return DrawnDrafting(self.verdicts.cursor(request, exit), firsts)
 
     def odds(self, gamma: int, exit: Exit | None) -> SequenceOdds:
@@ -286,5 +362,7 @@ class DrawnSequences:
         tail, longer = self.verdicts.odds(gamma, exit), self.verdicts.odds(gamma + 1, exit)
         survives = float(tail.accepted[-1])
         hit = float(longer.accepted[-1]) / survives if survives else 0.0
-        drafts = {self.split.sequences(1): (1.0, hit if self.first_rate is None else self.first_rate)}
+        drafts = {
+            self.split.sequences(1): (1.0, hit if self.first_rate is None else self.first_rate)
+        }
         return SequenceOdds(tail.accepted, tail.off_exit, tail.off_path, tail.source, drafts=drafts)

@@ -1,8 +1,9 @@
-"""A source of acceptance says how many draft tokens a verification keeps: drawn, stated or replayed from a trace.
+"""A source of acceptance says how many draft tokens a verification keeps: drawn, stated or replayed
+from a trace.
 
-Every source answers two questions. ``cursor`` follows one request and judges its windows one by one;
-``odds`` gives the distribution that a law needs. A window of ``gamma`` tokens keeps its first ``A``;
-the token after them, correction or bonus, is the target's own.
+Every source answers two questions. ``cursor`` follows one request and judges its windows one by
+one; ``odds`` gives the distribution that a law needs. A window of ``gamma`` tokens keeps its first
+``A``; the token after them, correction or bonus, is the target's own.
 
 Where a strategy has an early exit, a verdict also says whether that next token was among the exit's
 top kappa (MSD-7): ``off_exit``.
@@ -23,7 +24,15 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.cursors import Chain, Cursor, RecordedCursor, RecordedVerdicts, Retraceable, Verdict, verdict
+from simulator.acceptance.cursors import (
+    Chain,
+    Cursor,
+    RecordedCursor,
+    RecordedVerdicts,
+    Retraceable,
+    Verdict,
+    verdict,
+)
 from simulator.acceptance.trace import CONVERTED, Bools, Trace
 from simulator.numeric import ordered_sum
 
@@ -40,10 +49,14 @@ class Exit:
 
 @dataclass(frozen=True)
 class Odds:
-    """Odds are the joint distribution of one verification of ``gamma`` tokens; index 0..gamma counts accepted tokens."""
+    """Odds are the joint distribution of one verification of ``gamma`` tokens; index 0..gamma
+    counts accepted tokens.
+    """
 
     accepted: NDArray[np.float64]
-    """(gamma + 1,) P(A = r); further axes, here and below, are those of a grid over which a law is evaluated."""
+    """(gamma + 1,) P(A = r); further axes, here and below, are those of a grid over which a law is
+    evaluated.
+    """
     off_exit: NDArray[np.float64]
     """(gamma + 1,) P(A = r and the next token is off the exit)."""
     off_path: Any
@@ -51,13 +64,19 @@ class Odds:
     source: str
     """Where the odds come from, in words."""
     unmatched: float = 0.0
-    """Share of steps in which look-up finds nothing to propose; the fields above are about all steps but these."""
+    """Share of steps in which look-up finds nothing to propose; the fields above are about all
+    steps but these.
+    """
     gated: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    """Share of steps and mean of the tokens that they keep, by window, where confidence ends windows; empty without."""
+    """Share of steps and mean of the tokens that they keep, by window, where confidence ends
+    windows; empty without.
+    """
     independent: bool = False
     """Whether what a step keeps says nothing about the steps behind it."""
     by_kind: Sequence[tuple[float, Odds]] = ()
-    """Share of steps and odds of each kind of text, where a request is of one of several kinds; empty where all are alike."""
+    """Share of steps and odds of each kind of text, where a request is of one of several kinds;
+    empty where all are alike.
+    """
 
     @property
     def mean_accepted(self) -> Any:
@@ -73,33 +92,51 @@ class Acceptance(Protocol):
     """A source of acceptance gives verdicts to a simulation and odds to a law."""
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
-        """Return a cursor for request number ``request``; the same number gives the same verdicts."""
+        """Return a cursor for request number ``request``; the same number gives the same
+        verdicts.
+        """
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the distribution of one verification, from marginal rates."""
 
 
 def mean_odds(parts: Sequence[tuple[float, Odds]]) -> Odds:
-    """Return the odds of all steps of several parts, given with the tokens that they write: who keeps less takes more steps."""
+    """Return the odds of all steps of several parts, given with the tokens that they write: who
+    keeps less takes more steps.
+    """
     tokens, odds = zip(*parts, strict=True)
     matched = np.array([1.0 - one.unmatched for one in odds])
     steps = np.array(tokens) / (1.0 + matched * [one.mean_accepted for one in odds])
     rows = ([getattr(one, name) for one in odds] for name in ("accepted", "off_exit", "off_path"))
-    accepted, off_exit, off_path = (np.average(row, axis=0, weights=np.maximum(steps * matched, 1e-300)) for row in rows)
+    accepted, off_exit, off_path = (
+        np.average(row, axis=0, weights=np.maximum(steps * matched, 1e-300)) for row in rows
+    )
     unmatched = 1.0 - float(steps @ matched / steps.sum())
     by_kind = tuple(zip((steps / steps.sum()).tolist(), odds, strict=True))
-    return Odds(accepted, off_exit, off_path, f"{odds[0].source}, by kind of text", unmatched, by_kind=by_kind)
+    return Odds(
+        accepted,
+        off_exit,
+        off_path,
+        f"{odds[0].source}, by kind of text",
+        unmatched,
+        by_kind=by_kind,
+    )
 
 
 def odds_of(source: Acceptance, exit: Exit | None) -> Callable[[int], Odds]:
-    """Return a cached function from a window to its odds: a law asks for the same window with every kind of step."""
+    """Return a cached function from a window to its odds: a law asks for the same window with every
+    kind of step.
+    """
     return cache(partial(source.odds, exit=exit))
 
 
-def chain_odds(rates: Sequence[Any], rejected_off: Sequence[Any], next_off: Any, path_off: Any, source: str) -> Odds:
+def chain_odds(
+    rates: Sequence[Any], rejected_off: Sequence[Any], next_off: Any, path_off: Any, source: str
+) -> Odds:
     """Return the odds of independent positions, all of which may be arrays that fit each other.
 
-    ``rates[r]`` is the chance of position r+1 given those before, ``rejected_off[r]`` that it is rejected and off the exit.
+    ``rates[r]`` is the chance of position r+1 given those before, ``rejected_off[r]`` that it is
+    rejected and off the exit.
     """
     reach = list(accumulate(rates, mul, initial=1.0))
     stops, offs = (*(1.0 - rate for rate in rates), 1.0), (*rejected_off, next_off)
@@ -110,10 +147,12 @@ def chain_odds(rates: Sequence[Any], rejected_off: Sequence[Any], next_off: Any,
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates are stated for independent positions (the last one repeats), with the exit overlap Omega.
+    """Rates are stated for independent positions (the last one repeats), with the exit overlap
+    Omega.
 
-    An accepted token is taken to be inside the exit's top kappa, as in MSD-8, so that a rejected one
-    is outside with chance (1 - Omega) / (1 - rate). Only ``odds`` takes arrays of rates and overlaps.
+    An accepted token is taken to be inside the exit's top kappa, as in MSD-8, so that a rejected
+    one is outside with chance (1 - Omega) / (1 - rate). Only ``odds`` takes arrays of rates and
+    overlaps.
     """
 
     rates: tuple[Any, ...]
@@ -121,23 +160,34 @@ class Rates:
     seed: int = 0
 
     def rate(self, position: int) -> Any:
-        """Return the chance that the draft token at ``position`` (from 0) of a window is kept, given those before."""
+        """Return the chance that the draft token at ``position`` (from 0) of a window is kept,
+        given those before.
+        """
         return self.rates[min(position, len(self.rates) - 1)]
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """Return a cursor with random numbers of its own."""
-        return _RateCursor(self, Random(f"{self.seed}/{request}"))  # noqa: S311 (a simulation, not a secret)
+        # a simulation, not a secret
+        return _RateCursor(self, Random(f"{self.seed}/{request}"))
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the exact odds of this source."""
         rates = [self.rate(position) for position in range(gamma)]
         off = 1.0 - self.overlap
-        odds = chain_odds(rates, [off * (rate < 1.0) for rate in rates], off, 1.0 - self.rate(gamma), "stated rates")
+        odds = chain_odds(
+            rates,
+            [off * (rate < 1.0) for rate in rates],
+            off,
+            1.0 - self.rate(gamma),
+            "stated rates",
+        )
         return replace(odds, independent=True)
 
 
 class _RateCursor(Retraceable):
-    """Takes the same number of draws for every window, so that runs whose rates are close meet the same luck."""
+    """Takes the same number of draws for every window, so that runs whose rates are close meet the
+    same luck.
+    """
 
     def __init__(self, source: Rates, random: Random) -> None:
         self.source, self.random, self.off = source, random.random, 1.0 - source.overlap
@@ -169,7 +219,9 @@ class _RateCursor(Retraceable):
 
 @dataclass(frozen=True)
 class Cycle:
-    """A cycle repeats verdicts; ``accepted`` is cut to the window, ``off_exit`` repeats on its own, whatever its length."""
+    """A cycle repeats verdicts; ``accepted`` is cut to the window, ``off_exit`` repeats on its own,
+    whatever its length.
+    """
 
     accepted: tuple[int, ...]
     off_exit: tuple[bool, ...] = (False,)
@@ -181,8 +233,13 @@ class Cycle:
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the shares over one whole cycle of both sequences."""
         length = int(np.lcm(len(self.accepted), len(self.off_exit)))
-        kept, off = np.minimum(np.resize(self.accepted, length), gamma), np.resize(self.off_exit, length)
-        accepted, off_exit = (np.bincount(kept, weights, minlength=gamma + 1) / length for weights in (None, off))
+        kept, off = (
+            np.minimum(np.resize(self.accepted, length), gamma),
+            np.resize(self.off_exit, length),
+        )
+        accepted, off_exit = (
+            np.bincount(kept, weights, minlength=gamma + 1) / length for weights in (None, off)
+        )
         path, alike = float(np.mean(off & (kept == gamma))), len(set(kept.tolist())) == 1
         return Odds(accepted, off_exit, path, "stated cycle", independent=alike)
 
@@ -198,22 +255,32 @@ class _CycleCursor(Retraceable):
         off = self.source.off_exit[self.position % len(self.source.off_exit)]
         self.position += 1
         accepted = min(kept, proposal.tokens)
-        return verdict(accepted, accepted + (accepted < proposal.tokens or proposal.bonus), off, off)
+        return verdict(
+            accepted, accepted + (accepted < proposal.tokens or proposal.bonus), off, off
+        )
 
 
 class Replay:
-    """A replay gives verdicts as recorded: a request replays one request of the trace, from its position 1 on.
+    """A replay gives verdicts as recorded: a request replays one request of the trace, from its
+    position 1 on.
 
-    Recordings of the chosen flavours are assigned in an order set by ``seed``, then again from the first.
-    A request that wants more output than was recorded goes on at position 1 of its own recording.
+    Recordings of the chosen flavours are assigned in an order set by ``seed``, then again from the
+    first. A request that wants more output than was recorded goes on at position 1 of its own
+    recording.
     """
 
     p_min: float | None = None
-    """Chance below which the draft ends its windows, as roll-outs recorded it; None: nobody asks."""
+    """Chance below which the draft ends its windows, as roll-outs recorded it; None: nobody
+    asks.
+    """
     weights: Mapping[str, float] | None = None
-    """Tokens that are written of each kind of text, where a law takes kinds apart and then the mean over steps."""
+    """Tokens that are written of each kind of text, where a law takes kinds apart and then the mean
+    over steps.
+    """
     sample: Callable[[], Replay | None] | None = None
-    """Returns the replay that cursors follow instead, where the mean was set over the requests that run; None: this one."""
+    """Returns the replay that cursors follow instead, where the mean was set over the requests that
+    run; None: this one.
+    """
 
     def __init__(self, trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> None:
         self.trace = trace
@@ -223,7 +290,9 @@ class Replay:
         self._verdicts: dict[tuple[int, Exit | None], RecordedVerdicts] = {}
 
     def over(self, trace: Trace, seed: int = 0) -> Replay:
-        """Return a replay of the same requests in the same order, from another trace of the same text."""
+        """Return a replay of the same requests in the same order, from another trace of the same
+        text.
+        """
         replay = copy(self)
         replay.trace, replay.accepted, replay._verdicts = trace, trace.accepted(seed), {}
         return replay
@@ -235,7 +304,9 @@ class Replay:
         return replay
 
     def behind_gate(self, p_min: float) -> Replay:
-        """Return a replay of the same requests whose cursors know of how many tokens in a row the draft is so sure."""
+        """Return a replay of the same requests whose cursors know of how many tokens in a row the
+        draft is so sure.
+        """
         replay = copy(self)
         replay.p_min, replay._verdicts = p_min, {}
         return replay
@@ -253,9 +324,11 @@ class Replay:
         return RecordedCursor(self._verdicts[key])
 
     def runs(self, recording: int) -> NDArray[np.int64]:
-        """Return (positions,) the draft tokens that an endless window keeps from each position of a recording, from 1 on.
+        """Return (positions,) the draft tokens that an endless window keeps from each position of a
+        recording, from 1 on.
 
-        They are as recorded where the trace holds ``run``, else counted from agreement; the end continues at the start.
+        They are as recorded where the trace holds ``run``, else counted from agreement; the end
+        continues at the start.
         """
         start, end = self._span(recording)
         if self.trace.run is not None:
@@ -268,12 +341,17 @@ class Replay:
         return np.asarray(stops[np.searchsorted(stops, starts)] - starts, dtype=np.int64)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Return the odds as if every position were independent, from the rates over *all* recorded positions.
+        """Return the odds as if every position were independent, from the rates over *all* recorded
+        positions.
 
-        The replay visits them unevenly, in bursts; the difference is the first gap in a report. A trace with ``run`` is not
-        broken up into positions: its windows start at every position with the same weight.
+        The replay visits them unevenly, in bursts; the difference is the first gap in a report. A
+        trace with ``run`` is not broken up into positions: its windows start at every position with
+        the same weight.
         """
-        parts = [(tokens, self.only(name)._odds(gamma, exit)) for name, tokens in (self.weights or {}).items()]
+        parts = [
+            (tokens, self.only(name)._odds(gamma, exit))
+            for name, tokens in (self.weights or {}).items()
+        ]
         odds = mean_odds(parts) if parts else self._odds(gamma, exit)
         return odds if self.p_min is None else replace(odds, gated=self._gated(gamma))
 
@@ -286,26 +364,44 @@ class Replay:
         rate, rejected_off = float(kept.mean()), float((~kept & off).mean())
         on_path = rate * (1.0 - float((kept & off).mean()) / rate) if rate else 0.0
         source = "marginal rates of the trace"
-        return chain_odds([rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, source)
+        return chain_odds(
+            [rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, source
+        )
 
     def sure(self, recording: int) -> list[int]:
-        """Return (positions,) the tokens that the draft writes before one of which it is less sure; empty if nobody asks."""
+        """Return (positions,) the tokens that the draft writes before one of which it is less sure;
+        empty if nobody asks.
+        """
         if self.p_min is None:
             return []
         written = self.trace.extra["rollout.q"][:, slice(*self._span(recording))]
-        sure: list[int] = np.cumprod(written >= self.p_min, axis=0, dtype=np.int64).sum(axis=0).tolist()
+        sure: list[int] = (
+            np.cumprod(written >= self.p_min, axis=0, dtype=np.int64).sum(axis=0).tolist()
+        )
         return sure
 
     def _gated(self, gamma: int) -> dict[int, tuple[float, float]]:
-        """Return share and mean kept tokens by window, over the steps that decoding takes: few through sure stretches."""
-        parts = [(tokens, self.only(name)._visited(gamma)) for name, tokens in (self.weights or {}).items()]
+        """Return share and mean kept tokens by window, over the steps that decoding takes: few
+        through sure stretches.
+        """
+        parts = [
+            (tokens, self.only(name)._visited(gamma))
+            for name, tokens in (self.weights or {}).items()
+        ]
         steps = defaultdict[int, NDArray[np.float64]](lambda: np.zeros(2))
         for tokens, kept in parts or [(0.0, self._visited(gamma))]:
-            once = tokens / sum(len(of_window) + sum(of_window) for of_window in kept.values()) if tokens else 1.0
+            once = (
+                tokens / sum(len(of_window) + sum(of_window) for of_window in kept.values())
+                if tokens
+                else 1.0
+            )
             for window, of_window in kept.items():
                 steps[window] += np.array([len(of_window), sum(of_window)]) * once
         total = sum(many for many, _ in steps.values())
-        return {window: (float(many / total), float(tokens / many)) for window, (many, tokens) in sorted(steps.items())}
+        return {
+            window: (float(many / total), float(tokens / many))
+            for window, (many, tokens) in sorted(steps.items())
+        }
 
     def _visited(self, gamma: int) -> dict[int, list[int]]:
         """Return the kept tokens of every step, by the window that a gate leaves it."""
@@ -329,25 +425,37 @@ class Replay:
             next_off.append(off[(np.arange(len(run)) + kept[-1]) % len(run)])
             path_off += int(((run == gamma) | (off & (run > gamma))).sum())
         lengths, count, off = np.concatenate(kept), sum(map(len, kept)), np.concatenate(next_off)
-        accepted, off_exit = (np.bincount(lengths, weights, minlength=gamma + 1) / count for weights in (None, off))
+        accepted, off_exit = (
+            np.bincount(lengths, weights, minlength=gamma + 1) / count for weights in (None, off)
+        )
         return Odds(accepted, off_exit, path_off / count, "marginal run lengths of the trace")
 
     def positions(self) -> NDArray[np.int64]:
-        """Return (positions,) all positions of the requests in ``order``, without those emitted by a prefill."""
+        """Return (positions,) all positions of the requests in ``order``, without those emitted by
+        a prefill.
+        """
         return np.concatenate([np.arange(start, end) for start, end in map(self._span, self.order)])
 
     def length(self, request: int) -> int:
-        """Return the recorded positions that request number ``request`` can replay before it starts over."""
+        """Return the recorded positions that request number ``request`` can replay before it starts
+        over.
+        """
         start, end = self._span(self.order[request % len(self.order)])
         return end - start
 
     def _span(self, recording: int) -> tuple[int, int]:
-        """Return the first position of a recording behind its prefill, and the position behind its last."""
+        """Return the first position of a recording behind its prefill, and the position behind its
+        last.
+        """
         return int(self.trace.offsets[recording]) + 1, int(self.trace.offsets[recording + 1])
 
     def _off(self, exit: Exit | None) -> Bools:
         """Return (positions,) whether the emitted token is off the exit; never without an exit."""
-        return np.zeros(len(self.accepted), dtype=bool) if exit is None else ~self.trace.on_exit(exit.fraction, exit.kappa)
+        return (
+            np.zeros(len(self.accepted), dtype=bool)
+            if exit is None
+            else ~self.trace.on_exit(exit.fraction, exit.kappa)
+        )
 
 
 BEST_OF = "best_of"
@@ -357,14 +465,21 @@ BEST_OF = "best_of"
 def best_of(trace: Trace, names: Sequence[str], seed: int = 0) -> Trace:
     """Return the same text as the best of some drafters proposes it, as an oracle among them could.
 
-    From every start it keeps the longest run that one of them keeps. It answers for windows up to the shortest to which one of
-    them was recorded.
+    From every start it keeps the longest run that one of them keeps. It answers for windows up to
+    the shortest to which one of them was recorded.
     """
     replays = [Replay(trace.drafted_by(name, seed), seed=seed) for name in names]
     most = min((replay.trace.window for replay in replays if replay.trace.window), default=None)
-    runs = [np.max([replay.runs(request) for replay in replays], axis=0) for request in range(len(trace.flavour))]
-    run = np.minimum(np.concatenate([[0, *request] for request in runs]), most or np.iinfo(np.uint16).max)
+    runs = [
+        np.max([replay.runs(request) for replay in replays], axis=0)
+        for request in range(len(trace.flavour))
+    ]
+    run = np.minimum(
+        np.concatenate([[0, *request] for request in runs]), most or np.iinfo(np.uint16).max
+    )
     models = {**trace.header["models"], "draft": {"name": f"the best of {', '.join(names)}"}}
     header = {**trace.header, "format": CONVERTED, "window": most, "models": models}
     none = trace.draft_rank[:0]
-    return replace(trace, header=header, run=run.astype(np.uint16), draft_rank=none, q=trace.q[:0], extra={})
+    return replace(
+        trace, header=header, run=run.astype(np.uint16), draft_rank=none, q=trace.q[:0], extra={}
+    )

@@ -7,19 +7,32 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.acceptance.by_context import ByContext
-from simulator.acceptance.continuation import LONGEST, ContinuedLength, continued_range, continued_rates, even
+from simulator.acceptance.continuation import (
+    LONGEST,
+    ContinuedLength,
+    continued_range,
+    continued_rates,
+    even,
+)
 from simulator.acceptance.sources import BEST_OF, Acceptance, Cycle, Rates, Replay
 from simulator.acceptance.trace import Trace
 from simulator.files.schema import Confidence, Frozen
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Means = Annotated[float, Field(gt=0)] | Annotated[dict[str, Annotated[float, Field(gt=0)]], Field(min_length=1)]
+Means = (
+    Annotated[float, Field(gt=0)]
+    | Annotated[dict[str, Annotated[float, Field(gt=0)]], Field(min_length=1)]
+)
 """Tokens per step, or those of each kind of text."""
 
 
 def each(means: Means, change: Callable[[float], float]) -> Means:
     """Return tokens per step that are changed, those of each kind of text if there are several."""
-    return {name: change(mean) for name, mean in means.items()} if isinstance(means, dict) else change(means)
+    return (
+        {name: change(mean) for name, mean in means.items()}
+        if isinstance(means, dict)
+        else change(means)
+    )
 
 
 class CycleSpec(Frozen):
@@ -32,19 +45,26 @@ class CycleSpec(Frozen):
 
 
 class Rescale(Frozen):
-    """A recording is rescaled to another mean; its bursts stay (:mod:`simulator.acceptance.rescale`).
+    """A recording is rescaled to another mean; its bursts stay
+    (:mod:`simulator.acceptance.rescale`).
 
-    ``window`` is the window at which the mean is reached, by default that of the strategy. ``stretch`` makes a chain's
-    bursts longer, as they are in text that repeats itself.
+    ``window`` is the window at which the mean is reached, by default that of the strategy.
+    ``stretch`` makes a chain's bursts longer, as they are in text that repeats itself.
     """
 
-    tokens_per_step: Annotated[float, Field(gt=1)] | Annotated[dict[str, Annotated[float, Field(gt=1)]], Field(min_length=1)]
-    """Mean tokens per step to reach, correction or bonus included; or one for each kind of text that requests replay."""
+    tokens_per_step: (
+        Annotated[float, Field(gt=1)]
+        | Annotated[dict[str, Annotated[float, Field(gt=1)]], Field(min_length=1)]
+    )
+    """Mean tokens per step to reach, correction or bonus included; or one for each kind of text
+    that requests replay.
+    """
     window: int | None = Field(default=None, ge=1, le=1_000)
     """Window, in draft tokens, at which the mean is reached; by default the strategy's."""
     adaptive: dict[str, Any] | None = None
-    """How windows followed each request, up to ``window``, where the mean was measured, as ``adaptive`` of a strategy says it;
-    by default as the strategy's do where no window is stated."""
+    """How windows followed each request, up to ``window``, where the mean was measured, as
+    ``adaptive`` of a strategy says it; by default as the strategy's do where no window is
+    stated."""
     stretch: float = Field(default=0.0, ge=0.0, le=1.0)
     """How much longer the bursts of a chain become, from 0 to 1; 0 leaves them as recorded."""
     source: str = "not stated"
@@ -56,18 +76,33 @@ class Rescale(Frozen):
     def words(self) -> str:
         """Return the mean in words, or that of each kind of text."""
         means = self.tokens_per_step
-        return ", ".join(f"{name} {of:g}" for name, of in means.items()) if isinstance(means, dict) else f"{means:g}"
+        return (
+            ", ".join(f"{name} {of:g}" for name, of in means.items())
+            if isinstance(means, dict)
+            else f"{means:g}"
+        )
 
 
-SOURCES = ("trace", "tokens_per_step", "accepted_share", "rate", "per_position", "lengths", "always", "cycle")
+SOURCES = (
+    "trace",
+    "tokens_per_step",
+    "accepted_share",
+    "rate",
+    "per_position",
+    "lengths",
+    "always",
+    "cycle",
+)
 """Fields of which acceptance states one."""
 
 
 class AcceptanceSpec(Frozen):
-    """Acceptance comes from exactly one of: a recorded trace, a mean, a rate, rates by position, lengths, a constant, a cycle.
+    """Acceptance comes from exactly one of: a recorded trace, a mean, a rate, rates by position,
+    lengths, a constant, a cycle.
 
-    A mean that was measured elsewhere is lent the bursts of the nearest recording, re-scaled to it once, at ``window``, or, by
-    a strategy whose reading cannot be re-scaled, the i.i.d. rate. Without ``stand_in`` the vocabularies must be equal.
+    A mean that was measured elsewhere is lent the bursts of the nearest recording, re-scaled to it
+    once, at ``window``, or, by a strategy whose reading cannot be re-scaled, the i.i.d. rate.
+    Without ``stand_in`` the vocabularies must be equal.
     """
 
     trace: str | None = None
@@ -77,43 +112,66 @@ class AcceptanceSpec(Frozen):
     rescale: Rescale | None = None
     """Another mean to which the recording is moved."""
     flavours: tuple[str, ...] = ()
-    """Kinds of text of the recording that are replayed; by default all, or those that have means of their own."""
+    """Kinds of text of the recording that are replayed; by default all, or those that have means of
+    their own.
+    """
     drafter: str = "draft"
-    """Which of the recording's drafters is replayed; ``best_of`` for the best of those named there at every position."""
+    """Which of the recording's drafters is replayed; ``best_of`` for the best of those named there
+    at every position.
+    """
     best_of: tuple[str, ...] = ()
     """Drafters of the recording of which ``drafter: best_of`` takes the best."""
     tokens_per_step: Means | None = None
-    """Mean tokens per step measured elsewhere, or one for each kind of text; ``bonus`` says whether a bonus is counted."""
+    """Mean tokens per step measured elsewhere, or one for each kind of text; ``bonus`` says whether
+    a bonus is counted.
+    """
     accepted_share: Share | None = None
     """Accepted over drafted tokens of a measurement elsewhere, at ``window``."""
     bonus: bool | None = None
-    """Whether ``tokens_per_step`` counts the correction or bonus of each step; by default it does."""
+    """Whether ``tokens_per_step`` counts the correction or bonus of each step; by default it
+    does.
+    """
     window: int | None = Field(default=None, ge=1, le=1_000)
-    """Draft tokens in a row, or levels of a tree, with which the mean was measured, or for which ``tokens_per_step_between``
-    is stated; by default the strategy's."""
+    """Draft tokens in a row, or levels of a tree, with which the mean was measured, or for which
+    ``tokens_per_step_between`` is stated; by default the strategy's."""
     adaptive: dict[str, Any] | None = None
-    """How windows followed each request, up to ``window``, where ``tokens_per_step`` was measured, as a strategy's ``adaptive``
-    says it; by default as the strategy's do where no window is stated."""
+    """How windows followed each request, up to ``window``, where ``tokens_per_step`` was measured,
+    as a strategy's ``adaptive`` says it; by default as the strategy's do where no window is
+    stated."""
     method: str | None = None
-    """Method for which the mean was measured; a chain borrows the bursts of the drafter that its file calls nearest."""
+    """Method for which the mean was measured; a chain borrows the bursts of the drafter that its
+    file calls nearest.
+    """
     temperature: float | None = Field(default=None, ge=0.0)
-    """Temperature at which the mean was measured, by default 0; the recording nearest to it is taken."""
+    """Temperature at which the mean was measured, by default 0; the recording nearest to it is
+    taken.
+    """
     rate: Share | None = None
     """Chance that a draft token is kept, the same at every position."""
     per_position: tuple[Share, ...] | None = Field(default=None, min_length=1)
     """Chance that a draft token is kept, by position of a window; the last repeats."""
     known_positions: int | None = Field(default=None, ge=1, le=1_000)
-    """Positions of ``per_position`` that were measured, where those behind them were continued; by default all."""
-    lengths: tuple[Annotated[float, Field(ge=1.0)], ...] | None = Field(default=None, min_length=1, max_length=LONGEST)
-    """Mean tokens per step, correction or bonus included, at windows of 1, 2, 3, ... draft tokens; the curve is continued."""
+    """Positions of ``per_position`` that were measured, where those behind them were continued; by
+    default all.
+    """
+    lengths: tuple[Annotated[float, Field(ge=1.0)], ...] | None = Field(
+        default=None, min_length=1, max_length=LONGEST
+    )
+    """Mean tokens per step, correction or bonus included, at windows of 1, 2, 3, ... draft tokens;
+    the curve is continued.
+    """
     overlap: Share = 1.0
     """Chance that the next token is among the early exit's candidates; at least the rate."""
     always: int | None = Field(default=None, ge=0, le=1_000)
     """Number of draft tokens that are kept of every window."""
     cycle: CycleSpec | None = None
     """Verdicts that repeat."""
-    tokens_per_step_between: tuple[Annotated[float, Field(ge=1.0)], Annotated[float, Field(ge=1.0)]] | None = None
-    """Between what means acceptance may lie here (90 %), at ``window``; part of the interval of a speed-up."""
+    tokens_per_step_between: (
+        tuple[Annotated[float, Field(ge=1.0)], Annotated[float, Field(ge=1.0)]] | None
+    ) = None
+    """Between what means acceptance may lie here (90 %), at ``window``; part of the interval of a
+    speed-up.
+    """
     by_context: ByContext | None = None
     """How lengths fall while a context grows; what is stated above is that of the shortest."""
     source: str | None = None
@@ -125,41 +183,63 @@ class AcceptanceSpec(Frozen):
     def _one_source(self) -> Self:
         given = [name for name in SOURCES if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"expected exactly one of {', '.join(SOURCES)}; found {' and '.join(given) or 'none'}")
+            raise ValueError(
+                f"expected exactly one of {', '.join(SOURCES)}; found "
+                f"{' and '.join(given) or 'none'}"
+            )
         of_mean = self.rescale or {"tokens_per_step", "accepted_share"} & set(given)
         if (self.method or (self.window and not self.tokens_per_step_between)) and not of_mean:
-            raise ValueError("window and method say where tokens_per_step or accepted_share were measured; neither is stated")
+            raise ValueError(
+                "window and method say where tokens_per_step or accepted_share were measured; "
+                "neither is stated"
+            )
         if self.adaptive and self.tokens_per_step is None and not self.rescale:
-            raise ValueError("adaptive says how windows moved where tokens_per_step was measured, which is not stated")
+            raise ValueError(
+                "adaptive says how windows moved where tokens_per_step was measured, which is "
+                "not stated"
+            )
         if self.known_positions and self.known_positions > len(self.per_position or ()):
             raise ValueError("known_positions: expected at most as many as per_position states")
         means = self.tokens_per_step
         least = min(means.values()) if isinstance(means, dict) else means
         if least is not None and self.bonus is not False and least <= 1.0:
             raise ValueError(
-                f"tokens_per_step {least:g}: a correction or bonus makes it more than 1; if none is counted, say bonus: false"
+                f"tokens_per_step {least:g}: a correction or bonus makes it more than 1; if "
+                "none is counted, say bonus: false"
             )
         if (self.drafter == BEST_OF) != bool(self.best_of) or (self.best_of and self.trace is None):
-            raise ValueError("drafter: best_of and best_of: [...], several drafters of a trace, are stated together")
+            raise ValueError(
+                "drafter: best_of and best_of: [...], several drafters of a trace, are stated "
+                "together"
+            )
         if self.rescale and self.trace is None:
             raise ValueError("rescale is for a trace; other sources state their mean themselves")
-        if self.tokens_per_step_between and self.tokens_per_step_between[0] > self.tokens_per_step_between[1]:
+        if (
+            self.tokens_per_step_between
+            and self.tokens_per_step_between[0] > self.tokens_per_step_between[1]
+        ):
             raise ValueError("tokens_per_step_between: expected the lower mean first")
         if self.lengths:
             even(self.lengths)
         for window, length in enumerate(self.lengths or (), 1):
             if length > window + 1:
-                raise ValueError(f"lengths: {length:g} cannot be: at window {window} a mean lies between 1 and {window + 1}")
+                raise ValueError(
+                    f"lengths: {length:g} cannot be: at window {window} a mean lies between 1 "
+                    f"and {window + 1}"
+                )
         highest = max(self.stated_rates)
         if highest > self.overlap < 1.0:
             raise ValueError(
-                f"overlap {self.overlap:g} must be at least the acceptance rate {highest:g}: accepted tokens are on the exit"
+                f"overlap {self.overlap:g} must be at least the acceptance rate {highest:g}: "
+                "accepted tokens are on the exit"
             )
         return self
 
     @property
     def stated_rates(self) -> tuple[float, ...]:
-        """Return the chances that a draft token is kept, by position of a window; the last repeats, 0 where none are stated."""
+        """Return the chances that a draft token is kept, by position of a window; the last repeats,
+        0 where none are stated.
+        """
         if self.lengths:
             return tuple(continued_rates(self.lengths))
         return self.per_position or (self.rate or 0.0,)
@@ -171,7 +251,9 @@ class AcceptanceSpec(Frozen):
         return tuple(means) if isinstance(means, dict) else ()
 
     def continuation(self, window: int) -> ContinuedLength | None:
-        """Return tokens a step at a ``window`` behind the last known position, and their interval; None where all are known."""
+        """Return tokens a step at a ``window`` behind the last known position, and their interval;
+        None where all are known.
+        """
         known = len(self.lengths or ()) or self.known_positions or len(self.per_position or ())
         if not known or window <= known:
             return None
@@ -181,10 +263,14 @@ class AcceptanceSpec(Frozen):
         return continued_range(self.lengths or lengths[:known], window, lengths[-1])
 
     def mean_at(self, window: int) -> Means | None:
-        """Return the measured tokens per step, correction or bonus included, of a ``window``; None where no mean is stated."""
+        """Return the measured tokens per step, correction or bonus included, of a ``window``; None
+        where no mean is stated.
+        """
         if self.accepted_share is not None:
             return 1.0 + self.accepted_share * window
-        return self.tokens_per_step and each(self.tokens_per_step, lambda mean: mean + (self.bonus is False))
+        return self.tokens_per_step and each(
+            self.tokens_per_step, lambda mean: mean + (self.bonus is False)
+        )
 
     def lent(self, mean: Means, window: int, trace: str, drafter: str) -> "AcceptanceSpec":
         """Return the acceptance of a recording that is re-scaled to the measured mean."""
@@ -192,12 +278,25 @@ class AcceptanceSpec(Frozen):
         rescale = Rescale(tokens_per_step=mean, window=window, adaptive=self.adaptive, **known)
         kept = ("method", "temperature", "by_context", "tokens_per_step_between")
         origin = {"window": window, **{name: getattr(self, name) for name in kept}}
-        return AcceptanceSpec(trace=trace, drafter=drafter, flavours=self.flavours, stand_in=True, rescale=rescale, **origin)
+        return AcceptanceSpec(
+            trace=trace,
+            drafter=drafter,
+            flavours=self.flavours,
+            stand_in=True,
+            rescale=rescale,
+            **origin,
+        )
 
     def verdicts(self, trace: Trace | None, seed: int) -> Acceptance:
-        """Return the source of verdicts on chains; ``trace`` is the content of the trace that is named."""
+        """Return the source of verdicts on chains; ``trace`` is the content of the trace that is
+        named.
+        """
         if trace is not None:
             return Replay(trace, self.flavours or self.kinds, seed)
         if self.cycle:
             return Cycle(self.cycle.accepted, self.cycle.off_exit)
-        return Cycle((self.always,)) if self.always is not None else Rates(self.stated_rates, self.overlap, seed)
+        return (
+            Cycle((self.always,))
+            if self.always is not None
+            else Rates(self.stated_rates, self.overlap, seed)
+        )

@@ -1,7 +1,9 @@
-"""A trace is summed up in numbers: rates, hits, run lengths, and replayed windows next to the formulas.
+"""A trace is summed up in numbers: rates, hits, run lengths, and replayed windows next to the
+formulas.
 
-Windows are replayed as a run would: from position 1 of every request, each window starting behind what the one before
-committed, until the request ends. All means are of accepted draft tokens, correction or bonus not counted.
+Windows are replayed as a run would: from position 1 of every request, each window starting behind
+what the one before committed, until the request ends. All means are of accepted draft tokens,
+correction or bonus not counted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,14 +32,18 @@ FEWEST = 50
 
 @dataclass(frozen=True)
 class WindowMean:
-    """The mean of accepted draft tokens of windows of ``gamma``, in three ways; errors are in per cent of the replay."""
+    """The mean of accepted draft tokens of windows of ``gamma``, in three ways; errors are in per
+    cent of the replay.
+    """
 
     gamma: int
     """The window, in draft tokens."""
     replayed: float
     """Mean of the replay."""
     independent: float
-    """The i.i.d. formula, rate + rate^2 + ... + rate^gamma, with the replayed rate of one-token windows."""
+    """The i.i.d. formula, rate + rate^2 + ... + rate^gamma, with the replayed rate of one-token
+    windows.
+    """
     law: float
     """Mean that a law sees: ``Replay.odds``, from all positions, visited or not."""
     independent_error_percent: float | None
@@ -63,12 +69,16 @@ class FlavourNumbers:
     by_position: tuple[float, ...]
     """Acceptance at each position of a window of eight, of the windows that got there."""
     repetition: float | None
-    """Share of four-token sequences that occur earlier in the same request; None where the tokens are not known."""
+    """Share of four-token sequences that occur earlier in the same request; None where the tokens
+    are not known.
+    """
 
 
 @dataclass(frozen=True)
 class Hits:
-    """Hits are the emitted tokens among the first ``width`` choices of the draft or of an early exit, as shares."""
+    """Hits are the emitted tokens among the first ``width`` choices of the draft or of an early
+    exit, as shares.
+    """
 
     fraction: float | None
     """Depth of the exit as a share of the target's layers; None: the draft."""
@@ -77,7 +87,9 @@ class Hits:
     everywhere: float
     """Share of hits at all positions."""
     at_corrections: float | None
-    """Share of hits at rejected positions, where a correction is looked up; None where nothing was rejected."""
+    """Share of hits at rejected positions, where a correction is looked up; None where nothing was
+    rejected.
+    """
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,9 @@ class DrafterNumbers:
     name: str
     """Name of the drafter."""
     by_position: tuple[float, ...]
-    """Share kept at each position of a window, of the windows that got there; windows start at every position."""
+    """Share kept at each position of a window, of the windows that got there; windows start at
+    every position.
+    """
     window: int
     """Draft tokens, or levels of a tree, that a step proposes; 8 where there is no limit."""
     kept_per_step: float
@@ -116,7 +130,9 @@ class PipelineNumbers:
 
 @dataclass(frozen=True)
 class VocabularyShare:
-    """The most frequent entries of a vocabulary make up a share of the recorded tokens (Lyanna, Figure 7)."""
+    """The most frequent entries of a vocabulary make up a share of the recorded tokens (Lyanna,
+    Figure 7).
+    """
 
     entries: float
     """Share of the vocabulary, its most frequent entries."""
@@ -143,7 +159,9 @@ class Statistics:
     runs: dict[int, int]
     """Number of endless windows, by accepted draft tokens."""
     repetition: float | None
-    """Share of four-token sequences that occur earlier in the same request; None where the tokens are not known."""
+    """Share of four-token sequences that occur earlier in the same request; None where the tokens
+    are not known.
+    """
     drafters: tuple[DrafterNumbers, ...]
     """Numbers of every recorded drafter; empty where there is only one."""
     pipelines: tuple[PipelineNumbers, ...]
@@ -153,13 +171,17 @@ class Statistics:
 
 
 def statistics(trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> Statistics:
-    """Return the numbers of a trace, or of its chosen ``flavours``; ``seed`` draws the acceptance of a sampled trace.
+    """Return the numbers of a trace, or of its chosen ``flavours``; ``seed`` draws the acceptance
+    of a sampled trace.
 
     Raises :class:`BadInput` for a flavour that the trace does not have.
     """
     unknown = [name for name in flavours if name not in trace.flavours]
     if unknown:
-        raise BadInput.at("--flavour", f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}")
+        raise BadInput.at(
+            "--flavour",
+            f"the trace has no flavour '{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}",
+        )
     replay = Replay(trace, flavours, seed)
     windows = WindowReplay.of(replay)
     endless = windows.kept(int(windows.lengths.max()))
@@ -172,7 +194,9 @@ def statistics(trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> Sta
         hits=tuple(_hits(trace, replay)),
         runs={kept: int(endless[kept]) for kept in np.flatnonzero(endless).tolist()},
         repetition=_repetition(trace, replay.order),
-        drafters=tuple(_drafter(trace, name, flavours, seed) for name in trace.drafters) if len(trace.drafters) > 1 else (),
+        drafters=tuple(_drafter(trace, name, flavours, seed) for name in trace.drafters)
+        if len(trace.drafters) > 1
+        else (),
         pipelines=tuple(_pipeline(trace, beam, replay) for beam in recorded_beams(trace)),
         vocabulary=tuple(_vocabulary(trace, replay)),
     )
@@ -189,7 +213,9 @@ def _drafter(trace: Trace, name: str, flavours: Sequence[str], seed: int) -> Dra
 
 def _pipeline(trace: Trace, beam: Beam, replay: Replay) -> PipelineNumbers:
     index, positions = recorded_beams(trace).index(beam), replay.positions()
-    steps, hit, rows = (trace.extra[f"beam.{name}"][index][..., positions] for name in ("steps", "hit", "rows"))
+    steps, hit, rows = (
+        trace.extra[f"beam.{name}"][index][..., positions] for name in ("steps", "hit", "rows")
+    )
     pipeline_steps = int(steps.sum())
     entered = int(rows[np.arange(len(rows))[:, None] < steps].sum())
     return PipelineNumbers(
@@ -202,7 +228,9 @@ def _pipeline(trace: Trace, beam: Beam, replay: Replay) -> PipelineNumbers:
 
 
 def independent(rate: float, gamma: int) -> float:
-    """Return the mean accepted draft tokens of a window if every position is accepted with the same chance, independently."""
+    """Return the mean accepted draft tokens of a window if every position is accepted with the same
+    chance, independently.
+    """
     return ordered_sum(rate**position for position in range(1, gamma + 1))
 
 
@@ -212,7 +240,9 @@ def _windows(replay: Replay, windows: WindowReplay) -> tuple[WindowMean, ...]:
     for gamma in range(1, min(LONGEST, replay.trace.window or LONGEST) + 1):
         replayed, formula = windows.mean(gamma), independent(first, gamma)
         law = float(replay.odds(gamma, None).mean_accepted)
-        errors = [(value / replayed - 1.0) * 100.0 if replayed else None for value in (formula, law)]
+        errors = [
+            (value / replayed - 1.0) * 100.0 if replayed else None for value in (formula, law)
+        ]
         means.append(WindowMean(gamma, replayed, formula, law, errors[0], errors[1]))
     return tuple(means)
 
@@ -237,16 +267,25 @@ def _hits(trace: Trace, replay: Replay) -> Iterable[Hits]:
     rejected = ~replay.accepted[positions]
 
     def share(fraction: float | None, width: int, hit: Bools) -> Hits:
-        return Hits(fraction, width, float(hit.mean()), float(hit[rejected].mean()) if rejected.any() else None)
+        return Hits(
+            fraction,
+            width,
+            float(hit.mean()),
+            float(hit[rejected].mean()) if rejected.any() else None,
+        )
 
     if len(trace.draft_rank):
         yield from (share(None, width, trace.draft_rank[positions] < width) for width in WIDTHS)
     for fraction in trace.exit_fractions:
-        yield from (share(fraction, width, trace.on_exit(fraction, width)[positions]) for width in WIDTHS)
+        yield from (
+            share(fraction, width, trace.on_exit(fraction, width)[positions]) for width in WIDTHS
+        )
 
 
 def _vocabulary(trace: Trace, replay: Replay) -> Iterable[VocabularyShare]:
-    """Yield what share of the tokens the most frequent twentieth, tenth, ... of the vocabulary are."""
+    """Yield what share of the tokens the most frequent twentieth, tenth, ... of the vocabulary
+    are.
+    """
     if not len(trace.token):
         return
     size = int(trace.header["vocabulary"])

@@ -1,6 +1,8 @@
-"""What engines log about acceptance, and what papers print of it, becomes the ``acceptance`` block of a scenario.
+"""What engines log about acceptance, and what papers print of it, becomes the ``acceptance`` block
+of a scenario.
 
-A summary holds no bursts: rates by position are drawn independently, and a mean is lent the bursts of the nearest recording.
+A summary holds no bursts: rates by position are drawn independently, and a mean is lent the bursts
+of the nearest recording.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,17 +23,23 @@ __all__ = ["TO_RATES", "golden_lengths", "mean_length", "rates_by_position", "ra
 
 
 def golden_lengths(lines: Sequence[str], window: int | None, series: str | None = None) -> Block:
-    """Return rates from mean lengths at windows 1, 2, 3, ...: bare numbers, or a YAML file of InferenceX, model by mode.
+    """Return rates from mean lengths at windows 1, 2, 3, ...: bare numbers, or a YAML file of
+    InferenceX, model by mode.
 
-    Of a file with several curves ``series`` names one, such as ``thinking_on``. Continued to ``window``.
+    Of a file with several curves ``series`` names one, such as ``thinking_on``. Continued to
+    ``window``.
     """
     if not any(":" in line.partition("#")[0] for line in lines):
         return rates_from_lengths(numbers(lines), window)
     curves = dict(_curves(parse("\n".join(line.rstrip("\n") for line in lines), "").data))
-    chosen = [curve for name, curve in curves.items() if series in (None, name, name.rpartition(" ")[2])]
+    chosen = [
+        curve for name, curve in curves.items() if series in (None, name, name.rpartition(" ")[2])
+    ]
     if len(chosen) != 1:
         raise BadInput.at(
-            "", f"expected --series, one of: {', '.join(curves) or 'none, it holds no curve by window 1, 2, 3, ...'}"
+            "",
+            "expected --series, one of: "
+            f"{', '.join(curves) or 'none, it holds no curve by window 1, 2, 3, ...'}",
         )
     return rates_from_lengths(chosen[0], window)
 
@@ -40,7 +48,9 @@ def _curves(content: object, name: str = "") -> Iterator[tuple[str, list[float]]
     """Yield every mapping from windows 1, 2, 3, ... to lengths, with the keys that lead to it."""
     if isinstance(content, Mapping):
         windows = [str(window) for window in range(1, len(content) + 1)]
-        if list(content) == windows and all(type(value) in (int, float) for value in content.values()):
+        if list(content) == windows and all(
+            type(value) in (int, float) for value in content.values()
+        ):
             yield name, [float(value) for value in content.values()]
         else:
             for key, value in content.items():
@@ -66,4 +76,6 @@ TO_RATES: Mapping[str, Callable[[Sequence[str], int | None, str | None], Block]]
     "golden_lengths": golden_lengths,
     "mean_length": mean_length,
 }
-"""Functions from the lines of a file, and what the command line says of it, to an acceptance block, by name of the format."""
+"""Functions from the lines of a file, and what the command line says of it, to an acceptance block,
+by name of the format.
+"""

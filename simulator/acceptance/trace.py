@@ -1,20 +1,24 @@
-"""A trace file holds what a draft and the early exits of a target said about the tokens that the target really emitted.
+"""A trace file holds what a draft and the early exits of a target said about the tokens that the
+target really emitted.
 
-A compressed ``.npz`` without pickles. ``header`` is JSON as bytes; every other array is flat over all
-positions of all requests, so that ``offsets[i] : offsets[i + 1]`` is request ``i``. ``arrays.yaml`` beside this module states
-type, shape and meaning of each; files are checked by it. Arrays of further drafters have names with a dot (``Trace.extra``).
+A compressed ``.npz`` without pickles. ``header`` is JSON as bytes; every other array is flat over
+all positions of all requests, so that ``offsets[i] : offsets[i + 1]`` is request ``i``.
+``arrays.yaml`` beside this module states type, shape and meaning of each; files are checked by it.
+Arrays of further drafters have names with a dot (``Trace.extra``).
 
-Ranks stop counting at 65,535. ``exit_layers`` and ``exit_rank`` are empty where no exits were recorded.
+Ranks stop counting at 65,535. ``exit_layers`` and ``exit_rank`` are empty where no exits were
+recorded.
 
-Ranks break ties by the lower token id, so that the top-k sets are nested (MSD-6). All contexts are the
-target's own output (teacher forcing), which is exact for chains: a proposal that is judged at all stands
-behind accepted tokens only. Position 0 of a request is emitted by its prefill.
+Ranks break ties by the lower token id, so that the top-k sets are nested (MSD-6). All contexts are
+the target's own output (teacher forcing), which is exact for chains: a proposal that is judged at
+all stands behind accepted tokens only. Position 0 of a request is emitted by its prefill.
 
-Format 2 is for converted records of other programs (:mod:`simulator.acceptance.converters`), in which less is known. ``run`` is
-for drafters whose proposal depends on where it starts (EAGLE, n-gram), so that agreement per position does not determine it.
-``token``, ``draft_rank``, ``p`` and ``q`` may be empty, ``exit_rank`` may have no exits; in the header ``models`` may lack
-``shape`` and ``parameters``, and ``vocabulary`` and ``temperature`` may be null. ``window`` in the header is the largest window
-that the record can answer for; ``replay`` says how exactly.
+Format 2 is for converted records of other programs (:mod:`simulator.acceptance.converters`), in
+which less is known. ``run`` is for drafters whose proposal depends on where it starts (EAGLE,
+n-gram), so that agreement per position does not determine it. ``token``, ``draft_rank``, ``p`` and
+``q`` may be empty, ``exit_rank`` may have no exits; in the header ``models`` may lack ``shape`` and
+``parameters``, and ``vocabulary`` and ``temperature`` may be null. ``window`` in the header is the
+largest window that the record can answer for; ``replay`` says how exactly.
 """
 
 import zipfile
@@ -44,7 +48,9 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A trace is the recorded acceptance of one model pair at one temperature; the module names its arrays."""
+    """A trace is the recorded acceptance of one model pair at one temperature; the module names its
+    arrays.
+    """
 
     header: Mapping[str, Any]
     offsets: NDArray[np.int64]
@@ -60,32 +66,54 @@ class Trace:
     @property
     def drafters(self) -> Sequence[str]:
         """Return the names of all recorded drafters; the first is that of ``draft_rank``."""
-        return ("draft", *sorted({name.partition(".")[0] for name in self.extra if name.endswith((".rank", ".run"))}))
+        return (
+            "draft",
+            *sorted(
+                {name.partition(".")[0] for name in self.extra if name.endswith((".rank", ".run"))}
+            ),
+        )
 
     def drafted_by(self, name: str, seed: int = 0) -> Self:
-        """Return the trace of the same text as the drafter called ``name`` proposed it; ``seed`` draws sampled acceptance."""
+        """Return the trace of the same text as the drafter called ``name`` proposed it; ``seed``
+        draws sampled acceptance.
+        """
         if name == "draft":
             return self
         models = self.header["models"]
-        header = {**self.header, "models": {"target": models.get("target", {}), "draft": models.get(name, {})}}
+        header = {
+            **self.header,
+            "models": {"target": models.get("target", {}), "draft": models.get(name, {})},
+        }
         if f"{name}.run" in self.extra:
             run, tree = self.extra[f"{name}.run"], self.header.get("trees", {}).get(name)
             header |= {"window": tree["levels"]} if tree and "levels" in tree else {}
             return self._by_run(header, run[0] if run.ndim == 2 else run)
         rank, q = self.extra[f"{name}.rank"], self.extra.get(f"{name}.q")
         if rank.ndim == 1:
-            own = {key.removeprefix(f"{name}."): rows for key, rows in self.extra.items() if key.startswith(f"{name}.rollout.")}
-            return replace(self, header=header, draft_rank=rank, q=self.q if q is None else q, extra=own)
+            own = {
+                key.removeprefix(f"{name}."): rows
+                for key, rows in self.extra.items()
+                if key.startswith(f"{name}.rollout.")
+            }
+            return replace(
+                self, header=header, draft_rank=rank, q=self.q if q is None else q, extra=own
+            )
         kept = rank == 0 if self.temperature == 0 or q is None else self._coupled(q, rank, seed)
         run = np.cumprod(kept, axis=0, dtype=np.uint16).sum(axis=0, dtype=np.uint16)
         return self._by_run({**header, "window": len(rank)}, run)
 
     def _by_run(self, header: Mapping[str, Any], run: NDArray[np.uint16]) -> Self:
-        """Return the same text with the tokens kept by start, without the ranks of the first draft."""
-        return replace(self, header=header, run=run, draft_rank=self.draft_rank[:0], q=self.q[:0], extra={})
+        """Return the same text with the tokens kept by start, without the ranks of the first
+        draft.
+        """
+        return replace(
+            self, header=header, run=run, draft_rank=self.draft_rank[:0], q=self.q[:0], extra={}
+        )
 
     def _coupled(self, q: NDArray[np.float16], rank: NDArray[np.uint16], seed: int) -> Bools:
-        """Return (depths, positions) draws by min(1, q/p); tokens behind the end of the recording are not kept."""
+        """Return (depths, positions) draws by min(1, q/p); tokens behind the end of the recording
+        are not kept.
+        """
         positions = np.minimum(np.arange(q.shape[1]) + np.arange(len(q))[:, None], q.shape[1] - 1)
         ratio = q.astype(np.float64) / np.maximum(self.p.astype(np.float64)[positions], 1e-12)
         drawn = np.random.default_rng(seed).random(q.shape) < ratio
@@ -106,7 +134,9 @@ class Trace:
     def pair(self) -> str:
         """Return the recorded models, in words."""
         models = self.header["models"]
-        return " and ".join(_words(role, models[role]) for role in ("target", "draft") if role in models)
+        return " and ".join(
+            _words(role, models[role]) for role in ("target", "draft") if role in models
+        )
 
     @property
     def flavours(self) -> Sequence[str]:
@@ -115,36 +145,44 @@ class Trace:
 
     @cached_property
     def exit_fractions(self) -> Sequence[float]:
-        """Return the depth of every recorded early exit, as a share of the target's layers; empty where these are not known."""
+        """Return the depth of every recorded early exit, as a share of the target's layers; empty
+        where these are not known.
+        """
         layers = ((self.header["models"].get("target") or {}).get("shape") or {}).get("layers")
         return tuple(layer / layers for layer in self.header["exit_layers"]) if layers else ()
 
     @property
     def vocabulary(self) -> int | None:
-        """Return the number of tokens of the recorded pair's tokenizer; None where it is not known."""
+        """Return the number of tokens of the recorded pair's tokenizer; None where it is not
+        known.
+        """
         size: int | None = self.header["vocabulary"]
         return size
 
     @property
     def longest_context(self) -> int | None:
-        """Return the most tokens of context behind which acceptance was recorded; None where prompts are not known."""
+        """Return the most tokens of context behind which acceptance was recorded; None where
+        prompts are not known.
+        """
         header = self.header
         prompt = header.get("prompt_tokens") or (header.get("prompts") or {}).get("longest_tokens")
         return prompt and int(prompt + np.diff(self.offsets).max())
 
     @property
     def temperature(self) -> float | None:
-        """Return the temperature, 0 for greedy decoding; None where a converted record does not say."""
+        """Return the temperature, 0 for greedy decoding; None where a converted record does not
+        say.
+        """
         temperature: float | None = self.header["temperature"]
         return temperature
 
     def accepted(self, seed: int) -> Bools:
         """Return (positions,) whether a draft token that is judged there is accepted.
 
-        Greedy: whether the draft's first choice is the emitted token. Sampled: drawn once per seed with
-        probability min(1, q/p), the chance that a draft token coupled to the emitted one equals it (X-2).
-        With ``run``: whether a window that starts there keeps its first token. A derived trace has no p and q;
-        its ranks hold the decisions that were drawn when it was made.
+        Greedy: whether the draft's first choice is the emitted token. Sampled: drawn once per seed
+        with probability min(1, q/p), the chance that a draft token coupled to the emitted one
+        equals it (X-2). With ``run``: whether a window that starts there keeps its first token. A
+        derived trace has no p and q; its ranks hold the decisions that were drawn when it was made.
         """
         if self.run is not None:
             return np.greater(self.run, 0)
@@ -154,7 +192,9 @@ class Trace:
         return np.less(np.random.default_rng(seed).random(len(ratio)), ratio)
 
     def on_exit(self, fraction: float, kappa: int) -> Bools:
-        """Return (positions,) whether the emitted token is in the top kappa of the early exit at ``fraction``."""
+        """Return (positions,) whether the emitted token is in the top kappa of the early exit at
+        ``fraction``.
+        """
         ranks = self.exit_rank[self.nearest_exit(fraction)]
         return np.asarray(ranks < kappa, dtype=bool)
 
@@ -172,24 +212,38 @@ class Trace:
         return requests
 
     def named(self, name: str) -> list[int]:
-        """Return the requests of a flavour, or the one called ``flavour/number``, counted from 1; none for an unknown name."""
+        """Return the requests of a flavour, or the one called ``flavour/number``, counted from 1;
+        none for an unknown name.
+        """
         (flavour, _, number), own = name.rpartition("/"), self.requests_by_flavour
         last = int(number) if number.isdecimal() and len(number) < 10 else 0
         return own.get(name) or own.get(flavour, [])[max(0, last - 1) : last]
 
     def repetition(self, requests: Sequence[int] | None = None) -> float:
-        """Return the share of four-token sequences that occur earlier in the same request; loops show here."""
+        """Return the share of four-token sequences that occur earlier in the same request; loops
+        show here.
+        """
         repeated = total = 0
         for request in range(len(self.flavour)) if requests is None else requests:
             start, end = self.offsets[request : request + 2]
-            grams = list(zip(*(self.token[start + i : end - 3 + i].tolist() for i in range(4)), strict=True))
+            grams = list(
+                zip(*(self.token[start + i : end - 3 + i].tolist() for i in range(4)), strict=True)
+            )
             repeated, total = repeated + len(grams) - len(set(grams)), total + len(grams)
         return repeated / total if total else 0.0
 
     def write(self, path: Path) -> None:
-        """Write the file, whole or not at all; the same content gives the same bytes. Raises :class:`BadInput`."""
-        arrays: dict[str, Any] = {name: getattr(self, name) for name in (*ARRAYS, "run") if getattr(self, name) is not None}
-        header = np.frombuffer(json_text(self.header, sort_keys=True, indent=1).encode(), dtype=np.uint8)
+        """Write the file, whole or not at all; the same content gives the same bytes. Raises
+        :class:`BadInput`.
+        """
+        arrays: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in (*ARRAYS, "run")
+            if getattr(self, name) is not None
+        }
+        header = np.frombuffer(
+            json_text(self.header, sort_keys=True, indent=1).encode(), dtype=np.uint8
+        )
         with replacing(path) as new:
             np.savez_compressed(new, header=header, **arrays | dict(self.extra))
 
@@ -202,29 +256,53 @@ def _words(role: str, model: Mapping[str, Any]) -> str:
 
 
 MOST_BYTES = 400_000_000
-"""Most bytes of all arrays of a file together; twenty-five times those of the largest shipped trace."""
+"""Most bytes of all arrays of a file together; twenty-five times those of the largest shipped
+trace.
+"""
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED = 1
 """Flag of a member of an archive."""
 ARRAYS = tuple(name for name in KINDS if name != "run")
 """Arrays that every file holds."""
-UNREADABLE = (ValueError, EOFError, MemoryError, RecursionError, NotImplementedError, zipfile.BadZipFile, zlib.error)
-"""What numpy and zipfile raise for an archive that is none, is damaged, or is of a later version than they read."""
+UNREADABLE = (
+    ValueError,
+    EOFError,
+    MemoryError,
+    RecursionError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What numpy and zipfile raise for an archive that is none, is damaged, or is of a later version
+than they read.
+"""
 
 
 def read(path: Path) -> Trace:
-    """Return the trace of a file, checked; raises :class:`BadInput` that names the file and what is wrong with it."""
+    """Return the trace of a file, checked; raises :class:`BadInput` that names the file and what is
+    wrong with it.
+    """
     try:
         with opened(path, MOST_BYTES) as content:
             _check_archive(path, content)
             with np.load(content, allow_pickle=False) as file:
                 header = from_json(bytes(file["header"]).decode())
-                check_arrays(path, {}, {"offsets": file["offsets"]})  # how long the others are, before they are read
-                arrays = {name: np.asarray(file[name]) for name in file.files if name in (*ARRAYS, "run") or "." in name}
+                check_arrays(
+                    path, {}, {"offsets": file["offsets"]}
+                )  # how long the others are, before they are read
+                arrays = {
+                    name: np.asarray(file[name])
+                    for name in file.files
+                    if name in (*ARRAYS, "run") or "." in name
+                }
         extra = {name: array for name, array in arrays.items() if "." in name}
-        trace = Trace(header, **{name: arrays[name] for name in ARRAYS}, run=arrays.get("run"), extra=extra)
+        trace = Trace(
+            header, **{name: arrays[name] for name in ARRAYS}, run=arrays.get("run"), extra=extra
+        )
     except KeyError as error:
-        raise _bad(path, f"is not a trace: array {str(error.args[0]).partition(' ')[0]} is missing") from error
+        raise _bad(
+            path, f"is not a trace: array {str(error.args[0]).partition(' ')[0]} is missing"
+        ) from error
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror or error}") from error
     except UNREADABLE as error:
@@ -234,20 +312,29 @@ def read(path: Path) -> Trace:
 
 
 def _check_archive(path: Path, content: IO[bytes]) -> None:
-    """Raise :class:`BadInput` for what is no archive, or one of another kind or size than numpy writes."""
+    """Raise :class:`BadInput` for what is no archive, or one of another kind or size than numpy
+    writes.
+    """
     if not zipfile.is_zipfile(content):
         raise _bad(path, "is not a trace: it is no .npz archive")
     members = zipfile.ZipFile(content).infolist()
     size = sum(member.file_size for member in members)
     if size > MOST_BYTES:
-        raise _bad(path, f"holds {size / 1e6:,.0f} MB of arrays; expected at most {MOST_BYTES / 1e6:,.0f} MB")
-    if any(member.flag_bits & ENCRYPTED or member.compress_type not in PACKINGS for member in members):
+        raise _bad(
+            path,
+            f"holds {size / 1e6:,.0f} MB of arrays; expected at most {MOST_BYTES / 1e6:,.0f} MB",
+        )
+    if any(
+        member.flag_bits & ENCRYPTED or member.compress_type not in PACKINGS for member in members
+    ):
         raise _bad(path, "is not a trace: it is encrypted, or packed otherwise than numpy does")
     content.seek(0)
 
 
 def read_once(path: Path) -> Trace:
-    """Return the trace of a file as :func:`read` does, from a cache as long as the file stays as it is."""
+    """Return the trace of a file as :func:`read` does, from a cache as long as the file stays as it
+    is.
+    """
     facts = path.stat()
     return _kept(path, (facts.st_mtime_ns, facts.st_size))
 
@@ -262,17 +349,32 @@ def _check(path: Path, trace: Trace) -> None:
     if not isinstance(trace.header, dict):
         raise _bad(path, "expected a header that is a JSON object")
     if trace.header.get("format") not in (FORMAT, CONVERTED):
-        raise _bad(path, f"has format {trace.header.get('format')}; this version reads formats {FORMAT} and {CONVERTED}")
+        raise _bad(
+            path,
+            f"has format {trace.header.get('format')}; this version reads formats {FORMAT} and "
+            f"{CONVERTED}",
+        )
     check_header(path, trace.header)
-    check_arrays(path, trace.header, {name: getattr(trace, name) for name in (*ARRAYS, "run")} | dict(trace.extra))
+    check_arrays(
+        path,
+        trace.header,
+        {name: getattr(trace, name) for name in (*ARRAYS, "run")} | dict(trace.extra),
+    )
     models = sorted(trace.header["models"].items(), reverse=True)
     sizes = {role: model["shape"]["vocabulary"] for role, model in models if model.get("shape")}
     if sizes and not share_tokenizer(*sizes.values(), trace.vocabulary):
         by_role = ", ".join(f"{role} {size:,}" for role, size in sizes.items())
         stated = "none" if trace.vocabulary is None else f"{trace.vocabulary:,}"
-        raise _bad(path, f"mixes vocabularies ({by_role}; header {stated}): target and draft must share one tokenizer")
+        raise _bad(
+            path,
+            f"mixes vocabularies ({by_role}; header {stated}): target and draft must share one "
+            "tokenizer",
+        )
     if trace.vocabulary and len(trace.token) and int(trace.token.max()) >= trace.vocabulary:
-        raise _bad(path, f"holds token {int(trace.token.max())}, outside its vocabulary of {trace.vocabulary:,}")
+        raise _bad(
+            path,
+            f"holds token {int(trace.token.max())}, outside its vocabulary of {trace.vocabulary:,}",
+        )
     _check_lengths(path, trace)
 
 

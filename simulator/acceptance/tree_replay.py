@@ -1,9 +1,11 @@
-"""Competing branches are replayed from recorded outcomes: static trees, re-sampled trees, trees in pipelines.
+"""Competing branches are replayed from recorded outcomes: static trees, re-sampled trees, trees in
+pipelines.
 
-A chain is judged from agreement per position (:mod:`simulator.acceptance.sources`). Where branches compete for a
-budget, the kept tokens depend on the branches off the path too, so that outcomes were recorded live; every class
-here names the arrays that it reads (:mod:`simulator.acceptance.trace` describes them). Positions count within one recorded
-request; position 0 is its prefill's token. A request that wants more than was recorded goes on at position 1.
+A chain is judged from agreement per position (:mod:`simulator.acceptance.sources`). Where branches
+compete for a budget, the kept tokens depend on the branches off the path too, so that outcomes were
+recorded live; every class here names the arrays that it reads (:mod:`simulator.acceptance.trace`
+describes them). Positions count within one recorded request; position 0 is its prefill's token. A
+request that wants more than was recorded goes on at position 1.
 """
 
 import dataclasses
@@ -21,13 +23,17 @@ from simulator.acceptance.trace import UNKNOWN, Trace
 
 Ints = NDArray[np.int64]
 RankPath = tuple[int, ...]
-"""A node of a static tree, as the rank of the drafter's choice (from 0) on every level down to it."""
+"""A node of a static tree, as the rank of the drafter's choice (from 0) on every level down to
+it.
+"""
 LARGEST_TREE = 1 << 16
 """Most nodes of a static tree; a thousand times those of any published tree."""
 
 
 def tree_of(branching: Sequence[int]) -> list[RankPath]:
-    """Return the nodes of a tree with ``branching[d]`` children below a node of level d, as SpecInfer's <1,1,3> (SP-11)."""
+    """Return the nodes of a tree with ``branching[d]`` children below a node of level d, as
+    SpecInfer's <1,1,3> (SP-11).
+    """
     nodes: list[RankPath] = []
     for depth in range(1, len(branching) + 1):
         nodes += product(*map(range, branching[:depth]))
@@ -35,9 +41,11 @@ def tree_of(branching: Sequence[int]) -> list[RankPath]:
 
 
 def ranks_ahead(trace: Trace, drafter: str, depths: int) -> Ints:
-    """Return (depths, positions) the rank that ``drafter`` gives to the token ``d`` behind each position.
+    """Return (depths, positions) the rank that ``drafter`` gives to the token ``d`` behind each
+    position.
 
-    Reads ``draft_rank`` or ``NAME.rank``; ranks are 65,535 behind the end of a request. A head answers for the depths it has.
+    Reads ``draft_rank`` or ``NAME.rank``; ranks are 65,535 behind the end of a request. A head
+    answers for the depths it has.
     """
     rank = trace.draft_rank if drafter == "draft" else trace.extra[f"{drafter}.rank"]
     if rank.ndim == 2:
@@ -50,10 +58,11 @@ def ranks_ahead(trace: Trace, drafter: str, depths: int) -> Ints:
 
 
 def static_tree_run(ranks: Ints, tree: Iterable[RankPath]) -> Ints:
-    """Return (positions,) the tokens kept of a static tree that starts there; ``ranks`` as of :func:`ranks_ahead`.
+    """Return (positions,) the tokens kept of a static tree that starts there; ``ranks`` as of
+    :func:`ranks_ahead`.
 
-    Exact for every drafter that reads only what it proposed on the same path: a token that is judged at depth d stands
-    behind d right tokens.
+    Exact for every drafter that reads only what it proposed on the same path: a token that is
+    judged at depth d stands behind d right tokens.
     """
     node_of: dict[RankPath, int] = {(): 0}
     for path in sorted(tree, key=len):
@@ -71,7 +80,8 @@ def static_tree_run(ranks: Ints, tree: Iterable[RankPath]) -> Ints:
 
 
 def tokens_per_pass(trace: Trace) -> tuple[float, ...]:
-    """Return the tokens of a pass with 1, 2, ... recorded streams and the best path alone; empty without streams.
+    """Return the tokens of a pass with 1, 2, ... recorded streams and the best path alone; empty
+    without streams.
 
     Every request is walked through once, from its second token on.
     """
@@ -79,9 +89,14 @@ def tokens_per_pass(trace: Trace) -> tuple[float, ...]:
         return ()
     ranks = ranks_ahead(trace, "streams", len(trace.extra["streams.rank"]))
     kept = np.cumsum(np.cumprod(ranks == 0, axis=0), axis=0)
-    spans = [(start + 1, end) for start, end in zip(trace.offsets[:-1], trace.offsets[1:], strict=True)]
+    spans = [
+        (start + 1, end) for start, end in zip(trace.offsets[:-1], trace.offsets[1:], strict=True)
+    ]
     tokens = sum(end - start for start, end in spans)
-    return tuple(float(tokens) / sum(_passes(chain[start:end].tolist()) for start, end in spans) for chain in kept)
+    return tuple(
+        float(tokens) / sum(_passes(chain[start:end].tolist()) for start, end in spans)
+        for chain in kept
+    )
 
 
 def _passes(kept: Sequence[int]) -> int:
@@ -94,7 +109,9 @@ def _passes(kept: Sequence[int]) -> int:
 
 
 def pruned_trees(trace: Trace) -> list[PrunedTree]:
-    """Return the recorded trees of streams that were pruned before verification, in the order of ``streams_pruned.run``."""
+    """Return the recorded trees of streams that were pruned before verification, in the order of
+    ``streams_pruned.run``.
+    """
     if "streams_pruned.run" not in trace.extra:
         return []
     return [PrunedTree(**tree) for tree in trace.header.get("pruned_trees", [])]
@@ -122,16 +139,22 @@ class RunCursor:
 
 
 class RecordedRuns(Replay):
-    """Recorded runs give acceptance by start: the draft tokens kept of the proposal at every position.
+    """Recorded runs give acceptance by start: the draft tokens kept of the proposal at every
+    position.
 
-    ``run`` (positions,) holds them, ``window`` is the most that is kept. With ``proposed`` (positions,) a cursor knows before
-    it is asked whether there is anything to propose (``matched``), as look-up does.
+    ``run`` (positions,) holds them, ``window`` is the most that is kept. With ``proposed``
+    (positions,) a cursor knows before it is asked whether there is anything to propose
+    (``matched``), as look-up does.
     """
 
-    def __init__(self, replay: Replay, run: Ints, window: int, proposed: Ints | None = None) -> None:
+    def __init__(
+        self, replay: Replay, run: Ints, window: int, proposed: Ints | None = None
+    ) -> None:
         header = {**replay.trace.header, "window": window}
         self.kept: Ints = np.minimum(run, window).astype(np.int64)
-        self.trace = dataclasses.replace(replay.trace, header=header, run=self.kept.astype(np.uint16))
+        self.trace = dataclasses.replace(
+            replay.trace, header=header, run=self.kept.astype(np.uint16)
+        )
         self.order, self.accepted, self.proposed = replay.order, replay.accepted, proposed
         self._cursors: dict[int, tuple[list[int], list[bool]]] = {}
 
@@ -143,7 +166,11 @@ class RecordedRuns(Replay):
         if recording not in self._cursors:
             start, end = self._span(recording)
             run = self.kept[start:end]
-            matched = np.ones(len(run), dtype=bool) if self.proposed is None else self.proposed[start:end] > 0
+            matched = (
+                np.ones(len(run), dtype=bool)
+                if self.proposed is None
+                else self.proposed[start:end] > 0
+            )
             self._cursors[recording] = run.tolist(), matched.tolist()
         return RunCursor(*self._cursors[recording])
 
@@ -151,7 +178,9 @@ class RecordedRuns(Replay):
         """Return the shares over every start at which something is proposed, visited or not."""
         positions = self.positions()
         matched = positions if self.proposed is None else positions[self.proposed[positions] > 0]
-        kept = np.bincount(np.minimum(self.kept[matched], gamma), minlength=gamma + 1) / max(1, len(matched))
+        kept = np.bincount(np.minimum(self.kept[matched], gamma), minlength=gamma + 1) / max(
+            1, len(matched)
+        )
         unmatched = 1.0 - len(matched) / len(positions)
         return Odds(kept, np.zeros(gamma + 1), 0.0, "marginal run lengths of the trace", unmatched)
 
@@ -164,20 +193,24 @@ class MatchCursor:
         self.matched = self.random.random() < self.share
 
     def judge(self, proposal: Chain) -> Verdict:
-        """Verify a proposal and return the verdict; a step without a proposal uses up none of the verdicts."""
+        """Verify a proposal and return the verdict; a step without a proposal uses up none of the
+        verdicts.
+        """
         self.matched = self.random.random() < self.share
         return self.cursor.judge(proposal) if proposal.tokens else Verdict(0, 1, False, False)
 
 
 class DrawnMatches:
-    """Drawn matches are stated verdicts for look-up: a ``share`` of the steps, drawn independently, propose something."""
+    """Drawn matches are stated verdicts for look-up: a ``share`` of the steps, drawn independently,
+    propose something.
+    """
 
     def __init__(self, verdicts: Acceptance, share: float, seed: int = 0) -> None:
         self.verdicts, self.share, self.seed = verdicts, share, seed
 
     def cursor(self, request: int, exit: Exit | None) -> MatchCursor:
         """Return a cursor with random numbers of its own."""
-        random = Random(f"{self.seed}/match/{request}")  # noqa: S311 (a simulation, not a secret)
+        random = Random(f"{self.seed}/match/{request}")
         return MatchCursor(self.verdicts.cursor(request, exit), random, self.share)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
@@ -186,7 +219,9 @@ class DrawnMatches:
 
 
 class Recording:
-    """A recording is one recorded request of a trace: its arrays from position 1 on, and the position of a replay in it."""
+    """A recording is one recorded request of a trace: its arrays from position 1 on, and the
+    position of a replay in it.
+    """
 
     def __init__(self, trace: Trace, recording: int) -> None:
         self.trace, self.recording = trace, recording
@@ -194,7 +229,9 @@ class Recording:
         self.position = 0
 
     def array(self, name: str) -> NDArray[np.generic]:
-        """Return (..., positions) ``Trace.extra[name]`` of this request; raises KeyError where it was not recorded."""
+        """Return (..., positions) ``Trace.extra[name]`` of this request; raises KeyError where it
+        was not recorded.
+        """
         return self.trace.extra[name][..., self.start : self.end]
 
     def move(self, tokens: int) -> None:
@@ -203,11 +240,13 @@ class Recording:
 
 
 class ResampledReplay:
-    """Lyanna verifies its drafted tree and the tree re-sampled after a rejection (LYA-6), here on one recorded request.
+    """Lyanna verifies its drafted tree and the tree re-sampled after a rejection (LYA-6), here on
+    one recorded request.
 
-    Reads ``lyanna_tree.run``: row 0 by start, row 1 + a for the tree that a rejection at depth a of the window
-    that started there leaves. ``least``: levels that must be left for a second sampling (the paper's r, plus one).
-    Where the two trees are not ``fused``, a proposal of fewer levels than a drafted tree has is of what was left.
+    Reads ``lyanna_tree.run``: row 0 by start, row 1 + a for the tree that a rejection at depth a of
+    the window that started there leaves. ``least``: levels that must be left for a second sampling
+    (the paper's r, plus one). Where the two trees are not ``fused``, a proposal of fewer levels
+    than a drafted tree has is of what was left.
     """
 
     def __init__(self, trace: Trace, recording: int, least: int = 1, fused: bool = True) -> None:
@@ -217,7 +256,9 @@ class ResampledReplay:
         """Draft tokens kept of the tree that is sampled again; None where there is none."""
 
     def judge(self, proposal: Chain) -> Verdict:
-        """Judge the trees of this step; a proposal of nothing moves one token on and leaves nothing."""
+        """Judge the trees of this step; a proposal of nothing moves one token on and leaves
+        nothing.
+        """
         here, left, accepted = self.recording.position, self.left or 0, 0
         self.left = None
         if not self.fused and 0 < proposal.tokens < len(self.runs):
@@ -231,16 +272,20 @@ class ResampledReplay:
 
 
 def recorded_passages(trace: Trace, recording: int, beam: Beam) -> Iterator[Passage]:
-    """Return the passage of every token of one recorded request, as recorded live; behind the end, from the first one again.
+    """Return the passage of every token of one recorded request, as recorded live; behind the end,
+    from the first one again.
 
-    Reads ``beam.steps``, ``beam.hit`` and ``beam.rows``. Raises ValueError for a tree that was not recorded.
+    Reads ``beam.steps``, ``beam.hit`` and ``beam.rows``. Raises ValueError for a tree that was not
+    recorded.
     """
     recorded = recorded_beams(trace)
     if beam not in recorded:
         raise ValueError(f"{beam} is not recorded; {', '.join(map(str, recorded)) or 'no tree is'}")
     index, here = recorded.index(beam), Recording(trace, recording)
     steps, hit, rows = (here.array(f"beam.{name}")[index] for name in ("steps", "hit", "rows"))
-    tokens = zip(steps.tolist(), rows[: beam.stages].T.tolist(), hit.astype(bool).tolist(), strict=True)
+    tokens = zip(
+        steps.tolist(), rows[: beam.stages].T.tolist(), hit.astype(bool).tolist(), strict=True
+    )
     return cycle([Passage(*token) for token in tokens])
 
 
@@ -257,7 +302,8 @@ class _PassageCursor:
 
 
 class RecordedPassages:
-    """Recorded passages give acceptance to a pipeline tree from a trace: every request walks one recording.
+    """Recorded passages give acceptance to a pipeline tree from a trace: every request walks one
+    recording.
 
     ``odds`` of a window of one token are the share of recorded tokens that were in the tree.
     """
@@ -268,21 +314,27 @@ class RecordedPassages:
     def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
         """Return a cursor over the recording that is assigned to this request."""
         order = self.replay.order
-        return _PassageCursor(recorded_passages(self.replay.trace, order[request % len(order)], self.beam))
+        return _PassageCursor(
+            recorded_passages(self.replay.trace, order[request % len(order)], self.beam)
+        )
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return odds with the marginal share of hits as the chance of every position."""
         trace = self.replay.trace
         index = recorded_beams(trace).index(self.beam)
         hit = float(trace.extra["beam.hit"][index][self.replay.positions()].mean())
-        return chain_odds([hit] * gamma, [0.0] * gamma, 0.0, 0.0, "marginal hits of the recorded tree")
+        return chain_odds(
+            [hit] * gamma, [0.0] * gamma, 0.0, 0.0, "marginal hits of the recorded tree"
+        )
 
 
 class DrawnPassages:
-    """Drawn passages come from stated verdicts: a token is in the pipeline tree if a window of one token is kept.
+    """Drawn passages come from stated verdicts: a token is in the pipeline tree if a window of one
+    token is kept.
 
-    After a miss a tree grows into an empty pipeline; no refill is partial. The branches that a token leaves are not
-    known, so that every level but that of the token keeps all its rows: no fewer than any tree would.
+    After a miss a tree grows into an empty pipeline; no refill is partial. The branches that a
+    token leaves are not known, so that every level but that of the token keeps all its rows: no
+    fewer than any tree would.
     """
 
     def __init__(self, verdicts: Acceptance, beam: Beam) -> None:
@@ -300,7 +352,10 @@ class DrawnPassages:
         width, branching, stages = self.beam
         depth, steps, rows = 0, stages, list[int]()
         while True:
-            entered = [min(width, branching ** min(depth + step, width.bit_length())) for step in range(steps)]
+            entered = [
+                min(width, branching ** min(depth + step, width.bit_length()))
+                for step in range(steps)
+            ]
             rows = [*reversed(entered), *rows][:stages]
             hit = cursor.judge(Chain(1)).accepted == 1
             yield Passage(steps, [*rows[:-1], 1], hit)
@@ -308,5 +363,11 @@ class DrawnPassages:
 
 
 def recorded_beams(trace: Trace) -> list[Beam]:
-    """Return the recorded pipeline trees, in the order of the arrays; none where a derived trace has left them out."""
-    return [Beam(**beam) for beam in trace.header.get("beams", [])] if "beam.steps" in trace.extra else []
+    """Return the recorded pipeline trees, in the order of the arrays; none where a derived trace
+    has left them out.
+    """
+    return (
+        [Beam(**beam) for beam in trace.header.get("beams", [])]
+        if "beam.steps" in trace.extra
+        else []
+    )

@@ -1,13 +1,16 @@
-"""Windows are replayed without judging them one by one: all windows over all recorded requests at once.
+"""Windows are replayed without judging them one by one: all windows over all recorded requests at
+once.
 
-Where a chain was recorded by position, a stretch of L agreements is cut into windows from its beginning on, whatever
-came before; with s tokens a full window (gamma and the bonus)
+Where a chain was recorded by position, a stretch of L agreements is cut into windows from its
+beginning on, whatever came before; with s tokens a full window (gamma and the bonus)
 
-    | gamma + bonus | gamma + bonus | ... | L mod s + correction |      floor(L / s) full windows, then one with the rest
+    | gamma + bonus | gamma + bonus | ... | L mod s + correction | floor(L / s) full windows, one
+                                                                  then one with the rest
 
-so that how often each length occurs, counted once, answers for every gamma. Where runs were recorded by start (trees,
-look-up), windows are walked step by step, all requests side by side. The same windows as those of a run on the event
-engine: from position 1 of every request, each behind what the one before committed, until the request ends.
+so that how often each length occurs, counted once, answers for every gamma. Where runs were
+recorded by start (trees, look-up), windows are walked step by step, all requests side by side. The
+same windows as those of a run on the event engine: from position 1 of every request, each behind
+what the one before committed, until the request ends.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +46,9 @@ class Stretches(NamedTuple):
 
 
 class WindowReplay:
-    """Requests by their ``runs``: for each position, draft tokens that an endless window from there keeps."""
+    """Requests by their ``runs``: for each position, draft tokens that an endless window from there
+    keeps.
+    """
 
     def __init__(self, runs: Sequence[Ints]) -> None:
         self.lengths: Ints = np.array([len(run) for run in runs], dtype=np.int64)
@@ -61,7 +66,9 @@ class WindowReplay:
         return cls([replay.runs(recording) for recording in replay.order])
 
     def kept(self, gamma: int, bonus: bool = True) -> Ints:
-        """Return (gamma + 1,) the number of windows that keep 0 to ``gamma`` tokens; ``bonus``: a full one brings one more."""
+        """Return (gamma + 1,) the number of windows that keep 0 to ``gamma`` tokens; ``bonus``: a
+        full one brings one more.
+        """
         windows: Ints = np.zeros(gamma + 1, dtype=np.int64)
         for _, kept, times in self._windows(gamma, bonus, self.pooled):
             windows += np.bincount(kept, weights=times, minlength=gamma + 1).astype(np.int64)
@@ -72,7 +79,9 @@ class WindowReplay:
         totals: Ints = np.zeros((len(self.lengths), 2), dtype=np.int64)
         for request, kept, times in self._windows(gamma, bonus, self.stretches):
             for column, weights in enumerate((kept * times, times)):
-                totals[:, column] += np.bincount(request, weights, minlength=len(totals)).astype(np.int64)
+                totals[:, column] += np.bincount(request, weights, minlength=len(totals)).astype(
+                    np.int64
+                )
         return totals
 
     def mean(self, gamma: int, bonus: bool = True) -> float:
@@ -81,11 +90,15 @@ class WindowReplay:
         return float(np.arange(gamma + 1) @ kept / kept.sum())
 
     def by_place(self, gamma: int, fewest: int) -> tuple[float, ...]:
-        """Return the share kept at each position of a window, of the windows that got there, if ``fewest`` or more did."""
+        """Return the share kept at each position of a window, of the windows that got there, if
+        ``fewest`` or more did.
+        """
         reached = self.kept(gamma)[::-1].cumsum()[::-1].tolist()
         return tuple(after / before for before, after in pairwise(reached) if before >= fewest)
 
-    def _windows(self, gamma: int, bonus: bool, stretches: Stretches) -> Iterator[tuple[Ints, Ints, Ints]]:
+    def _windows(
+        self, gamma: int, bonus: bool, stretches: Stretches
+    ) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Yield (request, tokens kept, how often) of all windows, in parts."""
         stride = gamma + bonus
         if not self.by_position:
@@ -102,26 +115,35 @@ class WindowReplay:
     # ---- by position
 
     def _by_position(self) -> bool:
-        """Return whether every run is one less than the one before, so that stretches say all about them."""
+        """Return whether every run is one less than the one before, so that stretches say all about
+        them.
+        """
         run, inside = self.run, self.lengths > 0
         behind = np.append(run[1:], 0)
         behind[(self.first + self.lengths - 1)[inside]] = run[self.first[inside]]
         return bool(np.all((run == 0) | (behind == run - 1) | (run == ENDLESS)))
 
     def _count_stretches(self) -> None:
-        """Count, in a single pass, the stretches that end in a rejection, and the agreements behind the last rejection."""
+        """Count, in a single pass, the stretches that end in a rejection, and the agreements behind
+        the last rejection.
+        """
         missed = np.flatnonzero(self.run == 0)
         request = np.searchsorted(self.first + self.lengths, missed, side="right")
         before = np.concatenate(([-1], missed[:-1])) if len(missed) else missed
         begins = np.maximum(before + 1, self.first[request])
         length = missed - begins
-        self.stretches, self.pooled = Stretches.counted(request, length), Stretches.counted(np.zeros_like(length), length)
+        self.stretches, self.pooled = (
+            Stretches.counted(request, length),
+            Stretches.counted(np.zeros_like(length), length),
+        )
         ends = self.first.copy()
         np.maximum.at(ends, request, missed + 1)
         self.tail = self.first + self.lengths - ends
         """(requests,) agreements at the end of each request."""
         self.beyond = (
-            np.where(self.tail > 0, self.run[np.minimum(ends, max(0, len(self.run) - 1))], 0) if len(self.run) else ends
+            np.where(self.tail > 0, self.run[np.minimum(ends, max(0, len(self.run) - 1))], 0)
+            if len(self.run)
+            else ends
         )
         """(requests,) the same, plus those at its beginning, where a window goes on."""
 
@@ -143,7 +165,9 @@ class WindowRule(Protocol):
     """A rule says how many draft tokens a request's next window has."""
 
     def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
-        """Return the window behind one of so many tokens in this turn of a request; None: the first."""
+        """Return the window behind one of so many tokens in this turn of a request; None: the
+        first.
+        """
 
 
 class Walk(NamedTuple):
@@ -155,12 +179,20 @@ class Walk(NamedTuple):
     rule: WindowRule | None = None
     """How windows follow each request, up to the one that is asked about; None: all are equal."""
     written: Sequence[tuple[int, int]] = ()
-    """Recording and tokens behind the first one, by request; empty: every recording once, to its end."""
+    """Recording and tokens behind the first one, by request; empty: every recording once, to its
+    end.
+    """
 
     def mean(self, replay: Replay, gamma: int) -> float:
-        """Return the mean tokens of a step, correction or bonus included, with windows of up to ``gamma`` draft tokens."""
+        """Return the mean tokens of a step, correction or bonus included, with windows of up to
+        ``gamma`` draft tokens.
+        """
         own = set(replay.order)
-        written = [(recording, tokens) for recording, tokens in self.written if recording in own and tokens > 0]
+        written = [
+            (recording, tokens)
+            for recording, tokens in self.written
+            if recording in own and tokens > 0
+        ]
         if self.rule is None and not written:
             return WindowReplay.of(replay).mean(gamma) + 1.0
         if not written:
@@ -172,9 +204,16 @@ class Walk(NamedTuple):
         recordings = list(dict.fromkeys(recording for recording, _ in written))
         runs = [replay.runs(recording) for recording in recordings]
         lengths = np.array([len(run) for run in runs], dtype=np.int64)
-        begins, place = np.cumsum(lengths) - lengths, {recording: at for at, recording in enumerate(recordings)}
+        begins, place = (
+            np.cumsum(lengths) - lengths,
+            {recording: at for at, recording in enumerate(recordings)},
+        )
         run = np.concatenate(runs)
-        sure = np.concatenate([replay.sure(recording) for recording in recordings]) if replay.p_min is not None else None
+        sure = (
+            np.concatenate([replay.sure(recording) for recording in recordings])
+            if replay.p_min is not None
+            else None
+        )
         at = np.array([place[recording] for recording, _ in written], dtype=np.int64)
         left = np.array([tokens for _, tokens in written], dtype=np.int64)
         position, turn, tokens, steps = np.zeros_like(at), 0, 0, 0

@@ -36,12 +36,22 @@ from simulator.report.pages.plan import page as plan_page, write_plan
 from simulator.report.run_page import run_page
 from simulator.report.write import write as write_report
 from simulator.scenario import Loaded, load as load_scenario
-from simulator.scenario.run import RunResult as Run, law as law_of, law_details, summary as run_summary
+from simulator.scenario.run import (
+    RunResult as Run,
+    law as law_of,
+    law_details,
+    summary as run_summary,
+)
 from simulator.scenario.uncertainty import run_with_interval
 from simulator.strategies.common.law import Law
 from simulator.studies.compare import Comparison, measured
 from simulator.studies.plan.file import load_plan
-from simulator.studies.plan.study import PlanStudy, finding_data, study as plan_study, summary as plan_summary
+from simulator.studies.plan.study import (
+    PlanStudy,
+    finding_data,
+    study as plan_study,
+    summary as plan_summary,
+)
 from simulator.studies.sweep.executors import crew
 from simulator.studies.sweep.store import reading, writing
 from simulator.studies.sweep.study import study as read_study
@@ -51,22 +61,30 @@ from simulator.studies.what_if import of_run
 from simulator.studies.window import window_sweep
 
 Overrides: TypeAlias = Mapping[str, object] | Sequence[str]
-"""Fields to change: ``{"strategy.gamma": 5}``, or lines as after ``--set``: ``["strategy.gamma=5"]``."""
+"""Fields to change: ``{"strategy.gamma": 5}``, or lines as after ``--set``:
+``["strategy.gamma=5"]``.
+"""
 Source: TypeAlias = str | Path | Loaded
 """A scenario: its name in the catalogue, the path of a YAML file, or one that was loaded."""
 Folder: TypeAlias = str | Path | None
 """A catalogue of the user's own, which is searched before the shipped one."""
 
 
-def load(source: Source, overrides: Overrides = (), *, seed: int | None = None, catalogue: Folder = None) -> Loaded:
+def load(
+    source: Source, overrides: Overrides = (), *, seed: int | None = None, catalogue: Folder = None
+) -> Loaded:
     """Return a scenario, checked, with the trace it replays.
 
-    Raises :class:`BadInput` with every fault of the file and of the overrides, :class:`Infeasible` where a model does not fit
-    its devices, and TypeError for changes to a scenario that is loaded already.
+    Raises :class:`BadInput` with every fault of the file and of the overrides, :class:`Infeasible`
+    where a model does not fit its devices, and TypeError for changes to a scenario that is loaded
+    already.
     """
     if isinstance(source, Loaded):
         if overrides or seed is not None:
-            raise TypeError("overrides and seed change a scenario while it is read; give its name, not a loaded one")
+            raise TypeError(
+                "overrides and seed change a scenario while it is read; give its name, not a "
+                "loaded one"
+            )
         return source
     return load_scenario(str(source), _lines(overrides), _catalogue(catalogue), seed)
 
@@ -83,10 +101,18 @@ def _catalogue(folder: Folder) -> Catalogue:
     return Catalogue((Path(folder),) if folder else ())
 
 
-def run(source: Source, overrides: Overrides = (), *, seed: int | None = None, catalogue: Folder = None) -> Result[Run]:
-    """Simulate a scenario beside its law, replay and autoregressive decoding; return all of them. Raises as :func:`load`."""
+def run(
+    source: Source, overrides: Overrides = (), *, seed: int | None = None, catalogue: Folder = None
+) -> Result[Run]:
+    """Simulate a scenario beside its law, replay and autoregressive decoding; return all of them.
+    Raises as :func:`load`.
+    """
     loaded = load(source, overrides, seed=seed, catalogue=catalogue)
-    command = "" if isinstance(source, Loaded) or catalogue else typed("run", [str(source)], _lines(overrides), seed)
+    command = (
+        ""
+        if isinstance(source, Loaded) or catalogue
+        else typed("run", [str(source)], _lines(overrides), seed)
+    )
     result, span = run_with_interval(loaded, command)  # what was changed in Python has no command
 
     def page() -> Page:
@@ -94,7 +120,10 @@ def run(source: Source, overrides: Overrides = (), *, seed: int | None = None, c
 
     def frame() -> pd.DataFrame:
         numbers = run_summary(result)
-        rows = {origin: numbers[origin] for origin in ("law", "law_replayed", "replay", "simulated", "baseline")}
+        rows = {
+            origin: numbers[origin]
+            for origin in ("law", "law_replayed", "replay", "simulated", "baseline")
+        }
         columns = ["step_ms", "tokens_per_step", "tpot_ms", "ttft_ms", "tokens_per_s"]
         return pd.DataFrame(rows).T.reindex(columns=columns).astype(float)
 
@@ -107,13 +136,20 @@ def run(source: Source, overrides: Overrides = (), *, seed: int | None = None, c
     )
 
 
-def law(source: Source, overrides: Overrides = (), *, seed: int | None = None, catalogue: Folder = None) -> Result[Law]:
-    """Evaluate the closed form alone and return it, without a simulation; raises as :func:`load`."""
+def law(
+    source: Source, overrides: Overrides = (), *, seed: int | None = None, catalogue: Folder = None
+) -> Result[Law]:
+    """Evaluate the closed form alone and return it, without a simulation; raises as
+    :func:`load`.
+    """
     loaded = load(source, overrides, seed=seed, catalogue=catalogue)
     details = law_details(loaded)
 
     def frame() -> pd.DataFrame:
-        rows = [{key: kind[key] for key in ("name", "share", "step_ms")} | kind["durations"] for kind in details["kinds"]]
+        rows = [
+            {key: kind[key] for key in ("name", "share", "step_ms")} | kind["durations"]
+            for kind in details["kinds"]
+        ]
         return pd.DataFrame(rows).set_index("name")
 
     return Result(law_of(loaded.scenario, loaded.acceptance()), lambda: details, frame)
@@ -130,24 +166,35 @@ def sweep(
     seed: int | None = None,
     catalogue: Folder = None,
 ) -> Result[SweepTable]:
-    """Evaluate a scenario, or a sweep of the catalogue, at every combination of the values of ``axes``; return the points.
+    """Evaluate a scenario, or a sweep of the catalogue, at every combination of the values of
+    ``axes``; return the points.
 
-    ``axes`` maps a dotted field to its values, or holds lines as after ``--axis``. ``evaluate`` is one of the words of
-    ``--evaluate``. Points are kept in ``store``, an SQLite file with which a later call goes on; without one they are not
-    kept. Raises :class:`BadInput` for a field that does not exist.
+    ``axes`` maps a dotted field to its values, or holds lines as after ``--axis``. ``evaluate`` is
+    one of the words of ``--evaluate``. Points are kept in ``store``, an SQLite file with which a
+    later call goes on; without one they are not kept. Raises :class:`BadInput` for a field that
+    does not exist.
     """
-    given = read_study(str(name), _catalogue(catalogue), _lines(overrides), _axes(axes), seed, evaluate=evaluate)
+    given = read_study(
+        str(name), _catalogue(catalogue), _lines(overrides), _axes(axes), seed, evaluate=evaluate
+    )
     with _place(store) as path:
         with writing(path) as database, crew(workers) as hired:
             evaluate_points(given, database, hired)
         with reading(path) as stored:
             points = table(stored)
-    words = [word for axis in _axes(axes) for word in ("--axis", axis)] + (["--evaluate", evaluate] if evaluate else [])
+    words = [word for axis in _axes(axes) for word in ("--axis", axis)] + (
+        ["--evaluate", evaluate] if evaluate else []
+    )
     command = typed("sweep", [str(name)], _lines(overrides), seed, words)
 
     return Result(
         points,
-        lambda: {"sweep": points.name, "points": len(points.design), "best": best(points), "faults": faults(points)},
+        lambda: {
+            "sweep": points.name,
+            "points": len(points.design),
+            "best": best(points),
+            "faults": faults(points),
+        },
         lambda: points.frame.set_index("point"),
         lambda: sweep_pages.page(points, given.base.scenario, command),
         lambda folder: sweep_pages.write_sweep(points, given.base.scenario, command, folder),
@@ -164,20 +211,32 @@ def _place(store: str | Path | None) -> Iterator[Path]:
 def _axes(axes: Mapping[str, Iterable[object]] | Sequence[str]) -> tuple[str, ...]:
     """Return axes as ``key=value,value,...``."""
     if isinstance(axes, Mapping):
-        return tuple(f"{key}={','.join(str(value) for value in values)}" for key, values in axes.items())
+        return tuple(
+            f"{key}={','.join(str(value) for value in values)}" for key, values in axes.items()
+        )
     return tuple(axes)
 
 
 def plan(
-    name: str | Path, overrides: Overrides = (), *, draws: int = 20, seed: int | None = None, catalogue: Folder = None
+    name: str | Path,
+    overrides: Overrides = (),
+    *,
+    draws: int = 20,
+    seed: int | None = None,
+    catalogue: Folder = None,
 ) -> Result[PlanStudy]:
-    """Find the cheapest fleet of a plan file that keeps its SLO, and return it with how firm that answer is.
+    """Find the cheapest fleet of a plan file that keeps its SLO, and return it with how firm that
+    answer is.
 
-    ``draws`` runs are resampled for the chance that the SLO is met. Raises :class:`BadInput` with the faults of the file,
-    :class:`Infeasible` with the nearest miss where no fleet keeps the SLO.
+    ``draws`` runs are resampled for the chance that the SLO is met. Raises :class:`BadInput` with
+    the faults of the file, :class:`Infeasible` with the nearest miss where no fleet keeps the SLO.
     """
-    command = typed("plan", [str(name)], _lines(overrides), seed, [] if draws == 20 else ["--draws", str(draws)])
-    answer = plan_study(load_plan(str(name), _lines(overrides), _catalogue(catalogue), seed), command, draws)
+    command = typed(
+        "plan", [str(name)], _lines(overrides), seed, [] if draws == 20 else ["--draws", str(draws)]
+    )
+    answer = plan_study(
+        load_plan(str(name), _lines(overrides), _catalogue(catalogue), seed), command, draws
+    )
     return Result(
         answer,
         lambda: plan_summary(answer),
@@ -197,8 +256,9 @@ def study(
 ) -> Result[Any]:
     """Do a study of scenarios and return it: ``study("trees", "specpipe_llama_3_1_70b_8x3090")``.
 
-    ``name`` is the command of a study (batches, budget, capacity, compare, crossovers, drafts, load, methods, network, streams,
-    trees); ``options`` are those of the command, with underscores. Raises ValueError for an unknown study, and as :func:`load`.
+    ``name`` is the command of a study (batches, budget, capacity, compare, crossovers, drafts,
+    load, methods, network, streams, trees); ``options`` are those of the command, with underscores.
+    Raises ValueError for an unknown study, and as :func:`load`.
     """
     by_name = {command.name: command for command in STUDIES}
     if name not in by_name:
@@ -210,7 +270,9 @@ def study(
     command = "" if options or catalogue else typed(name, asked.scenarios, asked.overrides, seed)
 
     def page() -> Page:
-        made: Page = replace(import_module(f"simulator.report.pages.{name}").page(value), command=command)
+        made: Page = replace(
+            import_module(f"simulator.report.pages.{name}").page(value), command=command
+        )
         return made
 
     return Result(
@@ -223,9 +285,15 @@ def study(
 
 
 def _rows(data: Any) -> list[dict[str, Any]]:
-    """Return the rows of nested plain data: its innermost list of mappings, with the names of what holds it."""
+    """Return the rows of nested plain data: its innermost list of mappings, with the names of what
+    holds it.
+    """
     if isinstance(data, dict):
-        lists = {key: value for key, value in data.items() if isinstance(value, list) and value and isinstance(value[0], dict)}
+        lists = {
+            key: value
+            for key, value in data.items()
+            if isinstance(value, list) and value and isinstance(value[0], dict)
+        }
         plain = {key: value for key, value in data.items() if not isinstance(value, list | dict)}
         for value in lists.values():
             return [plain | row for entry in value for row in _rows(entry)]
@@ -234,11 +302,16 @@ def _rows(data: Any) -> list[dict[str, Any]]:
 
 
 def compare(
-    *scenarios: str | Path, overrides: Overrides = (), seed: int | None = None, catalogue: Folder = None
+    *scenarios: str | Path,
+    overrides: Overrides = (),
+    seed: int | None = None,
+    catalogue: Folder = None,
 ) -> Result[Comparison]:
-    """Run scenarios and return them side by side: A, B, C, ... in the order given, the others compared with A.
+    """Run scenarios and return them side by side: A, B, C, ... in the order given, the others
+    compared with A.
 
-    An override may name a single scenario by its letter: ``["B:strategy.gamma=5"]``. Raises as :func:`load`.
+    An override may name a single scenario by its letter: ``["B:strategy.gamma=5"]``. Raises as
+    :func:`load`.
     """
     result = study("compare", *scenarios, overrides=overrides, seed=seed, catalogue=catalogue)
     comparison: Comparison = result.value
@@ -246,39 +319,61 @@ def compare(
     def frame() -> pd.DataFrame:
         columns = [f"{contestant.letter}: {contestant.name}" for contestant in comparison.runs]
         return pd.DataFrame.from_dict(
-            {measure.key: values for measure, values in measured(comparison)}, orient="index", columns=columns
+            {measure.key: values for measure, values in measured(comparison)},
+            orient="index",
+            columns=columns,
         )
 
-    return Result(comparison, result.to_dict, frame, lambda: result.page, result._write)  # type: ignore[arg-type, return-value]
+    return Result(
+        comparison,
+        result.to_dict,
+        frame,
+        lambda: result.page,  # type: ignore[arg-type, return-value]
+        result._write,
+    )
 
 
 def trace(name: str | Path, *, seed: int = 0, catalogue: Folder = None) -> Result[Statistics]:
-    """Return the numbers of a recording, by name or path: its tokens per step by window, hits, run lengths, drafters.
+    """Return the numbers of a recording, by name or path: its tokens per step by window, hits, run
+    lengths, drafters.
 
-    ``seed`` draws the acceptance of a sampled recording. Raises :class:`BadInput` for a file that is no recording.
+    ``seed`` draws the acceptance of a sampled recording. Raises :class:`BadInput` for a file that
+    is no recording.
     """
     path = _catalogue(catalogue).names("trace").get(str(name), Path(name))
     numbers = statistics(read(path), seed=seed)
 
     def frame() -> pd.DataFrame:
-        rows = [{"gamma": mean.gamma, "tokens_per_step": 1.0 + mean.replayed} for mean in numbers.windows]
+        rows = [
+            {"gamma": mean.gamma, "tokens_per_step": 1.0 + mean.replayed}
+            for mean in numbers.windows
+        ]
         return pd.DataFrame(rows).set_index("gamma")
 
     return Result(numbers, lambda: asdict(numbers), frame)
 
 
 def iid(
-    name: str | Path, *, windows: Sequence[int] = (1, 3, 5, 8), seed: int = 0, catalogue: Folder = None
+    name: str | Path,
+    *,
+    windows: Sequence[int] = (1, 3, 5, 8),
+    seed: int = 0,
+    catalogue: Folder = None,
 ) -> Result[list[Any]]:
-    """Return how wrong the i.i.d. formula is for every drafter of a recording, fitted at one draft token.
+    """Return how wrong the i.i.d. formula is for every drafter of a recording, fitted at one draft
+    token.
 
-    The table has the error in per cent by drafter and window; ``value`` the drafters with their shares by position.
+    The table has the error in per cent by drafter and window; ``value`` the drafters with their
+    shares by position.
     """
     path = _catalogue(catalogue).names("trace").get(str(name), Path(name))
     drafters = every_drafter(read(path), path.stem, (), tuple(windows), seed)
 
     def frame() -> pd.DataFrame:
-        errors = {drafter.name: {f"gamma {error.gamma}": error.percent for error in drafter.errors} for drafter in drafters}
+        errors = {
+            drafter.name: {f"gamma {error.gamma}": error.percent for error in drafter.errors}
+            for drafter in drafters
+        }
         return pd.DataFrame(errors).T
 
     return Result(
@@ -289,12 +384,22 @@ def iid(
     )
 
 
-def catalogue(kind: str | None = None, *, folder: Folder = None) -> Result[dict[str, dict[str, str]]]:
-    """Return what there is, by kind and name with a line about each: scenarios, strategies, devices, methods, traces, ...
+def catalogue(
+    kind: str | None = None, *, folder: Folder = None
+) -> Result[dict[str, dict[str, str]]]:
+    """Return what there is, by kind and name with a line about each: scenarios, strategies,
+    devices, methods, traces, ...
 
-    ``kind`` is one of them, None means all; ``folder`` is a catalogue of your own that is searched first.
+    ``kind`` is one of them, None means all; ``folder`` is a catalogue of your own that is searched
+    first.
     """
     shelves = _catalogue(folder)
-    abouts = {entry: shelves.abouts(entry) for entry in ([kind] if kind else ["strategy", *FOLDERS])}
-    rows = [(entry, name, about) for entry, names in abouts.items() for name, about in names.items()]
-    return Result(abouts, lambda: dict(abouts), lambda: pd.DataFrame(rows, columns=["kind", "name", "about"]))
+    abouts = {
+        entry: shelves.abouts(entry) for entry in ([kind] if kind else ["strategy", *FOLDERS])
+    }
+    rows = [
+        (entry, name, about) for entry, names in abouts.items() for name, about in names.items()
+    ]
+    return Result(
+        abouts, lambda: dict(abouts), lambda: pd.DataFrame(rows, columns=["kind", "name", "about"])
+    )

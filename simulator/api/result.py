@@ -1,4 +1,6 @@
-"""The result of a call: numbers, and the forms in which a notebook shows, tabulates and saves them."""
+"""The result of a call: numbers, and the forms in which a notebook shows, tabulates and saves
+them.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -26,7 +28,9 @@ class Picture:
 
 
 class Result(Generic[Value]):
-    """The result of a call: ``value`` holds the numbers, and its attributes are attributes of the result, too."""
+    """The result of a call: ``value`` holds the numbers, and its attributes are attributes of the
+    result, too.
+    """
 
     def __init__(
         self,
@@ -36,18 +40,24 @@ class Result(Generic[Value]):
         page: Callable[[], Page] | None = None,
         write: Callable[[Path], object] | None = None,
     ) -> None:
-        """Hold ``value``; ``data``, ``frame`` and ``page`` give its other forms, ``write`` fills the folder of a report."""
+        """Hold ``value``; ``data``, ``frame`` and ``page`` give its other forms, ``write`` fills
+        the folder of a report.
+        """
         self.value = value
         self._data, self._frame, self._page, self._write = data, frame, page, write
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the numbers; raise AttributeError where they have none of this name."""
+        """Return an attribute of the numbers; raise AttributeError where they have none of this
+        name.
+        """
         if name.startswith("_") or name == "value":
             raise AttributeError(name)
         return getattr(self.value, name)
 
     def __dir__(self) -> Iterable[str]:
-        return sorted({*super().__dir__(), *(name for name in dir(self.value) if not name.startswith("_"))})
+        return sorted(
+            {*super().__dir__(), *(name for name in dir(self.value) if not name.startswith("_"))}
+        )
 
     def __repr__(self) -> str:
         name = type(self.value).__name__
@@ -67,18 +77,23 @@ class Result(Generic[Value]):
         return self._data()
 
     def picture(self, name: str = "") -> Picture:
-        """Return a picture of the report by a part of its file's name, by default the first; raise KeyError where none is."""
+        """Return a picture of the report by a part of its file's name, by default the first; raise
+        KeyError where none is.
+        """
         figures = list(self.page.figures) if self.page else []
         for figure in figures:
             if name in figure.file:
                 return Picture(figure.svg)
-        raise KeyError(f"no picture is called '{name}'; there are {[figure.file for figure in figures]}")
+        raise KeyError(
+            f"no picture is called '{name}'; there are {[figure.file for figure in figures]}"
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write the result and return where it is.
 
-        A name that ends in .json, .csv, .html or .md is a single file; any other name is the folder that ``--out`` of the
-        command writes. Raises ValueError for a name that is neither, :class:`BadInput` where nothing can be written.
+        A name that ends in .json, .csv, .html or .md is a single file; any other name is the folder
+        that ``--out`` of the command writes. Raises ValueError for a name that is neither,
+        :class:`BadInput` where nothing can be written.
         """
         place = Path(path)
         text = self._text(place.suffix)
@@ -88,7 +103,9 @@ class Result(Generic[Value]):
             self._write(place)
         else:
             folder = ", or the name of a folder" if self._write else ""
-            raise ValueError(f"{path}: expected a name that ends in .json, .csv, .html or .md{folder}")
+            raise ValueError(
+                f"{path}: expected a name that ends in .json, .csv, .html or .md{folder}"
+            )
         return place
 
     def _text(self, suffix: str) -> str | None:
@@ -102,5 +119,10 @@ class Result(Generic[Value]):
         return None
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the answer, its numbers, the table and the first picture."""
-        return as_fragment(self.page, self.to_frame().to_html(max_rows=20, float_format=lambda number: f"{number:.4g}"))
+        """Return what a notebook shows: the answer, its numbers, the table and the first
+        picture.
+        """
+        return as_fragment(
+            self.page,
+            self.to_frame().to_html(max_rows=20, float_format=lambda number: f"{number:.4g}"),
+        )

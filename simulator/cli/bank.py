@@ -1,4 +1,6 @@
-"""The commands ``specsim trace list`` and ``advise``: what acceptance can be borrowed, and what is nearest."""
+"""The commands ``specsim trace list`` and ``advise``: what acceptance can be borrowed, and what is
+nearest.
+"""
 
 import re
 from pathlib import Path
@@ -12,7 +14,9 @@ from simulator.files.document import in_a_line
 from simulator.files.shell import named_file, quoted
 from simulator.names import Catalogue
 
-OWN: dict[str, str] = yaml.safe_load(Path(__file__).with_name("measure_own.yaml").read_text("utf-8"))
+OWN: dict[str, str] = yaml.safe_load(
+    Path(__file__).with_name("measure_own.yaml").read_text("utf-8")
+)
 """How to measure one's own, by engine."""
 
 
@@ -31,21 +35,39 @@ def list_(as_json: bool, own: Paths) -> None:
 
 @click.command("advise", **stated("trace advise"))
 def advise(as_json: bool, own: Paths, target: str, engine: str, **wanted: Any) -> None:
-    """Name the published mean and the recording nearest to a pair, how far they are, and how to measure your own."""
+    """Name the published mean and the recording nearest to a pair, how far they are, and how to
+    measure your own.
+    """
     from simulator.report.bank import advice_page
     from simulator.scenario.bank import lender, nearest
 
     with faults_as_lines():
         loans = nearest(Catalogue(own), target, wanted)
-        recorded = lender(Catalogue(own), wanted["method"] or loans[0].mean.method, wanted["temperature"] or 0.0)
+        recorded = lender(
+            Catalogue(own), wanted["method"] or loans[0].mean.method, wanted["temperature"] or 0.0
+        )
     measure = measured_with(engine, target, wanted["draft"], wanted["window"])
     published_means = [{**loan._asdict(), "mean": loan.mean.model_dump()} for loan in loans]
-    data = {"published": published_means, "recording": recorded, "acceptance": loans[0].block, "measure": measure}
+    data = {
+        "published": published_means,
+        "recording": recorded,
+        "acceptance": loans[0].block,
+        "measure": measure,
+    }
     answer(as_json, lambda: data, lambda: advice_page(target, recorded, loans, measure))
 
 
 def measured_with(engine: str, target: str, draft: str | None, window: int | None) -> str:
-    """Return the commands that measure acceptance with an engine; what was not named stays a word in capitals."""
-    config = f'{{"model": {in_a_line(draft or "DRAFT")}, "num_speculative_tokens": {window or "K"}}}'
-    words = {"TARGET": named_file(target), "DRAFT": named_file(draft or "DRAFT"), "K": window or "K", "CONFIG": config}
+    """Return the commands that measure acceptance with an engine; what was not named stays a word
+    in capitals.
+    """
+    config = (
+        f'{{"model": {in_a_line(draft or "DRAFT")}, "num_speculative_tokens": {window or "K"}}}'
+    )
+    words = {
+        "TARGET": named_file(target),
+        "DRAFT": named_file(draft or "DRAFT"),
+        "K": window or "K",
+        "CONFIG": config,
+    }
     return re.sub(r"\b(TARGET|DRAFT|K|CONFIG)\b", lambda word: quoted(words[word[1]]), OWN[engine])

@@ -1,4 +1,6 @@
-"""The commands ``specsim calibrate``: profiles from measured times of operations, engines from measured runs."""
+"""The commands ``specsim calibrate``: profiles from measured times of operations, engines from
+measured runs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator.cli.catalogue import class_of
-from simulator.cli.options import Names, Paths, answer, beside_the_package, faults_as_lines, stated, typed, working
+from simulator.cli.options import (
+    Names,
+    Paths,
+    answer,
+    beside_the_package,
+    faults_as_lines,
+    stated,
+    typed,
+    working,
+)
 from simulator.files.document import Document
 from simulator.names import Catalogue
 from simulator.parallel import counted
@@ -21,9 +32,10 @@ if TYPE_CHECKING:
 def calibrate() -> None:
     """Fit profiles to measured times of operations, and engines to measured runs.
 
-    One CSV holds a time in each row: operation, part, model, tensor_parallel, shape, tokens, size_bytes, flops, ranks,
-    layers, time_us, source, and more. operation, size_bytes and time_us must be there; so must tokens for all but collectives
-    and transfers, flops for products, attention and experts, and ranks for collectives. `import` makes it from files of other
+    One CSV holds a time in each row: operation, part, model, tensor_parallel, shape, tokens,
+    size_bytes, flops, ranks, layers, time_us, source, and more. operation, size_bytes and time_us
+    must be there; so must tokens for all but collectives and transfers, flops for products,
+    attention and experts, and ranks for collectives. `import` makes it from files of other
     projects.
     """
 
@@ -40,7 +52,9 @@ def import_(
     as_json: bool,
     own: Paths,
 ) -> None:
-    """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim or ai-dynamo/aiconfigurator; say what is skipped."""
+    """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim or
+    ai-dynamo/aiconfigurator; say what is skipped.
+    """
     from collections import Counter
 
     import pandas as pd
@@ -70,7 +84,12 @@ def import_(
         "skipped": reasons,
         "checked": card,
     }
-    lines = [f"{out}: {counts}, {data['cached']:,} marked (in a cache), rates checked against {card or 'no device (--device)'}"]
+    lines = [
+        (
+            f"{out}: {counts}, {data['cached']:,} marked (in a cache), rates checked against "
+            f"{card or 'no device (--device)'}"
+        )
+    ]
     lines += [f"skipped, {reason}: {count:,}" for reason, count in reasons.items()]
     answer(as_json, lambda: data, None, *lines)
 
@@ -89,7 +108,9 @@ def device(
     ratios: int | None,
     quick: bool,
 ) -> None:
-    """Fit products, attention and small operations of a device; print the errors, also of what was left out."""
+    """Fit products, attention and small operations of a device; print the errors, also of what was
+    left out.
+    """
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.fit import TABLE, Form
     from simulator.evidence.calibrate.measurements import read
@@ -102,7 +123,11 @@ def device(
         rows = read(tables)
         fitted = profile.device(rows, document, card, form, not quick, ratios)
         options = ["--table"] if table else []
-        for option, counts in (("--at", at), ("--tiles", tiles), ("--ratios", ratios and (ratios,))):
+        for option, counts in (
+            ("--at", at),
+            ("--tiles", tiles),
+            ("--ratios", ratios and (ratios,)),
+        ):
             options += [option, ",".join(map(str, counts))] if counts else []
         name = f"{Path(like).stem}{'_table' if table or at else ''}{'_ratios' if ratios else ''}"
         command = _command("device", tables, like, options)
@@ -111,7 +136,9 @@ def device(
 
 
 @calibrate.command("link", **stated("calibrate link"))
-def link(tables: Paths, like: str, out: Path | None, report: Path | None, as_json: bool, own: Paths) -> None:
+def link(
+    tables: Paths, like: str, out: Path | None, report: Path | None, as_json: bool, own: Paths
+) -> None:
     """Fit all-reduce and transfer of a link, in every form that a profile can have."""
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.measurements import read
@@ -125,7 +152,9 @@ def link(tables: Paths, like: str, out: Path | None, report: Path | None, as_jso
 
 @calibrate.command("passes", **stated("calibrate passes"))
 def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths) -> None:
-    """Fit a device to whole passes as llama-bench prints them: a constant per layer, efficiency, widths by weight format."""
+    """Fit a device to whole passes as llama-bench prints them: a constant per layer, efficiency,
+    widths by weight format.
+    """
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.measurements import read
     from simulator.evidence.calibrate.passes import fit, written
@@ -137,17 +166,26 @@ def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths
         if out:
             writing.write(out, profile.text(written(fitted, document)))
     formats = {name: weights._asdict() for name, weights in fitted.formats.items()}
-    data = {"us_per_layer": fitted.us_per_layer, "formats": formats, "written": [str(out)] if out else []}
+    data = {
+        "us_per_layer": fitted.us_per_layer,
+        "formats": formats,
+        "written": [str(out)] if out else [],
+    }
     lines = [f"{fitted.us_per_layer:g} us per layer, all but its weights"]
     for name, weights in fitted.formats.items():
         ratios = ", ".join(f"{tokens}: {ratio:g}" for tokens, ratio in weights.width)
-        lines.append(f"{name}: memory efficiency {weights.memory_efficiency:g}; memory time by tokens {ratios}")
+        lines.append(
+            f"{name}: memory efficiency {weights.memory_efficiency:g}; memory time by tokens "
+            f"{ratios}"
+        )
     answer(as_json, lambda: data, None, *lines, *[f"written: {out}"] * bool(out))
 
 
 @calibrate.command("score", **stated("calibrate score"))
 def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths) -> None:
-    """Hold a device or a link against tables without a fit: errors by operation, part, format, implementation and rows."""
+    """Hold a device or a link against tables without a fit: errors by operation, part, format,
+    implementation and rows.
+    """
     from simulator.evidence.calibrate import quality
     from simulator.evidence.calibrate.measurements import LINK_OPERATIONS, read, unfit
     from simulator.report.page import page_files, write_files
@@ -160,12 +198,19 @@ def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths)
         else:
             errors = list(quality.scores(_entry("device", name, own)[1], rows))
         if not errors:
-            raise unfit("hold no operation of a device or a link whose time a profile tells; whole passes are fitted alone")
+            raise unfit(
+                "hold no operation of a device or a link whose time a profile tells; whole "
+                "passes are fitted alone"
+            )
         command = typed("calibrate score", [name, *(table.name for table in tables)], ())
         page = score_page(Path(name).stem, errors, command)
         if out:
             write_files(out, page_files(page, f"{Path(name).stem}_score"))
-    answer(as_json, lambda: {"profile": name, "errors": [error._asdict() for error in errors]}, lambda: page)
+    answer(
+        as_json,
+        lambda: {"profile": name, "errors": [error._asdict() for error in errors]},
+        lambda: page,
+    )
 
 
 @calibrate.command("engine", **stated("calibrate engine"))
@@ -181,7 +226,9 @@ def engine(
     as_json: bool,
     own: Paths,
 ) -> None:
-    """Fit numbers of an engine to measured steps and speed-ups, from one row up; say what the rows do not identify."""
+    """Fit numbers of an engine to measured steps and speed-ups, from one row up; say what the rows
+    do not identify.
+    """
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.runs import fit, read_runs, written
     from simulator.files import writing
@@ -193,13 +240,22 @@ def engine(
         named = card.model_copy(update={"name": Path(like).stem})
         fitted = fit(rows, named, free, groups)
         if out:
-            writing.write(out, profile.text(written(fitted, dict(document.data), source or runs.name)))
+            writing.write(
+                out, profile.text(written(fitted, dict(document.data), source or runs.name))
+            )
     numbers = {name: number._asdict() for name, number in fitted.numbers.items()}
     data = {"numbers": numbers, "errors": fitted.errors, "written": str(out) if out else None}
-    answer(as_json, lambda: data, lambda: engine_page(fitted, Path(like).stem), *[f"written: {out}"] * bool(out))
+    answer(
+        as_json,
+        lambda: data,
+        lambda: engine_page(fitted, Path(like).stem),
+        *[f"written: {out}"] * bool(out),
+    )
 
 
-@calibrate.command("paper", hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
+@calibrate.command(
+    "paper", hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True}
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def paper(words: tuple[str, ...]) -> None:
     """Say what fits the free parameters of a paper, where the repository is at hand."""
@@ -207,10 +263,15 @@ def paper(words: tuple[str, ...]) -> None:
 
 
 def _entry(kind: str, name: str, own: Paths) -> tuple[Document, Any]:
-    """Read the file of a catalogue entry, as it is written and checked; a model gets its file's name."""
+    """Read the file of a catalogue entry, as it is written and checked; a model gets its file's
+    name.
+    """
     from simulator.files.schema import validate
 
-    catalogue, mention = Catalogue(own), Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
+    catalogue, mention = (
+        Catalogue(own),
+        Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)}),
+    )
     path = catalogue.path(kind, name, mention, (kind,))
     document = catalogue.content(kind, path)
     if kind == "model":
@@ -219,10 +280,14 @@ def _entry(kind: str, name: str, own: Paths) -> tuple[Document, Any]:
 
 
 def _command(verb: str, tables: Paths, like: str, options: list[str]) -> str:
-    return typed(f"calibrate {verb}", [path.name for path in tables], (), options=["--like", like, *options])
+    return typed(
+        f"calibrate {verb}", [path.name for path in tables], (), options=["--like", like, *options]
+    )
 
 
-def _write_results(name: str, fitted: FittedProfile, out: Path | None, report: Path | None, command: str) -> list[str]:
+def _write_results(
+    name: str, fitted: FittedProfile, out: Path | None, report: Path | None, command: str
+) -> list[str]:
     """Write the profile and the page that were asked for; return the paths of their files."""
     from simulator.evidence.calibrate import profile
     from simulator.files import writing
@@ -231,13 +296,23 @@ def _write_results(name: str, fitted: FittedProfile, out: Path | None, report: P
 
     texts: dict[Path, writing.Content] = {out: profile.text(fitted.data)} if out else {}
     if report:
-        texts |= {report / file: text for file, text in page_files(page(name, fitted, command), name).items()}
+        texts |= {
+            report / file: text
+            for file, text in page_files(page(name, fitted, command), name).items()
+        }
     writing.write_all(texts)
     return [str(path) for path in texts]
 
 
-def _print_fit(name: str, fitted: FittedProfile, command: str, written: list[str], as_json: bool) -> None:
+def _print_fit(
+    name: str, fitted: FittedProfile, command: str, written: list[str], as_json: bool
+) -> None:
     from simulator.report.pages.calibrate import as_data, page
 
     lines = [f"written: {path}" for path in written]
-    answer(as_json, lambda: {**as_data(fitted), "written": written}, lambda: page(name, fitted, command), *lines)
+    answer(
+        as_json,
+        lambda: {**as_data(fitted), "written": written},
+        lambda: page(name, fitted, command),
+        *lines,
+    )

@@ -15,13 +15,25 @@ from simulator.cli.options import COMMANDS, Paths, answer, faults_as_lines, prin
 from simulator.files.document import CONTROLS, BadInput, did_you_mean
 from simulator.files.plugins import plugin_file
 from simulator.files.shell import typed
-from simulator.names import FOLDERS, OF_MODELS, PROFILES, REFERENCES, Catalogue, shown, strategy_files, strategy_names
+from simulator.names import (
+    FOLDERS,
+    OF_MODELS,
+    PROFILES,
+    REFERENCES,
+    Catalogue,
+    shown,
+    strategy_files,
+    strategy_names,
+)
 
 if TYPE_CHECKING:
     from simulator.files.schema import Frozen
 
 KINDS: tuple[str, ...] = tuple(COMMANDS["kinds"])
-PLURALS = {"strategies": "strategy", **{f"{kind}s": kind for kind in KINDS if kind not in ("strategy", "acceptance")}}
+PLURALS = {
+    "strategies": "strategy",
+    **{f"{kind}s": kind for kind in KINDS if kind not in ("strategy", "acceptance")},
+}
 NAME = 36
 """Letters of a name beside which its description begins, at most."""
 LEAST_ABOUT = 24
@@ -31,13 +43,20 @@ CLASSES: dict[str, str] = COMMANDS["classes"]
 
 
 def _width() -> int:
-    """Return the columns of the terminal, 120 at most, for the lines of ``list`` and ``show``; 80 where there is none."""
+    """Return the columns of the terminal, 120 at most, for the lines of ``list`` and ``show``; 80
+    where there is none.
+    """
     return min(120, get_terminal_size().columns)
 
 
-@click.command("list", **stated("list", click.Argument(["kind"], type=LISTED, required=False, metavar="[KIND]")))
+@click.command(
+    "list",
+    **stated("list", click.Argument(["kind"], type=LISTED, required=False, metavar="[KIND]")),
+)
 def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own: Paths) -> None:
-    """List the names of everything in the catalogue, from scenarios to traces; of methods, their features."""
+    """List the names of everything in the catalogue, from scenarios to traces; of methods, their
+    features.
+    """
     kind = PLURALS.get(kind or "", kind)
     if kind == "method" and not word:
         _list_methods(as_json, own)
@@ -51,18 +70,34 @@ def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own:
     if as_json:
         print_json(abouts)
         return
-    column, width = min(max((len(name) for names in abouts.values() for name in names), default=0), NAME) + 2, _width()
+    column, width = (
+        min(max((len(name) for names in abouts.values() for name in names), default=0), NAME) + 2,
+        _width(),
+    )
     width = max(width, column + LEAST_ABOUT)
     for title, names in abouts.items():
         click.secho(f"{title} ({len(names)})", bold=True)
         for name, about in sorted(names.items()) if by_name else names.items():
             words = f"{name + '  ':<{column}}{about.partition(chr(10))[0].translate(CONTROLS)}"
             below = " " * (column + 2)
-            click.echo(fill(words, width, initial_indent="  ", subsequent_indent=below, max_lines=2, placeholder=" …"))
+            click.echo(
+                fill(
+                    words,
+                    width,
+                    initial_indent="  ",
+                    subsequent_indent=below,
+                    max_lines=2,
+                    placeholder=" …",
+                )
+            )
 
 
 def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
-    return {name: about for name, about in abouts.items() if word in name.lower() or word in about.lower()}
+    return {
+        name: about
+        for name, about in abouts.items()
+        if word in name.lower() or word in about.lower()
+    }
 
 
 def _list_methods(as_json: bool, own: Paths) -> None:
@@ -86,7 +121,10 @@ def show(name: str, as_json: bool, own: Paths) -> None:
     answer(as_json, lambda: entry.data, None, entry.text.translate(CONTROLS))
 
 
-@click.command("schema", params=[click.Argument(["kind"], type=click.Choice(tuple(CLASSES)), default="scenario")])
+@click.command(
+    "schema",
+    params=[click.Argument(["kind"], type=click.Choice(tuple(CLASSES)), default="scenario")],
+)
 def schema(kind: str) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     print_json(json_schema(kind))
@@ -100,22 +138,36 @@ class Details(NamedTuple):
 
 
 def details(name: str, catalogue: Catalogue) -> Details:
-    """Return the entry of a name of any kind, or of the only longer one; raise :class:`BadInput` where nothing has the name."""
+    """Return the entry of a name of any kind, or of the only longer one; raise :class:`BadInput`
+    where nothing has the name.
+    """
     if strategy := strategy_files().get(name) or plugin_file(name):
         import ast
 
         words = ast.get_docstring(ast.parse(strategy.read_text("utf-8"))) or ""
-        return Details(f"strategy {name}\n\n{words}\n", {"kind": "strategy", "name": name, "about": words})
+        return Details(
+            f"strategy {name}\n\n{words}\n", {"kind": "strategy", "name": name, "about": words}
+        )
     for kind in FOLDERS:
         if path := catalogue.names(kind).get(name):
-            return _trace_details(name, path) if kind == "trace" else _file_details(kind, name, path, catalogue)
+            return (
+                _trace_details(name, path)
+                if kind == "trace"
+                else _file_details(kind, name, path, catalogue)
+            )
     path = Path(name)
     if path.suffix in OF_MODELS or (path / "config.json").is_file():
         from simulator.cost.huggingface import read_config
 
         model = read_config(path)
         content = model.model_dump(mode="json", exclude_defaults=True)
-        data = {"kind": "model", "name": model.name, "file": name, "content": content, "computed": model.counts()}
+        data = {
+            "kind": "model",
+            "name": model.name,
+            "file": name,
+            "content": content,
+            "computed": model.counts(),
+        }
         return Details(f"model {model.name}   ({name})\n\n{_yaml(content)}{_counts(model)}", data)
     names = [entry for kind in FOLDERS for entry in catalogue.names(kind)] + strategy_names()
     if len(longer := [entry for entry in names if entry.startswith(f"{name}_")]) == 1:
@@ -124,7 +176,9 @@ def details(name: str, catalogue: Catalogue) -> Details:
 
 
 def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Details:
-    """Return a YAML file as it stands; of a model also the numbers that follow; of a profile every number with its source."""
+    """Return a YAML file as it stands; of a model also the numbers that follow; of a profile every
+    number with its source.
+    """
     from simulator.cost.model import ModelSpec
     from simulator.files.schema import provenance, validate
 
@@ -146,13 +200,18 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
         if kind == "device":
             data["formats"], lines = _formats(profile)
             text += lines
-        text = "\n".join([text, f"numbers, and where they come from: {summary}", *map(_number, numbers), ""])
+        text = "\n".join(
+            [text, f"numbers, and where they come from: {summary}", *map(_number, numbers), ""]
+        )
     return Details(text, data)
 
 
 def _counts(model: Any) -> str:
     """Return in lines what follows from a model's shapes."""
-    lines = [f"  {key}: {value:,.6g}" if value % 1 else f"  {key}: {value:,.0f}" for key, value in model.counts().items()]
+    lines = [
+        f"  {key}: {value:,.6g}" if value % 1 else f"  {key}: {value:,.0f}"
+        for key, value in model.counts().items()
+    ]
     return "\n".join(["\ncomputed", *lines, ""])
 
 
@@ -163,24 +222,41 @@ def _yaml(content: object) -> str:
 
 
 def _number(number: dict[str, object]) -> str:
-    """Return a number of a profile with its source in lines of the terminal; a source may begin with its confidence."""
+    """Return a number of a profile with its source in lines of the terminal; a source may begin
+    with its confidence.
+    """
     source, confidence = str(number["source"]), str(number["confidence"])
     words = source if source.startswith(confidence) else f"{confidence}: {source}"
     line = f"  {number['parameter']} = {number['value']:g}   {words}"
-    return fill(line, _width(), subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
+    return fill(
+        line, _width(), subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _formats(device: Any) -> tuple[dict[str, dict[str, Any]], str]:
-    """Return, as data and as text, how a device computes with weights of each format, and whose kernels stand for them."""
+    """Return, as data and as text, how a device computes with weights of each format, and whose
+    kernels stand for them.
+    """
     from simulator.cost.formats import FORMATS
 
     rows, text = {}, "\nformats of weights: bytes, what products compute in, whose kernels\n"
     for name in device.formats:
         form = FORMATS[name]
         peak = device.peaks_tflops.get(form.arithmetic, device.peak_tflops).value
-        kernels = next((key for key, curve in device.matmul.items() if curve is device.matmul_for(name)), "default")
-        rows[name] = {"bytes": form.weight_bytes, "arithmetic": form.arithmetic, "peak_tflops": peak, "kernels": kernels}
-        text += f"  {name}: {form.weight_bytes:.4g} bytes, {form.arithmetic} ({peak:g} Tflops), kernels of {kernels}\n"
+        kernels = next(
+            (key for key, curve in device.matmul.items() if curve is device.matmul_for(name)),
+            "default",
+        )
+        rows[name] = {
+            "bytes": form.weight_bytes,
+            "arithmetic": form.arithmetic,
+            "peak_tflops": peak,
+            "kernels": kernels,
+        }
+        text += (
+            f"  {name}: {form.weight_bytes:.4g} bytes, {form.arithmetic} ({peak:g} Tflops), "
+            f"kernels of {kernels}\n"
+        )
     return rows, text
 
 
@@ -198,30 +274,45 @@ def _trace_details(name: str, path: Path) -> Details:
         "requests": numbers.requests,
         "tokens": numbers.tokens,
         "bytes_per_token": round(path.stat().st_size / numbers.tokens, 2),
-        "acceptance_by_flavour": {flavour.flavour: round(flavour.rate, 4) for flavour in numbers.flavours},
+        "acceptance_by_flavour": {
+            flavour.flavour: round(flavour.rate, 4) for flavour in numbers.flavours
+        },
         f"mean_accepted_at_gamma_{longest.gamma}": round(longest.replayed, 4),
         f"mean_accepted_at_gamma_{longest.gamma}_by_law": round(longest.law, 4),
         "repeated_four_grams": None if numbers.repetition is None else round(numbers.repetition, 4),
         "more": typed("specsim", "trace", "info", names=[name]),
     }
-    data = {"kind": "trace", "name": name, "file": shown(path), "facts": facts, "header": dict(trace.header)}
-    body = yaml.safe_dump({"facts": facts, "header": dict(trace.header)}, sort_keys=False, width=110)
+    data = {
+        "kind": "trace",
+        "name": name,
+        "file": shown(path),
+        "facts": facts,
+        "header": dict(trace.header),
+    }
+    body = yaml.safe_dump(
+        {"facts": facts, "header": dict(trace.header)}, sort_keys=False, width=110
+    )
     return Details(f"trace {name}   ({shown(path)})\n\n{body}", data)
 
 
 def json_schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of a kind of file, for editors, with the meaning of each field.
 
-    A field that names a file may hold the name instead. A scenario or a profile may start from another one (``like``)
-    and leave out what it says, so nothing in it is required; ``specsim`` itself checks the whole.
+    A field that names a file may hold the name instead. A scenario or a profile may start from
+    another one (``like``) and leave out what it says, so nothing in it is required; ``specsim``
+    itself checks the whole.
     """
     from simulator.files.descriptions import field_descriptions
     from simulator.files.schema import Frozen, descendants
 
     model = class_of(kind)
     schema_of_kind = model.model_json_schema()
-    shipped_last = sorted(descendants(Frozen), key=lambda cls: cls.__module__.startswith("simulator."))
-    classes = {cls.__name__: cls for cls in shipped_last}  # a class of another package may have the name of a shipped one
+    shipped_last = sorted(
+        descendants(Frozen), key=lambda cls: cls.__module__.startswith("simulator.")
+    )
+    classes = {
+        cls.__name__: cls for cls in shipped_last
+    }  # a class of another package may have the name of a shipped one
     for name, part in {model.__name__: schema_of_kind, **schema_of_kind.get("$defs", {})}.items():
         for field, words in field_descriptions(classes[name]).items():
             part["properties"][field].setdefault("description", words.replace("``", "`"))
@@ -230,7 +321,9 @@ def json_schema(kind: str) -> dict[str, Any]:
     elif kind in PROFILES:
         _allow_like(schema_of_kind, kind)
     elif "required" in schema_of_kind:
-        schema_of_kind["required"] = [field for field in schema_of_kind["required"] if field != "name"]
+        schema_of_kind["required"] = [
+            field for field in schema_of_kind["required"] if field != "name"
+        ]
     return schema_of_kind
 
 
@@ -247,13 +340,18 @@ def _allow_names(scenario_schema: dict[str, Any]) -> None:
     _or_a_name(scenario_schema, "strategy", "strategy")
     for part in (scenario_schema, *scenario_schema["$defs"].values()):
         for field, target in REFERENCES.items():
-            if "$ref" in str(part.get("properties", {}).get(field)):  # a number of requests is no workload
+            if "$ref" in str(
+                part.get("properties", {}).get(field)
+            ):  # a number of requests is no workload
                 _or_a_name(part, field, target)
 
 
 def _allow_like(schema: dict[str, Any], kind: str) -> None:
     """Let a file start from another one, so that none of its fields is required."""
-    schema["properties"]["like"] = {"type": "string", "description": f"name or path of the {kind} to start from"}
+    schema["properties"]["like"] = {
+        "type": "string",
+        "description": f"name or path of the {kind} to start from",
+    }
     for part in (schema, *schema["$defs"].values()):
         part.pop("required", None)
 

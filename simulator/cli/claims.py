@@ -1,4 +1,6 @@
-"""Claims and figures of the papers: commands run for their ``--json``, and the command ``specsim figure``."""
+"""Claims and figures of the papers: commands run for their ``--json``, and the command ``specsim
+figure``.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ def output(command: str, roots: Paths) -> Any:
 
     A word that is a file below one of ``roots`` stands for that file, wherever this is run.
     """
-    words = [next((str(root / word) for root in roots if (root / word).is_file()), word) for word in shlex.split(command)]
+    words = [
+        next((str(root / word) for root in roots if (root / word).is_file()), word)
+        for word in shlex.split(command)
+    ]
     printed, said = StringIO(), StringIO()
     with redirect_stdout(printed), redirect_stderr(said):
         try:
@@ -47,20 +52,35 @@ def output(command: str, roots: Paths) -> Any:
 def answers(commands: Iterable[str], own: Paths, everywhere: Spread) -> Answers:
     """Return what commands print with ``--json``, each run once."""
     once = list(dict.fromkeys(commands))
-    return dict(zip(once, everywhere(partial(output, roots=Catalogue(own).roots), once), strict=True))
+    return dict(
+        zip(once, everywhere(partial(output, roots=Catalogue(own).roots), once), strict=True)
+    )
 
 
 def judged_claims(papers: Sequence[str], own: Paths, everywhere: Spread) -> list[Judged]:
-    """Return every claim of papers beside what its commands give; raise :class:`BadInput` for a faulty row."""
+    """Return every claim of papers beside what its commands give; raise :class:`BadInput` for a
+    faulty row.
+    """
     from simulator.evidence.claims import claims, judged
 
     rows: list[ClaimRow] = claims(Catalogue(own), papers)
-    return judged(rows, answers((command for row in rows for command in row.claim.commands), own, everywhere))
+    return judged(
+        rows, answers((command for row in rows for command in row.claim.commands), own, everywhere)
+    )
 
 
 @click.command("figure", **stated("figure"))
-def figure(paper: str | None, number: str | None, out: Path | None, processes: int | None, as_json: bool, own: Paths) -> None:
-    """Draw figure NUMBER of PAPER anew, ours beside the published points; without a name, list all figures."""
+def figure(
+    paper: str | None,
+    number: str | None,
+    out: Path | None,
+    processes: int | None,
+    as_json: bool,
+    own: Paths,
+) -> None:
+    """Draw figure NUMBER of PAPER anew, ours beside the published points; without a name, list all
+    figures.
+    """
     from simulator.evidence.drawn import figure as described
     from simulator.report.page import write_picture
     from simulator.report.pages.figure import as_data, picture
@@ -81,7 +101,9 @@ def figure(paper: str | None, number: str | None, out: Path | None, processes: i
 
 
 def _list(paper: str | None, as_json: bool, own: Paths) -> None:
-    """List the figures of a paper, or of all: what draws them and which claims say how they come out, or why none does."""
+    """List the figures of a paper, or of all: what draws them and which claims say how they come
+    out, or why none does.
+    """
     from simulator.evidence.drawn import drawn_figures
     from simulator.evidence.published import paper_figures
     from simulator.report.pages.figure import list_data, page

@@ -1,7 +1,7 @@
 """What a command shows while it works: what it is at, and how much of what is counted is done.
 
-On a terminal that is a bar with the time left. Elsewhere, in a file or a pipe, it is a line now and then, so that work of
-minutes is seen to go on; what is done within ``PLAIN_S`` says nothing.
+On a terminal that is a bar with the time left. Elsewhere, in a file or a pipe, it is a line now and
+then, so that work of minutes is seen to go on; what is done within ``PLAIN_S`` says nothing.
 """
 
 import sys
@@ -22,20 +22,30 @@ from rich.text import Text
 from simulator.parallel import WATCHER, Advance
 
 SHOWN_AFTER_S, REFRESHED_S = 1.0, 0.1
-"""How long work lasts before it gets a bar, and how long a bar stands still at least: nothing flickers, nothing is slowed."""
+"""How long work lasts before it gets a bar, and how long a bar stands still at least: nothing
+flickers, nothing is slowed.
+"""
 PLAIN_S = 15.0
-"""How long work lasts before a line about it is written where no terminal is, and how long until the next."""
+"""How long work lasts before a line about it is written where no terminal is, and how long until
+the next.
+"""
 REMEMBERED_S = 600.0
 """Time over which the speed is taken that says how long is left."""
 
 
 class Display:
-    """A line of words, and below it a bar for each work under way; a watcher as :mod:`simulator.parallel` asks for."""
+    """A line of words, and below it a bar for each work under way; a watcher as
+    :mod:`simulator.parallel` asks for.
+    """
 
     def __init__(self, what: str, console: Console) -> None:
         self.spinner = Spinner("dots")
         self.update(what)
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+        )
         left = (TextColumn("{task.fields[faulty]}"), TextColumn("left"), TimeRemainingColumn())
         self.bars = Progress(*columns, *left, console=console, speed_estimate_period=REMEMBERED_S)
 
@@ -72,7 +82,9 @@ class Display:
 
 
 class Lines:
-    """A watcher that writes a line every ``PLAIN_S`` for as long as the block lasts, where no terminal is."""
+    """A watcher that writes a line every ``PLAIN_S`` for as long as the block lasts, where no
+    terminal is.
+    """
 
     def __init__(self, what: str, stream: TextIO) -> None:
         self.what, self.stream, self.works = what, stream, dict[int, str]()
@@ -119,7 +131,9 @@ class Lines:
 
 @contextmanager
 def showing(what: str) -> Iterator[Display | Lines]:
-    """Show on stderr what the block is at; beside JSON, and where that is no terminal, as lines now and then."""
+    """Show on stderr what the block is at; beside JSON, and where that is no terminal, as lines now
+    and then.
+    """
     console, context = Console(stderr=True), click.get_current_context(silent=True)
     if WATCHER.get() is not None:  # a command within another, which tells how far it is
         yield Display(what, console)
@@ -128,5 +142,9 @@ def showing(what: str) -> Iterator[Display | Lines]:
     display = Lines(what, sys.stderr) if plain else Display(what, console)
     with ExitStack() as stack:
         stack.callback(WATCHER.reset, WATCHER.set(display))
-        stack.enter_context(display if isinstance(display, Lines) else Live(display, console=console, transient=True))
+        stack.enter_context(
+            display
+            if isinstance(display, Lines)
+            else Live(display, console=console, transient=True)
+        )
         yield display

@@ -1,4 +1,6 @@
-"""The command ``specsim``, assembled. A command imports what it needs when it runs, so that ``--help`` is quick."""
+"""The command ``specsim``, assembled. A command imports what it needs when it runs, so that
+``--help`` is quick.
+"""
 
 import click
 
@@ -10,7 +12,9 @@ SECTIONS = COMMANDS["sections"]
 
 
 @click.group(
-    cls=SectionedGroup, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=SectionedGroup,
+    sections=SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="specsim")
 def main() -> None:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 def _described(name: str) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    content: dict[str, Any] = yaml.load(Path(__file__).with_name(name).read_text("utf-8"), loader)  # noqa: S506 (safe)
+    # safe
+    text = Path(__file__).with_name(name).read_text("utf-8")
+    content: dict[str, Any] = yaml.load(text, loader)  # noqa: S506
     return content
 
 
@@ -44,7 +46,8 @@ INTERRUPTED = 130
 
 @contextmanager
 def faults_as_lines() -> Iterator[None]:
-    """End the command on bad input with a line for each fault on stderr: exit code 2, or 3 if infeasible.
+    """End the command on bad input with a line for each fault on stderr: exit code 2, or 3 if
+    infeasible.
 
     SIGTERM and Ctrl-C end it too, after whatever was begun is tidied up.
     """
@@ -66,13 +69,18 @@ def faults_as_lines() -> Iterator[None]:
     except OSError as error:
         if error.filename is None:  # not about a file: a bug, or a terminal that went away
             raise
-        click.echo(f"error: {Fault((str(error.filename), 0, 0), '', error.strerror or str(error))}", err=True)
+        click.echo(
+            f"error: {Fault((str(error.filename), 0, 0), '', error.strerror or str(error))}",
+            err=True,
+        )
         sys.exit(BadInput.exit_code)
 
 
 @contextmanager
 def working(on: str) -> Iterator[Display | Lines]:
-    """Show on stderr what the block is at, which may change, and end it as :func:`faults_as_lines` does."""
+    """Show on stderr what the block is at, which may change, and end it as :func:`faults_as_lines`
+    does.
+    """
     from simulator.cli.display import showing
 
     with faults_as_lines(), showing(on) as display:
@@ -80,16 +88,22 @@ def working(on: str) -> Iterator[Display | Lines]:
 
 
 def beside_the_package(typed: str, instead: str) -> NoReturn:
-    """End a command that only a checkout has, with a line that says what to type there: exit code 2."""
+    """End a command that only a checkout has, with a line that says what to type there: exit code
+    2.
+    """
     from simulator.files.document import BadInput
 
     with faults_as_lines():
-        message = f"stands beside the package; in a checkout of the repository, type python -m {instead}"
+        message = (
+            f"stands beside the package; in a checkout of the repository, type python -m {instead}"
+        )
         raise BadInput.at(f"specsim {typed}", message)
 
 
 def print_json(data: object) -> None:
-    """Print plain data as one JSON object, nothing of which is infinite or no number; end the command where it cannot be."""
+    """Print plain data as one JSON object, nothing of which is infinite or no number; end the
+    command where it cannot be.
+    """
     from simulator.files.writing import json_text
 
     with faults_as_lines():
@@ -97,8 +111,12 @@ def print_json(data: object) -> None:
     click.echo(text)
 
 
-def answer(as_json: bool, data: Callable[[], object], page: Callable[[], Page] | None, *lines: str) -> None:
-    """Print plain data as one JSON object, or a page, if there is one, and further lines behind it."""
+def answer(
+    as_json: bool, data: Callable[[], object], page: Callable[[], Page] | None, *lines: str
+) -> None:
+    """Print plain data as one JSON object, or a page, if there is one, and further lines behind
+    it.
+    """
     if as_json:
         print_json(data())
         return
@@ -118,7 +136,11 @@ def repeated(flag: str, values: Iterable[object]) -> list[str]:
 
 
 def typed(
-    verb: str, scenarios: Iterable[str], overrides: Iterable[str], seed: int | None = None, options: Iterable[str] = ()
+    verb: str,
+    scenarios: Iterable[str],
+    overrides: Iterable[str],
+    seed: int | None = None,
+    options: Iterable[str] = (),
 ) -> str:
     """Return a command as it can be typed again."""
     changes = [*repeated("--set", overrides), *repeated("--seed", [] if seed is None else [seed])]
@@ -140,12 +162,16 @@ class SectionedGroup(click.Group):
         self.sections = sections
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command; what it prints is made to reach its reader, and Ctrl-C ends it with its exit code."""
+        """Run a command; what it prints is made to reach its reader, and Ctrl-C ends it with its
+        exit code.
+        """
         with whole_streams():
             return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was named; Ctrl-C before there is anything to tidy up just ends it."""
+        """Run the command that was named; Ctrl-C before there is anything to tidy up just ends
+        it.
+        """
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -170,7 +196,11 @@ class Ending(click.Path):
         """Return the path; fail where the ending is another one."""
         path: Any = super().convert(value, param, ctx)
         if path.suffix not in self.endings:
-            self.fail(f"expected a name that ends in {' or '.join(self.endings)}, got '{value}'", param, ctx)
+            self.fail(
+                f"expected a name that ends in {' or '.join(self.endings)}, got '{value}'",
+                param,
+                ctx,
+            )
         return path
 
 
@@ -179,7 +209,9 @@ class Sizes(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 cann
 
     name = "sizes"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[int]:
         """Return the sizes, ascending."""
         if isinstance(value, list):
             return value
@@ -195,7 +227,9 @@ class Sizes(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 cann
 
 
 def _look(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Draw all pictures of this command so many columns wide, or in style files over the shipped one, looked at first."""
+    """Draw all pictures of this command so many columns wide, or in style files over the shipped
+    one, looked at first.
+    """
     from simulator.files.document import readable
 
     with faults_as_lines():
@@ -226,9 +260,16 @@ KINDS: dict[str, Any] = {
 
 
 def parameter(
-    flag: str, type: str = "", choice: Sequence[str] = (), least: int | None = None, most: int | None = None, **stated: Any
+    flag: str,
+    type: str = "",
+    choice: Sequence[str] = (),
+    least: int | None = None,
+    most: int | None = None,
+    **stated: Any,
 ) -> click.Parameter:
-    """Return an option, or without dashes an argument; ``least`` and ``most``: of a whole number; ``name``: in Python."""
+    """Return an option, or without dashes an argument; ``least`` and ``most``: of a whole number;
+    ``name``: in Python.
+    """
     kind: Any = KINDS.get(type)
     if choice:
         kind = click.Choice(choice)
@@ -244,7 +285,9 @@ def parameter(
 
 
 def stated(command: str, *first: click.Parameter) -> dict[str, Any]:
-    """Return the parameters of a command in their order, and its help if it is more than a line, as ``options.yaml`` says."""
+    """Return the parameters of a command in their order, and its help if it is more than a line, as
+    ``options.yaml`` says.
+    """
     facts = dict(OPTIONS[command])
     said = {"help": facts.pop("help").replace("\\b", "\b")} if "help" in facts else {}
     return {"params": [*first, *(parameter(flag, **one) for flag, one in facts.items())], **said}

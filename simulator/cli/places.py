@@ -1,7 +1,9 @@
-"""What a command writes is none of its inputs, and nothing else that it writes: looked at before any work.
+"""What a command writes is none of its inputs, and nothing else that it writes: looked at before
+any work.
 
-Options that write are declared so in ``options.yaml``. Files that are reached by way of others (``like``, a traffic file, a
-device) are looked at when something is written: :func:`simulator.files.writing.apart`.
+Options that write are declared so in ``options.yaml``. Files that are reached by way of others
+(``like``, a traffic file, a device) are looked at when something is written:
+:func:`simulator.files.writing.apart`.
 """
 
 import os
@@ -21,7 +23,9 @@ class Output(click.Option):
 
 
 def check_places(context: click.Context) -> None:
-    """Raise :class:`BadInput` where two options of a command write to one place, or one writes to an input."""
+    """Raise :class:`BadInput` where two options of a command write to one place, or one writes to
+    an input.
+    """
     written, read = [], []
     for option in context.command.params:
         values = list(_paths(context.params.get(option.name or "")))
@@ -31,21 +35,34 @@ def check_places(context: click.Context) -> None:
             read += [path for path in values if os.path.isfile(path)]
     for (flag, path), (other, again) in combinations(written, 2):
         if same(path, again):
-            raise BadInput.at(f"{other} {again}", f"is the place of {flag}, too; choose another name for one of the two")
+            raise BadInput.at(
+                f"{other} {again}",
+                f"is the place of {flag}, too; choose another name for one of the two",
+            )
     for flag, path in written:
         if any(same(path, file) for file in read):
-            raise BadInput.at(f"{flag} {path}", "is an input of this command and stays as it is; choose another name")
+            raise BadInput.at(
+                f"{flag} {path}",
+                "is an input of this command and stays as it is; choose another name",
+            )
 
 
 def outside(folder: Path, written: Mapping[str, Path | None]) -> None:
-    """Raise :class:`BadInput` for the file of an option that is inside a folder which is replaced whole."""
+    """Raise :class:`BadInput` for the file of an option that is inside a folder which is replaced
+    whole.
+    """
     for option, path in written.items():
         if path and path.resolve().is_relative_to(folder.resolve()):
-            raise BadInput.at(f"{option} {path}", f"is inside {folder}, which the report replaces whole; choose another place")
+            raise BadInput.at(
+                f"{option} {path}",
+                f"is inside {folder}, which the report replaces whole; choose another place",
+            )
 
 
 def _paths(value: Any) -> Iterator[Path]:
-    """Yield the paths that the value of an argument or option may name; a word may be one behind ``FORMAT:``."""
+    """Yield the paths that the value of an argument or option may name; a word may be one behind
+    ``FORMAT:``.
+    """
     if isinstance(value, tuple | list):
         for entry in value:
             yield from _paths(entry)

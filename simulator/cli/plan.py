@@ -1,4 +1,6 @@
-"""The command ``specsim plan``: find the cheapest fleet that meets an SLO, of a plan file or of a question in one line."""
+"""The command ``specsim plan``: find the cheapest fleet that meets an SLO, of a plan file or of a
+question in one line.
+"""
 
 import re
 from collections.abc import Iterator
@@ -43,15 +45,30 @@ def plan(
             read = _read(asked, overrides, seed, Catalogue(own), save)
         elif asked or save:
             option = next(iter(asked), "save").replace("_", "-")
-            raise _fault(option, name, f"asks in one line, and the plan '{name}' says it itself; leave one of them out")
+            raise _fault(
+                option,
+                name,
+                f"asks in one line, and the plan '{name}' says it itself; leave one of them out",
+            )
         else:
             read = load_plan(name, overrides, Catalogue(own), seed)
-        words = [word for option, value in asked.items() for word in (f"--{option.replace('_', '-')}", str(value))]
-        words += [*(["--draws", str(draws)] if draws != 20 else []), *(["--out", str(out)] if out else [])]
+        words = [
+            word
+            for option, value in asked.items()
+            for word in (f"--{option.replace('_', '-')}", str(value))
+        ]
+        words += [
+            *(["--draws", str(draws)] if draws != 20 else []),
+            *(["--out", str(out)] if out else []),
+        ]
         answered = study(read, typed("plan", [name] if name else [], overrides, seed, words), draws)
         if out:
             write_plan(answered, out)
-    files = [f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {', '.join(answered.exports)}"] if out else []
+    files = (
+        [f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {', '.join(answered.exports)}"]
+        if out
+        else []
+    )
     answer(as_json, lambda: summary(answered), lambda: page(answered), *files)
 
 
@@ -59,10 +76,23 @@ def _fault(option: str, value: object, message: str) -> BadInput:
     return BadInput.at(f"--{option.replace('_', '-')} {value}", message)
 
 
-def _read(asked: dict[str, Any], overrides: Names, seed: int | None, catalogue: Catalogue, save: Path | None) -> "Plan":
+def _read(
+    asked: dict[str, Any],
+    overrides: Names,
+    seed: int | None,
+    catalogue: Catalogue,
+    save: Path | None,
+) -> "Plan":
     """Return the plan of a question, and write it where it is to be kept."""
     from simulator.files.writing import write
-    from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, find_model, planned, saved
+    from simulator.studies.plan.question import (
+        DEFAULTS,
+        PlanQuestion,
+        busiest,
+        find_model,
+        planned,
+        saved,
+    )
 
     slo: dict[str, dict[str, float]] = {}
     for limit in filter(None, map(LIMIT.fullmatch, asked)):
@@ -70,11 +100,15 @@ def _read(asked: dict[str, Any], overrides: Names, seed: int | None, catalogue: 
     missing = [f"--{option}" for option in ("model", "device", "traffic") if option not in asked]
     missing += [] if {"ttft_ms", "e2e_ms"} & slo.keys() else ["a limit on the wait (--ttft-p95 1s)"]
     if missing:
-        raise BadInput.at("specsim plan", f"needs a PLAN, or a question; it lacks {', '.join(missing)}")
+        raise BadInput.at(
+            "specsim plan", f"needs a PLAN, or a question; it lacks {', '.join(missing)}"
+        )
     requests: Any = asked["traffic"]
     said: list[str] = []
     if Path(requests).suffix or "/" in requests:
-        context = find_model(asked["model"], catalogue, f"--model {asked['model']}").spec.context_tokens
+        context = find_model(
+            asked["model"], catalogue, f"--model {asked['model']}"
+        ).spec.context_tokens
         count = asked.get("requests", DEFAULTS["requests"]["value"])
         columns = dict(_pairs("columns", asked.get("columns"), ROLES))
         requests, said = busiest(requests, columns, count, asked.get("rate"), context)
@@ -83,7 +117,9 @@ def _read(asked: dict[str, Any], overrides: Names, seed: int | None, catalogue: 
         devices=tuple(dict.fromkeys(part.strip() for part in asked["device"].split(","))),
         requests=requests,
         slo=slo,
-        prices={device: _price(device, text) for device, text in _pairs("price", asked.get("price"))},
+        prices={
+            device: _price(device, text) for device, text in _pairs("price", asked.get("price"))
+        },
         engine=asked.get("engine"),
         draft=asked.get("draft"),
         weights=asked.get("weights"),

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simulator.cli.options import INTERRUPTED, Names, Paths, answer, faults_as_lines, stated, typed, working
+from simulator.cli.options import (
+    INTERRUPTED,
+    Names,
+    Paths,
+    answer,
+    faults_as_lines,
+    stated,
+    typed,
+    working,
+)
 from simulator.cli.places import outside
 from simulator.files.document import BadInput
 from simulator.files.shell import Comment
@@ -28,7 +37,9 @@ if TYPE_CHECKING:
 
 
 LONG_RUN = 10_000
-"""Requests of a run that Ctrl-C brings to its end, with a report of those that came; shorter ones it ends at once."""
+"""Requests of a run that Ctrl-C brings to its end, with a report of those that came; shorter ones
+it ends at once.
+"""
 
 
 @click.command("new", **stated("new"))
@@ -49,15 +60,24 @@ def new(name: Path, example: str, own: Paths) -> None:
                     path.unlink()
                     raise
         except OSError as error:
-            reason = "is there already; choose another name" if isinstance(error, FileExistsError) else error.strerror
+            reason = (
+                "is there already; choose another name"
+                if isinstance(error, FileExistsError)
+                else error.strerror
+            )
             raise BadInput.at(path, f"{reason}") from error
     typed_path = str(path) if "/" in str(path) else f"./{path}"
-    click.echo(f"{path}, copied from {example}. Next: {typed('explain', [typed_path], ())}, {typed('run', [typed_path], ())}")
+    click.echo(
+        f"{path}, copied from {example}. Next: {typed('explain', [typed_path], ())}, "
+        f"{typed('run', [typed_path], ())}"
+    )
 
 
 @click.command("explain", **stated("explain"))
 def explain(scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths) -> None:
-    """Say in words what SCENARIO will simulate, every default that applies, and which numbers the answer rests on most."""
+    """Say in words what SCENARIO will simulate, every default that applies, and which numbers the
+    answer rests on most.
+    """
     from simulator.report.pages.explain import page
     from simulator.scenario import load
     from simulator.scenario.explain import explain as explanation_of
@@ -72,7 +92,9 @@ def explain(scenario: str, overrides: Names, seed: int | None, as_json: bool, ow
 
 
 @click.command("law", **stated("law"))
-def law(scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths, out: Path | None) -> None:
+def law(
+    scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths, out: Path | None
+) -> None:
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
     from simulator.report.pages.law import page
     from simulator.scenario import load
@@ -86,7 +108,16 @@ def law(scenario: str, overrides: Names, seed: int | None, as_json: bool, own: P
             from simulator.report.html import as_html
             from simulator.studies.what_if import what_if
 
-            write(out, as_html(page(details, typed("law", [scenario], overrides, seed, ["--out", str(out)]), what_if(loaded))))
+            write(
+                out,
+                as_html(
+                    page(
+                        details,
+                        typed("law", [scenario], overrides, seed, ["--out", str(out)]),
+                        what_if(loaded),
+                    )
+                ),
+            )
     answer(as_json, lambda: details, lambda: page(details))
 
 
@@ -120,10 +151,19 @@ def run(
             free(folder)
             outside(folder, {"--iteration-log": iteration_log, "--request-log": request_log})
         status.update("simulating")
-        words = [*(["--replications", str(replications)] * bool(replications)), *["--explain-gap"] * explain_gap]
+        words = [
+            *(["--replications", str(replications)] * bool(replications)),
+            *["--explain-gap"] * explain_gap,
+        ]
         command = typed("run", [scenario], overrides, seed, words)
-        until = stoppable() if folder and loaded.scenario.requests.count >= LONG_RUN else nullcontext()
-        with logs.iteration_log(iteration_log) as log, logs.request_log(request_log) as finished, until:
+        until = (
+            stoppable() if folder and loaded.scenario.requests.count >= LONG_RUN else nullcontext()
+        )
+        with (
+            logs.iteration_log(iteration_log) as log,
+            logs.request_log(request_log) as finished,
+            until,
+        ):
             result, span = run_with_interval(loaded, command, log, finished)
         stopped = result.scenario.requests.count < loaded.scenario.requests.count
         result = replace(result, explain_gap=explain_gap)
@@ -131,13 +171,17 @@ def run(
             from simulator.scenario.replications import replicate
 
             status.update("replicating")
-            means = replicate(partial(load, scenario, overrides, catalogue), replications, result.scenario.seed)
+            means = replicate(
+                partial(load, scenario, overrides, catalogue), replications, result.scenario.seed
+            )
             result = replace(result, replications=means, seeds=replications)
         if folder:
             page = _reported(loaded, result, span, folder, status)
             page = page if long else _brief(page, explain_gap, bool(replications))
     files = f"report: {folder}/report.html   {folder}/report.md   (all tables: --long)"
-    answer(as_json, lambda: summary(result) | {"speedup_interval": span._asdict()}, lambda: page, files)
+    answer(
+        as_json, lambda: summary(result) | {"speedup_interval": span._asdict()}, lambda: page, files
+    )
     if stopped:
         sys.exit(INTERRUPTED)
 
@@ -146,10 +190,15 @@ def _brief(page: Page, explain_gap: bool, replications: bool) -> Page:
     """Return what is printed of a page: its answer, and what was asked for beside it."""
     from simulator.report.run_page import ANSWERS, SERVING, brief
 
-    return brief(page, [title for title, asked in {ANSWERS: explain_gap, SERVING: replications}.items() if asked])
+    return brief(
+        page,
+        [title for title, asked in {ANSWERS: explain_gap, SERVING: replications}.items() if asked],
+    )
 
 
-def _reported(loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Display | Lines) -> Page:
+def _reported(
+    loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Display | Lines
+) -> Page:
     """Write the report of a run, with the results of other windows; return its page."""
     from simulator.report.run_page import run_page
     from simulator.report.write import write

@@ -1,4 +1,6 @@
-"""What a command prints reaches its reader: letters that a terminal lacks, a full disk, a pipe that was closed."""
+"""What a command prints reaches its reader: letters that a terminal lacks, a full disk, a pipe that
+was closed.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ CLOSED = 128 + signal.SIGPIPE
 
 @contextmanager
 def whole_streams() -> Iterator[None]:
-    """Let the block print what any terminal or file takes, and say in words where it cannot be written."""
+    """Let the block print what any terminal or file takes, and say in words where it cannot be
+    written.
+    """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure:  # a letter that the reader has none for is a question mark
@@ -50,7 +54,9 @@ def _flush() -> None:
 
 
 def _give_up(error: OSError) -> None:
-    """End the command with a line about what cannot be printed; nothing of it is tried again when Python ends."""
+    """End the command with a line about what cannot be printed; nothing of it is tried again when
+    Python ends.
+    """
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()

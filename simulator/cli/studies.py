@@ -1,4 +1,6 @@
-"""The studies as commands: ``specsim NAME`` computes ``studies/NAME.py`` and shows ``report/pages/NAME.py``; a row each."""
+"""The studies as commands: ``specsim NAME`` computes ``studies/NAME.py`` and shows
+``report/pages/NAME.py``; a row each.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ UNTYPED = ("workers",)
 
 
 class Asked(NamedTuple):
-    """Holds what all studies can be asked: scenarios, changes to them, and where the answer goes."""
+    """Holds what all studies can be asked: scenarios, changes to them, and where the answer
+    goes.
+    """
 
     scenarios: tuple[str, ...]
     overrides: tuple[str, ...]
@@ -41,15 +45,22 @@ class Asked(NamedTuple):
     own: tuple[Path, ...]
 
     def loaded(self, *overrides: str) -> list[Loaded]:
-        """Return the loaded scenarios, with further overrides. Raises :class:`BadInput` for a faulty one."""
+        """Return the loaded scenarios, with further overrides. Raises :class:`BadInput` for a
+        faulty one.
+        """
         from simulator.scenario import load
 
-        return [load(name, (*self.overrides, *overrides), Catalogue(self.own), self.seed) for name in self.scenarios]
+        return [
+            load(name, (*self.overrides, *overrides), Catalogue(self.own), self.seed)
+            for name in self.scenarios
+        ]
 
 
 Options = dict[str, Any]
 Prepare = Callable[[Asked, Options], tuple[Sequence[Any], Options]]
-"""A function that makes of what was asked, and of the study's options, what its ``study`` function takes."""
+"""A function that makes of what was asked, and of the study's options, what its ``study`` function
+takes.
+"""
 
 
 def scenarios(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
@@ -62,11 +73,16 @@ def drafts(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
     if len(asked.scenarios) > 1:
         raise BadInput.at(asked.scenarios[1], "expected one scenario; its drafts are compared")
     models = options.pop("models") or ()
-    return [*asked.loaded(), *(loaded for name in models for loaded in asked.loaded(f"draft.model={name}"))], options
+    return [
+        *asked.loaded(),
+        *(loaded for name in models for loaded in asked.loaded(f"draft.model={name}")),
+    ], options
 
 
 def traffic(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
-    """Return the scenarios with the name of their workload, under the traffic that was named or their own."""
+    """Return the scenarios with the name of their workload, under the traffic that was named or
+    their own.
+    """
     named = options.pop("traffic")
     if not named:
         return [("its own workload", loaded) for loaded in asked.loaded()], options
@@ -80,7 +96,9 @@ def traffic(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
 def workload(text: str) -> str:
     """Return what ``requests`` is set to: a name, or a mapping for FORMAT:FILE."""
     kind, colon, file = text.partition(":")
-    return f"{{arrivals: {{name: file, format: {kind}, file: {in_a_line(file)}}}}}" if colon else text
+    return (
+        f"{{arrivals: {{name: file, format: {kind}, file: {in_a_line(file)}}}}}" if colon else text
+    )
 
 
 def methods(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
@@ -105,14 +123,19 @@ def contestants(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]
     names = asked.scenarios * (len(changes) if len(asked.scenarios) == 1 else 1)
     for name, (letter, overrides) in zip(names, changes.items(), strict=True):
         (loaded,) = asked._replace(scenarios=(name,), overrides=tuple(overrides)).loaded()
-        alone = [match[2] for match in map(LETTERED.fullmatch, asked.overrides) if match and match[1] == letter]
+        alone = [
+            match[2]
+            for match in map(LETTERED.fullmatch, asked.overrides)
+            if match and match[1] == letter
+        ]
         command = typed("run", [name], overrides, asked.seed)
         runs.append(Contestant(letter, ", ".join([loaded.scenario.name, *alone]), command, loaded))
     return runs, options
 
 
 def by_letter(asked: Asked) -> dict[str, list[str]]:
-    """Return the overrides of all scenarios by letter; a single scenario is taken once for each letter up to the last.
+    """Return the overrides of all scenarios by letter; a single scenario is taken once for each
+    letter up to the last.
 
     Raises :class:`click.UsageError` for too few or too many scenarios or letters.
     """
@@ -127,7 +150,9 @@ def by_letter(asked: Asked) -> dict[str, list[str]]:
     for text in asked.overrides:
         match = LETTERED.fullmatch(text)
         if match and match[1] not in overrides:
-            raise click.UsageError(f"--set {text}: there are scenarios A to {ascii_uppercase[count - 1]}")
+            raise click.UsageError(
+                f"--set {text}: there are scenarios A to {ascii_uppercase[count - 1]}"
+            )
         for letter in match[1] if match else overrides:
             overrides[letter].append(match[2] if match else text)
     return overrides
@@ -135,7 +160,9 @@ def by_letter(asked: Asked) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class StudyCommand:
-    """Describes a study as ``commands.yaml`` states it: its help, what is shown while it works, the options of its own."""
+    """Describes a study as ``commands.yaml`` states it: its help, what is shown while it works, the
+    options of its own.
+    """
 
     name: str
     help: str
@@ -152,12 +179,20 @@ class StudyCommand:
         return dict(command.make_context(self.name, [], resilient_parsing=True).params)
 
 
-def _study(name: str, prepare: str = "scenarios", options: Mapping[str, Any] | None = None, **stated: Any) -> StudyCommand:
-    own = [parameter(flag, show_default="default" in facts, **facts) for flag, facts in (options or {}).items()]
+def _study(
+    name: str, prepare: str = "scenarios", options: Mapping[str, Any] | None = None, **stated: Any
+) -> StudyCommand:
+    own = [
+        parameter(flag, show_default="default" in facts, **facts)
+        for flag, facts in (options or {}).items()
+    ]
     return StudyCommand(name, options=own, prepare=PREPARED[prepare], **stated)
 
 
-PREPARED = {function.__name__: function for function in (scenarios, drafts, traffic, methods, network, contestants)}
+PREPARED = {
+    function.__name__: function
+    for function in (scenarios, drafts, traffic, methods, network, contestants)
+}
 STUDIES = tuple(_study(name, **stated) for name, stated in COMMANDS["studies"].items())
 
 
@@ -165,13 +200,23 @@ def commands() -> Iterator[click.Command]:
     """Yield the commands of all studies."""
     for study in STUDIES:
         several = study.metavar != "SCENARIO"
-        argument = click.Argument(["scenarios"], nargs=-1 if several else 1, required=True, metavar=study.metavar)
-        params = [argument, *study.options, *stated("lettered study" if study.lettered else "study")["params"]]
-        yield click.Command(study.name, params=params, help=study.help, callback=partial(run, study))
+        argument = click.Argument(
+            ["scenarios"], nargs=-1 if several else 1, required=True, metavar=study.metavar
+        )
+        params = [
+            argument,
+            *study.options,
+            *stated("lettered study" if study.lettered else "study")["params"],
+        ]
+        yield click.Command(
+            study.name, params=params, help=study.help, callback=partial(run, study)
+        )
 
 
 def run(study: StudyCommand, **options: Any) -> None:
-    """Compute a study and show it: on the terminal, as JSON, and in a file where one is asked for."""
+    """Compute a study and show it: on the terminal, as JSON, and in a file where one is asked
+    for.
+    """
     asked = Asked(*(options.pop(name) for name in Asked._fields))
     if isinstance(asked.scenarios, str):
         asked = asked._replace(scenarios=(asked.scenarios,))
@@ -185,10 +230,17 @@ def run(study: StudyCommand, **options: Any) -> None:
             write = stack.enter_context(page_file(asked.out, study.name))
         result = import_module(f"simulator.studies.{study.name}").study(inputs, **arguments)
         if write or not asked.as_json:
-            page = replace(import_module(f"simulator.report.pages.{study.name}").page(result), command=command)
+            page = replace(
+                import_module(f"simulator.report.pages.{study.name}").page(result), command=command
+            )
         if write:
             write(page)
-    answer(asked.as_json, result.as_data, lambda: page, *([_written(study, asked.out)] if asked.out else []))
+    answer(
+        asked.as_json,
+        result.as_data,
+        lambda: page,
+        *([_written(study, asked.out)] if asked.out else []),
+    )
 
 
 def _written(study: StudyCommand, out: Path) -> str:
@@ -203,7 +255,10 @@ def _typed(study: StudyCommand, asked: Asked, options: Options) -> str:
     context, words = click.get_current_context(), list[str]()
     for option in study.options:
         name = option.name or ""
-        if name not in UNTYPED and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if (
+            name not in UNTYPED
+            and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        ):
             values = options[name] if option.multiple else [options[name]]
             words += [word for value in values for word in (option.opts[0], _text(value))]
     if asked.out:
@@ -212,7 +267,9 @@ def _typed(study: StudyCommand, asked: Asked, options: Options) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return the value of an option as it can be typed; of sizes in a row, the first and the last."""
+    """Return the value of an option as it can be typed; of sizes in a row, the first and the
+    last.
+    """
     if not isinstance(value, list):
         return str(value)
     parts = list[str]()

@@ -1,4 +1,6 @@
-"""The commands ``specsim sweep`` and ``specsim plot``: many points of one scenario, kept in a store, and pictures of them."""
+"""The commands ``specsim sweep`` and ``specsim plot``: many points of one scenario, kept in a
+store, and pictures of them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ NAMED_FAULTS = 20
 
 @click.command("sweep", **stated("sweep"))
 def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: Any) -> None:
-    """Evaluate every point of a sweep: a file of scenarios/sweeps, or axes over any fields of a scenario."""
+    """Evaluate every point of a sweep: a file of scenarios/sweeps, or axes over any fields of a
+    scenario.
+    """
     from simulator.studies.sweep.store import reading
     from simulator.studies.sweep.table import check_ending, table
 
@@ -58,17 +62,24 @@ def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: A
 
 
 def _all_wrong(points: SweepTable) -> BadInput:
-    """Return the error of a sweep without a point that could be evaluated: there is no answer, only faults."""
+    """Return the error of a sweep without a point that could be evaluated: there is no answer, only
+    faults.
+    """
     from simulator.studies.sweep.table import faults
 
-    wrong = (Fault((fault["at"] or points.name, 0, 0), "", fault["fault"]) for fault in faults(points).values())
+    wrong = (
+        Fault((fault["at"] or points.name, 0, 0), "", fault["fault"])
+        for fault in faults(points).values()
+    )
     return BadInput(wrong)
 
 
 def _evaluated(
     name: str, path: Path, *, workers: int | None, scheduler: str | None, resume: bool, **asked: Any
 ) -> tuple[SweepStudy, bool]:
-    """Evaluate the points that the store does not have; return the sweep, and whether all of them were reached."""
+    """Evaluate the points that the store does not have; return the sweep, and whether all of them
+    were reached.
+    """
     from simulator.cli.display import showing
     from simulator.studies.sweep.executors import crew
     from simulator.studies.sweep.store import writing
@@ -82,8 +93,12 @@ def _evaluated(
     study = read_study(name, catalogue, samples=samples, combine=combine, **asked)
     with writing(path, lambda text: click.echo(text, err=True)) as store:
         if not (resume or store.empty):
-            raise BadInput.at(path, "holds a sweep already; --resume goes on with it, --store names another")
-        store.begin(study.definition, study.identity)  # so that there is a sweep to go on with, whenever it is interrupted
+            raise BadInput.at(
+                path, "holds a sweep already; --resume goes on with it, --store names another"
+            )
+        store.begin(
+            study.definition, study.identity
+        )  # so that there is a sweep to go on with, whenever it is interrupted
         try:
             with crew(workers or CORES, scheduler) as hired, showing("sweeping"):
                 evaluate(study, store, hired)
@@ -93,9 +108,17 @@ def _evaluated(
 
 
 def _write_files(
-    points: SweepTable, study: SweepStudy, command: str, *, exported: Path | None, plots: Path | None, report: Path | None
+    points: SweepTable,
+    study: SweepStudy,
+    command: str,
+    *,
+    exported: Path | None,
+    plots: Path | None,
+    report: Path | None,
 ) -> None:
-    """Write what was asked for of a sweep that is complete: the table, its pictures, a page with both."""
+    """Write what was asked for of a sweep that is complete: the table, its pictures, a page with
+    both.
+    """
     from simulator.studies.sweep.table import export
 
     if exported:
@@ -111,7 +134,11 @@ def _write_files(
 def _typed(name: str, asked: dict[str, Any], more: Sequence[str] = ()) -> str:
     """Return the command that evaluates the same points again, with more options behind it."""
     words = repeated("--axis", asked["axes"])
-    for key, flag in {"evaluate": "--evaluate", "keep": "--keep", "samples": "--latin-hypercube"}.items():
+    for key, flag in {
+        "evaluate": "--evaluate",
+        "keep": "--keep",
+        "samples": "--latin-hypercube",
+    }.items():
         if asked[key]:
             words += [flag, str(asked[key])]
     if asked["combine"]:
@@ -122,7 +149,11 @@ def _typed(name: str, asked: dict[str, Any], more: Sequence[str] = ()) -> str:
 def _resuming(path: Path, files: dict[str, Path | None], asked: dict[str, Any]) -> list[str]:
     """Return the options with which an interrupted command goes on in the same place."""
     words = ["--store", str(path), "--resume", *repeated("--catalogue", asked["own"])]
-    for option, value in {**files, "workers": asked["workers"], "scheduler": asked["scheduler"]}.items():
+    for option, value in {
+        **files,
+        "workers": asked["workers"],
+        "scheduler": asked["scheduler"],
+    }.items():
         if value is not None:
             words += [f"--{option.removesuffix('ed')}", str(value)]
     return words
@@ -136,24 +167,48 @@ def _print_status(store: Store, as_json: bool) -> None:
     store.check(len(design))
     evaluators = {}
     for number, evaluator in enumerate(file.evaluators):
-        evaluators[evaluator] = {"points": None if number else len(design), **store.progress(evaluator)._asdict()}
+        evaluators[evaluator] = {
+            "points": None if number else len(design),
+            **store.progress(evaluator)._asdict(),
+        }
     same_code = store.fact("code_version") == code_version().hex()
-    status = {"sweep": file.name, "scenario": file.scenario, "evaluators": evaluators, "same_code": same_code}
-    lines = [f"{file.name}: {file.scenario} over {', '.join(axis.key for axis in design.axes)}".translate(CONTROLS)]
+    status = {
+        "sweep": file.name,
+        "scenario": file.scenario,
+        "evaluators": evaluators,
+        "same_code": same_code,
+    }
+    keys = ", ".join(axis.key for axis in design.axes)
+    lines = [f"{file.name}: {file.scenario} over {keys}".translate(CONTROLS)]
     for evaluator, state in evaluators.items():
         total = f" of {state['points']:,}" if state["points"] else ""
-        lines.append(f"  {evaluator}: {state['done']:,}{total} points, {state['faults']:,} of them faulty")
-    lines += [] if same_code else ["  made by other code than this; --resume would evaluate every point again"]
+        lines.append(
+            f"  {evaluator}: {state['done']:,}{total} points, {state['faults']:,} of them faulty"
+        )
+    lines += (
+        []
+        if same_code
+        else ["  made by other code than this; --resume would evaluate every point again"]
+    )
     answer(as_json, lambda: status, None, *lines)
 
 
-def _print_points(points: SweepTable, base: Scenario, command: str, path: Path, as_json: bool) -> None:
-    """Print the answer of a sweep, and to stderr the first of the points that could not be evaluated."""
+def _print_points(
+    points: SweepTable, base: Scenario, command: str, path: Path, as_json: bool
+) -> None:
+    """Print the answer of a sweep, and to stderr the first of the points that could not be
+    evaluated.
+    """
     from simulator.report.pages.sweep import page
     from simulator.studies.sweep.table import best, cautions, faults
 
     faulty = faults(points)
-    summary = {"sweep": points.name, "points": len(points.design), "evaluated": len(points.frame), "best": best(points)}
+    summary = {
+        "sweep": points.name,
+        "points": len(points.design),
+        "evaluated": len(points.frame),
+        "best": best(points),
+    }
     summary |= {"cautions": list(cautions(points, base)), "faults": faulty, "store": str(path)}
     answer(as_json, lambda: summary, lambda: page(points, base, command), f"store: {path}")
     if as_json:
@@ -161,7 +216,10 @@ def _print_points(points: SweepTable, base: Scenario, command: str, path: Path, 
     for fault in list(faulty.values())[:NAMED_FAULTS]:
         click.echo(f"  faulty: {fault['at']}: {fault['fault']}", err=True)
     if len(faulty) > NAMED_FAULTS:
-        click.echo(f"  and {len(faulty) - NAMED_FAULTS:,} more; the exported table names all of them", err=True)
+        click.echo(
+            f"  and {len(faulty) - NAMED_FAULTS:,} more; the exported table names all of them",
+            err=True,
+        )
 
 
 def _draw_all(points: SweepTable, folder: Path) -> list[str]:
@@ -174,14 +232,19 @@ def _draw_all(points: SweepTable, folder: Path) -> list[str]:
         ending = f"_{plot.name or number}" if len(points.file.plots) > 1 or plot.name else ""
         path = folder / f"{points.name}{ending}.svg"
         if path in drawings:
-            raise BadInput.at(path, f"is the name of two pictures; plots of the sweep are called '{plot.name}' twice")
+            raise BadInput.at(
+                path,
+                f"is the name of two pictures; plots of the sweep are called '{plot.name}' twice",
+            )
         drawings[path] = picture(points, plot)
     return write_pictures(drawings)
 
 
 @click.command("plot", **stated("plot"))
 def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
-    """Draw the points of a sweep's STORE: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
+    """Draw the points of a sweep's STORE: lines, heat maps, contours, Pareto fronts, each also as
+    small multiples.
+    """
     from simulator.files.schema import validate
     from simulator.report.blocks import PICTURES
     from simulator.report.page import write_picture
@@ -201,7 +264,10 @@ def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
             return
         if out.suffix not in PICTURES:
             raise BadInput.at(f"--out {out}", f"expected a name that ends in {', '.join(PICTURES)}")
-        stated = {"kind": kind, **{name: value for name, value in asked.items() if value is not None}}
+        stated = {
+            "kind": kind,
+            **{name: value for name, value in asked.items() if value is not None},
+        }
         wanted = validate(Plot, Document(stated, {(): ("specsim plot", 0, 0)}))
         write_picture(out, picture(points, wanted))
     click.echo(f"figure: {out}")

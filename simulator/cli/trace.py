@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import Names, Paths, answer, command_at, faults_as_lines, repeated, stated, typed
+from simulator.cli.options import (
+    Names,
+    Paths,
+    answer,
+    command_at,
+    faults_as_lines,
+    repeated,
+    stated,
+    typed,
+)
 from simulator.files import reading, writing
 from simulator.files.document import BadInput, did_you_mean, readable
 from simulator.names import Catalogue
@@ -25,7 +34,9 @@ def trace() -> None:
 
 @trace.command("info", **stated("trace info"))
 def info(name: str, flavours: Names, seed: int, as_json: bool, own: Paths) -> None:
-    """Print the numbers of a trace, NAME or file, and of the formulas; NAME:DRAFTER for another drafter of the same text."""
+    """Print the numbers of a trace, NAME or file, and of the formulas; NAME:DRAFTER for another
+    drafter of the same text.
+    """
     from dataclasses import asdict
 
     from simulator.acceptance.statistics import statistics
@@ -57,7 +68,9 @@ def compare(names: Names, flavours: Names, seed: int, as_json: bool, own: Paths)
 
 
 @trace.command("plot", **stated("trace plot"))
-def plot(name: str, flavours: Names, seed: int, as_json: bool, own: Paths, out: Path, form: str) -> None:
+def plot(
+    name: str, flavours: Names, seed: int, as_json: bool, own: Paths, out: Path, form: str
+) -> None:
     """Draw what `info` prints, each picture with its data beside it."""
     from simulator.acceptance.statistics import statistics
     from simulator.report.page import write_pictures
@@ -66,13 +79,21 @@ def plot(name: str, flavours: Names, seed: int, as_json: bool, own: Paths, out: 
     with faults_as_lines():
         _, opened = _open(name, own)
         drawings = figures(statistics(opened, flavours, seed))
-        written = write_pictures({out / f"{file}.{form}": drawing for file, drawing in drawings.items()})
+        written = write_pictures(
+            {out / f"{file}.{form}": drawing for file, drawing in drawings.items()}
+        )
     answer(as_json, lambda: {"written": written}, None, *written)
 
 
 @trace.command("iid", **stated("trace iid"))
 def iid(
-    names: Names, flavours: Names, seed: int, as_json: bool, own: Paths, windows: tuple[int, ...], out: Path | None
+    names: Names,
+    flavours: Names,
+    seed: int,
+    as_json: bool,
+    own: Paths,
+    windows: tuple[int, ...],
+    out: Path | None,
 ) -> None:
     """Compute how wrong the i.i.d. formula is, fitted at one draft token and applied to more."""
     from simulator.acceptance.iid import WINDOWS, every_drafter
@@ -92,12 +113,22 @@ def iid(
             files = page_files(answered, NAME)
             write_files(out, files)
             written = [str(out / file) for file in files]
-    data = [{**drafter._asdict(), "errors": [error._asdict() for error in drafter.errors]} for drafter in drafters]
-    answer(as_json, lambda: {"traces": data, "written": written}, lambda: answered, *(f"written: {path}" for path in written))
+    data = [
+        {**drafter._asdict(), "errors": [error._asdict() for error in drafter.errors]}
+        for drafter in drafters
+    ]
+    answer(
+        as_json,
+        lambda: {"traces": data, "written": written},
+        lambda: answered,
+        *(f"written: {path}" for path in written),
+    )
 
 
 @trace.command("convert", **stated("trace convert"))
-def convert(source: str, form: str, window: int | None, series: str | None, out: Path | None, as_json: bool) -> None:
+def convert(
+    source: str, form: str, window: int | None, series: str | None, out: Path | None, as_json: bool
+) -> None:
     """Convert records of other programs to a trace or to rates."""
     import yaml
 
@@ -113,21 +144,35 @@ def convert(source: str, form: str, window: int | None, series: str | None, out:
         block = {what: dict(_with_file_name(source, lambda: TO_RATES[form](lines, window, series)))}
         text = yaml.safe_dump(block, sort_keys=False)
         written = [_write(out, text)] if out else []
-    answer(as_json, lambda: {**block, "written": written}, None, text.rstrip("\n"), *(f"written: {path}" for path in written))
+    answer(
+        as_json,
+        lambda: {**block, "written": written},
+        None,
+        text.rstrip("\n"),
+        *(f"written: {path}" for path in written),
+    )
 
 
 @trace.command("rescale", **stated("trace rescale"))
-def rescale(source: str, mean: float, window: int, seed: int, out: Path, as_json: bool, own: Paths) -> None:
+def rescale(
+    source: str, mean: float, window: int, seed: int, out: Path, as_json: bool, own: Paths
+) -> None:
     """Make a trace easier or harder, to a published mean."""
     from simulator.acceptance.rescale import rescale as rescaled
 
     with faults_as_lines():
         path, opened = _open(source, own)
-        _save(_with_file_name(source, lambda: rescaled(opened, mean, window, seed, path.stem)), out, as_json)
+        _save(
+            _with_file_name(source, lambda: rescaled(opened, mean, window, seed, path.stem)),
+            out,
+            as_json,
+        )
 
 
 def _open(name: str, own: Paths) -> tuple[Path, Trace]:
-    """Return the path and the trace of a name or file; ``NAME:DRAFTER`` chooses a drafter other than the first."""
+    """Return the path and the trace of a name or file; ``NAME:DRAFTER`` chooses a drafter other
+    than the first.
+    """
     from simulator.acceptance.trace import read
 
     name, _, drafter = name.partition(":")
@@ -139,7 +184,9 @@ def _open(name: str, own: Paths) -> tuple[Path, Trace]:
         path = names[name]
     opened = read(path)
     if drafter and drafter not in opened.drafters:
-        raise BadInput.at(name, f"this trace has no drafter '{drafter}'{did_you_mean(drafter, opened.drafters)}")
+        raise BadInput.at(
+            name, f"this trace has no drafter '{drafter}'{did_you_mean(drafter, opened.drafters)}"
+        )
     return path, opened.drafted_by(drafter or "draft")
 
 
@@ -152,11 +199,15 @@ def _lines(source: str, may_be_numbers: bool) -> list[str]:
 
 
 def _with_file_name(source: str, work: Callable[[], Any]) -> Any:
-    """Return what ``work`` returns; faults of a converter, which knows lines but no file, get the file's name."""
+    """Return what ``work`` returns; faults of a converter, which knows lines but no file, get the
+    file's name.
+    """
     try:
         return work()
     except BadInput as error:
-        raise error.changed(lambda fault: replace(fault, place=(source, fault.place[1], fault.place[2] or 1))) from error
+        raise error.changed(
+            lambda fault: replace(fault, place=(source, fault.place[1], fault.place[2] or 1))
+        ) from error
 
 
 def _save(made: Trace, out: Path | None, as_json: bool) -> None:
@@ -164,10 +215,19 @@ def _save(made: Trace, out: Path | None, as_json: bool) -> None:
     if out is None or out.suffix != ".npz":
         raise BadInput.at("--out", f"expected a file that ends in .npz, got {out or 'none'}")
     _write(out, made)
-    data = {"written": [str(out)], "requests": len(made.flavour), "tokens": made.positions, "header": dict(made.header)}
-    line = f"{out}: {data['requests']:,} requests, {data['tokens']:,} tokens; {made.header['replay']}"
+    data = {
+        "written": [str(out)],
+        "requests": len(made.flavour),
+        "tokens": made.positions,
+        "header": dict(made.header),
+    }
+    line = (
+        f"{out}: {data['requests']:,} requests, {data['tokens']:,} tokens; {made.header['replay']}"
+    )
     derived = made.header.get("derived_from", {})
-    answer(as_json, lambda: data, None, line, *(f"  {key}: {value}" for key, value in derived.items()))
+    answer(
+        as_json, lambda: data, None, line, *(f"  {key}: {value}" for key, value in derived.items())
+    )
 
 
 def _write(path: Path, content: Trace | str | bytes) -> str:

@@ -1,4 +1,6 @@
-"""The command ``specsim validate``: how far laws and runs are from simulations and published values."""
+"""The command ``specsim validate``: how far laws and runs are from simulations and published
+values.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from simulator.cli.claims import judged_claims
-from simulator.cli.options import Names, Paths, answer, beside_the_package, repeated, stated, typed, working
+from simulator.cli.options import (
+    Names,
+    Paths,
+    answer,
+    beside_the_package,
+    repeated,
+    stated,
+    typed,
+    working,
+)
 from simulator.files.document import BadInput, Fault, did_you_mean
 from simulator.files.plugins import packages_found
 from simulator.names import Catalogue
@@ -28,7 +39,9 @@ ALL = "all"
 def _live(context: click.Context, option: click.Parameter, wanted: bool) -> None:
     """End a validation by decoding on this machine, which stands beside the package."""
     if wanted:
-        beside_the_package("validate --live", "benchmarks.live validation, with the same --out and --json")
+        beside_the_package(
+            "validate --live", "benchmarks.live validation, with the same --out and --json"
+        )
 
 
 @click.command("validate", **stated("validate"))
@@ -44,18 +57,32 @@ def validate(
     own: Paths,
     **bounds: float | None,
 ) -> None:
-    """Compare laws with simulation, then published values and claims with runs that use the committed fits."""
+    """Compare laws with simulation, then published values and claims with runs that use the
+    committed fits.
+    """
     if laws:
         _laws(laws, processes, as_json)
     if patterns:
         _cells(papers, patterns, processes, as_json, own)
     if only_claims:
         _claims(papers, processes, as_json, own, out)
-    _papers(papers, processes, as_json, own, out, {name: share and share / 100 for name, share in bounds.items()})
+    _papers(
+        papers,
+        processes,
+        as_json,
+        own,
+        out,
+        {name: share and share / 100 for name, share in bounds.items()},
+    )
 
 
 def _papers(
-    papers: Names, processes: int | None, as_json: bool, own: Paths, out: Path | None, bounds: dict[str, float | None]
+    papers: Names,
+    processes: int | None,
+    as_json: bool,
+    own: Paths,
+    out: Path | None,
+    bounds: dict[str, float | None],
 ) -> NoReturn:
     """Run laws, claims and cells of papers, print or write the page, and end."""
     from simulator.evidence.claims import runs_of_cells
@@ -80,7 +107,9 @@ def _papers(
         missed = shortfalls(results, ErrorBounds(**bounds))
         fits = engine_fits(Catalogue(own))
         command, goals = typed("validate", papers, ()), shortfalls(results, GOAL)
-        answered = page(results, gaps, goals, paper_figures(), contradictions(), command, claims, fits)
+        answered = page(
+            results, gaps, goals, paper_figures(), contradictions(), command, claims, fits
+        )
         if out:
             write_files(out, page_files(answered, "validation") | {CELLS: cells_csv(results)})
     more = {
@@ -89,7 +118,9 @@ def _papers(
         "examples": law_data(examples),
     }
     answer(as_json, lambda: as_data(results, gaps, missed) | more, lambda: answered)
-    _end([*(f"bound missed: {bound}" for bound in missed), *_broken(examples, gaps), *_open(claims)])
+    _end(
+        [*(f"bound missed: {bound}" for bound in missed), *_broken(examples, gaps), *_open(claims)]
+    )
 
 
 def _end(sentences: Sequence[str]) -> NoReturn:
@@ -100,7 +131,9 @@ def _end(sentences: Sequence[str]) -> NoReturn:
 
 
 def _broken(examples: Sequence[ExampleVerdict], gaps: Sequence[LawGap]) -> list[str]:
-    """Return a sentence for every law that breaks its claim, on its example or in a shipped scenario."""
+    """Return a sentence for every law that breaks its claim, on its example or in a shipped
+    scenario.
+    """
     from simulator.report.law_claims import law_sentence
 
     sentences = [law_sentence(verdict) for verdict in examples if verdict.disagreement]
@@ -113,14 +146,18 @@ def _open(claims: Sequence[Judged]) -> list[str]:
     return [f"{one.row.fault('', ending)}" for one in claims if not one.verdict]
 
 
-def _claims(names: Names, processes: int | None, as_json: bool, own: Paths, out: Path | None) -> None:
+def _claims(
+    names: Names, processes: int | None, as_json: bool, own: Paths, out: Path | None
+) -> None:
     """Judge the claims of papers, and end: with exit code 3 where one has no verdict."""
     from simulator.evidence.fits import papers
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.claims import CLAIMS, as_data, claims_csv, page
 
     with working("claims") as status, spread(processes or CORES) as everywhere:
-        claims = _judged([paper.name for paper in papers(Catalogue(own), names)], own, everywhere, status)
+        claims = _judged(
+            [paper.name for paper in papers(Catalogue(own), names)], own, everywhere, status
+        )
         answered = page(claims, typed("validate", names, (), options=["--claims"]))
         if out:
             write_files(out, page_files(answered, "claims") | {CLAIMS: claims_csv(claims)})
@@ -128,8 +165,12 @@ def _claims(names: Names, processes: int | None, as_json: bool, own: Paths, out:
     _end(_open(claims))
 
 
-def _judged(papers: Sequence[str], own: Paths, everywhere: Spread, display: Display | Lines) -> list[Judged]:
-    """Return the claims of papers, judged paper by paper; every verdict is told as it comes, for they take minutes."""
+def _judged(
+    papers: Sequence[str], own: Paths, everywhere: Spread, display: Display | Lines
+) -> list[Judged]:
+    """Return the claims of papers, judged paper by paper; every verdict is told as it comes, for
+    they take minutes.
+    """
     claims: list[Judged] = []
     for place, paper in enumerate(papers, 1):
         display.update(f"claims of {paper}, paper {place} of {len(papers)}")
@@ -140,7 +181,9 @@ def _judged(papers: Sequence[str], own: Paths, everywhere: Spread, display: Disp
     return claims
 
 
-def _cells(names: Names, patterns: Names, processes: int | None, as_json: bool, own: Paths) -> NoReturn:
+def _cells(
+    names: Names, patterns: Names, processes: int | None, as_json: bool, own: Paths
+) -> NoReturn:
     """Run single cells of papers with the committed fit, and end."""
     from simulator.evidence.fits import Question, papers
     from simulator.evidence.validation import single_cells
@@ -149,25 +192,36 @@ def _cells(names: Names, patterns: Names, processes: int | None, as_json: bool, 
     with working("cells"), spread(processes or 1) as everywhere:
         asked = single_cells(papers(Catalogue(own), names), patterns)
         runs = everywhere(Question.answer, [question for _, _, question in asked])
-        data = [single_data(paper, cell, question, run) for (paper, cell, question), run in zip(asked, runs, strict=True)]
+        data = [
+            single_data(paper, cell, question, run)
+            for (paper, cell, question), run in zip(asked, runs, strict=True)
+        ]
     answer(as_json, lambda: {"cells": data}, lambda: cells_page(data, typed("validate", names, ())))
     _end([])
 
 
 def _laws(names: Names, processes: int | None, as_json: bool) -> None:
-    """Hold laws to the timelines of their examples, and end: with exit code 3 where one breaks its claim."""
+    """Hold laws to the timelines of their examples, and end: with exit code 3 where one breaks its
+    claim.
+    """
     from simulator.report.law_claims import law_data, page
 
     with working("laws"), spread(processes or (CORES if ALL in names else 1)) as everywhere:
         verdicts = _examples(names, everywhere)
     disagreement = any(verdict.disagreement for verdict in verdicts)
     command = typed("validate", (), (), options=repeated("--law", names))
-    answer(as_json, lambda: {"examples": law_data(verdicts), "disagreement": disagreement}, lambda: page(verdicts, command))
+    answer(
+        as_json,
+        lambda: {"examples": law_data(verdicts), "disagreement": disagreement},
+        lambda: page(verdicts, command),
+    )
     sys.exit(3 if disagreement else 0)
 
 
 def _examples(names: Names, everywhere: Spread) -> list[ExampleVerdict]:
-    """Return what became of the examples of strategies; raises :class:`BadInput` for a name that is none."""
+    """Return what became of the examples of strategies; raises :class:`BadInput` for a name that is
+    none.
+    """
     from simulator.evidence.law_check import check_strategy
     from simulator.strategies import strategies
 
@@ -176,5 +230,10 @@ def _examples(names: Names, everywhere: Spread) -> list[ExampleVerdict]:
     if wrong:
         message = "there is no strategy of this name"
         found = packages_found()
-        raise BadInput([Fault((name, 0, 0), "", f"{message}{did_you_mean(name, strategies())}; {found}") for name in wrong])
+        raise BadInput(
+            [
+                Fault((name, 0, 0), "", f"{message}{did_you_mean(name, strategies())}; {found}")
+                for name in wrong
+            ]
+        )
     return list(everywhere(check_strategy, chosen))

@@ -1,8 +1,9 @@
-"""Degrees of tensor parallelism: with which an engine starts a model, and why it does not with others.
+"""Degrees of tensor parallelism: with which an engine starts a model, and why it does not with
+others.
 
-A degree shares every layer out over so many ranks. It has to divide heads and widths, its slices may not cut blocks of weights
-that share a scale where the engine refuses that, and all of its devices need a link. Nothing here takes time: a degree that
-cannot start has none.
+A degree shares every layer out over so many ranks. It has to divide heads and widths, its slices
+may not cut blocks of weights that share a scale where the engine refuses that, and all of its
+devices need a link. Nothing here takes time: a degree that cannot start has none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -81,8 +82,12 @@ class Slice(NamedTuple):
 
 
 def refusal(place: Placed) -> str:
-    """Return why a placement's degree cannot start, and which degrees do, in words; empty where it can."""
-    if place.tensor_parallel == 1 and not {place.weights, place.expert_format} & {*(place.engine.slicing.whole_blocks or ())}:
+    """Return why a placement's degree cannot start, and which degrees do, in words; empty where it
+    can.
+    """
+    if place.tensor_parallel == 1 and not {place.weights, place.expert_format} & {
+        *(place.engine.slicing.whole_blocks or ())
+    }:
         return ""
     why = next(refusals(place, place.tensor_parallel), "")
     return f"{why}; {working_words(place)}" if why else ""
@@ -105,20 +110,26 @@ def refusals(place: Placed, ranks: int) -> Iterator[str]:
     rows = -(-place.model.vocab_size // slicing.vocabulary_multiple) * slicing.vocabulary_multiple
     if slicing.vocabulary_multiple > 1 and rows % ranks:
         yield (
-            f"tensor_parallel {ranks} does not divide the {rows:,} rows to which {place.engine.name} pads the vocabulary of "
-            f"{place.model.name}"
+            f"tensor_parallel {ranks} does not divide the {rows:,} rows to which "
+            f"{place.engine.name} pads the vocabulary of {place.model.name}"
         )
 
 
 def working(place: Placed) -> list[int]:
-    """Return the degrees with which a placement's model starts, as many as its link joins; whether it fits is not asked."""
+    """Return the degrees with which a placement's model starts, as many as its link joins; whether
+    it fits is not asked.
+    """
     return [ranks for ranks in range(1, most_degrees(place) + 1) if not any(refusals(place, ranks))]
 
 
 def working_words(place: Placed) -> str:
     """Return the degrees that work in words, and those that would with whole experts."""
     degrees = working(place)
-    words = f"tensor_parallel {_either(degrees)} works" if degrees else "no degree works with this link, engine and format"
+    words = (
+        f"tensor_parallel {_either(degrees)} works"
+        if degrees
+        else "no degree works with this link, engine and format"
+    )
     if place.model.experts and place.experts == "sliced":
         whole = working(place.model_copy(update={"experts": "whole"}))
         if more := [ranks for ranks in whole if ranks not in degrees]:
@@ -134,10 +145,15 @@ def most_degrees(place: Placed) -> int:
 
 
 def unknown_blocks(place: Placed) -> str:
-    """Return the slice of a quantised weight that ends within a block, where nobody knows whether the engine starts so."""
+    """Return the slice of a quantised weight that ends within a block, where nobody knows whether
+    the engine starts so.
+    """
     if place.engine.slicing.whole_blocks is not None or not place.engine.slicing.even:
         return ""
-    return next((words for part in _slices(place, place.tensor_parallel) for words in _cuts(place, part)), "")
+    return next(
+        (words for part in _slices(place, place.tensor_parallel) for words in _cuts(place, part)),
+        "",
+    )
 
 
 def _beyond_link(place: Placed, ranks: int) -> Iterator[str]:
@@ -149,15 +165,21 @@ def _beyond_link(place: Placed, ranks: int) -> Iterator[str]:
         return
     if place.network is None:
         yield (
-            f"tensor_parallel {ranks} is more than the {joined} devices of one server that {place.link.name} joins; state "
+            f"tensor_parallel {ranks} is more than the {joined} devices of one server that "
+            f"{place.link.name} joins; state "
             f"network, the link between servers (as in network: infiniband_ndr), to have it priced"
         )
     elif ranks % joined:
-        yield f"tensor_parallel {ranks} does not fill servers of {joined} devices, which {place.link.name} joins"
+        yield (
+            f"tensor_parallel {ranks} does not fill servers of {joined} devices, which "
+            f"{place.link.name} joins"
+        )
 
 
 def _unshared_heads(place: Placed, ranks: int) -> Iterator[str]:
-    """Yield why heads cannot be shared out: all of a rank's are whole, and heads of keys and values fewer than ranks copied."""
+    """Yield why heads cannot be shared out: all of a rank's are whole, and heads of keys and values
+    fewer than ranks copied.
+    """
     if place.attention == "data_parallel":
         return
     heads, name = place.model.num_attention_heads, place.model.name
@@ -166,21 +188,33 @@ def _unshared_heads(place: Placed, ranks: int) -> Iterator[str]:
         return
     for mixer, _ in place.model.mixer_layers:
         cached = mixer.cache_heads
-        if place.engine.slicing.whole_heads and mixer.cached and max(cached, ranks) % min(cached, ranks):
+        if (
+            place.engine.slicing.whole_heads
+            and mixer.cached
+            and max(cached, ranks) % min(cached, ranks)
+        ):
             yield (
-                f"tensor_parallel {ranks} neither divides the {cached} heads of keys and values of {name} nor is a multiple "
-                f"of them"
+                f"tensor_parallel {ranks} neither divides the {cached} heads of keys and values "
+                f"of {name} nor is a multiple of them"
             )
             return
 
 
 def _homeless_experts(place: Placed, ranks: int) -> Iterator[str]:
-    """Yield why whole experts cannot be dealt out: a rank without any, or, where rows are sent, one with fewer than another."""
+    """Yield why whole experts cannot be dealt out: a rank without any, or, where rows are sent, one
+    with fewer than another.
+    """
     routed = place.model.experts.routed if place.model.experts else 0
     if ranks > routed:
-        yield f"tensor_parallel {ranks} is more than the {routed} experts of {place.model.name}, which stay whole"
+        yield (
+            f"tensor_parallel {ranks} is more than the {routed} experts of {place.model.name}, "
+            "which stay whole"
+        )
     elif place.experts == "dispatched" and routed % ranks:
-        yield f"tensor_parallel {ranks} does not divide the {routed} experts of {place.model.name} that rows are sent to"
+        yield (
+            f"tensor_parallel {ranks} does not divide the {routed} experts of "
+            f"{place.model.name} that rows are sent to"
+        )
 
 
 def _slices(place: Placed, ranks: int) -> Iterator[Slice]:
@@ -190,15 +224,26 @@ def _slices(place: Placed, ranks: int) -> Iterator[Slice]:
         if kind.mixer is not None:
             value = kind.mixer.value_width
             yield Slice(f"the {value:,} values that attention yields", value, of_mixers, (1,))
-        if kind.mixer == model.attention and kind.mixer.kind == "full":  # of others, keys and values may differ in width
+        if (
+            kind.mixer == model.attention and kind.mixer.kind == "full"
+        ):  # of others, keys and values may differ in width
             heads = model.num_key_value_heads
-            yield Slice(f"the {model.kv_width:,} columns of the keys", model.kv_width, min(of_mixers, heads), (0,))
+            yield Slice(
+                f"the {model.kv_width:,} columns of the keys",
+                model.kv_width,
+                min(of_mixers, heads),
+                (0,),
+            )
         if width := kind.intermediate_size:
             yield Slice(f"the {width:,} columns of the MLP", width, ranks, (0, 1))
         if kind.experts and model.experts:
             inner = model.experts.intermediate_size
             yield Slice(
-                f"the {inner:,} columns of an expert", inner, ranks if place.experts == "sliced" else 1, (0, 1), "experts"
+                f"the {inner:,} columns of an expert",
+                inner,
+                ranks if place.experts == "sliced" else 1,
+                (0, 1),
+                "experts",
             )
             if model.experts.shared:
                 shared = inner * model.experts.shared
@@ -209,7 +254,10 @@ def _cut_block(place: Placed, ranks: int, part: Slice) -> Iterator[str]:
     """Yield why a slice ends within a block of the format, where the engine does not start so."""
     refused = place.engine.slicing.whole_blocks or ()
     if (place.expert_format if part.of == "experts" else place.weights) in refused:
-        yield from (f"tensor_parallel {ranks} {words}, and {place.engine.name} does not start" for words in _cuts(place, part))
+        yield from (
+            f"tensor_parallel {ranks} {words}, and {place.engine.name} does not start"
+            for words in _cuts(place, part)
+        )
 
 
 def _cuts(place: Placed, part: Slice) -> Iterator[str]:

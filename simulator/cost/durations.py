@@ -1,4 +1,6 @@
-"""A stated pass may take longer over more rows, behind more context, in a fuller batch: by a formula or a profiler's table."""
+"""A stated pass may take longer over more rows, behind more context, in a fuller batch: by a
+formula or a profiler's table.
+"""
 
 import csv
 from collections.abc import Mapping
@@ -16,7 +18,9 @@ from simulator.files.document import told
 from simulator.files.schema import BadInput, Fault, Frozen
 
 Duration = Annotated[float, Field(ge=0)]
-ByRows = Annotated[dict[Annotated[int, Field(gt=0, le=1_000_000_000)], Duration], Field(min_length=1)]
+ByRows = Annotated[
+    dict[Annotated[int, Field(gt=0, le=1_000_000_000)], Duration], Field(min_length=1)
+]
 """Times at some numbers of rows, as measured; linear in between and flat outside."""
 Column = Literal["rows", "cached_tokens", "sequences", "ms"]
 
@@ -41,36 +45,59 @@ class ByLoad(Frozen):
         return self.cached_token_ms > 0.0
 
     def ms(self, rows: Rows) -> Any:
-        """Return the duration of a pass over ``rows`` in ms; an array where their context is one."""
+        """Return the duration of a pass over ``rows`` in ms; an array where their context is
+        one.
+        """
         cached = rows.kv_tokens - rows.tokens
-        work = self.row_ms * rows.tokens + self.cached_token_ms * cached + self.sequence_ms * rows.sequences
+        work = (
+            self.row_ms * rows.tokens
+            + self.cached_token_ms * cached
+            + self.sequence_ms * rows.sequences
+        )
         return self.base_ms + work
 
 
 class Tabulated(Frozen):
     """A duration is read off a grid of measurements: linear between them, flat outside.
 
-    ``file`` names a CSV with these columns, next to the scenario; its rows replace it when the scenario is read.
+    ``file`` names a CSV with these columns, next to the scenario; its rows replace it when the
+    scenario is read.
     """
 
     model_config = ConfigDict(json_schema_extra={"variant": "a table"})
 
     columns: tuple[Column, ...]
-    """What was varied, in any order: rows, cached_tokens (before the pass) and sequences, each of the whole batch; and ms."""
+    """What was varied, in any order: rows, cached_tokens (before the pass) and sequences, each of
+    the whole batch; and ms.
+    """
     points: tuple[tuple[Duration, ...], ...] = Field(min_length=1)
     """A row for each measurement; every combination of the values must be there, once."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if len(set(self.columns)) != len(self.columns) or "ms" not in self.columns or len(self.columns) < 2:
-            raise ValueError("columns: expected ms and at least one of rows, cached_tokens, sequences, each once")
+        if (
+            len(set(self.columns)) != len(self.columns)
+            or "ms" not in self.columns
+            or len(self.columns) < 2
+        ):
+            raise ValueError(
+                "columns: expected ms and at least one of rows, cached_tokens, sequences, each once"
+            )
         if any(len(point) != len(self.columns) for point in self.points):
-            raise ValueError(f"points: expected {len(self.columns)} numbers in each, as there are columns")
+            raise ValueError(
+                f"points: expected {len(self.columns)} numbers in each, as there are columns"
+            )
         measured = {point[:-1] for point in self._sorted}
         if len(measured) != len(self.points):
-            raise ValueError("points: one combination of rows, cached_tokens and sequences was given twice")
-        if missing := next((corner for corner in product(*self._axes) if corner not in measured), None):
-            where = ", ".join(f"{name} {value:g}" for name, value in zip(self._varied, missing, strict=True))
+            raise ValueError(
+                "points: one combination of rows, cached_tokens and sequences was given twice"
+            )
+        if missing := next(
+            (corner for corner in product(*self._axes) if corner not in measured), None
+        ):
+            where = ", ".join(
+                f"{name} {value:g}" for name, value in zip(self._varied, missing, strict=True)
+            )
             raise ValueError(f"points: expected a grid, in which {where} is missing")
         return self
 
@@ -91,19 +118,32 @@ class Tabulated(Frozen):
 
     @cached_property
     def _axes(self) -> list[list[float]]:
-        return [sorted({point[axis] for point in self._sorted}) for axis in range(len(self._varied))]
+        return [
+            sorted({point[axis] for point in self._sorted}) for axis in range(len(self._varied))
+        ]
 
     @cached_property
     def _read(self) -> Any:
         """Return the interpolation over the grid; an axis with a single value is left out."""
-        from scipy.interpolate import RegularGridInterpolator  # noqa: PLC0415 - slow to load, and few scenarios tabulate
+        # slow to load, and few scenarios tabulate
+        from scipy.interpolate import RegularGridInterpolator
 
-        times_ms = np.array([point[-1] for point in self._sorted]).reshape([len(axis) for axis in self._axes])
-        return RegularGridInterpolator([axis for axis in self._axes if len(axis) > 1], times_ms.squeeze())
+        times_ms = np.array([point[-1] for point in self._sorted]).reshape(
+            [len(axis) for axis in self._axes]
+        )
+        return RegularGridInterpolator(
+            [axis for axis in self._axes if len(axis) > 1], times_ms.squeeze()
+        )
 
     def ms(self, rows: Rows) -> Any:
-        """Return the duration of a pass over ``rows`` in ms; an array where their context is one."""
-        loads = {"rows": rows.tokens, "cached_tokens": rows.kv_tokens - rows.tokens, "sequences": rows.sequences}
+        """Return the duration of a pass over ``rows`` in ms; an array where their context is
+        one.
+        """
+        loads = {
+            "rows": rows.tokens,
+            "cached_tokens": rows.kv_tokens - rows.tokens,
+            "sequences": rows.sequences,
+        }
         asked = [
             np.clip(loads[name], axis[0], axis[-1])
             for name, axis in zip(self._varied, self._axes, strict=True)
@@ -123,7 +163,11 @@ def _form(given: Any) -> str:
         return "for any rows"
     if {"columns", "points", "file"} & set(given):
         return "from a table"
-    return "by load" if any(isinstance(key, str) and key.endswith("_ms") for key in given) else "by rows"
+    return (
+        "by load"
+        if any(isinstance(key, str) and key.endswith("_ms") for key in given)
+        else "by rows"
+    )
 
 
 PassDuration = Annotated[
@@ -137,7 +181,9 @@ PassDuration = Annotated[
 
 
 def read_table(path: Path) -> dict[str, list[Any]]:
-    """Return the columns and points of a CSV file; raises :class:`BadInput` with the line of what is no number."""
+    """Return the columns and points of a CSV file; raises :class:`BadInput` with the line of what
+    is no number.
+    """
     header, *lines = list(csv.reader(reading.text(path).splitlines())) or [[]]
     points = []
     for number, line in enumerate(lines, 2):
@@ -145,7 +191,9 @@ def read_table(path: Path) -> dict[str, list[Any]]:
             points.append([float(cell) for cell in line])
         except ValueError as error:
             found = told(",".join(line)[:40])
-            raise BadInput([Fault((str(path), number, 0), "", f"expected numbers, found {found}")]) from error
+            raise BadInput(
+                [Fault((str(path), number, 0), "", f"expected numbers, found {found}")]
+            ) from error
     return {"columns": [name.strip() for name in header], "points": points}
 
 

@@ -1,7 +1,9 @@
-"""A mixer lets the tokens of a layer see one another: attention over a cache of any kind, or a state of fixed size.
+"""A mixer lets the tokens of a layer see one another: attention over a cache of any kind, or a
+state of fixed size.
 
-Grouped heads, latents, windows, indexers and recurrences differ in the sizes below and in nothing else, so that one function
-prices them all. Sizes are in elements, and of the whole model; tensor parallelism shares them out.
+Grouped heads, latents, windows, indexers and recurrences differ in the sizes below and in nothing
+else, so that one function prices them all. Sizes are in elements, and of the whole model; tensor
+parallelism shares them out.
 """
 
 from typing import Any, Literal, NamedTuple, Self
@@ -13,29 +15,39 @@ from simulator.files.schema import Frozen
 from simulator.numeric import elementwise_max, elementwise_min
 
 INDEX_BYTES = 1.0 + 4 / 128
-"""Bytes of a cached value of an indexer: 8 bits, and a scale of 4 bytes for 128 of them (DeepSeek-V3.2)."""
+"""Bytes of a cached value of an indexer: 8 bits, and a scale of 4 bytes for 128 of them
+(DeepSeek-V3.2).
+"""
 MOST_LAYERS = 10_000
 """Most layers of a model; fifty times the most of any that is published."""
 
 
 class Mixer(Frozen):
-    """A mixer's sizes: projections before it, an output projection behind it, and a cache or a state in between.
+    """A mixer's sizes: projections before it, an output projection behind it, and a cache or a
+    state in between.
 
-    Ranks share the cache out by ``cache_heads``; where those are fewer than the ranks, cache and projections onto it are
-    replicated. A query sees ``window`` tokens or the best ``top_k`` entries; where an entry stands for several tokens
-    (``entry_tokens``), it sees those entries and a window beside them.
+    Ranks share the cache out by ``cache_heads``; where those are fewer than the ranks, cache and
+    projections onto it are replicated. A query sees ``window`` tokens or the best ``top_k``
+    entries; where an entry stands for several tokens (``entry_tokens``), it sees those entries and
+    a window beside them.
     """
 
     kind: Literal["full", "latent", "sliding", "chunked", "sparse", "linear"] = "full"
-    """What it is called; sparse: an indexer chooses what a query sees; linear: a state instead of a cache."""
+    """What it is called; sparse: an indexer chooses what a query sees; linear: a state instead of a
+    cache.
+    """
     projections: int = Field(ge=0, le=1_000_000_000_000)
     """Weights read before mixing: queries, keys, values, gates, latents, indexers."""
     along_cache: int = Field(default=0, ge=0, le=1_000_000_000_000)
-    """Those of ``projections`` that ranks share out as they share the cache: keys and values, latents."""
+    """Those of ``projections`` that ranks share out as they share the cache: keys and values,
+    latents.
+    """
     projected: int = Field(ge=0, le=1_000_000_000_000)
     """Width of what the projections yield."""
     products: int = Field(default=1, gt=0, le=10_000_000)
-    """Products one after the other among ``projections`` and foldings into a latent; each takes a product's constant time."""
+    """Products one after the other among ``projections`` and foldings into a latent; each takes a
+    product's constant time.
+    """
     value_width: int = Field(gt=0, le=10_000_000)
     """Width of what the mixer yields."""
     output: int = Field(ge=0, le=1_000_000_000_000)
@@ -49,9 +61,13 @@ class Mixer(Frozen):
     pair_flops: float = Field(default=0.0, ge=0)
     """Flops of a pair of a query and an entry."""
     prompt_pair_flops: float | None = Field(default=None, ge=0)
-    """The same for rows of a prompt, where a latent is widened to heads; by default as for all others."""
+    """The same for rows of a prompt, where a latent is widened to heads; by default as for all
+    others.
+    """
     window: int | None = Field(default=None, gt=0, le=1_000_000_000)
-    """Most tokens that a query sees; chunked: the size of a chunk, of which it sees half on average."""
+    """Most tokens that a query sees; chunked: the size of a chunk, of which it sees half on
+    average.
+    """
     top_k: int | None = Field(default=None, gt=0, le=1_000_000_000)
     """Most entries that a query sees, each query its own."""
     entry_tokens: int = Field(default=1, gt=0, le=1_000_000)
@@ -61,7 +77,9 @@ class Mixer(Frozen):
     index_heads: int = Field(default=0, ge=0, le=100_000)
     """Heads of the indexer."""
     state: int = Field(default=0, ge=0, le=1_000_000_000_000)
-    """Values of the state of a sequence, each of 4 bytes, read by its first row and written by every row."""
+    """Values of the state of a sequence, each of 4 bytes, read by its first row and written by
+    every row.
+    """
     tail: int = Field(default=0, ge=0, le=1_000_000_000_000)
     """Values of 16 bits that belong to the state: the last inputs of a short convolution."""
 
@@ -72,7 +90,9 @@ class Mixer(Frozen):
         if self.kind in ("sliding", "chunked") and self.window is None:
             raise ValueError(f"a mixer of kind {self.kind} needs its window")
         if self.kind != "linear" and not self.cached:
-            raise ValueError(f"a mixer of kind {self.kind} needs entries to look at: cached above 0")
+            raise ValueError(
+                f"a mixer of kind {self.kind} needs entries to look at: cached above 0"
+            )
         return self
 
     @property
@@ -92,11 +112,15 @@ class Mixer(Frozen):
 
     @property
     def widened(self) -> bool:
-        """Return whether it leaves latents that a prompt's rows widen to heads, while others stay in their width."""
+        """Return whether it leaves latents that a prompt's rows widen to heads, while others stay
+        in their width.
+        """
         return self.prompt_pair_flops is not None
 
     def copies(self, ranks: int) -> float:
-        """Return how many times ``ranks`` hold the cache among them, and the projections onto it."""
+        """Return how many times ``ranks`` hold the cache among them, and the projections onto
+        it.
+        """
         return ranks / min(ranks, self.cache_heads)
 
     def weights_before(self, ranks: int) -> float:
@@ -104,24 +128,39 @@ class Mixer(Frozen):
         return self.projections + self.along_cache * (self.copies(ranks) - 1.0)
 
     def cache_bytes(self, tokens: float, value_bytes: float) -> float:
-        """Return the bytes that ``tokens`` of a sequence take in the cache of a layer, without what its window drops."""
+        """Return the bytes that ``tokens`` of a sequence take in the cache of a layer, without what
+        its window drops.
+        """
         if not self.own_cache:
             return 0.0
         near = min(tokens, self.window) if self.window else tokens
-        entries = near if self.entry_tokens == 1 else tokens / self.entry_tokens + near * bool(self.window)
-        return entries * self.cached * value_bytes + tokens / self.entry_tokens * self.index_width * INDEX_BYTES
+        entries = (
+            near
+            if self.entry_tokens == 1
+            else tokens / self.entry_tokens + near * bool(self.window)
+        )
+        return (
+            entries * self.cached * value_bytes
+            + tokens / self.entry_tokens * self.index_width * INDEX_BYTES
+        )
 
     def seen(self, rows: Rows) -> Rows:
-        """Return ``rows`` with the entries that are read and the pairs that are computed instead of all tokens and pairs.
+        """Return ``rows`` with the entries that are read and the pairs that are computed instead of
+        all tokens and pairs.
 
         Sequences that differ in length count as equally long ones. A chunk counts as half of it.
         """
         if self.sees_all:
             return rows
         tokens, sequences = rows.tokens - rows.prompt_tokens, rows.sequences - rows.prompt_sequences
-        cached, pairs = rows.kv_tokens - rows.prompt_kv_tokens, rows.attention_pairs - rows.prompt_pairs
+        cached, pairs = (
+            rows.kv_tokens - rows.prompt_kv_tokens,
+            rows.attention_pairs - rows.prompt_pairs,
+        )
         entries, pairs = self._seen(tokens, sequences, cached, pairs)
-        of_prompts = self._seen(rows.prompt_tokens, rows.prompt_sequences, rows.prompt_kv_tokens, rows.prompt_pairs)
+        of_prompts = self._seen(
+            rows.prompt_tokens, rows.prompt_sequences, rows.prompt_kv_tokens, rows.prompt_pairs
+        )
         return rows._replace(
             kv_tokens=entries + of_prompts[0],
             attention_pairs=pairs + of_prompts[1],
@@ -130,7 +169,9 @@ class Mixer(Frozen):
         )
 
     def _seen(self, tokens: int, sequences: int, cached: Any, pairs: Any) -> tuple[Any, Any]:
-        """Return entries and pairs of ``tokens`` rows in so many sequences with ``cached`` tokens, the rows included."""
+        """Return entries and pairs of ``tokens`` rows in so many sequences with ``cached`` tokens,
+        the rows included.
+        """
         if not tokens:
             return 0, 0
         shape, every = (tokens, max(1, sequences), cached, pairs), self.entry_tokens
@@ -149,11 +190,17 @@ class Mixer(Frozen):
 
 
 def _pairs(tokens: int, sequences: int, cached: Any, pairs: Any, most: int) -> Any:
-    """Return how many of ``pairs`` are left where a row sees ``most`` tokens at most, in sequences of equal length."""
+    """Return how many of ``pairs`` are left where a row sees ``most`` tokens at most, in sequences
+    of equal length.
+    """
     each = tokens / sequences
-    before = elementwise_max(cached / sequences - each, 0.0)  # rows of streams are not in the cache, and may outnumber it
+    before = elementwise_max(
+        cached / sequences - each, 0.0
+    )  # rows of streams are not in the cache, and may outnumber it
     whole = elementwise_min(elementwise_max(most - before, 0.0), each)
-    return elementwise_min(pairs, sequences * (whole * before + whole * (whole + 1.0) / 2.0 + (each - whole) * most))
+    return elementwise_min(
+        pairs, sequences * (whole * before + whole * (whole + 1.0) / 2.0 + (each - whole) * most)
+    )
 
 
 class LayerRun(Frozen):

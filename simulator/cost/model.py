@@ -20,7 +20,8 @@ from simulator.files.schema import Confidence, Frozen, Ranged
 from simulator.files.shell import hub_id
 
 ROUTERS = (
-    "assumed: a fit to four counts of experts read by consecutive rows (mlx-lm#1485, GLM-4.7-Flash; lucebox#501, Laguna XS "
+    "assumed: a fit to four counts of experts read by consecutive rows (mlx-lm#1485, "
+    "GLM-4.7-Flash; lucebox#501, Laguna XS "
     "2.1; GLM-5.3-Flash-EXL3#239); each predicted within 5 % by the others"
 )
 """Where the numbers of a mixture's routing come from unless its file says otherwise."""
@@ -29,7 +30,9 @@ EVEN = 1e-4
 
 
 class Experts(Frozen):
-    """A mixture of experts has ``routed`` experts of width ``intermediate_size``, ``per_token`` of them active for a token."""
+    """A mixture of experts has ``routed`` experts of width ``intermediate_size``, ``per_token`` of
+    them active for a token.
+    """
 
     routed: int = Field(gt=0, le=100_000)
     """Experts of a layer among which the router chooses."""
@@ -40,18 +43,26 @@ class Experts(Frozen):
     shared: int = Field(default=0, ge=0, le=100_000)
     """Experts of a layer that are always active."""
     first_dense_layers: int = Field(default=0, ge=0, le=MOST_LAYERS)
-    """Layers without experts, at the bottom of the model, where ``layers`` of the model does not say."""
+    """Layers without experts, at the bottom of the model, where ``layers`` of the model does not
+    say.
+    """
     latent_size: int | None = Field(default=None, gt=0, le=10_000_000)
     """Width in which routed experts work, between two projections; by default that of a token."""
     window_exponent: Ranged = Ranged(value=0.837, low=0.72, high=0.95, source=ROUTERS)
-    """Rows of one sequence in a pass, to this power, are the independent rows that read as many experts; at most 1."""
+    """Rows of one sequence in a pass, to this power, are the independent rows that read as many
+    experts; at most 1.
+    """
     popularity: Ranged = Ranged(value=0.042, low=0.0, high=0.1, source=ROUTERS)
-    """How unequally experts are chosen: the correlation of two independent rows in one expert; 0: alike, below 1."""
+    """How unequally experts are chosen: the correlation of two independent rows in one expert; 0:
+    alike, below 1.
+    """
 
     @model_validator(mode="after")
     def _active_within_routed(self) -> Self:
         if self.per_token > self.routed:
-            raise ValueError(f"per_token {self.per_token} is more than the {self.routed} routed experts")
+            raise ValueError(
+                f"per_token {self.per_token} is more than the {self.routed} routed experts"
+            )
         if self.window_exponent.value > 1.0 or self.popularity.value >= 1.0:
             raise ValueError("expected a window_exponent of at most 1 and a popularity below 1")
         return self
@@ -59,28 +70,39 @@ class Experts(Frozen):
     def independent(self, rows: Rows) -> float:
         """Return how many rows of as many sequences read the experts that ``rows`` do.
 
-        The n rows that a sequence has in a pass route alike and count as n to the power of ``window_exponent``.
+        The n rows that a sequence has in a pass route alike and count as n to the power of
+        ``window_exponent``.
         """
         total: float = 0.0
         exponent = self.window_exponent.value
         prompts, sequences = rows.prompt_tokens, rows.prompt_sequences
-        for tokens, parts in ((prompts, sequences), (rows.tokens - prompts, rows.sequences - sequences)):
+        for tokens, parts in (
+            (prompts, sequences),
+            (rows.tokens - prompts, rows.sequences - sequences),
+        ):
             total += max(1, parts) * (tokens / max(1, parts)) ** exponent
         return total
 
     def fitted(self, read: Mapping[tuple[int, int], float], source: str) -> "Experts":
-        """Return the mixture with the routing that best gives the experts ``read`` by (rows of a window, requests)."""
-        from scipy.optimize import least_squares  # noqa: PLC0415 - slow to load, and few need it
+        """Return the mixture with the routing that best gives the experts ``read`` by (rows of a
+        window, requests).
+        """
+        from scipy.optimize import least_squares
 
         def made(x: Any) -> "Experts":
-            return self.model_copy(update={
-                name: Ranged(value=float(value), source=source, confidence="calibrated")
-                for name, value in zip(("window_exponent", "popularity"), x, strict=True)
-            })  # fmt: skip
+            return self.model_copy(
+                update={
+                    name: Ranged(value=float(value), source=source, confidence="calibrated")
+                    for name, value in zip(("window_exponent", "popularity"), x, strict=True)
+                }
+            )
 
         def off(x: Any) -> list[float]:
             mixture: Experts = made(x)
-            windows = {size: mixture.independent(Rows(size[0] * size[1], sequences=size[1])) for size in read}
+            windows = {
+                size: mixture.independent(Rows(size[0] * size[1], sequences=size[1]))
+                for size in read
+            }
             return [log(mixture.touched(windows[size]) / number) for size, number in read.items()]
 
         return made(least_squares(off, (0.8, 0.05), bounds=((0.0, EVEN), (1.0, 0.9))).x)
@@ -88,27 +110,32 @@ class Experts(Frozen):
     def touched(self, rows: float) -> float:
         """Return the mean number of routed experts that ``rows`` independent rows read.
 
-        A row chooses an expert with a chance that is beta distributed over experts, with mean k/E and a sum of parameters
-        c = 1/popularity - 1: E (1 - B(a, b + n)/B(a, b)) with a = c k/E and b = c - a. Without popularity that is
-        E (1 - (1 - k/E)^n). It is k for one row, never above E, and E in the end.
+        A row chooses an expert with a chance that is beta distributed over experts, with mean k/E
+        and a sum of parameters c = 1/popularity - 1: E (1 - B(a, b + n)/B(a, b)) with a = c k/E and
+        b = c - a. Without popularity that is E (1 - (1 - k/E)^n). It is k for one row, never above
+        E, and E in the end.
         """
         share = self.per_token / self.routed
         if self.popularity.value < EVEN or share == 1.0:
             return self.routed * (1.0 - float((1.0 - share) ** rows))
         both = 1.0 / self.popularity.value - 1.0
         rest = (1.0 - share) * both
-        return self.routed * (1.0 - exp(lgamma(rest + rows) - lgamma(both + rows) + lgamma(both) - lgamma(rest)))
+        return self.routed * (
+            1.0 - exp(lgamma(rest + rows) - lgamma(both + rows) + lgamma(both) - lgamma(rest))
+        )
 
 
 class ModelSpec(Frozen):
     """A model spec gives the shapes of a decoder-only transformer, in elements.
 
-    Where its layers are not all alike, ``layers`` says what follows what, and is repeated up to the last layer.
+    Where its layers are not all alike, ``layers`` says what follows what, and is repeated up to the
+    last layer.
 
-    ``learned_positions`` are the rows of a position table (OPT: 2 more than its positions). ``embedding_width``
-    is set where embeddings are projected to the hidden size, ``kv_latent_width`` where a token leaves one latent
-    in the cache instead of keys and values; the latent projections are counted in ``parameters``, not in ``qkv_weights``.
-    ``context_tokens`` limits prompt and output together (``max_position_embeddings``); None: not known.
+    ``learned_positions`` are the rows of a position table (OPT: 2 more than its positions).
+    ``embedding_width`` is set where embeddings are projected to the hidden size,
+    ``kv_latent_width`` where a token leaves one latent in the cache instead of keys and values; the
+    latent projections are counted in ``parameters``, not in ``qkv_weights``. ``context_tokens``
+    limits prompt and output together (``max_position_embeddings``); None: not known.
     """
 
     name: str = ""
@@ -120,7 +147,9 @@ class ModelSpec(Frozen):
     confidence: Confidence = "assumed"
     """How well the shapes are known."""
     huggingface: tuple[Annotated[str, AfterValidator(hub_id)], ...] = ()
-    """Checkpoints of these shapes on Hugging Face, by id; commands that serve the model name the first one."""
+    """Checkpoints of these shapes on Hugging Face, by id; commands that serve the model name the
+    first one.
+    """
     hidden_size: int = Field(gt=0, le=10_000_000)
     """Width of a token between layers, in elements."""
     num_hidden_layers: int = Field(gt=0, le=MOST_LAYERS)
@@ -142,7 +171,9 @@ class ModelSpec(Frozen):
     embedding_width: int | None = Field(default=None, gt=0, le=10_000_000)
     """Width of embeddings that are projected to the hidden size, in elements."""
     kv_latent_width: int | None = Field(default=None, gt=0, le=10_000_000)
-    """Width of the latent that a token leaves in the cache instead of keys and values, in elements."""
+    """Width of the latent that a token leaves in the cache instead of keys and values, in
+    elements.
+    """
     learned_positions: int = Field(default=0, ge=0, le=1_000_000_000)
     """Rows of the table of positions; 0: there is none."""
     context_tokens: int | None = Field(default=None, gt=0, le=1_000_000_000_000)
@@ -156,7 +187,9 @@ class ModelSpec(Frozen):
     mixers: dict[str, Mixer] = Field(default={})
     """Mixers other than attention with the heads above, by name."""
     layers: tuple[LayerRun, ...] = ()
-    """Runs of equal layers, from the first on, repeated up to the last; by default all are alike, experts' layers last."""
+    """Runs of equal layers, from the first on, repeated up to the last; by default all are alike,
+    experts' layers last.
+    """
     mtp_layers: int = Field(default=0, ge=0, le=MOST_LAYERS)
     """Layers that predict further tokens (MTP), which ``parameters`` leave out."""
     weight_format: WeightFormat | None = None
@@ -164,7 +197,9 @@ class ModelSpec(Frozen):
     expert_format: WeightFormat | None = None
     """The same of its routed experts, where it differs."""
     cache_format: CacheFormat | None = None
-    """Format of the KV cache for which it was published, with scales of its own; by default 16 bits."""
+    """Format of the KV cache for which it was published, with scales of its own; by default 16
+    bits.
+    """
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -173,14 +208,18 @@ class ModelSpec(Frozen):
         names = ("attention", *self.mixers)
         for run in self.layers:
             if run.mixer not in (None, *names):
-                raise ValueError(f"layers: there is no mixer '{run.mixer}'; mixers are {', '.join(names)}")
+                raise ValueError(
+                    f"layers: there is no mixer '{run.mixer}'; mixers are {', '.join(names)}"
+                )
             if run.mlp in ("experts", "both") and self.experts is None:
                 raise ValueError("layers: mlp is experts, and the model has none")
         return self
 
     @property
     def query_width(self) -> int:
-        """Return the width of all query heads together, not always the hidden size (Qwen3-32B: 8192 against 5120)."""
+        """Return the width of all query heads together, not always the hidden size (Qwen3-32B: 8192
+        against 5120).
+        """
         return self.num_attention_heads * self.head_dim
 
     @property
@@ -195,17 +234,23 @@ class ModelSpec(Frozen):
 
     @property
     def layer_weights(self) -> int:
-        """Return the number of weights in one dense layer, with keys and values of the grouped heads only."""
+        """Return the number of weights in one dense layer, with keys and values of the grouped
+        heads only.
+        """
         return self.kind_weights(LayerKind(self.attention, self.intermediate_size, False))
 
     @property
     def head_weights(self) -> int:
-        """Return the number of weights in the LM head; a pass that yields logits reads them once."""
+        """Return the number of weights in the LM head; a pass that yields logits reads them
+        once.
+        """
         return self.vocab_size * (self.embedding_width or self.hidden_size)
 
     @property
     def table_weights(self) -> int:
-        """Return the number of weights of embedding and LM head, which quantised checkpoints leave in 16 bits."""
+        """Return the number of weights of embedding and LM head, which quantised checkpoints leave
+        in 16 bits.
+        """
         tables = self.tables if self.tables is not None else 2 - self.tie_word_embeddings
         return tables * self.head_weights
 
@@ -218,13 +263,17 @@ class ModelSpec(Frozen):
 
     @property
     def shared_expert_weights(self) -> int:
-        """Return the number of weights in one shared expert, which works in the width of a token; 0 without experts."""
+        """Return the number of weights in one shared expert, which works in the width of a token; 0
+        without experts.
+        """
         matrices = 3 if self.mlp == "gated" else 2
         return matrices * self.hidden_size * self.experts.intermediate_size if self.experts else 0
 
     @cached_property
     def attention(self) -> Mixer:
-        """Return the mixer of the model's own heads: grouped keys and values, or one latent for all heads."""
+        """Return the mixer of the model's own heads: grouped keys and values, or one latent for all
+        heads.
+        """
         latent, query, heads = self.kv_latent_width, self.query_width, self.num_key_value_heads
         return Mixer(
             kind="latent" if latent else "full",
@@ -239,7 +288,9 @@ class ModelSpec(Frozen):
         )
 
     def runs(self, first: int = 0, last: int | None = None) -> tuple[LayerRun, ...]:
-        """Return the runs of equal layers from ``first`` to before ``last``, each as long as it is."""
+        """Return the runs of equal layers from ``first`` to before ``last``, each as long as it
+        is.
+        """
         runs, layers = self.layers, self.num_hidden_layers
         if not runs:
             dense = min(layers, self.experts.first_dense_layers) if self.experts else layers
@@ -251,16 +302,28 @@ class ModelSpec(Frozen):
             if begin >= stop:
                 return tuple(chosen)
             if (count := min(begin + run.count, stop) - max(begin, first)) > 0:
-                chosen.append(run if count == run.count else run.model_copy(update={"count": count}))
+                chosen.append(
+                    run if count == run.count else run.model_copy(update={"count": count})
+                )
             begin += run.count
         return ()
 
     def kinds(self, first: int = 0, last: int | None = None) -> dict[LayerKind, int]:
-        """Return how many layers there are of each kind from ``first`` to before ``last``, in the order in which they come."""
+        """Return how many layers there are of each kind from ``first`` to before ``last``, in the
+        order in which they come.
+        """
         mixers, kinds = {"attention": self.attention} | self.mixers, Counter[LayerKind]()
         for run in self.runs(first, last):
-            width = (run.intermediate_size or self.intermediate_size) if run.mlp in ("dense", "both") else 0
-            kinds[LayerKind(mixers[run.mixer] if run.mixer else None, width, run.mlp in ("experts", "both"))] += run.count
+            width = (
+                (run.intermediate_size or self.intermediate_size)
+                if run.mlp in ("dense", "both")
+                else 0
+            )
+            kinds[
+                LayerKind(
+                    mixers[run.mixer] if run.mixer else None, width, run.mlp in ("experts", "both")
+                )
+            ] += run.count
         return kinds
 
     @cached_property
@@ -275,22 +338,37 @@ class ModelSpec(Frozen):
 
     @cached_property
     def weights(self) -> int:
-        """Return the number of all matrix weights: ``parameters`` where it is stated (published totals)."""
+        """Return the number of all matrix weights: ``parameters`` where it is stated (published
+        totals).
+        """
         if self.parameters is not None:
             return self.parameters
         layers = sum(count * self.kind_weights(kind) for kind, count in self.kinds().items())
         width = self.embedding_width or self.hidden_size
-        tables = self.vocab_size * width * (1 if self.tie_word_embeddings else 2) + self.learned_positions * self.hidden_size
+        tables = (
+            self.vocab_size * width * (1 if self.tie_word_embeddings else 2)
+            + self.learned_positions * self.hidden_size
+        )
         projections = 2 * width * self.hidden_size if width != self.hidden_size else 0
         return layers + tables + projections
 
     def kind_weights(self, kind: LayerKind) -> int:
-        """Return the number of weights in a layer of a kind, with all its experts, their router and their projections."""
+        """Return the number of weights in a layer of a kind, with all its experts, their router and
+        their projections.
+        """
         matrices = 3 if self.mlp == "gated" else 2
-        weights = (kind.mixer.weights if kind.mixer else 0) + matrices * self.hidden_size * kind.intermediate_size
+        weights = (
+            kind.mixer.weights if kind.mixer else 0
+        ) + matrices * self.hidden_size * kind.intermediate_size
         if kind.experts and self.experts:
-            router, latent = self.hidden_size * self.experts.routed, 2 * self.hidden_size * (self.experts.latent_size or 0)
-            weights += self.experts.routed * self.expert_weights + self.experts.shared * self.shared_expert_weights
+            router, latent = (
+                self.hidden_size * self.experts.routed,
+                2 * self.hidden_size * (self.experts.latent_size or 0),
+            )
+            weights += (
+                self.experts.routed * self.expert_weights
+                + self.experts.shared * self.shared_expert_weights
+            )
             weights += router + latent
         return weights
 
@@ -301,45 +379,70 @@ class ModelSpec(Frozen):
 
     @property
     def active_weights(self) -> int:
-        """Return the number of matrix weights that one token uses: all of them unless there are experts."""
+        """Return the number of matrix weights that one token uses: all of them unless there are
+        experts.
+        """
         if not self.experts:
             return self.weights
-        idle = self.expert_layers * (self.experts.routed - self.experts.per_token) * self.expert_weights
+        idle = (
+            self.expert_layers
+            * (self.experts.routed - self.experts.per_token)
+            * self.expert_weights
+        )
         return self.weights - idle
 
     def experts_read(self, rows: Rows) -> float:
-        """Return the routed experts of a layer that ``rows`` read: those recorded, else by the law; 0 without experts."""
+        """Return the routed experts of a layer that ``rows`` read: those recorded, else by the law;
+        0 without experts.
+        """
         if not self.experts or rows.experts_read:
             return float(rows.experts_read)
         return self.experts.touched(min(self.experts.independent(rows), rows.tokens - rows.adapted))
 
     @property
     def published_gb(self) -> float:
-        """Return the size of the weights as they were published, in 1e9 bytes: embedding and LM head in 16 bits."""
+        """Return the size of the weights as they were published, in 1e9 bytes: embedding and LM
+        head in 16 bits.
+        """
         form = self.weight_format or "bf16"
         rest = self.weights - self.routed_weights - self.table_weights
         routed = self.routed_weights * FORMATS[self.expert_format or form].weight_bytes
-        return (routed + rest * FORMATS[form].weight_bytes + self.table_weights * FORMATS["bf16"].weight_bytes) / 1e9
+        return (
+            routed
+            + rest * FORMATS[form].weight_bytes
+            + self.table_weights * FORMATS["bf16"].weight_bytes
+        ) / 1e9
 
     def kv_bytes_per_layer(self, bytes_per_value: float = 2.0) -> float:
-        """Return the bytes that one token leaves in the KV cache of one layer with the model's own heads."""
+        """Return the bytes that one token leaves in the KV cache of one layer with the model's own
+        heads.
+        """
         return (self.kv_latent_width or 2 * self.kv_width) * bytes_per_value
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0, after: int = 0) -> float:
-        """Return the bytes that one token leaves in the KV cache of all layers, ``after`` others, which windows drop."""
+        """Return the bytes that one token leaves in the KV cache of all layers, ``after`` others,
+        which windows drop.
+        """
         before, now = (
-            sum(count * mixer.cache_bytes(tokens, bytes_per_value) for mixer, count in self.mixer_layers)
+            sum(
+                count * mixer.cache_bytes(tokens, bytes_per_value)
+                for mixer, count in self.mixer_layers
+            )
             for tokens in (after, after + 1)
         )
         return now - before
 
     @cached_property
     def state_bytes(self) -> int:
-        """Return the bytes of the states of one sequence in all layers, which do not grow; 0 where all layers have caches."""
+        """Return the bytes of the states of one sequence in all layers, which do not grow; 0 where
+        all layers have caches.
+        """
         return sum(count * mixer.state_bytes for mixer, count in self.mixer_layers)
 
     def counts(self) -> dict[str, float]:
-        """Return what follows from the shapes, by name with unit: weights, and what tokens and requests keep."""
+        """Return what follows from the shapes, by name with unit: weights, and what tokens and
+        requests keep.
+        """
         sizes = {
             "weights": self.weights,
             "active_weights_per_token": self.active_weights,
@@ -348,19 +451,23 @@ class ModelSpec(Frozen):
         published = {"published_weight_gb": self.published_gb} if self.weight_format else {}
         value = CACHE_BYTES[self.cache_format or "fp16"]
         kept = {"kv_bytes_per_token": self.kv_bytes_per_token(value)}
-        later = {"kv_bytes_per_token_after_all_windows": self.kv_bytes_per_token(value, after=1 << 40)}
+        later = {
+            "kv_bytes_per_token_after_all_windows": self.kv_bytes_per_token(value, after=1 << 40)
+        }
         state = {"state_bytes_per_request": self.state_bytes} if self.state_bytes else {}
         windows = any(mixer.window for mixer, _ in self.mixer_layers)
         return {**sizes, **published, **kept, **(later if windows else {}), **state}
 
 
 class DraftHead(Frozen):
-    """A draft head drafts on the target's device, in the target's shapes: dense decoder layers, h x h matrices, an LM head.
+    """A draft head drafts on the target's device, in the target's shapes: dense decoder layers, h x
+    h matrices, an LM head.
 
-    ``vocabulary`` is the width of an LM head of its own, ``lm_heads`` counts LM heads of its own that are as wide as the
-    target's; without either it shares the target's. EAGLE: one layer and ``squares`` 2 (features and embeddings, 2h
-    to h); Medusa: a square and an LM head for each of its heads. ``rank`` is that of a
-    low-rank transform before the LM head, from h to rank and back to h.
+    ``vocabulary`` is the width of an LM head of its own, ``lm_heads`` counts LM heads of its own
+    that are as wide as the target's; without either it shares the target's. EAGLE: one layer and
+    ``squares`` 2 (features and embeddings, 2h to h); Medusa: a square and an LM head for each of
+    its heads. ``rank`` is that of a low-rank transform before the LM head, from h to rank and back
+    to h.
     """
 
     layers: int = Field(default=0, ge=0, le=MOST_LAYERS)
@@ -374,16 +481,23 @@ class DraftHead(Frozen):
     rank: int = Field(default=0, ge=0, le=10_000_000)
     """Rank of a low-rank transform before the LM head; 0: there is none."""
     mixture: bool = False
-    """Whether its layers have experts of their own like the target's last layer (MTP); by default their MLP is dense."""
+    """Whether its layers have experts of their own like the target's last layer (MTP); by default
+    their MLP is dense.
+    """
 
     @model_validator(mode="after")
     def _one_width(self) -> Self:
         if self.vocabulary and self.lm_heads:
-            raise ValueError("expected vocabulary (one LM head of that width) or lm_heads (as wide as the target's), not both")
+            raise ValueError(
+                "expected vocabulary (one LM head of that width) or lm_heads (as wide as the "
+                "target's), not both"
+            )
         return self
 
     def layer(self, target: ModelSpec) -> LayerKind:
-        """Return the kind of its layers: the mixer of the target's last kind that has a cache, and a dense MLP or experts."""
+        """Return the kind of its layers: the mixer of the target's last kind that has a cache, and
+        a dense MLP or experts.
+        """
         mixers = [mixer for mixer, _ in target.mixer_layers if mixer.cached] or [target.attention]
         experts = self.mixture and target.experts is not None
         return LayerKind(mixers[-1], 0 if experts else target.intermediate_size, experts)
@@ -394,7 +508,9 @@ class DraftHead(Frozen):
 
     def weights(self, target: ModelSpec) -> int:
         """Return the number of weights that it adds to the target's."""
-        lm_heads = self.width(target) * target.hidden_size if self.vocabulary or self.lm_heads else 0
+        lm_heads = (
+            self.width(target) * target.hidden_size if self.vocabulary or self.lm_heads else 0
+        )
         transform = 2 * self.rank * target.hidden_size
         layers = self.layers * target.kind_weights(self.layer(target))
         return layers + self.squares * target.hidden_size**2 + transform + lm_heads

@@ -1,7 +1,9 @@
-"""A pipeline cuts the target into stages of layers, each on a device of its own, with links between neighbours.
+"""A pipeline cuts the target into stages of layers, each on a device of its own, with links between
+neighbours.
 
-Stage i holds ``layers`` layers in a row; the first one also holds the embedding, the last one the LM head. Stages of
-one ``server`` are linked ``within`` it, neighbours on two servers ``between`` them.
+Stage i holds ``layers`` layers in a row; the first one also holds the embedding, the last one the
+LM head. Stages of one ``server`` are linked ``within`` it, neighbours on two servers ``between``
+them.
 """
 
 from functools import cached_property
@@ -21,7 +23,9 @@ LayerFormula = Literal["printed", "grouped"]
 
 
 class Stage(Frozen):
-    """A stage holds consecutive layers of the target on one device; by default on a device like the target's."""
+    """A stage holds consecutive layers of the target on one device; by default on a device like the
+    target's.
+    """
 
     layers: int = Field(le=10_000)
     """Number of consecutive layers."""
@@ -39,9 +43,11 @@ class Stage(Frozen):
 
 
 class Pipeline(Frozen):
-    """A pipeline consists of stages, in the order in which a pass goes through them, and of the links between them.
+    """A pipeline consists of stages, in the order in which a pass goes through them, and of the
+    links between them.
 
-    ``runtime_gb`` is the memory that the software takes on each device in addition to weights and cache.
+    ``runtime_gb`` is the memory that the software takes on each device in addition to weights and
+    cache.
     """
 
     stages: tuple[Stage, ...]
@@ -50,8 +56,12 @@ class Pipeline(Frozen):
     """Link between neighbours on one server."""
     between: Link | None = None
     """Link between neighbours on two servers."""
-    runtime_gb: NonNegative = NonNegative(value=0.268, source="SpecPipe sec. 4.5: 256 MiB", confidence="published")
-    """Memory that the software takes on each device in addition to weights and cache, in 1e9 bytes."""
+    runtime_gb: NonNegative = NonNegative(
+        value=0.268, source="SpecPipe sec. 4.5: 256 MiB", confidence="published"
+    )
+    """Memory that the software takes on each device in addition to weights and cache, in 1e9
+    bytes.
+    """
 
     @model_validator(mode="after")
     def _linked(self) -> Self:
@@ -60,17 +70,24 @@ class Pipeline(Frozen):
         for number, (stage, following) in enumerate(pairwise(self.stages), start=1):
             if stage.server == following.server and self.within is None:
                 on = f"both on server '{stage.server}'" if stage.server else "on one server"
-                raise ValueError(f"there is no link between stages {number} and {number + 1}, {on}; set within")
+                raise ValueError(
+                    f"there is no link between stages {number} and {number + 1}, {on}; set within"
+                )
             if stage.server != following.server and self.between is None:
                 on = f"on servers '{stage.server}' and '{following.server}'"
-                raise ValueError(f"there is no link between stages {number} and {number + 1}, {on}; set between")
+                raise ValueError(
+                    f"there is no link between stages {number} and {number + 1}, {on}; set between"
+                )
         return self
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
         """Return the link behind every stage but the last."""
         pairs = pairwise(self.stages)
-        links = (self.within if stage.server == following.server else self.between for stage, following in pairs)
+        links = (
+            self.within if stage.server == following.server else self.between
+            for stage, following in pairs
+        )
         return tuple(link for link in links if link is not None)
 
     @cached_property
@@ -80,7 +97,9 @@ class Pipeline(Frozen):
 
 
 def printed_layer_weights(model: ModelSpec) -> int:
-    """Return the weights of a layer, ``4 d^2 + 3 d f`` as SpecPipe prints it: without grouped-query attention (SP-10, K27)."""
+    """Return the weights of a layer, ``4 d^2 + 3 d f`` as SpecPipe prints it: without grouped-query
+    attention (SP-10, K27).
+    """
     return 4 * model.hidden_size**2 + 3 * model.hidden_size * model.intermediate_size
 
 
@@ -116,9 +135,11 @@ def stage_memory(
     stages: int = 1,
     runtime_bytes: float = 256 * 2**20,
 ) -> StageMemory:
-    """Return the bytes of a stage of ``layers`` (SP-10); ``ends``: how many of embedding and LM head it holds.
+    """Return the bytes of a stage of ``layers`` (SP-10); ``ends``: how many of embedding and LM
+    head it holds.
 
-    A tree of ``width`` nodes a level needs their hidden states, and a byte in its mask for each pair of nodes in flight.
+    A tree of ``width`` nodes a level needs their hidden states, and a byte in its mask for each
+    pair of nodes in flight.
     """
     layer_weights = printed_layer_weights(model) if formula == "printed" else model.layer_weights
     return StageMemory(
@@ -131,5 +152,7 @@ def stage_memory(
 
 
 def message_bytes(model: ModelSpec, tokens: int) -> int:
-    """Return the bytes of a level on its way to the next stage: a hidden state a token (SP-9), without its tree mask."""
+    """Return the bytes of a level on its way to the next stage: a hidden state a token (SP-9),
+    without its tree mask.
+    """
     return tokens * model.hidden_size * ACTIVATION_BYTES

@@ -1,16 +1,20 @@
-"""The baseline: what somebody gets from the calibrated cells of a paper by arithmetic, without a simulator.
+"""The baseline: what somebody gets from the calibrated cells of a paper by arithmetic, without a
+simulator.
 
-A *sibling* of a cell is a calibrated cell of the same scenario and quantity. The baseline takes the siblings that differ
-least: in model and hardware first, then in the number of other settings (task, temperature, batch, each key that a row
-sets). Each gives an estimate, and the baseline is their geometric mean:
+A *sibling* of a cell is a calibrated cell of the same scenario and quantity. The baseline takes the
+siblings that differ least: in model and hardware first, then in the number of other settings (task,
+temperature, batch, each key that a row sets). Each gives an estimate, and the baseline is their
+geometric mean:
 
-* printed tokens times the sibling's ratio of speed-up to tokens, where both rows state tokens of a step;
-* else the sibling's value, times the ratio that another method shows between the same two settings, where calibrated
-  cells show one (the most alike method: that whose value is nearest);
-* times the ratio of the output where both rows state its length, and of the layers of two models where it is a time.
+* printed tokens times the sibling's ratio of speed-up to tokens, where both rows state tokens of a
+  step;
+* else the sibling's value, times the ratio that another method shows between the same two settings,
+  where calibrated cells show one (the most alike method: that whose value is nearest);
+* times the ratio of the output where both rows state its length, and of the layers of two models
+  where it is a time.
 
-A cell is an *interpolation* where a sibling of the same model and hardware differs in the task or in one setting only;
-otherwise it is a *prediction*.
+A cell is an *interpolation* where a sibling of the same model and hardware differs in the task or
+in one setting only; otherwise it is a *prediction*.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +40,9 @@ def arithmetic(paper: Paper, cell: PublishedCell) -> float | None:
 
 
 def interpolated(paper: Paper, cell: PublishedCell) -> bool:
-    """Return whether a sibling of the same model and hardware differs in the task or in one setting only."""
+    """Return whether a sibling of the same model and hardware differs in the task or in one setting
+    only.
+    """
     distances = (_distance(cell, sibling) for sibling in _siblings(paper, cell))
     return any(other == 0 and settings <= 1 for other, settings in distances)
 
@@ -46,7 +52,8 @@ def _siblings(paper: Paper, cell: PublishedCell) -> list[PublishedCell]:
     return [
         sibling
         for sibling in known
-        if (sibling.scenario, sibling.quantity) == (cell.scenario, cell.quantity) and sibling is not cell
+        if (sibling.scenario, sibling.quantity) == (cell.scenario, cell.quantity)
+        and sibling is not cell
     ]
 
 
@@ -64,7 +71,10 @@ def _distance(cell: PublishedCell, other: PublishedCell) -> tuple[int, int]:
     """Return in how many of model and hardware two cells differ, and in how many settings."""
     differ = _differ(cell, other)
     of_machine = {"model", "hardware"} & differ
-    own, others = ({key: value for key, value in _stated(one).items() if not key.startswith(OF_TASK)} for one in (cell, other))
+    own, others = (
+        {key: value for key, value in _stated(one).items() if not key.startswith(OF_TASK)}
+        for one in (cell, other)
+    )
     keys = {key for key in {*own, *others} if own.get(key) != others.get(key)}
     shown_twice = {"requests.concurrency"} if "batch_size" in differ else set()
     if "hardware" in differ:
@@ -75,7 +85,11 @@ def _distance(cell: PublishedCell, other: PublishedCell) -> tuple[int, int]:
 def _differ(cell: PublishedCell, other: PublishedCell) -> set[str]:
     """Return the columns in which two cells differ; a task may be named by its first letters."""
     columns = {column for column in COLUMNS if getattr(cell, column) != getattr(other, column)}
-    if cell.task and other.task and (cell.task.startswith(other.task) or other.task.startswith(cell.task)):
+    if (
+        cell.task
+        and other.task
+        and (cell.task.startswith(other.task) or other.task.startswith(cell.task))
+    ):
         columns.discard("task")
     return columns
 
@@ -96,7 +110,9 @@ def _estimate(paper: Paper, cell: PublishedCell, sibling: PublishedCell) -> floa
 
 
 def _shown_by_another(paper: Paper, cell: PublishedCell, sibling: PublishedCell) -> float:
-    """Return the ratio of another method between the settings of a cell and its sibling; 1 where no cells show one."""
+    """Return the ratio of another method between the settings of a cell and its sibling; 1 where no
+    cells show one.
+    """
     pairs = list(_pairs(paper, cell, sibling))
     if not pairs:
         return 1.0
@@ -110,8 +126,12 @@ def _shown_by_another(paper: Paper, cell: PublishedCell, sibling: PublishedCell)
     return float(here.published) / float(there.published)
 
 
-def _pairs(paper: Paper, cell: PublishedCell, sibling: PublishedCell) -> Iterator[tuple[int, PublishedCell, PublishedCell]]:
-    """Yield two calibrated cells of another method that differ as a cell from its sibling, and in how many columns."""
+def _pairs(
+    paper: Paper, cell: PublishedCell, sibling: PublishedCell
+) -> Iterator[tuple[int, PublishedCell, PublishedCell]]:
+    """Yield two calibrated cells of another method that differ as a cell from its sibling, and in
+    how many columns.
+    """
     known = [
         fitted
         for fitted in paper.with_role("calibrate")

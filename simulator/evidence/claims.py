@@ -1,22 +1,27 @@
-"""Claims of the papers: what each headline, table and figure says, what a command of ours gives, and the verdict, computed.
+"""Claims of the papers: what each headline, table and figure says, what a command of ours gives,
+and the verdict, computed.
 
-``scenarios/papers/PAPER/claims.csv`` has a row for each claim. ``published`` is a number (``1.64``), a range
-(``1.64..2.08``) or empty where only a shape is claimed. ``command`` is typed without ``--json``; several are joined by
-`` ; `` and their values stand behind each other. ``metric`` is a dotted path into what they print with ``--json``: ``*``
-goes through a list, ``a.0.b`` takes an entry. ``mean``, ``least``, ``most``, ``first`` or ``last`` before the path makes
-one number of a list; ``onset`` counts to the first value above 1. ``against`` is a second command, value by value (one
-value serves all): ``combine`` says ``over`` (command / against), ``under`` (against / command), ``percent`` (100 command /
-against), ``change_percent`` (``percent`` less 100) or ``reduction_percent`` (100 less ``percent``). A ``|`` in the metric
-parts the path for ``command`` from the one for ``against``. The word before the path counts after combining.
+``scenarios/papers/PAPER/claims.csv`` has a row for each claim. ``published`` is a number
+(``1.64``), a range (``1.64..2.08``) or empty where only a shape is claimed. ``command`` is typed
+without ``--json``; several are joined by `` ; `` and their values stand behind each other.
+``metric`` is a dotted path into what they print with ``--json``: ``*`` goes through a list,
+``a.0.b`` takes an entry. ``mean``, ``least``, ``most``, ``first`` or ``last`` before the path makes
+one number of a list; ``onset`` counts to the first value above 1. ``against`` is a second command,
+value by value (one value serves all): ``combine`` says ``over`` (command / against), ``under``
+(against / command), ``percent`` (100 command / against), ``change_percent`` (``percent`` less 100)
+or ``reduction_percent`` (100 less ``percent``). A ``|`` in the metric parts the path for
+``command`` from the one for ``against``. The word before the path counts after combining.
 
-``shape`` holds one condition or several, joined by `` and ``, on our values in their order; ``claims.yaml`` has all of them.
-``bound`` is ``at_most X`` or ``at_least X`` in the claim's unit: what can come out at all, with its arithmetic in
-``bound_why``. ``missing`` names the input that the paper does not print, and where its range is from: a command says
-``{0.58 in 0.56..0.8}`` for what is taken and the two ends that are plausible; several go to their ends together.
-The verdict is the first in ``claims.yaml`` that applies.
+``shape`` holds one condition or several, joined by `` and ``, on our values in their order;
+``claims.yaml`` has all of them. ``bound`` is ``at_most X`` or ``at_least X`` in the claim's unit:
+what can come out at all, with its arithmetic in ``bound_why``. ``missing`` names the input that the
+paper does not print, and where its range is from: a command says ``{0.58 in 0.56..0.8}`` for what
+is taken and the two ends that are plausible; several go to their ends together. The verdict is the
+first in ``claims.yaml`` that applies.
 
-``cells`` names the values of ``cells.csv`` that say the same; those of role ``report`` without a scenario get their run
-from here: the end of a range its least or most, a value that is printed as ``at_most`` our most, any other our mean.
+``cells`` names the values of ``cells.csv`` that say the same; those of role ``report`` without a
+scenario get their run from here: the end of a range its least or most, a value that is printed as
+``at_most`` our most, any other our mean.
 """
 
 import re
@@ -52,7 +57,9 @@ REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "most": max,
     "first": lambda values: values[0],
     "last": lambda values: values[-1],
-    "onset": lambda values: next((place for place, value in enumerate(values, 1) if value > 1), inf),
+    "onset": lambda values: next(
+        (place for place, value in enumerate(values, 1) if value > 1), inf
+    ),
 }
 Holds = Callable[[Sequence[float], float], bool]
 CONDITIONS: Mapping[str, Holds] = {
@@ -70,7 +77,9 @@ CONDITIONS: Mapping[str, Holds] = {
 
 
 class PrintedRange(NamedTuple):
-    """Holds the least and the most that is published; both are the number where there is no range."""
+    """Holds the least and the most that is published; both are the number where there is no
+    range.
+    """
 
     least: float
     most: float
@@ -85,7 +94,9 @@ class PrintedRange(NamedTuple):
         return span
 
     def near(self, values: Sequence[float]) -> bool:
-        """Return whether values are within ``NEAR`` of the number, or inside the range widened by ``WIDENED``."""
+        """Return whether values are within ``NEAR`` of the number, or inside the range widened by
+        ``WIDENED``.
+        """
         room = NEAR if self.least == self.most else WIDENED
         (low, high) = self.least - room * abs(self.least), self.most + room * abs(self.most)
         return all(low <= value <= high for value in values)
@@ -109,7 +120,9 @@ class Condition(NamedTuple):
             raise ValueError(f"there is no shape '{word}'{did_you_mean(word, CONDITIONS)}")
         numbered = STATED["shapes"][word]["number"]
         if len(rest) != numbered:
-            raise ValueError(f"expected '{word}{' and a number' if numbered else ' alone'}', got '{text}'")
+            raise ValueError(
+                f"expected '{word}{' and a number' if numbered else ' alone'}', got '{text}'"
+            )
         number = rest[0] if rest else "0"
         return cls(word, float(number.removesuffix("%")) / (100 if number.endswith("%") else 1))
 
@@ -141,7 +154,10 @@ class PaperClaim(Frozen):
     def _complete(self) -> Self:
         for command in self.commands:
             if not command.startswith("specsim ") or " --json" in command:
-                raise ValueError(f"expected a command that begins with 'specsim' and has no --json, got '{command}'")
+                raise ValueError(
+                    "expected a command that begins with 'specsim' and has no --json, got "
+                    f"'{command}'"
+                )
         if not (self.published or self.shape):
             raise ValueError("expected a published value or a shape")
         pairs = {"metric": "command", "combine": "against", "bound": "bound_why"}
@@ -149,7 +165,9 @@ class PaperClaim(Frozen):
             if bool(getattr(self, name)) != bool(getattr(self, other)):
                 raise ValueError(f"a {name} needs a {other}, and the other way round")
         if self.limit and self.limit.word not in ("at_most", "at_least"):
-            raise ValueError(f"expected a bound like 'at_most 64.8' or 'at_least 1.18', got '{self.bound}'")
+            raise ValueError(
+                f"expected a bound like 'at_most 64.8' or 'at_least 1.18', got '{self.bound}'"
+            )
         _ = self.conditions, self.span  # which raise what pydantic words
         return self
 
@@ -174,31 +192,55 @@ class PaperClaim(Frozen):
 
     @property
     def commands(self) -> list[str]:
-        """Return every command that this claim needs, those of ``against`` last, then again for each end."""
-        return [command for reading in self.readings for command in (*split(reading.command), *split(reading.against))]
+        """Return every command that this claim needs, those of ``against`` last, then again for
+        each end.
+        """
+        return [
+            command
+            for reading in self.readings
+            for command in (*split(reading.command), *split(reading.against))
+        ]
 
     @property
     def readings(self) -> list[Self]:
-        """Return the claim with unprinted inputs as taken; where there are any, with all at their first and their last end."""
+        """Return the claim with unprinted inputs as taken; where there are any, with all at their
+        first and their last end.
+        """
         named = ("command", "against")
-        each = [{name: UNPRINTED.sub(rf"\{end}", getattr(self, name)) for name in named} for end in (1, 2, 3)]
-        return [self.model_copy(update=update) for update in each[: 3 if UNPRINTED.search(self.command + self.against) else 1]]
+        each = [
+            {name: UNPRINTED.sub(rf"\{end}", getattr(self, name)) for name in named}
+            for end in (1, 2, 3)
+        ]
+        return [
+            self.model_copy(update=update)
+            for update in each[: 3 if UNPRINTED.search(self.command + self.against) else 1]
+        ]
 
     @property
     def refuted(self) -> bool:
         """Return whether the bound excludes the number, or the whole range."""
         if not (self.limit and self.span):
             return False
-        return not self.limit.holds([self.span.least if self.limit.word == "at_most" else self.span.most])
+        return not self.limit.holds(
+            [self.span.least if self.limit.word == "at_most" else self.span.most]
+        )
 
     def ours(self, answers: Answers) -> list[float]:
-        """Return our values, combined and reduced; raise ValueError where the metric is not in what commands print."""
+        """Return our values, combined and reduced; raise ValueError where the metric is not in what
+        commands print.
+        """
         first, _, rest = self.metric.partition(" ")
         word, paths = (first, rest) if first in REDUCTIONS else ("", self.metric)
         own, _, other = (path.strip() for path in paths.partition("|"))
-        values = [value for command in split(self.command) for value in picked(answers[command], own)]
+        values = [
+            value for command in split(self.command) for value in picked(answers[command], own)
+        ]
         if self.against:
-            seconds = [value for command in split(self.against) for value in picked(answers[command], other or own)]
+            seconds = [
+                value
+                for command in split(self.against)
+                for value in picked(answers[command], other or own)
+            ]
             values = combined(values, seconds, self.combine)
         return [REDUCTIONS[word](values)] if word else values
 
@@ -237,7 +279,9 @@ class Judged:
 
     @property
     def out_of_reach(self) -> bool:
-        """Return whether no plausible value of the unprinted inputs gives the number, or the shape where none is printed."""
+        """Return whether no plausible value of the unprinted inputs gives the number, or the shape
+        where none is printed.
+        """
         if not self.ends:
             return False
         if self.claim.span:
@@ -257,7 +301,9 @@ class Judged:
         return "inputs not printed" if claim.missing else ""
 
     def run_of(self, cell: PublishedCell) -> float:
-        """Return what is ours beside a cell: the least or the most of our values for the end of a range, else their mean."""
+        """Return what is ours beside a cell: the least or the most of our values for the end of a
+        range, else their mean.
+        """
         if cell.qualifier.endswith("min"):
             return min(self.ours)
         return max(self.ours) if cell.qualifier.endswith(("max", "at_most")) else mean(self.ours)
@@ -269,11 +315,15 @@ def split(commands: str) -> list[str]:
 
 
 def combined(values: Sequence[float], others: Sequence[float], combine: Combine) -> list[float]:
-    """Return values beside others, one by one; a single other serves all. Raises ValueError where the counts differ."""
+    """Return values beside others, one by one; a single other serves all. Raises ValueError where
+    the counts differ.
+    """
     if len(others) == 1:
         others = [*others] * len(values)
     if len(values) != len(others):
-        raise ValueError(f"expected as many values from both commands, got {len(values)} and {len(others)}")
+        raise ValueError(
+            f"expected as many values from both commands, got {len(values)} and {len(others)}"
+        )
     pairs = zip(values, others, strict=True)
     if combine == "under":
         return [other / value for value, other in pairs]
@@ -282,7 +332,9 @@ def combined(values: Sequence[float], others: Sequence[float], combine: Combine)
 
 
 def entries(data: Any, path: str) -> list[Any]:
-    """Return what stands at a dotted path, ``*`` going through a list; raise ValueError where there is nothing."""
+    """Return what stands at a dotted path, ``*`` going through a list; raise ValueError where there
+    is nothing.
+    """
     reached = [data]
     for part in path.split("."):
         reached = [inner for entry in reached for inner in _entries(entry, part, path)]
@@ -290,11 +342,15 @@ def entries(data: Any, path: str) -> list[Any]:
 
 
 def picked(data: Any, path: str) -> list[float]:
-    """Return the numbers at a dotted path as :func:`entries` does; raise ValueError for anything else."""
+    """Return the numbers at a dotted path as :func:`entries` does; raise ValueError for anything
+    else.
+    """
     reached = entries(data, path)
     wrong = [type(entry).__name__ for entry in reached if not isinstance(entry, int | float)]
     if wrong or not reached:
-        raise ValueError(f"expected numbers at '{path}', got {wrong[0] if wrong else 'an empty list'}")
+        raise ValueError(
+            f"expected numbers at '{path}', got {wrong[0] if wrong else 'an empty list'}"
+        )
     return [float(entry) for entry in reached]
 
 
@@ -311,25 +367,42 @@ def _entries(entry: Any, part: str, path: str) -> list[Any]:
 
 
 def claims(catalogue: Catalogue, papers: Iterable[str]) -> list[ClaimRow]:
-    """Return the claims of papers, in the order of their files; raise BadInput for a faulty row or a name used twice."""
+    """Return the claims of papers, in the order of their files; raise BadInput for a faulty row or
+    a name used twice.
+    """
     rows: list[ClaimRow] = []
     for paper in papers:
         paths = (root / PAPERS / paper / "claims.csv" for root in catalogue.roots)
         path = next(filter(Path.exists, paths), None)
-        own = [ClaimRow(paper, claim, shown(path), line) for line, claim in numbered(PaperClaim, path)] if path else []
+        own = (
+            [
+                ClaimRow(paper, claim, shown(path), line)
+                for line, claim in numbered(PaperClaim, path)
+            ]
+            if path
+            else []
+        )
         names = [row.claim.claim for row in own]
         twice = [row for place, row in enumerate(own) if row.claim.claim in names[:place]]
         if twice:
-            raise BadInput([row.fault("claim", "there is a claim of this name already") for row in twice])
+            raise BadInput(
+                [row.fault("claim", "there is a claim of this name already") for row in twice]
+            )
         rows += own
     return rows
 
 
 def judged(rows: Sequence[ClaimRow], answers: Answers) -> list[Judged]:
-    """Return every claim beside what its commands gave; raise BadInput with all rows whose command or metric fails."""
+    """Return every claim beside what its commands gave; raise BadInput with all rows whose command
+    or metric fails.
+    """
     beside, faults = [], []
     for row in rows:
-        failed = [answer for command in row.claim.commands if isinstance(answer := answers[command], BadInput)]
+        failed = [
+            answer
+            for command in row.claim.commands
+            if isinstance(answer := answers[command], BadInput)
+        ]
         if failed:
             faults.append(row.fault("command", "; ".join(map(str, failed[0].faults))))
             continue

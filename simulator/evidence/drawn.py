@@ -1,9 +1,11 @@
-"""Figures of the papers drawn anew: which commands give the points of each curve, and what the paper prints of it.
+"""Figures of the papers drawn anew: which commands give the points of each curve, and what the
+paper prints of it.
 
-``scenarios/papers/PAPER/figures/NUMBER.yaml`` describes one figure. A series is either a ``scenario`` (of the paper's
-folder, else of the catalogue) with what is ``set``, run at every value of its ``axis``, or a ``command`` whose ``x`` and
-``y`` are paths into its ``--json``. ``metric`` and paths are those of :mod:`~simulator.evidence.claims`. ``over`` and
-``under`` name a second scenario on the same axis: the series is the ratio.
+``scenarios/papers/PAPER/figures/NUMBER.yaml`` describes one figure. A series is either a
+``scenario`` (of the paper's folder, else of the catalogue) with what is ``set``, run at every value
+of its ``axis``, or a ``command`` whose ``x`` and ``y`` are paths into its ``--json``. ``metric``
+and paths are those of :mod:`~simulator.evidence.claims`. ``over`` and ``under`` name a second
+scenario on the same axis: the series is the ratio.
 """
 
 import shlex
@@ -25,7 +27,9 @@ SCENARIO = "scenario"
 
 
 class FigureAxis(Frozen):
-    """The setting that varies along a series, or ``scenario``; ``labels`` are shown in place of the values."""
+    """The setting that varies along a series, or ``scenario``; ``labels`` are shown in place of the
+    values.
+    """
 
     key: str
     values: tuple[Place, ...]
@@ -34,7 +38,9 @@ class FigureAxis(Frozen):
     @model_validator(mode="after")
     def _labelled(self) -> Self:
         if self.labels and len(self.labels) != len(self.values):
-            raise ValueError(f"expected a label for each of {len(self.values)} values, got {len(self.labels)}")
+            raise ValueError(
+                f"expected a label for each of {len(self.values)} values, got {len(self.labels)}"
+            )
         return self
 
 
@@ -70,7 +76,8 @@ class Series(Frozen):
                 raise ValueError("a command needs x and y, and has no scenario, axis or metric")
         elif not (self.metric and self.axis and bool(self.scenario) != (self.axis.key == SCENARIO)):
             raise ValueError(
-                "expected a command, or a metric with an axis and a scenario (none where the axis is over scenarios)"
+                "expected a command, or a metric with an axis and a scenario (none where the "
+                "axis is over scenarios)"
             )
         return self
 
@@ -86,10 +93,16 @@ class Series(Frozen):
     def _typed(self, folder: Path, scenario: str, changes: Sequence[str]) -> list[str]:
         commands = []
         for value in self.axis.values:
-            varied = [*changes] if self.axis.key == SCENARIO else [*changes, f"{self.axis.key}={value}"]
+            varied = (
+                [*changes] if self.axis.key == SCENARIO else [*changes, f"{self.axis.key}={value}"]
+            )
             path = folder / f"{scenario or value}.yaml"
             words = [word for change in varied for word in ("--set", change)]
-            commands.append(shlex.join(["specsim", self.by, shown(path) if path.exists() else path.stem, *words]))
+            commands.append(
+                shlex.join(
+                    ["specsim", self.by, shown(path) if path.exists() else path.stem, *words]
+                )
+            )
         return commands
 
     def points(self, answers: Answers, folder: Path) -> list[tuple[Place, float]]:
@@ -140,7 +153,9 @@ class Found(NamedTuple):
     def commands(self) -> list[str]:
         """Return every command that the figure needs."""
         series, folder = self.picture.series, self.folder
-        return [command for one in series for command in (*one.commands(folder), *one.others(folder))]
+        return [
+            command for one in series for command in (*one.commands(folder), *one.others(folder))
+        ]
 
     @property
     def folder(self) -> Path:
@@ -166,7 +181,9 @@ class Found(NamedTuple):
 
 
 def drawn_figures(catalogue: Catalogue) -> dict[tuple[str, str], Path]:
-    """Return the file of every figure that is drawn anew, by paper and number; a folder of the user goes first."""
+    """Return the file of every figure that is drawn anew, by paper and number; a folder of the user
+    goes first.
+    """
     files: dict[tuple[str, str], Path] = {}
     for root in catalogue.roots:
         for path in sorted((root / PAPERS).glob("*/figures/*.yaml")):
@@ -177,9 +194,14 @@ def drawn_figures(catalogue: Catalogue) -> dict[tuple[str, str], Path]:
 def figure(catalogue: Catalogue, paper: str, number: str) -> Found:
     """Return a figure of a paper; raise BadInput where it is not drawn or faulty."""
     files = drawn_figures(catalogue)
-    for name, possible in ((paper, {name for name, _ in files}), (number, {one for name, one in files if name == paper})):
+    for name, possible in (
+        (paper, {name for name, _ in files}),
+        (number, {one for name, one in files if name == paper}),
+    ):
         if name not in possible:
             what = "paper with drawn figures" if name == paper else f"drawn figure of {paper}"
-            raise BadInput.at(name, f"there is no {what} of this name{did_you_mean(name, possible)}")
+            raise BadInput.at(
+                name, f"there is no {what} of this name{did_you_mean(name, possible)}"
+            )
     path = files[paper, number]
     return Found(paper, number, validate(DrawnFigure, read(path, shown(path))), path)

@@ -1,11 +1,14 @@
-"""Fits: what is free in the scenarios of a paper, which published values decide it, and what came out.
+"""Fits: what is free in the scenarios of a paper, which published values decide it, and what came
+out.
 
-``scenarios/papers/PAPER/parameters.yaml`` names every free parameter and the cells that decide it, before anything is
-fitted; ``fitted.yaml`` beside it is written by ``python -m benchmarks.papers PAPER`` and read by everybody else.
+``scenarios/papers/PAPER/parameters.yaml`` names every free parameter and the cells that decide it,
+before anything is fitted; ``fitted.yaml`` beside it is written by ``python -m benchmarks.papers
+PAPER`` and read by everybody else.
 
-A parameter sets one key of the scenarios that it applies to. Where several set the same key their terms are added, on
-its ``scale``: ``plain``, ``log`` (terms multiply) or ``logit`` (the value stays between 0 and 1). A number that the cell's
-own row sets for the key, such as a published acceptance, is one more term.
+A parameter sets one key of the scenarios that it applies to. Where several set the same key their
+terms are added, on its ``scale``: ``plain``, ``log`` (terms multiply) or ``logit`` (the value stays
+between 0 and 1). A number that the cell's own row sets for the key, such as a published acceptance,
+is one more term.
 """
 
 import shlex
@@ -33,8 +36,16 @@ Change = Callable[[Loaded], Loaded]
 """Replaces a loaded scenario before it runs."""
 Finished = Callable[[Request], object]
 """Receives every request that has ended."""
-SCALES: Mapping[str, Callable[[float], float]] = {"plain": float, "log": exp, "logit": lambda term: 1.0 / (1.0 + exp(-term))}
-TERMS: Mapping[str, Callable[[float], float]] = {"plain": float, "log": log, "logit": lambda value: log(value / (1.0 - value))}
+SCALES: Mapping[str, Callable[[float], float]] = {
+    "plain": float,
+    "log": exp,
+    "logit": lambda term: 1.0 / (1.0 + exp(-term)),
+}
+TERMS: Mapping[str, Callable[[float], float]] = {
+    "plain": float,
+    "log": log,
+    "logit": lambda value: log(value / (1.0 - value)),
+}
 """The inverse of ``SCALES``: the term of a value."""
 DEFAULT = "all"
 """Group of a parameter that has one value for every cell."""
@@ -43,12 +54,14 @@ DEFAULT = "all"
 class Parameter(Frozen):
     """One free quantity: the ``key`` it sets, the cells it applies to, and those that decide it.
 
-    ``per`` gives it a term of its own for every combination of these columns; each counts as a free parameter.
-    ``start``, ``least`` and ``most`` are on its scale.
+    ``per`` gives it a term of its own for every combination of these columns; each counts as a free
+    parameter. ``start``, ``least`` and ``most`` are on its scale.
     """
 
     key: str | tuple[str, ...]
-    """Key of the scenarios, or several that stand for one quantity and are set to the same value."""
+    """Key of the scenarios, or several that stand for one quantity and are set to the same
+    value.
+    """
     why: str
     scale: Literal["plain", "log", "logit"] = "plain"
     start: float
@@ -61,8 +74,12 @@ class Parameter(Frozen):
     @model_validator(mode="after")
     def _sane(self) -> Self:
         if not self.least <= self.start <= self.most:
-            raise ValueError(f"start {self.start:g} is not between least {self.least:g} and most {self.most:g}")
-        unknown = sorted({*self.where, *self.decided_by, *self.per} - set(PublishedCell.model_fields))
+            raise ValueError(
+                f"start {self.start:g} is not between least {self.least:g} and most {self.most:g}"
+            )
+        unknown = sorted(
+            {*self.where, *self.decided_by, *self.per} - set(PublishedCell.model_fields)
+        )
         if unknown:
             raise ValueError(f"'{unknown[0]}' is no column of cells.csv")
         return self
@@ -77,16 +94,26 @@ class Parameter(Frozen):
         return _among(cell, self.where)
 
     def decides(self, cell: PublishedCell) -> bool:
-        """Return whether this parameter is fitted to ``cell``, which is mapped and has the role ``calibrate``."""
-        return cell.role == "calibrate" and cell.mapped and self.applies(cell) and _among(cell, self.decided_by)
+        """Return whether this parameter is fitted to ``cell``, which is mapped and has the role
+        ``calibrate``.
+        """
+        return (
+            cell.role == "calibrate"
+            and cell.mapped
+            and self.applies(cell)
+            and _among(cell, self.decided_by)
+        )
 
     def group(self, cell: PublishedCell) -> str:
-        """Return the name of the group whose term ``cell`` uses: its values in the columns ``per``."""
+        """Return the name of the group whose term ``cell`` uses: its values in the columns
+        ``per``.
+        """
         return " | ".join(str(getattr(cell, column)) for column in self.per) or DEFAULT
 
 
 class OpenChoice(Frozen):
-    """One setting that the paper leaves open and that is chosen, not fitted: ``what``, its ``value``, what it ``rests_on``.
+    """One setting that the paper leaves open and that is chosen, not fitted: ``what``, its
+    ``value``, what it ``rests_on``.
 
     ``after_seeing``: published results were known when it was chosen.
     """
@@ -106,7 +133,9 @@ class Parameters(Frozen):
 
 
 class FittedPaper(Frozen):
-    """The content of ``fitted.yaml``: the command that made it, and terms by parameter and group, on each parameter's scale."""
+    """The content of ``fitted.yaml``: the command that made it, and terms by parameter and group,
+    on each parameter's scale.
+    """
 
     command: str
     terms: dict[str, dict[str, float]]
@@ -132,8 +161,12 @@ class Run(NamedTuple):
         words = [word for override in self.overrides for word in ("--set", override)]
         return shlex.join(["specsim", "run", shown(Path(self.scenario)), *words])
 
-    def measured(self, metric: str, change: Change = lambda loaded: loaded, finished: Finished | None = None) -> float:
-        """Run the scenario as ``change`` leaves it and return one number of ``specsim run --json``, by its dotted path."""
+    def measured(
+        self, metric: str, change: Change = lambda loaded: loaded, finished: Finished | None = None
+    ) -> float:
+        """Run the scenario as ``change`` leaves it and return one number of ``specsim run --json``,
+        by its dotted path.
+        """
         value: Any = summary(run(change(load(self.scenario, self.overrides)), finished=finished))
         for part in metric.split("."):
             value = value[int(part) if isinstance(value, list) else part]
@@ -147,15 +180,21 @@ class Question(NamedTuple):
     metric: str
     against: Run | None = None
 
-    def answer(self, change: Change = lambda loaded: loaded, finished: Finished | None = None) -> float:
-        """Return what the simulation says, in the metric's unit; ``finished`` receives the requests of the first run."""
+    def answer(
+        self, change: Change = lambda loaded: loaded, finished: Finished | None = None
+    ) -> float:
+        """Return what the simulation says, in the metric's unit; ``finished`` receives the requests
+        of the first run.
+        """
         own = self.run.measured(self.metric, change, finished)
         return self.against.measured(self.metric, change) / own if self.against else own
 
 
 @dataclass(frozen=True)
 class Paper:
-    """The cells of a paper with the scenarios, the free parameters and the fit that go with them."""
+    """The cells of a paper with the scenarios, the free parameters and the fit that go with
+    them.
+    """
 
     name: str
     cells: tuple[PublishedCell, ...]
@@ -167,10 +206,16 @@ class Paper:
 
     @classmethod
     def of(cls, name: str, cells: tuple[PublishedCell, ...], root: Path | None = None) -> Self:
-        """Read a paper's parameters, fit and notes below ``root``; without their files nothing is free."""
+        """Read a paper's parameters, fit and notes below ``root``; without their files nothing is
+        free.
+        """
         folder = (root or shipped()) / PAPERS / name
         declared, fitted = folder / "parameters.yaml", folder / "fitted.yaml"
-        open_ = validate(Parameters, read(declared, shown(declared))) if declared.exists() else Parameters(parameters={})
+        open_ = (
+            validate(Parameters, read(declared, shown(declared)))
+            if declared.exists()
+            else Parameters(parameters={})
+        )
         values = validate(FittedPaper, read(fitted, shown(fitted))).terms if fitted.exists() else {}
         return cls(name, cells, open_.parameters, values, folder, notes(name, root), open_.choices)
 
@@ -201,7 +246,9 @@ class Paper:
         return used
 
     def overrides(self, cell: PublishedCell, values: Values | None = None) -> list[str]:
-        """Return what the fit sets in a cell's scenario, as ``key=value``; raise BadInput where a term has not been fitted."""
+        """Return what the fit sets in a cell's scenario, as ``key=value``; raise BadInput where a
+        term has not been fitted.
+        """
         values = self.fitted if values is None else values
         stated = dict(assignment.split("=", 1) for assignment in cell.assignments)
         sums: dict[str, tuple[str, float]] = {}  # key of the scenario -> scale and sum of its terms
@@ -229,12 +276,18 @@ class Paper:
 
 
 def papers(catalogue: Catalogue, names: Sequence[str] = ()) -> list[Paper]:
-    """Return the papers of a catalogue by name, all of them without ``names``; raise BadInput for an unknown name."""
+    """Return the papers of a catalogue by name, all of them without ``names``; raise BadInput for
+    an unknown name.
+    """
     by_name: dict[str, Paper] = {}
     for root in reversed(catalogue.roots):
-        by_name |= {name: Paper.of(name, paper_cells, root) for name, paper_cells in cells(root).items()}
+        by_name |= {
+            name: Paper.of(name, paper_cells, root) for name, paper_cells in cells(root).items()
+        }
     unknown = [name for name in names if name not in by_name]
     if unknown:
         message = "there is no paper of this name"
-        raise BadInput([Fault((name, 0, 0), "", f"{message}{did_you_mean(name, by_name)}") for name in unknown])
+        raise BadInput(
+            [Fault((name, 0, 0), "", f"{message}{did_you_mean(name, by_name)}") for name in unknown]
+        )
     return [by_name[name] for name in names or sorted(by_name)]

@@ -1,9 +1,10 @@
 """Law against process: the example of every strategy, step by step, and every shipped scenario.
 
-An example has stated durations and constant acceptance, so that a run of it repeats itself. Each kind of step that the law
-names is played on quiet lanes; then a simulation and, where one request follows another, a replay are run until they
-repeat, and the law is held to one turn of them. Where it claims to be exact for outputs that end, it is held to short ones as
-well. What it has to keep to is its own claim.
+An example has stated durations and constant acceptance, so that a run of it repeats itself. Each
+kind of step that the law names is played on quiet lanes; then a simulation and, where one request
+follows another, a replay are run until they repeat, and the law is held to one turn of them. Where
+it claims to be exact for outputs that end, it is held to short ones as well. What it has to keep to
+is its own claim.
 """
 
 from collections import Counter
@@ -44,11 +45,15 @@ STEPS = 80
 
 
 class LawCheck(NamedTuple):
-    """Holds one number of an example by law and by process: seconds of a step, or tokens of a step and request."""
+    """Holds one number of an example by law and by process: seconds of a step, or tokens of a step
+    and request.
+    """
 
     strategy: str
     way: str
-    """How the process ran (a step from rest, a replay, a simulation), and which number was compared."""
+    """How the process ran (a step from rest, a replay, a simulation), and which number was
+    compared.
+    """
     condition: str
     """Batch and constant acceptance of the run."""
     claim: Claim
@@ -67,7 +72,9 @@ class LawCheck(NamedTuple):
 
 
 class ExampleTrial(NamedTuple):
-    """Sets an example under one condition: so many requests, of whose draft tokens each verification keeps as many."""
+    """Sets an example under one condition: so many requests, of whose draft tokens each
+    verification keeps as many.
+    """
 
     example: Example
     batch: int
@@ -77,7 +84,9 @@ class ExampleTrial(NamedTuple):
     @property
     def condition(self) -> str:
         """Return batch and acceptance in words."""
-        return f"batch {self.batch}, {self.accepted} kept{', off the exit' if self.off_exit else ''}"
+        return (
+            f"batch {self.batch}, {self.accepted} kept{', off the exit' if self.off_exit else ''}"
+        )
 
 
 class SteadyTurn(NamedTuple):
@@ -98,7 +107,9 @@ class _Record(NamedTuple):
 
 
 def check_example(example: Example) -> Iterator[LawCheck]:
-    """Hold the law of an example to its timeline and its replay, for several acceptances and batches."""
+    """Hold the law of an example to its timeline and its replay, for several acceptances and
+    batches.
+    """
     longest = example.strategy_for(1).window
     for batch in example.batches:
         has_exit = early_exit(example.strategy_for(batch), None) is not None
@@ -116,7 +127,9 @@ class ExampleVerdict(NamedTuple):
     compared: int
     """Numbers by law that were held to a process; those of an idealised law are not."""
     worst: LawCheck | None
-    """The comparison that breaks its claim furthest, else the one of an exact law with the largest gap."""
+    """The comparison that breaks its claim furthest, else the one of an exact law with the largest
+    gap.
+    """
     broken: int
     """Comparisons that break their claim."""
 
@@ -151,29 +164,53 @@ def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
         strategy = strategy.tuned(cost, odds, trial.batch, CONTEXT)
     predicted = strategy.law(cost, odds, trial.batch, CONTEXT)
     check = partial(LawCheck, strategy.name)
-    if strategy.needs.in_flight == 1 and line_of(strategy, cost, lanes_of(World(), strategy, cost, cost.stages)) is None:
+    if (
+        strategy.needs.in_flight == 1
+        and line_of(strategy, cost, lanes_of(World(), strategy, cost, cost.stages)) is None
+    ):
         for kind in predicted.kinds:
             durations = strategy.durations(cost, strategy.step(kind, CONTEXT))
             law_s = float(strategy.step_seconds(durations, kind))
             words = f"{trial.condition}, kind {kind.name}"
-            yield check("step from rest", words, predicted.claim, law_s, step_from_rest(strategy, cost, kind))
+            yield check(
+                "step from rest",
+                words,
+                predicted.claim,
+                law_s,
+                step_from_rest(strategy, cost, kind),
+            )
     ways = ("simulation", "replay") if strategy.needs.in_flight == 1 else ("simulation",)
     for way in ways:
         turn = steady_turn(strategy, acceptance, cost, trial.batch, way == "replay")
         shares = {kind: count / sum(turn.kinds.values()) for kind, count in turn.kinds.items()}
         met = strategy.law(cost, odds, trial.batch, CONTEXT, shares)
-        laws = {"": met} if len(predicted.kinds) > 1 and trial.batch > 1 else {"": met, ", kinds as predicted": predicted}
+        laws = (
+            {"": met}
+            if len(predicted.kinds) > 1 and trial.batch > 1
+            else {"": met, ", kinds as predicted": predicted}
+        )
         for words, law_of_run in laws.items():
-            yield check(f"{way}, step", trial.condition + words, law_of_run.claim, law_of_run.step_s, turn.step_s)
+            yield check(
+                f"{way}, step",
+                trial.condition + words,
+                law_of_run.claim,
+                law_of_run.step_s,
+                turn.step_s,
+            )
             if law_of_run.claim.exact:
                 tokens = float(law_of_run.tokens_per_step)
-                yield check(f"{way}, tokens", trial.condition + words, EXACT, tokens, turn.tokens_per_step)
+                yield check(
+                    f"{way}, tokens", trial.condition + words, EXACT, tokens, turn.tokens_per_step
+                )
         for output in (2, strategy.window + 2, 2 * strategy.window + 5):
             outputs = Outputs({output: trial.batch}, windows_first=drafts_first(strategy))
             ends = strategy.law(cost, odds, trial.batch, CONTEXT, outputs=outputs)
             tally = _played(strategy, acceptance, cost, trial.batch, output, way == "replay").tally
             if ends.claim.exact and tally.request_steps:
-                words, emitted = f"{trial.condition}, {output} output tokens", tally.shown / tally.request_steps
+                words, emitted = (
+                    f"{trial.condition}, {output} output tokens",
+                    tally.shown / tally.request_steps,
+                )
                 yield check(f"{way}, tokens", words, EXACT, float(ends.tokens_per_step), emitted)
 
 
@@ -193,8 +230,12 @@ def step_from_rest(strategy: Strategy, cost: StatedCost, kind: Kind) -> float:
     return ends[0]
 
 
-def steady_turn(strategy: Strategy, acceptance: Acceptance, cost: StatedCost, batch: int, replayed: bool) -> SteadyTurn:
-    """Run ``batch`` equal requests until their steps repeat, and return one turn; ``replayed``: without the event engine."""
+def steady_turn(
+    strategy: Strategy, acceptance: Acceptance, cost: StatedCost, batch: int, replayed: bool
+) -> SteadyTurn:
+    """Run ``batch`` equal requests until their steps repeat, and return one turn; ``replayed``:
+    without the event engine.
+    """
     records: list[_Record] = []
     before: dict[Kind, int] = {}
     committed = 0
@@ -205,7 +246,9 @@ def steady_turn(strategy: Strategy, acceptance: Acceptance, cost: StatedCost, ba
         kind = next((kind for kind, count in counts.items() if count != before.get(kind, 0)), None)
         if kind is not None:
             before[kind] = counts[kind]
-            records.append(_Record(kind, iteration.duration_s, scheduler.tally.committed - committed))
+            records.append(
+                _Record(kind, iteration.duration_s, scheduler.tally.committed - committed)
+            )
             committed = scheduler.tally.committed
 
     _played(strategy, acceptance, cost, batch, 1 + STEPS * (strategy.window + 1), replayed, note)
@@ -221,7 +264,9 @@ def _played(
     replayed: bool,
     note: Callable[[Scheduler, Iteration], object] | None = None,
 ) -> Scheduler:
-    """Run ``batch`` requests of ``output`` tokens each and return their scheduler; ``note`` is called with its iterations."""
+    """Run ``batch`` requests of ``output`` tokens each and return their scheduler; ``note`` is
+    called with its iterations.
+    """
     requests = Requests(concurrency=batch, count=batch, output_tokens=output)
     memory = Blocks(16, 1_000_000)
     source, target_exit = ClosedLoop(requests), early_exit(strategy, None)
@@ -239,9 +284,13 @@ def _played(
 
 
 def _turn_of(strategy: Strategy, records: Sequence[_Record]) -> SteadyTurn:
-    """Return the shortest turn that the middle half of a run consists of, or all of it where it does not repeat."""
+    """Return the shortest turn that the middle half of a run consists of, or all of it where it
+    does not repeat.
+    """
     middle = records[len(records) // 4 : len(records) * 3 // 4]
-    length = next((length for length in range(1, len(middle) // 3) if _repeats(middle, length)), len(middle))
+    length = next(
+        (length for length in range(1, len(middle) // 3) if _repeats(middle, length)), len(middle)
+    )
     turn = middle[:length]
     kinds = Counter(record.kind for record in turn)
     present = sum(kind.batch * count for kind, count in kinds.items())
@@ -290,7 +339,9 @@ class LawGap(NamedTuple):
 
 
 def law_gap(name: str) -> LawGap:
-    """Return how far law and simulation of one shipped scenario are apart, and whether the law's claim survives it."""
+    """Return how far law and simulation of one shipped scenario are apart, and whether the law's
+    claim survives it.
+    """
     loaded = tuned(load(name))
     scenario, acceptance = loaded.scenario, loaded.acceptance()
     times = StepTimes(scenario.schedule, scenario.cost)

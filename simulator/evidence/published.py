@@ -1,23 +1,25 @@
-"""What the papers print: each value with the role it had before anything was fitted, and where papers contradict themselves.
+"""What the papers print: each value with the role it had before anything was fitted, and where
+papers contradict themselves.
 
-``scenarios/papers/PAPER/cells.csv`` holds the values of one paper. ``cell`` names the table and counts its values in
-reading order, ``source`` is where a reader finds it. ``published`` stands as printed, in ``unit``; ``qualifier`` (at
-most, end of a range, ...) is empty where the value is meant exactly. Roles, by rule and frozen:
+``scenarios/papers/PAPER/cells.csv`` holds the values of one paper. ``cell`` names the table and
+counts its values in reading order, ``source`` is where a reader finds it. ``published`` stands as
+printed, in ``unit``; ``qualifier`` (at most, end of a range, ...) is empty where the value is meant
+exactly. Roles, by rule and frozen:
 
-=============  ==========================================================================================
-``calibrate``  may be fitted to
-``predict``    is predicted and pooled into the error
-``check``      follows from shapes alone and must come out
-``report``     is shown with its error but not pooled, since the paper does not state enough
-``input``      a setting, an acceptance rate, a count of calls: what scenarios are made of
-``excluded``   is not used, for the ``reason`` given
-=============  ==========================================================================================
+=============
+==========================================================================================
+``calibrate``  may be fitted to ``predict``    is predicted and pooled into the error ``check``
+follows from shapes alone and must come out ``report``     is shown with its error but not pooled,
+since the paper does not state enough ``input``      a setting, an acceptance rate, a count of
+calls: what scenarios are made of ``excluded``   is not used, for the ``reason`` given =============
+==========================================================================================
 
-No row changes its role; a dispute is written beside the result. ``scenario``, ``overrides`` (as for ``--set``, blanks
-between them) and ``metric`` (a dotted path into what ``run --json`` prints) say how a row of the first four roles is
-reproduced. A row without a scenario is not mapped yet; ``notes.csv`` beside it says why, and why a result is far off.
-``same_as`` names the cell of which a row is the same measurement, printed again; statistics count it once.
-``figures.csv`` says of every figure of the papers with which command of ours its shape comes out, or why it cannot.
+No row changes its role; a dispute is written beside the result. ``scenario``, ``overrides`` (as for
+``--set``, blanks between them) and ``metric`` (a dotted path into what ``run --json`` prints) say
+how a row of the first four roles is reproduced. A row without a scenario is not mapped yet;
+``notes.csv`` beside it says why, and why a result is far off. ``same_as`` names the cell of which a
+row is the same measurement, printed again; statistics count it once. ``figures.csv`` says of every
+figure of the papers with which command of ours its shape comes out, or why it cannot.
 """
 
 import csv
@@ -69,7 +71,9 @@ class PublishedCell(Frozen):
             if bool(self.scenario) != bool(self.metric):
                 raise ValueError("a scenario needs a metric, and a metric a scenario")
         elif self.scenario or self.overrides or self.metric or self.against:
-            raise ValueError(f"a row with role '{self.role}' names no scenario, overrides, metric or against")
+            raise ValueError(
+                f"a row with role '{self.role}' names no scenario, overrides, metric or against"
+            )
         return self
 
     @property
@@ -84,9 +88,11 @@ class PublishedCell(Frozen):
 
 
 class Contradiction(Frozen):
-    """A slip, an ambiguity or two statements that cannot both hold: where, what we find, and what is done about it.
+    """A slip, an ambiguity or two statements that cannot both hold: where, what we find, and what
+    is done about it.
 
-    ``weight`` says how much it matters for a simulation. ``paper`` is ``several`` where papers disagree with each other.
+    ``weight`` says how much it matters for a simulation. ``paper`` is ``several`` where papers
+    disagree with each other.
     """
 
     id: str
@@ -110,9 +116,11 @@ class Note(Frozen):
 
 
 class PaperFigure(Frozen):
-    """A figure of a paper: what it ``shows``, the ``command`` that reproduces its shape and our ``picture`` of it, or why not.
+    """A figure of a paper: what it ``shows``, the ``command`` that reproduces its shape and our
+    ``picture`` of it, or why not.
 
-    ``claims`` names the rows of ``claims.csv`` that say how it comes out; ``remark`` says what ours is, or why there is none.
+    ``claims`` names the rows of ``claims.csv`` that say how it comes out; ``remark`` says what ours
+    is, or why there is none.
     """
 
     paper: str
@@ -125,7 +133,9 @@ class PaperFigure(Frozen):
 
     @property
     def numbers(self) -> list[str]:
-        """Return the numbers of the figures that this row is about: 1, 2, 3 and 8 of ``Figures 1 to 3 and 8``."""
+        """Return the numbers of the figures that this row is about: 1, 2, 3 and 8 of ``Figures 1 to
+        3 and 8``.
+        """
         numbers: list[str] = []
         for part in re.split(r", | and ", self.figure.partition(" ")[2]):
             first, _, last = part.partition(" to ")
@@ -142,7 +152,9 @@ Row = TypeVar("Row", bound=Frozen)
 
 
 def rows(kind: type[Row], path: Path) -> Iterator[Row]:
-    """Yield the rows of a CSV file as ``kind``, empty columns left out; raise BadInput with the line of the first fault."""
+    """Yield the rows of a CSV file as ``kind``, empty columns left out; raise BadInput with the
+    line of the first fault.
+    """
     return (row for _, row in numbered(kind, path))
 
 
@@ -154,7 +166,10 @@ def numbered(kind: type[Row], path: Path) -> Iterator[tuple[int, Row]]:
             reader = csv.DictReader(lines, restkey="more columns than the header", strict=True)
             for row in reader:
                 filled = {column: value for column, value in row.items() if value}
-                yield reader.line_num, validate(kind, Document(filled, {(): (name, reader.line_num, 1)}))
+                yield (
+                    reader.line_num,
+                    validate(kind, Document(filled, {(): (name, reader.line_num, 1)})),
+                )
     except csv.Error as error:
         raise BadInput.at(name, f"cannot be read: {error}") from error
 
@@ -162,7 +177,10 @@ def numbered(kind: type[Row], path: Path) -> Iterator[tuple[int, Row]]:
 def cells(root: Path | None = None) -> Mapping[str, tuple[PublishedCell, ...]]:
     """Return every published value below ``root``, by paper."""
     folder = (root or shipped()) / PAPERS
-    return {path.parent.name: tuple(rows(PublishedCell, path)) for path in sorted(folder.glob("*/cells.csv"))}
+    return {
+        path.parent.name: tuple(rows(PublishedCell, path))
+        for path in sorted(folder.glob("*/cells.csv"))
+    }
 
 
 def contradictions(root: Path | None = None) -> tuple[Contradiction, ...]:

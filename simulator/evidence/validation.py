@@ -1,7 +1,9 @@
-"""Validation: what runs say of published values, and how far off that is, beside a baseline that needs no simulator.
+"""Validation: what runs say of published values, and how far off that is, beside a baseline that
+needs no simulator.
 
-Beside each stands the baseline (:mod:`~simulator.evidence.baseline`), which a simulator must beat to be of use. A value that
-a paper prints twice is one measurement: the column ``same_as`` names the first, and statistics count it once.
+Beside each stands the baseline (:mod:`~simulator.evidence.baseline`), which a simulator must beat
+to be of use. A value that a paper prints twice is one measurement: the column ``same_as`` names the
+first, and statistics count it once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +27,9 @@ from simulator.scenario.uncertainty import Doubt, Interval, interval, slowed
 from simulator.serving.request_times import Times
 
 NOISE_FLOOR = {"one lab, one GPU, again": (0.014, 0.04), "another lab": (0.106, 0.106)}
-"""Median change of the same methods measured again on the same GPU (Spec-Bench leaderboard against later papers)."""
+"""Median change of the same methods measured again on the same GPU (Spec-Bench leaderboard against
+later papers).
+"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,9 @@ class Prediction:
     """The interval of the run; only predicted cells have one."""
     note: str = ""
     interpolated: bool = False
-    """Whether a calibrated cell of the same method, model and hardware differs in the task or in one setting only."""
+    """Whether a calibrated cell of the same method, model and hardware differs in the task or in
+    one setting only.
+    """
 
     @property
     def published(self) -> float:
@@ -55,7 +61,9 @@ class Prediction:
 
     @property
     def baseline_error(self) -> float | None:
-        """Return the signed error of the baseline, as a share of the published value; None without one."""
+        """Return the signed error of the baseline, as a share of the published value; None without
+        one.
+        """
         return None if self.baseline is None else self.baseline / self.published - 1.0
 
     @property
@@ -108,7 +116,9 @@ def predictions(paper: Paper, answer: Answer, roles: tuple[str, ...]) -> list[Pr
     return _beside(paper, chosen, answer([paper.question(cell) for cell in chosen]))
 
 
-def validated(paper: Paper, spread: Spread, claimed: Mapping[str, Judged] = MappingProxyType({})) -> Validated:
+def validated(
+    paper: Paper, spread: Spread, claimed: Mapping[str, Judged] = MappingProxyType({})
+) -> Validated:
     """Run every mapped cell of a paper; predicted cells get an interval.
 
     ``claimed``: the claims that give reported cells without a scenario their run, by cell.
@@ -119,40 +129,71 @@ def validated(paper: Paper, spread: Spread, claimed: Mapping[str, Judged] = Mapp
     def answer(questions: Iterable[Question]) -> list[float]:
         return spread(Question.answer, questions)
 
-    calibrated, checked, reported = (predictions(paper, answer, (role,)) for role in ("calibrate", "check", "report"))
+    calibrated, checked, reported = (
+        predictions(paper, answer, (role,)) for role in ("calibrate", "check", "report")
+    )
     residuals = left_over(calibrated, paper.free)
     intervals = [interval(value, doubt, residuals) for value, doubt in estimates]
     bare = _beside(paper, chosen, [value for value, _ in estimates])
-    predicted = [replace(prediction, interval=span) for prediction, span in zip(bare, intervals, strict=True)]
+    predicted = [
+        replace(prediction, interval=span) for prediction, span in zip(bare, intervals, strict=True)
+    ]
     unmapped = paper.unmapped("calibrate", "predict", "check", "report")
     said = [cell for cell in unmapped if cell.role == "report" and cell.cell in claimed]
     reported += _beside(paper, said, [claimed[cell.cell].run_of(cell) for cell in said])
-    return Validated(paper, predicted, calibrated, checked, reported, [cell for cell in unmapped if cell not in said])
+    return Validated(
+        paper,
+        predicted,
+        calibrated,
+        checked,
+        reported,
+        [cell for cell in unmapped if cell not in said],
+    )
 
 
-def _beside(paper: Paper, chosen: Sequence[PublishedCell], values: Sequence[float]) -> list[Prediction]:
+def _beside(
+    paper: Paper, chosen: Sequence[PublishedCell], values: Sequence[float]
+) -> list[Prediction]:
     return [
-        Prediction(paper.name, cell, run, arithmetic(paper, cell), None, paper.note(cell), interpolated(paper, cell))
+        Prediction(
+            paper.name,
+            cell,
+            run,
+            arithmetic(paper, cell),
+            None,
+            paper.note(cell),
+            interpolated(paper, cell),
+        )
         for cell, run in zip(chosen, values, strict=True)
     ]
 
 
-def single_cells(papers: Iterable[Paper], patterns: Sequence[str]) -> list[tuple[str, PublishedCell, Question]]:
-    """Return the mapped cells whose names match a pattern, each with its paper and question; raise BadInput for none."""
+def single_cells(
+    papers: Iterable[Paper], patterns: Sequence[str]
+) -> list[tuple[str, PublishedCell, Question]]:
+    """Return the mapped cells whose names match a pattern, each with its paper and question; raise
+    BadInput for none.
+    """
     chosen: list[tuple[str, PublishedCell, Question]] = []
     for paper in papers:
         mapped = paper.with_role("calibrate", "predict", "check", "report")
-        named = [cell for cell in mapped if any(fnmatchcase(cell.cell, pattern) for pattern in patterns)]
+        named = [
+            cell for cell in mapped if any(fnmatchcase(cell.cell, pattern) for pattern in patterns)
+        ]
         chosen += [(paper.name, cell, paper.question(cell)) for cell in named]
     if not chosen:
-        raise BadInput.at(" ".join(patterns), "no mapped cell has such a name; see cells.csv of the paper")
+        raise BadInput.at(
+            " ".join(patterns), "no mapped cell has such a name; see cells.csv of the paper"
+        )
     return chosen
 
 
 def left_over(calibrated: Sequence[Prediction], free: int) -> list[float]:
-    """Return residuals ``log(run / published)`` of n calibrated cells, widened to what a cell outside of the fit is off by.
+    """Return residuals ``log(run / published)`` of n calibrated cells, widened to what a cell
+    outside of the fit is off by.
 
-    The mean square grows by (n + free) / (n - free): degrees of freedom and standard errors (Akaike's final prediction error).
+    The mean square grows by (n + free) / (n - free): degrees of freedom and standard errors
+    (Akaike's final prediction error).
     """
     widened = sqrt((len(calibrated) + free) / max(1, len(calibrated) - free))
     return [widened * log(prediction.run / prediction.published) for prediction in calibrated]
@@ -163,12 +204,20 @@ def estimate(question: Question) -> tuple[float, Doubt]:
     times = Times()
     value = question.answer(finished=times.note)
     devices = slowed(load(question.run.scenario, question.run.overrides))
-    return value, Doubt(tuple(times.requests), {name: log(question.answer(change) / value) for name, change in devices})
+    return value, Doubt(
+        tuple(times.requests),
+        {name: log(question.answer(change) / value) for name, change in devices},
+    )
 
 
 def engine_fits(catalogue: Catalogue) -> dict[str, EngineErrors]:
-    """Return what the fit of each engine to measured runs left of them, by name; those that no runs decided are left out."""
-    contents = {name: catalogue.content("engine", path).data.get("fit") for name, path in catalogue.names("engine").items()}
+    """Return what the fit of each engine to measured runs left of them, by name; those that no runs
+    decided are left out.
+    """
+    contents = {
+        name: catalogue.content("engine", path).data.get("fit")
+        for name, path in catalogue.names("engine").items()
+    }
     return {name: EngineErrors.model_validate(fit) for name, fit in contents.items() if fit}
 
 
@@ -179,7 +228,9 @@ FEW = 10
 
 @dataclass(frozen=True)
 class Summary:
-    """A paper, or all of them: its cells, its free parameters, its errors beside those of the baseline."""
+    """A paper, or all of them: its cells, its free parameters, its errors beside those of the
+    baseline.
+    """
 
     name: str
     asked: int
@@ -197,7 +248,9 @@ class Summary:
     """Share of published values within the interval of their run."""
 
 
-def _summary(name: str, papers: Sequence[Validated], chosen: Callable[[Prediction], bool] = lambda _: True) -> Summary:
+def _summary(
+    name: str, papers: Sequence[Validated], chosen: Callable[[Prediction], bool] = lambda _: True
+) -> Summary:
     """Return the summary of papers, of those predictions that are ``chosen``."""
     every = [prediction for paper in papers for prediction in paper.predicted if chosen(prediction)]
     once = [prediction for prediction in every if not prediction.cell.same_as]
@@ -221,10 +274,19 @@ def summaries(papers: Sequence[Validated]) -> list[Summary]:
 
 
 def apart(papers: Sequence[Validated]) -> list[Summary]:
-    """Return summaries of what is predicted and of what is interpolated, for each paper and for all, without empty ones."""
+    """Return summaries of what is predicted and of what is interpolated, for each paper and for
+    all, without empty ones.
+    """
     groups = [*((paper.paper.name, [paper]) for paper in papers), (POOLED, papers)]
-    ways = {"predictions": lambda cell: not cell.interpolated, "interpolations": lambda cell: cell.interpolated}
-    parted = (_summary(f"{name}: {way}", members, chosen) for name, members in groups for way, chosen in ways.items())
+    ways = {
+        "predictions": lambda cell: not cell.interpolated,
+        "interpolations": lambda cell: cell.interpolated,
+    }
+    parted = (
+        _summary(f"{name}: {way}", members, chosen)
+        for name, members in groups
+        for way, chosen in ways.items()
+    )
     return [summary for summary in parted if summary.baseline]
 
 
@@ -260,9 +322,20 @@ def shortfalls(validations: Sequence[Validated], bounds: ErrorBounds) -> list[Sh
     *papers, pooled = summaries(validations)
     checks: list[tuple[str, str, float, float | None]] = []
     if errors := pooled.errors:
-        checks += [(POOLED, "MAPE", errors.mape, bounds.most_mape), (POOLED, "median", errors.median, bounds.most_median)]
+        checks += [
+            (POOLED, "MAPE", errors.mape, bounds.most_mape),
+            (POOLED, "median", errors.median, bounds.most_median),
+        ]
         checks += [(POOLED, "within 10 %", errors.within_10, bounds.least_within_10)]
-    large = [(paper.name, paper.errors) for paper in papers if paper.errors and paper.errors.count >= FEW]
+    large = [
+        (paper.name, paper.errors) for paper in papers if paper.errors and paper.errors.count >= FEW
+    ]
     checks += [(name, "MAPE", errors.mape, bounds.most_mape_of_a_paper) for name, errors in large]
-    held = [Shortfall(of, what, value, bound) for of, what, value, bound in checks if bound is not None]
-    return [goal for goal in held if (goal.value < goal.bound if goal.what == "within 10 %" else goal.value > goal.bound)]
+    held = [
+        Shortfall(of, what, value, bound) for of, what, value, bound in checks if bound is not None
+    ]
+    return [
+        goal
+        for goal in held
+        if (goal.value < goal.bound if goal.what == "within 10 %" else goal.value > goal.bound)
+    ]

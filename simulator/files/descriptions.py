@@ -9,8 +9,16 @@ from itertools import pairwise
 from pydantic import BaseModel
 
 
+def summary(docstring: str | None) -> str:
+    """Return the first paragraph of a docstring as one line, without its full stop."""
+    paragraph, _, _ = inspect.cleandoc(docstring or "").partition("\n\n")
+    return " ".join(paragraph.split()).rstrip(".")
+
+
 def field_descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """Return the descriptions of a model's fields, inherited ones included, by field; a field without one is left out."""
+    """Return the descriptions of a model's fields, inherited ones included, by field; a field
+    without one is left out.
+    """
     descriptions: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if base.__module__.partition(".")[0] == __name__.partition(".")[0]:
@@ -27,6 +35,8 @@ def _by_class(module: str) -> dict[str, dict[str, str]]:
             continue
         for field, behind in pairwise(definition.body):
             match field, behind:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
-                    descriptions.setdefault(definition.name, {})[name] = inspect.cleandoc(words)
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                    value=ast.Constant(value=str(words))
+                ):
+                    descriptions.setdefault(definition.name, {})[name] = " ".join(words.split())
     return descriptions

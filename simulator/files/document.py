@@ -1,7 +1,9 @@
-"""A document is plain data from YAML that remembers where each value stood; a fault names file, line, column and field.
+"""A document is plain data from YAML that remembers where each value stood; a fault names file,
+line, column and field.
 
-The loader reads numbers as YAML 1.2 does (``1e9`` is a number, ``on`` is a word) and refuses duplicate keys, unknown
-tags, and more depth and values than any shipped file has. Every file that users write is read here.
+The loader reads numbers as YAML 1.2 does (``1e9`` is a number, ``on`` is a word) and refuses
+duplicate keys, unknown tags, and more depth and values than any shipped file has. Every file that
+users write is read here.
 """
 
 import json
@@ -31,9 +33,12 @@ LONGEST_FAULT = 2_000
 IN_YAML = {"None": "null", "True": "true", "False": "false"}
 """Values of Python as they are written in a file."""
 CONTROLS = dict.fromkeys(
-    (*range(10), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd"
+    (*range(10), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
+    "\ufffd",
 )
-"""What stands on a terminal for letters that it obeys or that turn a line around; no sentence needs them."""
+"""What stands on a terminal for letters that it obeys or that turn a line around; no sentence needs
+them.
+"""
 Place = tuple[str, int, int]  # file (or "--set"), line, column; lines and columns count from 1
 Path_ = tuple[str | int, ...]
 
@@ -52,8 +57,14 @@ class Fault:
     def __str__(self) -> str:
         file, line, column = self.place
         where = f"{file}:{line}:{column}" if line else file
-        text = f"{where}: {self.field}: {self.message}" if self.field else f"{where}: {self.message}"
-        text = text if len(text) <= LONGEST_FAULT else f"{text[: LONGEST_FAULT // 2]} … {text[-LONGEST_FAULT // 2 :]}"
+        text = (
+            f"{where}: {self.field}: {self.message}" if self.field else f"{where}: {self.message}"
+        )
+        text = (
+            text
+            if len(text) <= LONGEST_FAULT
+            else f"{text[: LONGEST_FAULT // 2]} … {text[-LONGEST_FAULT // 2 :]}"
+        )
         return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
@@ -62,7 +73,9 @@ class UnknownField(Fault):
 
 
 class BadInput(Exception):
-    """Raised where the input cannot be understood (exit code 2); it carries one fault or more, and counts those beyond 20."""
+    """Raised where the input cannot be understood (exit code 2); it carries one fault or more, and
+    counts those beyond 20.
+    """
 
     exit_code = 2
 
@@ -83,8 +96,12 @@ class BadInput(Exception):
 
     @classmethod
     def at(cls, where: Place | str | Path, message: str, field: str = "") -> Self:
-        """Return the error of a single fault; ``where`` is its place, or only the file or the option that it is in."""
-        return cls([Fault(where if isinstance(where, tuple) else (str(where), 0, 0), field, message)])
+        """Return the error of a single fault; ``where`` is its place, or only the file or the
+        option that it is in.
+        """
+        return cls(
+            [Fault(where if isinstance(where, tuple) else (str(where), 0, 0), field, message)]
+        )
 
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...], int]]:
         """Return how to rebuild it, so that its faults survive the way between processes."""
@@ -92,7 +109,9 @@ class BadInput(Exception):
 
 
 class Infeasible(BadInput):
-    """Raised where the input is understood but nothing can run, as when a model does not fit (exit code 3)."""
+    """Raised where the input is understood but nothing can run, as when a model does not fit (exit
+    code 3).
+    """
 
     exit_code = 3
 
@@ -118,7 +137,9 @@ class Document:
         return self.places.get(path, ("input", 0, 0))
 
     def file(self, path: Path_) -> str:
-        """Return the file, or the option, that states the value at ``path``: where a name stands, not what it names."""
+        """Return the file, or the option, that states the value at ``path``: where a name stands,
+        not what it names.
+        """
         return (self.mentions.get(path) or self.place(path))[0]
 
     def fault(self, path: Path_, message: str) -> Fault:
@@ -126,7 +147,9 @@ class Document:
         return Fault(self.blamed(path), ".".join(map(str, path)), message)
 
     def blamed(self, path: Path_, on_command_line: dict[Path_, Place] | None = None) -> Place:
-        """Return where the value at ``path`` is to be mended; ``on_command_line``: :meth:`set_within`, for many paths."""
+        """Return where the value at ``path`` is to be mended; ``on_command_line``:
+        :meth:`set_within`, for many paths.
+        """
         within = self.set_within() if on_command_line is None else on_command_line
         return (within.get(path) if path else None) or self.mentions.get(path) or self.place(path)
 
@@ -170,8 +193,8 @@ class Document:
     def merge(self, overlay: Self, path: Path_ = ()) -> None:
         """Lay ``overlay`` over this document: mappings merge, every other value is replaced.
 
-        A mapping that changes its ``name`` (another strategy, another drafter) replaces the old one whole, and so does a number
-        with a ``value``, whose source is its own.
+        A mapping that changes its ``name`` (another strategy, another drafter) replaces the old one
+        whole, and so does a number with a ``value``, whose source is its own.
         """
         for key, value in overlay.get(path).items():
             inner, old = (*path, key), self.get((*path, key))
@@ -180,30 +203,46 @@ class Document:
                 self.merge(overlay, inner)
                 self.places[inner] = overlay.places[inner]
             else:
-                places = {place[len(inner) :]: where for place, where in overlay.places.items() if place[: len(inner)] == inner}
+                places = {
+                    place[len(inner) :]: where
+                    for place, where in overlay.places.items()
+                    if place[: len(inner)] == inner
+                }
                 self.graft(inner, type(self)(value, places))
-                self.mentions |= {place: at for place, at in overlay.mentions.items() if place[: len(inner)] == inner}
+                self.mentions |= {
+                    place: at
+                    for place, at in overlay.mentions.items()
+                    if place[: len(inner)] == inner
+                }
 
     def override(self, assignment: str) -> Any:
-        """Apply ``dotted.key=value`` with the value read as YAML, and return it; the fault place becomes ``--set``."""
+        """Apply ``dotted.key=value`` with the value read as YAML, and return it; the fault place
+        becomes ``--set``.
+        """
         key, value = assigned(assignment)
         self.put(tuple(key.split(".")), value, (f"--set {assignment}", 0, 0))
         return value
 
     def put(self, path: Path_, value: Any, place: Place) -> None:
-        """Write ``value`` at ``path``, which is made where it is missing; faults about it will name ``place``.
+        """Write ``value`` at ``path``, which is made where it is missing; faults about it will name
+        ``place``.
 
         A plain number that replaces a number with a source is marked as set on the command line.
         """
         if len(path) > DEEPEST:
-            what = f"is nested too deeply; expected at most {DEEPEST} names with dots between them, as in strategy.gamma"
+            what = (
+                f"is nested too deeply; expected at most {DEEPEST} names with dots between "
+                "them, as in strategy.gamma"
+            )
             raise BadInput.at(place, what)
         parent = self.data
         for depth, part in enumerate(path[:-1]):
             if not isinstance(parent.get(part), dict):
                 if parent.get(part) is not None:
                     dotted = ".".join(map(str, path[: depth + 1]))
-                    raise BadInput.at(place, f"holds {told(parent[part])}, which has no fields of its own", dotted)
+                    raise BadInput.at(
+                        place, f"holds {told(parent[part])}, which has no fields of its own", dotted
+                    )
                 parent[part] = {}
                 self.places[path[: depth + 1]] = place
             parent = parent[part]
@@ -220,7 +259,9 @@ class Document:
         self.places[path] = place
 
     def branched(self, paths: Iterable[Path_]) -> Self:
-        """Return a copy whose mappings on the way to ``paths`` may be changed; the rest is shared."""
+        """Return a copy whose mappings on the way to ``paths`` may be changed; the rest is
+        shared.
+        """
         root = dict(self.data)
         for path in paths:
             parent = root
@@ -232,20 +273,28 @@ class Document:
 
 
 def assigned(assignment: str) -> tuple[str, Any]:
-    """Return key and value of ``dotted.key=value``, with the value read as YAML; raises :class:`BadInput`."""
+    """Return key and value of ``dotted.key=value``, with the value read as YAML; raises
+    :class:`BadInput`.
+    """
     key, equals, text = assignment.partition("=")
     if not equals or not key:
-        raise BadInput.at(f"--set {assignment}", "expected key=value, as in target.tensor_parallel=4")
+        raise BadInput.at(
+            f"--set {assignment}", "expected key=value, as in target.tensor_parallel=4"
+        )
     return key, parse(text, f"--set {assignment}").data
 
 
 def in_a_line(value: Any) -> str:
-    """Return a plain value as a line of YAML, as :func:`assigned` reads it; what is no number stays a word, and is refused."""
+    """Return a plain value as a line of YAML, as :func:`assigned` reads it; what is no number stays
+    a word, and is refused.
+    """
     return json.dumps(value, default=_plain)
 
 
 def told(value: Any) -> str:
-    """Return a value as a message tells it: texts in quotes, numbers as they are written, whatever library holds them."""
+    """Return a value as a message tells it: texts in quotes, numbers as they are written, whatever
+    library holds them.
+    """
     value = _plain(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(told, value))}]"
@@ -275,7 +324,9 @@ def parse(text: str, file: str) -> Document:
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = (file, before.count("\n") + 1, len(before) - before.rfind("\n"))
-        raise BadInput.at(place, f"not valid YAML: {told(text[error.position])} is no character of a text") from error
+        raise BadInput.at(
+            place, f"not valid YAML: {told(text[error.position])} is no character of a text"
+        ) from error
     document = Document(None)
     if root is not None:
         document.data = _build(root, (), file, document.places)
@@ -284,7 +335,9 @@ def parse(text: str, file: str) -> Document:
 
 @contextmanager
 def readable(name: str | Path) -> Iterator[None]:
-    """Raise :class:`BadInput` about ``name`` where a file turns out in the block to be none that can be read."""
+    """Raise :class:`BadInput` about ``name`` where a file turns out in the block to be none that
+    can be read.
+    """
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
@@ -292,7 +345,9 @@ def readable(name: str | Path) -> Iterator[None]:
 
 
 def read(path: Path, shown: str | None = None) -> Document:
-    """Return the document of a YAML file; raises :class:`BadInput` for a file that does not hold a mapping."""
+    """Return the document of a YAML file; raises :class:`BadInput` for a file that does not hold a
+    mapping.
+    """
     name = shown or str(path)
     with readable(name):
         text = reading.text(path)
@@ -306,15 +361,21 @@ def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) 
     """Return the plain data of a node, and note the places of all values in it."""
     places[path] = (file, node.start_mark.line + 1, node.start_mark.column + 1)
     if len(path) > DEEPEST:
-        raise BadInput.at(places[path], "is nested too deeply, or contains itself", ".".join(map(str, path[:3])))
+        raise BadInput.at(
+            places[path], "is nested too deeply, or contains itself", ".".join(map(str, path[:3]))
+        )
     if len(places) > MOST_VALUES:
-        raise BadInput.at(places[path], f"holds more than {MOST_VALUES:,} values, aliases counted each time")
+        raise BadInput.at(
+            places[path], f"holds more than {MOST_VALUES:,} values, aliases counted each time"
+        )
     if node.tag not in PLAIN_TAGS:
         raise BadInput.at(places[path], "a tag that is not allowed here", ".".join(map(str, path)))
     if isinstance(node, yaml.MappingNode):
         return _build_mapping(node, path, file, places)
     if isinstance(node, yaml.SequenceNode):
-        return [_build(entry, (*path, index), file, places) for index, entry in enumerate(node.value)]
+        return [
+            _build(entry, (*path, index), file, places) for index, entry in enumerate(node.value)
+        ]
     return _build_scalar(node, path, places[path])
 
 
@@ -322,18 +383,34 @@ def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
     loader = Loader("")
     try:
         value = loader.construct_object(node, deep=True)
-    except (yaml.YAMLError, ValueError, KeyError) as error:  # a tag that does not fit its value; more digits than Python reads
-        raise BadInput.at(place, f"is no {node.tag.rpartition(':')[2]}", ".".join(map(str, path))) from error
+    except (
+        yaml.YAMLError,
+        ValueError,
+        KeyError,
+    ) as error:  # a tag that does not fit its value; more digits than Python reads
+        raise BadInput.at(
+            place, f"is no {node.tag.rpartition(':')[2]}", ".".join(map(str, path))
+        ) from error
     finally:
         loader.dispose()
     if "\0" in str(node.value):  # no file, no program and no shell takes it
-        raise BadInput.at(place, "holds a character of code 0, which is no character of a text", ".".join(map(str, path)))
+        raise BadInput.at(
+            place,
+            "holds a character of code 0, which is no character of a text",
+            ".".join(map(str, path)),
+        )
     if re.fullmatch(NUMBER, str(node.value).strip()) and abs(float(node.value)) > LARGEST:
-        raise BadInput.at(place, f"expected a number up to {LARGEST:g}, got {node.value[:40]}", ".".join(map(str, path)))
+        raise BadInput.at(
+            place,
+            f"expected a number up to {LARGEST:g}, got {node.value[:40]}",
+            ".".join(map(str, path)),
+        )
     return value
 
 
-def _build_mapping(node: yaml.MappingNode, path: Path_, file: str, places: dict[Path_, Place]) -> dict[str, Any]:
+def _build_mapping(
+    node: yaml.MappingNode, path: Path_, file: str, places: dict[Path_, Place]
+) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
@@ -343,23 +420,33 @@ def _build_mapping(node: yaml.MappingNode, path: Path_, file: str, places: dict[
         inner = (*path, key)
         place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
         if key in result:
-            raise BadInput.at(place, f"written twice; first on line {places[inner][1]}", ".".join(map(str, inner)))
+            raise BadInput.at(
+                place, f"written twice; first on line {places[inner][1]}", ".".join(map(str, inner))
+            )
         result[key] = _build(value_node, inner, file, places)
         places[inner] = place
     return result
 
 
 def head(path: Path, shown: str) -> dict[str, str]:
-    """Return the plain fields that a file begins with, ``about`` among them; only the beginning is read if that comes first."""
+    """Return the plain fields that a file begins with, ``about`` among them; only the beginning is
+    read if that comes first.
+    """
     fields: dict[str, str] = {}
     with suppress(yaml.YAMLError, OSError, UnicodeDecodeError):
-        events = yaml.parse(reading.text(path), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        events = yaml.parse(
+            reading.text(path), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        )
         mapping = isinstance(next(islice(events, 2, 3), None), yaml.MappingStartEvent)
         for key, value in zip(events, events, strict=False) if mapping else ():
             if not (isinstance(key, yaml.ScalarEvent) and isinstance(value, yaml.ScalarEvent)):
                 break
             fields[key.value] = value.value
-    return fields if "about" in fields else {**fields, "about": str(read(path, shown).data.get("about", ""))}
+    return (
+        fields
+        if "about" in fields
+        else {**fields, "about": str(read(path, shown).data.get("about", ""))}
+    )
 
 
 def holds(value: Any, part: str | int) -> bool:

@@ -1,4 +1,6 @@
-"""Strategies of other packages, by the entry points that announce them; nothing of theirs is imported here."""
+"""Strategies of other packages, by the entry points that announce them; nothing of theirs is
+imported here.
+"""
 
 import sys
 from functools import cache
@@ -11,16 +13,21 @@ GROUP = "specsim.strategies"
 
 @cache
 def plugin_strategies() -> dict[str, str]:
-    """Return the strategies of other packages by name, each with its module and class as ``MODULE:CLASS``."""
+    """Return the strategies of other packages by name, each with its module and class as
+    ``MODULE:CLASS``.
+    """
     if not any(map(_announces, sys.path)):
         return {}
-    from importlib.metadata import entry_points  # noqa: PLC0415  (it would be a fifth of the start of `list`)
+    # it would be a fifth of the start of `list`
+    from importlib.metadata import entry_points
 
     return {point.name: point.value for point in sorted(entry_points(group=GROUP))}
 
 
 def _announces(folder: str) -> bool:
-    """Return whether any package installed in a folder of the path names the group; true of an archive, which is not opened."""
+    """Return whether any package installed in a folder of the path names the group; true of an
+    archive, which is not opened.
+    """
     if Path(folder).is_file():
         return True
     announcements = glob(f"{glob_escape(folder or '.')}/*-info/entry_points.txt")
@@ -34,9 +41,11 @@ def packages_found() -> str:
 
 
 def plugin_file(name: str) -> Path | None:
-    """Return the file of another package's strategy; None where there is no such strategy or it lies in no file."""
+    """Return the file of another package's strategy; None where there is no such strategy or it
+    lies in no file.
+    """
     module = plugin_strategies().get(name, "").partition(":")[0]
-    from importlib.util import find_spec  # noqa: PLC0415  (likewise)
+    from importlib.util import find_spec
 
     spec = find_spec(module) if module else None
     return Path(spec.origin) if spec and spec.origin else None

@@ -1,7 +1,9 @@
-"""Reading is bounded: regular files alone, text up to a size, lines up to a length, JSON without duplicate keys.
+"""Reading is bounded: regular files alone, text up to a size, lines up to a length, JSON without
+duplicate keys.
 
-Whatever a file is and holds, reading it takes little memory and time. A file that cannot be read raises an :class:`OSError`
-with words in ``strerror``, or a :class:`UnicodeDecodeError`; :func:`reason` puts either into words.
+Whatever a file is and holds, reading it takes little memory and time. A file that cannot be read
+raises an :class:`OSError` with words in ``strerror``, or a :class:`UnicodeDecodeError`;
+:func:`reason` puts either into words.
 """
 
 import errno
@@ -20,17 +22,25 @@ from typing import IO, Any
 MOST_BYTES = 500_000
 """Most bytes of a file that people write; sixty times the largest that is shipped."""
 MOST_TABLE_BYTES = 100_000_000
-"""Most bytes of a table, a log or a list of prompts, unpacked; thirty times the largest that was recorded."""
+"""Most bytes of a table, a log or a list of prompts, unpacked; thirty times the largest that was
+recorded.
+"""
 MOST_LINES = 1_700_000
-"""Most lines of such a file; the longest public log that fits the bytes (BurstGPT) has 1.4 million."""
+"""Most lines of such a file; the longest public log that fits the bytes (BurstGPT) has 1.4
+million.
+"""
 LONGEST_LINE = 4_000_000
 """Most characters of a line of a table or a record."""
 READ: ContextVar[set[tuple[int, int]] | None] = ContextVar("read", default=None)
-"""Device and inode of every file that the command under way has read, where somebody asked for them."""
+"""Device and inode of every file that the command under way has read, where somebody asked for
+them.
+"""
 
 
 def text(path: Path, most_bytes: int = MOST_BYTES) -> str:
-    """Return the text of a UTF-8 file without its byte order mark; raises :class:`OSError`, :class:`UnicodeDecodeError`."""
+    """Return the text of a UTF-8 file without its byte order mark; raises :class:`OSError`,
+    :class:`UnicodeDecodeError`.
+    """
     with opened(path, most_bytes) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -40,11 +50,15 @@ def text(path: Path, most_bytes: int = MOST_BYTES) -> str:
 
 @contextmanager
 def opened(path: Path, most_bytes: int) -> Iterator[io.BufferedReader]:
-    """Yield a file of so many bytes at most; raises :class:`OSError` for more, and for what may never end or never begin.
+    """Yield a file of so many bytes at most; raises :class:`OSError` for more, and for what may
+    never end or never begin.
 
-    A device, a pipe and a socket are looked at when they are open, so that nothing can take the place of what was looked at.
+    A device, a pipe and a socket are looked at when they are open, so that nothing can take the
+    place of what was looked at.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe that nobody writes to does not block
+    descriptor = os.open(
+        path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    )  # a pipe that nobody writes to does not block
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
         if stat.S_ISDIR(facts.st_mode):
@@ -66,7 +80,8 @@ def note(facts: os.stat_result) -> None:
 
 @contextmanager
 def lines(file: Path | str, most_bytes: int = MOST_TABLE_BYTES) -> Iterator[Iterator[str]]:
-    """Yield the lines of a UTF-8 file, packed if its name ends in ``.gz``, with line ends as they are.
+    """Yield the lines of a UTF-8 file, packed if its name ends in ``.gz``, with line ends as they
+    are.
 
     Raises :class:`OSError` for a line that does not end and for a file that unpacks to more.
     """
@@ -84,27 +99,39 @@ def _bounded(path: Path, file: IO[str], most_bytes: int) -> Iterator[str]:
         if not line:
             return
         if len(line) == LONGEST_LINE:
-            raise OSError(errno.EFBIG, f"line {number} is longer than {LONGEST_LINE:,} characters", str(path))
+            raise OSError(
+                errno.EFBIG, f"line {number} is longer than {LONGEST_LINE:,} characters", str(path)
+            )
         if left < 0:
             raise _too_much(path, most_bytes)
         if number > MOST_LINES:
-            raise OSError(errno.EFBIG, f"holds more than {MOST_LINES:,} lines, which no file of this kind needs", str(path))
+            raise OSError(
+                errno.EFBIG,
+                f"holds more than {MOST_LINES:,} lines, which no file of this kind needs",
+                str(path),
+            )
         yield line
 
 
 def _too_much(path: Path, most_bytes: int) -> OSError:
     most = f"{most_bytes // 1000} kB" if most_bytes < 10**7 else f"{most_bytes // 10**6:,} MB"
-    return OSError(errno.EFBIG, f"holds more than {most}, which no file of this kind needs", str(path))
+    return OSError(
+        errno.EFBIG, f"holds more than {most}, which no file of this kind needs", str(path)
+    )
 
 
 def from_json(text: str) -> Any:
-    """Return a JSON value; raises :class:`json.JSONDecodeError`, also for duplicate keys and excessive depth or digits."""
+    """Return a JSON value; raises :class:`json.JSONDecodeError`, also for duplicate keys and
+    excessive depth or digits.
+    """
 
     def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members: dict[str, Any] = {}
         for key, value in pairs:
             if key in members:
-                raise json.JSONDecodeError(f"key '{key}' written twice", text, max(0, text.rfind(f'"{key}"')))
+                raise json.JSONDecodeError(
+                    f"key '{key}' written twice", text, max(0, text.rfind(f'"{key}"'))
+                )
             members[key] = value
         return members
 

@@ -28,24 +28,45 @@ from simulator.files.document import (
 )
 from simulator.files.nearness import nearest_name
 
-__all__ = ["BadInput", "Document", "Fault", "Infeasible", "Path_", "Place", "UnknownField", "did_you_mean", "parse", "read"]
-"""Modules that read files into models import these names from here, others from :mod:`simulator.files.document`."""
+__all__ = [
+    "BadInput",
+    "Document",
+    "Fault",
+    "Infeasible",
+    "Path_",
+    "Place",
+    "UnknownField",
+    "did_you_mean",
+    "parse",
+    "read",
+]
+"""Modules that read files into models import these names from here, others from
+:mod:`simulator.files.document`.
+"""
 
-Confidence = Literal["measured", "calibrated", "datasheet", "published", "computed", "borrowed", "assumed"]
+Confidence = Literal[
+    "measured", "calibrated", "datasheet", "published", "computed", "borrowed", "assumed"
+]
 """How well a number is known."""
 
 
 MOST_HOMES = 3
-"""Most places one level below that a fault suggests for a field that was written one level too high."""
+"""Most places one level below that a fault suggests for a field that was written one level too
+high.
+"""
 
 
 class Frozen(BaseModel):
-    """Base of all models that are read from files: immutable; unknown keys and infinite numbers are refused."""
+    """Base of all models that are read from files: immutable; unknown keys and infinite numbers are
+    refused.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy, with fields replaced; what a cached property worked out of the old fields is left behind."""
+        """Return a copy, with fields replaced; what a cached property worked out of the old fields
+        is left behind.
+        """
         copied = super().model_copy(update=update, deep=deep)
         for name in copied.__dict__.keys() - type(self).model_fields.keys() if update else ():
             del copied.__dict__[name]
@@ -104,7 +125,10 @@ class SourcedTable(Frozen):
 class Positive(Sourced):
     """A sourced number above zero, and no smaller than makes times without end."""
 
-    rules: ClassVar[Rules] = ((lambda value: value > 0, "a number above 0"), (lambda value: value >= 1e-30, "1e-30 or more"))
+    rules: ClassVar[Rules] = (
+        (lambda value: value > 0, "a number above 0"),
+        (lambda value: value >= 1e-30, "1e-30 or more"),
+    )
 
 
 class NonNegative(Sourced):
@@ -120,7 +144,9 @@ class OneOrMore(Sourced):
 
 
 class Ranged(NonNegative):
-    """A sourced number of zero or more that is not known well: it lies between ``low`` and ``high``."""
+    """A sourced number of zero or more that is not known well: it lies between ``low`` and
+    ``high``.
+    """
 
     low: float | None = None
     """The least that it may be; by default the number itself."""
@@ -129,13 +155,19 @@ class Ranged(NonNegative):
 
     @model_validator(mode="after")
     def _within(self) -> Self:
-        if (self.low is not None and self.low > self.value) or (self.high is not None and self.high < self.value):
-            raise ValueError(f"expected low <= value <= high, got {self.low}, {self.value:g}, {self.high}")
+        if (self.low is not None and self.low > self.value) or (
+            self.high is not None and self.high < self.value
+        ):
+            raise ValueError(
+                f"expected low <= value <= high, got {self.low}, {self.value:g}, {self.high}"
+            )
         return self
 
 
 class Open(Ranged):
-    """A ranged number whose ends lie unevenly around it, so that each end is taken as such and not as a deviation."""
+    """A ranged number whose ends lie unevenly around it, so that each end is taken as such and not
+    as a deviation.
+    """
 
 
 class Fraction(Positive):
@@ -147,28 +179,45 @@ class Fraction(Positive):
 class Share(NonNegative):
     """A sourced share from none to all."""
 
-    rules: ClassVar[Rules] = (*NonNegative.rules, (lambda value: value <= 1, "a share of at most 1"))
+    rules: ClassVar[Rules] = (
+        *NonNegative.rules,
+        (lambda value: value <= 1, "a share of at most 1"),
+    )
 
 
 def otherwise_named(name: str) -> BeforeValidator:
-    """Return how fields of a union's member that give no name are read: as those of the member of this name."""
+    """Return how fields of a union's member that give no name are read: as those of the member of
+    this name.
+    """
     return BeforeValidator(
-        lambda stated: {"name": name} | stated if isinstance(stated, dict) and "name" not in stated else stated
+        lambda stated: (
+            {"name": name} | stated if isinstance(stated, dict) and "name" not in stated else stated
+        )
     )
 
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def validate(model: type[Model], document: Document, context: Mapping[str, object] | None = None) -> Model:
-    """Return a document as ``model``; raises :class:`BadInput` with all its faults, in the order of the file."""
+def validate(
+    model: type[Model], document: Document, context: Mapping[str, object] | None = None
+) -> Model:
+    """Return a document as ``model``; raises :class:`BadInput` with all its faults, in the order of
+    the file.
+    """
     try:
         validated = model.model_validate(document.data, context=dict(context or {}))
     except ValidationError as error:
         raise _bad_input(model, document, error) from error
     whole: Any = validated
-    if wrong := [path for path in _booleans(document.data) if type(reduce(_step, path, whole)) in (int, float)]:
-        raise BadInput([document.fault(path, "expected a number, got true or false") for path in wrong])
+    if wrong := [
+        path
+        for path in _booleans(document.data)
+        if type(reduce(_step, path, whole)) in (int, float)
+    ]:
+        raise BadInput(
+            [document.fault(path, "expected a number, got true or false") for path in wrong]
+        )
     return validated
 
 
@@ -189,7 +238,9 @@ def _step(model: Any, part: str | int) -> Any:
 
 
 def _bad_input(model: type[BaseModel], document: Document, error: ValidationError) -> BadInput:
-    """Return the faults that pydantic reports, without repetitions, in the order of the file; words for those that are told."""
+    """Return the faults that pydantic reports, without repetitions, in the order of the file; words
+    for those that are told.
+    """
     on_command_line = document.set_within()
     placed = []
     for report in error.errors(include_url=False):
@@ -214,17 +265,26 @@ def _bad_input(model: type[BaseModel], document: Document, error: ValidationErro
             more += 1
         else:
             faults.append(
-                key if isinstance(key, Fault) else Fault(place, ".".join(map(str, path)), _message(model, report, path))
+                key
+                if isinstance(key, Fault)
+                else Fault(place, ".".join(map(str, path)), _message(model, report, path))
             )
     return BadInput(faults, more)
 
 
 def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
-    """Return the part of pydantic's location that exists in the document (it adds names of union members)."""
+    """Return the part of pydantic's location that exists in the document (it adds names of union
+    members).
+    """
     path: Path_ = ()
     value, member = document.data, None
     for step, part in enumerate(loc):
-        if isinstance(value, dict) and value.get("name") == part and member is not value and step < len(loc) - 1:
+        if (
+            isinstance(value, dict)
+            and value.get("name") == part
+            and member is not value
+            and step < len(loc) - 1
+        ):
             member = value  # the name of a union's member, though a field may be called the same
             continue
         if holds(value, part):
@@ -237,7 +297,9 @@ def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
     return path
 
 
-PLAIN_WORDS: list[list[str]] = yaml.safe_load(Path(__file__).with_name("plain_words.yaml").read_text("utf-8"))
+PLAIN_WORDS: list[list[str]] = yaml.safe_load(
+    Path(__file__).with_name("plain_words.yaml").read_text("utf-8")
+)
 """Pattern in a message of pydantic, and its replacement in the words of the reference."""
 
 
@@ -272,12 +334,23 @@ def _near(report: Any) -> str:
 
 
 def _perhaps(path: Path_, around: Sequence[type[BaseModel]]) -> str:
-    """Return what an unknown field may have meant: a field of its name one level below, or one of a similar name."""
+    """Return what an unknown field may have meant: a field of its name one level below, or one of a
+    similar name.
+    """
     word = str(path[-1])
-    fields = [(name, info.annotation) for model in around for name, info in model.model_fields.items()]
-    homes = sorted({name for name, kind in fields if any(word in below.model_fields for below in _models_in(kind))})
+    fields = [
+        (name, info.annotation) for model in around for name, info in model.model_fields.items()
+    ]
+    homes = sorted(
+        {
+            name
+            for name, kind in fields
+            if any(word in below.model_fields for below in _models_in(kind))
+        }
+    )
     if 0 < len(homes) <= MOST_HOMES:
-        return f"; did you mean {' or '.join(repr('.'.join(map(str, (*path[:-1], home, word)))) for home in homes)}?"
+        paths = [".".join(map(str, (*path[:-1], home, word))) for home in homes]
+        return f"; did you mean {' or '.join(map(repr, paths))}?"
     return did_you_mean(word, {name for model in around for name in model.model_fields})
 
 
@@ -291,8 +364,12 @@ def _around(model: type[BaseModel], loc: Path_) -> list[type[BaseModel]]:
                 inner += _models_in(outer.model_fields[part].annotation)
         named = [outer for outer in models if getattr(outer, "name", None) == part]
         models = inner or named or models
-    tags = [getattr(outer.model_fields.get("name"), "default", None) for outer in models]  # by which a union chooses
-    return [outer for outer, tag in zip(models, tags, strict=True) if loc[-2:-1] and tag == loc[-2]] or models
+    tags = [
+        getattr(outer.model_fields.get("name"), "default", None) for outer in models
+    ]  # by which a union chooses
+    return [
+        outer for outer, tag in zip(models, tags, strict=True) if loc[-2:-1] and tag == loc[-2]
+    ] or models
 
 
 def _models_in(annotation: object) -> list[type[BaseModel]]:
@@ -305,16 +382,32 @@ def _models_in(annotation: object) -> list[type[BaseModel]]:
 def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
     """Yield parameter, value, source and confidence of every sourced number in ``model``."""
     if isinstance(model, SourcedTable):
-        yield {"parameter": f"{path} (points)", "value": model.points, "source": model.source, "confidence": model.confidence}
+        yield {
+            "parameter": f"{path} (points)",
+            "value": model.points,
+            "source": model.source,
+            "confidence": model.confidence,
+        }
     width = getattr(model, "width", ())
     if isinstance(width, tuple) and width:  # a measured table has one source for all its points
         source = getattr(model, "width_source", "not stated")
         confidences = {"calibrated-on": "calibrated", "borrowed from": "borrowed"}
-        confidence = next((known for start, known in confidences.items() if source.startswith(start)), "assumed")
-        yield {"parameter": f"{path}.width (points)", "value": len(width), "source": source, "confidence": confidence}
+        confidence = next(
+            (known for start, known in confidences.items() if source.startswith(start)), "assumed"
+        )
+        yield {
+            "parameter": f"{path}.width (points)",
+            "value": len(width),
+            "source": source,
+            "confidence": confidence,
+        }
     for name in type(model).model_fields:
         value, where = getattr(model, name), f"{path}.{name}" if path else name
-        parts = {f"{where}.{key}": inner for key, inner in value.items()} if isinstance(value, dict) else {where: value}
+        parts = (
+            {f"{where}.{key}": inner for key, inner in value.items()}
+            if isinstance(value, dict)
+            else {where: value}
+        )
         for place, part in parts.items():
             if isinstance(part, Sourced):
                 yield {"parameter": place, **part.model_dump()}
@@ -326,7 +419,9 @@ Part = TypeVar("Part", bound=Frozen)
 
 
 def nested(value: Any, kind: type[Part]) -> Iterator[Part]:
-    """Yield every ``kind`` in ``value``, a model or a tuple or mapping of models; the inside of a ``kind`` is not searched."""
+    """Yield every ``kind`` in ``value``, a model or a tuple or mapping of models; the inside of a
+    ``kind`` is not searched.
+    """
     if isinstance(value, kind):
         yield value
         return
@@ -342,7 +437,8 @@ def nested(value: Any, kind: type[Part]) -> Iterator[Part]:
 
 
 def replace_nested(value: Any, kind: type[Part], change: Callable[[Part], Part]) -> Any:
-    """Return ``value`` with every ``kind`` in it replaced by what ``change`` returns; itself where nothing changes.
+    """Return ``value`` with every ``kind`` in it replaced by what ``change`` returns; itself where
+    nothing changes.
 
     A model around a changed part is made anew, so that no cached property of it is kept.
     """
@@ -350,12 +446,18 @@ def replace_nested(value: Any, kind: type[Part], change: Callable[[Part], Part])
         return change(value)
     if isinstance(value, tuple):
         parts = [replace_nested(part, kind, change) for part in value]
-        return value if all(new is old for new, old in zip(parts, value, strict=True)) else type(value)(parts)
+        return (
+            value
+            if all(new is old for new, old in zip(parts, value, strict=True))
+            else type(value)(parts)
+        )
     if isinstance(value, dict):
         members = {key: replace_nested(member, kind, change) for key, member in value.items()}
         return value if all(members[key] is value[key] for key in value) else members
     if isinstance(value, Frozen):
         before = {name: getattr(value, name) for name in type(value).model_fields}
         fields = {name: replace_nested(field, kind, change) for name, field in before.items()}
-        return value if all(fields[name] is before[name] for name in before) else type(value)(**fields)
+        return (
+            value if all(fields[name] is before[name] for name in before) else type(value)(**fields)
+        )
     return value

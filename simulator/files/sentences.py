@@ -1,7 +1,7 @@
 """Sentences that stand in a YAML file, filled in with what there is to say.
 
-A sentence is a Jinja template. What is filled in stands as it is and is never read as a template; of a number that is None
-an empty text is shown.
+A sentence is a Jinja template. What is filled in stands as it is and is never read as a template;
+of a number that is None an empty text is shown.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,8 +15,11 @@ from jinja2 import Environment, StrictUndefined
 
 @cache
 def environment() -> Environment:
-    """Return the Jinja environment in which sentences are read; ``form`` shows a value in a format, and pages add their own."""
-    made = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 (words are escaped where they are shown)
+    """Return the Jinja environment in which sentences are read; ``form`` shows a value in a format,
+    and pages add their own.
+    """
+    # words are escaped where they are shown
+    made = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701
     made.filters["form"] = of_none(format)
     return made
 
@@ -37,7 +40,9 @@ def compiled(template: str) -> Callable[..., str]:
 def evaluated(cells: tuple[str, ...]) -> Callable[..., tuple[object, ...]]:
     """Return the function that evaluates expressions."""
     in_brackets = "".join(f"({cell})," for cell in cells)
-    row: Callable[..., tuple[object, ...]] = environment().compile_expression(f"({in_brackets})", False)
+    row: Callable[..., tuple[object, ...]] = environment().compile_expression(
+        f"({in_brackets})", False
+    )
     return row
 
 
@@ -46,7 +51,7 @@ class Sentences:
 
     def __init__(self, path: Path) -> None:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        self.said: dict[str, Any] = yaml.load(path.read_text("utf-8"), loader)  # noqa: S506 (safe)
+        self.said: dict[str, Any] = yaml.load(path.read_text("utf-8"), loader)  # noqa: S506
 
     def __call__(self, key: str, /, **values: object) -> str:
         """Return the sentence of a key, filled in."""

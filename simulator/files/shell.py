@@ -1,7 +1,8 @@
-"""Words of commands that somebody types or runs: whatever a file calls a thing, a shell takes it for one word and runs none.
+"""Words of commands that somebody types or runs: whatever a file calls a thing, a shell takes it
+for one word and runs none.
 
-Commands that are shown or written are made of words here; those of specsim with overrides and options by
-:func:`simulator.cli.options.typed`, which joins them by :func:`typed`.
+Commands that are shown or written are made of words here; those of specsim with overrides and
+options by :func:`simulator.cli.options.typed`, which joins them by :func:`typed`.
 """
 
 import re
@@ -24,14 +25,20 @@ class Comment(str):
 
     def __new__(cls, text: object) -> "Comment":
         """Return the words on one line, whatever letters they have."""
-        return super().__new__(cls, "".join(letter if letter.isprintable() else "\ufffd" for letter in str(text)))
+        return super().__new__(
+            cls, "".join(letter if letter.isprintable() else "\ufffd" for letter in str(text))
+        )
 
 
 def quoted(value: Any) -> str:
-    """Return a value as one word of a shell, a list or a tuple as a word for each entry, a :class:`Comment` as it is."""
+    """Return a value as one word of a shell, a list or a tuple as a word for each entry, a
+    :class:`Comment` as it is.
+    """
     if isinstance(value, Comment):
         return str(value)
-    return shlex.join(map(str, value)) if isinstance(value, list | tuple) else shlex.quote(str(value))
+    return (
+        shlex.join(map(str, value)) if isinstance(value, list | tuple) else shlex.quote(str(value))
+    )
 
 
 def typed(*words: object, names: Iterable[object] = (), options: Iterable[object] = ()) -> str:
@@ -53,14 +60,21 @@ def named_file(name: str) -> str:
 def hub_id(text: str) -> str:
     """Return the id of a model on Hugging Face; raises :class:`ValueError` for what is none."""
     if not HUB_ID.fullmatch(text):
-        raise ValueError(f"expected an id of Hugging Face, as in Qwen/Qwen3-8B, got {told(text[:100])}")
+        raise ValueError(
+            f"expected an id of Hugging Face, as in Qwen/Qwen3-8B, got {told(text[:100])}"
+        )
     return text
 
 
 def checkpoint_name(text: str) -> str:
-    """Return the id of a checkpoint, or its path, which begins with ``/``, ``./``, ``../`` or ``~/``.
+    """Return the id of a checkpoint, or its path, which begins with ``/``, ``./``, ``../`` or
+    ``~/``.
 
     Raises :class:`ValueError` for neither.
     """
-    path = text.startswith(("/", "./", "../", "~/")) and text.isprintable() and len(text) <= LONGEST_CHECKPOINT
+    path = (
+        text.startswith(("/", "./", "../", "~/"))
+        and text.isprintable()
+        and len(text) <= LONGEST_CHECKPOINT
+    )
     return text if path else hub_id(text)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 @dataclass
 class Wanted:
-    """What the user asks of drawings: how many columns wide (0: that of the page), and style files over the shipped one."""
+    """What the user asks of drawings: how many columns wide (0: that of the page), and style files
+    over the shipped one.
+    """
 
     paper_columns: int = 0
     style: tuple[Path, ...] = ()

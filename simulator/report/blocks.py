@@ -1,6 +1,8 @@
-"""The blocks that a page is made of; :mod:`~simulator.report.markdown` and :mod:`~simulator.report.html` render them.
+"""The blocks that a page is made of; :mod:`~simulator.report.markdown` and
+:mod:`~simulator.report.html` render them.
 
-Words are text with a few marks. Text is never read as markup, so that nothing that came from a file can become markup.
+Words are text with a few marks. Text is never read as markup, so that nothing that came from a file
+can become markup.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,10 +58,12 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a head. ``bars``: columns of shares that a bar may be drawn behind; ``badges``: columns of single words.
+    """Rows under a head. ``bars``: columns of shares that a bar may be drawn behind; ``badges``:
+    columns of single words.
 
-    ``sortable``: whether a reader may order the rows; ``title``: what it shows, for readers who cannot see its place.
-    ``terminal_rows`` and ``terminal_columns``: the first rows and the columns that a terminal shows, 0 or none for all of them.
+    ``sortable``: whether a reader may order the rows; ``title``: what it shows, for readers who
+    cannot see its place. ``terminal_rows`` and ``terminal_columns``: the first rows and the columns
+    that a terminal shows, 0 or none for all of them.
     """
 
     head: Sequence[str]
@@ -77,8 +81,9 @@ class Table:
 class Figure:
     """A picture, which a Markdown page refers to as ``file``.
 
-    ``picture``: SVG text, or the function that draws it once a page needs it: a terminal shows no picture.
-    ``spans``: data of a timeline that an HTML page draws instead and can zoom (:func:`~simulator.report.timeline.span_data`).
+    ``picture``: SVG text, or the function that draws it once a page needs it: a terminal shows no
+    picture. ``spans``: data of a timeline that an HTML page draws instead and can zoom
+    (:func:`~simulator.report.timeline.span_data`).
     """
 
     title: str
@@ -95,14 +100,16 @@ class Figure:
     @cached_property
     def svg(self) -> str:
         """Return the picture as SVG text."""
-        from simulator.report.drawing import drawn  # noqa: PLC0415 (a terminal draws nothing)
+        from simulator.report.drawing import drawn
 
         return drawn(self.drawing).decode()
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Text to be typed or to be read by a program; folded behind its ``title`` where it has a title."""
+    """Text to be typed or to be read by a program; folded behind its ``title`` where it has a
+    title.
+    """
 
     text: str
     language: str = ""
@@ -112,7 +119,9 @@ class Listing:
 
 @dataclass(frozen=True)
 class Sliders:
-    """Sliders over ``data``, a law in pieces (:mod:`simulator.studies.what_if`); only an HTML page has them."""
+    """Sliders over ``data``, a law in pieces (:mod:`simulator.studies.what_if`); only an HTML page
+    has them.
+    """
 
     title: str
     data: Mapping[str, Any]
@@ -141,7 +150,9 @@ class Highlight:
 
 @dataclass(frozen=True)
 class Page:
-    """A report: the answer first, then how it comes about, then all inputs and the command that makes the page again."""
+    """A report: the answer first, then how it comes about, then all inputs and the command that
+    makes the page again.
+    """
 
     title: str
     about: str = ""
@@ -163,6 +174,8 @@ class Page:
 
 
 def sections(*titled: tuple[str, Iterable[Block]], terminal: bool = True) -> list[Section]:
-    """Return sections made of titles and blocks, without those that have no block, shown on a terminal or not."""
+    """Return sections made of titles and blocks, without those that have no block, shown on a
+    terminal or not.
+    """
     filled = [Section(title, list(blocks), terminal) for title, blocks in titled]
     return [section for section in filled if section.blocks]

@@ -1,4 +1,6 @@
-"""Drawings as files: in the look of all pictures or a user's, in the width of one or two columns, their data as CSV."""
+"""Drawings as files: in the look of all pictures or a user's, in the width of one or two columns,
+their data as CSV.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,9 +32,15 @@ NO_PROGRAM = {"text.usetex": False}
 
 @contextmanager
 def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iterator[Figure]:
-    """Yield an empty figure in the look of all pictures; ``options`` are those of matplotlib's ``Figure``."""
+    """Yield an empty figure in the look of all pictures; ``options`` are those of matplotlib's
+    ``Figure``.
+    """
     with style.context([LOOK, *WANTED.style, NO_PROGRAM]):
-        yield Figure(figsize=(COLUMNS_IN.get(WANTED.paper_columns, width_in), height_in), layout="constrained", **options)
+        yield Figure(
+            figsize=(COLUMNS_IN.get(WANTED.paper_columns, width_in), height_in),
+            layout="constrained",
+            **options,
+        )
 
 
 def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
@@ -42,16 +50,26 @@ def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
     if WANTED.paper_columns == 1:
         for text in figure.findobj(Text):
             text.set_fontsize(SMALLER * float(text.get_fontsize()))
-    no_date = {".svg": {"Date": None, "Creator": "specsim"}, ".pdf": {"CreationDate": None, "Creator": "specsim"}}
+    no_date = {
+        ".svg": {"Date": None, "Creator": "specsim"},
+        ".pdf": {"CreationDate": None, "Creator": "specsim"},
+    }
     options: dict[str, Any] = {"dpi": 300} if ending == ".png" else {}
     file = BytesIO()
     with style.context([LOOK, *WANTED.style, NO_PROGRAM]):
-        figure.savefig(file, format=ending[1:], metadata=no_date.get(ending, {"Software": "specsim"}), **options)
+        figure.savefig(
+            file,
+            format=ending[1:],
+            metadata=no_date.get(ending, {"Software": "specsim"}),
+            **options,
+        )
     return file.getvalue()
 
 
 def data_csv(figure: Figure) -> str:
-    """Return what a figure shows as CSV text: panel, series, x and y of every point; of a bar its end, of a map its value."""
+    """Return what a figure shows as CSV text: panel, series, x and y of every point; of a bar its
+    end, of a map its value.
+    """
     return csv_text(("panel", "series", "x", "y", "value"), _points(figure))
 
 
@@ -67,12 +85,21 @@ def _series(axes: Any) -> Iterator[tuple[object, ...]]:
     for line in axes.get_lines():
         label = "" if line.get_label().startswith("_") else line.get_label()
         if len(line.get_xdata()) and line.get_transform() == axes.transData:
-            yield from ((label, x, y, "") for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True))
+            yield from (
+                (label, x, y, "") for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+            )
     for patch in axes.patches:
         if isinstance(patch, Rectangle) and patch.get_transform().contains_branch(axes.transData):
-            yield str(patch.get_label()).strip("_"), patch.get_x() + patch.get_width(), patch.get_y() + patch.get_height(), ""
+            yield (
+                str(patch.get_label()).strip("_"),
+                patch.get_x() + patch.get_width(),
+                patch.get_y() + patch.get_height(),
+                "",
+            )
     for mesh in axes.collections:
         if isinstance(mesh, QuadMesh):
             corners: Any = mesh.get_coordinates()
-            values: Any = np.reshape(np.asarray(mesh.get_array()), np.subtract(corners.shape[:2], 1))
+            values: Any = np.reshape(
+                np.asarray(mesh.get_array()), np.subtract(corners.shape[:2], 1)
+            )
             yield from (("", *corners[at], values[at]) for at in np.ndindex(values.shape))

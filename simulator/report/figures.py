@@ -1,4 +1,6 @@
-"""What figures share: colours, panels that a page's wording states, axes; and the figures of a run."""
+"""What figures share: colours, panels that a page's wording states, axes; and the figures of a
+run.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +19,15 @@ COLOURS: dict[str, str] = Wording("palette").said["colours"]
 """Colours by the names that descriptions of figures use."""
 BLUE, ORANGE, GREEN, VERMILLION, GREY, PURPLE, SKY, YELLOW, _ = COLOURS.values()
 SHADE = "#e9eff5"
-LOOKS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (ORANGE, "D"), (PURPLE, "v"), (SKY, "P"), ("#000000", "X"))
+LOOKS = (
+    (BLUE, "o"),
+    (VERMILLION, "s"),
+    (GREEN, "^"),
+    (ORANGE, "D"),
+    (PURPLE, "v"),
+    (SKY, "P"),
+    ("#000000", "X"),
+)
 """Colour and marker of each of a few series."""
 SMALL: dict[str, Any] = {"size": 8, "loc": "left", "color": GREY}
 """Look of the title of a panel."""
@@ -28,7 +38,13 @@ say = Wording("run")
 
 def legend_above(axes: Any, columns: int) -> None:
     """Put the legend of a panel above it."""
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2, columnspacing=1.4)
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=columns,
+        borderaxespad=0.2,
+        columnspacing=1.4,
+    )
 
 
 def log_x(axes: Any, base: float = 10) -> None:
@@ -38,14 +54,20 @@ def log_x(axes: Any, base: float = 10) -> None:
 
 
 def panel(axes: Any, say: Wording, key: str, objects: Sequence[object], **values: object) -> None:
-    """Draw the curves that a page's wording states for a panel, each at the objects that have a value, and dress the axes.
+    """Draw the curves that a page's wording states for a panel, each at the objects that have a
+    value, and dress the axes.
 
-    A curve has ``x`` and ``y``, expressions over ``one``, ``line`` as matplotlib's ``plot`` takes it, ``color`` or the colour
-    of its ``hollow`` marks, and ``label``; what else it states goes to ``plot``. ``set`` of a panel goes to ``Axes.set``.
+    A curve has ``x`` and ``y``, expressions over ``one``, ``line`` as matplotlib's ``plot`` takes
+    it, ``color`` or the colour of its ``hollow`` marks, and ``label``; what else it states goes to
+    ``plot``. ``set`` of a panel goes to ``Axes.set``.
     """
     stated = say.said[key]
     for curve in stated.get("curves", ()):
-        look = {name: value for name, value in curve.items() if name not in ("x", "y", "line", "hollow", "label", "color")}
+        look = {
+            name: value
+            for name, value in curve.items()
+            if name not in ("x", "y", "line", "hollow", "label", "color")
+        }
         if "hollow" in curve:
             look = {"mfc": "none", "mec": COLOURS[curve["hollow"]], "ms": 5, "ls": "none"} | look
         if "color" in curve:
@@ -53,7 +75,13 @@ def panel(axes: Any, say: Wording, key: str, objects: Sequence[object], **values
         label = say.filled(curve["label"], **values) if "label" in curve else None
         if points := say.points(curve.get("x", stated.get("x")), curve["y"], objects, **values):
             axes.plot(*zip(*points, strict=True), curve["line"], label=label, **look)
-    _dress(axes, {name: say.filled(text, **values) if isinstance(text, str) else text for name, text in stated.items()})
+    _dress(
+        axes,
+        {
+            name: say.filled(text, **values) if isinstance(text, str) else text
+            for name, text in stated.items()
+        },
+    )
 
 
 def _dress(axes: Any, stated: Mapping[str, Any]) -> None:
@@ -92,7 +120,8 @@ def window_sweep(points: Sequence[SweepPoint]) -> Drawing:
 
 
 def crossing(points: Sequence[SweepPoint]) -> tuple[float | None, int | None]:
-    """Return the window at which T_draft reaches Delta, interpolated, and gamma*, the last swept window that is hidden.
+    """Return the window at which T_draft reaches Delta, interpolated, and gamma*, the last swept
+    window that is hidden.
 
     The first is None where drafting is hidden at every window, the second where it is never hidden.
     """
@@ -136,9 +165,17 @@ def _zero_slope(axes: Any, points: Sequence[SweepPoint]) -> None:
 
 
 def _slope(points: Sequence[SweepPoint]) -> float | None:
-    """Return the growth of T_draft in ms per draft token over the windows at which it is not hidden."""
-    exposed = [point for point in points if point.overlap_ms is None or point.draft_ms > point.overlap_ms]
-    return None if len(exposed) < 2 else (exposed[-1].draft_ms - exposed[0].draft_ms) / (exposed[-1].gamma - exposed[0].gamma)
+    """Return the growth of T_draft in ms per draft token over the windows at which it is not
+    hidden.
+    """
+    exposed = [
+        point for point in points if point.overlap_ms is None or point.draft_ms > point.overlap_ms
+    ]
+    return (
+        None
+        if len(exposed) < 2
+        else (exposed[-1].draft_ms - exposed[0].draft_ms) / (exposed[-1].gamma - exposed[0].gamma)
+    )
 
 
 def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:
@@ -150,12 +187,16 @@ def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:
         axes.axhline(baseline, color=GREY, lw=1.0, ls="-.", label="autoregressive, law")
     else:
         note = f"autoregressive, law: {baseline:.1f} ms (above this panel)"
-        axes.text(0.985, 0.04, note, transform=axes.transAxes, ha="right", va="bottom", size=8, color=GREY)
+        axes.text(
+            0.985, 0.04, note, transform=axes.transAxes, ha="right", va="bottom", size=8, color=GREY
+        )
     axes.set_ylim(0.0, max(top, baseline if baseline <= 1.1 * top else 0.0) * 1.05)
 
 
 def accepted_lengths(outcome: Outcome, odds: Odds | None) -> Drawing:
-    """Draw the share of verified windows by accepted draft tokens: simulated bars and the law's markers."""
+    """Draw the share of verified windows by accepted draft tokens: simulated bars and the law's
+    markers.
+    """
     longest = max([*outcome.accepted, len(odds.accepted) - 1 if odds else 0])
     lengths = np.arange(longest + 1)
     counts = np.array([outcome.accepted.get(int(length), 0) for length in lengths], dtype=float)
@@ -163,11 +204,22 @@ def accepted_lengths(outcome: Outcome, odds: Odds | None) -> Drawing:
         axes = figure.subplots()
         mean = float(lengths @ counts / counts.sum())
         label = f"simulation, mean {mean:.2f}"
-        axes.bar(lengths, 100 * counts / counts.sum(), width=0.7, color=BLUE, alpha=0.55, label=label)
+        axes.bar(
+            lengths, 100 * counts / counts.sum(), width=0.7, color=BLUE, alpha=0.55, label=label
+        )
         if odds is not None:
             label = f"law, {odds.source}, mean {odds.mean_accepted:.2f}"
             law = 100 * odds.accepted
-            axes.plot(lengths[: len(law)], law, "D", mfc="white", mec=VERMILLION, mew=1.5, ms=6, label=label)
+            axes.plot(
+                lengths[: len(law)],
+                law,
+                "D",
+                mfc="white",
+                mec=VERMILLION,
+                mew=1.5,
+                ms=6,
+                label=label,
+            )
         panel(axes, say, "accepted_panel", ())
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
         return figure

@@ -1,7 +1,8 @@
 """A page as a single HTML file that loads nothing: it contains its style, script and pictures.
 
-Jinja escapes everything that is not a template; pictures are SVG made by this package, parsed and serialised again. A
-content security policy allows the script of the page and nothing else, and no request.
+Jinja escapes everything that is not a template; pictures are SVG made by this package, parsed and
+serialised again. A content security policy allows the script of the page and nothing else, and no
+request.
 """
 
 import re
@@ -17,7 +18,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from simulator.files.writing import json_text
-from simulator.report.blocks import Code, Figure, Hyperlink, Page, Section, Sliders, Strong, Table, Words
+from simulator.report.blocks import (
+    Code,
+    Figure,
+    Hyperlink,
+    Page,
+    Section,
+    Sliders,
+    Strong,
+    Table,
+    Words,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -34,7 +45,9 @@ ANCHORS = ("answer", "made-by", "made-by-title")
 
 
 class TableCell(NamedTuple):
-    """A cell of a table: its words, the classes of its style and badge, and the width of the bar behind it in per cent."""
+    """A cell of a table: its words, the classes of its style and badge, and the width of the bar
+    behind it in per cent.
+    """
 
     words: Words
     style: str
@@ -44,17 +57,22 @@ class TableCell(NamedTuple):
 
 def as_html(page: Page) -> str:
     """Return a page as HTML text; the same page gives the same text."""
-    style, script, sliders = ((TEMPLATES / name).read_text("utf-8") for name in ("style.css", "script.js", "sliders.js"))
+    style, script, sliders = (
+        (TEMPLATES / name).read_text("utf-8") for name in ("style.css", "script.js", "sliders.js")
+    )
     script += sliders if any(isinstance(block, Sliders) for block in page.blocks) else ""
-    parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 (shipped files)
+    parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704
     digest = b64encode(sha256(script.encode()).digest()).decode()
     return rendered("page.html", page=page, anchored=anchored(page), digest=digest, **parts)
 
 
 def as_fragment(page: Page | None, table: str) -> str:
-    """Return a part of another page: answer and highlights of ``page``, ``table`` (HTML of pandas), and the first picture."""
+    """Return a part of another page: answer and highlights of ``page``, ``table`` (HTML of pandas),
+    and the first picture.
+    """
     figure = next(iter(page.figures), None) if page else None
-    return rendered("fragment.html", page=page, table=Markup(table), figure=figure)  # noqa: S704 (pandas escapes its cells)
+    # pandas escapes its cells
+    return rendered("fragment.html", page=page, table=Markup(table), figure=figure)  # noqa: S704
 
 
 def rendered(template: str, **parts: Any) -> str:
@@ -67,9 +85,19 @@ def rendered(template: str, **parts: Any) -> str:
 def _environment() -> Environment:
     """Return the Jinja environment of the templates, with the filters that they use."""
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters |= {"breakable": breakable, "marked": marked, "slug": slug, "cells": cells, "drawn": drawn}
+    environment.filters |= {
+        "breakable": breakable,
+        "marked": marked,
+        "slug": slug,
+        "cells": cells,
+        "drawn": drawn,
+    }
     environment.filters["places"] = "{:.2f}".format
     environment.policies["json.dumps_function"] = json_text
     environment.policies["json.dumps_kwargs"] = {"indent": None, "sort_keys": True}
@@ -87,7 +115,9 @@ def anchored(page: Page) -> list[tuple[str, Section]]:
     for section in page.sections:
         base = slug(section.title)
         names = (base, *(f"{base}-{number}" for number in range(2, len(page.sections) + 2)))
-        sections[next(name for name in names if name not in sections and name not in ANCHORS)] = section
+        sections[next(name for name in names if name not in sections and name not in ANCHORS)] = (
+            section
+        )
     return list(sections.items())
 
 
@@ -125,20 +155,32 @@ def plain(words: Words) -> str:
 def cells(table: Table) -> tuple[list[TableCell], list[list[TableCell]]]:
     """Return the head and the rows of a table as cells with the style of their column."""
     texts = [[plain(cell) for cell in row] for row in table.rows]
-    styles = [_style([row[place] for row in texts if place < len(row)]) for place in range(len(table.head))]
-    head = [TableCell(name, style, "", None) for name, style in zip(table.head, styles, strict=True)]
+    styles = [
+        _style([row[place] for row in texts if place < len(row)])
+        for place in range(len(table.head))
+    ]
+    head = [
+        TableCell(name, style, "", None) for name, style in zip(table.head, styles, strict=True)
+    ]
 
     def row(words: tuple[Words, ...], plain_texts: list[str]) -> Iterator[TableCell]:
         for place, (cell, text) in enumerate(zip(words, plain_texts, strict=True)):
             share = SHARE.match(text) if place in table.bars else None
             badge = slug(text) if place in table.badges else ""
-            yield TableCell(cell, styles[place], badge, min(100.0, float(share[1])) if share else None)
+            yield TableCell(
+                cell, styles[place], badge, min(100.0, float(share[1])) if share else None
+            )
 
-    return head, [list(row(tuple(words), row_texts)) for words, row_texts in zip(table.rows, texts, strict=True)]
+    return head, [
+        list(row(tuple(words), row_texts))
+        for words, row_texts in zip(table.rows, texts, strict=True)
+    ]
 
 
 def _style(texts: list[str]) -> str:
-    """Return the style of a column: ``number``, or by its longest text ``short``, ``words`` or ``long``."""
+    """Return the style of a column: ``number``, or by its longest text ``short``, ``words`` or
+    ``long``.
+    """
     filled = [text for text in texts if text not in ("", "–")]
     if filled and all(NUMBER.fullmatch(text) for text in filled):
         return "number"
@@ -149,13 +191,15 @@ def _style(texts: list[str]) -> str:
 
 
 def drawn(figure: Figure) -> Markup:
-    """Return a picture as an SVG element with a title; its names and styles are made unique, so that a page may hold many.
+    """Return a picture as an SVG element with a title; its names and styles are made unique, so
+    that a page may hold many.
 
     Raises :class:`xml.etree.ElementTree.ParseError` where it is no SVG text.
     """
     for prefix, space in (("", SVG), ("xlink", XLINK)):
         ElementTree.register_namespace(prefix, space)
-    root, key = ElementTree.fromstring(figure.svg), slug(figure.file)  # noqa: S314 (made by this package)
+    # made by this package
+    root, key = ElementTree.fromstring(figure.svg), slug(figure.file)  # noqa: S314
     for name in ("metadata", "title"):
         for unwanted in root.findall(f"{{{SVG}}}{name}"):
             root.remove(unwanted)
@@ -168,11 +212,16 @@ def drawn(figure: Figure) -> Markup:
     title.text = figure.title
     root.insert(0, title)
     root.attrib |= {"id": key, "role": "img", "aria-labelledby": f"{key}-title"}
-    return Markup(ElementTree.tostring(root, "unicode"))  # noqa: S704 (serialised from a tree, so escaped)
+    # serialised from a tree, so escaped
+    return Markup(ElementTree.tostring(root, "unicode"))  # noqa: S704
 
 
 def _renamed(name: str, value: str, key: str) -> str:
     """Return the value of an attribute in which names of elements begin with ``key``."""
     if name == "id":
         return "-".join((key, *value.split()))
-    return f"#{key}-{value[1:]}" if name.endswith("href") and value.startswith("#") else value.replace("url(#", f"url(#{key}-")
+    return (
+        f"#{key}-{value[1:]}"
+        if name.endswith("href") and value.startswith("#")
+        else value.replace("url(#", f"url(#{key}-")
+    )

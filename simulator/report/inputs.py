@@ -1,4 +1,6 @@
-"""The inputs of a page: every number with its source, and the scenario with every default and file filled in."""
+"""The inputs of a page: every number with its source, and the scenario with every default and file
+filled in.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +23,9 @@ def provenance_blocks(scenario: Scenario) -> Iterator[Block]:
     entries = list(provenance(scenario))
     counts = Counter(str(entry["confidence"]) for entry in entries)
     order = [name for name in CONFIDENCES if name in counts]
-    yield Paragraph(say("counted", count=len(entries), confidences=[(counts[name], name) for name in order]))
+    yield Paragraph(
+        say("counted", count=len(entries), confidences=[(counts[name], name) for name in order])
+    )
     ranked = sorted(entries, key=lambda entry: order.index(str(entry["confidence"])))
     if entries:
         yield say.table("numbers", ranked)

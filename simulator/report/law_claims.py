@@ -1,4 +1,6 @@
-"""What became of the claims of laws (``specsim validate --law``), in words, as a page and as data."""
+"""What became of the claims of laws (``specsim validate --law``), in words, as a page and as
+data.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,17 +20,28 @@ def law_sentence(verdict: ExampleVerdict) -> str:
 
 
 def page(verdicts: Sequence[ExampleVerdict], command: str) -> Page:
-    """Return the page: strategies and their examples, and a sentence about every law that disagrees."""
+    """Return the page: strategies and their examples, and a sentence about every law that
+    disagrees.
+    """
     broken = [law_sentence(verdict) for verdict in verdicts if verdict.disagreement]
     opening: list[Block] = [say.table("laws", verdicts), *([Bullets(broken)] if broken else [])]
     answer = say("answer", kept=len(verdicts) - len(broken), all=len(verdicts))
-    return Page("Laws against the timelines of their examples", answer=answer, opening=opening, command=command)
+    return Page(
+        "Laws against the timelines of their examples",
+        answer=answer,
+        opening=opening,
+        command=command,
+    )
 
 
 def law_data(verdicts: Sequence[ExampleVerdict]) -> list[dict[str, Any]]:
     """Return what became of each strategy's example as plain data."""
     return [
         {name: getattr(one, name) for name in ("strategy", "compared", "broken", "disagreement")}
-        | {"claims": list(one.claims), "gap": one.worst and one.worst.gap, "words": law_sentence(one)}
+        | {
+            "claims": list(one.claims),
+            "gap": one.worst and one.worst.gap,
+            "words": law_sentence(one),
+        }
         for one in verdicts
     ]

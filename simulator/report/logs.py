@@ -1,4 +1,6 @@
-"""Write logs of a run as CSV: a line per iteration, a line per request. A file appears when it is complete, or not at all."""
+"""Write logs of a run as CSV: a line per iteration, a line per request. A file appears when it is
+complete, or not at all.
+"""
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
@@ -10,17 +12,29 @@ from simulator.serving.iteration import Iteration
 from simulator.serving.requests import Request
 
 REQUEST_COLUMNS = (
-    *("request", "arrival_s", "admitted_s", "first_token_s", "finished_s", "prompt_tokens", "output_tokens"),
+    *(
+        "request",
+        "arrival_s",
+        "admitted_s",
+        "first_token_s",
+        "finished_s",
+        "prompt_tokens",
+        "output_tokens",
+    ),
     *("preemptions", "ttft_s", "tpot_s", "e2e_s"),
 )
 
 
 @contextmanager
 def iteration_log(path: Path | None) -> Iterator[Callable[[Iteration], object] | None]:
-    """Yield a function that writes an iteration to ``path``; None without a path. Lists are separated by blanks."""
+    """Yield a function that writes an iteration to ``path``; None without a path. Lists are
+    separated by blanks.
+    """
 
     def row(iteration: Iteration) -> list[object]:
-        return [" ".join(map(str, field)) if isinstance(field, tuple) else field for field in iteration]
+        return [
+            " ".join(map(str, field)) if isinstance(field, tuple) else field for field in iteration
+        ]
 
     with _table(path, Iteration._fields) as write:
         yield write and (lambda iteration: write(row(iteration)))
@@ -34,14 +48,23 @@ def request_log(path: Path | None) -> Iterator[Callable[[Request], object] | Non
         times = [request.arrival_s, request.admitted_s, request.first_token_s, request.finished_s]
         spent = request.spent_s
         spans = [spent["ttft"], spent.get("tpot", 0.0), spent["e2e"]]
-        return [request.index, *times, request.prompt_tokens, request.tokens, request.preemptions, *spans]
+        return [
+            request.index,
+            *times,
+            request.prompt_tokens,
+            request.tokens,
+            request.preemptions,
+            *spans,
+        ]
 
     with _table(path, REQUEST_COLUMNS) as write:
         yield write and (lambda request: write(row(request)))
 
 
 @contextmanager
-def _table(path: Path | None, columns: Sequence[str]) -> Iterator[Callable[[Sequence[object]], object] | None]:
+def _table(
+    path: Path | None, columns: Sequence[str]
+) -> Iterator[Callable[[Sequence[object]], object] | None]:
     """Yield a function that writes a row below a head of ``columns``; None without a path."""
     with whole_file(path) as file:
         if file is None:

@@ -4,25 +4,55 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from simulator.report.blocks import Block, Bullets, Code, Figure, Hyperlink, Listing, Page, Paragraph, Strong, Table, Words
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Code,
+    Figure,
+    Hyperlink,
+    Listing,
+    Page,
+    Paragraph,
+    Strong,
+    Table,
+    Words,
+)
 
-MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])\(|[`~]{3,}|^[ \t]*(?:#|>|[-+*][ \t]|=+$|-+$)", re.MULTILINE)
-"""Matches what Markdown would read as a tag, a link, a fence, a title or a list in words that are none."""
+MARKUP = re.compile(
+    r"<(?=[A-Za-z/!?])|(?<=\])\(|[`~]{3,}|^[ \t]*(?:#|>|[-+*][ \t]|=+$|-+$)", re.MULTILINE
+)
+"""Matches what Markdown would read as a tag, a link, a fence, a title or a list in words that are
+none.
+"""
 
 
 def plain(text: str) -> str:
     """Return text with everything escaped that would be markup."""
-    return MARKUP.sub(lambda markup: "".join(letter if letter.isspace() else f"\\{letter}" for letter in markup[0]), text)
+    return MARKUP.sub(
+        lambda markup: "".join(
+            letter if letter.isspace() else f"\\{letter}" for letter in markup[0]
+        ),
+        text,
+    )
 
 
 def as_markdown(page: Page) -> str:
     """Return a page as Markdown text."""
     about, answer = plain(page.about), page.answer
-    blocks = [f"# {page.title}", *([about] if about else []), *([f"**{plain(answer)}**"] if answer else [])]
+    blocks = [
+        f"# {page.title}",
+        *([about] if about else []),
+        *([f"**{plain(answer)}**"] if answer else []),
+    ]
     blocks += chain.from_iterable(map(shown, page.opening))
     for section in page.sections:
         blocks += [f"## {section.title}", *chain.from_iterable(map(shown, section.blocks))]
-    return "\n\n".join([*blocks, "## Made by", fenced(page.command or "(the command was not recorded)")]) + "\n"
+    return (
+        "\n\n".join(
+            [*blocks, "## Made by", fenced(page.command or "(the command was not recorded)")]
+        )
+        + "\n"
+    )
 
 
 def fenced(text: str, language: str = "") -> str:
@@ -48,7 +78,11 @@ def shown(block: Block) -> Iterator[str]:
             yield f"![{title}]({file})"
         case Listing(text, language, title):
             listed = fenced(text, language)
-            yield from [f"<details><summary>{title}</summary>", listed, "</details>"] if title else [listed]
+            yield from (
+                [f"<details><summary>{title}</summary>", listed, "</details>"]
+                if title
+                else [listed]
+            )
 
 
 def inline(words: Words) -> str:
@@ -71,6 +105,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table."""
 
     def line(cells: Iterable[object]) -> str:
-        return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+        return (
+            "| "
+            + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells)
+            + " |"
+        )
 
     return "\n".join([line(head), line("---" for _ in head), *map(line, rows)])

@@ -1,4 +1,5 @@
-"""Pages as files: a picture (.svg, .pdf, .png), a page and its picture (.md), one page with all (.html), or a folder of them.
+"""Pages as files: a picture (.svg, .pdf, .png), a page and its picture (.md), one page with all
+(.html), or a folder of them.
 
 Beside every picture stand its data, as ``NAME.data.csv``.
 """
@@ -22,7 +23,9 @@ Files = dict[str, str | bytes]
 
 
 def page_files(page: Page, name: str) -> Files:
-    """Return files by name: ``name.md``, its pictures and their data, and ``name.html``, which contains them."""
+    """Return files by name: ``name.md``, its pictures and their data, and ``name.html``, which
+    contains them.
+    """
     files: Files = {f"{name}.md": as_markdown(page), f"{name}.html": as_html(page)}
     for figure in page.figures:
         files |= _data(figure.drawing, Path(figure.file)) | {figure.file: figure.svg}
@@ -31,20 +34,22 @@ def page_files(page: Page, name: str) -> Files:
 
 def picture_files(drawing: Any, path: Path) -> Files:
     """Return a drawing in the form of the ending of ``path``, and its data beside it."""
-    from simulator.report.drawing import drawn  # noqa: PLC0415 (a terminal draws nothing)
+    from simulator.report.drawing import drawn
 
     return _data(drawing, path) | {str(path): drawn(drawing, path.suffix)}
 
 
 def _data(drawing: Any, path: Path) -> Files:
     """Return the data of a drawing as a file beside ``path``; SVG text has none."""
-    from simulator.report.drawing import data_csv  # noqa: PLC0415 (a terminal draws nothing)
+    from simulator.report.drawing import data_csv
 
     return {} if isinstance(drawing, str) else {str(path.with_suffix(DATA)): data_csv(drawing)}
 
 
 def write_picture(path: Path, drawing: object) -> str:
-    """Write a drawing in the form of the path's ending, and its data beside it; return the path as text."""
+    """Write a drawing in the form of the path's ending, and its data beside it; return the path as
+    text.
+    """
     return write_pictures({path: drawing})[0]
 
 
@@ -58,27 +63,38 @@ def write_pictures(drawings: Mapping[Path, object]) -> list[str]:
 
 
 def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> None:
-    """Write every content into its file in ``folder``, which is made: all of them or none, as :func:`writing.write_all`."""
+    """Write every content into its file in ``folder``, which is made: all of them or none, as
+    :func:`writing.write_all`.
+    """
     writing.write_all({folder / name: content for name, content in contents.items()})
 
 
 @contextmanager
 def page_file(path: Path, name: str) -> Iterator[Callable[[Page], None]]:
-    """Yield the function that writes a page to ``path``; a path without one of ``ENDINGS`` is a folder for pages of ``name``.
+    """Yield the function that writes a page to ``path``; a path without one of ``ENDINGS`` is a
+    folder for pages of ``name``.
 
-    Files are made before the block runs and appear when it has ended, complete or not at all. Raises :class:`BadInput` where
-    one cannot be made.
+    Files are made before the block runs and appear when it has ended, complete or not at all.
+    Raises :class:`BadInput` where one cannot be made.
     """
     if path.suffix not in ENDINGS or path.is_dir():
         if path.is_file():
-            expected = f"is a file; expected a folder, or a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+            expected = (
+                "is a file; expected a folder, or a name that ends in "
+                f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+            )
             raise BadInput.at(path, expected)
         yield lambda page: write_files(path, page_files(page, name))
         return
-    endings = {".md": (".md", ".svg", DATA), ".html": (".html",)}.get(path.suffix, (path.suffix, DATA))
+    endings = {".md": (".md", ".svg", DATA), ".html": (".html",)}.get(
+        path.suffix, (path.suffix, DATA)
+    )
     with ExitStack() as stack:
         made = {
-            str(path.with_suffix(ending)): stack.enter_context(writing.new_file(path.with_suffix(ending))) for ending in endings
+            str(path.with_suffix(ending)): stack.enter_context(
+                writing.new_file(path.with_suffix(ending))
+            )
+            for ending in endings
         }
 
         def write(page: Page) -> None:
@@ -98,14 +114,18 @@ def _contents(page: Page, path: Path) -> Files:
     if path.suffix in PICTURES:
         return picture_files(figure.drawing, path)
     picture = path.with_suffix(".svg")
-    return {str(path): as_markdown(_with_picture(page, picture.name))} | picture_files(figure.drawing, picture)
+    return {str(path): as_markdown(_with_picture(page, picture.name))} | picture_files(
+        figure.drawing, picture
+    )
 
 
 def _with_picture(page: Page, file: str) -> Page:
     """Return the page with its picture in ``file``."""
 
     def named(blocks: Sequence[Block]) -> list[Block]:
-        return [replace(block, file=file) if isinstance(block, Figure) else block for block in blocks]
+        return [
+            replace(block, file=file) if isinstance(block, Figure) else block for block in blocks
+        ]
 
     parts = [replace(section, blocks=named(section.blocks)) for section in page.sections]
     return replace(page, opening=named(page.opening), sections=parts)

@@ -1,6 +1,8 @@
-"""Timeline of a pipeline as Figure 12 of SpecPipe has it: a row for each device, zoomed out and zoomed in.
+"""Timeline of a pipeline as Figure 12 of SpecPipe has it: a row for each device, zoomed out and
+zoomed in.
 
-Compute, pruning and transmission have different colours; a link is drawn at the bottom of the row of the stage that sends.
+Compute, pruning and transmission have different colours; a link is drawn at the bottom of the row
+of the stage that sends.
 """
 
 import re
@@ -26,8 +28,12 @@ HAIR = 1 / 500
 """Smallest width of what is drawn, as a share of the panel's width."""
 
 
-def pipeline_timeline(spans: Sequence[Span], window_s: tuple[float, float], caption: str = "") -> str:
-    """Draw two panels, zoomed out and zoomed in, as SVG text; ``window_s``: begin and end of the lower panel in seconds."""
+def pipeline_timeline(
+    spans: Sequence[Span], window_s: tuple[float, float], caption: str = ""
+) -> str:
+    """Draw two panels, zoomed out and zoomed in, as SVG text; ``window_s``: begin and end of the
+    lower panel in seconds.
+    """
     begin, end = window_s
     first = min((span.start_s for span in spans if span.label not in OPENING), default=begin)
     far = max(first, begin - (FAR - 1) / 2 * (end - begin))
@@ -39,23 +45,36 @@ def pipeline_timeline(spans: Sequence[Span], window_s: tuple[float, float], capt
         labels = draw(out, spans, (far, far + FAR * (end - begin)))
         labels |= draw(close, spans, window_s)
         out.set_title(
-            "zoomed out, shaded what is zoomed in below; nothing is drawn thinner than a hair", size=8, loc="left", color=GREY
+            "zoomed out, shaded what is zoomed in below; nothing is drawn thinner than a hair",
+            size=8,
+            loc="left",
+            color=GREY,
         )
         close.set_xlabel("time (ms)")
-        handles = [Patch(color=colour, label=label) for label, colour in COLOURS.items() if label in labels]
+        handles = [
+            Patch(color=colour, label=label) for label, colour in COLOURS.items() if label in labels
+        ]
         figure.legend(handles=handles, loc="outside lower center", ncols=4)
-        return re.sub(r"(\d\.\d\d)\d+", r"\1", drawn(figure).decode())  # a hundredth of a point is finer than anybody sees
+        return re.sub(
+            r"(\d\.\d\d)\d+", r"\1", drawn(figure).decode()
+        )  # a hundredth of a point is finer than anybody sees
 
 
 def devices(spans: Iterable[Span]) -> list[str]:
     """Return the rows from the top: the draft's device, then the stages in order."""
     lanes = {span.lane for span in spans}
-    stages = sorted((lane for lane in lanes if family(lane) == "stage"), key=lambda lane: int(lane.split()[1]))
+    stages = sorted(
+        (lane for lane in lanes if family(lane) == "stage"), key=lambda lane: int(lane.split()[1])
+    )
     return [*(["draft"] if "draft" in lanes else []), *stages]
 
 
-def draw(axes: Any, spans: Sequence[Span], window_s: tuple[float, float], rows: Sequence[str] = ()) -> set[str]:
-    """Draw what the devices of ``rows`` (all of them if empty) do in a window of seconds; return the labels that occur."""
+def draw(
+    axes: Any, spans: Sequence[Span], window_s: tuple[float, float], rows: Sequence[str] = ()
+) -> set[str]:
+    """Draw what the devices of ``rows`` (all of them if empty) do in a window of seconds; return
+    the labels that occur.
+    """
     begin, end = window_s
     names = list(rows) or devices(spans)
     boxes: dict[str, list[MatplotlibPath]] = {}
@@ -68,7 +87,9 @@ def draw(axes: Any, spans: Sequence[Span], window_s: tuple[float, float], rows: 
             corners = [(left, low), (right, low), (right, high), (left, high), (left, low)]
             boxes.setdefault(span.label, []).append(MatplotlibPath(corners, closed=True))
     for label in (label for label in COLOURS if label in boxes):
-        axes.add_patch(PathPatch(MatplotlibPath.make_compound_path(*boxes[label]), color=COLOURS[label], lw=0))
+        axes.add_patch(
+            PathPatch(MatplotlibPath.make_compound_path(*boxes[label]), color=COLOURS[label], lw=0)
+        )
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(begin * 1e3, end * 1e3)

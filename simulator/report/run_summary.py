@@ -29,13 +29,21 @@ class Gap:
 
 
 def regime(result: RunResult) -> str:
-    """Return half a sentence that compares T_draft to Delta, with times of the cost model at the mean context."""
+    """Return half a sentence that compares T_draft to Delta, with times of the cost model at the
+    mean context.
+    """
     if level := _level_of_tree(result):
         return level
     scenario, traits = result.scenario, result.scenario.schedule.traits
-    parts_ms = {name: phase.wall_s * 1e3 for name, phase in result.phases[main_kind(result.phases)].items()}
+    parts_ms = {
+        name: phase.wall_s * 1e3 for name, phase in result.phases[main_kind(result.phases)].items()
+    }
     hidden = bool(traits.hidden_behind) and "draft" in parts_ms
-    redrafts = {kind: parts["redraft"].wall_s * 1e3 for kind, parts in result.phases.items() if "redraft" in parts}
+    redrafts = {
+        kind: parts["redraft"].wall_s * 1e3
+        for kind, parts in result.phases.items()
+        if "redraft" in parts
+    }
     return say(
         "regime",
         scenario=scenario,
@@ -49,7 +57,9 @@ def regime(result: RunResult) -> str:
 
 
 def _level_of_tree(result: RunResult) -> str | None:
-    """Return whether growing a level of the tree is hidden behind a pipeline step, in words; None where no tree is grown."""
+    """Return whether growing a level of the tree is hidden behind a pipeline step, in words; None
+    where no tree is grown.
+    """
     full = max(result.phases, key=lambda kind: (kind.verifying, tuple(kind.detail or ())))
     parts = {name: phase.wall_s * 1e3 for name, phase in result.phases[full].items()}
     if "draft_level" not in parts:
@@ -80,7 +90,9 @@ def doubt(speedup: Interval) -> str:
 
 
 def origin(spec: AcceptanceSpec) -> str:
-    """Return in a word where acceptance comes from: recorded, stand-in, or the confidence of stated rates."""
+    """Return in a word where acceptance comes from: recorded, stand-in, or the confidence of stated
+    rates.
+    """
     if spec.trace is not None:
         return "stand-in" if spec.stand_in else "recorded"
     return spec.confidence or "assumed"
@@ -89,7 +101,10 @@ def origin(spec: AcceptanceSpec) -> str:
 def conditions(result: RunResult) -> str:
     """Return in words what a speed-up depends on: acceptance, engines, token accounting, load."""
     scenario, requests, spec = result.scenario, result.scenario.requests, result.scenario.acceptance
-    roles = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs.draft_model else None}
+    roles = {
+        "target": scenario.target,
+        "draft": scenario.draft if scenario.schedule.needs.draft_model else None,
+    }
     return say(
         "conditions",
         acceptance=say("rates" if spec.trace is None else "trace", spec=spec, origin=origin(spec)),
@@ -102,27 +117,52 @@ def conditions(result: RunResult) -> str:
 
 
 def gaps(result: RunResult) -> list[Gap]:
-    """Return two gaps: from the law with marginal rates to the law with replayed means, and from there to the simulation."""
+    """Return two gaps: from the law with marginal rates to the law with replayed means, and from
+    there to the simulation.
+    """
     steady = result.simulated.step_s / result.simulated.tokens_per_step
-    facts = {"law": result.law, "means": result.law_replayed, "simulated": result.simulated, "steady": steady}
+    facts = {
+        "law": result.law,
+        "means": result.law_replayed,
+        "simulated": result.simulated,
+        "steady": steady,
+    }
 
     def percent(change: str) -> float:
         return float(say.value(change, change=lambda old, new: (new / old - 1.0) * 100.0, **facts))
 
     return [
-        Gap(gap["title"], percent(gap["percent"]), why, tuple((name, percent(part)) for name, part in gap["parts"].items()))
-        for gap, why in zip(say.said["gaps"], (_why_first(result), _why_second(result)), strict=True)
+        Gap(
+            gap["title"],
+            percent(gap["percent"]),
+            why,
+            tuple((name, percent(part)) for name, part in gap["parts"].items()),
+        )
+        for gap, why in zip(
+            say.said["gaps"], (_why_first(result), _why_second(result)), strict=True
+        )
     ]
 
 
 def _why_first(result: RunResult) -> str:
     """Return what may explain the gap that is due to acceptance."""
-    schedule, facts = result.scenario.schedule, {"spec": result.scenario.acceptance, "source": result.odds.source}
-    return say("first_gap", window=schedule.window, windows=result.simulated.windows, staged=schedule.traits.staged, **facts)
+    schedule, facts = (
+        result.scenario.schedule,
+        {"spec": result.scenario.acceptance, "source": result.odds.source},
+    )
+    return say(
+        "first_gap",
+        window=schedule.window,
+        windows=result.simulated.windows,
+        staged=schedule.traits.staged,
+        **facts,
+    )
 
 
 def _why_second(result: RunResult) -> str:
-    """Return what may explain this gap; where the law breaks its claim that is said alone, as nothing else is known then."""
+    """Return what may explain this gap; where the law breaks its claim that is said alone, as
+    nothing else is known then.
+    """
     if result.agreement.disagreement:
         return say("broken")
     scenario, schedule = result.scenario, result.scenario.schedule
@@ -145,7 +185,9 @@ def agreement_sentence(result: RunResult) -> str:
 
 
 def counted(scenario: Scenario) -> str:
-    """Return which tokens count as output: ``verified``, or ``emitted`` where tokens are shown before they are checked."""
+    """Return which tokens count as output: ``verified``, or ``emitted`` where tokens are shown
+    before they are checked.
+    """
     strategy = scenario.schedule
     return strategy.accounting if isinstance(strategy, SharedBudget) else "verified"
 
@@ -157,7 +199,9 @@ def kind_name(kind: Kind) -> str:
 
 
 def fallback(result: RunResult) -> str | None:
-    """Return in words how often a window had to be drafted again; None for strategies that never have to."""
+    """Return in words how often a window had to be drafted again; None for strategies that never
+    have to.
+    """
     if not isinstance(result.scenario.schedule, LosesWindows):
         return None
     by_law, by_run = _missing_per_step(result.law.kinds), _missing_per_step(result.simulated.kinds)
@@ -165,13 +209,22 @@ def fallback(result: RunResult) -> str | None:
 
 
 def _missing_per_step(kinds: Mapping[Kind, float] | Mapping[Kind, int]) -> float:
-    """Return how many requests of a step have no window on average, weighted by the frequency of step kinds."""
-    missing = [(kind.redrafts + (kind.bare if kind.name == "fallback" else 0), weight) for kind, weight in kinds.items()]
-    return sum(requests * weight for requests, weight in missing) / sum(weight for _, weight in missing)
+    """Return how many requests of a step have no window on average, weighted by the frequency of
+    step kinds.
+    """
+    missing = [
+        (kind.redrafts + (kind.bare if kind.name == "fallback" else 0), weight)
+        for kind, weight in kinds.items()
+    ]
+    return sum(requests * weight for requests, weight in missing) / sum(
+        weight for _, weight in missing
+    )
 
 
 def choices(result: RunResult) -> str | None:
-    """Return the windows that the strategy chose with their shares in the simulation; None where it has no choice."""
+    """Return the windows that the strategy chose with their shares in the simulation; None where it
+    has no choice.
+    """
     counts = result.simulated.choices
     ranked = sorted(counts.items(), key=lambda choice: (-choice[1], choice[0]))
     return say("choices", ranked=ranked, total=sum(counts.values())) if ranked else None

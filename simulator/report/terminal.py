@@ -1,4 +1,6 @@
-"""A page on a terminal: titles, sentences and tables in at most 100 columns; pictures and folded texts are left out."""
+"""A page on a terminal: titles, sentences and tables in at most 100 columns; pictures and folded
+texts are left out.
+"""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +13,17 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from simulator.files.document import CONTROLS
-from simulator.report.blocks import Block, Bullets, Figure, Listing, Page, Paragraph, Sliders, Table, Words
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Figure,
+    Listing,
+    Page,
+    Paragraph,
+    Sliders,
+    Table,
+    Words,
+)
 from simulator.report.html import LONG, NUMBER, SHARE, plain as without_marks
 
 WIDEST = 100
@@ -25,7 +37,9 @@ WORDS = 12
 
 
 def print_page(page: Page, console: Console) -> None:
-    """Print the title, the answer, the opening and every section that is meant for a terminal; ``console`` gets as narrow."""
+    """Print the title, the answer, the opening and every section that is meant for a terminal;
+    ``console`` gets as narrow.
+    """
     console.width = min(console.width, WIDEST)
     _say(console, page.title, "bold")
     for text, style in ((page.about, ""), (page.answer, "bold")):
@@ -56,10 +70,17 @@ def _show(console: Console, block: Block) -> None:
 
 
 def _show_table(console: Console, block: Table) -> None:
-    """Print the rows under the head, or the first of them with a line that counts the remaining ones."""
+    """Print the rows under the head, or the first of them with a line that counts the remaining
+    ones.
+    """
     places = block.terminal_columns or range(len(block.head))
-    rows = [[plain(row[place]) for place in places] for row in block.rows[: block.terminal_rows or None]]
-    head = [_folded(block.head[place], [row[column] for row in rows]) for column, place in enumerate(places)]
+    rows = [
+        [plain(row[place]) for place in places] for row in block.rows[: block.terminal_rows or None]
+    ]
+    head = [
+        _folded(block.head[place], [row[column] for row in rows])
+        for column, place in enumerate(places)
+    ]
     table = new_table(*head, *("" for _ in block.bars))
     for row, cells in zip(block.rows, rows, strict=False):
         table.add_row(*cells, *(_bar(plain(row[place])) for place in block.bars))
@@ -76,7 +97,9 @@ def _show_table(console: Console, block: Table) -> None:
 
 
 def _fit(console: Console, table: RichTable, rows: Sequence[Sequence[str]]) -> None:
-    """Make a table of ``rows`` fit the terminal: long texts wrap, then blanks give way, then names, then cells of words."""
+    """Make a table of ``rows`` fit the terminal: long texts wrap, then blanks give way, then names,
+    then cells of words.
+    """
     width, words = console.width, [column.min_width for column in table.columns]
     columns = list(zip(*rows, strict=True))
     for column, cells in zip(table.columns, columns, strict=False):
@@ -95,7 +118,9 @@ def _fit(console: Console, table: RichTable, rows: Sequence[Sequence[str]]) -> N
             column.min_width = least
         if (excess := _least_width(console, table) - width) > 0:
             name = table.columns[0]
-            longest_word = max(map(len, " ".join([str(name.header), *(row[0] for row in rows)]).split()), default=0)
+            longest_word = max(
+                map(len, " ".join([str(name.header), *(row[0] for row in rows)]).split()), default=0
+            )
             name.min_width, name.max_width = None, max(NAME, longest_word - excess)
 
 
@@ -111,7 +136,9 @@ def _least_width(console: Console, table: RichTable) -> int:
 
 
 def _folded(name: str, cells: list[str]) -> str:
-    """Return the head of a column on as many lines as keep it no wider than its cells or its longest word; own lines stay."""
+    """Return the head of a column on as many lines as keep it no wider than its cells or its
+    longest word; own lines stay.
+    """
     if "\n" in name:
         return name
     words = re.findall(r"[^\s/]+/?", name)
@@ -152,7 +179,9 @@ class _UncutTable(RichTable):
 
 
 def new_table(first: str, *others: str) -> RichTable:
-    """Return an empty table in the look that all tables share: names to the left, numbers to the right."""
+    """Return an empty table in the look that all tables share: names to the left, numbers to the
+    right.
+    """
     table = _UncutTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column(first)
     for name in others:

@@ -19,8 +19,14 @@ OPENING = ("prefill", "draft prefill", "first window")
 """Labels of spans that lie before a request's first step."""
 
 PALETTE = Wording("palette").said
-FAMILIES = {lane: tuple(COLOURS[name] for name in names) for lane, names in PALETTE["lanes"].items()}
-PARTS = {(lane, part): COLOURS[name] for lane, parts in PALETTE["parts"].items() for part, name in parts.items()}
+FAMILIES = {
+    lane: tuple(COLOURS[name] for name in names) for lane, names in PALETTE["lanes"].items()
+}
+PARTS = {
+    (lane, part): COLOURS[name]
+    for lane, parts in PALETTE["parts"].items()
+    for part, name in parts.items()
+}
 """Colours that a part of a lane has in every picture."""
 
 WIDTH, MARGIN, ROW, GAP = 760.0, 14.0, 46.0, 10.0
@@ -28,21 +34,51 @@ EM = 0.62  # width of an average letter of a wide sans serif, in font sizes
 
 
 def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> dict[str, Any]:
-    """Return the first ``limit`` spans as Chrome trace events; ``ts`` and ``dur`` in microseconds."""
+    """Return the first ``limit`` spans as Chrome trace events; ``ts`` and ``dur`` in
+    microseconds.
+    """
     tids = {lane: tid for tid, lane in enumerate(lanes_of(spans), start=1)}
-    events: list[dict[str, Any]] = [{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "specsim"}}]
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "specsim"}}
+    ]
     for lane, tid in tids.items():
-        events.append({"ph": "M", "pid": 1, "tid": tid, "name": "thread_name", "args": {"name": lane}})
-        events.append({"ph": "M", "pid": 1, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}})
+        events.append(
+            {"ph": "M", "pid": 1, "tid": tid, "name": "thread_name", "args": {"name": lane}}
+        )
+        events.append(
+            {
+                "ph": "M",
+                "pid": 1,
+                "tid": tid,
+                "name": "thread_sort_index",
+                "args": {"sort_index": tid},
+            }
+        )
     for span in spans[:limit]:
         begin, duration = round(span.start_s * 1e6, 3), round((span.end_s - span.start_s) * 1e6, 3)
-        events.append({"ph": "X", "pid": 1, "tid": tids[span.lane], "ts": begin, "dur": duration, "name": span.label})
+        events.append(
+            {
+                "ph": "X",
+                "pid": 1,
+                "tid": tids[span.lane],
+                "ts": begin,
+                "dur": duration,
+                "name": span.label,
+            }
+        )
     shown = min(limit, len(spans))
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"spans": len(spans), "shown": shown}}
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {"spans": len(spans), "shown": shown},
+    }
 
 
-def span_data(spans: Sequence[Span], window_s: tuple[float, float], limit: int = 3_000) -> dict[str, Any]:
-    """Return the first ``limit`` spans for a drawing that can be zoomed; times in microseconds, ``view`` is shown first.
+def span_data(
+    spans: Sequence[Span], window_s: tuple[float, float], limit: int = 3_000
+) -> dict[str, Any]:
+    """Return the first ``limit`` spans for a drawing that can be zoomed; times in microseconds,
+    ``view`` is shown first.
 
     ``spans``: lane, kind, start, length; ``kinds``: label and colours of what a lane does.
     """
@@ -52,9 +88,16 @@ def span_data(spans: Sequence[Span], window_s: tuple[float, float], limit: int =
     kinds, rows = list(colours), {lane: row for row, lane in enumerate(lanes)}
     return {
         "lanes": lanes,
-        "kinds": [{"lane": lane, "label": label, "fill": fill, "ink": ink_on(fill)} for (lane, label), fill in colours.items()],
+        "kinds": [
+            {"lane": lane, "label": label, "fill": fill, "ink": ink_on(fill)}
+            for (lane, label), fill in colours.items()
+        ],
         "spans": [
-            [rows[span.lane], kinds.index((family(span.lane), span.label)), *_us(span.start_s, span.end_s - span.start_s)]
+            [
+                rows[span.lane],
+                kinds.index((family(span.lane), span.label)),
+                *_us(span.start_s, span.end_s - span.start_s),
+            ]
             for span in shown
         ],
         "view": _us(*window_s),
@@ -71,7 +114,9 @@ def ink_on(fill: str) -> str:
 
 
 def lanes_of(spans: Iterable[Span]) -> list[str]:
-    """Return lanes in the order target, draft, rendezvous, then the numbered ones: a stage, and the link behind it."""
+    """Return lanes in the order target, draft, rendezvous, then the numbered ones: a stage, and the
+    link behind it.
+    """
     roles = list(FAMILIES)
 
     def place(lane: str) -> tuple[int, int, int, str]:
@@ -88,49 +133,76 @@ def family(lane: str) -> str:
 
 
 def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> tuple[float, float]:
-    """Return begin and end in seconds of the first ``steps`` steps in a row that show most of what can happen.
+    """Return begin and end in seconds of the first ``steps`` steps in a row that show most of what
+    can happen.
 
-    A step begins where the first label after the prefill comes back on its lane; stretches with a prefill in them
-    are passed over if there are others. Of a pipeline, a stretch is best that begins with all stages at work and goes on
-    with most of them idle: a refill. Only the first ``look`` spans are searched.
+    A step begins where the first label after the prefill comes back on its lane; stretches with a
+    prefill in them are passed over if there are others. Of a pipeline, a stretch is best that
+    begins with all stages at work and goes on with most of them idle: a refill. Only the first
+    ``look`` spans are searched.
     """
     spans = [span for span in spans[:look] if span.end_s > span.start_s]
     working = [span for span in spans if span.label not in OPENING]
     if not working:
         return (0.0, max((span.end_s for span in spans), default=1e-3))
     first = working[0]
-    begins = [span.start_s for span in working if (span.lane, span.label) == (first.lane, first.label)]
-    windows = list(zip(begins, begins[steps:], strict=False)) or [(first.start_s, working[-1].end_s)]
+    begins = [
+        span.start_s for span in working if (span.lane, span.label) == (first.lane, first.label)
+    ]
+    windows = list(zip(begins, begins[steps:], strict=False)) or [
+        (first.start_s, working[-1].end_s)
+    ]
 
     by_start = sorted(spans, key=lambda span: span.start_s)
-    starts, longest_s = [span.start_s for span in by_start], max(span.end_s - span.start_s for span in spans)
+    starts, longest_s = (
+        [span.start_s for span in by_start],
+        max(span.end_s - span.start_s for span in spans),
+    )
 
     def shown(window: tuple[float, float]) -> tuple[bool, int, bool, float]:
         near = by_start[bisect_left(starts, window[0] - longest_s) : bisect_left(starts, window[1])]
         inside = [span for span in near if span.end_s > window[0]]
         stages = [span for span in inside if family(span.lane) == "stage"]
         computed = sum(span.end_s - span.start_s for span in stages)
-        full = len({span.lane for span in stages if span.start_s <= window[0]}) == len({span.lane for span in stages})
+        full = len({span.lane for span in stages if span.start_s <= window[0]}) == len(
+            {span.lane for span in stages}
+        )
         no_prefill = not any(span.label in OPENING for span in inside)
-        return no_prefill, len({span.label for span in inside}), full, -computed / (window[1] - window[0])
+        return (
+            no_prefill,
+            len({span.label for span in inside}),
+            full,
+            -computed / (window[1] - window[0]),
+        )
 
     return max(windows, key=shown)
 
 
 def timeline_svg(spans: Sequence[Span], window_s: tuple[float, float], caption: str = "") -> str:
-    """Draw lanes as rows, spans as rectangles and gaps as idle; ``window_s``: begin and end in seconds; SVG text."""
+    """Draw lanes as rows, spans as rectangles and gaps as idle; ``window_s``: begin and end in
+    seconds; SVG text.
+    """
     drawing = _Drawing.of(spans, window_s)
     lines = wrap(caption, floor((WIDTH - 2 * MARGIN) / (13 * EM)))
     top = MARGIN + 17 * len(lines) + 8
     bottom = top + len(drawing.lanes) * (ROW + GAP)
     legend = list(drawing.legend(bottom + 56))
-    sizes = {"width": WIDTH, "height": (legend[-1][1] if legend else bottom + 56) + MARGIN, "margin": MARGIN, "row": ROW}
+    sizes = {
+        "width": WIDTH,
+        "height": (legend[-1][1] if legend else bottom + 56) + MARGIN,
+        "margin": MARGIN,
+        "row": ROW,
+    }
     places = {"top": top, "bottom": bottom, "pitch": ROW + GAP}
-    return rendered("timeline.svg", drawing=drawing, caption=lines, legend=legend, **sizes, **places)
+    return rendered(
+        "timeline.svg", drawing=drawing, caption=lines, legend=legend, **sizes, **places
+    )
 
 
 class _Box(NamedTuple):
-    """A stretch of a lane: from ``x`` so ``wide``, and the lines of text that fit; without a ``fill`` it is idle."""
+    """A stretch of a lane: from ``x`` so ``wide``, and the lines of text that fit; without a
+    ``fill`` it is idle.
+    """
 
     x: float
     wide: float
@@ -142,7 +214,9 @@ class _Box(NamedTuple):
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What ``timeline.svg`` draws of a window of time: lengths in user units of the SVG, times in seconds."""
+    """What ``timeline.svg`` draws of a window of time: lengths in user units of the SVG, times in
+    seconds.
+    """
 
     lanes: list[str]
     spans: list[Span]
@@ -156,7 +230,11 @@ class _Drawing:
         begin, end = window_s
         lanes = lanes_of(spans)
         tiny = (end - begin) * 1e-9
-        inside = [s for s in spans if s.start_s < end - tiny and s.end_s > begin + tiny and s.end_s > s.start_s]
+        inside = [
+            s
+            for s in spans
+            if s.start_s < end - tiny and s.end_s > begin + tiny and s.end_s > s.start_s
+        ]
         left = MARGIN + max([*(len(lane) * 13 * EM for lane in lanes), 80.0]) + 10
         return cls(lanes, inside, _colours(lanes, inside), begin, end, left)
 
@@ -166,7 +244,9 @@ class _Drawing:
 
     def x(self, time: float) -> float:
         clipped = min(max(time, self.begin), self.end)
-        return self.left + (clipped - self.begin) / (self.end - self.begin) * (WIDTH - MARGIN - self.left)
+        return self.left + (clipped - self.begin) / (self.end - self.begin) * (
+            WIDTH - MARGIN - self.left
+        )
 
     def ticks(self) -> Iterator[tuple[float, str]]:
         length_ms = (self.end - self.begin) * 1e3
@@ -175,7 +255,11 @@ class _Drawing:
             yield self.x(self.begin + index * step * 1e-3), f"{index * step:.10g}"
 
     def busy(self, lane: str) -> str:
-        busy = sum(min(span.end_s, self.end) - max(span.start_s, self.begin) for span in self.spans if span.lane == lane)
+        busy = sum(
+            min(span.end_s, self.end) - max(span.start_s, self.begin)
+            for span in self.spans
+            if span.lane == lane
+        )
         return f"busy {busy / (self.end - self.begin) * 100:.1f} %"
 
     def boxes(self, lane: str) -> Iterator[_Box]:
@@ -183,15 +267,25 @@ class _Drawing:
         for span in (span for span in self.spans if span.lane == lane):
             yield self._idle(free, span.start_s)
             wide = max(1.6, self.x(span.end_s) - self.x(span.start_s))
-            fill, milliseconds = self.colours[family(lane), span.label], f"{(span.end_s - span.start_s) * 1e3:.3g} ms"
-            words = _labelled(span.label, milliseconds, wide), fill, ink_on(fill), f"{span.label}: {milliseconds}"
+            fill, milliseconds = (
+                self.colours[family(lane), span.label],
+                f"{(span.end_s - span.start_s) * 1e3:.3g} ms",
+            )
+            words = (
+                _labelled(span.label, milliseconds, wide),
+                fill,
+                ink_on(fill),
+                f"{span.label}: {milliseconds}",
+            )
             yield _Box(min(self.x(span.start_s), WIDTH - MARGIN - wide), wide, *words)
             free = max(free, span.end_s)
         yield self._idle(free, self.end)
 
     def _idle(self, begin: float, end: float) -> _Box:
         room = self.x(end) - self.x(begin)
-        return _Box(self.x(begin), room, _fitting(("idle", f"{(end - begin) * 1e3:.3g} ms"), room, 11))
+        return _Box(
+            self.x(begin), room, _fitting(("idle", f"{(end - begin) * 1e3:.3g} ms"), room, 11)
+        )
 
     def legend(self, y: float) -> Iterator[tuple[float, float, str, str]]:
         """Yield place, name and colour of each entry, in as many lines as they take."""
@@ -206,26 +300,37 @@ class _Drawing:
 
 
 def _colours(lanes: Sequence[str], spans: Iterable[Span]) -> dict[tuple[str, str], str]:
-    """Return a colour for each family of lanes and label; the same label in two families has two colours."""
+    """Return a colour for each family of lanes and label; the same label in two families has two
+    colours.
+    """
     labels = sorted({(lanes.index(span.lane), span.label) for span in spans})
     chosen: dict[tuple[str, str], str] = {}
     for row, label in labels:
-        lane, used = family(lanes[row]), {*chosen.values(), *(PARTS.values() if "stage 1" in lanes else ())}
+        lane, used = (
+            family(lanes[row]),
+            {*chosen.values(), *(PARTS.values() if "stage 1" in lanes else ())},
+        )
         wanted = (*FAMILIES.get(lane, ()), *PALETTE["spans"])
         free = (colour for colour in wanted if colour not in used)
         if (lane, label) not in chosen:
-            chosen[lane, label] = PARTS.get((lane, label)) or next(free, wanted[len(chosen) % len(wanted)])
+            chosen[lane, label] = PARTS.get((lane, label)) or next(
+                free, wanted[len(chosen) % len(wanted)]
+            )
     return chosen
 
 
 def _tick(length: float) -> float:
     """Return the round number (1, 2 or 5 times a power of ten) at or above ``length``."""
     power = 10.0 ** floor(log10(length))
-    return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= length * (1 - 1e-9))
+    return next(
+        factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= length * (1 - 1e-9)
+    )
 
 
 def _labelled(label: str, milliseconds: str, room: float) -> list[str]:
-    """Return the label on at most two lines, and the time; the time alone where the label does not fit."""
+    """Return the label on at most two lines, and the time; the time alone where the label does not
+    fit.
+    """
     lines = wrap(label, max(1, floor((room - 4) / (11 * EM))), break_long_words=False)
     fits = len(lines) <= 2 and _fitting(lines, room, 11) == lines
     return [*(lines if fits else []), *_fitting([milliseconds], room, 11)]

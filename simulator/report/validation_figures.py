@@ -1,4 +1,6 @@
-"""Figures of ``specsim validate``: run against published, and the error of each predicted cell by paper."""
+"""Figures of ``specsim validate``: run against published, and the error of each predicted cell by
+paper.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +23,9 @@ MOST_PERCENT = 30.0
 
 
 def parity(papers: Sequence[Validated]) -> Drawing:
-    """Draw run against published of every predicted cell, a panel for each paper, bands of 5 % and 10 %."""
+    """Draw run against published of every predicted cell, a panel for each paper, bands of 5 % and
+    10 %.
+    """
     shown = [paper for paper in papers if paper.predicted]
     across = min(3, len(shown)) or 1
     rows = -(-len(shown) // across) or 1
@@ -31,7 +35,9 @@ def parity(papers: Sequence[Validated]) -> Drawing:
             _panel(axes, paper)
         for axes in panels[len(shown) :]:
             axes.set_visible(False)
-        drawing.supxlabel("published; shaded: within 5 % and 10 %; bars: 90 % interval of the run", size=9)
+        drawing.supxlabel(
+            "published; shaded: within 5 % and 10 %; bars: 90 % interval of the run", size=9
+        )
         drawing.supylabel("simulation", size=9)
         return drawing
 
@@ -46,7 +52,9 @@ def _panel(axes: Any, paper: Validated) -> None:
     by_unit = grouped(paper.predicted, lambda cell: cell.cell.unit)
     for (unit, cells), (mark, colour) in zip(by_unit.items(), MARKS, strict=False):
         x, y = [cell.published for cell in cells], [cell.run for cell in cells]
-        lows, highs = ([cell.interval[end] if cell.interval else cell.run for cell in cells] for end in (0, 1))
+        lows, highs = (
+            [cell.interval[end] if cell.interval else cell.run for cell in cells] for end in (0, 1)
+        )
         axes.vlines(x, lows, highs, color=colour, lw=0.7, alpha=0.5)
         axes.plot(x, y, mark, mfc="none", mec=colour, ms=3.5, label=unit or "cells")
     axes.set(xscale="log", yscale="log", xlim=span, ylim=span, aspect="equal")
@@ -69,7 +77,9 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def residuals(papers: Sequence[Validated]) -> Drawing:
-    """Draw the signed error of every predicted cell in the papers' order, and that of the baseline."""
+    """Draw the signed error of every predicted cell in the papers' order, and that of the
+    baseline.
+    """
     shown = [paper for paper in papers if paper.predicted]
     cells = [cell for paper in shown for cell in paper.predicted]
     with canvas(3.3) as drawing:
@@ -81,11 +91,21 @@ def residuals(papers: Sequence[Validated]) -> Drawing:
         baseline = [(place, 100 * error) for place, error in errors if error is not None]
         if baseline:
             label = "baseline by arithmetic (beyond 30 % at the edge)"
-            axes.plot(*zip(*_clipped(baseline), strict=True), "x", color=GREY, ms=3, mew=0.7, label=label)
+            axes.plot(
+                *zip(*_clipped(baseline), strict=True), "x", color=GREY, ms=3, mew=0.7, label=label
+            )
         first = 0
         for paper, (mark, colour) in zip(shown, MARKS, strict=False):
-            points = [(first + place, 100 * cell.error) for place, cell in enumerate(paper.predicted)]
-            axes.plot(*zip(*_clipped(points), strict=True), mark, color=colour, ms=3, label=paper.paper.name)
+            points = [
+                (first + place, 100 * cell.error) for place, cell in enumerate(paper.predicted)
+            ]
+            axes.plot(
+                *zip(*_clipped(points), strict=True),
+                mark,
+                color=colour,
+                ms=3,
+                label=paper.paper.name,
+            )
             _annotate_beyond(axes, points, colour)
             first += len(points)
         axes.set_ylim(-MOST_PERCENT - 3, MOST_PERCENT + 3)

@@ -1,8 +1,9 @@
 """Numbers as a report writes them, and what pages say.
 
-``wording/NAME.yaml`` states the sentences and the columns of a page, which its results fill in. A sentence is a Jinja
-template; a column is a Jinja expression over ``one``, the object of the row. What results hold is filled in as it stands and
-is never read as a template. A number that is None is an empty text.
+``wording/NAME.yaml`` states the sentences and the columns of a page, which its results fill in. A
+sentence is a Jinja template; a column is a Jinja expression over ``one``, the object of the row.
+What results hold is filled in as it stands and is never read as a template. A number that is None
+is an empty text.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,13 +42,17 @@ def signed_share(value: float) -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Return a number, if there is one, and in brackets the ends of its interval, which come last."""
+    """Return a number, if there is one, and in brackets the ends of its interval, which come
+    last.
+    """
     *best, low, high = (number(value, 3) for value in values)
     return f"{' '.join(best)} ({low} to {high})".lstrip()
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return names of scenarios without the words that all of them begin or end with, for a figure or a table."""
+    """Return names of scenarios without the words that all of them begin or end with, for a figure
+    or a table.
+    """
     if len(names) < 2:
         return list(names)
     words = [name.split("_") for name in names]
@@ -64,7 +69,12 @@ def _same_first(words: Sequence[Sequence[str]]) -> bool:
 
 
 FOLDER = Path(__file__).parent / "wording"
-FILTERS: dict[str, Callable[..., str]] = {"number": number, "percent": percent, "share": share, "signed": signed_share}
+FILTERS: dict[str, Callable[..., str]] = {
+    "number": number,
+    "percent": percent,
+    "share": share,
+    "signed": signed_share,
+}
 FILTERS |= {"spread": spread, "whole": lambda part: f"{100 * part:.0f} %"}
 
 
@@ -78,7 +88,9 @@ environment().globals |= {"code": Code, "strong": Strong, "link": Hyperlink, "of
 
 
 def _words(cell: object) -> Words:
-    """Return what a cell shows: words with their marks as they are, nothing for None, all else as text."""
+    """Return what a cell shows: words with their marks as they are, nothing for None, all else as
+    text.
+    """
     if isinstance(cell, Code | Hyperlink | Strong | tuple):
         return cell
     return "" if cell is None else str(cell)
@@ -97,32 +109,54 @@ class Wording(Sentences):
 
     def highlights(self, **values: object) -> list[Highlight]:
         """Return the numbers of an answer; one that is an empty text is left out."""
-        numbers = [(self.filled(text, **values), what) for what, text in self.said["highlights"].items()]
+        numbers = [
+            (self.filled(text, **values), what) for what, text in self.said["highlights"].items()
+        ]
         return [Highlight(value, self.filled(what, **values)) for value, what in numbers if value]
 
-    def rows(self, key: str, objects: Iterable[object], /, **values: object) -> list[tuple[Words, ...]]:
+    def rows(
+        self, key: str, objects: Iterable[object], /, **values: object
+    ) -> list[tuple[Words, ...]]:
         """Return a row of cells for every object, under :meth:`head`."""
         columns = list(self._columns(key, values))
-        return [tuple(_words(self.value(cell, one=one, it=it, **values)) for _, cell, it in columns) for one in objects]
+        return [
+            tuple(_words(self.value(cell, one=one, it=it, **values)) for _, cell, it in columns)
+            for one in objects
+        ]
 
     def head(self, key: str, /, **values: object) -> list[str]:
-        """Return the heads of a table's columns: those whose ``if`` holds, and one for each value of an ``each``."""
+        """Return the heads of a table's columns: those whose ``if`` holds, and one for each value
+        of an ``each``.
+        """
         return [head for head, *_ in self._columns(key, values)]
 
     def table(self, key: str, objects: Iterable[object], /, **values: object) -> Table:
         """Return the table of a key with a row for every object."""
-        stated = {name: value for name, value in self.said[key].items() if name not in ("columns", "title")}
-        looks: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
+        stated = {
+            name: value
+            for name, value in self.said[key].items()
+            if name not in ("columns", "title")
+        }
+        looks: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in stated.items()
+        }
         title = self.filled(self.said[key]["title"], **values)
         return Table(self.head(key, **values), self.rows(key, objects, **values), title, **looks)
 
-    def points(self, x: str, y: str, objects: Iterable[object], /, **values: object) -> list[tuple[Any, ...]]:
+    def points(
+        self, x: str, y: str, objects: Iterable[object], /, **values: object
+    ) -> list[tuple[Any, ...]]:
         """Return two expressions over ``one``, at every object that has both."""
         places = evaluated((x, y))
-        return [point for point in (places(one=one, **values) for one in objects) if None not in point]
+        return [
+            point for point in (places(one=one, **values) for one in objects) if None not in point
+        ]
 
     def _columns(self, key: str, values: dict[str, object]) -> Iterator[tuple[str, str, object]]:
-        """Yield head and cell of every column whose condition holds; of one with ``each``, for each value that ``it`` takes."""
+        """Yield head and cell of every column whose condition holds; of one with ``each``, for each
+        value that ``it`` takes.
+        """
         for column in self.said[key]["columns"]:
             if "if" not in column or self.value(column["if"], **values):
                 ((head, cell),) = [part for part in column.items() if part[0] not in ("if", "each")]

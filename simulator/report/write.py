@@ -26,9 +26,11 @@ OURS = {
 
 
 def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
-    """Write the page of a run and its ``spans`` into ``folder``, which appears only when complete; return the files' paths.
+    """Write the page of a run and its ``spans`` into ``folder``, which appears only when complete;
+    return the files' paths.
 
-    A folder that is there already is replaced if it is empty, or holds a report and nothing else; otherwise :class:`BadInput`.
+    A folder that is there already is replaced if it is empty, or holds a report and nothing else;
+    otherwise :class:`BadInput`.
     """
     folder = free(folder)
     with replacing(folder, parents=True) as new:
@@ -40,7 +42,9 @@ def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
 
 
 def free(folder: Path) -> Path:
-    """Return the absolute folder if a report may be written there; else raise :class:`BadInput`. Call it before long work."""
+    """Return the absolute folder if a report may be written there; else raise :class:`BadInput`.
+    Call it before long work.
+    """
     folder = folder.resolve()
     above = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if above != folder and not (above.is_dir() and os.access(above, os.W_OK)):
@@ -48,12 +52,20 @@ def free(folder: Path) -> Path:
     if above != folder:
         return folder
     if not folder.is_dir():
-        raise BadInput.at(folder, "is a file; expected the folder of a report, or a name that is free")
+        raise BadInput.at(
+            folder, "is a file; expected the folder of a report, or a name that is free"
+        )
     present = {path.name for path in folder.iterdir()}
     if present and REPORT not in present:
-        message = f"is there already and holds no {REPORT}, so it is no report to replace; choose another folder"
+        message = (
+            f"is there already and holds no {REPORT}, so it is no report to replace; choose "
+            "another folder"
+        )
         raise BadInput.at(folder, message)
     if strangers := sorted(present - OURS):
-        message = f"holds '{strangers[0]}', which is no part of a report and would be lost; move it or choose another folder"
+        message = (
+            f"holds '{strangers[0]}', which is no part of a report and would be lost; move it "
+            "or choose another folder"
+        )
         raise BadInput.at(folder, message)
     return folder

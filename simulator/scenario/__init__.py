@@ -1,7 +1,8 @@
 """Scenario: one what-if, read from YAML, checked, frozen.
 
-It names a strategy, the models and the hardware they run on (or durations outright), where acceptance
-comes from, and the requests. ``load`` resolves every name, applies overrides and reports all faults.
+It names a strategy, the models and the hardware they run on (or durations outright), where
+acceptance comes from, and the requests. ``load`` resolves every name, applies overrides and reports
+all faults.
 """
 
 from simulator.scenario.fields import AnyStrategy, Scenario, resolved

@@ -1,9 +1,10 @@
 """What a law claims, what a run shows of the claim, and what the gap between the two is made of.
 
-Where a replay follows the run it prices every step by the law at its real context, so that a law that claims to be exact
-has to agree with the simulation to 1e-9. Where several steps are in flight, or several replicas run, there is none: then
-the law is taken over the kinds of steps that the run met, at the least and at the most context that any request had, and a
-step has to lie between the two.
+Where a replay follows the run it prices every step by the law at its real context, so that a law
+that claims to be exact has to agree with the simulation to 1e-9. Where several steps are in flight,
+or several replicas run, there is none: then the law is taken over the kinds of steps that the run
+met, at the least and at the most context that any request had, and a step has to lie between the
+two.
 """
 
 from bisect import bisect_left
@@ -27,8 +28,12 @@ TOLERANCE = 1e-9
 
 
 def claim_of(scenario: Scenario) -> Claim:
-    """Return what the strategy claims of its law in this scenario, for the batch that the scenario asks for."""
-    return scenario.schedule.claim(scenario.cost, scenario.batch, scenario.mean_context, {}, scenario.one_lane)
+    """Return what the strategy claims of its law in this scenario, for the batch that the scenario
+    asks for.
+    """
+    return scenario.schedule.claim(
+        scenario.cost, scenario.batch, scenario.mean_context, {}, scenario.one_lane
+    )
 
 
 @dataclass(frozen=True)
@@ -38,34 +43,52 @@ class Agreement:
     claim: Claim
     shown: str
     gap: float | None
-    """Mean step by law over that of the simulation, less one; None where this run cannot show it."""
+    """Mean step by law over that of the simulation, less one; None where this run cannot show
+    it.
+    """
     disagreement: bool
 
     def data(self) -> dict[str, Any]:
         """Return the agreement as plain data, for JSON."""
-        return {"claim": str(self.claim), "shown": self.shown, "disagreement": self.disagreement, "gap": self.gap}
+        return {
+            "claim": str(self.claim),
+            "shown": self.shown,
+            "disagreement": self.disagreement,
+            "gap": self.gap,
+        }
 
 
 def agreement(scenario: Scenario, law: Law, replay: Outcome, simulated: Outcome) -> Agreement:
-    """Return what a run shows of the claim of its law; ``replay`` is the simulation itself where no replay follows it."""
+    """Return what a run shows of the claim of its law; ``replay`` is the simulation itself where no
+    replay follows it.
+    """
     claim = _claim_of_run(scenario, law)
     if claim.relation == "idealised":
         return Agreement(claim, "it claims no equality, so no run can break it", None, False)
     if (gap := _gap_within(scenario, law)) is not None:
-        shown = f"DISAGREEMENT: the law's mean step is {_size(gap)} than its own kinds of step add up to"
+        shown = (
+            f"DISAGREEMENT: the law's mean step is {_size(gap)} than its own kinds of step add "
+            "up to"
+        )
         return Agreement(claim, shown, gap, True)
     if replay is not simulated:
         gap = replay.step_s / simulated.step_s - 1.0
-        clock = 2.0 * ulp(simulated.end_s) / simulated.step_s  # what the clock tells apart so late, of a step
+        clock = (
+            2.0 * ulp(simulated.end_s) / simulated.step_s
+        )  # what the clock tells apart so late, of a step
         kept = claim.allows(simulated.step_s, replay.step_s, replay.step_s, max(TOLERANCE, clock))
-        return Agreement(claim, _shown(claim, gap, kept, "every step at its own context"), gap, not kept)
+        return Agreement(
+            claim, _shown(claim, gap, kept, "every step at its own context"), gap, not kept
+        )
     return _without_replay(scenario, claim, simulated)
 
 
 def _gap_within(scenario: Scenario, law: Law) -> float | None:
-    """Return by what share a law's mean step differs from the mean over its own kinds; None where the two are the same.
+    """Return by what share a law's mean step differs from the mean over its own kinds; None where
+    the two are the same.
 
-    The steps of a run are priced kind by kind, so that a mean which is taken in another way would be held to nothing.
+    The steps of a run are priced kind by kind, so that a mean which is taken in another way would
+    be held to nothing.
     """
     if not law.kinds:
         return None
@@ -74,19 +97,31 @@ def _gap_within(scenario: Scenario, law: Law) -> float | None:
 
 
 def _claim_of_run(scenario: Scenario, law: Law) -> Claim:
-    """Return the claim about the steps of a run: arrivals vary the batch, which a replay follows; jitter it does not."""
+    """Return the claim about the steps of a run: arrivals vary the batch, which a replay follows;
+    jitter it does not.
+    """
     if scenario.cost.jitters:
         return law.claim
-    return scenario.schedule.claim(scenario.cost, scenario.batch, scenario.mean_context, law.kinds, scenario.one_lane)
+    return scenario.schedule.claim(
+        scenario.cost, scenario.batch, scenario.mean_context, law.kinds, scenario.one_lane
+    )
 
 
 def _without_replay(scenario: Scenario, claim: Claim, simulated: Outcome) -> Agreement:
     if any(kind.prompts for kind in simulated.kinds):
-        return Agreement(claim, "prompts travel in the steps, of which no law speaks, and no replay follows them", None, False)
+        return Agreement(
+            claim,
+            "prompts travel in the steps, of which no law speaks, and no replay follows them",
+            None,
+            False,
+        )
     step = scenario.schedule.step
     rows = sum(count * step(kind, 1).rows.tokens for kind, count in simulated.kinds.items())
     if claim.exact and rows != simulated.serving.verified_rows:
-        shown = "levels are pruned or windows cut, of which no kind of step speaks, and no replay follows them"
+        shown = (
+            "levels are pruned or windows cut, of which no kind of step speaks, and no replay "
+            "follows them"
+        )
         return Agreement(claim, shown, None, False)
     pairs = list(scenario.requests.lengths(scenario.seed))
     contexts = min(prompt for prompt, _ in pairs), scenario.mean_context, max(map(sum, pairs))
@@ -94,20 +129,32 @@ def _without_replay(scenario: Scenario, claim: Claim, simulated: Outcome) -> Agr
     least, most = min(steps), max(steps)
     in_flight = scenario.schedule.needs.in_flight
     if in_flight > 1:
-        places = scenario.batch * scenario.serving.replicas  # with fewer batches in flight a step has less to wait for
+        places = (
+            scenario.batch * scenario.serving.replicas
+        )  # with fewer batches in flight a step has less to wait for
         least *= min(1.0, simulated.serving.mean_in_system / places)
         most *= 1.0 + in_flight / simulated.steps
-        most += in_flight * _prompts_s(scenario, pairs) / simulated.steps  # prompts hold up whatever is behind them
+        most += (
+            in_flight * _prompts_s(scenario, pairs) / simulated.steps
+        )  # prompts hold up whatever is behind them
     gap = steps[1] / simulated.step_s - 1.0
     kept = claim.allows(simulated.step_s, least, most, TOLERANCE)
-    span = f"contexts of {contexts[0]:,} to {contexts[2]:,} tokens explain {least * 1e3:.4g} to {most * 1e3:.4g} ms a step"
+    span = (
+        f"contexts of {contexts[0]:,} to {contexts[2]:,} tokens explain {least * 1e3:.4g} to "
+        f"{most * 1e3:.4g} ms a step"
+    )
     return Agreement(claim, _shown(claim, gap, kept, span), gap, not kept)
 
 
 def _prompts_s(scenario: Scenario, pairs: Iterable[tuple[int, int]]) -> float:
     """Return the seconds in which all prompts pass through the target, each alone."""
     prompts = Counter(prompt for prompt, _ in pairs).items()
-    return float(ordered_sum(count * scenario.cost.prefill("target", Rows.prefill(tokens)).wall_s for tokens, count in prompts))
+    return float(
+        ordered_sum(
+            count * scenario.cost.prefill("target", Rows.prefill(tokens)).wall_s
+            for tokens, count in prompts
+        )
+    )
 
 
 def _shown(claim: Claim, gap: float, kept: bool, how: str) -> str:
@@ -115,7 +162,10 @@ def _shown(claim: Claim, gap: float, kept: bool, how: str) -> str:
     size = _size(gap) if abs(gap) > TOLERANCE else "the same within 1e-9"
     if kept:
         return f"a step by law is {size} ({how}), as claimed"
-    return f"DISAGREEMENT: the law claims to be {claim.noun}, and its step is {size} than the simulated one ({how})"
+    return (
+        f"DISAGREEMENT: the law claims to be {claim.noun}, and its step is {size} than the "
+        f"simulated one ({how})"
+    )
 
 
 def _size(gap: float) -> str:
@@ -123,10 +173,14 @@ def _size(gap: float) -> str:
 
 
 def mean_step_s(scenario: Scenario, kinds: Mapping[Kind, float], context: int) -> float:
-    """Return the seconds of a step by law at ``context`` tokens, mean over ``kinds`` by their counts or shares."""
+    """Return the seconds of a step by law at ``context`` tokens, mean over ``kinds`` by their
+    counts or shares.
+    """
     strategy, cost = scenario.schedule, scenario.cost
     steps = {kind: strategy.durations(cost, strategy.step(kind, context)) for kind in kinds}
-    seconds = ordered_sum(count * float(strategy.step_seconds(steps[kind], kind)) for kind, count in kinds.items())
+    seconds = ordered_sum(
+        count * float(strategy.step_seconds(steps[kind], kind)) for kind, count in kinds.items()
+    )
     return seconds / ordered_sum(kinds.values())
 
 
@@ -134,13 +188,17 @@ def mean_step_s(scenario: Scenario, kinds: Mapping[Kind, float], context: int) -
 
 
 class GapPart(NamedTuple):
-    """Holds one reason for the gap between law and simulation, switched on after those before it."""
+    """Holds one reason for the gap between law and simulation, switched on after those before
+    it.
+    """
 
     reason: str
     tpot_s: float
     """Seconds per token with this reason and all before it taken into account."""
     share: float
-    """Part of the whole gap that it explains, as a share; negative where it works against the gap."""
+    """Part of the whole gap that it explains, as a share; negative where it works against the
+    gap.
+    """
 
 
 UNEXPLAINED = "unexplained"
@@ -149,15 +207,24 @@ CONTEXTS = 16
 
 
 def gap_data(parts: Sequence[GapPart]) -> list[dict[str, Any]]:
-    """Return parts of a gap as plain data: times in milliseconds, shares of the whole gap in per cent."""
-    return [{"reason": part.reason, "tpot_ms": part.tpot_s * 1e3, "share_percent": part.share * 100.0} for part in parts]
+    """Return parts of a gap as plain data: times in milliseconds, shares of the whole gap in per
+    cent.
+    """
+    return [
+        {"reason": part.reason, "tpot_ms": part.tpot_s * 1e3, "share_percent": part.share * 100.0}
+        for part in parts
+    ]
 
 
-def explained_gap(scenario: Scenario, law: Law, law_replayed: Law, replay: Outcome, simulated: Outcome) -> tuple[GapPart, ...]:
-    """Return what the gap from the law with marginal rates to the simulation is made of, reason by reason in a stated order.
+def explained_gap(
+    scenario: Scenario, law: Law, law_replayed: Law, replay: Outcome, simulated: Outcome
+) -> tuple[GapPart, ...]:
+    """Return what the gap from the law with marginal rates to the simulation is made of, reason by
+    reason in a stated order.
 
-    Every reason is measured: the time per token with it, less the time without it. What only law and lanes disagree about is
-    called unexplained, unless the claim says what the law leaves out. Empty where there is no gap.
+    Every reason is measured: the time per token with it, less the time without it. What only law
+    and lanes disagree about is called unexplained, unless the claim says what the law leaves out.
+    Empty where there is no gap.
     """
     whole = simulated.tpot_s - law.tpot_s
     if abs(whole) <= TOLERANCE * simulated.tpot_s:
@@ -173,7 +240,9 @@ def explained_gap(scenario: Scenario, law: Law, law_replayed: Law, replay: Outco
 def _reasons(
     scenario: Scenario, law: Law, law_replayed: Law, replay: Outcome, simulated: Outcome
 ) -> Iterator[tuple[str, float]]:
-    """Reasons in their order, each with the time per token that takes it and all before it into account."""
+    """Reasons in their order, each with the time per token that takes it and all before it into
+    account.
+    """
     step_s = law.step_s if law.request_step_s is None else law.request_step_s
     by_law = law_replayed.verified_per_step * law.share_emitted
     yield "acceptance as replayed instead of marginal rates", step_s / by_law
@@ -184,7 +253,9 @@ def _reasons(
         yield "context that grows from step to step, and prompts in the steps", replayed_s
     elif pure := {kind: count for kind, count in simulated.kinds.items() if not kind.prompts}:
         steps = [mean_step_s(scenario, pure, context) for context in _contexts_met(scenario)]
-        growth = ordered_sum(steps) / len(steps) / mean_step_s(scenario, pure, scenario.mean_context)
+        growth = (
+            ordered_sum(steps) / len(steps) / mean_step_s(scenario, pure, scenario.mean_context)
+        )
         yield "contexts that the steps met, by law", law_replayed.tpot_s * growth
     steady_s = request_step_s(simulated) / simulated.tokens_per_step
     claim = _claim_of_run(scenario, law)
@@ -195,14 +266,20 @@ def _reasons(
 def _contexts_met(scenario: Scenario) -> list[int]:
     """Return ``CONTEXTS`` contexts, in tokens, that stand for equal shares of all output tokens."""
     lengths = list(scenario.requests.lengths(scenario.seed))
-    contexts = sorted((prompt + output * part / 4, output) for prompt, output in lengths for part in (1, 3))
+    contexts = sorted(
+        (prompt + output * part / 4, output) for prompt, output in lengths for part in (1, 3)
+    )
     passed = list(accumulate(weight for _, weight in contexts))
-    places = (bisect_left(passed, (number + 0.5) / CONTEXTS * passed[-1]) for number in range(CONTEXTS))
+    places = (
+        bisect_left(passed, (number + 0.5) / CONTEXTS * passed[-1]) for number in range(CONTEXTS)
+    )
     return [round(contexts[place][0]) for place in places]
 
 
 def request_step_s(outcome: Outcome) -> float:
-    """Return the seconds of a step as a request meets it, mean over requests and steps: large batches count more."""
+    """Return the seconds of a step as a request meets it, mean over requests and steps: large
+    batches count more.
+    """
     seconds = ordered_sum(batch * seconds for batch, seconds in outcome.serving.batch_s.items())
     return seconds / _request_steps(outcome)
 

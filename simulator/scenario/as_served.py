@@ -1,10 +1,14 @@
-"""Let the engine decide what a scenario leaves open: how it batches, and whether it keeps prompts for others.
+"""Let the engine decide what a scenario leaves open: how it batches, and whether it keeps prompts
+for others.
 
-An engine's profile says what its server does where nothing is stated (``server``), and a stated field always wins:
+An engine's profile says what its server does where nothing is stated (``server``), and a stated
+field always wins:
 
-* ``serving.policy: {name: engine}`` becomes the policy of the server, with its limits on the device of the target.
-* ``serving.memory.prefix_caching``, where it is not stated, is on where the server has it on and it can act: the traffic
-  names the prefixes of its prompts (``hash_ids``), and every layer of the models keeps all tokens.
+* ``serving.policy: {name: engine}`` becomes the policy of the server, with its limits on the device
+  of the target.
+* ``serving.memory.prefix_caching``, where it is not stated, is on where the server has it on and it
+  can act: the traffic names the prefixes of its prompts (``hash_ids``), and every layer of the
+  models keeps all tokens.
 """
 
 import os
@@ -13,7 +17,13 @@ from pathlib import Path
 
 from simulator.files.schema import Document
 from simulator.scenario.fields import Scenario
-from simulator.serving.policies import AnyPolicy, ChunkedPrefill, EngineDefault, PrefillFirst, UnifiedBudget
+from simulator.serving.policies import (
+    AnyPolicy,
+    ChunkedPrefill,
+    EngineDefault,
+    PrefillFirst,
+    UnifiedBudget,
+)
 from simulator.serving.requests import HASHED_TOKENS, Requests
 
 POLICY = ("serving", "policy", "name")
@@ -29,7 +39,9 @@ def left_to_engine(document: Document) -> bool:
 
 
 def with_policy_of_engine(scenario: Scenario) -> Scenario:
-    """Return a scenario with the policy of its engine where it asks for it; one without an engine as it is."""
+    """Return a scenario with the policy of its engine where it asks for it; one without an engine
+    as it is.
+    """
     stated, target = scenario.serving.policy, scenario.target
     if not isinstance(stated, EngineDefault) or target is None:
         return scenario
@@ -38,16 +50,24 @@ def with_policy_of_engine(scenario: Scenario) -> Scenario:
     requests = stated.max_requests or min(limits.max_requests, limits.batch_tokens)
     policy: AnyPolicy
     if server.policy == "prefill_first" or strategy.traits.separate_prompts:
-        policy = PrefillFirst(max_requests=requests, batch_tokens=limits.batch_tokens, splits_prompts=True)
+        policy = PrefillFirst(
+            max_requests=requests, batch_tokens=limits.batch_tokens, splits_prompts=True
+        )
     elif server.policy == "chunked_prefill":
-        policy = ChunkedPrefill(name="chunked_prefill", max_requests=requests, chunk_tokens=limits.batch_tokens)
+        policy = ChunkedPrefill(
+            name="chunked_prefill", max_requests=requests, chunk_tokens=limits.batch_tokens
+        )
     else:
-        policy = UnifiedBudget(name="unified_budget", max_requests=requests, budget_tokens=limits.batch_tokens)
+        policy = UnifiedBudget(
+            name="unified_budget", max_requests=requests, budget_tokens=limits.batch_tokens
+        )
     return scenario.replace(serving=scenario.serving.model_copy(update={"policy": policy}))
 
 
 def with_caching_of_engine(scenario: Scenario, document: Document) -> Scenario:
-    """Return a scenario that keeps prompts for others where its engine does so by itself, and nothing is stated."""
+    """Return a scenario that keeps prompts for others where its engine does so by itself, and
+    nothing is stated.
+    """
     if document.get(CACHING) is not None or not cached_by_default(scenario):
         return scenario
     memory = scenario.serving.memory.model_copy(update={"prefix_caching": True})
@@ -62,12 +82,17 @@ def why_not_cached(scenario: Scenario) -> str:
     if scenario.held_tokens:
         return "a window or a state of a layer is no sum over blocks"
     if HASHED_TOKENS % memory.block_tokens:
-        return f"block_tokens {memory.block_tokens} is no divisor of the {HASHED_TOKENS} tokens that a hash stands for"
+        return (
+            f"block_tokens {memory.block_tokens} is no divisor of the {HASHED_TOKENS} tokens "
+            "that a hash stands for"
+        )
     return _hash_fault(requests)
 
 
 def _hash_fault(requests: Requests) -> str:
-    """Return what the traffic lacks to name its prefixes; a file is read once as long as it stays as it is."""
+    """Return what the traffic lacks to name its prefixes; a file is read once as long as it stays
+    as it is.
+    """
     file = requests.traffic.file if requests.traffic else ""
     facts = os.stat(file)
     key = requests.model_dump_json(), facts.st_mtime_ns, facts.st_size
@@ -79,7 +104,9 @@ def _hash_fault(requests: Requests) -> str:
 
 
 def _first_fault(requests: Requests, file: str) -> str:
-    """Return what is wrong with the hashes of a traffic file, in words; empty where they name prefixes."""
+    """Return what is wrong with the hashes of a traffic file, in words; empty where they name
+    prefixes.
+    """
     first = next(requests.lines(), None)
     if first is None or not first.hashes:
         return "the traffic does not name the prefixes of its prompts (hash_ids)"
@@ -89,7 +116,9 @@ def _first_fault(requests: Requests, file: str) -> str:
 
 def cached_by_default(scenario: Scenario) -> bool:
     """Return whether the engine of a scenario keeps prompts by itself, and can do so here."""
-    return bool(scenario.target and scenario.target.engine.server.prefix_caching) and not why_not_cached(scenario)
+    return bool(
+        scenario.target and scenario.target.engine.server.prefix_caching
+    ) and not why_not_cached(scenario)
 
 
 def said_of_engine(scenario: Scenario, document: Document) -> Iterator[str]:
@@ -104,7 +133,10 @@ def said_of_engine(scenario: Scenario, document: Document) -> Iterator[str]:
         limits = with_drafts if scenario.strategy.window else without
         how = " with drafts" if scenario.strategy.window else " without drafts"
         depends = how if with_drafts != without else ""
-        most = f"at most {policy.max_requests:,} requests together and {limits.batch_tokens:,} tokens a pass{depends}"
+        most = (
+            f"at most {policy.max_requests:,} requests together and {limits.batch_tokens:,} "
+            f"tokens a pass{depends}"
+        )
         yield f"batching: {policy.name}, {most}, as {whose} does on {target.device.name} {source}"
     if document.get(CACHING) is not None:
         return

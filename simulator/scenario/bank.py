@@ -1,7 +1,8 @@
-"""The bank of acceptance: what is recorded, what is published, and which of it is nearest to a pair of one's own.
+"""The bank of acceptance: what is recorded, what is published, and which of it is nearest to a pair
+of one's own.
 
-A recording of other models lends its bursts, never its mean. A published mean is borrowed from the target nearest in name, then
-the same draft, method, temperature and window.
+A recording of other models lends its bursts, never its mean. A published mean is borrowed from the
+target nearest in name, then the same draft, method, temperature and window.
 """
 
 from collections import Counter
@@ -23,7 +24,9 @@ COMPARED = 3
 
 
 class LentMean(Frozen):
-    """A mean was published for a pair of models, a method and a text; names and conventions are the source's."""
+    """A mean was published for a pair of models, a method and a text; names and conventions are the
+    source's.
+    """
 
     method: str
     """Method, by the name of its file where there is one."""
@@ -38,7 +41,9 @@ class LentMean(Frozen):
     setting: str = ""
     """Number format, shape of what is verified, engine, as far as stated."""
     tokens_per_step: float | None = Field(default=None, gt=1.0)
-    """Mean tokens per step, correction or bonus included; null where what was printed has no settled meaning."""
+    """Mean tokens per step, correction or bonus included; null where what was printed has no
+    settled meaning.
+    """
     published: str
     """The number as it was printed, and what it counts."""
     source: str
@@ -63,7 +68,9 @@ class LentMeans(Frozen):
 
 
 class Loan(NamedTuple):
-    """A loan is a mean of a target, in what it is ``unlike`` the pair asked about, and the ``block`` that borrows it."""
+    """A loan is a mean of a target, in what it is ``unlike`` the pair asked about, and the
+    ``block`` that borrows it.
+    """
 
     target: str
     mean: LentMean
@@ -72,8 +79,13 @@ class Loan(NamedTuple):
 
 
 def recordings(catalogue: Catalogue) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of every drafter of every trace, and how many scenarios of the catalogue replay it."""
-    scenarios = (catalogue.scenario(name).data.get("acceptance") or {} for name in catalogue.names("scenario"))
+    """Yield the numbers of every drafter of every trace, and how many scenarios of the catalogue
+    replay it.
+    """
+    scenarios = (
+        catalogue.scenario(name).data.get("acceptance") or {}
+        for name in catalogue.names("scenario")
+    )
     borrowed = Counter((spec.get("trace"), spec.get("drafter", "draft")) for spec in scenarios)
     for name, path in catalogue.names("trace").items():
         trace = read_once(path)
@@ -93,14 +105,20 @@ def recordings(catalogue: Catalogue) -> Iterator[dict[str, Any]]:
 
 
 def lender(catalogue: Catalogue, method: str, temperature: float) -> dict[str, object] | None:
-    """Return name, models and temperature of the recording that lends its bursts to a mean of a method; None without any."""
+    """Return name, models and temperature of the recording that lends its bursts to a mean of a
+    method; None without any.
+    """
     path = catalogue.names("method").get(method)
     drafter = str(read(path, shown(path)).data.get("nearest", "draft")) if path else "draft"
     recording = nearest_recording(catalogue, drafter, temperature)
     if recording is None:
         return None
     name, trace = recording
-    return {"name": f"{name}:{drafter}", "pair": trace.drafted_by(drafter).pair, "temperature": trace.temperature}
+    return {
+        "name": f"{name}:{drafter}",
+        "pair": trace.drafted_by(drafter).pair,
+        "temperature": trace.temperature,
+    }
 
 
 def published(catalogue: Catalogue) -> Iterator[tuple[str, LentMean]]:
@@ -112,8 +130,12 @@ def published(catalogue: Catalogue) -> Iterator[tuple[str, LentMean]]:
         yield from ((means.target, mean) for mean in means.means)
 
 
-def nearest(catalogue: Catalogue, target: str, wanted: Mapping[str, object], most: int = 5) -> list[Loan]:
-    """Return the published means nearest to a target and to ``wanted``: draft, method, temperature, window."""
+def nearest(
+    catalogue: Catalogue, target: str, wanted: Mapping[str, object], most: int = 5
+) -> list[Loan]:
+    """Return the published means nearest to a target and to ``wanted``: draft, method, temperature,
+    window.
+    """
     ranked, methods = [], catalogue.names("method")
     for name, mean in published(catalogue):
         likeness = _alike(target, name)
@@ -130,13 +152,21 @@ def nearest(catalogue: Catalogue, target: str, wanted: Mapping[str, object], mos
 
 def _block(target: str, mean: LentMean, known_method: bool) -> dict[str, object]:
     """Return the acceptance block of a scenario that borrows a mean."""
-    stated = {"tokens_per_step": mean.tokens_per_step, "window": mean.window, "method": mean.method if known_method else None}
+    stated = {
+        "tokens_per_step": mean.tokens_per_step,
+        "window": mean.window,
+        "method": mean.method if known_method else None,
+    }
     stated |= {"temperature": mean.temperature or None, "confidence": "published"}
     stated |= {"source": f"{target}, {mean.method}, {mean.task}: {mean.source}"}
     return {field: value for field, value in stated.items() if value is not None}
 
 
 def _alike(name: str, other: str) -> float:
-    """Return how alike two names of models are, from 0 to 1; the part before a slash and punctuation do not count."""
-    plain = ["".join(filter(str.isalnum, words.rpartition("/")[2].lower())) for words in (name, other)]
+    """Return how alike two names of models are, from 0 to 1; the part before a slash and
+    punctuation do not count.
+    """
+    plain = [
+        "".join(filter(str.isalnum, words.rpartition("/")[2].lower())) for words in (name, other)
+    ]
     return SequenceMatcher(a=plain[0], b=plain[1]).ratio()

@@ -1,4 +1,6 @@
-"""Check that a scenario is possible: fields that belong together, and models that fit their devices."""
+"""Check that a scenario is possible: fields that belong together, and models that fit their
+devices.
+"""
 
 from bisect import bisect
 from collections.abc import Iterator
@@ -26,40 +28,61 @@ say = Sentences(Path(__file__).with_name("faults.yaml"))
 
 
 def with_fitting_draft(scenario: Scenario, document: Document) -> Scenario:
-    """Return a scenario without a draft of another vocabulary that it took over; the document keeps where one would sit."""
+    """Return a scenario without a draft of another vocabulary that it took over; the document keeps
+    where one would sit.
+    """
     if not (scenario.target and scenario.draft):
         return scenario
     if share_tokenizer(scenario.target.model.vocab_size, scenario.draft.model.vocab_size):
         return scenario
     target, draft = (document.file((role, "model")) for role in ("target", "draft"))
-    taken_over = draft.endswith(".yaml") and not draft.startswith("--") and (draft != document.file(()) or is_shipped(draft))
+    taken_over = (
+        draft.endswith(".yaml")
+        and not draft.startswith("--")
+        and (draft != document.file(()) or is_shipped(draft))
+    )
     return scenario.replace(draft=None) if taken_over and draft != target else scenario
 
 
 def faults_of(scenario: Scenario, document: Document, catalogue: Catalogue) -> Iterator[Fault]:
-    """Yield fields that contradict each other, or that need another one, each at its place in the file."""
+    """Yield fields that contradict each other, or that need another one, each at its place in the
+    file.
+    """
     strategy = scenario.strategy
     if (scenario.durations is None) == (scenario.target is None):
         yield document.fault((), "expected either target (a model on hardware) or durations")
-    if scenario.durations is None and scenario.target and strategy.needs.draft_model and scenario.draft is None:
+    if (
+        scenario.durations is None
+        and scenario.target
+        and strategy.needs.draft_model
+        and scenario.draft is None
+    ):
         yield _lacks_draft(scenario, scenario.target.model, document, catalogue)
     yield from _wrong_serving(scenario, document)
     yield from _wrong_prefix_caching(scenario, document)
     yield from _wrong_target(scenario, document)
     target = scenario.target.model if scenario.target else None
-    facts = Facts(target, scenario.layers, scenario.stages, stated=scenario.acceptance.trace is None)
+    facts = Facts(
+        target, scenario.layers, scenario.stages, stated=scenario.acceptance.trace is None
+    )
     for field, message in strategy.findings(facts):
         yield document.fault(("strategy", *field.split(".")), message)
     sizes = [place.model.vocab_size for place in (scenario.target, scenario.draft) if place]
     if strategy.needs.draft_model and not share_tokenizer(*sizes):
-        yield document.fault(("draft", "model"), say("vocabularies", draft=sizes[1], target=sizes[0]))
+        yield document.fault(
+            ("draft", "model"), say("vocabularies", draft=sizes[1], target=sizes[0])
+        )
     if scenario.durations:
         yield from _missing_durations(scenario, document)
     yield from impossible_means(scenario, document)
 
 
-def _lacks_draft(scenario: Scenario, target: ModelSpec, document: Document, catalogue: Catalogue) -> Fault:
-    """Return the fault of a strategy without a draft: one that was not taken over, and which models could be one."""
+def _lacks_draft(
+    scenario: Scenario, target: ModelSpec, document: Document, catalogue: Catalogue
+) -> Fault:
+    """Return the fault of a strategy without a draft: one that was not taken over, and which models
+    could be one.
+    """
     lost, size = document.get(("draft", "model", "name")), target.vocab_size
     models = dict[str, ModelSpec]()
     for name, path in catalogue.names("model").items():
@@ -72,7 +95,9 @@ def _lacks_draft(scenario: Scenario, target: ModelSpec, document: Document, cata
 
 
 def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
-    """Yield what is wrong with a policy that the strategy or the requests cannot be served under."""
+    """Yield what is wrong with a policy that the strategy or the requests cannot be served
+    under.
+    """
     strategy, policy = scenario.strategy, scenario.serving.policy.name
     if isinstance(scenario.serving.policy, EngineDefault):
         yield document.fault(("serving", "policy"), say("no_engine"))
@@ -109,10 +134,14 @@ def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fa
 
 
 def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
-    """Yield what is wrong with a target that the strategy cannot run on: its stages, its size, its memory."""
+    """Yield what is wrong with a target that the strategy cannot run on: its stages, its size, its
+    memory.
+    """
     strategy, stages = scenario.strategy, scenario.stages
     if strategy.traits.staged and not stages:
-        yield document.fault(("strategy",), say("stages", strategy=strategy, durations=scenario.durations))
+        yield document.fault(
+            ("strategy",), say("stages", strategy=strategy, durations=scenario.durations)
+        )
     if strategy.traits.staged and scenario.shared_memory:
         yield document.fault(("shared_memory",), say("shared_memory"))
     if stages and (scenario.exit or strategy.traits.splits_passes):
@@ -125,7 +154,13 @@ def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault
     rows = (Rows.decode(1, 1), Rows.decode(1 + strategy.window, scenario.batch, scenario.batch))
     if given and not all(scenario.cost.target(pass_rows).wall_s for pass_rows in rows):
         yield document.fault(("durations",), say("no_time"))
-    if given and strategy.window and strategy.needs.draft_steps and given.draft_ms is None and given.draft_step_ms is None:
+    if (
+        given
+        and strategy.window
+        and strategy.needs.draft_steps
+        and given.draft_ms is None
+        and given.draft_step_ms is None
+    ):
         yield document.fault(("durations",), say("no_draft_time", strategy=strategy))
     if given and strategy.traits.splits_passes and given.target_ms is not None:
         yield document.fault(("durations", "target_ms"), say("splits_passes", strategy=strategy))
@@ -134,8 +169,8 @@ def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault
 def check_memory(scenario: Scenario, document: Document) -> None:
     """Check that weights and KV caches fit their devices, and every request the model's context.
 
-    The caches are those of the whole batch where it is fixed, else those of the longest request. Raises
-    :class:`Infeasible`, and :class:`BadInput` for a context that is too short.
+    The caches are those of the whole batch where it is fixed, else those of the longest request.
+    Raises :class:`Infeasible`, and :class:`BadInput` for a context that is too short.
     """
     policy, strategy, longest = scenario.serving.policy, scenario.schedule, scenario.lengths[2]
     fixed = isinstance(policy, FixedBatch)
@@ -144,12 +179,26 @@ def check_memory(scenario: Scenario, document: Document) -> None:
     for group in scenario.device_groups:
         needed, limit = group.needed_gb(longest + rows, places, rows), group.limit_gb
         if needed > limit:
-            sizes = [group._replace(roles=(part,)).needed_gb(longest + rows, places, rows) for part in group.roles]
+            sizes = [
+                group._replace(roles=(part,)).needed_gb(longest + rows, places, rows)
+                for part in group.roles
+            ]
             role, place, *_ = group.roles[sizes.index(max(sizes))]
             where, remedy = _remedy(role, place, max(sizes), limit - needed + max(sizes))
-            fewer = bisect(range(1, places), limit, key=lambda count: group.needed_gb(longest + rows, count, rows))
-            facts = {"device": place.device, "limit": limit, "limited": group.utilisation < 1.0, "fewer": fewer}
-            message = say("memory", parts=list(zip(group.roles, sizes, strict=True)), remedy=remedy, **facts)
+            fewer = bisect(
+                range(1, places),
+                limit,
+                key=lambda count: group.needed_gb(longest + rows, count, rows),
+            )
+            facts = {
+                "device": place.device,
+                "limit": limit,
+                "limited": group.utilisation < 1.0,
+                "fewer": fewer,
+            }
+            message = say(
+                "memory", parts=list(zip(group.roles, sizes, strict=True)), remedy=remedy, **facts
+            )
             raise Infeasible([document.fault(where, message)])
     held = scenario.held_tokens(longest) if scenario.held_tokens else longest
     if fixed and scenario.kv_tokens is not None and places * held > scenario.kv_tokens:
@@ -164,7 +213,9 @@ def check_memory(scenario: Scenario, document: Document) -> None:
         if traffic and all(line.tokens > context for line in scenario.requests.lines()):
             raise traffic.all_too_long(context, f"the context of {model.name}")
         facts = {"model": model.name, "context": context, "traffic": traffic}
-        raise BadInput([_about_longest(scenario, document, say("context", longest=longest, **facts))])
+        raise BadInput(
+            [_about_longest(scenario, document, say("context", longest=longest, **facts))]
+        )
 
 
 def _about_longest(scenario: Scenario, document: Document, message: str) -> Fault:
@@ -177,11 +228,22 @@ def _about_longest(scenario: Scenario, document: Document, message: str) -> Faul
 
 
 def _remedy(role: str, place: Placement, size_gb: float, room_gb: float) -> tuple[Path_, str]:
-    """Return where to change a scenario, and how, when a role does not fit the room that the others of its group leave."""
+    """Return where to change a scenario, and how, when a role does not fit the room that the others
+    of its group leave.
+    """
     if role.startswith("stage"):
-        return ("target", "pipeline", "stages", int(role.split()[1]) - 1), "give it fewer layers or another device"
+        return (
+            "target",
+            "pipeline",
+            "stages",
+            int(role.split()[1]) - 1,
+        ), "give it fewer layers or another device"
     more = [ranks for ranks in working(place) if ranks > place.tensor_parallel]
     ranks = next((n for n in more if size_gb * place.tensor_parallel <= n * room_gb), None)
     link = "" if place.link else f" with a {role}.link"
-    remedy = f"set {role}.tensor_parallel={ranks}{link}" if ranks else "choose a smaller model or a smaller weight format"
+    remedy = (
+        f"set {role}.tensor_parallel={ranks}{link}"
+        if ranks
+        else "choose a smaller model or a smaller weight format"
+    )
     return (role, "tensor_parallel"), remedy

@@ -1,4 +1,6 @@
-"""What nobody measured, each with what moves it by one deviation; :mod:`simulator.scenario.uncertainty` draws from it."""
+"""What nobody measured, each with what moves it by one deviation;
+:mod:`simulator.scenario.uncertainty` draws from it.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -16,9 +18,13 @@ from simulator.scenario.ranks import Continued, continued, placements
 SHARE = 0.9
 """Share of the draws that an interval holds."""
 SHARE_DEVIATIONS = NormalDist().inv_cdf((1.0 + SHARE) / 2.0)
-"""Standard deviations from the middle of an interval to its end; a range is taken as such an interval."""
+"""Standard deviations from the middle of an interval to its end; a range is taken as such an
+interval.
+"""
 ROWS_WITHOUT_A_CURVE = RowCosts(row=Ranged(value=0.2), most=8)
-"""What eight rows cost where no curve of a quantised format is known: 2.4 times one, as on an RTX 3090 in llama.cpp."""
+"""What eight rows cost where no curve of a quantised format is known: 2.4 times one, as on an RTX
+3090 in llama.cpp.
+"""
 
 
 def changed(kind: type[Part], change: Callable[[Part], Part], loaded: Loaded) -> Loaded:
@@ -27,15 +33,23 @@ def changed(kind: type[Part], change: Callable[[Part], Part], loaded: Loaded) ->
 
 
 def uncurved(scenario: Scenario) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
-    """Yield formats whose products take the curve of another format on the device, with rows that cost as in llama.cpp."""
-    dearer = partial(changed, Engine, lambda engine: engine.model_copy(update={"rows": {"quantised": ROWS_WITHOUT_A_CURVE}}))
+    """Yield formats whose products take the curve of another format on the device, with rows that
+    cost as in llama.cpp.
+    """
+    dearer = partial(
+        changed,
+        Engine,
+        lambda engine: engine.model_copy(update={"rows": {"quantised": ROWS_WITHOUT_A_CURVE}}),
+    )
     for role, place in (("target", scenario.target), ("draft", scenario.draft)):
         if place and lacks_curve(place.device, place.weights) and not place.engine.rows:
             yield f"{role}: rows of products in {place.weights} on {place.device.name}", dearer
 
 
 def continued_further(scenario: Scenario) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
-    """Yield all-reduces of more ranks than were fitted, each with what makes it one deviation slower, if never faster."""
+    """Yield all-reduces of more ranks than were fitted, each with what makes it one deviation
+    slower, if never faster.
+    """
 
     def slower(formula: Continued, loaded: Loaded) -> Loaded:
         times = 1.0 + (formula.longest - 1.0) / SHARE_DEVIATIONS
@@ -46,7 +60,9 @@ def continued_further(scenario: Scenario) -> Iterator[tuple[str, Callable[[Loade
 
 
 class Uneven(NamedTuple):
-    """A number of a scenario whose range lies unevenly around it, or that was fitted on another device."""
+    """A number of a scenario whose range lies unevenly around it, or that was fitted on another
+    device.
+    """
 
     name: str
     number: Sourced
@@ -56,7 +72,9 @@ class Uneven(NamedTuple):
     @property
     def ends(self) -> tuple[float, float]:
         """Return both ends of its range."""
-        low, high = (self.known.value if end is None else end for end in (self.known.low, self.known.high))
+        low, high = (
+            self.known.value if end is None else end for end in (self.known.low, self.known.high)
+        )
         return low, high
 
     def at(self, value: float, loaded: Loaded) -> Loaded:
@@ -67,30 +85,51 @@ class Uneven(NamedTuple):
 
 
 def uneven(numbers: Mapping[str, Sourced], scenario: Scenario) -> Iterator[Uneven]:
-    """Yield those of a scenario's numbers, by name, whose ends are taken apart; not those that play no part."""
-    lent, sharded = _away(scenario), any(place.tensor_parallel > 1 for _, place in placements(scenario))
-    unused = set() if sharded else {place.engine.sharded_draft_ratio for _, place in placements(scenario)}
+    """Yield those of a scenario's numbers, by name, whose ends are taken apart; not those that play
+    no part.
+    """
+    lent, sharded = (
+        _away(scenario),
+        any(place.tensor_parallel > 1 for _, place in placements(scenario)),
+    )
+    unused = (
+        set()
+        if sharded
+        else {place.engine.sharded_draft_ratio for _, place in placements(scenario)}
+    )
     for name, number in numbers.items():
         known = lent.get(number, number)
-        if isinstance(known, Open) and (known.low, known.high) != (None, None) and number not in unused:
+        if (
+            isinstance(known, Open)
+            and (known.low, known.high) != (None, None)
+            and number not in unused
+        ):
             yield Uneven(name, number, known)
 
 
 def evenly(numbers: Mapping[str, Sourced], scenario: Scenario) -> dict[str, Sourced]:
     """Return the other numbers, which are moved by a deviation."""
     lent = _away(scenario)
-    return {name: number for name, number in numbers.items() if number not in lent and not isinstance(number, Open)}
+    return {
+        name: number
+        for name, number in numbers.items()
+        if number not in lent and not isinstance(number, Open)
+    }
 
 
 def _away(scenario: Scenario) -> dict[Sourced, Open]:
-    """Return the numbers of engines that were fitted on other devices, as they are known here: the further of two."""
+    """Return the numbers of engines that were fitted on other devices, as they are known here: the
+    further of two.
+    """
     found = dict[Sourced, Open]()
     for _, place in placements(scenario):
         for number, known in away(place.engine, place.device).items():
             if number not in found or (known.high or 0.0) > (found[number].high or 0.0):
                 found[number] = known
     if scenario.target and scenario.method:
-        found |= from_home(nested(scenario.strategy, Sourced), scenario.method.fitted_on, scenario.target.device)
+        found |= from_home(
+            nested(scenario.strategy, Sourced), scenario.method.fitted_on, scenario.target.device
+        )
     return found
 
 
@@ -102,13 +141,16 @@ def about_rows(scenario: Scenario) -> Iterator[str]:
         if most and verified > most:
             further = place.engine.further_rows
             yield (
-                f"products of more than {most} rows in {place.weights} were not measured under {place.engine.name}: up to "
-                f"{verified:,} of the {role} cost on in a line ({further.low:g} to {further.high:g} times as steep as before)"
+                f"products of more than {most} rows in {place.weights} were not measured under "
+                f"{place.engine.name}: up to {verified:,} of the {role} cost on in a line "
+                f"({further.low:g} to {further.high:g} times as steep as before)"
             )
 
 
 def about_sharded_drafts(scenario: Scenario) -> Iterator[str]:
-    """Yield that passes of a draft over several ranks were measured to be slower than they are computed."""
+    """Yield that passes of a draft over several ranks were measured to be slower than they are
+    computed.
+    """
     drafting = scenario.cost.drafting if isinstance(scenario.cost, HardwareCost) else None
     place = scenario.draft if drafting == "draft_model" else scenario.target
     if drafting in (None, "look_up") or place is None or place.tensor_parallel == 1:
@@ -116,6 +158,7 @@ def about_sharded_drafts(scenario: Scenario) -> Iterator[str]:
     ratio = place.engine.sharded_draft_ratio
     if ratio.high is not None and ratio.high > ratio.value:
         yield (
-            f"a pass of the draft over {place.tensor_parallel} ranks may take up to {ratio.high:g} times what is computed: "
-            f"it is launched and summed on all of them, and small drafts were measured several times slower so than on one"
+            f"a pass of the draft over {place.tensor_parallel} ranks may take up to "
+            f"{ratio.high:g} times what is computed: it is launched and summed on all of them, "
+            "and small drafts were measured several times slower so than on one"
         )

@@ -1,8 +1,10 @@
-"""Expenses: what tokens cost in money and energy, where the devices of a scenario state a price and a power.
+"""Expenses: what tokens cost in money and energy, where the devices of a scenario state a price and
+a power.
 
-Prices are ``price_usd_per_hour`` of a device, paid for the whole run, busy or not. Energy is bounded from above: every device
-at the power of its datasheet for the whole run; and counted at that power for busy time alone, which leaves idling out. A
-device that two roles share is counted once.
+Prices are ``price_usd_per_hour`` of a device, paid for the whole run, busy or not. Energy is
+bounded from above: every device at the power of its datasheet for the whole run; and counted at
+that power for busy time alone, which leaves idling out. A device that two roles share is counted
+once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,9 +34,13 @@ class Expenses(NamedTuple):
     usd_per_million_tokens: float | None
     """Price of a million output tokens, the prompts' work included."""
     busy_j_per_token: float | None
-    """Energy of an output token, all devices at their datasheet's power while their lane is busy."""
+    """Energy of an output token, all devices at their datasheet's power while their lane is
+    busy.
+    """
     most_j_per_token: float | None
-    """Energy of an output token, all devices at their datasheet's power for the whole run: an upper bound."""
+    """Energy of an output token, all devices at their datasheet's power for the whole run: an upper
+    bound.
+    """
     unpriced: tuple[str, ...]
     """Names of the devices that state no price."""
 
@@ -45,14 +51,18 @@ def rented_devices(scenario: Scenario) -> Iterator[RentedDevices]:
     if target:
         staged = scenario.schedule.traits.staged
         for number, place in enumerate(target.on_stages or (target,), start=1):
-            lanes = ("target", f"stage {number}") if staged else ("target",)  # prompts pass all stages on the target's lane
+            lanes = (
+                ("target", f"stage {number}") if staged else ("target",)
+            )  # prompts pass all stages on the target's lane
             yield RentedDevices(lanes, place.device, target.tensor_parallel)
     if draft and scenario.schedule.needs.draft_model and not scenario.one_lane:
         yield RentedDevices(("draft",), draft.device, draft.tensor_parallel)
 
 
 def usd_per_hour(devices: Iterable[RentedDevices]) -> float | None:
-    """Return the price of the devices together (USD per hour); None where there are none, or one states no price."""
+    """Return the price of the devices together (USD per hour); None where there are none, or one
+    states no price.
+    """
     prices = [(rented.device.price_usd_per_hour, rented.number) for rented in devices]
     known = [price.value * number for price, number in prices if price]
     return ordered_sum(known) if prices and len(known) == len(prices) else None
@@ -67,13 +77,25 @@ def expenses(scenario: Scenario, outcome: Outcome) -> Expenses | None:
     hourly, busy, most = usd_per_hour(devices), None, None
     hourly = hourly and replicas * hourly
     if all(powers):
-        watts = [power.value * rented.number for power, rented in zip(powers, devices, strict=True) if power]
+        watts = [
+            power.value * rented.number
+            for power, rented in zip(powers, devices, strict=True)
+            if power
+        ]
         per_token = replicas / outcome.tokens
         most = ordered_sum(watts) * outcome.end_s * per_token
-        lanes_s = (ordered_sum(outcome.busy_s.get(lane, 0.0) for lane in rented.lanes) for rented in devices)
+        lanes_s = (
+            ordered_sum(outcome.busy_s.get(lane, 0.0) for lane in rented.lanes)
+            for rented in devices
+        )
         working_s = [min(outcome.end_s, seconds) for seconds in lanes_s]  # mean over replicas
-        busy = ordered_sum(power * seconds for power, seconds in zip(watts, working_s, strict=True)) * per_token
+        busy = (
+            ordered_sum(power * seconds for power, seconds in zip(watts, working_s, strict=True))
+            * per_token
+        )
     tokens_per_hour = outcome.tokens_per_s * 3600.0
     per_million = quotient(hourly and hourly * 1e6, tokens_per_hour)
-    unpriced = [rented.device.name for rented in devices if rented.device.price_usd_per_hour is None]
+    unpriced = [
+        rented.device.name for rented in devices if rented.device.price_usd_per_hour is None
+    ]
     return Expenses(hourly, per_million, busy, most, tuple(dict.fromkeys(unpriced)))

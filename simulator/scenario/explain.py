@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from simulator.files.descriptions import summary
 from simulator.files.schema import Document, Frozen, Path_, Sourced, provenance
 from simulator.files.sentences import Sentences
 from simulator.names import strategy_files
@@ -55,9 +56,17 @@ def explain(loaded: Loaded) -> Explanation:
     of_engine = source_of_engine(scenario, loaded.document)
     for default in defaults(scenario, loaded.document):
         known = default._replace(source=default.source or of_engine.get(default.field, ""))
-        distinct[default.field, default.value] = known  # the stages of a pipeline have most of theirs in common
+        distinct[default.field, default.value] = (
+            known  # the stages of a pipeline have most of theirs in common
+        )
     notes = list(caveats(loaded, loaded.acceptance()))
-    return Explanation(dict(_topics(loaded)), list(distinct.values()), dict(counts.most_common()), notes, footings(loaded))
+    return Explanation(
+        dict(_topics(loaded)),
+        list(distinct.values()),
+        dict(counts.most_common()),
+        notes,
+        footings(loaded),
+    )
 
 
 def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
@@ -67,7 +76,10 @@ def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
         yield "about", scenario.about
     if scenario.target and scenario.target.model.experts:
         mixture = scenario.target
-    places = {"target": scenario.target, "draft": scenario.draft if scenario.schedule.needs.draft_model else None}
+    places = {
+        "target": scenario.target,
+        "draft": scenario.draft if scenario.schedule.needs.draft_model else None,
+    }
     facts = {
         "scenario": scenario,
         "requests": scenario.requests,
@@ -76,7 +88,7 @@ def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
         "placed": {role: say("placed", one=place) for role, place in places.items() if place},
         "mixture": mixture,
         "by_law": mixture and why_by_law(mixture, scenario.schedule, loaded.acceptance()),
-        "policy": _first_line(type(scenario.serving.policy)),
+        "policy": summary(type(scenario.serving.policy).__doc__).replace("``", "`"),
     }
     for topic, sentence in say.said["topics"].items():
         if text := say.filled(sentence, **facts):
@@ -84,13 +96,15 @@ def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
 
 
 def _purpose(strategy: str) -> str:
-    """Return the first line of the docstring of a strategy's module."""
+    """Return what the docstring of a strategy's module begins with."""
     module = ast.parse(strategy_files()[strategy].read_text("utf-8"))
-    return (ast.get_docstring(module) or "").partition("\n")[0].rstrip(".")
+    return summary(ast.get_docstring(module))
 
 
 def defaults(settings: Frozen, document: Document, path: Path_ = ()) -> Iterator[Default]:
-    """Yield every field at ``path`` and below that no file and no ``--set`` states, and that is not empty."""
+    """Yield every field at ``path`` and below that no file and no ``--set`` states, and that is not
+    empty.
+    """
     for name in type(settings).model_fields:
         value, where = getattr(settings, name), (*path, name)
         if isinstance(value, Frozen) and not isinstance(value, Sourced):
@@ -101,7 +115,9 @@ def defaults(settings: Frozen, document: Document, path: Path_ = ()) -> Iterator
         elif value not in (None, (), {}, "") and document.get(where) is None:
             source = f"{value.source} ({value.confidence})" if isinstance(value, Sourced) else ""
             field = ".".join("*" if isinstance(part, int) else part for part in where)
-            yield Default(field, _shown(value), source, _first_line(type(settings)))
+            yield Default(
+                field, _shown(value), source, summary(type(settings).__doc__).replace("``", "`")
+            )
 
 
 def _shown(value: Any) -> str:
@@ -113,8 +129,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return yaml.safe_dump([value], default_flow_style=True, width=1_000)[1:-2]
-
-
-def _first_line(kind: type) -> str:
-    """Return the first line of a class's docstring, without its full stop."""
-    return (kind.__doc__ or "").partition("\n")[0].rstrip(".").replace("``", "`")

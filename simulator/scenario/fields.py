@@ -4,7 +4,13 @@ from collections.abc import Callable
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, Union
 
-from pydantic import Field, SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator, model_validator
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from simulator.acceptance.sources import Acceptance, Exit
 from simulator.acceptance.spec import AcceptanceSpec
@@ -24,7 +30,13 @@ from simulator.serving.slo import Slo
 from simulator.serving.step_times import StepTimes
 from simulator.strategies import Strategy, strategies
 from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.capabilities import ExtraMemory, drafting_of, drafts_first, dropped_units, extra_memory
+from simulator.strategies.common.capabilities import (
+    ExtraMemory,
+    drafting_of,
+    drafts_first,
+    dropped_units,
+    extra_memory,
+)
 from simulator.strategies.common.law import Law, OddsOf
 from simulator.strategies.common.method import Method
 from simulator.strategies.common.outputs import Outputs
@@ -39,12 +51,15 @@ def _made_already(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
 if TYPE_CHECKING:
     AnyStrategy = Strategy
 else:
-    _Named = Annotated[Union[tuple(strategies().values())], Field(discriminator="name")]  # noqa: UP007
+    _Any = Union[tuple(strategies().values())]  # noqa: UP007
+    _Named = Annotated[_Any, Field(discriminator="name")]
     AnyStrategy = Annotated[SerializeAsAny[_Named], WrapValidator(_made_already)]
 
 
 class SharedMemory(Frozen):
-    """A memory that target and draft share: each is ``slowdown`` times slower while both are busy."""
+    """A memory that target and draft share: each is ``slowdown`` times slower while both are
+    busy.
+    """
 
     slowdown: Sourced
     """How many times longer each takes while both are busy; 1 or more."""
@@ -79,24 +94,37 @@ class DeviceGroup(NamedTuple):
         return self.utilisation * min(part.place.device.memory_gb.value for part in self.roles)
 
     def request_gb(self, tokens: int, rows: int) -> float:
-        """Return the size of the caches of a request of ``tokens``, and of a state for each of ``rows``, in 1e9 bytes.
+        """Return the size of the caches of a request of ``tokens``, and of a state for each of
+        ``rows``, in 1e9 bytes.
 
-        A state cannot be rolled back: a verification keeps that behind each of its rows, until it is known which one counts.
+        A state cannot be rolled back: a verification keeps that behind each of its rows, until it
+        is known which one counts.
         """
-        return ordered_sum(part.place.kv_gb(tokens) + part.head_gb * tokens + rows * part.place.state_gb for part in self.roles)
+        return ordered_sum(
+            part.place.kv_gb(tokens) + part.head_gb * tokens + rows * part.place.state_gb
+            for part in self.roles
+        )
 
     def needed_gb(self, tokens: int, requests: int = 1, rows: int = 1) -> float:
-        """Return the size of the weights and of all that ``requests`` of ``tokens`` each keep, in 1e9 bytes."""
-        return ordered_sum(part.weights_gb for part in self.roles) + requests * self.request_gb(tokens, rows)
+        """Return the size of the weights and of all that ``requests`` of ``tokens`` each keep, in
+        1e9 bytes.
+        """
+        return ordered_sum(part.weights_gb for part in self.roles) + requests * self.request_gb(
+            tokens, rows
+        )
 
     @property
     def token_gb(self) -> float:
-        """Return the size of the caches of one token in all layers in 1e9 bytes; of a state where there is no cache."""
+        """Return the size of the caches of one token in all layers in 1e9 bytes; of a state where
+        there is no cache.
+        """
         return self.request_gb(1, 0) or self.request_gb(0, 1)
 
     @property
     def room_tokens(self) -> int:
-        """Return the number of tokens whose caches fit beside the weights; 0 if those do not fit."""
+        """Return the number of tokens whose caches fit beside the weights; 0 if those do not
+        fit.
+        """
         left = self.limit_gb - ordered_sum(part.weights_gb for part in self.roles)
         return max(0, int(left / self.token_gb))
 
@@ -113,7 +141,9 @@ class Scenario(Frozen):
     method: Method | None = None
     """The published system that the strategy runs; its file states the strategy."""
     target: Placement | None = None
-    """The model whose tokens come out, and where it runs; left out where ``durations`` state all times."""
+    """The model whose tokens come out, and where it runs; left out where ``durations`` state all
+    times.
+    """
     draft: Placement | None = None
     """The model that drafts, and where it runs; for strategies that need one."""
     channel: Link | None = None
@@ -156,10 +186,15 @@ class Scenario(Frozen):
     def batch(self) -> int:
         """Return how many requests decode together in one replica when nothing holds them up.
 
-        The law is taken at this number, and the strategy is set for it. With arrivals it is all places there are.
+        The law is taken at this number, and the strategy is set for it. With arrivals it is all
+        places there are.
         """
         places = self.serving.policy.max_requests or UNLIMITED
-        return places if self.requests.arrivals else min(-(-self.requests.concurrency // self.serving.replicas), places)
+        return (
+            places
+            if self.requests.arrivals
+            else min(-(-self.requests.concurrency // self.serving.replicas), places)
+        )
 
     @cached_property
     def schedule(self) -> Strategy:
@@ -173,7 +208,9 @@ class Scenario(Frozen):
 
     @property
     def contention(self) -> float:
-        """Return how many times slower target and draft are while both are busy; 1 without shared memory."""
+        """Return how many times slower target and draft are while both are busy; 1 without shared
+        memory.
+        """
         return self.shared_memory.slowdown.value if self.shared_memory else 1.0
 
     @property
@@ -181,7 +218,10 @@ class Scenario(Frozen):
         """Return whether target and draft sit on the same device of the same machine."""
         if not (self.target and self.draft and self.target.machine):
             return False
-        return (self.target.machine, self.target.device.name) == (self.draft.machine, self.draft.device.name)
+        return (self.target.machine, self.target.device.name) == (
+            self.draft.machine,
+            self.draft.device.name,
+        )
 
     @cached_property
     def cost(self) -> Cost:
@@ -190,36 +230,56 @@ class Scenario(Frozen):
             return StatedCost(self.durations, self.schedule.needs.draft_steps, self.contention)
         if self.target is None:
             raise BadInput.at(self.name, "is required and missing", "target")
-        return HardwareCost(self.target, self.draft, self.channel, self.contention, drafting_of(self.schedule))
+        return HardwareCost(
+            self.target, self.draft, self.channel, self.contention, drafting_of(self.schedule)
+        )
 
     def replace(self, **updates: Any) -> Self:
-        """Return a copy with fields replaced; ``model_copy`` would keep the cost and schedule of the old fields."""
-        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | updates)
+        """Return a copy with fields replaced; ``model_copy`` would keep the cost and schedule of
+        the old fields.
+        """
+        return type(self)(
+            **{name: getattr(self, name) for name in type(self).model_fields} | updates
+        )
 
     @cached_property
     def lengths(self) -> tuple[float, float, int]:
-        """Return mean prompt tokens, mean output tokens, and the tokens of the longest request, both together."""
+        """Return mean prompt tokens, mean output tokens, and the tokens of the longest request,
+        both together.
+        """
         return self.requests.totals(self.seed)
 
     @cached_property
     def outputs(self) -> Outputs:
         """Return the lengths of the outputs, as a law of finite ones has to know them."""
         requests = self.requests
-        return Outputs(requests.output_lengths(self.seed), requests.past_end == "cut", drafts_first(self.schedule))
+        return Outputs(
+            requests.output_lengths(self.seed),
+            requests.past_end == "cut",
+            drafts_first(self.schedule),
+        )
 
     @property
     def mean_context(self) -> int:
-        """Return the cached tokens halfway through the output, at which the law takes its durations."""
+        """Return the cached tokens halfway through the output, at which the law takes its
+        durations.
+        """
         prompt, output, _ = self.lengths
         return int(prompt + output // 2)
 
     def law_at(self, odds: OddsOf, requests: int, context: int | None = None) -> Law:
-        """Return the strategy's law of ``requests`` at ``context`` cached tokens each; None: halfway through the output."""
+        """Return the strategy's law of ``requests`` at ``context`` cached tokens each; None:
+        halfway through the output.
+        """
         tokens = self.mean_context if context is None else context
-        return self.schedule.law(self.cost, odds, requests, tokens, one_lane=self.one_lane, outputs=self.outputs)
+        return self.schedule.law(
+            self.cost, odds, requests, tokens, one_lane=self.one_lane, outputs=self.outputs
+        )
 
     def service(self, acceptance: Acceptance, times: StepTimes | None = None) -> Service:
-        """Return the service that the scenario describes, ready to run or to replay; ``times`` has steps priced already."""
+        """Return the service that the scenario describes, ready to run or to replay; ``times`` has
+        steps priced already.
+        """
         return Service(
             strategy=self.schedule,
             acceptance=acceptance,
@@ -239,29 +299,46 @@ class Scenario(Frozen):
 
     def memory(self) -> Blocks:
         """Return an empty KV cache of the size that the hardware leaves."""
-        return self.serving.memory.pool(self.kv_tokens, self.held_tokens, dropped_units(self.schedule))
+        return self.serving.memory.pool(
+            self.kv_tokens, self.held_tokens, dropped_units(self.schedule)
+        )
 
     @cached_property
     def held_tokens(self) -> Callable[[int], float] | None:
-        """Return from the tokens of a request to those whose room it takes; None where they are the same.
+        """Return from the tokens of a request to those whose room it takes; None where they are the
+        same.
 
-        A window drops what it has passed; a state takes room whatever the tokens, once for every row of a verification.
+        A window drops what it has passed; a state takes room whatever the tokens, once for every
+        row of a verification.
         """
         places, groups = (self.target, self.draft), self.device_groups
         if not any(place and place.model.mixers for place in places):
             return None
-        rows, sizes = self.schedule.needs.cache_tokens, [(group, group.token_gb) for group in groups]
-        return cache(lambda tokens: max(group.request_gb(tokens, rows) / size for group, size in sizes))
+        rows, sizes = (
+            self.schedule.needs.cache_tokens,
+            [(group, group.token_gb) for group in groups],
+        )
+        return cache(
+            lambda tokens: max(group.request_gb(tokens, rows) / size for group, size in sizes)
+        )
 
     @cached_property
     def kv_tokens(self) -> int | None:
-        """Return how many tokens the KV caches of all requests of a replica have room for; None without a limit."""
+        """Return how many tokens the KV caches of all requests of a replica have room for; None
+        without a limit.
+        """
         stated = self.serving.memory.kv_tokens
-        return stated if stated is not None else min((group.room_tokens for group in self.device_groups), default=None)
+        return (
+            stated
+            if stated is not None
+            else min((group.room_tokens for group in self.device_groups), default=None)
+        )
 
     @cached_property
     def device_groups(self) -> list[DeviceGroup]:
-        """Return target and draft with the memory that each needs, in one group where they share a memory."""
+        """Return target and draft with the memory that each needs, in one group where they share a
+        memory.
+        """
         groups: dict[tuple[str, str], list[RoleMemory]] = {}
         pipeline = self.target.pipeline if self.target else None
         if self.target and pipeline:
@@ -271,12 +348,16 @@ class Scenario(Frozen):
         for role, place in (("target", self.target), ("draft", self.draft)):
             used = self.strategy.needs.draft_model if role == "draft" else pipeline is None
             if place is not None and used:
-                extra, table, layers = extra_memory(self.strategy, place.model) if role == "target" else ExtraMemory()
+                extra, table, layers = (
+                    extra_memory(self.strategy, place.model) if role == "target" else ExtraMemory()
+                )
                 key = (place.machine or role, "" if self.shared_memory else place.device.name)
                 weights, kinds = place.weights_gb(extra) + table / 1e9, place.model.kinds()
                 head_gb = place.kv_gb(1) / sum(kinds.values()) * layers
                 groups.setdefault(key, []).append(RoleMemory(role, place, weights, head_gb))
-        return [DeviceGroup(tuple(roles), self.serving.memory.utilisation) for roles in groups.values()]
+        return [
+            DeviceGroup(tuple(roles), self.serving.memory.utilisation) for roles in groups.values()
+        ]
 
 
 def resolved(scenario: Scenario) -> dict[str, Any]:

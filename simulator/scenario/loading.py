@@ -1,4 +1,6 @@
-"""Load scenarios: read files and overrides, check them, read the trace, and vary what was loaded."""
+"""Load scenarios: read files and overrides, check them, read the trace, and vary what was
+loaded.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +23,11 @@ from simulator.acceptance.window_replay import Walk
 from simulator.files.plugins import packages_found
 from simulator.files.schema import BadInput, Document, Fault, validate
 from simulator.names import Catalogue, is_shipped
-from simulator.scenario.as_served import left_to_engine, with_caching_of_engine, with_policy_of_engine
+from simulator.scenario.as_served import (
+    left_to_engine,
+    with_caching_of_engine,
+    with_policy_of_engine,
+)
 from simulator.scenario.checks import check_memory, faults_of, with_fitting_draft
 from simulator.scenario.fields import Scenario
 from simulator.scenario.recording import borrowed, check_answers, drawn, fitting, read_trace
@@ -33,15 +39,21 @@ from simulator.strategies.common.capabilities import DraftsChain
 PLAIN = Autoregressive.model_fields["name"].default
 """The strategy that drafts nothing."""
 FEW = 1_024
-"""Requests up to which a mean is set over those that run; the mean of more differs by less than is said."""
+"""Requests up to which a mean is set over those that run; the mean of more differs by less than is
+said.
+"""
 SAMPLED, PARTS = 256, 16
-"""Requests, and parts of their outputs, whose contexts a law of falling acceptance is taken over."""
+"""Requests, and parts of their outputs, whose contexts a law of falling acceptance is taken
+over.
+"""
 
 
 def written_by(scenario: Scenario, replay: Replay) -> tuple[tuple[int, int], ...]:
     """Return the recording and the tokens behind the first one of each request that runs."""
     order = replay.order
-    return tuple((order[number % len(order)], output - 1) for number, _, output in dealt(scenario, replay))
+    return tuple(
+        (order[number % len(order)], output - 1) for number, _, output in dealt(scenario, replay)
+    )
 
 
 @dataclass(frozen=True)
@@ -52,9 +64,13 @@ class Loaded:
     trace: Trace | None
     document: Document
     verdicts: dict[object, Acceptance] = field(default_factory=dict, repr=False, compare=False)
-    """Acceptance made from the trace, by what it depends on; shared with scenarios that differ elsewhere."""
+    """Acceptance made from the trace, by what it depends on; shared with scenarios that differ
+    elsewhere.
+    """
     samples: list[tuple[object, Replay]] = field(default_factory=list, repr=False, compare=False)
-    """The last acceptance whose mean was set over the requests of a run, with what it depends on; shared likewise."""
+    """The last acceptance whose mean was set over the requests of a run, with what it depends on;
+    shared likewise.
+    """
     precomputed: Acceptance | None = None
     """What :meth:`acceptance` returns, where that was worked out before."""
 
@@ -68,9 +84,13 @@ class Loaded:
             return self.precomputed
         scenario, spec = self.scenario, self.scenario.acceptance
         if self.trace is not None:
-            check_answers(self.trace, scenario, self.document)  # fields may have been replaced since it was read
+            check_answers(
+                self.trace, scenario, self.document
+            )  # fields may have been replaced since it was read
         key = spec.model_dump_json(exclude={"by_context"}), scenario.seed
-        plain = self.verdicts.get(key) or self.verdicts.setdefault(key, spec.verdicts(self.trace, scenario.seed))
+        plain = self.verdicts.get(key) or self.verdicts.setdefault(
+            key, spec.verdicts(self.trace, scenario.seed)
+        )
         if spec.by_context and not isinstance(plain, Replay):
             return scenario.schedule.reads(falling(scenario, plain, spec.by_context))
         read = self._read(plain, key)
@@ -79,7 +99,10 @@ class Loaded:
         if spec.by_context is None:
             return read
         if not isinstance(read, Replay) or read.p_min is not None:
-            message = "this strategy reads more of a recording than kept tokens; state a rate or lengths instead of a trace"
+            message = (
+                "this strategy reads more of a recording than kept tokens; state a rate or "
+                "lengths instead of a trace"
+            )
             raise self.document.refusal(("acceptance", "by_context"), message)
         return falling(scenario, read, spec.by_context)
 
@@ -92,23 +115,38 @@ class Loaded:
         window = spec.rescale.window or scenario.schedule.window  # written down once it is loaded
         read = key, window, None if as_read is plain else scenario.schedule.model_dump_json()
         walk = Walk(stated_rule(spec.rescale.adaptive, self.document))
-        made = self.verdicts.get(read) or self.verdicts.setdefault(read, self._rescaled(as_read, spec.rescale, window, walk))
+        made = self.verdicts.get(read) or self.verdicts.setdefault(
+            read, self._rescaled(as_read, spec.rescale, window, walk)
+        )
         return self._over_its_requests(made, as_read, read, walk)
 
-    def _over_its_requests(self, made: Acceptance, as_read: Acceptance, read: tuple[object, ...], walk: Walk) -> Acceptance:
-        """Return re-scaled acceptance whose cursors have the mean over the requests that run, where these are few.
+    def _over_its_requests(
+        self, made: Acceptance, as_read: Acceptance, read: tuple[object, ...], walk: Walk
+    ) -> Acceptance:
+        """Return re-scaled acceptance whose cursors have the mean over the requests that run, where
+        these are few.
 
-        The law keeps the mean over all recordings, of which a few requests are a sample that misses it by chance.
+        The law keeps the mean over all recordings, of which a few requests are a sample that misses
+        it by chance.
         """
         scenario, wanted = self.scenario, self.scenario.acceptance.rescale
-        if wanted is None or wanted.window is None or scenario.requests.count > FEW or not isinstance(made, Replay):
+        if (
+            wanted is None
+            or wanted.window is None
+            or scenario.requests.count > FEW
+            or not isinstance(made, Replay)
+        ):
             return made
         own = copy(made)
         own.sample = _Sample(self, made, as_read, read, walk)
         return own
 
-    def sampled(self, made: Replay, as_read: Acceptance, read: tuple[object, ...], walk: Walk) -> Replay:
-        """Return acceptance at the wanted mean over the requests that run; ``made``, where these cannot reach it."""
+    def sampled(
+        self, made: Replay, as_read: Acceptance, read: tuple[object, ...], walk: Walk
+    ) -> Replay:
+        """Return acceptance at the wanted mean over the requests that run; ``made``, where these
+        cannot reach it.
+        """
         wanted, written = self.scenario.acceptance.rescale, written_by(self.scenario, made)
         of_these = read, written
         for known, replay in self.samples:
@@ -116,16 +154,26 @@ class Loaded:
                 return replay
         sampled: Acceptance = made
         if wanted and wanted.window:
-            with suppress(BadInput):  # requests that cannot reach it run what they can, which is said
-                sampled = self._rescaled(as_read, wanted, wanted.window, walk._replace(written=written))
+            with suppress(
+                BadInput
+            ):  # requests that cannot reach it run what they can, which is said
+                sampled = self._rescaled(
+                    as_read, wanted, wanted.window, walk._replace(written=written)
+                )
         found = sampled if isinstance(sampled, Replay) else made
         self.samples[:] = [(of_these, found)]
         return found
 
-    def _rescaled(self, recorded: Acceptance, wanted: Rescale, window: int, walk: Walk) -> Acceptance:
-        """Return recorded acceptance at the wanted tokens per step; raises :class:`BadInput` where that cannot be."""
+    def _rescaled(
+        self, recorded: Acceptance, wanted: Rescale, window: int, walk: Walk
+    ) -> Acceptance:
+        """Return recorded acceptance at the wanted tokens per step; raises :class:`BadInput` where
+        that cannot be.
+        """
         try:
-            return rescaled(recorded, wanted.tokens_per_step, window, self.scenario.seed, wanted.stretch, walk)
+            return rescaled(
+                recorded, wanted.tokens_per_step, window, self.scenario.seed, wanted.stretch, walk
+            )
         except BadInput as error:
             where = ("acceptance", "rescale", "tokens_per_step")
             raise error.changed(lambda fault: self.document.fault(where, fault.message)) from error
@@ -137,7 +185,9 @@ class Loaded:
 
     def replace(self, **updates: Any) -> Self:
         """Return the same scenario with whole fields of it replaced."""
-        return type(self)(self.scenario.replace(**updates), self.trace, self.document, self.verdicts, self.samples)
+        return type(self)(
+            self.scenario.replace(**updates), self.trace, self.document, self.verdicts, self.samples
+        )
 
 
 @dataclass
@@ -158,24 +208,37 @@ class _Sample:
 
 
 def dealt(scenario: Scenario, verdicts: Acceptance) -> Iterator[tuple[int, int, int]]:
-    """Yield the number under which each request asks for acceptance, and its tokens of prompt and output."""
+    """Yield the number under which each request asks for acceptance, and its tokens of prompt and
+    output.
+    """
     requests = scenario.requests
-    deal, lengths = TraceAssignment(verdicts, requests.flavours_by_task), requests.lengths(scenario.seed)
+    deal, lengths = (
+        TraceAssignment(verdicts, requests.flavours_by_task),
+        requests.lengths(scenario.seed),
+    )
     for index, ((prompt, output), task) in enumerate(zip(lengths, requests.tasks(), strict=False)):
         yield deal(index, task), prompt, output
 
 
 def weighed(scenario: Scenario, verdicts: Acceptance) -> Acceptance:
-    """Return verdicts of which a law takes the kinds of text apart, each as often as the scenario's requests write it."""
+    """Return verdicts of which a law takes the kinds of text apart, each as often as the scenario's
+    requests write it.
+    """
     replay = verdicts.replay if isinstance(verdicts, RecordedSequences) else verdicts
     if not isinstance(replay, Replay):
         return verdicts
-    kinds = {recording: name for name in replay.trace.flavours for recording in replay.trace.named(name)}
+    kinds = {
+        recording: name for name in replay.trace.flavours for recording in replay.trace.named(name)
+    }
     replay, order = copy(replay), replay.order
     replay.weights = written = Counter[str]()
     for number, _, output in dealt(scenario, verdicts):
         written[kinds[order[number % len(order)]]] += output - 1
-    return RecordedSequences(replay, verdicts.split) if isinstance(verdicts, RecordedSequences) else replay
+    return (
+        RecordedSequences(replay, verdicts.split)
+        if isinstance(verdicts, RecordedSequences)
+        else replay
+    )
 
 
 def falling(scenario: Scenario, verdicts: Acceptance, stated: ByContext) -> Falling:
@@ -190,11 +253,17 @@ def falling(scenario: Scenario, verdicts: Acceptance, stated: ByContext) -> Fall
     return Falling(verdicts, stated, window, prompts.__getitem__, met, scenario.seed)
 
 
-def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None = None, seed: int | None = None) -> Loaded:
+def load(
+    name: str,
+    overrides: Sequence[str] = (),
+    catalogue: Catalogue | None = None,
+    seed: int | None = None,
+) -> Loaded:
     """Read a scenario by name or path and return it, checked.
 
-    The file first, then every ``key=value`` of ``overrides``, then ``seed``. Raises :class:`BadInput`
-    with all faults found, :class:`Infeasible` where a model does not fit its devices.
+    The file first, then every ``key=value`` of ``overrides``, then ``seed``. Raises
+    :class:`BadInput` with all faults found, :class:`Infeasible` where a model does not fit its
+    devices.
     """
     catalogue = catalogue or Catalogue()
     document = catalogue.scenario(name)
@@ -209,7 +278,8 @@ def load(name: str, overrides: Sequence[str] = (), catalogue: Catalogue | None =
 def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None) -> Loaded:
     """Return the scenario of a document with all its files in place; raises as :func:`load` does.
 
-    What it shares with ``base``, down to the very objects, is taken over instead of being read again.
+    What it shares with ``base``, down to the very objects, is taken over instead of being read
+    again.
     """
     try:
         return _checked(document, catalogue, base)
@@ -218,13 +288,17 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
 
 
 def _found(fault: Fault) -> Fault:
-    """Return a fault about a strategy that is not there with how those of other packages are found."""
+    """Return a fault about a strategy that is not there with how those of other packages are
+    found.
+    """
     unknown = fault.field == "strategy" and fault.message.startswith("there is no strategy '")
     return replace(fault, message=f"{fault.message}; {packages_found()}") if unknown else fault
 
 
 def _blamed(fault: Fault, document: Document) -> Fault:
-    """Return a fault at what was written by hand: shipped files are sound, but not with everything laid over them."""
+    """Return a fault at what was written by hand: shipped files are sound, but not with everything
+    laid over them.
+    """
     written = document.places | document.mentions
     theirs = {file for file in {file for file, _, _ in written.values()} if is_shipped(file)}
     own = [path for path, (file, _, _) in written.items() if file not in theirs]
@@ -232,27 +306,48 @@ def _blamed(fault: Fault, document: Document) -> Fault:
     near = [path for path in own if path == () or path[-1] == field[-1] or path[0] == field[0]]
     if not near or not is_shipped(fault.place[0]):
         return fault
-    nearest = max(near, key=lambda path: (path[-1:] == field[-1:], written[path][0] != root, path[:1] == field[:1]))
+    nearest = max(
+        near,
+        key=lambda path: (path[-1:] == field[-1:], written[path][0] != root, path[:1] == field[:1]),
+    )
     file, line, _ = fault.place
-    return replace(fault, place=written[nearest], message=f"as {Path(file).name}:{line} has it, {fault.message}")
+    return replace(
+        fault,
+        place=written[nearest],
+        message=f"as {Path(file).name}:{line} has it, {fault.message}",
+    )
 
 
 def _accepting(data: dict[str, Any]) -> dict[str, Any]:
-    """Return fields of a scenario, with nothing accepted where its strategy drafts nothing and no acceptance is stated."""
+    """Return fields of a scenario, with nothing accepted where its strategy drafts nothing and no
+    acceptance is stated.
+    """
     strategy = data.get("strategy")
-    nothing = "acceptance" not in data and isinstance(strategy, dict) and strategy.get("name") == PLAIN
+    nothing = (
+        "acceptance" not in data and isinstance(strategy, dict) and strategy.get("name") == PLAIN
+    )
     return data | {"acceptance": {"always": 0}} if nothing else data
 
 
 def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> Loaded:
-    same = {name for name, value in document.data.items() if base and value is base.document.data.get(name)}
+    same = {
+        name
+        for name, value in document.data.items()
+        if base and value is base.document.data.get(name)
+    }
     if "acceptance" not in same:
         same -= {"strategy"}  # which may have read the recording
     if "requests" not in same:
         catalogue.find_traffic(document)
     same -= {"serving"} if left_to_engine(document) else set()
-    same -= {"draft"} if base and base.scenario.draft is None else set()  # it may fit the target now
-    kept = {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)} if base else {}
+    same -= (
+        {"draft"} if base and base.scenario.draft is None else set()
+    )  # it may fit the target now
+    kept = (
+        {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)}
+        if base
+        else {}
+    )
     scenario = validate(Scenario, replace(document, data=_accepting(document.data) | kept))
     scenario = with_fitting_draft(scenario, document)
     scenario, document = borrowed(scenario, document, catalogue)
@@ -266,13 +361,21 @@ def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> L
         raise fault
     scenario = with_caching_of_engine(scenario, document)
     check_memory(scenario, document)
-    if base and "acceptance" in same and (scenario.seed == base.scenario.seed or not drawn(scenario, base.trace)):
+    if (
+        base
+        and "acceptance" in same
+        and (scenario.seed == base.scenario.seed or not drawn(scenario, base.trace))
+    ):
         trace = base.trace and fitting(base.trace, scenario, document, catalogue)
         loaded = Loaded(scenario, trace, document, base.verdicts, base.samples)
     else:
         loaded = Loaded(scenario, read_trace(scenario, document, catalogue), document)
     target = loaded.scenario.target
-    if loaded.trace and target and (routed := routed_as_recorded(target, loaded.trace)) is not target:
+    if (
+        loaded.trace
+        and target
+        and (routed := routed_as_recorded(target, loaded.trace)) is not target
+    ):
         loaded = loaded.replace(target=routed)
     if loaded.trace is not None and isinstance(scenario.strategy, DraftsChain):
         loaded = loaded.replace(strategy=scenario.strategy.recorded_in(loaded.trace))
@@ -285,7 +388,9 @@ def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> L
 
 
 def _at_its_window(loaded: Loaded, mean: Rescale) -> Loaded:
-    """Return the scenario with the window of its mean written down: a sweep changes the strategy's, never what was measured."""
+    """Return the scenario with the window of its mean written down: a sweep changes the strategy's,
+    never what was measured.
+    """
     window, rule = loaded.scenario.schedule.window, mean.adaptive or moving_rule(loaded.scenario)
     place = ("acceptance", "rescale")
     document = loaded.document.branched([(*place, "window"), (*place, "adaptive")])
@@ -294,18 +399,24 @@ def _at_its_window(loaded: Loaded, mean: Rescale) -> Loaded:
         document.put((*place, "adaptive"), rule, document.place((*place, "window")))
     measured = mean.model_copy(update={"window": window, "adaptive": rule})
     acceptance = loaded.scenario.acceptance.model_copy(update={"rescale": measured})
-    return replace(loaded, scenario=loaded.scenario.replace(acceptance=acceptance), document=document)
+    return replace(
+        loaded, scenario=loaded.scenario.replace(acceptance=acceptance), document=document
+    )
 
 
-def variant(base: Loaded, changes: Mapping[str, object], catalogue: Catalogue | None = None) -> Loaded:
-    """Return ``base`` with the value of each dotted key replaced, as ``load`` with ``key=value`` overrides would have it.
+def variant(
+    base: Loaded, changes: Mapping[str, object], catalogue: Catalogue | None = None
+) -> Loaded:
+    """Return ``base`` with the value of each dotted key replaced, as ``load`` with ``key=value``
+    overrides would have it.
 
-    What does not change is shared with ``base``: models, devices, passes whose times were worked out, the trace and the
-    verdicts read from it. So a point of a sweep costs what its change costs.
+    What does not change is shared with ``base``: models, devices, passes whose times were worked
+    out, the trace and the verdicts read from it. So a point of a sweep costs what its change costs.
 
-    Values are plain data: numbers, texts, lists, mappings; a text may name a file where the key holds one. A key is that
-    of the scenario *as written*: fields that a program has replaced since (:meth:`Loaded.replace`) stay replaced as long
-    as no key lies within them. Raises :class:`BadInput` and :class:`Infeasible` as ``load`` does, naming the key.
+    Values are plain data: numbers, texts, lists, mappings; a text may name a file where the key
+    holds one. A key is that of the scenario *as written*: fields that a program has replaced since
+    (:meth:`Loaded.replace`) stay replaced as long as no key lies within them. Raises
+    :class:`BadInput` and :class:`Infeasible` as ``load`` does, naming the key.
     """
     if not changes:
         return base

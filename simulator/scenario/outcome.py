@@ -1,4 +1,6 @@
-"""Outcomes: what a simulation or a replay came to in steps, tokens and seconds, its requests, batches and memory."""
+"""Outcomes: what a simulation or a replay came to in steps, tokens and seconds, its requests,
+batches and memory.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -32,7 +34,9 @@ class LimitOutcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Counted:
-    """The requests that count and the stretch of time in which they arrive (:mod:`simulator.serving.collector`)."""
+    """The requests that count and the stretch of time in which they arrive
+    (:mod:`simulator.serving.collector`).
+    """
 
     rule: str
     """Which requests count, in words."""
@@ -56,7 +60,9 @@ class Counted:
 
     @property
     def goodput_requests_per_s(self) -> float | None:
-        """Return good requests per second of the stretch; None where it has no length, so that no rate is measured."""
+        """Return good requests per second of the stretch; None where it has no length, so that no
+        rate is measured.
+        """
         return quotient(self.good, self.seconds)
 
     @property
@@ -66,7 +72,9 @@ class Counted:
 
 
 class Littles(NamedTuple):
-    """Little's law, L = lambda W, of one run or one replica from the first arrival to the last departure; checked to 1e-9."""
+    """Little's law, L = lambda W, of one run or one replica from the first arrival to the last
+    departure; checked to 1e-9.
+    """
 
     mean_in_system: float
     """L: the number in the system, summed over time as it changes."""
@@ -84,7 +92,9 @@ class Littles(NamedTuple):
 
 @dataclass(frozen=True)
 class ServingOutcome:
-    """What happened to the requests of a run, its batches and its KV cache; sketches are of seconds."""
+    """What happened to the requests of a run, its batches and its KV cache; sketches are of
+    seconds.
+    """
 
     requests: int
     """Number of requests that were served."""
@@ -101,11 +111,15 @@ class ServingOutcome:
     batch_s: Mapping[int, float]
     """Seconds of steps by requests that decode in them."""
     mean_in_system: float
-    """Requests in the system, mean over time: arrival rate times mean E2E (Little's law, checked)."""
+    """Requests in the system, mean over time: arrival rate times mean E2E (Little's law,
+    checked).
+    """
     mean_waiting: float
     """Requests that wait to be admitted, mean over time."""
     queue_s: Mapping[int, float]
-    """Seconds by number of requests that wait to be admitted; each of several replicas counts its own."""
+    """Seconds by number of requests that wait to be admitted; each of several replicas counts its
+    own.
+    """
     mean_kv_tokens: float
     """Tokens that the blocks in use have room for, mean over time and replicas."""
     most_kv_tokens: int
@@ -127,10 +141,19 @@ class ServingOutcome:
     wasted_drafts: int
     """The verified draft tokens that were rejected."""
     prefix_cache: Mapping[str, float]
-    """What prefix caching came to (:func:`simulator.serving.memory.cache_hits`); empty without it."""
+    """What prefix caching came to (:func:`simulator.serving.memory.cache_hits`); empty without
+    it.
+    """
 
 
-TALLIED = ("mean_batch", "preemptions", "prompt_rows", "recomputed_rows", "verified_rows", "drafted")
+TALLIED = (
+    "mean_batch",
+    "preemptions",
+    "prompt_rows",
+    "recomputed_rows",
+    "verified_rows",
+    "drafted",
+)
 """What is taken from the books as it stands there."""
 QUANTILES = (50, 90, 95, 99)
 """Percentiles of times that every report has."""
@@ -199,13 +222,17 @@ class Outcome:
     busy_s: Mapping[str, float]
     """Busy seconds of each lane, mean over replicas; empty for a replay."""
     replicas: tuple[Replica, ...] = ()
-    """The replicas where there are several; ``serving`` is about all together, but batch and KV cache are one replica's."""
+    """The replicas where there are several; ``serving`` is about all together, but batch and KV
+    cache are one replica's.
+    """
 
     @property
     def tokens_per_s(self) -> float:
-        """Return output tokens per second of all requests together, prefill included, in the stretch that counts.
+        """Return output tokens per second of all requests together, prefill included, in the
+        stretch that counts.
 
-        Where all that counts arrived together the stretch has no length, and they are those of the whole run.
+        Where all that counts arrived together the stretch has no length, and they are those of the
+        whole run.
         """
         counted = self.serving.counted
         if counted.seconds in (0.0, self.end_s):
@@ -227,7 +254,10 @@ def outcome_of(done: ServiceRun) -> Outcome:
     """Return what the books of a service come to that has served all its requests."""
     tally, times, end = done.tally, done.collector.times, done.end_s
     steps = sum(tally.steps.values())
-    replicas = tuple(_replica(replica, end, busy_s) for replica, busy_s in zip(done.replicas, done.busy_s, strict=False))
+    replicas = tuple(
+        _replica(replica, end, busy_s)
+        for replica, busy_s in zip(done.replicas, done.busy_s, strict=False)
+    )
     lanes = done.busy_s[0] if done.busy_s else ()
     return Outcome(
         step_s=tally.step_seconds / max(1, steps),
@@ -244,7 +274,10 @@ def outcome_of(done: ServiceRun) -> Outcome:
         windows=sum(tally.judged.values()),
         choices=dict(tally.choices),
         serving=_serving(done),
-        busy_s={lane: ordered_sum(busy_s[lane] for busy_s in done.busy_s) / len(done.busy_s) for lane in lanes},
+        busy_s={
+            lane: ordered_sum(busy_s[lane] for busy_s in done.busy_s) / len(done.busy_s)
+            for lane in lanes
+        },
         replicas=replicas if len(replicas) > 1 else (),
     )
 
@@ -273,7 +306,16 @@ def _counted(collector: MetricsCollector) -> Counted:
         for limit, within in zip(sketch.limits, sketch.within, strict=True):
             attainment, percentile_s = within / max(1, sketch.count), sketch.quantile(limit.share)
             met = within >= limit.share * sketch.count
-            limits.append(LimitOutcome(metric, limit.percentile, limit.seconds * 1e3, percentile_s * 1e3, attainment, met))
+            limits.append(
+                LimitOutcome(
+                    metric,
+                    limit.percentile,
+                    limit.seconds * 1e3,
+                    percentile_s * 1e3,
+                    attainment,
+                    met,
+                )
+            )
     return Counted(
         rule=collector.rule,
         requests=collector.times["e2e"].count,
@@ -334,44 +376,84 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 
 def serving_data(serving: ServingOutcome) -> dict[str, Any]:
     """Return requests and batches as plain data for JSON, times in milliseconds."""
-    times = {f"{name}_ms": _spread(getattr(serving, name)) for name in ("wait", "ttft", "tbt", "tpot", "e2e")}
+    times = {
+        f"{name}_ms": _spread(getattr(serving, name))
+        for name in ("wait", "ttft", "tbt", "tpot", "e2e")
+    }
     levels = {"batch": _level(serving.batch_s), "queue": _level(serving.queue_s)}
     counted, littles = serving.counted, serving.littles_law
-    goodput = {"goodput_requests_per_s": counted.goodput_requests_per_s, "goodput_tokens_per_s": counted.goodput_tokens_per_s}
-    counted_data = asdict(counted) | {"slo": [limit._asdict() for limit in counted.slo]} | (goodput if counted.slo else {})
-    parts: dict[str, Any] = {"counted": counted_data, "littles_law": littles._asdict() | {"gap": littles.gap}}
+    goodput = {
+        "goodput_requests_per_s": counted.goodput_requests_per_s,
+        "goodput_tokens_per_s": counted.goodput_tokens_per_s,
+    }
+    counted_data = (
+        asdict(counted)
+        | {"slo": [limit._asdict() for limit in counted.slo]}
+        | (goodput if counted.slo else {})
+    )
+    parts: dict[str, Any] = {
+        "counted": counted_data,
+        "littles_law": littles._asdict() | {"gap": littles.gap},
+    }
     parts |= {"prefix_cache": serving.prefix_cache} if serving.prefix_cache else {}
-    left_out = {"batch_s", "queue_s", "prefix_cache", *parts, *(name.removesuffix("_ms") for name in times)}
-    rest = {entry.name: getattr(serving, entry.name) for entry in fields(serving) if entry.name not in left_out}
+    left_out = {
+        "batch_s",
+        "queue_s",
+        "prefix_cache",
+        *parts,
+        *(name.removesuffix("_ms") for name in times),
+    }
+    rest = {
+        entry.name: getattr(serving, entry.name)
+        for entry in fields(serving)
+        if entry.name not in left_out
+    }
     return times | levels | parts | rest
 
 
 def _replica_data(replica: Replica) -> dict[str, Any]:
     littles = replica.littles_law._asdict() | {"gap": replica.littles_law.gap}
-    data = {entry.name: getattr(replica, entry.name) for entry in fields(replica) if entry.name != "ttft"}
+    data = {
+        entry.name: getattr(replica, entry.name)
+        for entry in fields(replica)
+        if entry.name != "ttft"
+    }
     return data | {"littles_law": littles, "ttft_ms": _spread(replica.ttft)}
 
 
 def _level(seconds: Mapping[int, float]) -> dict[str, float]:
     """Return mean, 95th percentile and maximum over time of a number, from its seconds by level."""
     whole = ordered_sum(seconds.values())
-    mean = ordered_sum(level * duration for level, duration in seconds.items()) / whole if whole else 0.0
+    mean = (
+        ordered_sum(level * duration for level, duration in seconds.items()) / whole
+        if whole
+        else 0.0
+    )
     return {"mean": mean, "p95": level_quantile(seconds, 0.95), "most": max(seconds, default=0)}
 
 
 def _spread(sketch: Sketch) -> dict[str, float | None]:
-    """Return mean, percentiles and maximum of a distribution of seconds, in milliseconds; None where nothing was measured."""
+    """Return mean, percentiles and maximum of a distribution of seconds, in milliseconds; None
+    where nothing was measured.
+    """
     quantiles = {f"p{share}": sketch.quantile_ms(share / 100) for share in QUANTILES}
     return {"mean": sketch.mean_ms, **quantiles, "most": sketch.most_ms}
 
 
 def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, StageMemory]]:
-    """Yield for each stage of a pipeline its layers and its memory, as it is and by the formula that SpecPipe prints (SP-10).
+    """Yield for each stage of a pipeline its layers and its memory, as it is and by the formula
+    that SpecPipe prints (SP-10).
 
     Yields nothing without a pipeline of a dense model with one device per stage.
     """
     target = scenario.target
-    if target is None or target.pipeline is None or target.model.experts or target.model.layers or target.tensor_parallel > 1:
+    if (
+        target is None
+        or target.pipeline is None
+        or target.model.experts
+        or target.model.layers
+        or target.tensor_parallel > 1
+    ):
         return
     model, pipeline = target.model, target.pipeline
     for first, last in pipeline.bounds:
@@ -383,7 +465,9 @@ def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, Stage
                 ends=(first == 0) + (last == model.num_hidden_layers),
                 formula=formula,
                 weights=target.weights,
-                width=scenario.schedule.beam.width if isinstance(scenario.schedule, LevelTree) else 0,
+                width=scenario.schedule.beam.width
+                if isinstance(scenario.schedule, LevelTree)
+                else 0,
                 stages=scenario.stages,
                 runtime_bytes=pipeline.runtime_gb.value * 1e9,
             )

@@ -1,4 +1,6 @@
-"""What a reader should know of ranks: whether they start, over what they sum, and what was fitted to fewer of them."""
+"""What a reader should know of ranks: whether they start, over what they sum, and what was fitted
+to fewer of them.
+"""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -25,26 +27,39 @@ class Continued(NamedTuple):
 
     @property
     def longest(self) -> float:
-        """Return how many times as long it may take: as messages would that every rank passes on one after the other."""
+        """Return how many times as long it may take: as messages would that every rank passes on
+        one after the other.
+        """
         return self.ranks / self.fitted
 
     @property
     def words(self) -> str:
         """Return what is continued, in words."""
         form = name_of(self.form)
-        return f"all-reduce of {self.ranks} ranks over {self.link.name} ({form}, fitted to {self.fitted} at most)"
+        return (
+            f"all-reduce of {self.ranks} ranks over {self.link.name} ({form}, fitted to "
+            f"{self.fitted} at most)"
+        )
 
     def slower(self, times: float, scenario: Scenario) -> Scenario:
-        """Return the scenario in which the constant part of this all-reduce takes so many times as long."""
+        """Return the scenario in which the constant part of this all-reduce takes so many times as
+        long.
+        """
 
         def longer(link: Link) -> Link:
             if link != self.link:
                 return link
             constant = "fixed_us" if isinstance(self.form, RingAllReduce) else "alpha_us"
             number = getattr(self.form, constant)
-            changed = self.form.model_copy(update={constant: number.model_copy(update={"value": number.value * times})})
-            forms = {name: changed if getattr(link.all_reduce, name) == self.form else getattr(link.all_reduce, name)
-                     for name in ("ring", "tree")}  # fmt: skip
+            changed = self.form.model_copy(
+                update={constant: number.model_copy(update={"value": number.value * times})}
+            )
+            forms = {
+                name: changed
+                if getattr(link.all_reduce, name) == self.form
+                else getattr(link.all_reduce, name)
+                for name in ("ring", "tree")
+            }
             return link.model_copy(update={"all_reduce": link.all_reduce.model_copy(update=forms)})
 
         changed: Scenario = replace_nested(scenario, Link, longer)
@@ -72,20 +87,26 @@ def about_ranks(scenario: Scenario) -> Iterator[str]:
     for role, place in placements(scenario):
         if cut := unknown_blocks(place):
             yield (
-                f"nobody said whether {place.engine.name or 'the engine'} starts the {role}: tensor_parallel "
-                f"{place.tensor_parallel} {cut}"
+                f"nobody said whether {place.engine.name or 'the engine'} starts the {role}: "
+                f"tensor_parallel {place.tensor_parallel} {cut}"
             )
         if place.servers > 1 and place.network is not None:
             yield (
-                f"the {role}'s {place.tensor_parallel} ranks are on {place.servers} servers of {place.ranks_inside}: every "
+                f"the {role}'s {place.tensor_parallel} ranks are on {place.servers} servers of "
+                f"{place.ranks_inside}: every "
                 f"all-reduce also goes over {place.network.name} ({_known(place)})"
             )
     for formula in continued(scenario):
-        yield f"the formula for an {formula.words} is continued: it may take {formula.longest:.3g} times as long"
+        yield (
+            f"the formula for an {formula.words} is continued: it may take "
+            f"{formula.longest:.3g} times as long"
+        )
 
 
 def continued(scenario: Scenario) -> list[Continued]:
-    """Return the formulas of all-reduces that are continued to more ranks than they were fitted to, each once."""
+    """Return the formulas of all-reduces that are continued to more ranks than they were fitted to,
+    each once.
+    """
     found: list[Continued] = []
     for _, place in placements(scenario):
         if place.tensor_parallel > 1 and place.collectives.count:

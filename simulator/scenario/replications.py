@@ -1,8 +1,10 @@
-"""Replications: the same scenario with further seeds, which shows how far the numbers of a single run may be off.
+"""Replications: the same scenario with further seeds, which shows how far the numbers of a single
+run may be off.
 
-Replication k is ``specsim run --seed SEED+k``: other arrivals, lengths and recordings where these are drawn, the same traffic
-where it is read from a file. Intervals are Student's t over the replications, which are independent (Law, Simulation Modeling
-and Analysis, sec. 9.4.1); of percentiles too, each replication giving one.
+Replication k is ``specsim run --seed SEED+k``: other arrivals, lengths and recordings where these
+are drawn, the same traffic where it is read from a file. Intervals are Student's t over the
+replications, which are independent (Law, Simulation Modeling and Analysis, sec. 9.4.1); of
+percentiles too, each replication giving one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +19,11 @@ from simulator.scenario.run import simulate, tuned
 
 
 def replicate(load: Callable[[int], Loaded], count: int, seed: int) -> dict[str, Mean]:
-    """Return means of metrics, whose names end with their unit, over the seeds ``seed``, ``seed + 1``, ...
+    """Return means of metrics, whose names end with their unit, over the seeds ``seed``, ``seed +
+    1``, ...
 
-    ``load`` reads the scenario with a seed. A metric that some of them could not measure is left out.
+    ``load`` reads the scenario with a seed. A metric that some of them could not measure is left
+    out.
     """
     metrics = []
     for replication_seed in counted(range(seed, seed + count), "replications"):
@@ -37,7 +41,9 @@ def replicate(load: Callable[[int], Loaded], count: int, seed: int) -> dict[str,
 def mean(values: Sequence[float]) -> Mean:
     """Return the mean of two or more values, with the half-width of its Student-t interval."""
     spread = float(np.std(values, ddof=1)) / len(values) ** 0.5
-    return Mean(float(np.mean(values)), float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread)
+    return Mean(
+        float(np.mean(values)), float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * spread
+    )
 
 
 def _metrics(outcome: Outcome) -> Iterator[tuple[str, float | None]]:

@@ -1,8 +1,8 @@
 """Run one scenario: law, replay and simulation of the same steps, side by side.
 
-Every number says where it comes from. *Law* is the closed form, once with marginal acceptance rates and
-once with the shares that the replay counted; *replay* walks the recorded acceptance and takes each
-step's time from the law; *simulation* books lanes on the event engine.
+Every number says where it comes from. *Law* is the closed form, once with marginal acceptance rates
+and once with the shares that the replay counted; *replay* walks the recorded acceptance and takes
+each step's time from the law; *simulation* books lanes on the event engine.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,12 @@ from simulator.scenario.stated.means import StatedMean, stated_mean
 from simulator.serving.service import OnFinished, OnIteration, ServiceRun
 from simulator.serving.step_times import StepTimes
 from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.capabilities import DerivesNumbers, LosesWindows, Tunable, extra_memory
+from simulator.strategies.common.capabilities import (
+    DerivesNumbers,
+    LosesWindows,
+    Tunable,
+    extra_memory,
+)
 from simulator.strategies.common.claim import Claim
 from simulator.strategies.common.law import Law, OddsOf
 from simulator.strategies.common.outputs import Outputs
@@ -51,7 +56,9 @@ class RunResult:
     law: Law
     """The law with marginal acceptance rates."""
     law_replayed: Law
-    """The law with the acceptance and step kinds that the simulation counted, so no prediction of either."""
+    """The law with the acceptance and step kinds that the simulation counted, so no prediction of
+    either.
+    """
     replay: Outcome
     simulated: Outcome
     odds: Odds
@@ -63,17 +70,25 @@ class RunResult:
     spans: list[Span]
     """The first ``SPANS`` busy intervals of each lane."""
     fallback: Sequence[FallbackRate]
-    """Shares of fallback by exit depth and width on the trace; empty without a trace or an early exit."""
+    """Shares of fallback by exit depth and width on the trace; empty without a trace or an early
+    exit.
+    """
     caveats: tuple[str, ...]
     """Sentences on what the law leaves out and where acceptance comes from."""
     cautions: tuple[str, ...] = ()
     """Sentences that stand beside the headline (:func:`simulator.scenario.caveats.cautions`)."""
     stated: StatedMean | None = None
-    """The mean that acceptance states beside that of the requests that ran; None where none is stated."""
+    """The mean that acceptance states beside that of the requests that ran; None where none is
+    stated.
+    """
     rests_on: str = ""
-    """What in doubt the speed-up rests on (:func:`simulator.scenario.uncertainty.rests_on`); empty where that is little."""
+    """What in doubt the speed-up rests on (:func:`simulator.scenario.uncertainty.rests_on`); empty
+    where that is little.
+    """
     replications: Mapping[str, Mean] = field(default_factory=dict)
-    """Means of metrics over seeds (:mod:`simulator.scenario.replications`), where more than one was simulated."""
+    """Means of metrics over seeds (:mod:`simulator.scenario.replications`), where more than one was
+    simulated.
+    """
     seeds: int = 1
     """Number of seeds behind them."""
     explain_gap: bool = False
@@ -81,12 +96,15 @@ class RunResult:
 
     @property
     def speedup(self) -> float:
-        """Return the time per token of autoregressive decoding over that of this run, both simulated."""
+        """Return the time per token of autoregressive decoding over that of this run, both
+        simulated.
+        """
         return self.baseline.tpot_s / self.simulated.tpot_s
 
     @property
     def speedup_with_prompts(self) -> float | None:
-        """Return tokens per second, prompts included, over those of autoregressive decoding, both simulated.
+        """Return tokens per second, prompts included, over those of autoregressive decoding, both
+        simulated.
 
         None where autoregressive decoding shows no token while requests count.
         """
@@ -110,30 +128,45 @@ class RunResult:
 
     @property
     def gap_parts(self) -> tuple[GapPart, ...]:
-        """Return what the gap from the law with marginal rates to the simulation is made of; empty unless ``explain_gap``."""
+        """Return what the gap from the law with marginal rates to the simulation is made of; empty
+        unless ``explain_gap``.
+        """
         if not self.explain_gap:
             return ()
-        return explained_gap(self.scenario, self.law, self.law_replayed, self.replay, self.simulated)
+        return explained_gap(
+            self.scenario, self.law, self.law_replayed, self.replay, self.simulated
+        )
 
     def provenance(self) -> list[dict[str, object]]:
         """Return every number of the scenario that has a source, with it."""
         return list(provenance(self.scenario))
 
 
-def run(loaded: Loaded, command: str = "", log: OnIteration | None = None, finished: OnFinished | None = None) -> RunResult:
+def run(
+    loaded: Loaded,
+    command: str = "",
+    log: OnIteration | None = None,
+    finished: OnFinished | None = None,
+) -> RunResult:
     """Return law, replay and simulation of a scenario.
 
-    In the simulation ``log`` is called with every iteration, ``finished`` with every request that has ended. Once it is
-    asked to stop (:func:`simulator.parallel.stoppable`), no more requests come, and the result is that of those that came;
-    raises :class:`KeyboardInterrupt` where none count.
+    In the simulation ``log`` is called with every iteration, ``finished`` with every request that
+    has ended. Once it is asked to stop (:func:`simulator.parallel.stoppable`), no more requests
+    come, and the result is that of those that came; raises :class:`KeyboardInterrupt` where none
+    count.
     """
     loaded = tuned(loaded)
     acceptance = loaded.acceptance()
     times = StepTimes(loaded.scenario.schedule, loaded.scenario.cost)
     simulated, spans = simulate(loaded.scenario, acceptance, SPANS, log, finished, times)
     STOP.set(())
-    asked, scenario = loaded.scenario.requests.count, _of_those_that_came(loaded.scenario, simulated)
-    early = [f"stopped early: the first {scenario.requests.count:,} of {asked:,} requests"] * (scenario is not loaded.scenario)
+    asked, scenario = (
+        loaded.scenario.requests.count,
+        _of_those_that_came(loaded.scenario, simulated),
+    )
+    early = [f"stopped early: the first {scenario.requests.count:,} of {asked:,} requests"] * (
+        scenario is not loaded.scenario
+    )
     stated = stated_mean(scenario, acceptance, simulated.verified_per_step)
     replayed = replayed_beside(scenario, acceptance, simulated, times)
     batch = observed_batch(scenario, simulated)
@@ -166,12 +199,16 @@ def _of_those_that_came(scenario: Scenario, simulated: Outcome) -> Scenario:
 
 
 def tuned(loaded: Loaded) -> Loaded:
-    """Return the scenario with a strategy that has chosen what depends on cost and acceptance (windows of most goodput)."""
+    """Return the scenario with a strategy that has chosen what depends on cost and acceptance
+    (windows of most goodput).
+    """
     scenario, acceptance = loaded.scenario, loaded.acceptance()
     schedule = scenario.schedule
     if not isinstance(schedule, Tunable):
         return loaded
-    strategy = schedule.tuned(scenario.cost, odds_of(acceptance, scenario.exit), scenario.batch, scenario.mean_context)
+    strategy = schedule.tuned(
+        scenario.cost, odds_of(acceptance, scenario.exit), scenario.batch, scenario.mean_context
+    )
     return loaded if strategy is schedule else loaded.replace(strategy=strategy)
 
 
@@ -184,22 +221,33 @@ def simulate(
     times: StepTimes | None = None,
     prompts_alone: bool = False,
 ) -> tuple[Outcome, list[Span]]:
-    """Simulate on the event engine; return the outcome and the first ``spans`` busy intervals of each lane of replica 1.
+    """Simulate on the event engine; return the outcome and the first ``spans`` busy intervals of
+    each lane of replica 1.
 
-    ``log`` is called with every iteration, ``finished`` with every request that has ended. Raises :class:`Infeasible` where
-        nothing that counts takes a step, unless ``prompts_alone`` will do, or a time that the SLO limits occurs in none of it.
+    ``log`` is called with every iteration, ``finished`` with every request that has ended. Raises
+    :class:`Infeasible` where nothing that counts takes a step, unless ``prompts_alone`` will do, or
+    a time that the SLO limits occurs in none of it.
     """
     traffic = scenario.requests.traffic
     if traffic and scenario.requests.prompts_alone and not prompts_alone:
         message = "holds no request with more than one output token; nothing would be decoded"
-        raise traffic.fault(0, f"{message}. specsim plan and specsim capacity say how long its prompts wait")
+        raise traffic.fault(
+            0, f"{message}. specsim plan and specsim capacity say how long its prompts wait"
+        )
     with counting("requests", scenario.requests.count) as advance:
-        note = finished if advance is unheard else lambda request: (advance(), finished and finished(request))
+        note = (
+            finished
+            if advance is unheard
+            else lambda request: (advance(), finished and finished(request))
+        )
         done = scenario.service(acceptance, times).run(spans, log, note)
     if not done.tally.steps and not prompts_alone:
         if stopping():
             raise KeyboardInterrupt
-        message = "all outputs end with the pass that reads the prompt, so there is no step to time; ask for longer ones"
+        message = (
+            "all outputs end with the pass that reads the prompt, so there is no step to time; "
+            "ask for longer ones"
+        )
         raise Infeasible([Fault((scenario.name, 0, 0), "requests.output_tokens", message)])
     if faults := list(_not_measured(scenario, done, prompts_alone)):
         raise Infeasible(faults)
@@ -207,19 +255,28 @@ def simulate(
 
 
 def _not_measured(scenario: Scenario, done: ServiceRun, prompts_alone: bool) -> Iterator[Fault]:
-    """Yield what a run was to measure and could not: times of tokens, and times that the SLO limits."""
+    """Yield what a run was to measure and could not: times of tokens, and times that the SLO
+    limits.
+    """
     collector, place = done.collector, (scenario.name, 0, 0)
     left_out = [name for name in ("warm_up", "cool_down") if getattr(scenario.requests, name)]
     remedy = "; set " + " and ".join(f"requests.{name}=0" for name in left_out) if left_out else ""
     if not collector.times["tpot"].total and not prompts_alone:
-        message = f"no request that counts ({collector.rule}) takes a step behind its prompt, so there is no time per token"
+        message = (
+            f"no request that counts ({collector.rule}) takes a step behind its prompt, so "
+            "there is no time per token"
+        )
         yield Fault(place, "requests", message + remedy)
     elif scenario.slo:
         for metric in dict.fromkeys(limit.metric for limit in scenario.slo.limits):
             if not collector.times[metric].count:
                 counted = f"of what counts ({collector.rule}; {collector.seconds:.3g} s)"
                 leave = "; leave the limit out" if scenario.requests.prompts_alone else remedy
-                yield Fault(place, f"slo.{metric}_ms", f"nothing {counted} has such a time, so no limit can be held{leave}")
+                yield Fault(
+                    place,
+                    f"slo.{metric}_ms",
+                    f"nothing {counted} has such a time, so no limit can be held{leave}",
+                )
 
 
 def replay(scenario: Scenario, acceptance: Acceptance, times: StepTimes | None = None) -> Outcome:
@@ -227,16 +284,22 @@ def replay(scenario: Scenario, acceptance: Acceptance, times: StepTimes | None =
     return outcome_of(scenario.service(acceptance, times).replay())
 
 
-def replayed_beside(scenario: Scenario, acceptance: Acceptance, simulated: Outcome, times: StepTimes) -> Outcome:
-    """Return the replay of what was simulated, or that itself where none can follow; ``times`` are those of its steps."""
+def replayed_beside(
+    scenario: Scenario, acceptance: Acceptance, simulated: Outcome, times: StepTimes
+) -> Outcome:
+    """Return the replay of what was simulated, or that itself where none can follow; ``times`` are
+    those of its steps.
+    """
     one_at_a_time = scenario.schedule.needs.in_flight == scenario.serving.replicas == 1
     return replay(scenario, acceptance, times) if one_at_a_time else simulated
 
 
 def observed_batch(scenario: Scenario, outcome: Outcome) -> int:
-    """Return how many requests decode together in one replica: all clients of a closed loop, else the mean of a run.
+    """Return how many requests decode together in one replica: all clients of a closed loop, else
+    the mean of a run.
 
-    That is the mean over steps or, where several steps are in flight, the mean over time of requests that do not wait.
+    That is the mean over steps or, where several steps are in flight, the mean over time of
+    requests that do not wait.
     """
     if not scenario.requests.arrivals:
         return scenario.batch
@@ -247,17 +310,23 @@ def observed_batch(scenario: Scenario, outcome: Outcome) -> int:
 
 
 def law(scenario: Scenario, acceptance: Acceptance, requests: int | None = None) -> Law:
-    """Return the closed form with marginal acceptance rates for so many requests at a time; None: one for every place."""
+    """Return the closed form with marginal acceptance rates for so many requests at a time; None:
+    one for every place.
+    """
     requests = requests or scenario.batch
     of_batch = _law(scenario, odds_of(acceptance, scenario.exit), None, requests, scenario.outputs)
     if not scenario.requests.arrivals:
         return of_batch
-    words = f"{requests:,} requests in every step, while arrivals vary the batch (for one batch: {of_batch.relation})"
+    words = (
+        f"{requests:,} requests in every step, while arrivals vary the batch (for one batch: "
+        f"{of_batch.relation})"
+    )
     return replace(of_batch, claimed=Claim("idealised", words))
 
 
 def law_from(scenario: Scenario, outcome: Outcome) -> Law:
-    """Return the closed form with the acceptance, kinds of step and ends that a run counted: it shows what else there is.
+    """Return the closed form with the acceptance, kinds of step and ends that a run counted: it
+    shows what else there is.
 
     Steps that carried prompts are left out, as no law is about them.
     """
@@ -266,7 +335,12 @@ def law_from(scenario: Scenario, outcome: Outcome) -> Law:
     for accepted, count in outcome.accepted.items():
         kept[accepted] += count
     total = kept.sum()
-    odds = Odds(kept / total if total else np.ones(1), np.zeros(len(kept)), 0.0, "acceptance and step kinds as replayed")
+    odds = Odds(
+        kept / total if total else np.ones(1),
+        np.zeros(len(kept)),
+        0.0,
+        "acceptance and step kinds as replayed",
+    )
     steps = sum(pure.values())
     shares = {kind: count / steps for kind, count in pure.items()}
     endless = _law(scenario, lambda gamma: odds, shares, observed_batch(scenario, outcome))
@@ -274,10 +348,16 @@ def law_from(scenario: Scenario, outcome: Outcome) -> Law:
 
 
 def _law(
-    scenario: Scenario, odds: OddsOf, kinds: Mapping[Kind, float] | None, requests: int, outputs: Outputs | None = None
+    scenario: Scenario,
+    odds: OddsOf,
+    kinds: Mapping[Kind, float] | None,
+    requests: int,
+    outputs: Outputs | None = None,
 ) -> Law:
     context = scenario.mean_context
-    steady = scenario.schedule.law(scenario.cost, odds, requests, context, kinds, scenario.one_lane, outputs)
+    steady = scenario.schedule.law(
+        scenario.cost, odds, requests, context, kinds, scenario.one_lane, outputs
+    )
     if not scenario.cost.jitters:
         return steady
     words = f"links take their mean, jitter included (without jitter: {steady.relation})"
@@ -285,26 +365,43 @@ def _law(
 
 
 def simulated_baseline(scenario: Scenario) -> Outcome:
-    """Return the simulated outcome of autoregressive decoding of the scenario's requests on its target."""
+    """Return the simulated outcome of autoregressive decoding of the scenario's requests on its
+    target.
+    """
     return simulate(plain(scenario), Cycle((0,)))[0]
 
 
 def plain(scenario: Scenario) -> Scenario:
-    """Return the scenario with autoregressive decoding: the same requests on the same target, one token a pass."""
+    """Return the scenario with autoregressive decoding: the same requests on the same target, one
+    token a pass.
+    """
     return scenario.replace(strategy=Autoregressive(), acceptance=AcceptanceSpec(always=0))
 
 
 def baseline(scenario: Scenario, requests: int | None = None) -> Law:
-    """Return the law of autoregressive decoding on the scenario's target, of so many requests; None: one for every place."""
+    """Return the law of autoregressive decoding on the scenario's target, of so many requests;
+    None: one for every place.
+    """
     unit = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
-    return Autoregressive().law(scenario.cost, lambda gamma: unit, requests or scenario.batch, scenario.mean_context)
+    return Autoregressive().law(
+        scenario.cost, lambda gamma: unit, requests or scenario.batch, scenario.mean_context
+    )
 
 
-def _phases(scenario: Scenario, kinds: Mapping[Kind, int]) -> Iterator[tuple[Kind, Mapping[str, Phase]]]:
-    """Yield each step kind without prompts, most frequent first, with its named phases at the mean context."""
+def _phases(
+    scenario: Scenario, kinds: Mapping[Kind, int]
+) -> Iterator[tuple[Kind, Mapping[str, Phase]]]:
+    """Yield each step kind without prompts, most frequent first, with its named phases at the mean
+    context.
+    """
     without_prompts = [kind for kind in kinds if not kind.prompts]
     for kind in sorted(without_prompts, key=lambda kind: -kinds[kind]):
-        yield kind, scenario.schedule.phases(scenario.cost, scenario.schedule.step(kind, scenario.mean_context))
+        yield (
+            kind,
+            scenario.schedule.phases(
+                scenario.cost, scenario.schedule.step(kind, scenario.mean_context)
+            ),
+        )
 
 
 def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
@@ -346,12 +443,19 @@ def summary(result: RunResult) -> dict[str, Any]:
 
 
 def _stage_data(scenario: Scenario) -> Iterator[dict[str, float]]:
-    """Yield memory of each stage, and the size of a level's hidden states on their way to the next stage (SP-9)."""
+    """Yield memory of each stage, and the size of a level's hidden states on their way to the next
+    stage (SP-9).
+    """
     for layers, true, printed in stage_memories(scenario):
         tokens = scenario.schedule.beam.width if isinstance(scenario.schedule, LevelTree) else 1
         message = message_bytes(scenario.target.model, tokens) if scenario.target else 0
-        yield {"layers": layers, "memory_gib": true.gib, "memory_as_printed_gib": printed.gib,
-               "message_kib": message / 2**10, "message_mib": message / 2**20}  # fmt: skip
+        yield {
+            "layers": layers,
+            "memory_gib": true.gib,
+            "memory_as_printed_gib": printed.gib,
+            "message_kib": message / 2**10,
+            "message_mib": message / 2**20,
+        }
 
 
 def law_data(law: Law) -> dict[str, Any]:
@@ -367,7 +471,9 @@ def law_data(law: Law) -> dict[str, Any]:
 
 
 def law_details(loaded: Loaded) -> dict[str, Any]:
-    """Return the law of a scenario with its durations by step kind as plain data, times in milliseconds."""
+    """Return the law of a scenario with its durations by step kind as plain data, times in
+    milliseconds.
+    """
     scenario = loaded.scenario
     marginal, strategy = law(scenario, loaded.acceptance()), scenario.schedule
     load = load_of(scenario, loaded.acceptance())
@@ -377,8 +483,20 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
         durations = strategy.durations(scenario.cost, step)
         named = dict(named_durations(durations))
         whole = float(strategy.step_seconds(durations, kind)) * 1e3
-        derived = dict(strategy.derived(scenario.cost, step)) if isinstance(strategy, DerivesNumbers) else {}
-        kinds.append({**kind.data(), "share": share, "step_ms": whole, "durations": named, "derived": derived})
+        derived = (
+            dict(strategy.derived(scenario.cost, step))
+            if isinstance(strategy, DerivesNumbers)
+            else {}
+        )
+        kinds.append(
+            {
+                **kind.data(),
+                "share": share,
+                "step_ms": whole,
+                "durations": named,
+                "derived": derived,
+            }
+        )
     autoregressive = baseline(scenario)
     return {
         "scenario": scenario.name,
@@ -388,5 +506,7 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
         "speedup": autoregressive.tpot_s / marginal.tpot_s,
         "stand_in": scenario.acceptance.stand_in,
         "cautions": list(cautions(scenario)),
-        **({"load": {**load._asdict(), "stable": load.stable, "words": load.words}} if load else {}),
+        **(
+            {"load": {**load._asdict(), "stable": load.stable, "words": load.words}} if load else {}
+        ),
     }

@@ -1,8 +1,8 @@
 """Whether arrivals can be served at all, by law and before anything is simulated.
 
-A request keeps a replica busy for its share of a pass that reads prompts, and for its share of the steps that bring its
-tokens; both are least in some batch. When more requests come than these shares leave time for, the queue grows for as long
-as they come (Loynes, 1962).
+A request keeps a replica busy for its share of a pass that reads prompts, and for its share of the
+steps that bring its tokens; both are least in some batch. When more requests come than these shares
+leave time for, the queue grows for as long as they come (Loynes, 1962).
 """
 
 from math import floor, inf
@@ -15,7 +15,9 @@ from simulator.serving.memory import PrefixBlocks
 
 
 class Load(NamedTuple):
-    """Arrivals, and what all replicas serve by law in the batch that suits them best, in requests a second."""
+    """Arrivals, and what all replicas serve by law in the batch that suits them best, in requests a
+    second.
+    """
 
     offered_per_s: float
     most_per_s: float
@@ -30,20 +32,30 @@ class Load(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return what comes and what is served, in a sentence; of an unstable load, the nearest change that would do."""
-        rates = f"{self.offered_per_s:.4g} requests come a second, and by law at most {self.most_per_s:.4g} are served"
+        """Return what comes and what is served, in a sentence; of an unstable load, the nearest
+        change that would do.
+        """
+        rates = (
+            f"{self.offered_per_s:.4g} requests come a second, and by law at most "
+            f"{self.most_per_s:.4g} are served"
+        )
         if self.stable:
             return rates
         enough = floor(self.offered_per_s / self.most_per_s * self.replicas) + 1
         return (
-            f"unstable: {rates} ({self.batch:,} at a time), so the queue grows for as long as they come; "
+            f"unstable: {rates} ({self.batch:,} at a time), so the queue grows for as long as "
+            "they come; "
             f"let fewer than {self.most_per_s:.4g} come, or set serving.replicas={enough:,}"
         )
 
 
 def load_of(scenario: Scenario, acceptance: Acceptance) -> Load | None:
     """Return the load of a scenario; None in a closed loop, and where all requests come at once."""
-    offered, replicas, (_, output, _) = scenario.requests.offered_per_s, scenario.serving.replicas, scenario.lengths
+    offered, replicas, (_, output, _) = (
+        scenario.requests.offered_per_s,
+        scenario.serving.replicas,
+        scenario.lengths,
+    )
     if offered is None:
         return None
     sizes = [*(2**power for power in range((scenario.batch - 1).bit_length())), scenario.batch]
@@ -57,7 +69,9 @@ def load_of(scenario: Scenario, acceptance: Acceptance) -> Load | None:
 
 
 def _prompt_s(scenario: Scenario, together: int) -> float:
-    """Return the seconds that a prompt keeps a replica: its share of a pass, on the slowest stage of a pipeline."""
+    """Return the seconds that a prompt keeps a replica: its share of a pass, on the slowest stage
+    of a pipeline.
+    """
     cached = round(_cached_tokens(scenario))
     alone = Rows.prefill(round(scenario.lengths[0]) - cached, cached)
     cost, rows = scenario.cost, Rows(*(number * together for number in alone))
@@ -68,7 +82,9 @@ def _prompt_s(scenario: Scenario, together: int) -> float:
 
 
 def _cached_tokens(scenario: Scenario) -> float:
-    """Return the mean tokens of a prompt that a cache has which nothing is evicted from: no other serves more from it."""
+    """Return the mean tokens of a prompt that a cache has which nothing is evicted from: no other
+    serves more from it.
+    """
     pool = scenario.serving.memory.pool(None)
     if not isinstance(pool, PrefixBlocks):
         return 0.0

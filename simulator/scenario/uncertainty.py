@@ -1,27 +1,36 @@
-"""How far a simulated number may be off: other requests, devices that are not quite as their profile, fits that left something.
+"""How far a simulated number may be off: other requests, devices that are not quite as their
+profile, fits that left something.
 
 Seven sources of error are drawn together ``DRAWS`` times, as factors on the number:
 
-- *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over them.
-- *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its profile, ``UNMEASURED`` where
-  nothing was left out of its fit; how much the number follows is seen from one run (or law) with the device that much slower.
-- *rows of a verification*: what further query rows cost attention in parts, of which a range is known (``extra_row``).
-- *experts read*: how alike the rows of a window route, and how unequally experts are chosen, likewise.
-- *residuals* of the cells that free parameters were fitted to, drawn with replacement; their standard errors widen them.
-- *numbers in doubt*: what is assumed, borrowed or has a range outside of the devices (host times of an engine, links, a
-  method's host), each by its :func:`deviation`, and what the fit of an engine left of runs that took no part in it; not in
-  cells of papers, whose fits decide the host.
+- *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over
+  them.
+- *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its
+  profile, ``UNMEASURED`` where nothing was left out of its fit; how much the number follows is seen
+  from one run (or law) with the device that much slower.
+- *rows of a verification*: what further query rows cost attention in parts, of which a range is
+  known (``extra_row``).
+- *experts read*: how alike the rows of a window route, and how unequally experts are chosen,
+  likewise.
+- *residuals* of the cells that free parameters were fitted to, drawn with replacement; their
+  standard errors widen them.
+- *numbers in doubt*: what is assumed, borrowed or has a range outside of the devices (host times of
+  an engine, links, a method's host), each by its :func:`deviation`, and what the fit of an engine
+  left of runs that took no part in it; not in cells of papers, whose fits decide the host.
 
-- *acceptance*, where the scenario states between what means it lies (``tokens_per_step_between``) or states rates of fewer
-  positions than a window has, which are continued; steps as long as they are, and no mean below 1 or above the window + 1.
+- *acceptance*, where the scenario states between what means it lies (``tokens_per_step_between``)
+  or states rates of fewer positions than a window has, which are continued; steps as long as they
+  are, and no mean below 1 or above the window + 1.
 
-Left out: the requests of a second run that the first is divided by, acceptance that was recorded from other models or stated
-without such a range, and that requests of a batch depend on each other. An interval holds ``SHARE`` of the draws.
+Left out: the requests of a second run that the first is divided by, acceptance that was recorded
+from other models or stated without such a range, and that requests of a batch depend on each other.
+An interval holds ``SHARE`` of the draws.
 
-Memory does not grow with the number of requests. Up to ``GROUPS`` requests are kept and drawn one by one. Of more, consecutive
-requests are added up into groups of equal size (2, 4, 8, ...), and whole groups are drawn: a bootstrap of blocks that do not
-overlap (Carlstein, Annals of Statistics 14, 1986) for a ratio of sums, whose variance is that of requests drawn singly where
-these are independent; if neighbours depend on each other, groups count that and single requests do not.
+Memory does not grow with the number of requests. Up to ``GROUPS`` requests are kept and drawn one
+by one. Of more, consecutive requests are added up into groups of equal size (2, 4, 8, ...), and
+whole groups are drawn: a bootstrap of blocks that do not overlap (Carlstein, Annals of Statistics
+14, 1986) for a ratio of sums, whose variance is that of requests drawn singly where these are
+independent; if neighbours depend on each other, groups count that and single requests do not.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,20 +61,26 @@ SHARE, SHARE_DEVIATIONS = doubts.SHARE, doubts.SHARE_DEVIATIONS
 DRAWS = 4_000
 """Draws behind an interval."""
 DRAWN_AT_ONCE = 1 << 18
-"""Requests that are drawn together at most, over as many of the draws as that makes; bounds memory, changes no number."""
+"""Requests that are drawn together at most, over as many of the draws as that makes; bounds memory,
+changes no number.
+"""
 SPREADS = {
     **dict.fromkeys(("measured", "datasheet", "computed"), 0.02),
     **dict.fromkeys(("calibrated", "published"), 0.05),
     "borrowed": 0.15,
     "assumed": 0.3,
 }
-"""One deviation of a number without a range, relative to it, by its confidence: judged, not measured."""
+"""One deviation of a number without a range, relative to it, by its confidence: judged, not
+measured.
+"""
 WORTH_NAMING = 0.005
 """Change of a speed-up from which on a number in doubt is named beside it."""
 BY_CONTEXT = "acceptance behind long contexts"
 """What is drawn where acceptance falls with the context."""
 UNMEASURED = 0.10
-"""Spread of a device for which nothing was left out of a fit: between what the RTX 3090 leaves and a datasheet's rates."""
+"""Spread of a device for which nothing was left out of a fit: between what the RTX 3090 leaves and
+a datasheet's rates.
+"""
 
 
 class Interval(NamedTuple):
@@ -83,9 +98,13 @@ class Doubt(NamedTuple):
     """What a run knows of its own uncertainty."""
 
     requests: tuple[tuple[float, int], ...]
-    """Seconds and tokens of each request or group of requests, as :attr:`Times.requests` has them."""
+    """Seconds and tokens of each request or group of requests, as :attr:`Times.requests` has
+    them.
+    """
     devices: dict[str, float]
-    """By name of the device, the log change of the number where that device is slower by its spread."""
+    """By name of the device, the log change of the number where that device is slower by its
+    spread.
+    """
     acceptance: tuple[float, float] = (0.0, 0.0)
     """Log change of the number at both ends of the range of acceptance."""
     ends: tuple[tuple[float, float], ...] = ()
@@ -94,8 +113,12 @@ class Doubt(NamedTuple):
     """Log change of the number where a step writes 1 token, and where it writes the window + 1."""
 
 
-def interval(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0) -> Interval:
-    """Return the interval of a number above zero; ``residuals`` are ``log(run / published)`` of what was fitted."""
+def interval(
+    value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0
+) -> Interval:
+    """Return the interval of a number above zero; ``residuals`` are ``log(run / published)`` of
+    what was fitted.
+    """
     random = np.random.default_rng(seed)
     factors, accepted = _resampled_times(doubt.requests, random), np.zeros(DRAWS)
     for name, change in doubt.devices.items():
@@ -123,10 +146,14 @@ def _drawn_between(ends: tuple[float, float], random: np.random.Generator) -> ND
     return np.where(drawn < 0.0, -drawn * ends[0], drawn * ends[1])
 
 
-def _resampled_times(requests: Sequence[tuple[float, int]], random: np.random.Generator) -> NDArray[np.float64]:
-    """Return ``DRAWS`` logs of the time per token over requests drawn again, against that over all of them.
+def _resampled_times(
+    requests: Sequence[tuple[float, int]], random: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return ``DRAWS`` logs of the time per token over requests drawn again, against that over all
+    of them.
 
-    Requests that took no time, as those whose only token comes with a pass stated as 0 ms, show none and are left out.
+    Requests that took no time, as those whose only token comes with a pass stated as 0 ms, show
+    none and are left out.
     """
     factors, timed = np.zeros(DRAWS), [request for request in requests if request[0]]
     if len(timed) < 2:
@@ -159,7 +186,9 @@ def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, i
 
 
 def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
-    """Return how a speed-up follows what is not known for certain, taken from the laws, which are as good and much quicker."""
+    """Return how a speed-up follows what is not known for certain, taken from the laws, which are
+    as good and much quicker.
+    """
     acceptance = loaded.acceptance()
 
     def by_law(loaded: Loaded) -> float:
@@ -167,27 +196,47 @@ def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
         return float(baseline(scenario).tpot_s / law(scenario, acceptance).tpot_s)
 
     before = by_law(loaded)
-    changes = {name: log(by_law(change(loaded)) / before) for name, change in (*slowed(loaded), *doubtful(loaded))}
-    changes |= {f"fit of engine {engine.name}": left_by(engine) for engine in nested(loaded.scenario, Engine) if engine.fit}
+    changes = {
+        name: log(by_law(change(loaded)) / before)
+        for name, change in (*slowed(loaded), *doubtful(loaded))
+    }
+    changes |= {
+        f"fit of engine {engine.name}": left_by(engine)
+        for engine in nested(loaded.scenario, Engine)
+        if engine.fit
+    }
     if stated := loaded.scenario.acceptance.by_context:
-        low = loaded.scenario.acceptance.model_copy(update={"by_context": stated.model_copy(update={"fall": "lowest"})})
+        low = loaded.scenario.acceptance.model_copy(
+            update={"by_context": stated.model_copy(update={"fall": "lowest"})}
+        )
         lowest = law(loaded.scenario, loaded.replace(acceptance=low).acceptance()).tpot_s
         slower = law(loaded.scenario, acceptance).tpot_s / lowest
         changes[BY_CONTEXT] = log(slower) / SHARE_DEVIATIONS
-    ends = (_at_ends(span, loaded, by_law) for span in uneven(_numbers(loaded.scenario), loaded.scenario))
-    possible = possible_changes(loaded.scenario, float(law(loaded.scenario, acceptance).verified_per_step))
+    ends = (
+        _at_ends(span, loaded, by_law)
+        for span in uneven(_numbers(loaded.scenario), loaded.scenario)
+    )
+    possible = possible_changes(
+        loaded.scenario, float(law(loaded.scenario, acceptance).verified_per_step)
+    )
     return Doubt(tuple(requests), changes, _acceptance_range(loaded), tuple(ends), possible)
 
 
-def _at_ends(span: Uneven, loaded: Loaded, by_law: Callable[[Loaded], float]) -> tuple[float, float]:
-    """Return the log changes of a speed-up at both ends of a number whose ends lie unevenly, the lesser one first."""
+def _at_ends(
+    span: Uneven, loaded: Loaded, by_law: Callable[[Loaded], float]
+) -> tuple[float, float]:
+    """Return the log changes of a speed-up at both ends of a number whose ends lie unevenly, the
+    lesser one first.
+    """
     before = by_law(loaded)
     changes = [log(by_law(span.at(end, loaded)) / before) for end in span.ends]
     return min(0.0, *changes), max(0.0, *changes)
 
 
 def _acceptance_range(loaded: Loaded) -> tuple[float, float]:
-    """Return the log changes of tokens per step from what the law has to both ends of the stated range; 0 without one."""
+    """Return the log changes of tokens per step from what the law has to both ends of the stated
+    range; 0 without one.
+    """
     scenario, acceptance = loaded.scenario, loaded.acceptance()
     spec = scenario.acceptance
     if not (spec.tokens_per_step_between or spec.per_position or spec.lengths):
@@ -200,9 +249,13 @@ def _acceptance_range(loaded: Loaded) -> tuple[float, float]:
 
 
 def left_by(engine: Engine) -> float:
-    """Return one deviation of a speed-up by what the fit of an engine left of groups of runs that took no part in it."""
+    """Return one deviation of a speed-up by what the fit of an engine left of groups of runs that
+    took no part in it.
+    """
     errors = engine.fit.errors if engine.fit else {}
-    return sqrt(pi / 2.0) * max((error for what, error in errors.items() if what.startswith("without")), default=0.0)
+    return sqrt(pi / 2.0) * max(
+        (error for what, error in errors.items() if what.startswith("without")), default=0.0
+    )
 
 
 class Footing(NamedTuple):
@@ -219,7 +272,8 @@ class Footing(NamedTuple):
 
 
 def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
-    """Return what the speed-up rests on, most first (the speed of plain decoding); or what of that is in doubt.
+    """Return what the speed-up rests on, most first (the speed of plain decoding); or what of that
+    is in doubt.
 
     In doubt is what is assumed, borrowed or has a range.
     Numbers with the same value and source are one, and are moved together.
@@ -242,10 +296,24 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
             changed = by_law(_with_number(number, loaded)) / before - 1.0
             ranked.append(Footing(name, number.value, number.confidence, number.source, changed))
     for name, change in uncurved(loaded.scenario):
-        ranked.append(Footing(name, 1.0, "borrowed", "no curve of the format", by_law(change(loaded)) / before - 1.0))
+        ranked.append(
+            Footing(
+                name,
+                1.0,
+                "borrowed",
+                "no curve of the format",
+                by_law(change(loaded)) / before - 1.0,
+            )
+        )
     for name, change in continued_further(loaded.scenario):
         ranked.append(
-            Footing(name, 1.0, "assumed", "a formula beyond what it was fitted to", by_law(change(loaded)) / before - 1.0)
+            Footing(
+                name,
+                1.0,
+                "assumed",
+                "a formula beyond what it was fitted to",
+                by_law(change(loaded)) / before - 1.0,
+            )
         )
     stated, lower = loaded.scenario.acceptance, _acceptance_range(loaded)[0]
     if lower:
@@ -257,7 +325,9 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
 
 
 def deviation(number: Sourced) -> float:
-    """Return one standard deviation of a number: of its range where it has one, else by how well it is known."""
+    """Return one standard deviation of a number: of its range where it has one, else by how well it
+    is known.
+    """
     if _has_range(number):
         low, high = (number.value if end is None else end for end in (number.low, number.high))
         return (high - low) / 2.0 / SHARE_DEVIATIONS
@@ -274,14 +344,22 @@ def _in_doubt(number: Sourced) -> bool:
 
 def _numbers(scenario: Scenario) -> dict[str, Sourced]:
     """Return the different numbers of a scenario by the dotted name of their first place."""
-    names = {(entry["value"], entry["source"]): str(entry["parameter"]) for entry in reversed(list(provenance(scenario)))}
+    names = {
+        (entry["value"], entry["source"]): str(entry["parameter"])
+        for entry in reversed(list(provenance(scenario)))
+    }
     numbers = dict.fromkeys(nested(scenario, Sourced))
     return {names.get((number.value, number.source), number.source): number for number in numbers}
 
 
 def _with_number(number: Sourced, loaded: Loaded) -> Loaded:
-    """Return the scenario with a number one deviation higher; that much lower where it may be no higher, as a share of 1."""
-    moved, share = number.value + deviation(number), deviation(number) / number.value if number.value else 0.0
+    """Return the scenario with a number one deviation higher; that much lower where it may be no
+    higher, as a share of 1.
+    """
+    moved, share = (
+        number.value + deviation(number),
+        deviation(number) / number.value if number.value else 0.0,
+    )
     lower = number.value / (1.0 + share)
 
     def at(value: float) -> Loaded:
@@ -295,8 +373,12 @@ def _with_number(number: Sourced, loaded: Loaded) -> Loaded:
 
 
 def doubtful(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
-    """Yield what is assumed, borrowed or has a range outside of the devices, each with what moves it by one deviation."""
-    of_devices = {number for device in nested(loaded.scenario, Device) for number in nested(device, Sourced)}
+    """Yield what is assumed, borrowed or has a range outside of the devices, each with what moves
+    it by one deviation.
+    """
+    of_devices = {
+        number for device in nested(loaded.scenario, Device) for number in nested(device, Sourced)
+    }
     for name, number in evenly(_numbers(loaded.scenario), loaded.scenario).items():
         if number not in of_devices and _in_doubt(number) and deviation(number):
             yield name, partial(_with_number, number)
@@ -305,16 +387,27 @@ def doubtful(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]
 
 
 def rests_on(loaded: Loaded, most: int = 4) -> str:
-    """Return what in doubt the speed-up rests on and what it could change, in a sentence; empty where that is little."""
-    named = [footing for footing in footings(loaded, every=False) if abs(footing.change) >= WORTH_NAMING][:most]
-    known = [one.source.partition(" (")[0] if one.confidence == "borrowed" else one.confidence for one in named]
-    words = (f"{one.parameter} ({how}, {_size(one)} %)" for one, how in zip(named, known, strict=True))
+    """Return what in doubt the speed-up rests on and what it could change, in a sentence; empty
+    where that is little.
+    """
+    named = [
+        footing for footing in footings(loaded, every=False) if abs(footing.change) >= WORTH_NAMING
+    ][:most]
+    known = [
+        one.source.partition(" (")[0] if one.confidence == "borrowed" else one.confidence
+        for one in named
+    ]
+    words = (
+        f"{one.parameter} ({how}, {_size(one)} %)" for one, how in zip(named, known, strict=True)
+    )
     what = "speed-up" if loaded.scenario.schedule.window else "time per token"
     return f"the {what} rests on {', '.join(words)}" if named else ""
 
 
 def _size(footing: Footing) -> str:
-    """Return how far a number moves a speed-up in per cent: by one deviation, or at both ends of an uneven range."""
+    """Return how far a number moves a speed-up in per cent: by one deviation, or at both ends of an
+    uneven range.
+    """
     if footing.ends is None:
         return f"{100 * footing.change:+.1f}"
     low, high = (f"{100 * end:+.1f}" for end in footing.ends)
@@ -322,39 +415,61 @@ def _size(footing: Footing) -> str:
 
 
 def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
-    """Yield each device of a scenario by name, with what makes it slower by its spread in this or another scenario.
+    """Yield each device of a scenario by name, with what makes it slower by its spread in this or
+    another scenario.
 
-    Behind it comes what its attention takes for further rows of a verification, where that is known as a range alone, and then
-    how alike the rows of a mixture route.
+    Behind it comes what its attention takes for further rows of a verification, where that is known
+    as a range alone, and then how alike the rows of a mixture route.
     """
     for name in devices(loaded.scenario):
         yield name, partial(with_slower, {name: 1.0})
-    for name in dict.fromkeys(device.name for device in nested(loaded.scenario, Device) if _widened(device) is not device):
-        yield f"{name}, rows of a verification", partial(changed, Device, partial(_widened, only=name))
+    for name in dict.fromkeys(
+        device.name for device in nested(loaded.scenario, Device) if _widened(device) is not device
+    ):
+        yield (
+            f"{name}, rows of a verification",
+            partial(changed, Device, partial(_widened, only=name)),
+        )
     for field in ("window_exponent", "popularity"):
-        if any(getattr(experts, field).high is not None for experts in nested(loaded.scenario, Experts)):
-            yield f"experts read, {field}", partial(changed, Experts, partial(_routed_otherwise, field))
+        if any(
+            getattr(experts, field).high is not None for experts in nested(loaded.scenario, Experts)
+        ):
+            yield (
+                f"experts read, {field}",
+                partial(changed, Experts, partial(_routed_otherwise, field)),
+            )
 
 
 def devices(scenario: Scenario) -> list[str]:
-    """Return the names of the devices of a scenario, in the order in which they are first mentioned."""
+    """Return the names of the devices of a scenario, in the order in which they are first
+    mentioned.
+    """
     return list(dict.fromkeys(device.name for device in nested(scenario, Device)))
 
 
 def with_slower(spreads: Mapping[str, float], loaded: Loaded) -> Loaded:
-    """Return the scenario with devices slower, by name, by so many times their spread; faster where that is negative."""
+    """Return the scenario with devices slower, by name, by so many times their spread; faster where
+    that is negative.
+    """
     return changed(Device, partial(_slower, spreads), loaded)
 
 
 def _widened(device: Device, only: str | None = None) -> Device:
-    """Return a device whose attention takes one standard deviation longer for rows of a verification; itself without a range.
+    """Return a device whose attention takes one standard deviation longer for rows of a
+    verification; itself without a range.
 
-    ``only``: the name of the device that is meant. Between the number and its upper end lies half of what an interval holds.
+    ``only``: the name of the device that is meant. Between the number and its upper end lies half
+    of what an interval holds.
     """
     wider = {
         name: part.model_copy(update={"extra_row": _higher(part.extra_row)})
-        for name, part in (("attention", device.attention), ("latent_attention", device.latent_attention))
-        if only in (None, device.name) and isinstance(part, Attention) and part.extra_row.high is not None
+        for name, part in (
+            ("attention", device.attention),
+            ("latent_attention", device.latent_attention),
+        )
+        if only in (None, device.name)
+        and isinstance(part, Attention)
+        and part.extra_row.high is not None
     }
     return device.model_copy(update=wider) if wider else device
 
@@ -379,6 +494,8 @@ def _slower(spreads: Mapping[str, float], device: Device) -> Device:
         return rate.model_copy(update={"value": rate.value / factor})
 
     names = ("memory_bandwidth_gb_s", "peak_tflops", "cache_bandwidth_gb_s")
-    rates: dict[str, object] = {name: divided(getattr(device, name)) for name in names if getattr(device, name) is not None}
+    rates: dict[str, object] = {
+        name: divided(getattr(device, name)) for name in names if getattr(device, name) is not None
+    }
     rates["peaks_tflops"] = {name: divided(peak) for name, peak in device.peaks_tflops.items()}
     return device.model_copy(update=rates)

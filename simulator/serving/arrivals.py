@@ -15,7 +15,9 @@ from simulator.files.schema import Frozen
 from simulator.serving.traffic import TrafficFile
 
 DRAWN_AT_ONCE = 1_024
-"""Gaps and lengths are drawn in blocks of this many requests, each with random numbers of its own."""
+"""Gaps and lengths are drawn in blocks of this many requests, each with random numbers of its
+own.
+"""
 
 
 class _Gaps(Frozen, ABC):
@@ -49,7 +51,9 @@ class Poisson(_Gaps):
 
 
 class Gamma(_Gaps):
-    """Gamma gaps whose coefficient of variation is ``burstiness``: above 1 in bursts, 1 is Poisson, below 1 more even."""
+    """Gamma gaps whose coefficient of variation is ``burstiness``: above 1 in bursts, 1 is Poisson,
+    below 1 more even.
+    """
 
     name: Literal["gamma"] = "gamma"
     burstiness: float = Field(ge=0.001, le=1_000)

@@ -3,23 +3,24 @@
     log       ||||....|...|...|...|     a burst, then a steady stream
     twice     ||||||||..|.|.|.|.|.|.|     the burst is twice as large, the stream twice as dense
 
-*Stretches* (the law of what is kept). A log is cut into stretches within which gaps between requests
-differ by no more than chance: the piecewise constant rate of most likelihood, at the price of a cut
-of Bayesian Blocks (Scargle et al., ApJ 764, 167, 2013, eq. 21, false positives ``FALSE_CUTS``), on
-gaps that are ``AT_ONCE_S`` longer than recorded, so that what is closer counts as at once. A
-``factor`` k then keeps:
+*Stretches* (the law of what is kept). A log is cut into stretches within which gaps between
+requests differ by no more than chance: the piecewise constant rate of most likelihood, at the price
+of a cut of Bayesian Blocks (Scargle et al., ApJ 764, 167, 2013, eq. 21, false positives
+``FALSE_CUTS``), on gaps that are ``AT_ONCE_S`` longer than recorded, so that what is closer counts
+as at once. A ``factor`` k then keeps:
 
 * *the rate over time, times k*. A stretch lasts as long as it did and has k times its requests, so
-  that bursts add up, as those of k times as many users do whom the same event wakes. 200 requests at
-  one instant become 400 at that instant.
+  that bursts add up, as those of k times as many users do whom the same event wakes. 200 requests
+  at one instant become 400 at that instant.
 * *the burstiness within a stretch*. Its gaps are those recorded, over k: a steady stream stays
   steady, and a Poisson stream is one of k times the rate. What is independent stays independent.
 * *the lengths*. Prompt, output and task stay together. A stretch is gone through again and again,
   the first time in its own order, then from a random place on. For a whole k each of its requests
   comes k times, else some come once more than others.
 
-A log of one stretch is *steady*: it goes on in the same way for ``least_s`` at least, and for as many
-requests as were recorded. A log of several is gone through once: nobody knows what comes after it.
+A log of one stretch is *steady*: it goes on in the same way for ``least_s`` at least, and for as
+many requests as were recorded. A log of several is gone through once: nobody knows what comes after
+it.
 
 Prefixes of prompts are shared within one passage of the log: who comes with another passage is
 somebody else. Drawn arrivals need no log: more are drawn, at k times the rate.
@@ -67,7 +68,8 @@ class Stretch(NamedTuple):
 def busier(requests: Requests, factor: float, seed: int = 0, least_s: float = 0.0) -> Requests:
     """Return a workload with ``factor`` times as many requests in a second; a closed loop as it is.
 
-    A steady one lasts ``least_s`` seconds at least. A factor of 1 leaves what is long enough unchanged.
+    A steady one lasts ``least_s`` seconds at least. A factor of 1 leaves what is long enough
+    unchanged.
     """
     arrivals = requests.arrivals
     if arrivals is None:
@@ -96,7 +98,9 @@ def with_lines(requests: Requests, traffic: TrafficFile, lines: Iterable[Line]) 
 
 
 def is_steady(requests: Requests) -> bool:
-    """Return whether a workload may go on as it is: arrivals are drawn, or come at one rate throughout."""
+    """Return whether a workload may go on as it is: arrivals are drawn, or come at one rate
+    throughout.
+    """
     if requests.traffic is None:
         return requests.arrivals is not None
     return _is_stream(tuple(line.arrival_s for line in requests.lines()))
@@ -115,8 +119,12 @@ def rate_per_s(requests: Requests) -> float:
     return (len(times) - 1) / (times[-1] - times[0]) if times[-1] > times[0] else np.inf
 
 
-def redrawn(lines: tuple[Line, ...], factor: float, seed: int = 0, least_s: float = 0.0) -> tuple[Line, ...]:
-    """Return the requests of a log at ``factor`` times its rate, a steady one for ``least_s`` seconds at least."""
+def redrawn(
+    lines: tuple[Line, ...], factor: float, seed: int = 0, least_s: float = 0.0
+) -> tuple[Line, ...]:
+    """Return the requests of a log at ``factor`` times its rate, a steady one for ``least_s``
+    seconds at least.
+    """
     arrivals = tuple(line.arrival_s for line in lines)
     times, parts, steady = np.array(arrivals), stretches(arrivals), _is_stream(arrivals)
     gaps = np.append(np.diff(times), 0.0)
@@ -152,7 +160,9 @@ def _passages(
     random: np.random.Generator,
     until_s: float | None = None,
 ) -> Iterator[Line]:
-    """Yield ``number`` requests from ``begin_s`` on, going through a stretch again and again within ``lasts_s`` seconds."""
+    """Yield ``number`` requests from ``begin_s`` on, going through a stretch again and again within
+    ``lasts_s`` seconds.
+    """
     size = part.end - part.begin
     places = np.arange(number)
     passage = places // size
@@ -174,10 +184,12 @@ def _passages(
 
 @lru_cache(maxsize=8)
 def stretches(times: tuple[float, ...]) -> tuple[Stretch, ...]:
-    """Return the stretches of one rate in ascending times of arrival (s), by dynamic programming over gaps.
+    """Return the stretches of one rate in ascending times of arrival (s), by dynamic programming
+    over gaps.
 
-    A stretch of n gaps that last S in all has the log likelihood n ln(n / S) at the rate n / S that suits it best; a cut is
-    made where it gains more than its price. A request belongs to the gap behind it, the last one to the last stretch.
+    A stretch of n gaps that last S in all has the log likelihood n ln(n / S) at the rate n / S that
+    suits it best; a cut is made where it gains more than its price. A request belongs to the gap
+    behind it, the last one to the last stretch.
     """
     count = len(times)
     if count < 3:

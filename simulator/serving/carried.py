@@ -1,4 +1,6 @@
-"""Prompts that are carried through the stages of a pipeline beside requests that decode, a stage a step."""
+"""Prompts that are carried through the stages of a pipeline beside requests that decode, a stage a
+step.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -23,8 +25,12 @@ class Carried:
     def __bool__(self) -> bool:
         return bool(self.line)
 
-    def move(self, entering: Prompts, step: Step, rows_of: Callable[[Prompts], Rows]) -> tuple[Step, Prompts]:
-        """Let prompts enter the first stage while all others move one on; return the step, and those that end with it."""
+    def move(
+        self, entering: Prompts, step: Step, rows_of: Callable[[Prompts], Rows]
+    ) -> tuple[Step, Prompts]:
+        """Let prompts enter the first stage while all others move one on; return the step, and
+        those that end with it.
+        """
         if not isinstance(self.strategy, CarriesPrompts) or not (entering or self.line):
             return step, entering
         self.line.appendleft(entering)

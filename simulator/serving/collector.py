@@ -1,10 +1,13 @@
-"""Collect what counts of a run: requests between warm-up and cool-down, the time in which they arrive, the limits they meet.
+"""Collect what counts of a run: requests between warm-up and cool-down, the time in which they
+arrive, the limits they meet.
 
-Requests are numbered in order of arrival; the first ``warm_up`` and the last ``cool_down`` of them are served like all others
-but count for nothing. The *stretch* begins with the arrival of the first request that counts (at 0 without a warm-up) and ends
-with that of the first one after them (with the run where there is none). TTFT, TPOT, E2E and waiting are those of counted
-requests; TBT are gaps that end within the stretch; tokens per second are those shown in it, goodput the good ones among the
-counted requests over its length. Batches, memory, lanes, wasted work and Little's law are of the whole run.
+Requests are numbered in order of arrival; the first ``warm_up`` and the last ``cool_down`` of them
+are served like all others but count for nothing. The *stretch* begins with the arrival of the first
+request that counts (at 0 without a warm-up) and ends with that of the first one after them (with
+the run where there is none). TTFT, TPOT, E2E and waiting are those of counted requests; TBT are
+gaps that end within the stretch; tokens per second are those shown in it, goodput the good ones
+among the counted requests over its length. Batches, memory, lanes, wasted work and Little's law are
+of the whole run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,14 +27,21 @@ class MetricsCollector:
     """
 
     def __init__(
-        self, source: Source, requests: Requests, slo: Slo | None = None, finished: Callable[[Request], object] | None = None
+        self,
+        source: Source,
+        requests: Requests,
+        slo: Slo | None = None,
+        finished: Callable[[Request], object] | None = None,
     ) -> None:
         self._source, self._replicas, self._finished = source, tuple[Scheduler, ...](), finished
         self._requests = requests
         self.first, self.last = requests.warm_up, requests.count - requests.cool_down
         self._whole = not (requests.warm_up or requests.cool_down)
         limits = slo.limits if slo else ()
-        self.times = {metric: Sketch([limit for limit in limits if limit.metric == metric]) for metric in METRICS}
+        self.times = {
+            metric: Sketch([limit for limit in limits if limit.metric == metric])
+            for metric in METRICS
+        }
         """Seconds of the requests, or gaps, that count, by metric."""
         self.wait = Sketch()
         """Seconds from arrival to first admission of the requests that count."""
@@ -43,7 +53,9 @@ class MetricsCollector:
         self.begin_s, self.end_s = (inf if self.first else 0.0), inf
 
     def watch(self, replicas: Sequence[Scheduler]) -> None:
-        """Note from now on what these replicas finish, and gaps between tokens while the stretch lasts."""
+        """Note from now on what these replicas finish, and gaps between tokens while the stretch
+        lasts.
+        """
         self._replicas = tuple(replicas)
         for replica in replicas:
             replica.finished = self.note
@@ -82,20 +94,27 @@ class MetricsCollector:
         for metric, seconds in spent.items():
             self.times[metric].add(seconds)
         self.wait.add(request.admitted_s - request.arrival_s)
-        if not request.late and all(seconds <= self.longest_s.get(metric, inf) for metric, seconds in spent.items()):
+        if not request.late and all(
+            seconds <= self.longest_s.get(metric, inf) for metric, seconds in spent.items()
+        ):
             self.good += 1
             self.good_tokens += request.tokens
 
     @property
     def rule(self) -> str:
         """Return in words which requests count."""
-        count = sum(replica.tally.arrived for replica in self._replicas)  # fewer than were asked for in a run that was stopped
+        count = sum(
+            replica.tally.arrived for replica in self._replicas
+        )  # fewer than were asked for in a run that was stopped
         if self._whole:
             return f"all {count:,} requests, over the whole run"
         last = min(self.last, count)
         until = "the end of the run" if last == count else f"that of request {last + 1:,}"
         since = f"the arrival of request {self.first + 1:,}" if self.first else "the start"
-        return f"requests {self.first + 1:,} to {last:,} of {count:,} in order of arrival; rates from {since} to {until}"
+        return (
+            f"requests {self.first + 1:,} to {last:,} of {count:,} in order of arrival; rates "
+            f"from {since} to {until}"
+        )
 
     @property
     def seconds(self) -> float:
@@ -115,7 +134,9 @@ class MetricsCollector:
         return self._source.exhausted
 
     def due(self, now: float) -> Iterable[Request]:
-        """Return the requests that have arrived; the stretch begins or ends as the one that marks it is handed out."""
+        """Return the requests that have arrived; the stretch begins or ends as the one that marks
+        it is handed out.
+        """
         if stopping():
             self.close()
         return self._source.due(now) if self._whole else self._marking(now)

@@ -1,4 +1,6 @@
-"""Iterations: what is in the batch of one that is under way, and what the log says of one that has ended."""
+"""Iterations: what is in the batch of one that is under way, and what the log says of one that has
+ended.
+"""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -9,7 +11,9 @@ from simulator.strategies.common.step import State, Step
 
 
 class Iteration(NamedTuple):
-    """An iteration that has ended, as a line of the log; ``rows`` and ``tokens`` are in the order of ``requests``."""
+    """An iteration that has ended, as a line of the log; ``rows`` and ``tokens`` are in the order
+    of ``requests``.
+    """
 
     start_s: float
     duration_s: float
@@ -31,7 +35,9 @@ class Iteration(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """What an iteration under way works on: a step with or without prompts in it, or prompts alone."""
+    """What an iteration under way works on: a step with or without prompts in it, or prompts
+    alone.
+    """
 
     begin_s: float
     decode: list[Request]
@@ -52,11 +58,17 @@ class Batch:
         return request in self.decode or any(request is member for member, _ in self.prompts)
 
     def routed(self, step: Step, routing: RecordedRouting | None) -> Step:
-        """Return the step with the experts that its windows read, where that is recorded; with prompts in it the law does."""
+        """Return the step with the experts that its windows read, where that is recorded; with
+        prompts in it the law does.
+        """
         if routing is None or step.prompts.tokens:
             return step
         windows = [
-            Window(request.dealt, state.cursor.position, state.proposed)  # type: ignore[attr-defined]  # a replay's has it
+            Window(
+                request.dealt,
+                state.cursor.position,  # type: ignore[attr-defined]  # a replay's has it
+                state.proposed,
+            )
             for request, state in zip(self.decode, self.states, strict=True)
             if state.proposed is not None
         ]
@@ -70,6 +82,11 @@ class Batch:
         parts = [] if self.step is None else [self.step.kind.name]
         if self.prompts:
             parts.append("prefill")
-        rows, ids = (*self.rows, *(tokens for _, tokens in self.prompts)), tuple(request.index for request in members)
+        rows, ids = (
+            (*self.rows, *(tokens for _, tokens in self.prompts)),
+            tuple(request.index for request in members),
+        )
         seconds, tokens = now - self.begin_s, tuple(self.tokens)
-        return Iteration(self.begin_s, seconds, "+".join(parts), ids, rows, tokens, self.waiting, self.kv_tokens)
+        return Iteration(
+            self.begin_s, seconds, "+".join(parts), ids, rows, tokens, self.waiting, self.kv_tokens
+        )

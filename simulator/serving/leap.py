@@ -1,14 +1,15 @@
 """Leaps: the steps of a batch in which nothing is decided are taken at once.
 
-From a step on until a request arrives, ends or finds no room, a batch does the same over and over, but for its contexts and
-what is kept of its windows::
+From a step on until a request arrives, ends or finds no room, a batch does the same over and over,
+but for its contexts and what is kept of its windows::
 
     arrival                                                     arrival, or somebody's last step
     ...---|==prefill==|--step--|--step--|--step--|--step--|--step--|==step==|---...
                       |<----------- one leap, one event ---------->|
 
-A leap works such a *run* out as arrays over its steps: what requests commit, how long steps take, when lanes are busy. The
-books and the spans are those of the steps one by one, to the last bit: times are added in the order in which they would pass.
+A leap works such a *run* out as arrays over its steps: what requests commit, how long steps take,
+when lanes are busy. The books and the spans are those of the steps one by one, to the last bit:
+times are added in the order in which they would pass.
 """
 
 from functools import reduce
@@ -32,24 +33,37 @@ Seconds = NDArray[np.float64]
 LEAST = 7
 """Steps that a run must have for sure: to work one out takes as long as some six to ten steps."""
 ALONE = 8
-"""Steps that it must have besides where a request is alone, whose steps are quick; of a batch, a share of them."""
+"""Steps that it must have besides where a request is alone, whose steps are quick; of a batch, a
+share of them.
+"""
 MOST = 4_096
 """Steps of one leap, at most, so that its arrays stay small."""
 TimedSteps = tuple[Places, Step, Any]
-"""The steps of one kind with their durations, each a number or an array over the steps, in seconds."""
+"""The steps of one kind with their durations, each a number or an array over the steps, in
+seconds.
+"""
 
 
 class Leap:
-    """One run of steps of a batch: foreseen, timed, booked, and settled when its time has passed."""
+    """One run of steps of a batch: foreseen, timed, booked, and settled when its time has
+    passed.
+    """
 
     def __init__(self, scheduler: Scheduler, batch: Batch, first: Step, most: int) -> None:
-        self.scheduler, self.batch, self.requests, self.states = scheduler, batch, batch.decode, batch.states
+        self.scheduler, self.batch, self.requests, self.states = (
+            scheduler,
+            batch,
+            batch.decode,
+            batch.states,
+        )
         self.first = first
         self.strategy = cast("TakesRuns", scheduler.strategy)
         left = [request.output_tokens - request.tokens for request in self.requests]
         self.foreseen = self.strategy.foresee(self.states, left, most)
         committed = self.foreseen.committed
-        self.behind = np.array([state.context for state in self.states])[:, None] + committed.cumsum(axis=1)
+        self.behind = np.array([state.context for state in self.states])[
+            :, None
+        ] + committed.cumsum(axis=1)
         """(requests, steps) cached tokens of each request after each step."""
         self.steps = committed.shape[1]
         self.used: Counts | None = None
@@ -58,7 +72,9 @@ class Leap:
             self._find_room()
 
     def _find_room(self) -> None:
-        """Note the blocks that each step needs, and end the run before one that would find no room."""
+        """Note the blocks that each step needs, and end the run before one that would find no
+        room.
+        """
         memory, ahead = self.scheduler.memory, self.scheduler.queues.ahead
         before = self.behind - self.foreseen.committed
         self.used = (-(-(before + ahead) // memory.block_tokens)).sum(axis=0)
@@ -68,18 +84,30 @@ class Leap:
     def _cut(self, steps: int) -> None:
         """End the run after so many steps."""
         if steps < self.steps:
-            self.steps, self.foreseen, self.behind = steps, self.foreseen.cut(steps), self.behind[:, :steps]
+            self.steps, self.foreseen, self.behind = (
+                steps,
+                self.foreseen.cut(steps),
+                self.behind[:, :steps],
+            )
             self.used = None if self.used is None else self.used[:steps]
 
     def time(self, one_lane: bool = False, by_law: bool = False) -> float:
-        """Work out when each step begins and ends, up to the first that ends after an arrival; return the end in seconds."""
+        """Work out when each step begins and ends, up to the first that ends after an arrival;
+        return the end in seconds.
+        """
         scheduler, parts = self.scheduler, list[tuple[Any, ...]]()
         self.kinds: list[TimedSteps] = []
         contexts = self.behind - self.foreseen.committed
-        for places, step in self.strategy.steps_of_run(self.first, self.states, self.foreseen, contexts):
+        for places, step in self.strategy.steps_of_run(
+            self.first, self.states, self.foreseen, contexts
+        ):
             durations = scheduler.times.along(step)
             law = scheduler.strategy.step_seconds
-            parts.append((law(durations, step.kind),) if by_law else self.strategy.in_turn(durations, step.kind, one_lane))
+            parts.append(
+                (law(durations, step.kind),)
+                if by_law
+                else self.strategy.in_turn(durations, step.kind, one_lane)
+            )
             self.kinds.append((places, step, durations))
         width = len(parts[0])
         passing = np.zeros(self.steps * width + 1)
@@ -91,7 +119,11 @@ class Leap:
         times = np.add.accumulate(passing)[::width]
         if times[-2] >= scheduler.source.next_s:
             self._cut(int(times.searchsorted(scheduler.source.next_s)))
-            self.kinds = [kind for kind in map(self._within, self.kinds) if isinstance(kind[0], slice) or len(kind[0])]
+            self.kinds = [
+                kind
+                for kind in map(self._within, self.kinds)
+                if isinstance(kind[0], slice) or len(kind[0])
+            ]
         self.starts, self.ends = times[: self.steps], times[1 : self.steps + 1]
         return float(self.ends[-1])
 
@@ -100,19 +132,39 @@ class Leap:
         places, step, durations = kind
         kept = slice(self.steps) if isinstance(places, slice) else places < self.steps
         left = kept if isinstance(places, slice) else places[kept]
-        return left, step, type(durations)._make(value[kept] if isinstance(value, np.ndarray) else value for value in durations)
+        return (
+            left,
+            step,
+            type(durations)._make(
+                value[kept] if isinstance(value, np.ndarray) else value for value in durations
+            ),
+        )
 
     def book(self, lanes: Lanes) -> float:
-        """Book all steps on the lanes, as the strategy's timeline books one; return when the last one ends, in seconds."""
+        """Book all steps on the lanes, as the strategy's timeline books one; return when the last
+        one ends, in seconds.
+        """
         end_s = self.time(lanes.target is lanes.draft)
         booked: dict[Lane, list[tuple[Places, RunLane]]] = {}
         for places, step, durations in self.kinds:
-            copies = {lane: RunLane(self.starts[places]) for lane in (lanes.target, lanes.draft, lanes.rendezvous)}
-            target, draft, rendezvous = (copies[lane] for lane in (lanes.target, lanes.draft, lanes.rendezvous))
-            on_copies = lanes._replace(target=target, draft=draft, rendezvous=rendezvous)  # type: ignore[arg-type]
+            copies = {
+                lane: RunLane(self.starts[places])
+                for lane in (lanes.target, lanes.draft, lanes.rendezvous)
+            }
+            target, draft, rendezvous = (
+                copies[lane] for lane in (lanes.target, lanes.draft, lanes.rendezvous)
+            )
+            on_copies = lanes._replace(
+                target=target,  # type: ignore[arg-type]
+                draft=draft,  # type: ignore[arg-type]
+                rendezvous=rendezvous,  # type: ignore[arg-type]
+            )
             *_, ends = self.scheduler.strategy.timeline(on_copies, durations, step.kind)
             if not (cast("Seconds", ends) == self.ends[places]).all():
-                raise BrokenRunError(f"{step.kind.name}: the timeline of a step does not last what its durations say in turn")
+                raise BrokenRunError(
+                    f"{step.kind.name}: the timeline of a step does not last what its durations "
+                    "say in turn"
+                )
             for lane, copy in copies.items():
                 if copy.booked:
                     booked.setdefault(lane, []).append((places, copy))
@@ -121,7 +173,9 @@ class Leap:
         return end_s
 
     def settle(self) -> None:
-        """Write into the books what the steps did, in their order, and leave the requests where the last one does."""
+        """Write into the books what the steps did, in their order, and leave the requests where the
+        last one does.
+        """
         scheduler, tally, batch = self.scheduler, self.scheduler.tally, len(self.requests)
         scheduler.under_way.remove(self.batch)
         seconds = self.ends - self.starts
@@ -142,7 +196,9 @@ class Leap:
         used = [memory.used] * self.steps if self.used is None else self.used.tolist()
         tally.block_area_s = reduce(add, map(mul, used, gaps), tally.block_area_s)
         tally.blocks_since, memory.most_used = end_s, max(memory.most_used, *used)
-        for request, state, context in zip(self.requests, self.states, self.behind[:, -1].tolist(), strict=True):
+        for request, state, context in zip(
+            self.requests, self.states, self.behind[:, -1].tolist(), strict=True
+        ):
             request.tokens += context - state.context
             tally.shown += context - state.context
             state.context = context
@@ -153,7 +209,9 @@ class Leap:
                 memory.keep(request, context)
 
     def _settle_first(self, now: float) -> None:
-        """Note the gaps before the tokens of the first step, which may differ; equal ones together."""
+        """Note the gaps before the tokens of the first step, which may differ; equal ones
+        together.
+        """
         scheduler = self.scheduler
         for gap, alike in groupby(self.requests, lambda request: now - request.last_token_s):
             requests = list(alike)
@@ -172,18 +230,40 @@ class Leaps:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler, self.resting = scheduler, 0
         cost, strategy = scheduler.cost, scheduler.strategy
-        alone = strategy.needs.in_flight == 1 and not cost.stages and scheduler.log is None and scheduler.routing is None
-        countable = scheduler.policy.reserves or (type(scheduler.memory) is Blocks and scheduler.memory.held is None)
-        self.possible = takes_runs(strategy) and alone and countable and not cost.jitters and cost.contention == 1.0
-        """Whether there is one iteration at a time, for which nothing is drawn and whose log nobody reads."""
+        alone = (
+            strategy.needs.in_flight == 1
+            and not cost.stages
+            and scheduler.log is None
+            and scheduler.routing is None
+        )
+        countable = scheduler.policy.reserves or (
+            type(scheduler.memory) is Blocks and scheduler.memory.held is None
+        )
+        self.possible = (
+            takes_runs(strategy)
+            and alone
+            and countable
+            and not cost.jitters
+            and cost.contention == 1.0
+        )
+        """Whether there is one iteration at a time, for which nothing is drawn and whose log nobody
+        reads.
+        """
 
     def from_(self, batch: Batch) -> Leap | None:
-        """Return the run of steps that begins with this iteration; None where it is short, or somebody may come in between."""
+        """Return the run of steps that begins with this iteration; None where it is short, or
+        somebody may come in between.
+        """
         if self.resting:
             self.resting -= 1
             return None
         scheduler, requests, step = self.scheduler, batch.decode, batch.step
-        if step is None or batch.prompts or scheduler.queues.waiting or len(scheduler.queues.running) != len(requests):
+        if (
+            step is None
+            or batch.prompts
+            or scheduler.queues.waiting
+            or len(scheduler.queues.running) != len(requests)
+        ):
             return None
         window = scheduler.strategy.window_for(len(requests))
         sure = min([request.output_tokens - request.tokens for request in requests]) // (1 + window)
@@ -200,10 +280,15 @@ class Leaps:
         return None
 
     def _repeats(self, batch: Batch) -> bool:
-        """Return whether the policy and the strategy go on as in this iteration, for which there is just room."""
+        """Return whether the policy and the strategy go on as in this iteration, for which there is
+        just room.
+        """
         scheduler, policy, memory = self.scheduler, self.scheduler.policy, self.scheduler.memory
-        steady = cast("TakesRuns", scheduler.strategy).steady(batch.states) and policy.repeats(scheduler.queues)
+        steady = cast("TakesRuns", scheduler.strategy).steady(batch.states) and policy.repeats(
+            scheduler.queues
+        )
         return steady and all(
-            policy.reserves or request.slots == memory.room_of(state.context + scheduler.queues.ahead)
+            policy.reserves
+            or request.slots == memory.room_of(state.context + scheduler.queues.ahead)
             for request, state in zip(batch.decode, batch.states, strict=True)
         )

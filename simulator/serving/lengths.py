@@ -22,7 +22,9 @@ class _Bounded(Frozen):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.least_tokens > self.most_tokens:
-            raise ValueError(f"least_tokens {self.least_tokens} is more than most_tokens {self.most_tokens}")
+            raise ValueError(
+                f"least_tokens {self.least_tokens} is more than most_tokens {self.most_tokens}"
+            )
         return self
 
 
@@ -37,7 +39,8 @@ class Uniform(_Bounded):
 
 
 class LogNormal(_Bounded):
-    """Many short lengths and a few long ones: log-normal, rounded, and moved to the bounds where it lies outside.
+    """Many short lengths and a few long ones: log-normal, rounded, and moved to the bounds where it
+    lies outside.
 
     ``mean_tokens`` and ``spread`` (standard deviation over mean) are those before the cut.
     """
@@ -56,7 +59,8 @@ class LogNormal(_Bounded):
 
 
 class Exponential(_Bounded):
-    """Lengths without memory: exponential, rounded up (which makes it geometric), and moved to the bounds.
+    """Lengths without memory: exponential, rounded up (which makes it geometric), and moved to the
+    bounds.
 
     ``mean_tokens`` is that of the exponential.
     """
@@ -72,7 +76,9 @@ class Exponential(_Bounded):
 
 
 class Even(Frozen):
-    """The two whole numbers next to ``mean_tokens``, so spread that the mean is that number as nearly as can be."""
+    """The two whole numbers next to ``mean_tokens``, so spread that the mean is that number as
+    nearly as can be.
+    """
 
     name: Literal["even"] = "even"
     mean_tokens: float = Field(ge=1, le=MOST_TOKENS)
@@ -108,8 +114,12 @@ _Drawn = (
     | Annotated[Exponential, Tag("exponential")]
     | Annotated[Even, Tag("even")]
 )
-PromptTokens = Annotated[Annotated[int, Field(gt=0, le=MOST_TOKENS), Tag("number")] | _Drawn, Discriminator(_which)]
-OutputTokens = Annotated[Annotated[int, Field(gt=1, le=MOST_TOKENS), Tag("number")] | _Drawn, Discriminator(_which)]
+PromptTokens = Annotated[
+    Annotated[int, Field(gt=0, le=MOST_TOKENS), Tag("number")] | _Drawn, Discriminator(_which)
+]
+OutputTokens = Annotated[
+    Annotated[int, Field(gt=1, le=MOST_TOKENS), Tag("number")] | _Drawn, Discriminator(_which)
+]
 
 
 def draw_lengths(stated: Any, seed: tuple[int, ...], count: int) -> NDArray[np.int64]:

@@ -24,10 +24,11 @@ GROWTH = log(1.01)
 
 
 class Sketch:
-    """A distribution in constant memory: count, mean and extremes are exact, quantiles to within 0.5 %.
+    """A distribution in constant memory: count, mean and extremes are exact, quantiles to within
+    0.5 %.
 
-    Values fall into buckets of 1 % of width (the idea of DDSketch), with a bucket for zero. How many values meet each of
-    the ``limits`` is counted.
+    Values fall into buckets of 1 % of width (the idea of DDSketch), with a bucket for zero. How
+    many values meet each of the ``limits`` is counted.
     """
 
     __slots__ = ("buckets", "count", "least", "limits", "most", "total", "within")
@@ -53,7 +54,9 @@ class Sketch:
         self.count += times * len(values)
         self.total = reduce(add, [value * times for value in values], self.total)
         self.least, self.most = min([self.least, *values]), max([self.most, *values])
-        for bucket, found in Counter([ceil(log(value) / GROWTH) if value > 0.0 else None for value in values]).items():
+        for bucket, found in Counter(
+            [ceil(log(value) / GROWTH) if value > 0.0 else None for value in values]
+        ).items():
             self.buckets[bucket] += found * times
         for place, limit in enumerate(self.limits):
             self.within[place] += times * sum([value <= limit.seconds for value in values])
@@ -97,7 +100,9 @@ class Sketch:
 
 
 def level_quantile(seconds: Mapping[int, float], share: float) -> int:
-    """Return the level that is not exceeded for ``share`` of the time, from seconds by level; 0 without any."""
+    """Return the level that is not exceeded for ``share`` of the time, from seconds by level; 0
+    without any.
+    """
     rank, seen = share * ordered_sum(seconds.values()), 0.0
     for level in sorted(seconds):
         seen += seconds[level]
@@ -243,7 +248,9 @@ class Tally:
 
     def note(self, progress_of: Sequence[Progress]) -> None:
         """Count what a step did for each request in it."""
-        if progress_of.count(progress_of[0]) == len(progress_of):  # all alike: quicker than to hash each
+        if progress_of.count(progress_of[0]) == len(
+            progress_of
+        ):  # all alike: quicker than to hash each
             self.settled[progress_of[0]] += len(progress_of)
         else:
             self.settled.update(progress_of)
@@ -294,15 +301,25 @@ class Tally:
         return whole
 
     def check(self) -> None:
-        """Check what must be true once the system is empty; raise :class:`BrokenRunError` where it is not.
+        """Check what must be true once the system is empty; raise :class:`BrokenRunError` where it
+        is not.
 
-        Little's law (number in the system over time = time in the system over requests), and every token
-        shown belongs to a request that finished or was cancelled.
+        Little's law (number in the system over time = time in the system over requests), and every
+        token shown belongs to a request that finished or was cancelled.
         """
         if not isclose(self.area_s, self.system_s, rel_tol=1e-9, abs_tol=1e-9):
-            raise BrokenRunError(f"Little's law fails: {self.area_s} s by number in the system, {self.system_s} s by request")
+            raise BrokenRunError(
+                f"Little's law fails: {self.area_s} s by number in the system, {self.system_s} "
+                "s by request"
+            )
         if self.shown + self.first_tokens != self.tokens + self.thrown_away:
-            counts = f"{self.shown} + {self.first_tokens} tokens shown, {self.tokens} + {self.thrown_away} delivered"
+            counts = (
+                f"{self.shown} + {self.first_tokens} tokens shown, {self.tokens} + "
+                f"{self.thrown_away} delivered"
+            )
             raise BrokenRunError(f"tokens are not conserved: {counts}")
         if self.arrived != self.finished + self.cancelled or self.in_system:
-            raise BrokenRunError(f"{self.arrived} requests came, {self.finished} finished, {self.cancelled} were cancelled")
+            raise BrokenRunError(
+                f"{self.arrived} requests came, {self.finished} finished, {self.cancelled} were "
+                "cancelled"
+            )

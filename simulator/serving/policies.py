@@ -1,24 +1,30 @@
-"""Policies of continuous batching decide at each boundary between two iterations who takes part in the next.
+"""Policies of continuous batching decide at each boundary between two iterations who takes part in
+the next.
 
 What all of them share:
 
-* *Boundary*: before the first iteration, and whenever one has ended. Requests that have arrived join the
-  end of ``waiting`` in order of arrival; when nothing can be done, time passes to the next arrival.
-* *Running order* is the order of admission, oldest first. Admission takes from the front of ``waiting`` and
-  stops at the first request that may not enter: no request overtakes another.
-* *Need*: the tokens a request puts through its prefill, ``prompt + shown``; ``shown`` is 0 unless it was
-  preempted. The pass that completes them shows one token. With prefix caching: without those the cache has as it enters.
-* *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context + lookahead``, where
-  ``lookahead`` is what one step of its strategy may add: its longest window and one more. After the step it
-  keeps the blocks of its new context; those of rejected tokens are free again.
-* *Preemption* is by recompute and hits the request admitted last, be it the very one that needs room. It gives
-  all blocks back and goes to the front of ``waiting``.
+* *Boundary*: before the first iteration, and whenever one has ended. Requests that have arrived
+  join the end of ``waiting`` in order of arrival; when nothing can be done, time passes to the next
+  arrival.
+* *Running order* is the order of admission, oldest first. Admission takes from the front of
+  ``waiting`` and stops at the first request that may not enter: no request overtakes another.
+* *Need*: the tokens a request puts through its prefill, ``prompt + shown``; ``shown`` is 0 unless
+  it was preempted. The pass that completes them shows one token. With prefix caching: without those
+  the cache has as it enters.
+* *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context +
+  lookahead``, where ``lookahead`` is what one step of its strategy may add: its longest window and
+  one more. After the step it keeps the blocks of its new context; those of rejected tokens are free
+  again.
+* *Preemption* is by recompute and hits the request admitted last, be it the very one that needs
+  room. It gives all blocks back and goes to the front of ``waiting``.
 * *Padding*: none. Rows are ragged; what kernels round up to is in the cost of a pass.
-* *Carried*: where a strategy carries prompts through its stages, "no request decodes" and "the others wait" below do not
-  apply; a prompt on its way counts as one in a step under way, and its first token is shown at the end of the last stage.
-* *In flight*: where a strategy runs m steps at once, a plan is made whenever fewer than m are under way,
-  from requests in no step under way, with at most ceil(running / m) that decode. If the request admitted last
-  is in a step under way, the one that needs room sits out, and nobody is admitted until it has got it.
+* *Carried*: where a strategy carries prompts through its stages, "no request decodes" and "the
+  others wait" below do not apply; a prompt on its way counts as one in a step under way, and its
+  first token is shown at the end of the last stage.
+* *In flight*: where a strategy runs m steps at once, a plan is made whenever fewer than m are under
+  way, from requests in no step under way, with at most ceil(running / m) that decode. If the
+  request admitted last is in a step under way, the one that needs room sits out, and nobody is
+  admitted until it has got it.
 
 A block count never exceeds the pool; ``watermark`` blocks are ``floor(watermark * pool)``.
 """
@@ -39,14 +45,18 @@ from simulator.strategies.common.step import UNLIMITED
 
 
 class IterationPlan(NamedTuple):
-    """The plan of an iteration: requests that decode, and prompts with the tokens of each that are prefilled."""
+    """The plan of an iteration: requests that decode, and prompts with the tokens of each that are
+    prefilled.
+    """
 
     decode: list[Request]
     prompts: list[tuple[Request, int]]
 
 
 class Queues:
-    """The requests that wait, those that run and their memory, with the moves that every policy is made of."""
+    """The requests that wait, those that run and their memory, with the moves that every policy is
+    made of.
+    """
 
     def __init__(self, memory: Blocks, strategy: Strategy) -> None:
         self.waiting: deque[Request] = deque()
@@ -65,11 +75,15 @@ class Queues:
 
     def decoding(self) -> list[Request]:
         """Return the requests that can decode now, in running order."""
-        ready = [request for request in self.running if request.state is not None and not request.flying]
+        ready = [
+            request for request in self.running if request.state is not None and not request.flying
+        ]
         return ready if self.in_flight == 1 else ready[: -(-len(self.running) // self.in_flight)]
 
     def beside(self, entering: list[tuple[Request, int]]) -> list[Request]:
-        """Return who decodes while these prompts are prefilled: all who can where prompts are carried along, else nobody."""
+        """Return who decodes while these prompts are prefilled: all who can where prompts are
+        carried along, else nobody.
+        """
         if not self.carries:
             return []
         for request, _ in entering:
@@ -77,19 +91,30 @@ class Queues:
         return self.with_room(self.decoding())
 
     def with_room(self, requests: list[Request]) -> list[Request]:
-        """Give each request in order room for its step; return those that still run and have got it."""
+        """Give each request in order room for its step; return those that still run and have got
+        it.
+        """
         ahead, all_fit = self.ahead, True
         self.short = False
         for request in requests:
             state = request.state
-            if state is None or (state.context + ahead > request.slots and not self.make_room(request, state.context + ahead)):
+            if state is None or (
+                state.context + ahead > request.slots
+                and not self.make_room(request, state.context + ahead)
+            ):
                 all_fit = False
         if all_fit:
             return requests
-        return [request for request in requests if request.state is not None and request.state.context + ahead <= request.slots]
+        return [
+            request
+            for request in requests
+            if request.state is not None and request.state.context + ahead <= request.slots
+        ]
 
     def make_room(self, request: Request, tokens: int) -> bool:
-        """Preempt until ``request`` has room for ``tokens``; return False if it was preempted itself, or has to wait."""
+        """Preempt until ``request`` has room for ``tokens``; return False if it was preempted
+        itself, or has to wait.
+        """
         while not self.memory.hold(request, tokens):
             victim = self.running[-1]
             if victim.flying:
@@ -101,7 +126,9 @@ class Queues:
         return True
 
     def preempt(self, request: Request) -> None:
-        """Take all memory from a request; what it has shown is recomputed when it is admitted again."""
+        """Take all memory from a request; what it has shown is recomputed when it is admitted
+        again.
+        """
         self.memory.keep(request, 0)
         self.running.remove(request)
         self.waiting.appendleft(request)
@@ -111,20 +138,26 @@ class Queues:
         self.preemptions += 1
 
     def first(self) -> Request:
-        """Return the front of ``waiting``, which need not prefill what the cache has of its prompt at this moment."""
+        """Return the front of ``waiting``, which need not prefill what the cache has of its prompt
+        at this moment.
+        """
         request = self.waiting[0]
         request.cached = self.memory.cached(request)
         return request
 
     def admit(self, tokens: int) -> tuple[Request, int]:
-        """Move the front of ``waiting`` to the end of ``running`` and grant it its first ``tokens``."""
+        """Move the front of ``waiting`` to the end of ``running`` and grant it its first
+        ``tokens``.
+        """
         request = self.waiting.popleft()
         self.waited_s += self.now - request.queued_s
         self.running.append(request)
         return self.grant(request, tokens)
 
     def grant(self, request: Request, tokens: int) -> tuple[Request, int]:
-        """Return a prompt with the tokens of it that are prefilled next; whoever is admitted from now on may share them."""
+        """Return a prompt with the tokens of it that are prefilled next; whoever is admitted from
+        now on may share them.
+        """
         self.memory.share(request, request.cached + tokens)
         return request, tokens
 
@@ -145,17 +178,24 @@ class Policy(Frozen, ABC):
         """Return the plan of the next iteration; empty if nothing can be done now."""
 
     def repeats(self, queues: Queues) -> bool:
-        """Return whether all that run decode next, with whole windows, as long as nobody comes or leaves and there is room."""
+        """Return whether all that run decode next, with whole windows, as long as nobody comes or
+        leaves and there is room.
+        """
         return True
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
-        """Return why a request of ``longest_tokens``, prompt and output, could never be served; None if it can."""
+        """Return why a request of ``longest_tokens``, prompt and output, could never be served;
+        None if it can.
+        """
         tokens = longest_tokens + lookahead - 2
         needed = memory.needed(tokens)
         if needed > memory.total:
             room = int(memory.total) * memory.block_tokens
             fits = max(0, room - lookahead + 2)
-            needs = f"a request of {longest_tokens:,} tokens needs room for {tokens:,} in the KV cache, which holds {room:,}"
+            needs = (
+                f"a request of {longest_tokens:,} tokens needs room for {tokens:,} in the KV "
+                f"cache, which holds {room:,}"
+            )
             return f"{needs}; requests of up to {fits:,} fit"
         return None
 
@@ -163,10 +203,11 @@ class Policy(Frozen, ABC):
 class FixedBatch(Policy):
     """Iteration-level batching with a fixed number of places: the closed loop of the papers.
 
-    1. While ``waiting`` is not empty, fewer than ``max_requests`` run and the pool has the blocks of
-       ``prompt + output + lookahead - 2`` tokens: admit. The blocks are kept until the request ends, so no
-       request is ever preempted.
-    2. If a request was admitted, this iteration is the whole prompts of those, in one pass; the others wait.
+    1. While ``waiting`` is not empty, fewer than ``max_requests`` run and the pool has the blocks
+       of ``prompt + output + lookahead - 2`` tokens: admit. The blocks are kept until the request
+       ends, so no request is ever preempted.
+    2. If a request was admitted, this iteration is the whole prompts of those, in one pass; the
+       others wait.
     3. Else every running request decodes.
 
     Without ``max_requests`` the clients of a closed loop are the places.
@@ -183,21 +224,26 @@ class FixedBatch(Policy):
         places = self.max_requests or UNLIMITED
         while waiting and len(queues.running) < places:
             first = queues.first()
-            if not queues.memory.hold(first, first.prompt_tokens + first.output_tokens + queues.ahead - 2):
+            if not queues.memory.hold(
+                first, first.prompt_tokens + first.output_tokens + queues.ahead - 2
+            ):
                 break
             entering.append(queues.admit(first.left))
         return IterationPlan(queues.beside(entering) if entering else queues.decoding(), entering)
 
 
 class PrefillFirst(Policy):
-    """Prefill first (vLLM v0): new requests enter as soon as they fit, and decoding waits for their prompts.
+    """Prefill first (vLLM v0): new requests enter as soon as they fit, and decoding waits for their
+    prompts.
 
-    1. While ``waiting`` is not empty and fewer than ``max_requests`` run: the first one enters if its need fits
-       what is left of ``batch_tokens`` in this iteration, and its blocks leave ``watermark`` blocks free. With
-       ``splits_prompts`` (SGLang) a need that does not fit gets what is left of them, and prompts under way go on first.
-    2. If a request entered or goes on, this iteration is what those get, in one pass; no request decodes.
-    3. Else, in running order, each decoding request gets room, by preemption if there is none; those that
-       still run decode.
+    1. While ``waiting`` is not empty and fewer than ``max_requests`` run: the first one enters if
+       its need fits what is left of ``batch_tokens`` in this iteration, and its blocks leave
+       ``watermark`` blocks free. With ``splits_prompts`` (SGLang) a need that does not fit gets
+       what is left of them, and prompts under way go on first.
+    2. If a request entered or goes on, this iteration is what those get, in one pass; no request
+       decodes.
+    3. Else, in running order, each decoding request gets room, by preemption if there is none;
+       those that still run decode.
     """
 
     name: Literal["prefill_first"] = "prefill_first"
@@ -208,7 +254,9 @@ class PrefillFirst(Policy):
     watermark: float = Field(default=0.01, ge=0, lt=1)
     """Share of the cache that an admission leaves free."""
     splits_prompts: bool = False
-    """Whether a prompt that does not fit a pass goes on in the next ones; else it waits for a pass that it fits."""
+    """Whether a prompt that does not fit a pass goes on in the next ones; else it waits for a pass
+    that it fits.
+    """
 
     def plan(self, queues: Queues) -> IterationPlan:
         """Return prompts if any may enter or go on, else all requests that can decode."""
@@ -229,7 +277,9 @@ class PrefillFirst(Policy):
         return IterationPlan(queues.with_room(queues.decoding()), [])
 
     def _under_way(self, queues: Queues) -> list[tuple[Request, int]]:
-        """Return the prompts that go on, with the tokens that they get; they have had room for all since they entered."""
+        """Return the prompts that go on, with the tokens that they get; they have had room for all
+        since they entered.
+        """
         budget, going_on = self.batch_tokens, list[tuple[Request, int]]()
         for request in queues.running:
             if budget > 0 and request.state is None and not request.flying:
@@ -238,24 +288,33 @@ class PrefillFirst(Policy):
         return going_on
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
-        """Return a refusal also where a recompute of all but the last token does not fit a pass, or not above the watermark."""
+        """Return a refusal also where a recompute of all but the last token does not fit a pass, or
+        not above the watermark.
+        """
         if longest_tokens - 1 > self.batch_tokens and not self.splits_prompts:
-            one = f"one prefill of batch_tokens = {self.batch_tokens:,}; set serving.policy.batch_tokens={longest_tokens - 1}"
+            one = (
+                f"one prefill of batch_tokens = {self.batch_tokens:,}; set "
+                f"serving.policy.batch_tokens={longest_tokens - 1}"
+            )
             return f"a request of {longest_tokens:,} tokens does not fit {one}"
-        return above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
+        return above_watermark(self.watermark, longest_tokens, memory) or super().refusal(
+            longest_tokens, lookahead, memory
+        )
 
 
 class ChunkedPrefill(Policy):
-    """Chunked prefill with decode first (Sarathi-Serve): decoding never stalls, prompts fill what is left of a chunk.
+    """Chunked prefill with decode first (Sarathi-Serve): decoding never stalls, prompts fill what
+    is left of a chunk.
 
     Every iteration has ``chunk_tokens``.
 
-    1. In running order each decoding request gets room, by preemption if there is none; those that still run
-       decode and take one token each of the chunk, whatever they speculate.
-    2. In running order each prompt under way gets ``min(left, rest of the chunk)`` tokens, while there are any.
-    3. If this boundary preempted nobody: while ``waiting`` is not empty, fewer than ``max_requests`` run and the
-       chunk is not used up, the first one enters if the blocks of its whole need leave ``watermark`` blocks
-       free; it gets ``min(need, rest of the chunk)``.
+    1. In running order each decoding request gets room, by preemption if there is none; those that
+       still run decode and take one token each of the chunk, whatever they speculate.
+    2. In running order each prompt under way gets ``min(left, rest of the chunk)`` tokens, while
+       there are any.
+    3. If this boundary preempted nobody: while ``waiting`` is not empty, fewer than
+       ``max_requests`` run and the chunk is not used up, the first one enters if the blocks of its
+       whole need leave ``watermark`` blocks free; it gets ``min(need, rest of the chunk)``.
     """
 
     name: Literal["chunked_prefill"] = "chunked_prefill"
@@ -267,7 +326,9 @@ class ChunkedPrefill(Policy):
     """Share of the cache that an admission leaves free."""
 
     def plan(self, queues: Queues) -> IterationPlan:
-        """Return all decoding requests that have room, and as much prompt as the chunk has room for."""
+        """Return all decoding requests that have room, and as much prompt as the chunk has room
+        for.
+        """
         before = queues.preemptions
         decode = queues.with_room(queues.decoding())
         rest, prompts, waiting = self.chunk_tokens - len(decode), [], queues.waiting
@@ -288,23 +349,28 @@ class ChunkedPrefill(Policy):
         return IterationPlan(decode, prompts)
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
-        """Return a refusal also where a recompute of all but the last token would not leave the watermark."""
-        return above_watermark(self.watermark, longest_tokens, memory) or super().refusal(longest_tokens, lookahead, memory)
+        """Return a refusal also where a recompute of all but the last token would not leave the
+        watermark.
+        """
+        return above_watermark(self.watermark, longest_tokens, memory) or super().refusal(
+            longest_tokens, lookahead, memory
+        )
 
 
 class UnifiedBudget(Policy):
-    """One token budget for everything (vLLM v1): prompts and decoding alike, speculative tokens counted.
+    """One token budget for everything (vLLM v1): prompts and decoding alike, speculative tokens
+    counted.
 
-    Every iteration has ``budget_tokens``. ``window`` is what the strategy drafts for as many requests as can
-    decode at this boundary; a tree counts with all its rows.
+    Every iteration has ``budget_tokens``. ``window`` is what the strategy drafts for as many
+    requests as can decode at this boundary; a tree counts with all its rows.
 
-    1. In running order, while any budget is left, each request wants what is left of its need, or ``1 + window`` if
-       it decodes, and is granted that or the rest of the budget. It gets room for what it has in the cache and
-       what it is granted, by preemption if there is none (which ends this rule if it hits the request
-       itself). A window is cut to the grant less one.
-    2. If this boundary preempted nobody: while ``waiting`` is not empty, fewer than ``max_requests`` run and any
-       budget is left, the first one is granted its need or the rest of the budget, and enters if there are
-       blocks for that much.
+    1. In running order, while any budget is left, each request wants what is left of its need, or
+       ``1 + window`` if it decodes, and is granted that or the rest of the budget. It gets room for
+       what it has in the cache and what it is granted, by preemption if there is none (which ends
+       this rule if it hits the request itself). A window is cut to the grant less one.
+    2. If this boundary preempted nobody: while ``waiting`` is not empty, fewer than
+       ``max_requests`` run and any budget is left, the first one is granted its need or the rest of
+       the budget, and enters if there are blocks for that much.
     """
 
     name: Literal["unified_budget"] = "unified_budget"
@@ -333,10 +399,16 @@ class UnifiedBudget(Policy):
     def repeats(self, queues: Queues) -> bool:
         """Return whether the budget is enough for the windows of all."""
         rows = 1 + queues.strategy.window_for(len(queues.running))
-        return not queues.rows and rows == queues.ahead and rows * len(queues.running) <= self.budget_tokens
+        return (
+            not queues.rows
+            and rows == queues.ahead
+            and rows * len(queues.running) <= self.budget_tokens
+        )
 
     def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
-        """Return what requests that run already are granted by rule 1: those that decode, and prompts with their tokens."""
+        """Return what requests that run already are granted by rule 1: those that decode, and
+        prompts with their tokens.
+        """
         queues.short = False
         able, rest = queues.decoding(), self.budget_tokens
         places = len(able)
@@ -364,7 +436,8 @@ class UnifiedBudget(Policy):
 
 
 class EngineDefault(Policy):
-    """What the engine of the target does where nothing is stated: policy and limits of its profile, on its device.
+    """What the engine of the target does where nothing is stated: policy and limits of its profile,
+    on its device.
 
     As a scenario is read it becomes one of the others (:mod:`simulator.scenario.as_served`).
     """
@@ -380,11 +453,16 @@ class EngineDefault(Policy):
 
 RouterName = Literal["round_robin", "least_outstanding", "join_shortest_queue", "most_cached"]
 """How a replica is chosen (:mod:`simulator.serving.router`)."""
-AnyPolicy = Annotated[FixedBatch | PrefillFirst | ChunkedPrefill | UnifiedBudget | EngineDefault, Field(discriminator="name")]
+AnyPolicy = Annotated[
+    FixedBatch | PrefillFirst | ChunkedPrefill | UnifiedBudget | EngineDefault,
+    Field(discriminator="name"),
+]
 
 
 class Serving(Frozen):
-    """How requests are batched and where their caches live; ``replicas`` of everything stand behind a ``router``."""
+    """How requests are batched and where their caches live; ``replicas`` of everything stand behind
+    a ``router``.
+    """
 
     policy: Annotated[AnyPolicy, otherwise_named("fixed_batch")] = FixedBatch()
     """Who takes part in the next iteration."""

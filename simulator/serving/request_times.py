@@ -1,4 +1,6 @@
-"""Seconds and tokens of a run's requests, for a bootstrap, in memory that does not grow with their number."""
+"""Seconds and tokens of a run's requests, for a bootstrap, in memory that does not grow with their
+number.
+"""
 
 from collections.abc import Callable
 
@@ -9,7 +11,8 @@ GROUPS = 8_192
 
 
 class Times:
-    """Seconds and tokens of a run's requests as these end, in memory that does not grow with their number.
+    """Seconds and tokens of a run's requests as these end, in memory that does not grow with their
+    number.
 
     ``then`` is called with every request, once it is noted.
     """
@@ -37,12 +40,16 @@ class Times:
 
     @property
     def requests(self) -> list[tuple[float, int]]:
-        """Return (seconds since admission, tokens) of each request, summed over each group where there are too many."""
+        """Return (seconds since admission, tokens) of each request, summed over each group where
+        there are too many.
+        """
         unfinished = [(self._seconds, self._tokens)] if self._pending else []
         return [*self._groups, *unfinished]
 
     def _pair_up(self) -> None:
-        """Join neighbouring groups, so that half as many are left, each twice as long; the pending one is then half full."""
+        """Join neighbouring groups, so that half as many are left, each twice as long; the pending
+        one is then half full.
+        """
         firsts, seconds = self._groups[::2], self._groups[1::2]
         self._groups = [(a[0] + b[0], a[1] + b[1]) for a, b in zip(firsts, seconds, strict=True)]
         self._group_size *= 2

@@ -1,9 +1,10 @@
 """Requests: the workload of a scenario, and one request on its way through the system.
 
-A closed loop has ``concurrency`` clients; each sends its next request the moment its last one ends, until
-``count`` have been sent. With ``arrivals`` the loop is open: requests come
-when they come. Lengths are fixed, drawn or read; request number i always gets the i-th draw of its seed, whatever
-happens around it, and always replays the same piece of a trace (see :mod:`simulator.acceptance.assignment`).
+A closed loop has ``concurrency`` clients; each sends its next request the moment its last one ends,
+until ``count`` have been sent. With ``arrivals`` the loop is open: requests come when they come.
+Lengths are fixed, drawn or read; request number i always gets the i-th draw of its seed, whatever
+happens around it, and always replays the same piece of a trace (see
+:mod:`simulator.acceptance.assignment`).
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ Deal = Callable[[int, str], int]
 class Requests(Frozen):
     """A workload: a closed loop of ``concurrency`` clients, or an open one with ``arrivals``.
 
-    Prompt and output lengths are the same for all requests, or drawn for each; those of a traffic file stand in the file,
-    and ``count``, where it is stated, is the most requests that are taken from it. ``task_flavours`` says which
-    flavours of a recording the requests of a task replay. The first ``warm_up`` and the last ``cool_down`` requests do not
-    count (:mod:`simulator.serving.collector`). ``past_end``: what a step shows beyond ``output_tokens`` is cut
-    off, as a server does, or counted, as programs do that divide the length of the text by the time.
+    Prompt and output lengths are the same for all requests, or drawn for each; those of a traffic
+    file stand in the file, and ``count``, where it is stated, is the most requests that are taken
+    from it. ``task_flavours`` says which flavours of a recording the requests of a task replay. The
+    first ``warm_up`` and the last ``cool_down`` requests do not count
+    (:mod:`simulator.serving.collector`). ``past_end``: what a step shows beyond ``output_tokens``
+    is cut off, as a server does, or counted, as programs do that divide the length of the text by
+    the time.
     """
 
     name: str | None = None
@@ -71,37 +74,59 @@ class Requests(Frozen):
     past_end: Literal["cut", "counted"] = "cut"
     """Tokens of the last step beyond an output: cut off, or counted."""
     task_flavours: dict[str, tuple[str, ...]] | Literal["by_name"] = Field(default_factory=dict)
-    """For each task of a traffic file, the flavours of the recording that it replays; ``by_name``: those called like it."""
+    """For each task of a traffic file, the flavours of the recording that it replays; ``by_name``:
+    those called like it.
+    """
     recordings: tuple[str, ...] | dict[str, Annotated[int, Field(gt=0, le=1_000)]] = ()
-    """Without a traffic file, flavours of the recording, or ``flavour/3``, that requests replay in turn, or so many of each."""
+    """Without a traffic file, flavours of the recording, or ``flavour/3``, that requests replay in
+    turn, or so many of each.
+    """
 
     @model_validator(mode="after")
     def _enough(self) -> Requests:
         if self.concurrency > self.count:
-            raise ValueError(f"concurrency {self.concurrency} needs at least as many requests, and count is {self.count}")
+            raise ValueError(
+                f"concurrency {self.concurrency} needs at least as many requests, and count is "
+                f"{self.count}"
+            )
         rate = getattr(self.arrivals, "rate_per_s", None)
         if rate is not None and self.count > LATEST_S * rate:
-            raise ValueError(f"count {self.count} at rate_per_s {rate:g} takes longer than {LATEST_S:g} s")
+            raise ValueError(
+                f"count {self.count} at rate_per_s {rate:g} takes longer than {LATEST_S:g} s"
+            )
         if self.traffic is None and self.warm_up + self.cool_down >= self.count:
             raise ValueError(
-                f"warm_up {self.warm_up} and cool_down {self.cool_down} leave none of {self.count} requests to count"
+                f"warm_up {self.warm_up} and cool_down {self.cool_down} leave none of "
+                f"{self.count} requests to count"
             )
         if not isinstance(self.output_tokens, int) and self.output_tokens.least_tokens < 2:
-            raise ValueError("output_tokens.least_tokens: expected 2 or more, as time per token needs two tokens")
+            raise ValueError(
+                "output_tokens.least_tokens: expected 2 or more, as time per token needs two tokens"
+            )
         return self
 
     @model_validator(mode="after")
     def _one_load(self) -> Requests:
         if self.arrivals is not None and self.concurrency > 1:
-            raise ValueError("concurrency is for a closed loop, and there are arrivals; leave one of them out")
+            raise ValueError(
+                "concurrency is for a closed loop, and there are arrivals; leave one of them out"
+            )
         if self.traffic is None:
             if self.task_flavours:
-                raise ValueError("task_flavours is for a traffic file; without one, recordings names what requests replay")
+                raise ValueError(
+                    "task_flavours is for a traffic file; without one, recordings names what "
+                    "requests replay"
+                )
             return self
         if self.recordings:
-            raise ValueError("recordings is for requests without a traffic file; with one, task_flavours: by_name pairs them")
+            raise ValueError(
+                "recordings is for requests without a traffic file; with one, task_flavours: "
+                "by_name pairs them"
+            )
         if stated := self.model_fields_set & {"prompt_tokens", "output_tokens"}:
-            raise ValueError(f"{' and '.join(sorted(stated))} stand in the traffic file; leave them out")
+            raise ValueError(
+                f"{' and '.join(sorted(stated))} stand in the traffic file; leave them out"
+            )
         return self
 
     @property
@@ -111,17 +136,29 @@ class Requests(Frozen):
 
     @property
     def flavours_by_task(self) -> Mapping[str, Sequence[str]]:
-        """Return what the requests of a task replay; a request without a traffic file has what it replays as its task."""
-        return {} if isinstance(self.task_flavours, str) else self.task_flavours or {name: (name,) for name in self.recordings}
+        """Return what the requests of a task replay; a request without a traffic file has what it
+        replays as its task.
+        """
+        return (
+            {}
+            if isinstance(self.task_flavours, str)
+            else self.task_flavours or {name: (name,) for name in self.recordings}
+        )
 
     def tasks(self) -> Iterator[str]:
         """Yield the task of request 0, 1, 2, ...; empty words where nothing says what it is."""
-        stated = Counter(self.recordings).elements() if isinstance(self.recordings, dict) else self.recordings
+        stated = (
+            Counter(self.recordings).elements()
+            if isinstance(self.recordings, dict)
+            else self.recordings
+        )
         return (line.task for line in self.lines()) if self.traffic else cycle([*stated] or [""])
 
     @property
     def offered_per_s(self) -> float | None:
-        """Return how many requests come in a second, in the mean; None in a closed loop, and where all come at once."""
+        """Return how many requests come in a second, in the mean; None in a closed loop, and where
+        all come at once.
+        """
         if self.traffic is None:
             return getattr(self.arrivals, "rate_per_s", None)
         last = max((line.arrival_s for line in self.lines()), default=0.0)
@@ -135,17 +172,23 @@ class Requests(Frozen):
     def lines(self) -> Iterator[Line]:
         """Yield the lines that are read from the traffic file; nothing without one."""
         if self.traffic is not None:
-            yield from islice(self.traffic.lines(), self.count if "count" in self.model_fields_set else None)
+            yield from islice(
+                self.traffic.lines(), self.count if "count" in self.model_fields_set else None
+            )
 
     @property
     def prompts_alone(self) -> bool:
-        """Return whether no output of a traffic file has a second token, so that nothing is decoded."""
+        """Return whether no output of a traffic file has a second token, so that nothing is
+        decoded.
+        """
         return self.traffic is not None and all(line.output_tokens == 1 for line in self.lines())
 
     def counted(self) -> Requests:
-        """Return the workload with the number of requests that its traffic file has, all of them read and checked.
+        """Return the workload with the number of requests that its traffic file has, all of them
+        read and checked.
 
-        Raises :class:`BadInput` for the first line that is wrong or whose task has no flavours, and for an empty slice.
+        Raises :class:`BadInput` for the first line that is wrong or whose task has no flavours, and
+        for an empty slice.
         """
         if self.traffic is None:
             return self
@@ -155,17 +198,24 @@ class Requests(Frozen):
         for line in self.lines():
             count += 1
             if tasks and line.task not in tasks:
-                raise traffic.fault(line.number, f"task '{line.task}' is not in task_flavours{did_you_mean(line.task, tasks)}")
+                raise traffic.fault(
+                    line.number,
+                    f"task '{line.task}' is not in task_flavours{did_you_mean(line.task, tasks)}",
+                )
         if not count:
             raise traffic.empty()
         if self.warm_up + self.cool_down >= count:
             raise traffic.fault(
-                0, f"holds {count:,} requests; warm_up {self.warm_up} and cool_down {self.cool_down} leave none"
+                0,
+                f"holds {count:,} requests; warm_up {self.warm_up} and cool_down "
+                f"{self.cool_down} leave none",
             )
         return self.model_copy(update={"count": count, "task_flavours": tasks})
 
     def hash_fault(self) -> BadInput | None:
-        """Return the error at the first line of a traffic file whose hashes do not name prefixes; None where all do."""
+        """Return the error at the first line of a traffic file whose hashes do not name prefixes;
+        None where all do.
+        """
         known: dict[Hash, tuple[Hash | None, int]] = {}
         for line in self.lines():
             if self.traffic and (message := _wrong_hashes(line, known)):
@@ -174,7 +224,11 @@ class Requests(Frozen):
 
     def source_of(self, seed: int, deal: Deal = lambda index, task: index) -> Source:
         """Return the source of the requests, which makes each as it arrives and keeps none."""
-        return ClosedLoop(self, seed, deal) if self.arrivals is None else Arrivals(self._arriving(seed, deal))
+        return (
+            ClosedLoop(self, seed, deal)
+            if self.arrivals is None
+            else Arrivals(self._arriving(seed, deal))
+        )
 
     def _arriving(self, seed: int, deal: Deal) -> Iterator[Request]:
         """Yield the requests of an open loop in order of arrival."""
@@ -188,7 +242,9 @@ class Requests(Frozen):
             yield Request(index, at, *lengths, cut, deal(index, task))
 
     def lengths(self, seed: int) -> Iterator[tuple[int, int]]:
-        """Yield (prompt, output) tokens of request 0, 1, 2, ..., drawn or read block by block, so that nothing is kept."""
+        """Yield (prompt, output) tokens of request 0, 1, 2, ..., drawn or read block by block, so
+        that nothing is kept.
+        """
         for block in self._blocks(seed):
             yield from zip(*block.tolist(), strict=True)
 
@@ -215,8 +271,14 @@ class Requests(Frozen):
         return lengths
 
     def totals(self, seed: int) -> tuple[float, float, int]:
-        """Return mean prompt tokens, mean output tokens, and the tokens of the longest request, prompt and output together."""
-        if self.traffic is None and isinstance(self.prompt_tokens, int) and isinstance(self.output_tokens, int):
+        """Return mean prompt tokens, mean output tokens, and the tokens of the longest request,
+        prompt and output together.
+        """
+        if (
+            self.traffic is None
+            and isinstance(self.prompt_tokens, int)
+            and isinstance(self.output_tokens, int)
+        ):
             return self.prompt_tokens, self.output_tokens, self.prompt_tokens + self.output_tokens
         prompts = outputs = longest = 0
         for block in self._blocks(seed):
@@ -227,17 +289,25 @@ class Requests(Frozen):
 
 
 def _wrong_hashes(line: Line, known: dict[Hash, tuple[Hash | None, int]]) -> str:
-    """Return what is wrong with the hashes of a line; ``known`` gets what stands before each, and the tokens it ends."""
+    """Return what is wrong with the hashes of a line; ``known`` gets what stands before each, and
+    the tokens it ends.
+    """
     expected = -(-line.prompt_tokens // HASHED_TOKENS)
     if len(line.hashes) != expected:
-        wanted = f"one for every {HASHED_TOKENS} of {line.prompt_tokens:,} prompt tokens and the rest (hash_ids)"
+        wanted = (
+            f"one for every {HASHED_TOKENS} of {line.prompt_tokens:,} prompt tokens and the "
+            "rest (hash_ids)"
+        )
         return f"prefix caching needs {expected:,}, {wanted}, got {len(line.hashes) or 'none'}"
     for place, (before, name) in enumerate(pairwise((None, *line.hashes))):
         if not isinstance(name, int | str) or isinstance(name, bool):
             return f"expected whole numbers or texts, got {told(name)}"
         meant = before, min(HASHED_TOKENS, line.prompt_tokens - place * HASHED_TOKENS)
         if known.setdefault(name, meant) != meant:
-            return f"{told(name)} named another prefix further up; expected hashes of the prompt from its beginning"
+            return (
+                f"{told(name)} named another prefix further up; expected hashes of the prompt "
+                "from its beginning"
+            )
     return ""
 
 
@@ -264,7 +334,9 @@ class Request:
     blocks: int = 0
     """KV blocks that it has."""
     hashes: tuple[Hash, ...] = ()
-    """Names of the prefixes of its prompt, one for every ``HASHED_TOKENS`` and one for the rest; empty where none are known."""
+    """Names of the prefixes of its prompt, one for every ``HASHED_TOKENS`` and one for the rest;
+    empty where none are known.
+    """
     shared: int = 0
     """How many of these prefixes it has in the cache, together with others that begin alike."""
     slots: int = 0
@@ -297,9 +369,14 @@ class Request:
 
     @property
     def spent_s(self) -> dict[Metric, float]:
-        """Return the seconds that it took, by metric, once it has ended; TPOT only where it has more than a token."""
+        """Return the seconds that it took, by metric, once it has ended; TPOT only where it has
+        more than a token.
+        """
         since_s = self.arrival_s - self.outside_s
-        spent: dict[Metric, float] = {"ttft": self.first_token_s - since_s, "e2e": self.finished_s - since_s}
+        spent: dict[Metric, float] = {
+            "ttft": self.first_token_s - since_s,
+            "e2e": self.finished_s - since_s,
+        }
         if self.tokens > 1:
             spent["tpot"] = (self.finished_s - self.first_token_s) / (self.tokens - 1)
         return spent
@@ -309,7 +386,9 @@ class Source(Protocol):
     """What requests come from."""
 
     def due(self, now: float) -> Iterable[Request]:
-        """Return the requests that have arrived by ``now`` and were not handed out yet, in order of arrival."""
+        """Return the requests that have arrived by ``now`` and were not handed out yet, in order of
+        arrival.
+        """
 
     def ended(self) -> None:
         """Take note that a request has left the system."""
@@ -319,7 +398,9 @@ class Source(Protocol):
 
     @property
     def next_s(self) -> float:
-        """Return when the next request arrives, in seconds, if nothing happens before; infinity if that is not known."""
+        """Return when the next request arrives, in seconds, if nothing happens before; infinity if
+        that is not known.
+        """
 
     @property
     def exhausted(self) -> bool:
@@ -329,8 +410,14 @@ class Source(Protocol):
 class ClosedLoop:
     """``concurrency`` clients, each with a single request in the system."""
 
-    def __init__(self, requests: Requests, seed: int = 0, deal: Deal = lambda index, task: index) -> None:
-        self._lengths, self._tasks, self._deal = enumerate(requests.lengths(seed)), requests.tasks(), deal
+    def __init__(
+        self, requests: Requests, seed: int = 0, deal: Deal = lambda index, task: index
+    ) -> None:
+        self._lengths, self._tasks, self._deal = (
+            enumerate(requests.lengths(seed)),
+            requests.tasks(),
+            deal,
+        )
         self._idle, self._left = requests.concurrency, requests.count
         self._cut = requests.past_end == "cut"
         self.next_s = inf
@@ -346,7 +433,9 @@ class ClosedLoop:
             self._idle -= 1
             self._left -= 1
             index, (prompt, output) = next(self._lengths)
-            yield Request(index, now, prompt, output, self._cut, self._deal(index, next(self._tasks)))
+            yield Request(
+                index, now, prompt, output, self._cut, self._deal(index, next(self._tasks))
+            )
 
     def ended(self) -> None:
         """Take note that a client is idle and can send its next request."""

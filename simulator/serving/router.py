@@ -1,17 +1,22 @@
-"""Several replicas behind a router: each request goes to one of them the moment it arrives, and stays there.
+"""Several replicas behind a router: each request goes to one of them the moment it arrives, and
+stays there.
 
 A router knows of each replica what a load balancer knows, and never how long a request will be:
 
 * ``round_robin``: the replicas in turn, whatever they do.
-* ``least_outstanding``: the replica with the fewest requests that have not got their last token, waiting or running
-  (``least_outstanding_requests`` of AWS target groups; LEAST_REQUEST of Envoy over all hosts; LOR of Vidur).
-* ``join_shortest_queue``: the replica with the fewest requests that wait to be admitted (the queue scorer of the Gateway API
-  inference extension, over ``num_requests_waiting`` of vLLM), among equals the one with the fewest outstanding. In queueing
-  theory a queue also holds who is being served; with one place in each replica that is ``least_outstanding``.
-* ``most_cached``: the replica whose cache has most of the prompt, among equals the one with the fewest outstanding (``kvaware``
-  of vLLM's production stack; SGLang's ``cache_aware`` leaves it for the least loaded where loads are far apart).
+* ``least_outstanding``: the replica with the fewest requests that have not got their last token,
+  waiting or running (``least_outstanding_requests`` of AWS target groups; LEAST_REQUEST of Envoy
+  over all hosts; LOR of Vidur).
+* ``join_shortest_queue``: the replica with the fewest requests that wait to be admitted (the queue
+  scorer of the Gateway API inference extension, over ``num_requests_waiting`` of vLLM), among
+  equals the one with the fewest outstanding. In queueing theory a queue also holds who is being
+  served; with one place in each replica that is ``least_outstanding``.
+* ``most_cached``: the replica whose cache has most of the prompt, among equals the one with the
+  fewest outstanding (``kvaware`` of vLLM's production stack; SGLang's ``cache_aware`` leaves it for
+  the least loaded where loads are far apart).
 
-Where replicas are equal, the one after the last choice is taken, so that an idle fleet is not its first replica.
+Where replicas are equal, the one after the last choice is taken, so that an idle fleet is not its
+first replica.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,14 +32,22 @@ from simulator.world import at
 LOADS: Mapping[RouterName, Callable[[Scheduler, Request], tuple[int, ...]]] = {
     "round_robin": lambda replica, request: (),
     "least_outstanding": lambda replica, request: (replica.tally.in_system,),
-    "join_shortest_queue": lambda replica, request: (len(replica.queues.waiting), replica.tally.in_system),
-    "most_cached": lambda replica, request: (-replica.memory.cached(request), replica.tally.in_system),
+    "join_shortest_queue": lambda replica, request: (
+        len(replica.queues.waiting),
+        replica.tally.in_system,
+    ),
+    "most_cached": lambda replica, request: (
+        -replica.memory.cached(request),
+        replica.tally.in_system,
+    ),
 }
 """What a router compares, by its name; the replica with the least is chosen."""
 
 
 class Fleet:
-    """Replicas and the router before them, on one clock; a replica is handed its requests and does not ask for any."""
+    """Replicas and the router before them, on one clock; a replica is handed its requests and does
+    not ask for any.
+    """
 
     def __init__(self, source: Source, router: RouterName, environment: Environment) -> None:
         self.replicas: Sequence[Scheduler] = ()
@@ -58,7 +71,9 @@ class Fleet:
             arrival.callbacks.append(lambda _: self.dispatch())
 
     def _choose(self, request: Request) -> Scheduler:
-        """Return the replica with the least load; among equals, the first behind the last choice."""
+        """Return the replica with the least load; among equals, the first behind the last
+        choice.
+        """
         count = len(self.replicas)
         turn = [(self._last + step) % count for step in range(1, count + 1)]
         self._last = min(turn, key=lambda number: self._load(self.replicas[number], request))

@@ -1,13 +1,13 @@
 """The scheduler: continuous batching of any strategy under any policy, on two clocks.
 
-The policy says who takes part in the next iteration, the strategy what a step of this batch is. On the event engine an
-iteration takes what its lanes take; in a replay it takes what the law says of its kind. With ``in_flight`` = m, m iterations
-are under way at a time, over disjoint requests.
+The policy says who takes part in the next iteration, the strategy what a step of this batch is. On
+the event engine an iteration takes what its lanes take; in a replay it takes what the law says of
+its kind. With ``in_flight`` = m, m iterations are under way at a time, over disjoint requests.
 
-An iteration of prompts alone is a pass through target and draft side by side; its first tokens are shown when both are
-done, so the draft's prefill is part of TTFT. First windows are drafted behind it where a strategy drafts outside its
-steps, or before the target's pass, which then verifies them. Prompts beside decoding requests travel in the step itself,
-or in as many steps as there are stages.
+An iteration of prompts alone is a pass through target and draft side by side; its first tokens are
+shown when both are done, so the draft's prefill is part of TTFT. First windows are drafted behind
+it where a strategy drafts outside its steps, or before the target's pass, which then verifies them.
+Prompts beside decoding requests travel in the step itself, or in as many steps as there are stages.
 """
 
 from collections.abc import Callable, Generator
@@ -38,7 +38,8 @@ TURNS = 64
 
 
 class Scheduler:
-    """Forms batches of one replica's requests and keeps the books; ``run`` and ``replay`` let time pass.
+    """Forms batches of one replica's requests and keeps the books; ``run`` and ``replay`` let time
+    pass.
 
     ``log`` is called with every iteration, ``finished`` with every request that has all its tokens.
     """
@@ -68,13 +69,17 @@ class Scheduler:
         self.longest_gap_s = inf
         """Seconds between two tokens beyond which a request is late."""
         self.leap_from: Callable[[Batch], Any] | None = None
-        """Finds the leap over the steps that begin with an iteration (:mod:`simulator.serving.leap`); None: nobody looks."""
+        """Finds the leap over the steps that begin with an iteration
+        (:mod:`simulator.serving.leap`); None: nobody looks.
+        """
         self.under_way: list[Batch] = []
         """The batches of the iterations that are running, in order of their start."""
         self.carried = Carried(strategy, cost.stages)
         self._shrinks = strategy.window > 0 and not policy.reserves
         self._repeats = policy.reserves and strategy.needs.in_flight == 1
-        """Whether an iteration can be followed by one of the same requests without asking the policy."""
+        """Whether an iteration can be followed by one of the same requests without asking the
+        policy.
+        """
         self._first_window = drafts_first(strategy)
         self._same: Batch | None = None
         """The last batch, where the next one has the same requests: nobody came, left or waits."""
@@ -86,7 +91,9 @@ class Scheduler:
     # ---- two clocks
 
     def run(self, world: World, lanes: Lanes) -> Generator[Event, object, None]:
-        """Run as a SimPy process in which iterations take what their lanes take; start ``in_flight`` of them."""
+        """Run as a SimPy process in which iterations take what their lanes take; start
+        ``in_flight`` of them.
+        """
         environment, strategy, leap_from, turn = world.environment, self.strategy, self.leap_from, 0
         while True:
             turn += 1
@@ -119,7 +126,8 @@ class Scheduler:
             self.settle(batch, environment.now)
 
     def replay(self, one_lane: bool = False) -> float:
-        """Follow the requests without events, each iteration as long as the law says; return the end time in seconds.
+        """Follow the requests without events, each iteration as long as the law says; return the
+        end time in seconds.
 
         ``one_lane``: target and draft are one device, so their prefills follow each other.
         """
@@ -136,7 +144,11 @@ class Scheduler:
             if batch.step is None:
                 admission = self._admission(batch)
                 sides, in_turn = (admission.target, admission.draft), one_lane or self._first_window
-                now += sum(sides) if in_turn else max(sides) + (self.cost.contention - 1.0) * min(sides)
+                now += (
+                    sum(sides)
+                    if in_turn
+                    else max(sides) + (self.cost.contention - 1.0) * min(sides)
+                )
                 self._settle_prompts(batch, now)
                 now += admission.window
             elif self.leap_from and (leap := self.leap_from(batch)):
@@ -148,10 +160,14 @@ class Scheduler:
             self.settle(batch, now)
 
     def _wait(self, environment: Environment) -> Event:
-        """Return the event that something has changed: an arrival, the end of another iteration, a request handed in."""
+        """Return the event that something has changed: an arrival, the end of another iteration, a
+        request handed in.
+        """
         if self._wakeup is None:
             self._wakeup = Event(environment)
-        if self._wakeup_at_s < self.source.next_s < inf:  # one alarm for an arrival, however many iterations wait for it
+        if (
+            self._wakeup_at_s < self.source.next_s < inf
+        ):  # one alarm for an arrival, however many iterations wait for it
             self._wakeup_at_s = self.source.next_s
             arrival = at(environment, self.source.next_s)
             arrival.callbacks.append(lambda _: self.ring())
@@ -179,7 +195,9 @@ class Scheduler:
         self.tally.queue(len(self.queues.waiting), request.arrival_s)
 
     def cancel(self, request: Request, now: float) -> None:
-        """Let a request leave at ``now`` without its output; what an iteration under way brings it is thrown away."""
+        """Let a request leave at ``now`` without its output; what an iteration under way brings it
+        is thrown away.
+        """
         tally, queues = self.tally, self.queues
         tally.hold(self.memory.used, now)
         self._same = None
@@ -203,7 +221,10 @@ class Scheduler:
         """Return the batch of the next iteration; None if there is nothing to do at this time."""
         queues, same = self.queues, self._same
         if same is not None and now < self.source.next_s:
-            same.begin_s, same.step = now, same.routed(self.strategy.compose(same.states), self.routing)
+            same.begin_s, same.step = (
+                now,
+                same.routed(self.strategy.compose(same.states), self.routing),
+            )
             self.under_way.append(same)
             return same
         for request in self.source.due(now):
@@ -218,18 +239,32 @@ class Scheduler:
         batch = Batch(now, decode, prompts)
         for request, _ in prompts:
             if request.cursor is None:
-                request.cursor, request.admitted_s = self.acceptance.cursor(request.dealt, self.exit), now
+                request.cursor, request.admitted_s = (
+                    self.acceptance.cursor(request.dealt, self.exit),
+                    now,
+                )
                 self.tally.wait.add(now - request.arrival_s)
         if queues.in_flight > 1:
             self._mark(batch, True)
         if decode or self.carried:
-            states: list[State] = [request.state for request in decode]  # type: ignore[misc]  # who decodes has one
-            batch.states, rows = states, self._prompt_rows(prompts) if prompts and not queues.carries else NO_ROWS
-            batch.step, batch.prompts = self.carried.move(prompts, self.strategy.compose(states, rows), self._prompt_rows)
+            # who decodes has one
+            states: list[State] = [request.state for request in decode]  # type: ignore[misc]
+            batch.states, rows = (
+                states,
+                self._prompt_rows(prompts) if prompts and not queues.carries else NO_ROWS,
+            )
+            batch.step, batch.prompts = self.carried.move(
+                prompts, self.strategy.compose(states, rows), self._prompt_rows
+            )
             batch.step = batch.routed(batch.step, self.routing)
             if self.log:
-                batch.rows = [0 if state.proposed is None else state.proposed + 1 for state in states]
-        batch.waiting, batch.kv_tokens = len(queues.waiting), self.memory.used * self.memory.block_tokens
+                batch.rows = [
+                    0 if state.proposed is None else state.proposed + 1 for state in states
+                ]
+        batch.waiting, batch.kv_tokens = (
+            len(queues.waiting),
+            self.memory.used * self.memory.block_tokens,
+        )
         self.under_way.append(batch)
         return batch
 
@@ -242,18 +277,29 @@ class Scheduler:
 
     def _prompt_rows(self, prompts: list[tuple[Request, int]]) -> Rows:
         """Return the rows of so many tokens of each of these prompts, in one pass."""
-        each = (Rows.prefill(tokens, request.cached, tokens == request.left) for request, tokens in prompts)
+        each = (
+            Rows.prefill(tokens, request.cached, tokens == request.left)
+            for request, tokens in prompts
+        )
         return sum(each, NO_ROWS)
 
     def _admission(self, batch: Batch) -> Admission:
         """Return the durations, in seconds, of an iteration of prompts alone."""
-        ending = [request.cached + tokens for request, tokens in batch.prompts if tokens == request.left]
-        return self.strategy.admission(self.cost, self._prompt_rows(batch.prompts), len(ending), sum(ending))
+        ending = [
+            request.cached + tokens for request, tokens in batch.prompts if tokens == request.left
+        ]
+        return self.strategy.admission(
+            self.cost, self._prompt_rows(batch.prompts), len(ending), sum(ending)
+        )
 
     def _prefill(self, lanes: Lanes, batch: Batch, admission: Admission) -> Timeline:
-        """Let the target read prompts that are alone in an iteration, and return the event of the end."""
+        """Let the target read prompts that are alone in an iteration, and return the event of the
+        end.
+        """
         if isinstance(self.strategy, PrefillsOnStages) and self.queues.in_flight > 1:
-            return self.strategy.prefill(lanes, self.cost, self._prompt_rows(batch.prompts), admission.target)
+            return self.strategy.prefill(
+                lanes, self.cost, self._prompt_rows(batch.prompts), admission.target
+            )
         return (lanes.target.start(admission.target, "prefill"),)
 
     # ---- the books
@@ -293,7 +339,9 @@ class Scheduler:
         for request in queues.running:
             if request.gone and not request.flying:
                 self.memory.keep(request, 0)
-        queues.running = [request for request in queues.running if request.flying or not request.gone]
+        queues.running = [
+            request for request in queues.running if request.flying or not request.gone
+        ]
         self._leaving = any(request.gone for request in queues.running)
 
     def _settle_step(self, batch: Batch, now: float) -> None:
@@ -329,14 +377,17 @@ class Scheduler:
                     continue
             request.tokens = tokens
             shown_now += shown
-            if shrinks and request.slots - request.state.context >= block:  # type: ignore[union-attr]
-                self.memory.keep(request, request.state.context)  # type: ignore[union-attr]
+            context = request.state.context  # type: ignore[union-attr]
+            if shrinks and request.slots - context >= block:
+                self.memory.keep(request, context)
         if equal_gaps:
             self.gaps.add(gap, equal_gaps)
         tally.shown += shown_now
 
     def _settle_prompts(self, batch: Batch, now: float) -> None:
-        """Move prompts on; those that are complete show a token, or what is kept of a first window, and decode from now on."""
+        """Move prompts on; those that are complete show a token, or what is kept of a first window,
+        and decode from now on.
+        """
         shown = [int(tokens == request.left) for request, tokens in batch.prompts]
         for (request, tokens), ends in zip(batch.prompts, shown, strict=True):
             self.tally.prompt_rows += tokens
@@ -345,7 +396,11 @@ class Scheduler:
             if ends:
                 self._open(request, batch.step is None)
         if self._first_window:
-            states: list[State] = [request.state for request, _ in batch.prompts]  # type: ignore[misc]  # whole prompts
+            # whole prompts
+            states: list[State] = [
+                request.state  # type: ignore[misc]
+                for request, _ in batch.prompts
+            ]
             self.strategy.compose(states)
             shown = [progress.shown for progress in self.strategy.settle(states)]
         batch.tokens += shown
@@ -354,15 +409,21 @@ class Scheduler:
                 self._show_first(request, tokens, now)
 
     def _open(self, request: Request, drafted: bool) -> None:
-        """Let a request decode whose prompt is complete; the prompt's last token is the root of a first window."""
+        """Let a request decode whose prompt is complete; the prompt's last token is the root of a
+        first window.
+        """
         if request.cursor is None:
             raise BrokenRunError(f"request {request.index} was never admitted")
         if request.tokens and not self._first_window:
             request.cursor.judge(BARE)
-        request.state = self.strategy.open(request.cursor, request.cached - self._first_window, drafted)
+        request.state = self.strategy.open(
+            request.cursor, request.cached - self._first_window, drafted
+        )
 
     def _show_first(self, request: Request, tokens: int, now: float) -> None:
-        """Show ``tokens`` of the pass that ends a prefill: the first of the output, or the next ones after a preemption."""
+        """Show ``tokens`` of the pass that ends a prefill: the first of the output, or the next
+        ones after a preemption.
+        """
         tokens = min(tokens, request.output_tokens - request.tokens) if request.cut else tokens
         if request.tokens:
             self.gaps.add(gap := now - request.last_token_s)
@@ -394,7 +455,11 @@ class Scheduler:
             self.finished(request)
 
     def check(self) -> None:
-        """Raise :class:`BrokenRunError` unless the run has ended with balanced books and an empty cache."""
+        """Raise :class:`BrokenRunError` unless the run has ended with balanced books and an empty
+        cache.
+        """
         self.tally.check()
         if self.memory.used or self.queues.running or self.queues.waiting:
-            raise BrokenRunError(f"{self.memory.used} KV blocks are still in use after the last request has left")
+            raise BrokenRunError(
+                f"{self.memory.used} KV blocks are still in use after the last request has left"
+            )

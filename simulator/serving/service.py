@@ -1,9 +1,12 @@
-"""A service: one or several replicas of a model behind a router, with everything that a simulation of them needs.
+"""A service: one or several replicas of a model behind a router, with everything that a simulation
+of them needs.
 
-Each replica is a scheduler in a world of its own; all worlds share one clock. Requests come from one source, through the
-collector that knows which of them count, to the router or straight to the only replica::
+Each replica is a scheduler in a world of its own; all worlds share one clock. Requests come from
+one source, through the collector that knows which of them count, to the router or straight to the
+only replica::
 
-    requests -> MetricsCollector -> [Fleet: the router] -> Scheduler of a replica -> lanes of its World
+    requests -> MetricsCollector -> [Fleet: the router] -> Scheduler of a replica -> lanes of its
+    World
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ OnFinished = Callable[[Request], object]
 class Service:
     """A strategy on its hardware, the requests that it is asked to serve, and how they are served.
 
-    ``run`` and ``replay`` build worlds, schedulers, router and collector anew and let every request through.
+    ``run`` and ``replay`` build worlds, schedulers, router and collector anew and let every request
+    through.
     """
 
     strategy: Strategy
@@ -62,17 +66,27 @@ class Service:
     stages: int = 0
     """Stages of the target's pipeline, each a lane of its own; 0 where the target is one lane."""
     times: StepTimes | None = None
-    """Durations of steps that are known already, as a replay takes them from the simulation before it."""
+    """Durations of steps that are known already, as a replay takes them from the simulation before
+    it.
+    """
     leaps: bool = True
-    """Whether steps in which nothing is decided are taken at once; the result is the same, to the last bit."""
+    """Whether steps in which nothing is decided are taken at once; the result is the same, to the
+    last bit.
+    """
     seed: int = 0
     """Seed of everything that is drawn: arrivals, lengths, jitter of links."""
 
-    def run(self, spans: int = 0, on_iteration: OnIteration | None = None, on_finished: OnFinished | None = None) -> ServiceRun:
+    def run(
+        self,
+        spans: int = 0,
+        on_iteration: OnIteration | None = None,
+        on_finished: OnFinished | None = None,
+    ) -> ServiceRun:
         """Simulate on the event engine and return what happened.
 
-        Of each lane of the first replica, the first ``spans`` busy intervals are kept. ``on_iteration`` is called with every
-        iteration of every replica, ``on_finished`` with every request that has ended.
+        Of each lane of the first replica, the first ``spans`` busy intervals are kept.
+        ``on_iteration`` is called with every iteration of every replica, ``on_finished`` with every
+        request that has ended.
         """
         first = World(spans)
         environment, count = first.environment, self.serving.replicas
@@ -81,7 +95,8 @@ class Service:
         fleet = Fleet(collector, self.serving.router, environment) if count > 1 else None
         cost = self.cost.drawn(self.seed)
         replicas = [
-            self._scheduler(fleet or collector, cost, _numbered(on_iteration, number)) for number in range(1, count + 1)
+            self._scheduler(fleet or collector, cost, _numbered(on_iteration, number))
+            for number in range(1, count + 1)
         ]
         collector.watch(replicas)
         if fleet:
@@ -95,7 +110,9 @@ class Service:
         return self._ended(replicas, collector, first.now, busy, first.spans)
 
     def replay(self) -> ServiceRun:
-        """Follow one replica without events, each iteration as long as the law says, and return what happened."""
+        """Follow one replica without events, each iteration as long as the law says, and return
+        what happened.
+        """
         collector = self._collector()
         scheduler = self._scheduler(collector, self.cost)
         collector.watch([scheduler])
@@ -104,12 +121,25 @@ class Service:
 
     def _collector(self, on_finished: OnFinished | None = None) -> MetricsCollector:
         deal = TraceAssignment(self.acceptance, self.requests.flavours_by_task)
-        return MetricsCollector(self.requests.source_of(self.seed, deal), self.requests, self.slo, on_finished)
+        return MetricsCollector(
+            self.requests.source_of(self.seed, deal), self.requests, self.slo, on_finished
+        )
 
-    def _scheduler(self, source: Source, cost: Cost, on_iteration: OnIteration | None = None) -> Scheduler:
-        memory = self.serving.memory.pool(self.kv_tokens, self.held_tokens, dropped_units(self.strategy))
+    def _scheduler(
+        self, source: Source, cost: Cost, on_iteration: OnIteration | None = None
+    ) -> Scheduler:
+        memory = self.serving.memory.pool(
+            self.kv_tokens, self.held_tokens, dropped_units(self.strategy)
+        )
         scheduler = Scheduler(
-            self.strategy, self.acceptance, self.exit, source, cost, self.serving.policy, memory, log=on_iteration
+            self.strategy,
+            self.acceptance,
+            self.exit,
+            source,
+            cost,
+            self.serving.policy,
+            memory,
+            log=on_iteration,
         )
         scheduler.routing = self.routing
         if self.times and cost is self.cost:
@@ -136,8 +166,12 @@ class Service:
         return done
 
 
-def lanes_of(world: World, strategy: Strategy, cost: Cost, stages: int, one_lane: bool = False) -> Lanes:
-    """Make the lanes of a replica in its world, with a memory that target and draft share where they slow each other down."""
+def lanes_of(
+    world: World, strategy: Strategy, cost: Cost, stages: int, one_lane: bool = False
+) -> Lanes:
+    """Make the lanes of a replica in its world, with a memory that target and draft share where
+    they slow each other down.
+    """
     if cost.contention > 1.0:
         world.share_memory(("target", "draft"), cost.contention)
     target = world.lane("target")
@@ -149,8 +183,14 @@ def lanes_of(world: World, strategy: Strategy, cost: Cost, stages: int, one_lane
 
 
 def _numbered(on_iteration: OnIteration | None, replica: int) -> OnIteration | None:
-    """Return a function that hands iterations on with the number of their replica; None where nobody wants them."""
-    return None if on_iteration is None else lambda iteration: on_iteration(iteration._replace(replica=replica))
+    """Return a function that hands iterations on with the number of their replica; None where
+    nobody wants them.
+    """
+    return (
+        None
+        if on_iteration is None
+        else lambda iteration: on_iteration(iteration._replace(replica=replica))
+    )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Remember how long the steps of a batch take: equal steps are worked out once.
 
-Steps of a single request differ in its context alone, which grows by a few tokens at a time: they are worked out for many
-contexts at once.
+Steps of a single request differ in its context alone, which grows by a few tokens at a time: they
+are worked out for many contexts at once.
 """
 
 from typing import Any
@@ -26,10 +26,14 @@ class StepTimes:
         self._strategy, self._cost = strategy, cost
         self._remembered: dict[tuple[object, ...], Any] = {}
         self._lists: dict[Kind, tuple[int, list[tuple[float, ...]]]] = {}
-        """By kind, the context of the first step that was worked out ahead, and the durations from there on."""
+        """By kind, the context of the first step that was worked out ahead, and the durations from
+        there on.
+        """
 
     def of(self, step: Step) -> Any:
-        """Return the named durations of a step, in seconds; drawn anew every time where links jitter."""
+        """Return the named durations of a step, in seconds; drawn anew every time where links
+        jitter.
+        """
         if not self._cost.reads_context:
             key = _without_context(step)
         elif (ahead := self._listed(step)) is not None:
@@ -44,21 +48,29 @@ class StepTimes:
         return durations
 
     def along(self, step: Step) -> Any:
-        """Return the named durations, each a number or an array, of steps whose contexts are arrays, as :meth:`of` has them.
+        """Return the named durations, each a number or an array, of steps whose contexts are
+        arrays, as :meth:`of` has them.
 
-        What a formula states, and what is listed ahead, comes from arrays there too; an array's powers differ in the last bit.
+        What a formula states, and what is listed ahead, comes from arrays there too; an array's
+        powers differ in the last bit.
         """
         if not self._cost.reads_context:
             return self.of(_single(step, 0))
         if isinstance(self._cost, StatedCost) or self._listed(_single(step, 0)) is not None:
             return self._strategy.durations(self._cost, step)
-        columns = np.array([self.of(_single(step, place)) for place in range(len(step.rows.kv_tokens))]).T
+        columns = np.array(
+            [self.of(_single(step, place)) for place in range(len(step.rows.kv_tokens))]
+        ).T
         # a strategy may ask whether a part occurs, and that is a question to a number
-        constant = (float(column[0]) if (column == column[0]).all() else column for column in columns)
+        constant = (
+            float(column[0]) if (column == column[0]).all() else column for column in columns
+        )
         return self._strategy.traits.durations._make(constant)
 
     def _listed(self, step: Step) -> Any:
-        """Return the durations of a step of a single request, worked out with those of the next contexts; of others None."""
+        """Return the durations of a step of a single request, worked out with those of the next
+        contexts; of others None.
+        """
         kind, rows, *_ = step
         if rows.experts_read:  # differs from step to step
             return None
@@ -70,8 +82,12 @@ class StepTimes:
             return None
         if self._strategy.step(kind, context) != step:
             return None
-        ahead = self._strategy.durations(self._cost, self._strategy.step(kind, np.arange(context, context + AHEAD)))
-        listed = list(zip(*(np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead), strict=True))
+        ahead = self._strategy.durations(
+            self._cost, self._strategy.step(kind, np.arange(context, context + AHEAD))
+        )
+        listed = list(
+            zip(*(np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead), strict=True)
+        )
         self._lists[kind] = context, listed
         return named._make(listed[0])
 
@@ -87,7 +103,11 @@ def _without_context(step: Step) -> tuple[object, ...]:
 def _single(step: Step, place: int) -> Step:
     """Return one step of those whose contexts are arrays."""
     rows, redraft = step.rows, step.redraft_kv_tokens
-    pairs, behind = int(rows.attention_pairs[place]), int(np.broadcast_to(redraft, rows.kv_tokens.shape)[place])
+    pairs, behind = (
+        int(rows.attention_pairs[place]),
+        int(np.broadcast_to(redraft, rows.kv_tokens.shape)[place]),
+    )
     return step._replace(
-        rows=rows._replace(kv_tokens=int(rows.kv_tokens[place]), attention_pairs=pairs), redraft_kv_tokens=behind
+        rows=rows._replace(kv_tokens=int(rows.kv_tokens[place]), attention_pairs=pairs),
+        redraft_kv_tokens=behind,
     )

@@ -14,11 +14,19 @@ __all__ = ["Strategy", "strategies"]
 
 @cache
 def strategies() -> dict[str, type[Strategy]]:
-    """Return all strategies by name, in order of names: those of this folder, and those registered in ``GROUP``."""
+    """Return all strategies by name, in order of names: those of this folder, and those registered
+    in ``GROUP``.
+    """
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     bases, found = f"{__name__}.common.", descendants(Strategy)
-    shipped = [one for one in found if one.__module__.startswith(f"{__name__}.") and not one.__module__.startswith(bases)]
+    shipped = [
+        one
+        for one in found
+        if one.__module__.startswith(f"{__name__}.") and not one.__module__.startswith(bases)
+    ]
     registered: list[type[Strategy]] = [point.load() for point in entry_points(group=GROUP)]
-    by_name = {strategy.model_fields["name"].default: strategy for strategy in (*shipped, *registered)}
+    by_name = {
+        strategy.model_fields["name"].default: strategy for strategy in (*shipped, *registered)
+    }
     return dict(sorted(by_name.items()))  # whatever was imported first

@@ -18,7 +18,15 @@ from simulator.strategies.common.capabilities import ProvenSteps
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.runs import Foreseen, TakesRuns
-from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_kind
+from simulator.strategies.common.step import (
+    Kind,
+    Lanes,
+    Progress,
+    State,
+    Step,
+    Timeline,
+    intern_kind,
+)
 from simulator.strategies.common.traits import Traits
 
 ONE_TOKEN = Progress(1, 1, 0, 0)
@@ -64,7 +72,9 @@ class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps, TakesRuns):
         """Return T_target in seconds."""
         return durations.target
 
-    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+    def claim(
+        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+    ) -> Claim:
         """Return that the law is exact: a step is a pass."""
         return EXACT
 
@@ -90,6 +100,8 @@ class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps, TakesRuns):
         """Return a token a step for each request."""
         return Foreseen(np.ones((len(states), min(most, min(left) - 1)), dtype=np.int64))
 
-    def settle_run(self, states: Sequence[State], foreseen: Foreseen) -> Iterable[tuple[Progress, int]]:
+    def settle_run(
+        self, states: Sequence[State], foreseen: Foreseen
+    ) -> Iterable[tuple[Progress, int]]:
         """Return one token for each request and step."""
         return [(ONE_TOKEN, foreseen.committed.size)]

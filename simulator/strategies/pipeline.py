@@ -1,17 +1,20 @@
-"""In pipeline parallelism every token passes all stages, one request at a time or several in flight.
+"""In pipeline parallelism every token passes all stages, one request at a time or several in
+flight.
 
     target      |
       stage 1   |=A=|=B=|=C=|...|=A=|
       stage 2       |=A=|=B=|=C=|...
       stage 3           |=A=|=B=|=C=|    token A known at stage 1 after T_token
 
-    T_step = max{L, g M},   L = sum t_i + sum T_link + T_token,   M = the longest of them,   g = batches in flight
+    T_step = max{L, g M},   L = sum t_i + sum T_link + T_token
+    M = the longest of them,   g = batches in flight
 
-With one request L is the time of a token and all stages but one stand still (SpecPipe, sec. 2). Requests are shared out
-over as many batches as there are stages; once g M exceeds L, the slowest stage works all the time.
+With one request L is the time of a token and all stages but one stand still (SpecPipe, sec. 2).
+Requests are shared out over as many batches as there are stages; once g M exceeds L, the slowest
+stage works all the time.
 
-Prompts of an admission take a pass of their own through the same stages, behind what has entered before them. The law is
-about decoding between admissions.
+Prompts of an admission take a pass of their own through the same stages, behind what has entered
+before them. The law is about decoding between admissions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +36,9 @@ from simulator.world import Lane, at
 
 
 class PipelineDurations(NamedTuple):
-    """These are seconds, by stage and by link, and for a token from the last stage back to the first."""
+    """These are seconds, by stage and by link, and for a token from the last stage back to the
+    first.
+    """
 
     stages: tuple[float, ...]
     links: tuple[float, ...]
@@ -41,10 +46,14 @@ class PipelineDurations(NamedTuple):
 
 
 class Pipelined(Autoregressive, PrefillsOnStages):
-    """Target-only decoding runs on the stages of a pipeline, with a batch at every stage where there are enough requests."""
+    """Target-only decoding runs on the stages of a pipeline, with a batch at every stage where
+    there are enough requests.
+    """
 
     name: Literal["pipeline"] = "pipeline"  # type: ignore[assignment]  # a strategy of its own
-    traits: ClassVar[Traits] = Traits(PipelineDurations, "T_step = max{L, g M} (pipeline parallelism)", staged=True)
+    traits: ClassVar[Traits] = Traits(
+        PipelineDurations, "T_step = max{L, g M} (pipeline parallelism)", staged=True
+    )
 
     stages: int = Field(default=0, ge=0, le=10_000)
     """Stages of the pipeline; filled in from the placement."""
@@ -54,7 +63,9 @@ class Pipelined(Autoregressive, PrefillsOnStages):
     @classmethod
     def example(cls) -> Example:
         """Return four stages of unequal length with links between them."""
-        durations = StatedDurations(stages_ms=(4.0, 5.0, 3.0, 4.5), links_ms=(1.0, 2.0, 0.5), token_ms=0.5)
+        durations = StatedDurations(
+            stages_ms=(4.0, 5.0, 3.0, 4.5), links_ms=(1.0, 2.0, 0.5), token_ms=0.5
+        )
         return Example(cls(), durations)
 
     @property
@@ -77,7 +88,9 @@ class Pipelined(Autoregressive, PrefillsOnStages):
         rows = step.rows + step.prompts
         stages = tuple(cost.stage(index, rows).wall_s for index in range(cost.stages))
         return PipelineDurations(
-            stages, tuple(cost.carry(index, rows.tokens) for index in range(cost.stages - 1)), cost.token()
+            stages,
+            tuple(cost.carry(index, rows.tokens) for index in range(cost.stages - 1)),
+            cost.token(),
         )
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
@@ -88,8 +101,12 @@ class Pipelined(Autoregressive, PrefillsOnStages):
             "carry": Phase(ordered_sum(t.links) + t.token, {}),
         }
 
-    def timeline(self, lanes: Lanes, durations: PipelineDurations, kind: Kind) -> Timeline:  # type: ignore[override]
-        """Book the whole way stage by stage; no batch overtakes another, so that it is known at once."""
+    def timeline(  # type: ignore[override]
+        self, lanes: Lanes, durations: PipelineDurations, kind: Kind
+    ) -> Timeline:
+        """Book the whole way stage by stage; no batch overtakes another, so that it is known at
+        once.
+        """
         return self._through(lanes, durations)
 
     def prefill(self, lanes: Lanes, cost: Cost, prompts: Rows, seconds: float) -> Timeline:
@@ -98,29 +115,43 @@ class Pipelined(Autoregressive, PrefillsOnStages):
         if not seconds:
             return (at(lanes.target.environment, lanes.target.environment.now),)
         whole = ordered_sum(t.stages) + ordered_sum(t.links)
-        stages, links = (tuple(part * seconds / whole for part in parts) for parts in (t.stages, t.links))
+        stages, links = (
+            tuple(part * seconds / whole for part in parts) for parts in (t.stages, t.links)
+        )
         return self._through(lanes, PipelineDurations(stages, links, 0.0), label="prefill")
 
-    def _through(self, lanes: Lanes, durations: Any, after: Lane | None = None, label: str = "compute") -> Timeline:
+    def _through(
+        self, lanes: Lanes, durations: Any, after: Lane | None = None, label: str = "compute"
+    ) -> Timeline:
         """Book the way through all stages behind the lane ``after``."""
         t, (stage, *others) = durations, lanes.stages
         stage.occupy(t.stages[0], label, after)
-        for link, carried, following, computed in zip(lanes.links, t.links, others, t.stages[1:], strict=True):
+        for link, carried, following, computed in zip(
+            lanes.links, t.links, others, t.stages[1:], strict=True
+        ):
             if carried:
                 link.occupy(carried, "transmit", stage)
             following.occupy(computed, label, stage, link)
             stage = following
         return (at(stage.environment, stage.free_at + t.token),)
 
-    def step_seconds(self, durations: PipelineDurations, kind: Kind) -> Any:  # type: ignore[override]
+    def step_seconds(  # type: ignore[override]
+        self, durations: PipelineDurations, kind: Kind
+    ) -> Any:
         """Return ``max{L, g M}`` in seconds."""
         through = ordered_sum(durations.stages) + ordered_sum(durations.links) + durations.token
-        return elementwise_max(through, self.in_flight * elementwise_max(*durations.stages, *durations.links))
+        return elementwise_max(
+            through, self.in_flight * elementwise_max(*durations.stages, *durations.links)
+        )
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
-        """Return the only kind of step: batches of one size, the larger one where they cannot be equal."""
+        """Return the only kind of step: batches of one size, the larger one where they cannot be
+        equal.
+        """
         return {Kind("step", 0, bare=-(-requests // self.in_flight)): 1.0}
 
-    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+    def claim(
+        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+    ) -> Claim:
         """Return that the law is exact where all batches are of one size."""
         return Claim("idealised", "batches of unequal size") if requests % self.in_flight else EXACT

@@ -1,21 +1,24 @@
-"""SpecInfer over a pipeline grows a draft tree level by level, then one pass takes all of it through the stages.
+"""SpecInfer over a pipeline grows a draft tree level by level, then one pass takes all of it
+through the stages.
 
     draft       |=1=|=2=|..|=d=|           |=1=|=2=|...
     target      |
       stage 1                  |=A=|                   the root and all nodes of a tree
       stage 2                      |=A=|
-      stage 3                          |=A=|           what is kept is known at the draft after T_token
+      stage 3                          |=A=|       what is kept is known at the draft after T_token
 
-    T_step = max{T_draft + L, g M},   T_draft = sum of the levels' passes,   L = sum t_i + sum T_link + T_token
+    T_step = max{T_draft + L, g M},   T_draft = sum of the levels' passes
+    L = sum t_i + sum T_link + T_token
     M = the longest of T_draft, t_i and T_link,   g = batches in flight
 
-One request leaves all devices but one idle, and the tree is drafted while all stages wait (SpecPipe, sec. 4). Several are
-shared out as in ``pipeline``; then batches draft while others are verified, and the draft is one more stage. Each pass of
-the draft reads the level before, the first one the root. The tree is static: ``branching[l]`` children below every node
-of level l, <1,1,3,1,1,1,1,1> with 20 nodes in the paper (SP-11).
+One request leaves all devices but one idle, and the tree is drafted while all stages wait
+(SpecPipe, sec. 4). Several are shared out as in ``pipeline``; then batches draft while others are
+verified, and the draft is one more stage. Each pass of the draft reads the level before, the first
+one the root. The tree is static: ``branching[l]`` children below every node of level l,
+<1,1,3,1,1,1,1,1> with 20 nodes in the paper (SP-11).
 
-What a tree keeps comes from recorded ranks of the draft; with stated rates, the rate at a position is the chance that
-the token is among the children there.
+What a tree keeps comes from recorded ranks of the draft; with stated rates, the rate at a position
+is the chance that the token is among the children there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +45,9 @@ from simulator.strategies.pipeline import Pipelined
 
 
 class PipelineTreeDurations(NamedTuple):
-    """These are seconds, for the whole tree, by stage and by link, and for a token from the last stage back to the draft."""
+    """These are seconds, for the whole tree, by stage and by link, and for a token from the last
+    stage back to the draft.
+    """
 
     draft: float
     stages: tuple[float, ...]
@@ -53,9 +58,12 @@ class PipelineTreeDurations(NamedTuple):
 class PipelineTree(Pipelined):
     """A static tree is drafted for every pass through the stages."""
 
-    name: Literal["pipeline_tree"] = "pipeline_tree"  # type: ignore[assignment]  # a strategy of its own
+    # a strategy of its own
+    name: Literal["pipeline_tree"] = "pipeline_tree"  # type: ignore[assignment]
     traits: ClassVar[Traits] = Traits(
-        PipelineTreeDurations, "T_step = max{T_draft + L, g M} (serial draft, pipeline parallelism)", staged=True
+        PipelineTreeDurations,
+        "T_step = max{T_draft + L, g M} (serial draft, pipeline parallelism)",
+        staged=True,
     )
 
     branching: Branching = Field(default=(1, 1, 3, 1, 1, 1, 1, 1), min_length=1)
@@ -64,7 +72,12 @@ class PipelineTree(Pipelined):
     @classmethod
     def example(cls) -> Example:
         """Return a tree of three levels over four stages of unequal length."""
-        durations = StatedDurations(stages_ms=(4.0, 5.0, 3.0, 4.5), links_ms=(1.0, 2.0, 0.5), token_ms=0.5, draft_step_ms=1.5)
+        durations = StatedDurations(
+            stages_ms=(4.0, 5.0, 3.0, 4.5),
+            links_ms=(1.0, 2.0, 0.5),
+            token_ms=0.5,
+            draft_step_ms=1.5,
+        )
         return Example(cls(branching=(2, 1, 2)), durations)
 
     @property
@@ -84,7 +97,9 @@ class PipelineTree(Pipelined):
 
     @property
     def needs(self) -> Needs:
-        """Return the needs of a pass of the draft for each level; the cache takes all nodes before it is cut to the path."""
+        """Return the needs of a pass of the draft for each level; the cache takes all nodes before
+        it is cut to the path.
+        """
         return super().needs._replace(draft_steps=len(self.branching), cache_tokens=self.nodes)
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
@@ -95,8 +110,14 @@ class PipelineTree(Pipelined):
         return RecordedRuns(verdicts, static_tree_run(ranks, tree_of(self.branching)), self.window)
 
     def _unrecorded(self, trace: Trace) -> Finding | None:
-        """Return the tree where a trace holds windows by start: only ranks say what any static tree keeps."""
-        return None if trace.run is None else ("branching", "holds no ranks of a draft, which a tree needs")
+        """Return the tree where a trace holds windows by start: only ranks say what any static tree
+        keeps.
+        """
+        return (
+            None
+            if trace.run is None
+            else ("branching", "holds no ranks of a draft, which a tree needs")
+        )
 
     def _contradictions(self, facts: Facts) -> Iterator[Finding]:
         """Yield stages that are stated, and more children of a node than there are tokens."""
@@ -110,7 +131,9 @@ class PipelineTree(Pipelined):
         for state in states:
             state.proposed = self.window
         context = sum(state.context for state in states)
-        return self._step(Kind("step", len(states), prompts=prompts.sequences), context)._replace(prompts=prompts)
+        return self._step(Kind("step", len(states), prompts=prompts.sequences), context)._replace(
+            prompts=prompts
+        )
 
     def step(self, kind: Kind, context: int) -> Step:
         """Return a step of this kind with all requests at ``context`` tokens."""
@@ -127,7 +150,9 @@ class PipelineTree(Pipelined):
     # ---- the time
 
     def durations(self, cost: Cost, step: Step) -> PipelineTreeDurations:  # type: ignore[override]
-        """Return the seconds of all levels in series, then of the same rows at every stage and on every link."""
+        """Return the seconds of all levels in series, then of the same rows at every stage and on
+        every link.
+        """
         return PipelineTreeDurations(self._draft(cost, step).wall_s, *super().durations(cost, step))
 
     def _draft(self, cost: Cost, step: Step) -> Phase:
@@ -135,27 +160,38 @@ class PipelineTree(Pipelined):
         requests = step.kind.verifying
         cached = step.rows.kv_tokens - step.rows.tokens
         chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences else []
-        return together(*chunks, *(cost.draft(Rows.decode(rows, cached, requests)) for rows in (1, *self.levels[:-1])))
+        return together(
+            *chunks,
+            *(cost.draft(Rows.decode(rows, cached, requests)) for rows in (1, *self.levels[:-1])),
+        )
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return the draft, the work of all stages, and all that is carried."""
         return {"draft": self._draft(cost, step), **super().phases(cost, step)}
 
-    def timeline(self, lanes: Lanes, durations: PipelineTreeDurations, kind: Kind) -> Timeline:  # type: ignore[override]
+    def timeline(  # type: ignore[override]
+        self, lanes: Lanes, durations: PipelineTreeDurations, kind: Kind
+    ) -> Timeline:
         """Book the draft, then the way stage by stage; the batch before may hold it up."""
         lanes.draft.occupy(durations.draft, "draft tree")
         return self._through(lanes, durations, lanes.draft)
 
-    def step_seconds(self, durations: PipelineTreeDurations, kind: Kind) -> Any:  # type: ignore[override]
+    def step_seconds(  # type: ignore[override]
+        self, durations: PipelineTreeDurations, kind: Kind
+    ) -> Any:
         """Return ``max{T_draft + L, g M}`` in seconds."""
         t = durations
         through = t.draft + ordered_sum(t.stages) + ordered_sum(t.links) + t.token
-        return elementwise_max(through, self.in_flight * elementwise_max(t.draft, *t.stages, *t.links))
+        return elementwise_max(
+            through, self.in_flight * elementwise_max(t.draft, *t.stages, *t.links)
+        )
 
     def _renews(self, shares: Mapping[Kind, Any]) -> bool:
         """Return True: a tree is drafted before every verification."""
         return True
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
-        """Return the only kind of step: batches of one size, the larger one where they cannot be equal."""
+        """Return the only kind of step: batches of one size, the larger one where they cannot be
+        equal.
+        """
         return {Kind("step", -(-requests // self.in_flight)): 1.0}

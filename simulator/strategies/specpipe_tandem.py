@@ -7,13 +7,15 @@
       stage 2        |===a===|===b===|
       stage 3                |a|     |b|    tokens of a and b: L after a miss, then M apart
 
-    T_token = P M + (1 - P) L,   M = max{t_i + T_prune, T_link, T_draft},   L = T_token + T_prune + sum t_i + sum T_link
+    T_token = P M + (1 - P) L,   M = max{t_i + T_prune, T_link, T_draft}
+    L = T_token + T_prune + sum t_i + sum T_link
 
-With a miss noticed a step late this is Eq. (1) as printed. Every stage and every link blocks on its own
-(:mod:`simulator.strategies.common.stage_pipeline`): a miss cuts short whatever is in flight, a gap lets what is behind it
-move up. No more than m levels are in flight, so that each enters knowing what it would know in step; where that is too few
-to cover all links, the law is a lower bound. Rows at a stage are those that a level has there in step; the branch that a
-verified token left for dead goes on with what it had until the level is dropped. One request at a time.
+With a miss noticed a step late this is Eq. (1) as printed. Every stage and every link blocks on its
+own (:mod:`simulator.strategies.common.stage_pipeline`): a miss cuts short whatever is in flight, a
+gap lets what is behind it move up. No more than m levels are in flight, so that each enters knowing
+what it would know in step; where that is too few to cover all links, the law is a lower bound. Rows
+at a stage are those that a level has there in step; the branch that a verified token left for dead
+goes on with what it had until the level is dropped. One request at a time.
 """
 
 from collections import deque
@@ -39,7 +41,9 @@ from simulator.strategies.specpipe import InPipeline, SpecPipe, filled
 
 
 class TandemDurations(NamedTuple):
-    """These are seconds: M and L for the first level that enters before the next token, and the times of all that enter."""
+    """These are seconds: M and L for the first level that enters before the next token, and the
+    times of all that enter.
+    """
 
     pace: float
     latency: float
@@ -55,9 +59,12 @@ class InTandem(InPipeline):
 
 
 class SpecPipeTandem(SpecPipe, BlocksByStage):
-    """The tree of ``specpipe`` lies over stages that do not wait for each other; one step is the way to the next token."""
+    """The tree of ``specpipe`` lies over stages that do not wait for each other; one step is the
+    way to the next token.
+    """
 
-    name: Literal["specpipe_tandem"] = "specpipe_tandem"  # type: ignore[assignment]  # a strategy of its own
+    # a strategy of its own
+    name: Literal["specpipe_tandem"] = "specpipe_tandem"  # type: ignore[assignment]
     traits: ClassVar[Traits] = Traits(
         TandemDurations,
         "P max{t_i} + (1 - P) sum t_i (SpecPipe Eq. 1 with immediate re-entry)",
@@ -68,23 +75,38 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
 
     @property
     def steps_together(self) -> bool:
-        """Return False: stages run as soon as their input is there, so that steps are no common clock."""
+        """Return False: stages run as soon as their input is there, so that steps are no common
+        clock.
+        """
         return False
 
     def line(self, cost: Cost, lanes: Lanes) -> StagePipeline:
         """Return the empty pipeline over the stages and links of ``lanes``."""
-        return StagePipeline(lanes.stages, lanes.links, lanes.draft, self.prune_s, cost.token(), asynchronous=self.asynchronous)
+        return StagePipeline(
+            lanes.stages,
+            lanes.links,
+            lanes.draft,
+            self.prune_s,
+            cost.token(),
+            asynchronous=self.asynchronous,
+        )
 
     def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
         """Return a request of which the pipeline holds no level yet."""
         return InTandem(cursor, context)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Return all levels that enter until the next token is out, in series in ``loads``: rows at each stage."""
+        """Return all levels that enter until the next token is out, in series in ``loads``: rows at
+        each stage.
+        """
         (state,) = states
         if not isinstance(state, InTandem):
             raise TypeError(f"{type(state).__name__} is no request in a pipeline")
-        vain = [self.level(self.width)] if self.late and state.passage and not state.passage.hit else []
+        vain = (
+            [self.level(self.width)]
+            if self.late and state.passage and not state.passage.hit
+            else []
+        )
         self._look_ahead(state)
         entering = [*vain, *self._entering(state)]
         state.passage = state.ahead.popleft()
@@ -103,7 +125,9 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
             steps += state.ahead[-1].steps
 
     def _entering(self, state: InTandem) -> Iterator[list[int]]:
-        """Yield the rows by stage of each level that enters in the passage under way; one row at the last stage."""
+        """Yield the rows by stage of each level that enters in the passage under way; one row at
+        the last stage.
+        """
         in_step = [passage.at(step) for passage in state.ahead for step in range(passage.steps)]
         for entry in range(state.ahead[0].steps):
             rows = [in_step[entry][0]]
@@ -114,7 +138,10 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
     def durations(self, cost: Cost, step: Step) -> TandemDurations:  # type: ignore[override]
         """Return the seconds that each level takes at every stage and on every link."""
         m = cost.stages
-        levels = tuple(self.times(cost, step.loads[first : first + m]) for first in range(0, len(step.loads), m))
+        levels = tuple(
+            self.times(cost, step.loads[first : first + m])
+            for first in range(0, len(step.loads), m)
+        )
         return TandemDurations(levels[0].pace, levels[0].latency, levels)
 
     def times(self, cost: Cost, level: Sequence[Rows]) -> PipelineTimes:
@@ -129,7 +156,9 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
         )
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """Return the phases of the first level that enters: what comes before, all stages, and the draft."""
+        """Return the phases of the first level that enters: what comes before, all stages, and the
+        draft.
+        """
         times = self.times(cost, step.loads[: self.stages])
         return {
             "exchange": Phase(times.token + times.prune, {}),
@@ -137,9 +166,14 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
             "draft_level": Phase(times.draft, {}),
         }
 
-    def timeline(self, lanes: Lanes, durations: TandemDurations, kind: Kind) -> Timeline:  # type: ignore[override]
+    def timeline(  # type: ignore[override]
+        self, lanes: Lanes, durations: TandemDurations, kind: Kind
+    ) -> Timeline:
         """Let levels enter and wait until the next token is known."""
-        line, levels = lanes.line, [Level(times.stages, times.links, times.draft) for times in durations.levels]
+        line, levels = (
+            lanes.line,
+            [Level(times.stages, times.links, times.draft) for times in durations.levels],
+        )
         if line is None:
             raise TypeError("a pipeline in tandem needs a line")
         if filled(kind).active > self.stages:
@@ -148,7 +182,9 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
         yield line.advance(len(levels) - 1, levels)
 
     def step_seconds(self, durations: TandemDurations, kind: Kind) -> Any:  # type: ignore[override]
-        """Return M after a hit, L after a miss, and M for each step of a partial refill; in seconds."""
+        """Return M after a hit, L after a miss, and M for each step of a partial refill; in
+        seconds.
+        """
         active = filled(kind).active
         if active > self.stages:
             return durations.levels[0].pace + durations.levels[1].latency
@@ -158,7 +194,9 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
         """Return the shares of hits and full refills; recorded gaps are not foreseen."""
         hit = 1.0 if self.relaxed else odds(1).accepted[1]
         shares = hit_shares(hit, self.stages, self.late)
-        return {self.kind_of(1, 0, steps, 1): share for steps, share in shares.items() if np.any(share)}
+        return {
+            self.kind_of(1, 0, steps, 1): share for steps, share in shares.items() if np.any(share)
+        }
 
     def step(self, kind: Kind, context: int) -> Step:
         """Return a full level after a hit, a tree that grows after a miss."""
@@ -169,11 +207,18 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
         loads = tuple(Rows.decode(rows, context) for level in levels for rows in level)
         return Step(kind, sum(loads[:: self.stages], start=NO_ROWS), 0, NO_ROWS, loads)
 
-    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+    def claim(
+        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+    ) -> Claim:
         """Return the claim of full levels, if all levels take as long."""
         full = self.times(cost, [Rows.decode(rows, context) for rows in self.level(self.width)])
-        claim = full.claim({min(filled(kind).active, self.stages): share for kind, share in shares.items()})
+        claim = full.claim(
+            {min(filled(kind).active, self.stages): share for kind, share in shares.items()}
+        )
         lone = self.times(cost, [Rows.decode(1, context)] * self.stages)
         if claim.exact and not all(map(np.array_equal, full.stages, lone.stages)):
-            return Claim("idealised", "levels of a growing tree are taken to be as long as full ones or as a single row")
+            return Claim(
+                "idealised",
+                "levels of a growing tree are taken to be as long as full ones or as a single row",
+            )
         return claim

@@ -9,11 +9,12 @@
 On two devices the window crosses a channel (``rv``); the paper's law has no such term, so without a
 channel it is zero. On one device both roles book the same lane; nothing overlaps anyway.
 
-The draft may be a head beside the target (``drafter: {name: head, ...}``). Further drafters run in series before it
-(``beside``, ``beside_host_ms``) where the best of several is verified.
+The draft may be a head beside the target (``drafter: {name: head, ...}``). Further drafters run in
+series before it (``beside``, ``beside_host_ms``) where the best of several is verified.
 
-With ``drafts_first`` a request begins with a window too: the draft reads the prompt and goes on to gamma tokens, then
-the target reads the prompt and verifies them in one pass. The first token is shown by that verification.
+With ``drafts_first`` a request begins with a window too: the draft reads the prompt and goes on to
+gamma tokens, then the target reads the prompt and verifies them in one pass. The first token is
+shown by that verification.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,14 +26,33 @@ from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.cost.stated import StatedDurations
 from simulator.files.schema import Ranged
-from simulator.strategies.common.adaptive import ConfidentWindow, FixedWindow, OracleWindow, RequestWindow
-from simulator.strategies.common.capabilities import AddsMemory, DraftsFirst, ExtraMemory, ProvenSteps
+from simulator.strategies.common.adaptive import (
+    ConfidentWindow,
+    FixedWindow,
+    OracleWindow,
+    RequestWindow,
+)
+from simulator.strategies.common.capabilities import (
+    AddsMemory,
+    DraftsFirst,
+    ExtraMemory,
+    ProvenSteps,
+)
 from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import DraftPass, HeadDrafter
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.runs import TakesRuns
-from simulator.strategies.common.step import Admission, Kind, Lanes, Progress, State, Step, Timeline, intern_kind
+from simulator.strategies.common.step import (
+    Admission,
+    Kind,
+    Lanes,
+    Progress,
+    State,
+    Step,
+    Timeline,
+    intern_kind,
+)
 from simulator.strategies.common.traits import Traits
 
 TOKEN_BYTES = 6
@@ -51,19 +71,29 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
     """A window of ``gamma`` is drafted and then verified."""
 
     name: Literal["vanilla_sd"] = "vanilla_sd"
-    traits: ClassVar[Traits] = Traits(VanillaDurations, "T_SD = T_draft + T_target (Mirror-SD Eq. 5)")
+    traits: ClassVar[Traits] = Traits(
+        VanillaDurations, "T_SD = T_draft + T_target (Mirror-SD Eq. 5)"
+    )
     drafts_first: bool = False
-    """Whether the draft writes a window before the target reads the prompt, as programs without a prefill do."""
+    """Whether the draft writes a window before the target reads the prompt, as programs without a
+    prefill do.
+    """
     beside: tuple[DraftPass, ...] = ()
-    """Passes of further drafters in a step that drafts, in series with the draft's own (``acceptance.best_of``)."""
+    """Passes of further drafters in a step that drafts, in series with the draft's own
+    (``acceptance.best_of``).
+    """
     beside_host_ms: Ranged | None = None
-    """Milliseconds of the host in which further drafters look up what they propose, for each request."""
+    """Milliseconds of the host in which further drafters look up what they propose, for each
+    request.
+    """
 
     def extra_memory(self, target: ModelSpec) -> ExtraMemory:
         """Return the weights of the heads, each set once."""
         heads = [entry.head for entry in self.beside if entry.head and not entry.reused]
         heads += [self.drafter.head] if isinstance(self.drafter, HeadDrafter) else []
-        return ExtraMemory(sum(head.weights(target) for head in heads), 0, sum(head.layers for head in heads))
+        return ExtraMemory(
+            sum(head.weights(target) for head in heads), 0, sum(head.layers for head in heads)
+        )
 
     @property
     def reads_hidden_states(self) -> bool:
@@ -84,17 +114,23 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
     @classmethod
     def example(cls) -> Example:
         """Return windows of four tokens, 3 ms each, that cross a channel."""
-        return Example(cls(gamma=4), StatedDurations(target_ms=36.0, draft_step_ms=3.0, rv_fv_ms=0.5))
+        return Example(
+            cls(gamma=4), StatedDurations(target_ms=36.0, draft_step_ms=3.0, rv_fv_ms=0.5)
+        )
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """Return the verdicts, of a recording with the draft's confidence where the window follows it."""
+        """Return the verdicts, of a recording with the draft's confidence where the window follows
+        it.
+        """
         rule = self.adaptive
         if isinstance(rule, ConfidentWindow) and isinstance(verdicts, Replay):
             return verdicts.behind_gate(rule.p_min)
         return verdicts
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Return a step in which all windows have one length, unless the scheduler grants a request fewer rows."""
+        """Return a step in which all windows have one length, unless the scheduler grants a request
+        fewer rows.
+        """
         requests = len(states)
         if isinstance(self.adaptive, RequestWindow):
             return self._composed(states, self.adaptive, prompts)
@@ -114,11 +150,18 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         return not isinstance(self.adaptive, RequestWindow) and self._foreseeable(states)
 
     def _composed(self, states: Sequence[State], rule: RequestWindow, prompts: Rows) -> Step:
-        """Return a step in which each request has a window of its own; the kind notes the longest."""
+        """Return a step in which each request has a window of its own; the kind notes the
+        longest.
+        """
         for state in states:
             state.proposed = min(rule.opened(self.gamma, state), state.most_rows - 1)
-        longest, verifying = max(state.proposed or 0 for state in states), sum(bool(state.proposed) for state in states)
-        kind = intern_kind("step", verifying, len(states) - verifying, 0, self._noted(longest), prompts.sequences)
+        longest, verifying = (
+            max(state.proposed or 0 for state in states),
+            sum(bool(state.proposed) for state in states),
+        )
+        kind = intern_kind(
+            "step", verifying, len(states) - verifying, 0, self._noted(longest), prompts.sequences
+        )
         return Step(kind, cut_to_grants(states), 0, prompts)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
@@ -130,25 +173,43 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
             for state, progress in zip(states, settled, strict=True):
                 state.turn += 1
                 kept_all = progress.accepted == progress.proposed
-                state.window = self.adaptive.after(self.gamma, progress.proposed, kept_all, state.turn)
+                state.window = self.adaptive.after(
+                    self.gamma, progress.proposed, kept_all, state.turn
+                )
         return settled
 
     def _renews(self, shares: Mapping[Kind, Any]) -> bool:
         """Return whether windows follow the batch alone, or are what will be kept."""
-        return not isinstance(self.adaptive, RequestWindow) or isinstance(self.adaptive, OracleWindow)
+        return not isinstance(self.adaptive, RequestWindow) or isinstance(
+            self.adaptive, OracleWindow
+        )
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
-        """Return a share of 1 for the only kind of step, with the window of this batch; or of each window of a request."""
+        """Return a share of 1 for the only kind of step, with the window of this batch; or of each
+        window of a request.
+        """
         shares = {self.window_for(requests): 1.0}
         if isinstance(self.adaptive, RequestWindow):
             shares = self.adaptive.shares(self.gamma, odds)
-        kinds = {gamma: Kind("step", requests) if gamma else Kind("step", 0, requests) for gamma in shares}
-        return {kinds[gamma]._replace(window=self._noted(gamma)): share for gamma, share in shares.items()}
+        kinds = {
+            gamma: Kind("step", requests) if gamma else Kind("step", 0, requests)
+            for gamma in shares
+        }
+        return {
+            kinds[gamma]._replace(window=self._noted(gamma)): share
+            for gamma, share in shares.items()
+        }
 
     def _committed(self, kind: Kind, odds: OddsOf) -> Any:
-        """Return the expected tokens of a step; a rule that looks ahead keeps more of a window than a blind one."""
+        """Return the expected tokens of a step; a rule that looks ahead keeps more of a window than
+        a blind one.
+        """
         rule, window = self.adaptive, self._window_of(kind)
-        more = rule.kept(self.gamma, window, odds) - odds(window).mean_accepted if isinstance(rule, RequestWindow) else 0.0
+        more = (
+            rule.kept(self.gamma, window, odds) - odds(window).mean_accepted
+            if isinstance(rule, RequestWindow)
+            else 0.0
+        )
         return super()._committed(kind, odds) + kind.verifying * more
 
     def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Any]:
@@ -158,28 +219,48 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         return super()._chances(kind, odds)
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """Return prompts through the draft and J internal steps, the transfer, and a pass over gamma + 1 tokens per request."""
+        """Return prompts through the draft and J internal steps, the transfer, and a pass over
+        gamma + 1 tokens per request.
+        """
         requests, gamma = step.kind.verifying, self._window_of(step.kind)
         headed = isinstance(self.drafter, HeadDrafter)
-        chunks = [cost.prefill("draft", step.prompts)] if step.prompts.sequences and not headed else []
+        chunks = (
+            [cost.prefill("draft", step.prompts)] if step.prompts.sequences and not headed else []
+        )
         window: list[Phase] = []
-        beyond = self.adaptive.passes_beyond(self.gamma, gamma) if isinstance(self.adaptive, RequestWindow) else 0
+        beyond = (
+            self.adaptive.passes_beyond(self.gamma, gamma)
+            if isinstance(self.adaptive, RequestWindow)
+            else 0
+        )
         if drafting := requests + step.kind.bare * beyond:
-            window += [phase for entry in self.beside for phase in entry.phases(cost, drafting, step.rows.kv_tokens)]
+            window += [
+                phase
+                for entry in self.beside
+                for phase in entry.phases(cost, drafting, step.rows.kv_tokens)
+            ]
             if self.beside_host_ms:
-                window.append(Phase(self.beside_host_ms.value * 1e-3 * drafting * cost.method_host_ratio, {}))
+                window.append(
+                    Phase(self.beside_host_ms.value * 1e-3 * drafting * cost.method_host_ratio, {})
+                )
             inner = self.drafter.step(cost, drafting, drafting, step.rows.kv_tokens)
-            window.append(together(inner, times=self.drafter.steps(gamma) * bool(requests) + beyond))
+            window.append(
+                together(inner, times=self.drafter.steps(gamma) * bool(requests) + beyond)
+            )
         return {
             "draft": together(*chunks, *window),
-            "rv": cost.rendezvous("fv", 0, requests * gamma * TOKEN_BYTES) if requests and not headed else Phase(0.0, {}),
+            "rv": cost.rendezvous("fv", 0, requests * gamma * TOKEN_BYTES)
+            if requests and not headed
+            else Phase(0.0, {}),
             "target": cost.target(step.rows + step.prompts),
         }
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
-        """Return the seconds of the prompts, or with ``drafts_first`` of drafting, its transfer, and what verifies it.
+        """Return the seconds of the prompts, or with ``drafts_first`` of drafting, its transfer,
+        and what verifies it.
 
-        The draft's pass over a prompt yields the first token of a window, so that J - 1 internal steps follow it.
+        The draft's pass over a prompt yields the first token of a window, so that J - 1 internal
+        steps follow it.
         """
         gamma = self.window_for(ending)
         if not (self.drafts_first and ending and gamma):
@@ -200,10 +281,16 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
             lanes.rendezvous.occupy(durations.rv, "window", lanes.draft)
         return (lanes.target.start(durations.target, "verify", lanes.draft, lanes.rendezvous),)
 
-    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
-        """Return that the law is exact, on one device too: nothing overlaps; but windows of a batch are taken as equal."""
+    def claim(
+        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+    ) -> Claim:
+        """Return that the law is exact, on one device too: nothing overlaps; but windows of a batch
+        are taken as equal.
+        """
         if requests > 1 and isinstance(self.adaptive, RequestWindow):
-            return Claim("idealised", "windows follow each request, and those of a batch are taken as equal")
+            return Claim(
+                "idealised", "windows follow each request, and those of a batch are taken as equal"
+            )
         return EXACT
 
     def step_seconds(self, durations: VanillaDurations, kind: Kind) -> Any:

@@ -1,12 +1,14 @@
-"""The batch study: what speculation is worth when so many requests decode together (Mirror-SD App. D.1).
+"""The batch study: what speculation is worth when so many requests decode together (Mirror-SD App.
+D.1).
 
     speed-up |``--..__
-           1 |--------``--..___      a larger batch verifies more rows, until the pass is bound by compute:
+           1 |--------``--..___   a larger batch verifies more rows, until compute binds the pass:
              +----------------------  B       a step up wherever the rows fill another tile
 
-Every size is a closed loop of B equal requests on the scenario's hardware, compared with autoregressive
-decoding of the same batch. The scenario's strategy is set for that size (Mirror-SD's ``batching_rule``,
-an adaptive window); vanilla speculative decoding is shown as well, with the scenario's draft and window.
+Every size is a closed loop of B equal requests on the scenario's hardware, compared with
+autoregressive decoding of the same batch. The scenario's strategy is set for that size (Mirror-SD's
+``batching_rule``, an adaptive window); vanilla speculative decoding is shown as well, with the
+scenario's draft and window.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -38,7 +40,9 @@ DERIVED = (
 
 
 class LawAtBatch(NamedTuple):
-    """Holds a batch size by law: the rows that verify it, and the speed-up over autoregressive decoding of the same batch."""
+    """Holds a batch size by law: the rows that verify it, and the speed-up over autoregressive
+    decoding of the same batch.
+    """
 
     batch: int
     verify_rows: int
@@ -47,7 +51,9 @@ class LawAtBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchPoint:
-    """Holds what a batch size comes to; times in milliseconds, None where there is nothing to say."""
+    """Holds what a batch size comes to; times in milliseconds, None where there is nothing to
+    say.
+    """
 
     batch: int
     gamma: int
@@ -67,9 +73,13 @@ class BatchPoint:
     tokens_per_step: float
     """Verified tokens of a step, by law."""
     speedup_interval: Interval | None = None
-    """Between which 90 % of the draws of the speed-up by law lie, over all that is not known for certain."""
+    """Between which 90 % of the draws of the speed-up by law lie, over all that is not known for
+    certain.
+    """
     times_interval: Interval | None = None
-    """The same with acceptance as it is stated: over devices, hosts, rows of a verification and experts read."""
+    """The same with acceptance as it is stated: over devices, hosts, rows of a verification and
+    experts read.
+    """
     unmatched: float = 0.0
     """Share of steps in which look-up finds nothing to propose."""
     vanilla_tpot_ms: float | None = None
@@ -105,7 +115,9 @@ class BatchPoint:
 
     @property
     def verdict(self) -> str:
-        """Return whether the strategy helps or hurts all over the interval, or that it is open; empty without an interval."""
+        """Return whether the strategy helps or hurts all over the interval, or that it is open;
+        empty without an interval.
+        """
         if self.speedup_interval is None:
             return ""
         low, high = self.speedup_interval
@@ -115,9 +127,11 @@ class BatchPoint:
 
     @property
     def break_even(self) -> tuple[float, float, float] | None:
-        """Return the chance that each draft token must have for a speed-up of 1: at the law's time of a step, and at both ends.
+        """Return the chance that each draft token must have for a speed-up of 1: at the law's time
+        of a step, and at both ends.
 
-        More than 1: no acceptance pays. For chains of ``gamma`` tokens, kept with the same chance each where there is a match.
+        More than 1: no acceptance pays. For chains of ``gamma`` tokens, kept with the same chance
+        each where there is a match.
         """
         if (
             self.times_interval is None or not self.gamma or self.unmatched == 1.0
@@ -125,31 +139,44 @@ class BatchPoint:
             return None
         low, high = self.times_interval
         means = (self.tokens_per_step / speedup for speedup in (self.speedup, high, low))
-        best, least, most = (chance_for((mean - self.unmatched) / (1.0 - self.unmatched), self.gamma) for mean in means)
+        best, least, most = (
+            chance_for((mean - self.unmatched) / (1.0 - self.unmatched), self.gamma)
+            for mean in means
+        )
         return best, least, most
 
     @property
     def vanilla_speedup(self) -> float | None:
         """Return the speed-up of vanilla speculative decoding, by law."""
-        return None if self.vanilla_tpot_ms is None else self.baseline_tpot_ms / self.vanilla_tpot_ms
+        return (
+            None if self.vanilla_tpot_ms is None else self.baseline_tpot_ms / self.vanilla_tpot_ms
+        )
 
     @property
     def simulated_speedup(self) -> float | None:
-        """Return output tokens per second over those of autoregressive decoding, simulated, prefills included in both."""
+        """Return output tokens per second over those of autoregressive decoding, simulated,
+        prefills included in both.
+        """
         return _ratio(self.simulated_tokens_per_s, self.simulated_baseline_tokens_per_s)
 
     @property
     def simulated_vanilla_speedup(self) -> float | None:
-        """Return the speed-up of vanilla speculative decoding, simulated, prefills included in both."""
+        """Return the speed-up of vanilla speculative decoding, simulated, prefills included in
+        both.
+        """
         return _ratio(self.simulated_vanilla_tokens_per_s, self.simulated_baseline_tokens_per_s)
 
 
 def chance_for(tokens_per_step: float, gamma: int) -> float:
-    """Return the chance a of each of ``gamma`` draft tokens with 1 + a + ... + a^gamma tokens per step; above 1 where a is."""
+    """Return the chance a of each of ``gamma`` draft tokens with 1 + a + ... + a^gamma tokens per
+    step; above 1 where a is.
+    """
     if tokens_per_step <= 1.0:
         return 0.0
     roots = np.roots([*[1.0] * gamma, 1.0 - tokens_per_step])
-    return float(min((root for root in roots if root.real > 0.0), key=lambda root: abs(root.imag)).real)
+    return float(
+        min((root for root in roots if root.real > 0.0), key=lambda root: abs(root.imag)).real
+    )
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:
@@ -178,7 +205,9 @@ class BatchStudy:
     @staticmethod
     def _row(point: Any) -> dict[str, Any]:
         row = asdict(point) | {name: getattr(point, name) for name in DERIVED}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in row.items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in row.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -193,8 +222,12 @@ class BatchStudies:
         return rows[0] if len(rows) == 1 else {"studies": rows}
 
 
-def study(loaded: Sequence[Loaded], sizes: Iterable[int] = SIZES, simulated: Collection[int] = SIMULATED) -> BatchStudies:
-    """Return the batch study of the scenarios, by law at ``sizes`` and simulated at those that are in ``simulated`` too."""
+def study(
+    loaded: Sequence[Loaded], sizes: Iterable[int] = SIZES, simulated: Collection[int] = SIMULATED
+) -> BatchStudies:
+    """Return the batch study of the scenarios, by law at ``sizes`` and simulated at those that are
+    in ``simulated`` too.
+    """
     studies = []
     for scenario in loaded:
         points = tuple(batch_sweep(scenario, sizes, simulated))
@@ -202,26 +235,36 @@ def study(loaded: Sequence[Loaded], sizes: Iterable[int] = SIZES, simulated: Col
     return BatchStudies(tuple(studies))
 
 
-def batch_sweep(loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Collection[int] = SIMULATED) -> list[BatchPoint]:
-    """Return a point for all sizes whose caches fit the hardware, by law, and simulated where also in ``simulate_at``."""
+def batch_sweep(
+    loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Collection[int] = SIMULATED
+) -> list[BatchPoint]:
+    """Return a point for all sizes whose caches fit the hardware, by law, and simulated where also
+    in ``simulate_at``.
+    """
     acceptance = loaded.acceptance()
     points = []
     for size in counted(sizes, "batches"):
         sized = at_size(loaded, size)
         scenario = sized.scenario
-        if scenario.kv_tokens is None or size * (scenario.lengths[2] + scenario.strategy.window) <= scenario.kv_tokens:
+        if (
+            scenario.kv_tokens is None
+            or size * (scenario.lengths[2] + scenario.strategy.window) <= scenario.kv_tokens
+        ):
             tuned = run.tuned(sized)
             point = _point(tuned.scenario, acceptance, size in simulate_at)
             if size in simulate_at:
                 doubt = doubt_of(tuned, ())
                 of_times = interval(point.speedup, doubt._replace(acceptance=(0.0, 0.0)))
-                point = replace(point, speedup_interval=interval(point.speedup, doubt), times_interval=of_times)
+                point = replace(
+                    point, speedup_interval=interval(point.speedup, doubt), times_interval=of_times
+                )
             points.append(point)
     return points
 
 
 def crossover(points: Iterable[BatchPoint | LawAtBatch]) -> tuple[int | None, int | None]:
-    """Return the first swept size at which autoregressive decoding is faster by law, and the size from which it always is.
+    """Return the first swept size at which autoregressive decoding is faster by law, and the size
+    from which it always is.
 
     They differ where a tile that fills up brings the strategy back. None where it never happens.
     """
@@ -229,7 +272,9 @@ def crossover(points: Iterable[BatchPoint | LawAtBatch]) -> tuple[int | None, in
 
 
 def turning(sizes: Iterable[tuple[int, bool]]) -> tuple[int | None, int | None]:
-    """Return the first size at which something is behind, and the size from which it always is, of sizes and whether it is."""
+    """Return the first size at which something is behind, and the size from which it always is, of
+    sizes and whether it is.
+    """
     slower = sorted(sizes)
     ahead = max((size for size, behind in slower if not behind), default=0)
     first = next((size for size, behind in slower if behind), None)
@@ -237,7 +282,9 @@ def turning(sizes: Iterable[tuple[int, bool]]) -> tuple[int | None, int | None]:
 
 
 def tile_edges(loaded: Loaded, points: Iterable[BatchPoint | LawAtBatch]) -> list[int]:
-    """Return the swept sizes at which the rows of a verification first need a further tile of the target's products."""
+    """Return the swept sizes at which the rows of a verification first need a further tile of the
+    target's products.
+    """
     target = loaded.scenario.target
     if target is None:
         return []
@@ -254,35 +301,55 @@ def tile_edges(loaded: Loaded, points: Iterable[BatchPoint | LawAtBatch]) -> lis
 
 
 def at_size(loaded: Loaded, size: int) -> Loaded:
-    """Return the scenario with ``size`` requests at a time, and enough of them for ``TURNS`` on all places.
+    """Return the scenario with ``size`` requests at a time, and enough of them for ``TURNS`` on all
+    places.
 
-    Raises :class:`BadInput` for a scenario with arrivals, and for several requests of a strategy that takes one at a time.
+    Raises :class:`BadInput` for a scenario with arrivals, and for several requests of a strategy
+    that takes one at a time.
     """
     scenario, requests = loaded.scenario, loaded.scenario.requests
     if requests.arrivals:
         message = "a sweep over sizes is about a closed loop; set requests.arrivals=null"
         raise BadInput.at(scenario.name, message, "requests.arrivals")
     if size > 1 and scenario.strategy.traits.alone:
-        message = f"{scenario.strategy.name} takes one request at a time, got {size}; ask for --sizes 1"
+        message = (
+            f"{scenario.strategy.name} takes one request at a time, got {size}; ask for --sizes 1"
+        )
         raise BadInput.at(scenario.name, message, "requests.concurrency")
     count = max(requests.count, TURNS * size)
-    return loaded.replace(requests=requests.model_copy(update={"concurrency": size, "count": count}))
+    return loaded.replace(
+        requests=requests.model_copy(update={"concurrency": size, "count": count})
+    )
 
 
 def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> BatchPoint:
-    strategy, size, cost, context = scenario.schedule, scenario.requests.concurrency, scenario.cost, scenario.mean_context
+    strategy, size, cost, context = (
+        scenario.schedule,
+        scenario.requests.concurrency,
+        scenario.cost,
+        scenario.mean_context,
+    )
     law = run.law(scenario, acceptance)
     kind = main_kind(law.kinds)
     step = strategy.step(kind, context)
     parts = strategy.phases(cost, step)
-    drafted = ordered_sum(parts[name].wall_s for name in strategy.traits.drafted_in if name in parts)
+    drafted = ordered_sum(
+        parts[name].wall_s for name in strategy.traits.drafted_in if name in parts
+    )
     vanilla = serial_drafting(scenario)
     vanilla_law = run.law(vanilla, acceptance) if vanilla else None
-    exposed = strategy.derived(cost, step).get("exposed_draft_ms") if isinstance(strategy, DerivesNumbers) else None
+    exposed = (
+        strategy.derived(cost, step).get("exposed_draft_ms")
+        if isinstance(strategy, DerivesNumbers)
+        else None
+    )
     overhead = None
     if exposed is not None and vanilla:
         serial = vanilla.schedule
-        whole = serial.phases(vanilla.cost, serial.step(Kind("step", size), context))["draft"].wall_s * 1e3
+        whole = (
+            serial.phases(vanilla.cost, serial.step(Kind("step", size), context))["draft"].wall_s
+            * 1e3
+        )
         overhead = exposed / whole if whole else None
     plain = strategy.step(Kind("step", 0, bare=size), context)
     runs = _simulated(scenario, vanilla, acceptance) if simulated else {}
@@ -316,8 +383,12 @@ def _trees(scenario: Scenario) -> dict[str, Any]:
     return {f"{name}_trees_ms": seconds * 1e3 for name, seconds in passes.items()}
 
 
-def _simulated(scenario: Scenario, vanilla: Scenario | None, acceptance: Acceptance) -> dict[str, Any]:
-    """Return tokens per second of the strategy, of autoregressive decoding and, where there is such a scenario, of vanilla."""
+def _simulated(
+    scenario: Scenario, vanilla: Scenario | None, acceptance: Acceptance
+) -> dict[str, Any]:
+    """Return tokens per second of the strategy, of autoregressive decoding and, where there is such
+    a scenario, of vanilla.
+    """
     rates = {
         "simulated_tokens_per_s": run.simulate(scenario, acceptance)[0].tokens_per_s,
         "simulated_baseline_tokens_per_s": run.simulated_baseline(scenario).tokens_per_s,

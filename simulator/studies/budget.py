@@ -1,12 +1,14 @@
-r"""DuoDecoding's budget: tokens per second as ``gamma`` grows, by law, replay and simulation, in both accountings.
+r"""DuoDecoding's budget: tokens per second as ``gamma`` grows, by law, replay and simulation, in
+both accountings.
 
-    verified |      ________         rises while a longer tail still pays, is flat once it is hardly ever right
+    verified |      ________         rises while a longer tail still pays, is flat once seldom right
              |   __/        \___     to its end, falls once gamma T_draft > T_target
     emitted  |  _______-----\___     rises with every unverified token that ends a request, up to c
              +--------------+----- gamma
                             c = T_target / T_draft
 
-Budgets are compared with one sequence (Table 3), numbers of sequences at the scenario's budget (Table 2).
+Budgets are compared with one sequence (Table 3), numbers of sequences at the scenario's budget
+(Table 2).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -58,26 +60,41 @@ class BudgetPoint:
     """Mean step in ms by law."""
     verified: BudgetRates
     emitted: BudgetRates
-    """Rates where a request ends when its last token is shown, checked or not; tokens beyond the output do not count."""
+    """Rates where a request ends when its last token is shown, checked or not; tokens beyond the
+    output do not count.
+    """
     reported_ratio: float
-    """Tokens that the released program counts over those of them that are verified, by law, a ratio."""
+    """Tokens that the released program counts over those of them that are verified, by law, a
+    ratio.
+    """
 
 
-def budget_sweep(loaded: Loaded, gammas: Iterable[int], simulate_at: Collection[int]) -> list[BudgetPoint]:
-    """Return a point for all budgets with one sequence: by law, and by replay and simulation for those in ``simulate_at``."""
+def budget_sweep(
+    loaded: Loaded, gammas: Iterable[int], simulate_at: Collection[int]
+) -> list[BudgetPoint]:
+    """Return a point for all budgets with one sequence: by law, and by replay and simulation for
+    those in ``simulate_at``.
+    """
     _checked(loaded)
     single = loaded.change(sequences=1, first_rate=None, rule="stated")
-    return [budget_point(at_window(single, gamma, REQUESTS), gamma in simulate_at) for gamma in counted(gammas, "budgets")]
+    return [
+        budget_point(at_window(single, gamma, REQUESTS), gamma in simulate_at)
+        for gamma in counted(gammas, "budgets")
+    ]
 
 
 def sequence_sweep(loaded: Loaded) -> list[BudgetPoint]:
-    """Return points for 1, 2, 3 and a dynamic number of sequences at the scenario's budget, as far as acceptance answers."""
+    """Return points for 1, 2, 3 and a dynamic number of sequences at the scenario's budget, as far
+    as acceptance answers.
+    """
     strategy = _checked(loaded)
     points = []
     for sequences in (*STATIC, "dynamic"):
         if isinstance(sequences, int) and sequences > strategy.window:
             continue
-        changed = at_window(loaded.change(sequences=sequences, rule="stated"), strategy.window, REQUESTS)
+        changed = at_window(
+            loaded.change(sequences=sequences, rule="stated"), strategy.window, REQUESTS
+        )
         asked, trace = changed.scenario.strategy, changed.trace
         if not any(asked.findings(Facts(trace=trace) if trace else Facts(stated=True))):
             points.append(budget_point(changed, True))
@@ -92,11 +109,17 @@ def coefficient(loaded: Loaded) -> float:
 def to_simulate(loaded: Loaded, budgets: Sequence[int]) -> set[int]:
     """Return about a dozen of the budgets, and those around c."""
     c = budget(coefficient(loaded))
-    return set(budgets[:: max(1, len(budgets) // 12)]) | {budgets[-1]} | {c + offset for offset in OFFSETS}
+    return (
+        set(budgets[:: max(1, len(budgets) // 12)])
+        | {budgets[-1]}
+        | {c + offset for offset in OFFSETS}
+    )
 
 
 def budget_point(loaded: Loaded, simulated: bool) -> BudgetPoint:
-    """Return the point of a scenario by law, and by replay and simulation where asked for, in both accountings."""
+    """Return the point of a scenario by law, and by replay and simulation where asked for, in both
+    accountings.
+    """
     strategy, scenario, acceptance = _checked(loaded), loaded.scenario, loaded.acceptance()
     cost, context = scenario.cost, scenario.mean_context
     law, cap = run.law(scenario, acceptance), round(scenario.lengths[1])
@@ -119,15 +142,24 @@ def _simulated(point: BudgetPoint, loaded: Loaded, acceptance: Acceptance) -> Bu
     rates = {}
     for count in ("verified", "emitted"):
         scenario = loaded.change(count=count).scenario
-        replayed, (outcome, _) = run.replay(scenario, acceptance), run.simulate(scenario, acceptance)
-        rates[count] = replace(getattr(point, count), replay=1.0 / replayed.tpot_s, simulation=1.0 / outcome.tpot_s)
+        replayed, (outcome, _) = (
+            run.replay(scenario, acceptance),
+            run.simulate(scenario, acceptance),
+        )
+        rates[count] = replace(
+            getattr(point, count), replay=1.0 / replayed.tpot_s, simulation=1.0 / outcome.tpot_s
+        )
     return replace(point, **rates)
 
 
 def _checked(loaded: Loaded) -> SharedBudget:
     strategy = loaded.scenario.schedule
     if not isinstance(strategy, SharedBudget):
-        raise BadInput.at(loaded.scenario.name, f"expected a scenario of duodecoding, got {strategy.name}", "strategy.name")
+        raise BadInput.at(
+            loaded.scenario.name,
+            f"expected a scenario of duodecoding, got {strategy.name}",
+            "strategy.name",
+        )
     return strategy
 
 
@@ -144,7 +176,9 @@ class BudgetStudy:
     sequences: Sequence[BudgetPoint]
 
     def read(self, count: str, way: str) -> dict[int, float]:
-        """Return tokens per second by budget: ``verified`` or ``emitted``, by ``law``, ``replay`` or ``simulation``."""
+        """Return tokens per second by budget: ``verified`` or ``emitted``, by ``law``, ``replay``
+        or ``simulation``.
+        """
         rates = {point.gamma: getattr(getattr(point, count), way) for point in self.points}
         return {gamma: rate for gamma, rate in rates.items() if rate is not None}
 
@@ -156,15 +190,21 @@ class BudgetStudy:
     def flat(self, count: str, way: str) -> tuple[int, int]:
         """Return the first and the last budget that lose no more than ``FLAT`` against the best."""
         rates = self.read(count, way)
-        near = [gamma for gamma, rate in rates.items() if rate >= (1.0 - FLAT) * max(rates.values())]
+        near = [
+            gamma for gamma, rate in rates.items() if rate >= (1.0 - FLAT) * max(rates.values())
+        ]
         return near[0], near[-1]
 
     def around(self, count: str, way: str) -> dict[int, float]:
-        """Return what budgets around gamma = c gain or lose against it, as shares (Table 3); empty where c was not swept."""
+        """Return what budgets around gamma = c gain or lose against it, as shares (Table 3); empty
+        where c was not swept.
+        """
         rates = self.read(count, way)
         at = rates.get(self.budget)
         near = {offset: rates.get(self.budget + offset) for offset in OFFSETS if offset}
-        return {self.budget + offset: rate / at - 1.0 for offset, rate in near.items() if at and rate}
+        return {
+            self.budget + offset: rate / at - 1.0 for offset, rate in near.items() if at and rate
+        }
 
 
 @dataclass(frozen=True)
@@ -179,19 +219,30 @@ class BudgetStudies:
 
 
 def study(
-    loaded: Sequence[Loaded], budgets: Sequence[int] | None = None, simulated: Collection[int] | None = None
+    loaded: Sequence[Loaded],
+    budgets: Sequence[int] | None = None,
+    simulated: Collection[int] | None = None,
 ) -> BudgetStudies:
-    """Return the budget study of the scenarios; ``budgets`` and ``simulated`` as in :func:`budget_study`."""
-    return BudgetStudies(tuple(budget_study(scenario, budgets or (), simulated or ()) for scenario in loaded))
+    """Return the budget study of the scenarios; ``budgets`` and ``simulated`` as in
+    :func:`budget_study`.
+    """
+    return BudgetStudies(
+        tuple(budget_study(scenario, budgets or (), simulated or ()) for scenario in loaded)
+    )
 
 
-def budget_study(loaded: Loaded, gammas: Sequence[int] = (), simulate_at: Collection[int] = ()) -> BudgetStudy:
-    """Return both sweeps of a scenario; where not asked for, budgets to well past c, and about a dozen of them simulated.
+def budget_study(
+    loaded: Loaded, gammas: Sequence[int] = (), simulate_at: Collection[int] = ()
+) -> BudgetStudy:
+    """Return both sweeps of a scenario; where not asked for, budgets to well past c, and about a
+    dozen of them simulated.
 
     Raises :class:`BadInput` for a strategy that is not DuoDecoding.
     """
     c = coefficient(loaded)
-    chosen = gammas or range(1, min(MOST, max(8, round(1.5 * max(c, loaded.scenario.schedule.window)))) + 1)
+    chosen = gammas or range(
+        1, min(MOST, max(8, round(1.5 * max(c, loaded.scenario.schedule.window)))) + 1
+    )
     points = budget_sweep(loaded, chosen, simulate_at or to_simulate(loaded, chosen))
     source = loaded.acceptance().odds(1, None).source
     return BudgetStudy(loaded.scenario.name, c, budget(c), source, points, sequence_sweep(loaded))

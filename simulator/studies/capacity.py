@@ -1,20 +1,26 @@
-"""The load that a scenario can carry: whether it is stable under its arrivals, and up to which rate.
+"""The load that a scenario can carry: whether it is stable under its arrivals, and up to which
+rate.
 
-*Stable* (rule). The run is cut into thirds by time, from 0 to the last arrival H. ``drift`` is by how much the mean number of
-requests in the system grew from the middle third to the last, over the requests that arrived between the middles of the two:
-the share of arrivals that stayed behind. A queue whose arrivals outrun its service by a share s keeps s of them, so the drift
-estimates s; a run is stable if it is at most ``DRIFT``. (A queue is stable while less work arrives than is done: Loynes, 1962;
-the number in the system then has no upward drift: Foster's criterion, Asmussen, Applied Probability and Queues, sec. I.5.)
-The first third is left out: a system that starts empty fills up.
+*Stable* (rule). The run is cut into thirds by time, from 0 to the last arrival H. ``drift`` is by
+how much the mean number of requests in the system grew from the middle third to the last, over the
+requests that arrived between the middles of the two: the share of arrivals that stayed behind. A
+queue whose arrivals outrun its service by a share s keeps s of them, so the drift estimates s; a
+run is stable if it is at most ``DRIFT``. (A queue is stable while less work arrives than is done:
+Loynes, 1962; the number in the system then has no upward drift: Foster's criterion, Asmussen,
+Applied Probability and Queues, sec. I.5.) The first third is left out: a system that starts empty
+fills up.
 
-*Capacity* without an SLO is what the system delivers when it never lacks work: the saturation rule, by which a queue is stable
-below the throughput that it has with all customers there at once (Baccelli and Foss, J. Appl. Prob. 32, 1995). An unstable run
-is such a run already; of a stable one, the whole workload is run again with all its requests at once, drawn again and again
-where they are few. Filling and draining count, so the figure is a little low, the less the longer the workload.
+*Capacity* without an SLO is what the system delivers when it never lacks work: the saturation rule,
+by which a queue is stable below the throughput that it has with all customers there at once
+(Baccelli and Foss, J. Appl. Prob. 32, 1995). An unstable run is such a run already; of a stable
+one, the whole workload is run again with all its requests at once, drawn again and again where they
+are few. Filling and draining count, so the figure is a little low, the less the longer the
+workload.
 
-With an SLO it is the highest rate that meets it, which DistServe calls goodput (Zhong et al., OSDI 2024): bisected to
-``TOLERANCE`` below the above, on the first requests of the workload, or where they are fewer on more that are drawn from it;
-another rate is that of so many times as many requests (:mod:`simulator.serving.busier`).
+With an SLO it is the highest rate that meets it, which DistServe calls goodput (Zhong et al., OSDI
+2024): bisected to ``TOLERANCE`` below the above, on the first requests of the workload, or where
+they are fewer on more that are drawn from it; another rate is that of so many times as many
+requests (:mod:`simulator.serving.busier`).
 """
 
 import time
@@ -42,7 +48,9 @@ POINTS = 240
 AT_ONCE = 1e6
 """Factor on the rate of arrivals at which all requests are as good as there at once."""
 FAINTEST = 1e-3
-"""Share of what the system delivers at most: where even less is refused, it is not the rate that is too high."""
+"""Share of what the system delivers at most: where even less is refused, it is not the rate that is
+too high.
+"""
 CURVES = ("hours", "in_system")
 """Fields of a trial that plain data leaves out."""
 
@@ -88,7 +96,9 @@ class Capacity(NamedTuple):
     offered: Trial
     """The run of the whole workload at its natural rate."""
     carried_per_s: float
-    """Highest rate in requests per second that it carries; 0 where the SLO is out of reach at any rate."""
+    """Highest rate in requests per second that it carries; 0 where the SLO is out of reach at any
+    rate.
+    """
     refused_per_s: float
     """Lowest rate in requests per second that it was seen not to carry."""
     search_cpu_s: float
@@ -108,8 +118,14 @@ class Capacity(NamedTuple):
 
     def as_data(self) -> dict[str, Any]:
         """Return plain data; curves over time are left out."""
-        offered = {name: value for name, value in self.offered._asdict().items() if name not in CURVES}
-        return self._asdict() | {"headroom": self.headroom, "verdict": self.verdict} | {"offered": offered}
+        offered = {
+            name: value for name, value in self.offered._asdict().items() if name not in CURVES
+        }
+        return (
+            self._asdict()
+            | {"headroom": self.headroom, "verdict": self.verdict}
+            | {"offered": offered}
+        )
 
 
 @dataclass(frozen=True)
@@ -123,23 +139,32 @@ class CapacityStudy:
         return {"capacities": [capacity.as_data() for capacity in self.capacities]}
 
 
-def study(loaded: Sequence[tuple[str, Loaded]], search: int = SEARCHED, workers: int | None = None) -> CapacityStudy:
-    """Return the capacities of the scenarios, given with the names of their workloads, in their order.
+def study(
+    loaded: Sequence[tuple[str, Loaded]], search: int = SEARCHED, workers: int | None = None
+) -> CapacityStudy:
+    """Return the capacities of the scenarios, given with the names of their workloads, in their
+    order.
 
     They are found on all cores, or by so many ``workers``; several are processes.
     """
     processes = min(workers or CORES, len(loaded))
     if processes == 1:
-        return CapacityStudy(tuple(capacity(one, workload, search) for workload, one in counted(loaded, "scenarios")))
+        return CapacityStudy(
+            tuple(capacity(one, workload, search) for workload, one in counted(loaded, "scenarios"))
+        )
     with pool(processes) as executor:
-        jobs = [executor.submit(capacity, scenario, workload, search) for workload, scenario in loaded]
+        jobs = [
+            executor.submit(capacity, scenario, workload, search) for workload, scenario in loaded
+        ]
         for job in counted(as_completed(jobs), "scenarios", len(jobs)):
             say(f"the last: {job.result().scenario} under {job.result().workload}")
         return CapacityStudy(tuple(job.result() for job in jobs))
 
 
 def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED) -> Capacity:
-    """Return verdict and capacity of a scenario with arrivals; raises :class:`BadInput` for a closed loop."""
+    """Return verdict and capacity of a scenario with arrivals; raises :class:`BadInput` for a
+    closed loop.
+    """
     _refuse_without_rate(loaded)
     loaded, name = tuned(loaded), loaded.scenario.name
     say(f"{name}: {workload} at its own rate")
@@ -159,18 +184,25 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED) -> Ca
 
 
 def _refuse_without_rate(loaded: Loaded) -> None:
-    """Raise :class:`BadInput` for a closed loop, and for a log that is too short to say what is carried."""
+    """Raise :class:`BadInput` for a closed loop, and for a log that is too short to say what is
+    carried.
+    """
     requests = loaded.scenario.requests
     if requests.arrivals is None:
         message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
         raise loaded.document.refusal(("requests",), message)
     if requests.traffic and requests.count < FEWEST:
-        message = f"holds {requests_in_words(requests.count)}; it takes {FEWEST} to say what is carried"
+        message = (
+            f"holds {requests_in_words(requests.count)}; it takes {FEWEST} to say what is carried"
+        )
         raise requests.traffic.fault(0, message)
 
 
-def _within_slo(loaded: Loaded, workload: str, delivered: float, searched: int) -> tuple[float, float, list[Trial]]:
-    """Return the highest rate that meets the SLO, the lowest that was refused, and the runs that were tried.
+def _within_slo(
+    loaded: Loaded, workload: str, delivered: float, searched: int
+) -> tuple[float, float, list[Trial]]:
+    """Return the highest rate that meets the SLO, the lowest that was refused, and the runs that
+    were tried.
 
     Rates are in requests per second; ``delivered`` is that above which none is carried, SLO or not.
     """
@@ -188,7 +220,9 @@ def _within_slo(loaded: Loaded, workload: str, delivered: float, searched: int) 
 
 
 def _part(loaded: Loaded, searched: int) -> Loaded:
-    """Return the first requests of a workload; all of it where it has fewer, or where the first ones come all at once."""
+    """Return the first requests of a workload; all of it where it has fewer, or where the first
+    ones come all at once.
+    """
     requests = loaded.scenario.requests
     if requests.traffic and requests.count <= searched:
         return loaded
@@ -233,24 +267,35 @@ def trial(loaded: Loaded) -> Trial:
 
 
 def drift(arrivals: NDArray[np.float64], ends: NDArray[np.float64]) -> float:
-    """Return the share of arrivals that stayed behind, from ascending times of arrival and of departure in s."""
+    """Return the share of arrivals that stayed behind, from ascending times of arrival and of
+    departure in s.
+    """
     last = float(arrivals[-1])
     came = np.searchsorted(arrivals, [last / 2, last * 5 / 6])
     arrived = int(came[1] - came[0])
     if not arrived:
         return 0.0
-    middle, late = (_mean_number(arrivals, ends, last * at, last * (at + 1 / 3)) for at in (1 / 3, 2 / 3))
+    middle, late = (
+        _mean_number(arrivals, ends, last * at, last * (at + 1 / 3)) for at in (1 / 3, 2 / 3)
+    )
     return float(late - middle) / arrived
 
 
-def _mean_number(arrivals: NDArray[np.float64], ends: NDArray[np.float64], begin: float, end: float) -> float:
+def _mean_number(
+    arrivals: NDArray[np.float64], ends: NDArray[np.float64], begin: float, end: float
+) -> float:
     """Return the requests in the system between two times, mean over time."""
-    here = np.clip(end - arrivals, 0.0, end - begin).sum() - np.clip(end - ends, 0.0, end - begin).sum()
+    here = (
+        np.clip(end - arrivals, 0.0, end - begin).sum()
+        - np.clip(end - ends, 0.0, end - begin).sum()
+    )
     return float(here) / (end - begin)
 
 
 def trial_rate(loaded: Loaded) -> float:
-    """Return the requests per second of a workload at its natural rate; infinity where all come at its beginning."""
+    """Return the requests per second of a workload at its natural rate; infinity where all come at
+    its beginning.
+    """
     source = loaded.scenario.requests.source_of(loaded.scenario.seed)
     last = count = 0.0
     while not source.exhausted:
@@ -260,7 +305,9 @@ def trial_rate(loaded: Loaded) -> float:
 
 
 def busier_by(loaded: Loaded, factor: float, least_s: float = 0.0) -> Loaded:
-    """Return the scenario with ``factor`` times its requests in a second (:func:`simulator.serving.busier.busier`)."""
+    """Return the scenario with ``factor`` times its requests in a second
+    (:func:`simulator.serving.busier.busier`).
+    """
     scenario = loaded.scenario
     return loaded.replace(requests=busier(scenario.requests, factor, scenario.seed, least_s))
 
@@ -272,7 +319,11 @@ def at_once(loaded: Loaded, least: int) -> Loaded:
     if isinstance(arrivals, TrafficFile):
         lines = tuple(requests.lines())
         if len(lines) < least:
-            lines = redrawn(tuple(line._replace(arrival_s=0.0) for line in lines), least / len(lines), scenario.seed)
+            lines = redrawn(
+                tuple(line._replace(arrival_s=0.0) for line in lines),
+                least / len(lines),
+                scenario.seed,
+            )
         packed = (line._replace(arrival_s=line.arrival_s / AT_ONCE) for line in lines)
         return loaded.replace(requests=with_lines(requests, arrivals, packed))
     if arrivals is None:

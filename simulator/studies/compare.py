@@ -1,4 +1,5 @@
-"""Scenarios side by side: what they come to, what differs in what went in, and whether that is one question.
+"""Scenarios side by side: what they come to, what differs in what went in, and whether that is one
+question.
 
 Scenarios have letters; the first is the reference that the rest are compared with.
 """
@@ -29,7 +30,9 @@ LONGEST = 32
 
 
 class Measure(NamedTuple):
-    """Describes a number of a result: its key with the unit, what it is in words, and the expression that reads it."""
+    """Describes a number of a result: its key with the unit, what it is in words, and the
+    expression that reads it.
+    """
 
     key: str
     words: str
@@ -37,7 +40,9 @@ class Measure(NamedTuple):
 
 
 class Value(NamedTuple):
-    """Holds what a scenario says in a field; source and confidence where it is a number with a source."""
+    """Holds what a scenario says in a field; source and confidence where it is a number with a
+    source.
+    """
 
     text: str
     source: str = ""
@@ -45,7 +50,9 @@ class Value(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Holds a field, dotted as for ``--set``, and what the scenarios say there; None where one has no such field."""
+    """Holds a field, dotted as for ``--set``, and what the scenarios say there; None where one has
+    no such field.
+    """
 
     field: str
     values: tuple[Value | None, ...]
@@ -56,7 +63,9 @@ class Difference(NamedTuple):
 
 
 class Contestant(NamedTuple):
-    """Holds a scenario to compare: its letter, the name that distinguishes it, and the command that runs it alone."""
+    """Holds a scenario to compare: its letter, the name that distinguishes it, and the command that
+    runs it alone.
+    """
 
     letter: str
     name: str
@@ -77,7 +86,9 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Holds the runs, what differs in what went in, and sentences on why numbers may not be comparable."""
+    """Holds the runs, what differs in what went in, and sentences on why numbers may not be
+    comparable.
+    """
 
     runs: Sequence[ComparedRun]
     differences: Sequence[Difference]
@@ -104,36 +115,55 @@ class Comparison:
         rows = []
         for difference in self.differences:
             values = zip(scenarios, difference.values, strict=True)
-            rows.append({"field": difference.field, **{letter: value and value._asdict() for letter, value in values}})
+            rows.append(
+                {
+                    "field": difference.field,
+                    **{letter: value and value._asdict() for letter, value in values},
+                }
+            )
         return {"scenarios": scenarios, "differences": rows, "cautions": list(self.cautions)}
 
 
 def study(contestants: Sequence[Contestant]) -> Comparison:
-    """Return the runs of all contestants, what differs in what went in, and what to be careful about."""
+    """Return the runs of all contestants, what differs in what went in, and what to be careful
+    about.
+    """
     runs = [
-        ComparedRun(*contestant[:3], *run_with_interval(contestant.loaded, contestant.command)) for contestant in contestants
+        ComparedRun(*contestant[:3], *run_with_interval(contestant.loaded, contestant.command))
+        for contestant in contestants
     ]
     scenarios = [run.result.scenario for run in runs]
     fields = list(differences(scenarios))
     doubts = [f"{run.letter}: {run.result.rests_on}" for run in runs if run.result.rests_on]
-    return Comparison(runs, fields, [*cautions(scenarios, [run.letter for run in runs], fields), *doubts])
+    return Comparison(
+        runs, fields, [*cautions(scenarios, [run.letter for run in runs], fields), *doubts]
+    )
 
 
 # ---- what they come to
 
 
 def _fullest_gb(result: RunResult) -> float | None:
-    """Return the GB of weights and the most cache of a run on the device that they fill most; None without devices."""
+    """Return the GB of weights and the most cache of a run on the device that they fill most; None
+    without devices.
+    """
     tokens = result.simulated.serving.most_kv_tokens
-    groups = [(group.needed_gb(0, 0) + tokens * group.token_gb, group.limit_gb) for group in result.scenario.device_groups]
+    groups = [
+        (group.needed_gb(0, 0) + tokens * group.token_gb, group.limit_gb)
+        for group in result.scenario.device_groups
+    ]
     return max((size / limit, size) for size, limit in groups)[1] if groups else None
 
 
 def measured(comparison: Comparison) -> Iterator[tuple[Measure, list[float | None]]]:
-    """Yield the measures that any of the scenarios has, with their values in the order of the runs."""
+    """Yield the measures that any of the scenarios has, with their values in the order of the
+    runs.
+    """
     for key, (words, of) in STATED.said["measures"].items():
         measure = Measure(key, words, of)
-        values = [STATED.value(of, run=run.result, fullest_gb=_fullest_gb) for run in comparison.runs]
+        values = [
+            STATED.value(of, run=run.result, fullest_gb=_fullest_gb) for run in comparison.runs
+        ]
         if any(value is not None for value in values):
             yield measure, values
 
@@ -155,7 +185,9 @@ def parts_ms(result: RunResult) -> dict[str, float]:
 
 
 def differences(scenarios: Sequence[Scenario]) -> Iterator[Difference]:
-    """Yield the fields in which resolved scenarios differ, of stages alike once; no names or descriptions."""
+    """Yield the fields in which resolved scenarios differ, of stages alike once; no names or
+    descriptions.
+    """
     plain = [resolved(scenario) for scenario in scenarios]
     for fields in plain:
         fields.pop("name", None)
@@ -166,8 +198,12 @@ def differences(scenarios: Sequence[Scenario]) -> Iterator[Difference]:
         yield Difference(field if len(paths) > 1 else paths[0], values)
 
 
-def _differing(values: Sequence[Any], path: tuple[str, ...]) -> Iterator[tuple[str, tuple[Value | None, ...]]]:
-    """Yield path and values of the fields below ``path`` that differ; a part that not all scenarios have comes once."""
+def _differing(
+    values: Sequence[Any], path: tuple[str, ...]
+) -> Iterator[tuple[str, tuple[Value | None, ...]]]:
+    """Yield path and values of the fields below ``path`` that differ; a part that not all scenarios
+    have comes once.
+    """
     present = [value for value in values if value is not None]
     if all(_number(value) == _number(values[0]) for value in values):
         return
@@ -175,7 +211,9 @@ def _differing(values: Sequence[Any], path: tuple[str, ...]) -> Iterator[tuple[s
     if not fields or (lacking and path):
         yield ".".join(path), tuple(_shown(values))
     if fields and (not lacking or any(value != present[0] for value in present)):
-        keyed = [dict(enumerate(value)) if isinstance(value, list) else value or {} for value in values]
+        keyed = [
+            dict(enumerate(value)) if isinstance(value, list) else value or {} for value in values
+        ]
         for key in dict.fromkeys(key for part in keyed for key in part):
             if key not in UNCOMPARED:
                 yield from _differing([part.get(key) for part in keyed], (*path, str(key)))
@@ -187,9 +225,13 @@ def _number(value: Any) -> Any:
 
 
 def _has_fields(value: Any) -> bool:
-    """Whether a value is a mapping but no number with a source, or a list of mappings of mappings (stages of a pipeline)."""
+    """Whether a value is a mapping but no number with a source, or a list of mappings of mappings
+    (stages of a pipeline).
+    """
     if isinstance(value, list):
-        return bool(value) and all(isinstance(part, dict) and any(map(_has_fields, part.values())) for part in value)
+        return bool(value) and all(
+            isinstance(part, dict) and any(map(_has_fields, part.values())) for part in value
+        )
     return isinstance(value, dict) and set(value) != SOURCED
 
 
@@ -215,14 +257,18 @@ def _value(value: Any) -> Value | None:
         model = value.get("model")
         return Value(str(value.get("name") or (model and model["name"]) or "stated"))
     text = yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=10_000)[1:-2]
-    return Value(text if len(text) <= LONGEST or not isinstance(value, list) else f"{len(value)} entries")
+    return Value(
+        text if len(text) <= LONGEST or not isinstance(value, list) else f"{len(value)} entries"
+    )
 
 
 # ---- whether that is one question
 
 
 class AgreementCheck(NamedTuple):
-    """Says which fields have to agree, themselves and below, between which pairs, and what it means where they do not."""
+    """Says which fields have to agree, themselves and below, between which pairs, and what it means
+    where they do not.
+    """
 
     fields: Sequence[str]
     between: str
@@ -236,21 +282,29 @@ class AgreementCheck(NamedTuple):
 
 def _one_stated_window(reference: Scenario, scenario: Scenario) -> bool:
     """Whether both state the same time in ms for a whole window, however long it is."""
-    first, second = (one.durations.draft_ms if one.durations else None for one in (reference, scenario))
+    first, second = (
+        one.durations.draft_ms if one.durations else None for one in (reference, scenario)
+    )
     return first is not None and first == second
 
 
 BETWEEN: Mapping[str, Callable[[Scenario, Scenario], bool]] = {
     "any two": lambda reference, scenario: True,
     "two targets": lambda reference, scenario: bool(reference.target and scenario.target),
-    "hardware and stated times": lambda reference, scenario: (reference.target is None) != (scenario.target is None),
-    "two that draft": lambda reference, scenario: bool(reference.schedule.window and scenario.schedule.window),
+    "hardware and stated times": lambda reference, scenario: (
+        (reference.target is None) != (scenario.target is None)
+    ),
+    "two that draft": lambda reference, scenario: bool(
+        reference.schedule.window and scenario.schedule.window
+    ),
     "one stated window": _one_stated_window,
 }
 QUESTIONS = [AgreementCheck(**stated) for stated in STATED.said["questions"]]
 
 
-def cautions(scenarios: Sequence[Scenario], letters: Sequence[str], differing: Sequence[Difference]) -> Iterator[str]:
+def cautions(
+    scenarios: Sequence[Scenario], letters: Sequence[str], differing: Sequence[Difference]
+) -> Iterator[str]:
     """Yield what to know before numbers are compared, a sentence per scenario and question."""
     reference = scenarios[0]
     for letter, scenario in zip(letters, scenarios, strict=True):

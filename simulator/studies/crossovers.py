@@ -1,7 +1,9 @@
-"""Up to which batch a method pays: its law by batch size, against autoregressive decoding of the same batch.
+"""Up to which batch a method pays: its law by batch size, against autoregressive decoding of the
+same batch.
 
-Marginal rates overstate what bursts keep, by a factor that differs from method to method, so a step commits the tokens
-that a replay of a single request at a time commits; step kinds and their times are the law's.
+Marginal rates overstate what bursts keep, by a factor that differs from method to method, so a step
+commits the tokens that a replay of a single request at a time commits; step kinds and their times
+are the law's.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +15,14 @@ from simulator.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.scenario.agreement import claim_of
 from simulator.studies.batches import LawAtBatch, crossover, tile_edges
-from simulator.studies.methods import ExcludedMethod, MethodCandidate, Origin, conditions_of, left_out, source_of
+from simulator.studies.methods import (
+    ExcludedMethod,
+    MethodCandidate,
+    Origin,
+    conditions_of,
+    left_out,
+    source_of,
+)
 from simulator.studies.window import main_kind
 
 SIZES = range(1, 129)
@@ -38,7 +47,9 @@ class Crossover:
 
 @dataclass(frozen=True)
 class CrossoverStudy:
-    """Holds the crossovers of all methods on a scenario, the method that pays longest first within an origin of acceptance."""
+    """Holds the crossovers of all methods on a scenario, the method that pays longest first within
+    an origin of acceptance.
+    """
 
     scenario: str
     conditions: str
@@ -48,21 +59,35 @@ class CrossoverStudy:
 
     def as_data(self) -> dict[str, Any]:
         """Return the crossovers as plain data."""
-        rows = [asdict(method) | {"points": [point._asdict() for point in method.points]} for method in self.crossovers]
-        return {"scenario": self.scenario, "crossovers": rows, "left_out": [asdict(method) for method in self.excluded]}
+        rows = [
+            asdict(method) | {"points": [point._asdict() for point in method.points]}
+            for method in self.crossovers
+        ]
+        return {
+            "scenario": self.scenario,
+            "crossovers": rows,
+            "left_out": [asdict(method) for method in self.excluded],
+        }
 
 
-def study(candidates: Sequence[MethodCandidate], scenario: str, sizes: Iterable[int] = SIZES) -> CrossoverStudy:
-    """Return the crossovers of the candidates whose law is exact on ``scenario``, and why the remaining ones are left out.
+def study(
+    candidates: Sequence[MethodCandidate], scenario: str, sizes: Iterable[int] = SIZES
+) -> CrossoverStudy:
+    """Return the crossovers of the candidates whose law is exact on ``scenario``, and why the
+    remaining ones are left out.
 
     Raises :class:`BadInput` where none is exact.
     """
     exact = by_exact_laws(candidates)
-    return CrossoverStudy(scenario, conditions_of(exact), tuple(crossovers(exact, sizes)), tuple(left_out(exact)))
+    return CrossoverStudy(
+        scenario, conditions_of(exact), tuple(crossovers(exact, sizes)), tuple(left_out(exact))
+    )
 
 
 def by_exact_laws(candidates: Iterable[MethodCandidate]) -> list[MethodCandidate]:
-    """Return the candidates; those whose law for many requests is a bound only lose their scenario and say why."""
+    """Return the candidates; those whose law for many requests is a bound only lose their scenario
+    and say why.
+    """
     checked = []
     for candidate in candidates:
         reason = _no_law(candidate.loaded) if candidate.loaded else ""
@@ -92,10 +117,16 @@ def crossovers(candidates: Iterable[MethodCandidate], sizes: Iterable[int]) -> l
         first, for_good = crossover(points)
         edges = tuple(tile_edges(candidate.loaded, points))
         source = source_of(candidate.loaded, candidate.published)
-        methods.append(Crossover(candidate.method, candidate.origin, source, points, first, for_good, edges))
+        methods.append(
+            Crossover(candidate.method, candidate.origin, source, points, first, for_good, edges)
+        )
 
     def rank(method: Crossover) -> tuple[bool, int, float]:
-        return method.origin == "published", -(method.first or batches[-1] + 1), -method.points[0].speedup
+        return (
+            method.origin == "published",
+            -(method.first or batches[-1] + 1),
+            -method.points[0].speedup,
+        )
 
     return sorted(methods, key=rank)
 
@@ -105,12 +136,19 @@ def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[LawAtBatch]:
     scenario, acceptance = loaded.scenario, loaded.acceptance()
     cost, context, longest = scenario.cost, scenario.mean_context, scenario.lengths[2]
     alone = scenario.replace(requests=scenario.requests.model_copy(update={"concurrency": 1}))
-    replayed = run.replay(alone, acceptance).tokens_per_step / run.law(alone, acceptance).tokens_per_step
+    replayed = (
+        run.replay(alone, acceptance).tokens_per_step / run.law(alone, acceptance).tokens_per_step
+    )
     odds = odds_of(acceptance, scenario.exit)
     for size in sizes:
         strategy = scenario.strategy.fitted_to(size, scenario.stages)
-        if scenario.kv_tokens is not None and size * (longest + strategy.needs.cache_tokens) > scenario.kv_tokens:
+        if (
+            scenario.kv_tokens is not None
+            and size * (longest + strategy.needs.cache_tokens) > scenario.kv_tokens
+        ):
             return
-        law = strategy.law(cost, odds, size, context, one_lane=scenario.one_lane, outputs=scenario.outputs)
+        law = strategy.law(
+            cost, odds, size, context, one_lane=scenario.one_lane, outputs=scenario.outputs
+        )
         rows = strategy.step(main_kind(law.kinds), context).rows.tokens
         yield LawAtBatch(size, rows, run.baseline(scenario, size).tpot_s / law.tpot_s * replayed)

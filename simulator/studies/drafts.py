@@ -1,12 +1,14 @@
-"""Does a bigger draft pay: the same target and draft device with other drafts, by law, as their tokens are kept more often.
+"""Does a bigger draft pay: the same target and draft device with other drafts, by law, as their
+tokens are kept more often.
 
-    speed-up |      small ___----          all drafts with their best window, over the chance that a token is kept;
-             |    ___-----  ___--- big     a bigger draft is slower, so its tokens have to be kept more often:
-             |----____------               how often, to come level with the scenario's draft, is its ``needed``
+    speed-up |      small ___----      all drafts with their best window, over the chance a token
+             |    ___-----  ___--- big is kept; a bigger draft is slower, so its tokens have to be
+             |----____------           kept more often: how often, to come level with the
+             |                         scenario's draft, is its ``needed``
              +------------------- kept
 
-How often the tokens of a further draft are kept is not assumed: the study says how often they would have to be.
-Chances are taken as independent.
+How often the tokens of a further draft are kept is not assumed: the study says how often they would
+have to be. Chances are taken as independent.
 """
 
 from collections.abc import Sequence
@@ -30,7 +32,9 @@ RATES = tuple(step / 100 for step in range(30, 100, 2))
 
 @dataclass(frozen=True)
 class DraftPoint:
-    """Holds what a draft is worth: speed-ups over autoregressive decoding by law, with its best window at all rates."""
+    """Holds what a draft is worth: speed-ups over autoregressive decoding by law, with its best
+    window at all rates.
+    """
 
     model: str
     billions: float
@@ -42,9 +46,13 @@ class DraftPoint:
     speedups: tuple[float, ...]
     """The speed-ups of these windows at ``RATES``."""
     needed: float | None
-    """Chance that a token must be kept for this draft to be as good as the scenario's draft; None: no chance is enough."""
+    """Chance that a token must be kept for this draft to be as good as the scenario's draft; None:
+    no chance is enough.
+    """
     pays: float | None
-    """Chance that a token must be kept for this draft to be as good as no draft at all; None: no chance is enough."""
+    """Chance that a token must be kept for this draft to be as good as no draft at all; None: no
+    chance is enough.
+    """
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,9 @@ class DraftStudy:
     stand_in: bool
     """Whether the acceptance was recorded from models that are not the scenario's."""
     own_rate: float
-    """Independent chance that gives as many kept tokens as the scenario's draft has by law at its window."""
+    """Independent chance that gives as many kept tokens as the scenario's draft has by law at its
+    window.
+    """
     own_speedup: float
     """Speed-up of the scenario's draft with its best window at that chance."""
     points: tuple[DraftPoint, ...]
@@ -66,14 +76,17 @@ class DraftStudy:
 
 
 def study(loaded: Sequence[Loaded]) -> DraftStudy:
-    """Return the draft study of a scenario, the first, and of the same scenario with further drafts.
+    """Return the draft study of a scenario, the first, and of the same scenario with further
+    drafts.
 
     Raises :class:`BadInput` for a strategy that is not vanilla_sd.
     """
     base, scenario = loaded[0], loaded[0].scenario
     serial = isinstance(scenario.strategy, DraftsChain) and scenario.strategy.serial
     if not serial or scenario.draft is None:
-        raise BadInput.at(scenario.name, "expected vanilla_sd with a draft model on its device", "strategy")
+        raise BadInput.at(
+            scenario.name, "expected vanilla_sd with a draft model on its device", "strategy"
+        )
     rate = _rate(base, scenario.strategy.window)
     _, best = _best(base, rate)
     points = tuple(_point(one, best) for one in loaded)
@@ -81,7 +94,9 @@ def study(loaded: Sequence[Loaded]) -> DraftStudy:
 
 
 def _rate(loaded: Loaded, gamma: int) -> float:
-    """Return the independent chance that keeps as many tokens of a window as the acceptance of the scenario."""
+    """Return the independent chance that keeps as many tokens of a window as the acceptance of the
+    scenario.
+    """
     kept = loaded.acceptance().odds(gamma, None).mean_accepted
     return float(brentq(lambda rate: independent(rate, gamma) - kept, 0.0, 1.0))
 
@@ -110,7 +125,9 @@ def _best(loaded: Loaded, rate: float) -> tuple[int, float]:
 
 
 def _least_rate(loaded: Loaded, wanted: float) -> float | None:
-    """Return the chance at which the best window reaches a speed-up; None where not even certainty does."""
+    """Return the chance at which the best window reaches a speed-up; None where not even certainty
+    does.
+    """
 
     def over(rate: float) -> float:
         return _best(loaded, rate)[1] - wanted
@@ -119,9 +136,18 @@ def _least_rate(loaded: Loaded, wanted: float) -> float | None:
 
 
 def _speedup(loaded: Loaded, window: int, rate: float) -> float:
-    """Return the speed-up of a window over autoregressive decoding by law, where tokens are kept at ``rate``."""
+    """Return the speed-up of a window over autoregressive decoding by law, where tokens are kept at
+    ``rate``.
+    """
     scenario = loaded.scenario
     strategy = scenario.schedule.model_copy(update={"gamma": window})
     odds, batch, context = Rates((rate,)).odds(window, None), scenario.batch, scenario.mean_context
-    law = strategy.law(scenario.cost, lambda gamma: odds, batch, context, one_lane=scenario.one_lane, outputs=scenario.outputs)
+    law = strategy.law(
+        scenario.cost,
+        lambda gamma: odds,
+        batch,
+        context,
+        one_lane=scenario.one_lane,
+        outputs=scenario.outputs,
+    )
     return float(baseline(scenario).tpot_s / law.tpot_s)

@@ -1,4 +1,5 @@
-"""Scenarios under the same load: tokens a second against the time between tokens, as Figures 16 and 17 of SpecPipe have it.
+"""Scenarios under the same load: tokens a second against the time between tokens, as Figures 16 and
+17 of SpecPipe have it.
 
 TBT |      x 32            a curve per scenario, a point per size: so many clients,
 |    x 16              who send their next request as soon as their last has ended
@@ -51,12 +52,22 @@ class LoadStudy:
 def study(loaded: Sequence[Loaded], sizes: Iterable[int] = SIZES) -> LoadStudy:
     """Return the curves of the scenarios with ``sizes`` clients, simulated."""
     clients = list(sizes)
-    return LoadStudy({base.scenario.name: [_point(base, size) for size in counted(clients, "clients")] for base in loaded})
+    return LoadStudy(
+        {
+            base.scenario.name: [_point(base, size) for size in counted(clients, "clients")]
+            for base in loaded
+        }
+    )
 
 
 def crossing(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> int | None:
-    """Return the first swept size from which on ``theirs`` brings more tokens a second; None without such a size."""
-    return turning((our.clients, their.tokens_per_s > our.tokens_per_s) for our, their in zip(ours, theirs, strict=True))[1]
+    """Return the first swept size from which on ``theirs`` brings more tokens a second; None
+    without such a size.
+    """
+    return turning(
+        (our.clients, their.tokens_per_s > our.tokens_per_s)
+        for our, their in zip(ours, theirs, strict=True)
+    )[1]
 
 
 def _point(loaded: Loaded, size: int) -> LoadPoint:

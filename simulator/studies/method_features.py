@@ -1,7 +1,9 @@
-"""The features by which methods differ (SpecPipe, Table 2), worked out from their data: ``specsim list method``.
+"""The features by which methods differ (SpecPipe, Table 2), worked out from their data: ``specsim
+list method``.
 
-* *Draft adds no latency*: by the method's own law, a step gets no longer when its drafting takes 1 ms instead of
-  nothing and the target 1 s. What the host does in series counts as drafting; rows in the target's own pass do not.
+* *Draft adds no latency*: by the method's own law, a step gets no longer when its drafting takes 1
+  ms instead of nothing and the target 1 s. What the host does in series counts as drafting; rows in
+  the target's own pass do not.
 * *No training*: it adds no weights to those of the target, and does not tune the target.
 * *Large batch*: a program runs it for several requests at once, which the method's file names.
 * *Dynamic draft*: what the draft says decides how many tokens, or which tree of them, it proposes.
@@ -50,7 +52,9 @@ class Features:
     extra_weights: int
     """Number of weights that a 7B target needs in addition."""
     acceptance: str
-    """Where acceptance may come from: ``recorded``, a ``published`` mean, ``both``, or only ``yours``, in words."""
+    """Where acceptance may come from: ``recorded``, a ``published`` mean, ``both``, or only
+    ``yours``, in words.
+    """
 
 
 def read_method(path: Path) -> MethodFile:
@@ -59,7 +63,9 @@ def read_method(path: Path) -> MethodFile:
 
 
 def read_named(into: type[Model], path: Path) -> Model:
-    """Return a checked file, called like itself where it states no name. Raises :class:`BadInput` for a faulty file."""
+    """Return a checked file, called like itself where it states no name. Raises :class:`BadInput`
+    for a faulty file.
+    """
     document = read(path, shown(path))
     document.data.setdefault("name", path.stem)
     return validate(into, document)
@@ -74,7 +80,11 @@ def features(catalogue: Catalogue) -> Iterator[tuple[str, Features]]:
 
 def features_of(method: MethodFile, target: ModelSpec) -> Features:
     """Return the features of a method, with the extra weights for ``target``."""
-    strategy = method.strategy.fitted_to(stages=STAGES) if method.strategy.traits.staged else method.strategy
+    strategy = (
+        method.strategy.fitted_to(stages=STAGES)
+        if method.strategy.traits.staged
+        else method.strategy
+    )
     weights = extra_memory(strategy, target).weights
     idle, drafting = (_step_s(strategy, ms) for ms in (0.0, DRAFT_MS))
     return Features(
@@ -91,16 +101,21 @@ def features_of(method: MethodFile, target: ModelSpec) -> Features:
 
 
 def _step_s(strategy: Strategy, draft_ms: float) -> float:
-    """Return the law's step in s of a request whose drafts are all kept, with a target far slower than the draft.
+    """Return the law's step in s of a request whose drafts are all kept, with a target far slower
+    than the draft.
 
-    The host's part of a step is left out where nothing is drafted: it looks up and builds what is proposed.
+    The host's part of a step is left out where nothing is drafted: it looks up and builds what is
+    proposed.
     """
     whole = (
         {"stages_ms": (TARGET_MS / STAGES,) * STAGES}
         if strategy.traits.staged
         else {"prefix_ms": TARGET_MS, "suffix_ms": TARGET_MS}
     )
-    cost = StatedCost(StatedDurations(**whole, draft_ms=draft_ms, redraft_ms=0.0), max(1, strategy.needs.draft_steps))
+    cost = StatedCost(
+        StatedDurations(**whole, draft_ms=draft_ms, redraft_ms=0.0),
+        max(1, strategy.needs.draft_steps),
+    )
     kind, step = _main(strategy)
     durations = strategy.durations(cost, step)
     if not draft_ms and "host" in durations._fields:

@@ -1,8 +1,9 @@
 """A comparison: all methods of the catalogue on the target, device, engine and trace of a scenario.
 
-Where its acceptance comes from decides whether two methods may be compared: what the scenario's trace recorded of
-it, or a mean published for a larger model, to which a recording is re-scaled. A method may have both; they are never
-mixed, and a point says its origin. All points share the autoregressive run of the same requests.
+Where its acceptance comes from decides whether two methods may be compared: what the scenario's
+trace recorded of it, or a mean published for a larger model, to which a recording is re-scaled. A
+method may have both; they are never mixed, and a point says its origin. All points share the
+autoregressive run of the same requests.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -24,7 +25,9 @@ from simulator.studies.method_features import read_method
 from simulator.studies.window import main_kind
 
 Origin = Literal["recorded", "stand_in", "published", "stated"]
-"""The scenario's models, different ones whose recording stands in, a published mean, numbers that the scenario states."""
+"""The scenario's models, different ones whose recording stands in, a published mean, numbers that
+the scenario states.
+"""
 
 
 class MethodCandidate(NamedTuple):
@@ -65,7 +68,9 @@ class MethodPoint:
 
     @property
     def speedup(self) -> float:
-        """Return the time per token of autoregressive decoding over the method's, both simulated."""
+        """Return the time per token of autoregressive decoding over the method's, both
+        simulated.
+        """
         return self.baseline_tpot_ms / self.tpot_ms
 
     @property
@@ -94,23 +99,39 @@ class MethodComparison:
 
     def as_data(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
-        rows = [asdict(point) | {"speedup": point.speedup, "relative_step": point.relative_step} for point in self.points]
-        return {"scenario": self.scenario, "methods": rows, "left_out": [asdict(method) for method in self.excluded]}
+        rows = [
+            asdict(point) | {"speedup": point.speedup, "relative_step": point.relative_step}
+            for point in self.points
+        ]
+        return {
+            "scenario": self.scenario,
+            "methods": rows,
+            "left_out": [asdict(method) for method in self.excluded],
+        }
 
 
 def study(candidates: Sequence[MethodCandidate], scenario: str) -> MethodComparison:
-    """Return the simulated points of the candidates that run on ``scenario``, and why the remaining ones do not.
+    """Return the simulated points of the candidates that run on ``scenario``, and why the remaining
+    ones do not.
 
     Raises :class:`BadInput` where none runs.
     """
     points = method_sweep(candidates)
-    return MethodComparison(scenario, conditions_of(candidates), tuple(points), tuple(left_out(candidates)))
+    return MethodComparison(
+        scenario, conditions_of(candidates), tuple(points), tuple(left_out(candidates))
+    )
 
 
 def conditions_of(candidates: Iterable[MethodCandidate]) -> str:
     """Return target, device and engine of the candidates in words."""
-    target = next((candidate.loaded.scenario.target for candidate in candidates if candidate.loaded), None)
-    return "all methods" if target is None else f"{target.model.name} on {target.devices} with {target.engine.name}"
+    target = next(
+        (candidate.loaded.scenario.target for candidate in candidates if candidate.loaded), None
+    )
+    return (
+        "all methods"
+        if target is None
+        else f"{target.model.name} on {target.devices} with {target.engine.name}"
+    )
 
 
 def candidates(
@@ -122,7 +143,8 @@ def candidates(
 ) -> Iterator[MethodCandidate]:
     """Yield all methods with all origins of acceptance that the scenario allows.
 
-    Raises :class:`BadInput` for faults of the scenario itself, and for a method in ``only`` that does not exist.
+    Raises :class:`BadInput` for faults of the scenario itself, and for a method in ``only`` that
+    does not exist.
     """
     catalogue = catalogue or Catalogue()
     _check_names(only, catalogue)
@@ -138,14 +160,18 @@ def candidates(
         if published and base.trace is not None:
             mean = published.model_dump(include={"tokens_per_step", "source", "confidence"})
             chosen = [*chosen, f"acceptance.rescale={in_a_line(mean)}"]
-            rescaled = _candidate(name, "published", partial(load, scenario, chosen, catalogue, seed))
+            rescaled = _candidate(
+                name, "published", partial(load, scenario, chosen, catalogue, seed)
+            )
             yield rescaled._replace(published=published)
 
 
 def _check_names(only: Collection[str], catalogue: Catalogue) -> None:
     names = catalogue.names("method")
     faults = [
-        Fault((f"--only {name}", 0, 0), "", f"there is no method '{name}'{did_you_mean(name, names)}")
+        Fault(
+            (f"--only {name}", 0, 0), "", f"there is no method '{name}'{did_you_mean(name, names)}"
+        )
         for name in only
         if name not in names
     ]
@@ -161,7 +187,9 @@ def _origin(loaded: Loaded) -> Origin:
 
 
 def _candidate(name: str, origin: Origin, read: Callable[[], Loaded]) -> MethodCandidate:
-    """Return the candidate that ``read`` loads, or one without a scenario and with the first fault as the reason."""
+    """Return the candidate that ``read`` loads, or one without a scenario and with the first fault
+    as the reason.
+    """
     try:
         return MethodCandidate(name, origin, read())
     except BadInput as error:
@@ -180,12 +208,17 @@ def left_out(candidates: Iterable[MethodCandidate]) -> list[ExcludedMethod]:
         if candidate.method not in running:
             reasons.setdefault(candidate.method, candidate.reason)
     if reasons and not running:
-        raise BadInput(Fault((name, 0, 0), "", f"is left out: {reason}") for name, reason in sorted(reasons.items()))
+        raise BadInput(
+            Fault((name, 0, 0), "", f"is left out: {reason}")
+            for name, reason in sorted(reasons.items())
+        )
     return [ExcludedMethod(name, reason) for name, reason in sorted(reasons.items())]
 
 
 def method_sweep(candidates: Iterable[MethodCandidate]) -> list[MethodPoint]:
-    """Return the simulated points of all candidates that run; those with a published mean last, then fastest first."""
+    """Return the simulated points of all candidates that run; those with a published mean last,
+    then fastest first.
+    """
     points: list[MethodPoint] = []
     baseline: float | None = None
     for candidate in counted(candidates, "methods"):
@@ -203,7 +236,11 @@ def _point(candidate: MethodCandidate, loaded: Loaded, baseline_ms: float) -> Me
     simulated = run.simulate(scenario, acceptance)[0]
     step = strategy.step(main_kind(law.kinds), scenario.mean_context)
     drafted = strategy.phases(scenario.cost, step)
-    extra = target.weights_gb(extra_memory(strategy, target.model).weights) - target.weights_gb() if target else 0.0
+    extra = (
+        target.weights_gb(extra_memory(strategy, target.model).weights) - target.weights_gb()
+        if target
+        else 0.0
+    )
     return MethodPoint(
         method=candidate.method,
         strategy=strategy.name,
@@ -211,7 +248,10 @@ def _point(candidate: MethodCandidate, loaded: Loaded, baseline_ms: float) -> Me
         acceptance=source_of(loaded, candidate.published),
         verified_rows=step.rows.tokens,
         extra_weights_gb=extra,
-        draft_ms=ordered_sum(drafted[name].wall_s for name in strategy.traits.drafted_in if name in drafted) * 1e3,
+        draft_ms=ordered_sum(
+            drafted[name].wall_s for name in strategy.traits.drafted_in if name in drafted
+        )
+        * 1e3,
         step_ms=simulated.step_s * 1e3,
         tokens_per_step=simulated.tokens_per_step,
         tpot_ms=simulated.tpot_s * 1e3,
@@ -232,4 +272,7 @@ def source_of(loaded: Loaded, published: PublishedMean | None) -> str:
     name = loaded.scenario.acceptance.drafter if drafter is None else drafter
     if published is None:
         return f"recorded, drafter {name}"
-    return f"{published.tokens_per_step:g} tokens a step, {published.confidence} for {published.target}; bursts of {name}"
+    return (
+        f"{published.tokens_per_step:g} tokens a step, {published.confidence} for "
+        f"{published.target}; bursts of {name}"
+    )

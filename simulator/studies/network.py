@@ -1,11 +1,12 @@
-"""What the network between servers costs a pipeline, with sending hidden behind pruning and without.
+"""What the network between servers costs a pipeline, with sending hidden behind pruning and
+without.
 
     overlapped  stage i    |prune|== level ==|        in turn  |prune|....|== level ==|
                 link i     |send|                              |     |send|
 
-Scenarios are simulated as they are and with ``asynchronous`` turned round; those with a link between servers also with
-the link within a server in its place. The time of a single request on the plain pipeline is given as well, since the
-paper compares with that.
+Scenarios are simulated as they are and with ``asynchronous`` turned round; those with a link
+between servers also with the link within a server in its place. The time of a single request on the
+plain pipeline is given as well, since the paper compares with that.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,14 +24,20 @@ from simulator.world import Span
 LATENCIES_US = (10, 50, 200, 500, 1_000, 2_000, 5_000, 10_000)
 RATES_GBIT_S = (1, 2.5, 5, 10, 25, 100)
 SLOWEST_MS, LEAST_GBIT_S, CLOSE = 1_000.0, 1e-3, 1.03
-"""How far a link is made worse to see where it breaks a pipeline, and the ratio to which that is located."""
+"""How far a link is made worse to see where it breaks a pipeline, and the ratio to which that is
+located.
+"""
 SWEPT_REQUESTS = 10
-"""Requests simulated for a point of a sweep, or as many as the scenario has where those are fewer."""
+"""Requests simulated for a point of a sweep, or as many as the scenario has where those are
+fewer.
+"""
 
 
 @dataclass(frozen=True)
 class NetworkRow:
-    """Holds a scenario with its links as they are or all as within a server, sending overlapped or in turn."""
+    """Holds a scenario with its links as they are or all as within a server, sending overlapped or
+    in turn.
+    """
 
     scenario: str
     one_server: bool
@@ -56,7 +63,9 @@ class NetworkRow:
 
 @dataclass(frozen=True)
 class NetworkPoint:
-    """Holds the milliseconds that a token takes longer than on one server, for a link of this latency and rate."""
+    """Holds the milliseconds that a token takes longer than on one server, for a link of this
+    latency and rate.
+    """
 
     latency_us: float
     gbit_s: float
@@ -66,7 +75,9 @@ class NetworkPoint:
 
 @dataclass(frozen=True)
 class Breaking:
-    """Says which link between servers makes a token take twice as long as on one server; None: no link in range does."""
+    """Says which link between servers makes a token take twice as long as on one server; None: no
+    link in range does.
+    """
 
     scenario: str
     overlapped: bool
@@ -82,7 +93,9 @@ class Breaking:
 
 @dataclass(frozen=True)
 class LinkSweep:
-    """Holds what the link between the servers of a scenario costs with further latencies and rates, and where it breaks it."""
+    """Holds what the link between the servers of a scenario costs with further latencies and rates,
+    and where it breaks it.
+    """
 
     link: int
     """Place of the link, counted from 1."""
@@ -95,7 +108,9 @@ class LinkSweep:
 
 @dataclass(frozen=True)
 class NetworkStudy:
-    """Holds what the network costs the scenarios, and the sweep of the last scenario's link where it was asked for."""
+    """Holds what the network costs the scenarios, and the sweep of the last scenario's link where
+    it was asked for.
+    """
 
     rows: tuple[NetworkRow, ...]
     sweep: LinkSweep | None = None
@@ -103,13 +118,19 @@ class NetworkStudy:
     def as_data(self) -> dict[str, Any]:
         """Return the rows as plain data."""
         derived = ("added_share", "speedup")
-        return {"rows": [asdict(row) | {name: getattr(row, name) for name in derived} for row in self.rows]}
+        return {
+            "rows": [
+                asdict(row) | {name: getattr(row, name) for name in derived} for row in self.rows
+            ]
+        }
 
 
 def study(loaded: Sequence[Loaded], swept: bool = False) -> NetworkStudy:
-    """Return two rows per scenario, four where servers are linked; ``swept``: also sweep the link of the last one.
+    """Return two rows per scenario, four where servers are linked; ``swept``: also sweep the link
+    of the last one.
 
-    Raises :class:`BadInput` for a strategy that cannot overlap sending, and for a sweep without a link between servers.
+    Raises :class:`BadInput` for a strategy that cannot overlap sending, and for a sweep without a
+    link between servers.
     """
     last = loaded[-1]
     link = link_between_servers(last) if swept else 0
@@ -117,17 +138,27 @@ def study(loaded: Sequence[Loaded], swept: bool = False) -> NetworkStudy:
     if not swept:
         return NetworkStudy(rows)
     exchanges = spans_of(last, True), spans_of(last, False)
-    return NetworkStudy(rows, LinkSweep(link, exchanges, latency_sweep(last), rate_sweep(last), breaking(last)))
+    return NetworkStudy(
+        rows, LinkSweep(link, exchanges, latency_sweep(last), rate_sweep(last), breaking(last))
+    )
 
 
-def latency_sweep(loaded: Loaded, latencies_us: Iterable[float] = LATENCIES_US) -> list[NetworkPoint]:
+def latency_sweep(
+    loaded: Loaded, latencies_us: Iterable[float] = LATENCIES_US
+) -> list[NetworkPoint]:
     """Return a point per latency of the scenario's link between servers."""
-    return list(_sweep(loaded, (_changed(_between(loaded), latency_us=latency) for latency in latencies_us)))
+    return list(
+        _sweep(loaded, (_changed(_between(loaded), latency_us=latency) for latency in latencies_us))
+    )
 
 
 def rate_sweep(loaded: Loaded, rates_gbit_s: Iterable[float] = RATES_GBIT_S) -> list[NetworkPoint]:
     """Return a point per rate of the scenario's link between servers."""
-    return list(_sweep(loaded, (_changed(_between(loaded), bandwidth_gb_s=rate / 8) for rate in rates_gbit_s)))
+    return list(
+        _sweep(
+            loaded, (_changed(_between(loaded), bandwidth_gb_s=rate / 8) for rate in rates_gbit_s)
+        )
+    )
 
 
 def breaking(loaded: Loaded) -> list[Breaking]:
@@ -137,10 +168,15 @@ def breaking(loaded: Loaded) -> list[Breaking]:
     least = _tpot_ms(_linked(few, None), True)
 
     def late(overlapped: bool, ms: float) -> bool:
-        return _tpot_ms(_linked(few, _changed(link, latency_us=ms * 1e3)), overlapped) >= 2.0 * least
+        return (
+            _tpot_ms(_linked(few, _changed(link, latency_us=ms * 1e3)), overlapped) >= 2.0 * least
+        )
 
     def slow(overlapped: bool, times: float) -> bool:
-        return _tpot_ms(_linked(few, _changed(link, bandwidth_gb_s=gbit_s / 8 / times)), overlapped) >= 2.0 * least
+        return (
+            _tpot_ms(_linked(few, _changed(link, bandwidth_gb_s=gbit_s / 8 / times)), overlapped)
+            >= 2.0 * least
+        )
 
     results = []
     for overlapped in (True, False):
@@ -152,7 +188,9 @@ def breaking(loaded: Loaded) -> list[Breaking]:
 
 
 def _first(holds: Callable[[float], bool], low: float, high: float) -> float | None:
-    """Return where ``holds`` begins between two numbers, to the ratio ``CLOSE``; None where it is false at the second."""
+    """Return where ``holds`` begins between two numbers, to the ratio ``CLOSE``; None where it is
+    false at the second.
+    """
     if not holds(high):
         return None
     while high / low > CLOSE:
@@ -162,7 +200,9 @@ def _first(holds: Callable[[float], bool], low: float, high: float) -> float | N
 
 
 def link_between_servers(loaded: Loaded) -> int:
-    """Return the place of the first link between servers, counted from 1; raises BadInput where all stages share a server."""
+    """Return the place of the first link between servers, counted from 1; raises BadInput where all
+    stages share a server.
+    """
     between, target = _between(loaded), loaded.scenario.target
     links = target.pipeline.links if target and target.pipeline else ()
     return links.index(between) + 1
@@ -177,7 +217,10 @@ def spans_of(loaded: Loaded, overlapped: bool) -> list[Span]:
 def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
     scenario = loaded.scenario
     if not isinstance(scenario.strategy, LevelTree):
-        message = f"{scenario.strategy.name} does not overlap sending with pruning; expected specpipe or specpipe_tandem"
+        message = (
+            f"{scenario.strategy.name} does not overlap sending with pruning; expected specpipe "
+            "or specpipe_tandem"
+        )
         raise BadInput.at(scenario.name, message, "strategy")
     link = _link(loaded)
     least: float | None = None
@@ -187,7 +230,9 @@ def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
         for overlapped in (True, False):
             tpot_ms = _tpot_ms(placed, overlapped)
             least = tpot_ms if least is None else least
-            yield NetworkRow(scenario.name, one_server, overlapped, tpot_ms, tpot_ms - least, plain_ms)
+            yield NetworkRow(
+                scenario.name, one_server, overlapped, tpot_ms, tpot_ms - least, plain_ms
+            )
 
 
 def _tpot_ms(loaded: Loaded, overlapped: bool) -> float:
@@ -201,20 +246,30 @@ def _sweep(loaded: Loaded, links: Iterable[Link]) -> Iterator[NetworkPoint]:
     least = _tpot_ms(_linked(few, None), True)
     for link in counted(links, "links"):
         placed = _linked(few, link)
-        overlapped, in_turn = (_tpot_ms(placed, asynchronous) - least for asynchronous in (True, False))
-        yield NetworkPoint(link.latency_us.value, link.bandwidth_gb_s.value * 8, overlapped, in_turn)
+        overlapped, in_turn = (
+            _tpot_ms(placed, asynchronous) - least for asynchronous in (True, False)
+        )
+        yield NetworkPoint(
+            link.latency_us.value, link.bandwidth_gb_s.value * 8, overlapped, in_turn
+        )
 
 
 def _few(loaded: Loaded) -> Loaded:
     """Return the scenario with no more requests than a point of a sweep takes."""
     requests = loaded.scenario.requests
-    return loaded.replace(requests=requests.model_copy(update={"count": min(requests.count, SWEPT_REQUESTS)}))
+    return loaded.replace(
+        requests=requests.model_copy(update={"count": min(requests.count, SWEPT_REQUESTS)})
+    )
 
 
 def _link(loaded: Loaded) -> Link | None:
     """Return the link between servers, None where the stages share a server or there are none."""
     pipeline = loaded.scenario.target.pipeline if loaded.scenario.target else None
-    return pipeline.between if pipeline and len({stage.server for stage in pipeline.stages}) > 1 else None
+    return (
+        pipeline.between
+        if pipeline and len({stage.server for stage in pipeline.stages}) > 1
+        else None
+    )
 
 
 def _between(loaded: Loaded) -> Link:
@@ -226,7 +281,10 @@ def _between(loaded: Loaded) -> Link:
 
 def _changed(link: Link, **values: float) -> Link:
     """Return a link with some of its numbers replaced."""
-    update = {name: getattr(link, name).model_copy(update={"value": value}) for name, value in values.items()}
+    update = {
+        name: getattr(link, name).model_copy(update={"value": value})
+        for name, value in values.items()
+    }
     return link.model_copy(update=update)
 
 

@@ -1,11 +1,13 @@
-r"""Speculative Streaming over its tree factor k, and compared with two-model decoding (Figures 10 and 20).
+r"""Speculative Streaming over its tree factor k, and compared with two-model decoding (Figures 10
+and 20).
 
     speed-up |   _/\__ pruned      more tokens a stream, more kept; but the tree grows as k^gamma,
-             | _/ \   \__          until the pass is bound by compute. Pruning spares the top layers,
+             | _/ \   \__        until the pass is bound by compute. Pruning spares the top layers,
              |/    \__   \         so that the fall comes later.
              +--------------- k
 
-Trees are replayed on what was recorded of them. The plane is Eq. (10), at the costs of the scenario.
+Trees are replayed on what was recorded of them. The plane is Eq. (10), at the costs of the
+scenario.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +22,11 @@ from simulator.scenario.outcome import Outcome
 from simulator.strategies.common.step import Kind
 from simulator.strategies.common.studied import StreamTree
 from simulator.strategies.common.traits import Facts
-from simulator.strategies.speculative_streaming.laws import relative_step_cost, speedup_over_two_models, tree_nodes
+from simulator.strategies.speculative_streaming.laws import (
+    relative_step_cost,
+    speedup_over_two_models,
+    tree_nodes,
+)
 from simulator.strategies.vanilla_sd import VanillaSD
 
 BRANCHINGS = range(1, 9)
@@ -47,7 +53,9 @@ class StreamPoint:
 
 @dataclass(frozen=True)
 class TwoModels:
-    """Compares the scenario's streams with serial decoding by its draft and as long a window (Eq. 10)."""
+    """Compares the scenario's streams with serial decoding by its draft and as long a window (Eq.
+    10).
+    """
 
     draft: str
     gamma: int
@@ -63,14 +71,18 @@ class TwoModels:
 
 @dataclass(frozen=True)
 class StreamStudy:
-    """Holds the sweep over k, and where the scenario lies on the plane; None without a draft model."""
+    """Holds the sweep over k, and where the scenario lies on the plane; None without a draft
+    model.
+    """
 
     scenario: str
     whole: tuple[StreamPoint, ...]
     pruned: tuple[StreamPoint, ...]
     """Trees that have no more nodes than are kept are in both."""
     emitted: tuple[float, ...]
-    """Tokens per pass of the best path alone with 1, 2, ... streams: ``drafter.emitted`` of Mirror-SD (MSD-4)."""
+    """Tokens per pass of the best path alone with 1, 2, ... streams: ``drafter.emitted`` of
+    Mirror-SD (MSD-4).
+    """
     two_models: TwoModels | None
 
     def as_data(self) -> dict[str, Any]:
@@ -118,9 +130,18 @@ def best(points: Iterable[StreamPoint]) -> StreamPoint:
 
 
 def fall(points: Sequence[StreamPoint]) -> StreamPoint | None:
-    """Return the first tree behind the fastest that is slower than the first point, the chain; None without such a tree."""
+    """Return the first tree behind the fastest that is slower than the first point, the chain; None
+    without such a tree.
+    """
     top, chain = best(points), points[0]
-    return next((point for point in points if point.branching > top.branching and point.speedup < chain.speedup), None)
+    return next(
+        (
+            point
+            for point in points
+            if point.branching > top.branching and point.speedup < chain.speedup
+        ),
+        None,
+    )
 
 
 def _point(loaded: Loaded, strategy: StreamTree, baseline: float) -> StreamPoint:
@@ -143,7 +164,9 @@ def _replayed(loaded: Loaded) -> Outcome:
 
 
 def _two_models(loaded: Loaded, strategy: StreamTree) -> TwoModels | None:
-    """Return the comparison with serial decoding in windows as long as the streams; None without a draft model."""
+    """Return the comparison with serial decoding in windows as long as the streams; None without a
+    draft model.
+    """
     scenario, gamma = loaded.scenario, strategy.shape.streams
     if scenario.draft is None:
         return None
@@ -151,6 +174,17 @@ def _two_models(loaded: Loaded, strategy: StreamTree) -> TwoModels | None:
     zeta, beta = (_replayed(scenario).tokens_per_step for scenario in (serial, loaded))
     vanilla, kind = serial.scenario.schedule, Kind("step", scenario.batch)
     t = vanilla.durations(scenario.cost, vanilla.step(kind, scenario.mean_context))
-    single = strategy.step_seconds(strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context)), kind)
-    plane = {"latency_ratio": t.target / (t.draft / gamma), "target_over_single": t.target / single, "token_ratio": zeta / beta}
-    return TwoModels(scenario.draft.model.name, gamma, **plane, speedup=float(speedup_over_two_models(gamma, **plane)))
+    single = strategy.step_seconds(
+        strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context)), kind
+    )
+    plane = {
+        "latency_ratio": t.target / (t.draft / gamma),
+        "target_over_single": t.target / single,
+        "token_ratio": zeta / beta,
+    }
+    return TwoModels(
+        scenario.draft.model.name,
+        gamma,
+        **plane,
+        speedup=float(speedup_over_two_models(gamma, **plane)),
+    )

@@ -1,4 +1,5 @@
-r"""Width and branching of a pipeline's draft tree: what a token costs with all trees that a trace holds.
+r"""Width and branching of a pipeline's draft tree: what a token costs with all trees that a trace
+holds.
 
     ms per token |\_               _/    P(w) saturates, t(w) grows in steps of a token tile
                  |  \__     ______/
@@ -6,9 +7,9 @@ r"""Width and branching of a pipeline's draft tree: what a token costs with all 
                  +-----------+-------- w
                             optimum
 
-Trees are replayed step by step (:mod:`simulator.strategies.specpipe.replay`) at the mean context, so that refills, full and
-partial, cost what they cost; the law to compare with is Eq. (1) with the tree's share of hits. Figures 9 and 10 of SpecPipe
-are made of this.
+Trees are replayed step by step (:mod:`simulator.strategies.specpipe.replay`) at the mean context,
+so that refills, full and partial, cost what they cost; the law to compare with is Eq. (1) with the
+tree's share of hits. Figures 9 and 10 of SpecPipe are made of this.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,9 @@ WITHIN = 2.0
 
 @dataclass(frozen=True)
 class TreePoint:
-    """Holds a tree: share of tokens in it, milliseconds per token by replay and by Eq. (1), and how it stands to the best."""
+    """Holds a tree: share of tokens in it, milliseconds per token by replay and by Eq. (1), and how
+    it stands to the best.
+    """
 
     width: int
     branching: int
@@ -68,12 +71,16 @@ class TreePoint:
 
 @dataclass(frozen=True)
 class LevelTimes:
-    """Holds t(w) at the mean context, as in Figure 9; by rows of a level from 1 on, in milliseconds."""
+    """Holds t(w) at the mean context, as in Figure 9; by rows of a level from 1 on, in
+    milliseconds.
+    """
 
     body_ms: NDArray[np.float64]
     """Time in ms of the slowest of all stages but the last, by rows of a level."""
     last_ms: float
-    """Time in ms of the last stage with its LM head: a single row is left of the level whose token is due."""
+    """Time in ms of the last stage with its LM head: a single row is left of the level whose token
+    is due.
+    """
     step_ms: NDArray[np.float64]
     """Time in ms of a step with full levels, by rows of a level."""
     tiles: tuple[int, ...]
@@ -81,7 +88,9 @@ class LevelTimes:
 
     @property
     def hidden_rows(self) -> int:
-        """Return the rows up to which every level takes no longer than the last stage; wider ones may hide again (tiles)."""
+        """Return the rows up to which every level takes no longer than the last stage; wider ones
+        may hide again (tiles).
+        """
         longer = np.flatnonzero(self.body_ms > self.last_ms)
         return int(longer[0]) if longer.size else len(self.body_ms)
 
@@ -101,21 +110,31 @@ class TreeStudy:
 
     @property
     def interval(self) -> tuple[TreePoint | None, TreePoint | None]:
-        """Return the best trees of the next narrower and the next wider width that do not tie with the best of all.
+        """Return the best trees of the next narrower and the next wider width that do not tie with
+        the best of all.
 
         The optimum lies between the two; None where no such width was recorded.
         """
         of_width: dict[int, TreePoint] = {}
         for point in sorted(self.points, key=lambda point: point.behind_ms):
             of_width.setdefault(point.width, point)
-        distinct = sorted((point for point in of_width.values() if not point.ties), key=lambda point: point.width)
+        distinct = sorted(
+            (point for point in of_width.values() if not point.ties), key=lambda point: point.width
+        )
         below = [point for point in distinct if point.width < self.best.width]
         above = [point for point in distinct if point.width > self.best.width]
         return below[-1] if below else None, above[0] if above else None
 
     def find(self, width: int, branching: int) -> TreePoint | None:
         """Return the recorded tree of this width and branching; None where it was not recorded."""
-        return next((point for point in self.points if (point.width, point.branching) == (width, branching)), None)
+        return next(
+            (
+                point
+                for point in self.points
+                if (point.width, point.branching) == (width, branching)
+            ),
+            None,
+        )
 
 
 @dataclass(frozen=True)
@@ -126,7 +145,10 @@ class TreeStudies:
 
     def as_data(self) -> dict[str, Any]:
         """Return the recorded trees of all scenarios as plain data."""
-        rows = [{"scenario": study.scenario, "trees": [asdict(point) for point in study.points]} for study in self.studies]
+        rows = [
+            {"scenario": study.scenario, "trees": [asdict(point) for point in study.points]}
+            for study in self.studies
+        ]
         return {"studies": rows}
 
 
@@ -136,9 +158,13 @@ def study(loaded: Sequence[Loaded]) -> TreeStudies:
 
 
 def tree_study(loaded: Loaded) -> TreeStudy:
-    """Return all recorded trees and the times of levels up to the widest of them; raises as :func:`tree_sweep`."""
+    """Return all recorded trees and the times of levels up to the widest of them; raises as
+    :func:`tree_sweep`.
+    """
     points = tree_sweep(loaded)
-    return TreeStudy(loaded.scenario.name, points, _levels(loaded.scenario, max(point.width for point in points)))
+    return TreeStudy(
+        loaded.scenario.name, points, _levels(loaded.scenario, max(point.width for point in points))
+    )
 
 
 def _levels(scenario: Scenario, widest: int) -> LevelTimes:
@@ -146,35 +172,65 @@ def _levels(scenario: Scenario, widest: int) -> LevelTimes:
     if not isinstance(strategy, LevelTree):
         raise TypeError(f"{strategy.name} has no levels")
     strategy = strategy.with_tree(widest, strategy.beam.branching)
-    tables, rows = StepTables.of(strategy, scenario.cost, scenario.mean_context), np.arange(1, widest + 1)
+    tables, rows = (
+        StepTables.of(strategy, scenario.cost, scenario.mean_context),
+        np.arange(1, widest + 1),
+    )
     loads = np.array([rows] * (scenario.stages - 1) + [np.ones_like(rows)])
     step = tables.step(loads, np.ones(widest, dtype=bool))
     filled = tuple(width for width in range(1, widest + 1) if _tile_edge(scenario, width))
-    return LevelTimes(tables.stages[:-1, 1:].max(axis=0) * 1e3, float(tables.stages[-1, 1]) * 1e3, step * 1e3, filled)
+    return LevelTimes(
+        tables.stages[:-1, 1:].max(axis=0) * 1e3,
+        float(tables.stages[-1, 1]) * 1e3,
+        step * 1e3,
+        filled,
+    )
 
 
 def _tile_edge(scenario: Scenario, width: int) -> bool:
     places = scenario.target.on_stages if scenario.target else ()
-    return bool(places) and all(place.device.matmul_for(place.weights).filled(width) == width for place in places)
+    return bool(places) and all(
+        place.device.matmul_for(place.weights).filled(width) == width for place in places
+    )
 
 
 def tree_sweep(loaded: Loaded) -> list[TreePoint]:
     """Return all recorded trees for as many stages as the scenario has.
 
-    The first requests of a recording fill an empty pipeline, which counts. Raises :class:`BadInput` without such a tree.
+    The first requests of a recording fill an empty pipeline, which counts. Raises :class:`BadInput`
+    without such a tree.
     """
     scenario, trace = loaded.scenario, loaded.trace
     strategy = scenario.schedule
-    beams = [beam for beam in recorded_beams(trace) if beam.stages == scenario.stages] if trace else []
-    if not isinstance(strategy, LevelTree) or not strategy.steps_together or trace is None or not beams:
-        held = f"trees over its {scenario.stages} stages" if scenario.stages else "trees, and with stages"
-        message = f"expected a scenario of specpipe, with a trace that holds {held}; this one is of {strategy.name}"
+    beams = (
+        [beam for beam in recorded_beams(trace) if beam.stages == scenario.stages] if trace else []
+    )
+    if (
+        not isinstance(strategy, LevelTree)
+        or not strategy.steps_together
+        or trace is None
+        or not beams
+    ):
+        held = (
+            f"trees over its {scenario.stages} stages"
+            if scenario.stages
+            else "trees, and with stages"
+        )
+        message = (
+            f"expected a scenario of specpipe, with a trace that holds {held}; this one is of "
+            f"{strategy.name}"
+        )
         raise BadInput.at(scenario.name, message, "acceptance.trace")
     replay = Replay(trace, scenario.acceptance.flavours, scenario.seed)
     trees = {beam: strategy.with_tree(beam.width, beam.branching) for beam in sorted(beams)}
-    replays = {beam: _replayed(scenario, tree, trace, beam, replay) for beam, tree in counted(trees.items(), "trees")}
+    replays = {
+        beam: _replayed(scenario, tree, trace, beam, replay)
+        for beam, tree in counted(trees.items(), "trees")
+    }
     best = min(beams, key=lambda beam: float(replays[beam].seconds.sum()))
-    return [_point(scenario, tree, replays[beam], replays[best].seconds) for beam, tree in trees.items()]
+    return [
+        _point(scenario, tree, replays[beam], replays[best].seconds) for beam, tree in trees.items()
+    ]
 
 
 class _Replayed(NamedTuple):
@@ -186,12 +242,20 @@ class _Replayed(NamedTuple):
     steps: int
 
 
-def _replayed(scenario: Scenario, strategy: LevelTree, trace: Trace, beam: Beam, replay: Replay) -> _Replayed:
-    index, tables = recorded_beams(trace).index(beam), StepTables.of(strategy, scenario.cost, scenario.mean_context)
+def _replayed(
+    scenario: Scenario, strategy: LevelTree, trace: Trace, beam: Beam, replay: Replay
+) -> _Replayed:
+    index, tables = (
+        recorded_beams(trace).index(beam),
+        StepTables.of(strategy, scenario.cost, scenario.mean_context),
+    )
     seconds, tokens, hits, passed = [], [], 0, 0
     for recording in replay.order:
         recorded = Recording(trace, recording)
-        steps, hit, rows = (recorded.array(f"beam.{name}")[index].astype(np.int64) for name in ("steps", "hit", "rows"))
+        steps, hit, rows = (
+            recorded.array(f"beam.{name}")[index].astype(np.int64)
+            for name in ("steps", "hit", "rows")
+        )
         waits = token_seconds(tables, steps, rows, hit.astype(bool), strategy.notices_late)
         seconds.append(float(waits.sum()))
         tokens.append(len(waits))
@@ -200,7 +264,9 @@ def _replayed(scenario: Scenario, strategy: LevelTree, trace: Trace, beam: Beam,
     return _Replayed(np.array(seconds), np.array(tokens), hits, passed)
 
 
-def _point(scenario: Scenario, strategy: LevelTree, replayed: _Replayed, best: NDArray[np.float64]) -> TreePoint:
+def _point(
+    scenario: Scenario, strategy: LevelTree, replayed: _Replayed, best: NDArray[np.float64]
+) -> TreePoint:
     level = Rows.decode(strategy.beam.width, scenario.mean_context)
     stages = [scenario.cost.stage(index, level).wall_s for index in range(scenario.stages)]
     seconds, tokens = replayed.seconds, replayed.tokens
@@ -224,7 +290,9 @@ def _point(scenario: Scenario, strategy: LevelTree, replayed: _Replayed, best: N
 
 
 def _mean(seconds: NDArray[np.float64], tokens: NDArray[np.int64]) -> tuple[float, float]:
-    """Return seconds per token over all requests, and their standard error from the spread between requests."""
+    """Return seconds per token over all requests, and their standard error from the spread between
+    requests.
+    """
     mean = float(seconds.sum() / tokens.sum())
     spread = float(np.sqrt(np.sum((seconds - mean * tokens) ** 2)) / tokens.sum())
     return mean, spread * (len(tokens) / max(1, len(tokens) - 1)) ** 0.5

@@ -1,13 +1,17 @@
-"""What if: the law of a scenario over a grid of acceptance and window, in pieces that a page can put together again.
+"""What if: the law of a scenario over a grid of acceptance and window, in pieces that a page can
+put together again.
 
-    time per token = sum pi B T / sum pi n     shares pi, batches B, seconds T and tokens n of the kinds of step
+    time per token = sum pi B T / sum pi n     shares pi, batches B, seconds T and tokens n of
+                                               the kinds of step
 
-    T |          /    over the share s of one named duration, the law of a step is the longer of two times,
-      |_________/     a + b s and c + d s: drafting is hidden up to a corner, and is waited for behind it
+    T |          /    over the share s of one named duration, the law of a step is the longer
+      |         /     of two times, a + b s and c + d s: drafting is hidden up to a corner,
+      |________/      and is waited for behind it
       +--------------- s
 
-Everything is worked out here; whoever shows it adds, divides and takes the longer of two numbers. A duration of which the law
-of some step has more than one corner is left out, as is checked at all of ``SHARES``.
+Everything is worked out here; whoever shows it adds, divides and takes the longer of two numbers. A
+duration of which the law of some step has more than one corner is left out, as is checked at all of
+``SHARES``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,11 +31,13 @@ from simulator.studies.window import windows_of
 
 Floats = NDArray[np.float64]
 WhatIf = dict[str, Any]
-"""Plain data: ``name``; ``requests`` that decode together; ``rates`` in the order of tokens per step, None for the acceptance
-of the scenario; ``windows`` in draft tokens; ``start``, the places of the scenario's own; ``steps`` by window, each kind with
-``seconds``, ``batch`` and ``lines`` (a, b, c, d in seconds by duration); ``mixes`` by rate and window: place of the kind, its
-share, tokens; ``tpot_s`` by rate and window; ``durations`` and ``shares`` that may be chosen; ``plain_s``, the time per token
-of autoregressive decoding; ``usd_per_hour`` of a replica, None where a device states no price."""
+"""Plain data: ``name``; ``requests`` that decode together; ``rates`` in the order of tokens per
+step, None for the acceptance of the scenario; ``windows`` in draft tokens; ``start``, the places of
+the scenario's own; ``steps`` by window, each kind with ``seconds``, ``batch`` and ``lines`` (a, b,
+c, d in seconds by duration); ``mixes`` by rate and window: place of the kind, its share, tokens;
+``tpot_s`` by rate and window; ``durations`` and ``shares`` that may be chosen; ``plain_s``, the
+time per token of autoregressive decoding; ``usd_per_hour`` of a replica, None where a device states
+no price."""
 SHARES: Floats = np.arange(41) / 20
 """Shares of a duration that may be chosen."""
 BESIDE = 2.0**-7
@@ -39,28 +45,40 @@ BESIDE = 2.0**-7
 ROUNDING = 1e-12
 """Difference of a law and the longer of its two times that is rounding, over the longest of all."""
 RATES, FEW_RATES = tuple(round(0.05 * step, 2) for step in range(1, 20)), (0.3, 0.5, 0.7, 0.9)
-"""Chances that a draft token is kept; the few where kinds of step are many, or have to be solved one rate at a time."""
+"""Chances that a draft token is kept; the few where kinds of step are many, or have to be solved
+one rate at a time.
+"""
 WINDOWS, FEW_WINDOWS, MANY_KINDS = 12, 4, 8
 NEVER = 1e-13
 """Share of a kind of step below which it is left out."""
 
 
 def what_if(loaded: Loaded, requests: int | None = None) -> WhatIf:
-    """Return the grid of a scenario for so many requests at a time, at the mean context; None: one for every place.
+    """Return the grid of a scenario for so many requests at a time, at the mean context; None: one
+    for every place.
 
-    Rates are chances of independent places; a rejected token is outside an early exit as often as it is in the scenario.
+    Rates are chances of independent places; a rejected token is outside an early exit as often as
+    it is in the scenario.
     """
     scenario, own = loaded.scenario, loaded.scenario.schedule.window
     requests = requests or scenario.batch
     many = len(_parts(loaded, loaded.acceptance(), requests)) > MANY_KINDS
     grid = _windows(loaded, requests, FEW_WINDOWS if many else WINDOWS)
     sources = _sources(loaded, FEW_RATES if many or scenario.schedule.needs.single_rates else RATES)
-    cells = {rate: [_parts(at_window, sources[rate], requests) for at_window in grid.values()] for rate in sources}
-    cells = {rate: row for rate, row in cells.items() if all(row)}  # a rule may ask a recording, and rates have none
+    cells = {
+        rate: [_parts(at_window, sources[rate], requests) for at_window in grid.values()]
+        for rate in sources
+    }
+    cells = {
+        rate: row for rate, row in cells.items() if all(row)
+    }  # a rule may ask a recording, and rates have none
     laws = {rate: [means(parts) for parts in row] for rate, row in cells.items()}
     start = list(grid).index(own)
     rates = sorted(cells, key=lambda rate: float(laws[rate][start][1]))
-    kinds = [{part.kind: part for rate in rates for part in cells[rate][place]} for place in range(len(grid))]
+    kinds = [
+        {part.kind: part for rate in rates for part in cells[rate][place]}
+        for place in range(len(grid))
+    ]
     steps = [[_step(part) for part in by_kind.values()] for by_kind in kinds]
     lines = [step["lines"] for of_window in steps for step in of_window]
     return {
@@ -85,12 +103,18 @@ def of_run(loaded: Loaded, result: RunResult) -> WhatIf:
 
 
 def _windows(loaded: Loaded, requests: int, many: int) -> dict[int, Loaded]:
-    """Return the scenario with so many windows, about; with its own alone where a rule chooses, or there is none."""
+    """Return the scenario with so many windows, about; with its own alone where a rule chooses, or
+    there is none.
+    """
     own, fields = loaded.scenario.schedule.window, type(loaded.scenario.strategy).model_fields
     most = max(8, min(2 * own, LONGEST_WINDOW))
     wanted = np.linspace(1, most, many).round().astype(int).tolist() if "gamma" in fields else []
     grid = dict(windows_of(loaded, sorted({own, *wanted}))) if wanted else {}
-    grid = {window: other for window, other in grid.items() if other.scenario.schedule.window_for(requests) == window}
+    grid = {
+        window: other
+        for window, other in grid.items()
+        if other.scenario.schedule.window_for(requests) == window
+    }
     return grid | {own: loaded} if own in grid else {own: loaded}
 
 
@@ -102,7 +126,9 @@ def _sources(loaded: Loaded, rates: Sequence[float]) -> dict[float | None, Accep
         return {None: acceptance}
     odds = acceptance.odds(strategy.window, scenario.exit)
     outside = float(odds.off_exit[0] / odds.accepted[0]) if odds.accepted[0] else 0.0
-    return {None: acceptance} | {rate: strategy.reads(Rates((rate,), 1.0 - outside * (1.0 - rate))) for rate in rates}
+    return {None: acceptance} | {
+        rate: strategy.reads(Rates((rate,), 1.0 - outside * (1.0 - rate))) for rate in rates
+    }
 
 
 def _parts(loaded: Loaded, acceptance: Acceptance, requests: int) -> list[Part]:
@@ -111,12 +137,16 @@ def _parts(loaded: Loaded, acceptance: Acceptance, requests: int) -> list[Part]:
     odds = odds_of(acceptance, scenario.exit)
     parts = law_parts(scenario.schedule, scenario.cost, odds, requests, scenario.mean_context)
     emitted = share_emitted(scenario.schedule, parts, odds, scenario.outputs)
-    return [part._replace(committed=part.committed * emitted) for part in parts if part.share > NEVER]
+    return [
+        part._replace(committed=part.committed * emitted) for part in parts if part.share > NEVER
+    ]
 
 
 def _matters(name: str, each: Sequence[Mapping[str, Sequence[float]]]) -> bool:
     """Return whether a duration changes a step, and is the longer of two times in all of them."""
-    return all(name in lines for lines in each) and any(lines[name][1] or lines[name][3] for lines in each)
+    return all(name in lines for lines in each) and any(
+        lines[name][1] or lines[name][3] for lines in each
+    )
 
 
 def _mix(parts: Iterable[Part], kinds: Iterable[Kind]) -> list[list[float]]:
@@ -125,11 +155,17 @@ def _mix(parts: Iterable[Part], kinds: Iterable[Kind]) -> list[list[float]]:
 
 
 def _step(part: Part) -> dict[str, Any]:
-    return {"seconds": float(part.seconds(part.durations)), "batch": part.batch, "lines": dict(_lines(part))}
+    return {
+        "seconds": float(part.seconds(part.durations)),
+        "batch": part.batch,
+        "lines": dict(_lines(part)),
+    }
 
 
 def _lines(part: Part) -> Iterator[tuple[str, list[float]]]:
-    """Yield the durations over which the step is the longer of two times, with these; a straight line has twice the same."""
+    """Yield the durations over which the step is the longer of two times, with these; a straight
+    line has twice the same.
+    """
     most = SHARES[-1]
     for name in (name for name in part.durations._fields if name not in NO_DURATIONS):
         seconds = _seconds(part, name, np.concatenate((SHARES, (BESIDE, most - BESIDE))))
@@ -144,7 +180,13 @@ def _lines(part: Part) -> Iterator[tuple[str, list[float]]]:
 
 
 def _seconds(part: Part, name: str, shares: Floats) -> Floats:
-    """Return the seconds of a step (shares,) where one of its durations, or each of its entries, is as much of itself."""
+    """Return the seconds of a step (shares,) where one of its durations, or each of its entries, is
+    as much of itself.
+    """
     duration = getattr(part.durations, name)
-    changed = tuple(entry * shares for entry in duration) if isinstance(duration, tuple) else duration * shares
+    changed = (
+        tuple(entry * shares for entry in duration)
+        if isinstance(duration, tuple)
+        else duration * shares
+    )
     return np.broadcast_to(part.seconds(part.durations._replace(**{name: changed})), shares.shape)

@@ -29,7 +29,9 @@ MOST = 40
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """Holds what a window of ``gamma`` tokens comes to; times in milliseconds, None where not asked for or not defined."""
+    """Holds what a window of ``gamma`` tokens comes to; times in milliseconds, None where not asked
+    for or not defined.
+    """
 
     gamma: int
     law_step_ms: float
@@ -44,13 +46,17 @@ class SweepPoint:
     baseline_tpot_ms: float
     """Time per token in ms of autoregressive decoding on the same target, by law."""
     vanilla_step_ms: float | None = None
-    """Mean step in ms of vanilla speculative decoding with the same window, drafter and hardware, by law."""
+    """Mean step in ms of vanilla speculative decoding with the same window, drafter and hardware,
+    by law.
+    """
     vanilla_tpot_ms: float | None = None
     simulated_requests: int = 0
     simulated_step_ms: float | None = None
     simulated_tpot_ms: float | None = None
     replayed_tpot_ms: float | None = None
-    """Time per token in ms of the law with the acceptance and step kinds that the simulation counted."""
+    """Time per token in ms of the law with the acceptance and step kinds that the simulation
+    counted.
+    """
 
 
 def window_sweep(
@@ -58,14 +64,16 @@ def window_sweep(
     simulate_at: Collection[int] | None = None,
     done: run.RunResult | None = None,
 ) -> list[SweepPoint]:
-    """Return a point for each window by law, simulated where also in ``simulate_at``; empty for a strategy without ``gamma``.
+    """Return a point for each window by law, simulated where also in ``simulate_at``; empty for a
+    strategy without ``gamma``.
 
-    The law is taken from 1 to well past both the scenario's window and gamma*, not above :data:`MOST` nor what the trace has
-    recorded, and simulated at the windows of :func:`_telling` unless stated.
-    Windows that the strategy's further settings do not allow are left out. What is ``done`` is not simulated again.
+    The law is taken from 1 to well past both the scenario's window and gamma*, not above
+    :data:`MOST` nor what the trace has recorded, and simulated at the windows of :func:`_telling`
+    unless stated. Windows that the strategy's further settings do not allow are left out. What is
+    ``done`` is not simulated again.
 
-    A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its ``gamma``; for further windows it
-    grows in proportion to their internal draft steps.
+    A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its ``gamma``;
+    for further windows it grows in proportion to their internal draft steps.
     """
     if "gamma" not in type(loaded.scenario.strategy).model_fields:
         return []
@@ -74,16 +82,24 @@ def window_sweep(
     by_law = (_by_law(window.scenario, window.acceptance()) for window in windows.values())
     points = list(_to_show(by_law, set_window))
     chosen = _telling(points, set_window) if simulate_at is None else simulate_at
-    return [_simulated(point, windows[point.gamma], done) if point.gamma in chosen else point for point in points]
+    return [
+        _simulated(point, windows[point.gamma], done) if point.gamma in chosen else point
+        for point in points
+    ]
 
 
 def windows_of(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loaded]]:
-    """Yield the scenario with all windows that its trace and its further settings can answer for, by window."""
+    """Yield the scenario with all windows that its trace and its further settings can answer for,
+    by window.
+    """
     for gamma in gammas:
         strategy = loaded.scenario.schedule
         if gamma >= (strategy.least_window if isinstance(strategy, SharedBudget) else 1):
             changed = at_window(loaded, gamma)
-            if not (changed.trace and any(changed.scenario.schedule.findings(Facts(trace=changed.trace)))):
+            if not (
+                changed.trace
+                and any(changed.scenario.schedule.findings(Facts(trace=changed.trace)))
+            ):
                 yield gamma, changed
 
 
@@ -100,7 +116,9 @@ def _to_show(points: Iterable[SweepPoint], set_window: int) -> Iterator[SweepPoi
 
 
 def _telling(points: Sequence[SweepPoint], set_window: int) -> set[int]:
-    """Return both ends, the scenario's window, and the best by law with its neighbours; none without points."""
+    """Return both ends, the scenario's window, and the best by law with its neighbours; none
+    without points.
+    """
     if not points:
         return set()
     best = min(points, key=lambda point: point.law_tpot_ms).gamma
@@ -108,16 +126,24 @@ def _telling(points: Sequence[SweepPoint], set_window: int) -> set[int]:
 
 
 def main_kind(kinds: Iterable[Kind]) -> Kind:
-    """Return the step kind that the paper's equation is about: all requests have their windows at hand."""
-    return min(kinds, key=lambda kind: (kind.redrafts + kind.bare, -kind.verifying, kind.extra_work))
+    """Return the step kind that the paper's equation is about: all requests have their windows at
+    hand.
+    """
+    return min(
+        kinds, key=lambda kind: (kind.redrafts + kind.bare, -kind.verifying, kind.extra_work)
+    )
 
 
 def serial_drafting(scenario: Scenario) -> Scenario | None:
-    """Return vanilla drafting with the scenario's window and drafter; None where the strategy is that, or drafts no chain."""
+    """Return vanilla drafting with the scenario's window and drafter; None where the strategy is
+    that, or drafts no chain.
+    """
     own = scenario.strategy
     if not isinstance(own, DraftsChain) or own.serial:
         return None
-    serial = VanillaSD(gamma=own.window, drafter=own.chain_drafter, bonus_on_full_accept=own.bonus_on_full_accept)
+    serial = VanillaSD(
+        gamma=own.window, drafter=own.chain_drafter, bonus_on_full_accept=own.bonus_on_full_accept
+    )
     return scenario.replace(strategy=serial)
 
 
@@ -132,12 +158,16 @@ def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
         law_tpot_ms=law.tpot_s * 1e3,
         main_step_ms=float(strategy.step_seconds(durations, kind)) * 1e3,
         draft_ms=named.get("draft", 0.0) * 1e3,
-        overlap_ms=named[strategy.traits.hidden_behind] * 1e3 if strategy.traits.hidden_behind else None,
+        overlap_ms=named[strategy.traits.hidden_behind] * 1e3
+        if strategy.traits.hidden_behind
+        else None,
         baseline_tpot_ms=run.baseline(scenario).tpot_s * 1e3,
     )
     if serial := serial_drafting(scenario):
         vanilla = run.law(serial, acceptance)
-        point = replace(point, vanilla_step_ms=vanilla.step_s * 1e3, vanilla_tpot_ms=vanilla.tpot_s * 1e3)
+        point = replace(
+            point, vanilla_step_ms=vanilla.step_s * 1e3, vanilla_tpot_ms=vanilla.tpot_s * 1e3
+        )
     return point
 
 
@@ -156,7 +186,9 @@ def _simulated(point: SweepPoint, loaded: Loaded, done: run.RunResult | None) ->
 
 
 def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -> Loaded:
-    """Return the scenario with windows of ``gamma`` and at most so many requests; stated times of a window grow with it."""
+    """Return the scenario with windows of ``gamma`` and at most so many requests; stated times of a
+    window grow with it.
+    """
     scenario = loaded.scenario
     requests = scenario.requests
     count = min(requests.count, max(most_requests, 2 * requests.concurrency))
@@ -164,7 +196,13 @@ def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -
     updates: dict[str, Any] = {"requests": requests.model_copy(update={"count": count})}
     if scenario.durations:
         scale = changed.scenario.schedule.needs.draft_steps / scenario.schedule.needs.draft_steps
-        given = {name: getattr(scenario.durations, name) for name in scenario.durations.model_fields_set}
-        given |= {name: given[name] * scale for name in ("draft_ms", "redraft_ms") if given.get(name) is not None}
+        given = {
+            name: getattr(scenario.durations, name) for name in scenario.durations.model_fields_set
+        }
+        given |= {
+            name: given[name] * scale
+            for name in ("draft_ms", "redraft_ms")
+            if given.get(name) is not None
+        }
         updates["durations"] = StatedDurations(**given)
     return changed.replace(**updates)

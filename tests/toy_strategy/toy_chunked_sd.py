@@ -1,4 +1,5 @@
-"""Chunked speculative decoding: the first half of a window travels while the draft writes the second.
+"""Chunked speculative decoding: the first half of a window travels while the draft writes the
+second.
 
     draft     |==half 1==|==half 2==|                        |
     rendezvous|          |rv|       |rv|                     |
@@ -6,7 +7,8 @@
 
     T_chunk = T_half + max{T_half, T_rv} + T_rv + T_target
 
-A package of its own, as a user would write one: the folder goes on the path, and specsim finds it by its entry point.
+A package of its own, as a user would write one: the folder goes on the path, and specsim finds it
+by its entry point.
 """
 
 from __future__ import annotations
@@ -36,17 +38,23 @@ class Durations(NamedTuple):
 class ChunkedSD(VanillaSD):
     """Serial draft and verify, with the window sent in two halves."""
 
-    name: Literal["chunked_sd"] = "chunked_sd"  # type: ignore[assignment]
+    name: Literal["chunked_sd"] = "chunked_sd"
     traits: ClassVar[Traits] = Traits(
-        durations=Durations, equation="T_half + max{T_half, T_rv} + T_rv + T_target (toy)", drafted_in=("half",)
+        durations=Durations,
+        equation="T_half + max{T_half, T_rv} + T_rv + T_target (toy)",
+        drafted_in=("half",),
     )
 
     @classmethod
     def example(cls) -> Example:
         """Return windows of four tokens whose halves take longer to write than to send."""
-        return Example(cls(gamma=4), StatedDurations(target_ms=30.0, draft_step_ms=5.0, rv_fv_ms=2.0))
+        return Example(
+            cls(gamma=4), StatedDurations(target_ms=30.0, draft_step_ms=5.0, rv_fv_ms=2.0)
+        )
 
-    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+    def claim(
+        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+    ) -> Claim:
         """Return that the law is exact."""
         return EXACT
 
@@ -54,7 +62,11 @@ class ChunkedSD(VanillaSD):
         """Return both halves alike; the second half pays for the odd internal step too."""
         requests, gamma = step.kind.verifying, self._window_of(step.kind)
         if not requests:
-            return {"target": cost.target(step.rows + step.prompts), "half": Phase(0.0, {}), "rv": Phase(0.0, {})}
+            return {
+                "target": cost.target(step.rows + step.prompts),
+                "half": Phase(0.0, {}),
+                "rv": Phase(0.0, {}),
+            }
         inner = self.drafter.step(cost, requests, requests, step.rows.kv_tokens)
         half = -(-self.drafter.steps(gamma) // 2)
         return {
@@ -63,7 +75,7 @@ class ChunkedSD(VanillaSD):
             "target": cost.target(step.rows + step.prompts),
         }
 
-    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:  # type: ignore[override]
+    def timeline(self, lanes: Lanes, durations: Durations, kind: Kind) -> Timeline:
         """Half, half beside a transfer, transfer, verify."""
         t = durations
         if kind.verifying:
@@ -73,7 +85,7 @@ class ChunkedSD(VanillaSD):
             lanes.rendezvous.occupy(t.rv, "half 2 sent", lanes.draft)
         return (lanes.target.start(t.target, "verify", lanes.rendezvous),)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:  # type: ignore[override]
+    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
         """Return T_half + max{T_half, T_rv} + T_rv + T_target, in seconds."""
         t = durations
         return t.half + np.maximum(t.half, t.rv) + t.rv + t.target

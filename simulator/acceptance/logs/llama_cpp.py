@@ -1,6 +1,8 @@
-"""What llama.cpp writes about acceptance, and about the times of batches, becomes blocks of a scenario.
+"""What llama.cpp writes about acceptance, and about the times of batches, becomes blocks of a
+scenario.
 
-A count that a log does not hold is unknown, never 0: such a log is refused in words that name what is missing.
+A count that a log does not hold is unknown, never 0: such a log is refused in words that name what
+is missing.
 """
 
 from collections.abc import Sequence
@@ -41,7 +43,9 @@ class _Drafted(NamedTuple):
 
     @property
     def drafts(self) -> float | None:
-        """Return the number of steps that drafted, as counted or as it follows from the means; None where it is unknown."""
+        """Return the number of steps that drafted, as counted or as it follows from the means; None
+        where it is unknown.
+        """
         if self.accepted and self.survival and sum(self.survival) > 0.0:
             return self.accepted / sum(self.survival)
         if self.accepted and self.length is not None and self.length > 1.0:
@@ -54,14 +58,16 @@ class _Drafted(NamedTuple):
 def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) -> Block:
     """Return what a log of ``llama-server`` or ``llama-speculative`` says of acceptance.
 
-    Rates by position, where the log has them, say the window, too. Else steps are counted as tokens predicted less drafts
-    accepted, since drafting may stop early or not start at all: every step commits one token of the target's own. Where a
-    request lacks its predicted tokens there is the mean length of the steps that drafted, or the share accepted of those
-    drafted.
+    Rates by position, where the log has them, say the window, too. Else steps are counted as tokens
+    predicted less drafts accepted, since drafting may stop early or not start at all: every step
+    commits one token of the target's own. Where a request lacks its predicted tokens there is the
+    mean length of the steps that drafted, or the share accepted of those drafted.
     """
     requests, statistics = _requests(lines), _statistics(lines)
     predicted = [
-        count(line, found) for line, text in enumerate(lines, 1) for found in PATTERNS["llama_cpp_predicted"].findall(text)
+        count(line, found)
+        for line, text in enumerate(lines, 1)
+        for found in PATTERNS["llama_cpp_predicted"].findall(text)
     ]
     for parts, written in ((requests, predicted), (statistics, [])):
         if parts and all(part.survival for part in parts):
@@ -76,18 +82,27 @@ def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) ->
 
 
 def _requests(lines: Sequence[str]) -> list[_Drafted]:
-    """Return what was counted of each request that drafted; raises :class:`BadInput` for a share without its counts."""
+    """Return what was counted of each request that drafted; raises :class:`BadInput` for a share
+    without its counts.
+    """
     requests = []
     for line, text in enumerate(lines, 1):
         if not PATTERNS["llama_cpp_said"].search(text):
             continue
         match = PATTERNS["llama_cpp_request"].search(text)
         if match is None:
-            message = "expected counts behind the share, as in 'draft acceptance = 0.57 (171 accepted / 297 generated)'"
+            message = (
+                "expected counts behind the share, as in 'draft acceptance = 0.57 (171 accepted "
+                "/ 297 generated)'"
+            )
             raise fault(line, f"{message}; acceptance is unknown")
         accepted, drafted = count(line, match[1]), count(line, match[2])
         if accepted > drafted:
-            raise fault(line, f"expected at most {drafted:,} accepted tokens, as many as were generated, got {accepted:,}")
+            raise fault(
+                line,
+                f"expected at most {drafted:,} accepted tokens, as many as were generated, got "
+                f"{accepted:,}",
+            )
         length = None if match[3] is None else number(line, match[3])
         if drafted:
             requests.append(_Drafted(accepted, drafted, length, numbers([match[4] or ""])))
@@ -95,28 +110,40 @@ def _requests(lines: Sequence[str]) -> list[_Drafted]:
 
 
 def _statistics(lines: Sequence[str]) -> list[_Drafted]:
-    """Return what was counted of each drafter in its last line, which is about all requests up to it."""
+    """Return what was counted of each drafter in its last line, which is about all requests up to
+    it.
+    """
     drafters: dict[str, _Drafted] = {}
     for line, match in enumerate(map(PATTERNS["llama_cpp_statistics"].search, lines), 1):
         if match:
-            drafts, drafted, accepted = (count(line, match[name]) for name in ("drafts", "drafted", "accepted"))
+            drafts, drafted, accepted = (
+                count(line, match[name]) for name in ("drafts", "drafted", "accepted")
+            )
             length = None if match["length"] is None else number(line, match["length"])
             rates = numbers([match["rates"] or ""])
             verified = match["verified"] is None or count(line, match["verified"]) > 0
-            drafters[match["drafter"]] = _Drafted(accepted, drafted if verified else 0, length, rates, drafts)
+            drafters[match["drafter"]] = _Drafted(
+                accepted, drafted if verified else 0, length, rates, drafts
+            )
     return [drafter for drafter in drafters.values() if drafter.drafted and drafter.stated_drafts]
 
 
-def _llama_positions(parts: Sequence[_Drafted], predicted: Sequence[int], window: int | None) -> Block:
-    """Return rates by position, over all steps where the tokens of each request were ``predicted``, one of them by its prompt.
+def _llama_positions(
+    parts: Sequence[_Drafted], predicted: Sequence[int], window: int | None
+) -> Block:
+    """Return rates by position, over all steps where the tokens of each request were ``predicted``,
+    one of them by its prompt.
 
-    Drafters whose windows differ take turns, so that a position of the longer is not drafted by the shorter.
+    Drafters whose windows differ take turns, so that a position of the longer is not drafted by the
+    shorter.
     """
     longest = max(len(part.survival) for part in parts)
     drafts = [part.drafts or 0.0 for part in parts]
     padded = [[*part.survival, *[0.0] * (longest - len(part.survival))] for part in parts]
     survival = np.average(padded, axis=0, weights=drafts)
-    accepted, drafted = (sum(getattr(part, name) for part in parts) for name in ("accepted", "drafted"))
+    accepted, drafted = (
+        sum(getattr(part, name) for part in parts) for name in ("accepted", "drafted")
+    )
     told = f"llama.cpp: {drafted:,} drafted, {accepted:,} accepted ({accepted / drafted:.3f}), "
     told += f"mean length {1.0 + float(survival.sum()):.2f}"
     steps = sum(predicted) - len(predicted) - accepted
@@ -130,19 +157,31 @@ def _llama_positions(parts: Sequence[_Drafted], predicted: Sequence[int], window
 
 
 def _llama_mean(parts: Sequence[_Drafted], steps: int, window: int | None) -> Block:
-    """Return a mean, or the share accepted, of requests or drafters that are not counted by position.
+    """Return a mean, or the share accepted, of requests or drafters that are not counted by
+    position.
 
     ``steps`` are all that were taken, with drafts or without; 0 where that is unknown.
     """
-    accepted, drafted = (sum(getattr(part, name) for part in parts) for name in ("accepted", "drafted"))
+    accepted, drafted = (
+        sum(getattr(part, name) for part in parts) for name in ("accepted", "drafted")
+    )
     drafts = [part.drafts for part in parts]
     counted = [many for many in drafts if many is not None]
     if window is None:
-        least = f", at least {ceil(drafted / sum(counted) - 0.02)}" if counted and len(counted) == len(drafts) else ""
-        raise BadInput.at("", f"holds no window: expected --window, the draft tokens of a step{least} ({SWITCH})")
+        least = (
+            f", at least {ceil(drafted / sum(counted) - 0.02)}"
+            if counted and len(counted) == len(drafts)
+            else ""
+        )
+        raise BadInput.at(
+            "", f"holds no window: expected --window, the draft tokens of a step{least} ({SWITCH})"
+        )
     kept = max((part.accepted / part.drafts for part in parts if part.drafts), default=0.0)
     if kept > window + 0.01:
-        message = f"a draft keeps {kept:.2f} tokens in the mean: expected --window, the draft tokens of a step,"
+        message = (
+            f"a draft keeps {kept:.2f} tokens in the mean: expected --window, the draft tokens "
+            "of a step,"
+        )
         raise BadInput.at("", f"{message} at least {ceil(kept - 0.01)}, got {window} ({SWITCH})")
     told = f"{drafted:,} drafted, {accepted:,} accepted"
     if accepted and steps > 0:
@@ -155,7 +194,9 @@ def _llama_mean(parts: Sequence[_Drafted], steps: int, window: int | None) -> Bl
 
 
 def _llama_program(lines: Sequence[str], window: int | None) -> Block:
-    """Return a mean, or the share accepted, of ``llama-speculative`` or of the timings in a server's answer."""
+    """Return a mean, or the share accepted, of ``llama-speculative`` or of the timings in a
+    server's answer.
+    """
     totals: dict[str, int] = {}
     for line, text in enumerate(lines, 1):
         for name in ("n_predict", "n_drafted", "n_accept"):
@@ -171,26 +212,37 @@ def _llama_program(lines: Sequence[str], window: int | None) -> Block:
         raise unknown("n_drafted is 0, nothing was drafted")
     counted = _Drafted(totals["n_accept"], totals["n_drafted"], None, ())
     if counted.accepted > counted.drafted:
-        raise BadInput.at("", f"expected at most n_drafted = {counted.drafted:,} accepted tokens, got {counted.accepted:,}")
+        raise BadInput.at(
+            "",
+            f"expected at most n_drafted = {counted.drafted:,} accepted tokens, got "
+            f"{counted.accepted:,}",
+        )
     return _llama_mean([counted], totals.get("n_predict", 0) - counted.accepted, window)
 
 
 def llama_batched_bench(lines: Sequence[str], *_: object) -> Block:
-    """Return ``durations`` from the table of ``llama-batched-bench``: ms of a pass of the target and of a prompt, by its rows.
+    """Return ``durations`` from the table of ``llama-batched-bench``: ms of a pass of the target
+    and of a prompt, by its rows.
 
-    T_TG is that of TG passes over a row of each of B sequences, T_PP that of their prompts. No verification is measured: a row
-    of a window is priced as one of a further sequence. Of several lengths of prompt the longest is taken that several batches
-    have: the benchmark leaves out those that the cache cannot hold.
+    T_TG is that of TG passes over a row of each of B sequences, T_PP that of their prompts. No
+    verification is measured: a row of a window is priced as one of a further sequence. Of several
+    lengths of prompt the longest is taken that several batches have: the benchmark leaves out those
+    that the cache cannot hold.
     """
     by_prompt: dict[float, dict[float, Sequence[float]]] = {}
     for line in lines:
         if PATTERNS["batched_bench"].match(line):
             prompt, tokens, batch, *rest = numbers([line.replace("|", " ")])
-            if prompt and tokens:  # a row of prompts alone, or of tokens alone, has one of the two times
+            if (
+                prompt and tokens
+            ):  # a row of prompts alone, or of tokens alone, has one of the two times
                 by_prompt.setdefault(prompt, {})[batch] = (tokens, *rest)
     longest = max((prompt for prompt, rows in by_prompt.items() if len(rows) > 1), default=None)
     if longest is None:
-        message = "expected the table of llama-batched-bench, | PP | TG | B | ..., with two batches B or more of one prompt PP"
+        message = (
+            "expected the table of llama-batched-bench, | PP | TG | B | ..., with two batches B "
+            "or more of one prompt PP"
+        )
         raise BadInput.at("", f"{message}, and of tokens TG")
     chosen = by_prompt[longest]
     target = [[batch, row[4] / row[0] * 1e3] for batch, row in sorted(chosen.items())]

@@ -9,7 +9,9 @@ import yaml
 from simulator.files.schema import BadInput
 
 STATED = Path(__file__).with_suffix(".yaml").read_text("utf-8")
-PATTERNS: Mapping[str, re.Pattern[str]] = {name: re.compile(pattern) for name, pattern in yaml.safe_load(STATED).items()}
+PATTERNS: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern) for name, pattern in yaml.safe_load(STATED).items()
+}
 NO_COUNTERS = "no speculative-decoding counters in this file; is speculation switched on? Expected "
 
 

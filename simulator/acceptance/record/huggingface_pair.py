@@ -1,6 +1,8 @@
-"""A target and a draft from local Hugging Face folders: what they are, whether they belong together, their weights.
+"""A target and a draft from local Hugging Face folders: what they are, whether they belong
+together, their weights.
 
-Only files are read: nothing is fetched, no code that lies beside a model is run, and weights come from safetensors.
+Only files are read: nothing is fetched, no code that lies beside a model is run, and weights come
+from safetensors.
 """
 
 import hashlib
@@ -36,7 +38,9 @@ SHAPE = {
     "hidden": "intermediate_size",
     "vocabulary": "vocab_size",
 }
-"""The header's words for sizes, in elements, and those of a config; a size that a config leaves out is left out."""
+"""The header's words for sizes, in elements, and those of a config; a size that a config leaves out
+is left out.
+"""
 
 REQUIRED = ("layers", "vocabulary")
 
@@ -47,7 +51,8 @@ class Folder:
     def __init__(self, role: str, path: Path) -> None:
         self.role, self.path = role, path
         if not (path / "config.json").is_file():
-            raise BadInput.at(path, f"{role}: {'there is no config.json here' if path.is_dir() else 'there is no such folder'}")
+            absent = "config.json here" if path.is_dir() else "such folder"
+            raise BadInput.at(path, f"{role}: there is no {absent}")
         with _refusals(path, role):
             self.config = AutoConfig.from_pretrained(path, **LOCAL).get_text_config()
         self.shape = {word: getattr(self.config, key, None) for word, key in SHAPE.items()}
@@ -62,10 +67,18 @@ class Folder:
         index = self.path / INDEX
         names = [WEIGHTS]
         if index.is_file():
-            names = sorted(set(json.loads(reading.text(index, reading.MOST_TABLE_BYTES))["weight_map"].values()))
+            names = sorted(
+                set(
+                    json.loads(reading.text(index, reading.MOST_TABLE_BYTES))["weight_map"].values()
+                )
+            )
         missing = [name for name in names if not (self.path / name).is_file()]
         if missing:
-            raise BadInput.at(self.path, f"{self.role}: there is no {missing[0]} here; weights are read from safetensors only")
+            raise BadInput.at(
+                self.path,
+                f"{self.role}: there is no {missing[0]} here; weights are read from safetensors "
+                "only",
+            )
         return [self.path / name for name in names]
 
     @property
@@ -81,28 +94,38 @@ class Folder:
     def tokenizer(self) -> Any:
         """Return the tokenizer that lies beside the model."""
         if not any((self.path / name).is_file() for name in TOKENIZER_FILES):
-            raise BadInput.at(self.path, f"{self.role}: there is no tokenizer here, such as a tokenizer.json")
+            raise BadInput.at(
+                self.path, f"{self.role}: there is no tokenizer here, such as a tokenizer.json"
+            )
         with _refusals(self.path, self.role):
             return AutoTokenizer.from_pretrained(self.path, **LOCAL)
 
     def ends(self) -> tuple[int, ...]:
-        """Return ids of the tokens that end a text; none where neither generation_config.json nor config.json names one."""
+        """Return ids of the tokens that end a text; none where neither generation_config.json nor
+        config.json names one.
+        """
         ids = getattr(self.config, "eos_token_id", None)
         if (self.path / "generation_config.json").is_file():
             with _refusals(self.path, self.role):
-                stated = GenerationConfig.from_pretrained(self.path, local_files_only=True).eos_token_id
+                stated = GenerationConfig.from_pretrained(
+                    self.path, local_files_only=True
+                ).eos_token_id
             ids = ids if stated is None else stated
         if ids is None:
             return ()
         return tuple(ids) if isinstance(ids, list) else (ids,)
 
     def dtype(self, asked: str) -> str:
-        """Return the number format to compute in; ``auto`` is the config's own, float32 where it states none."""
+        """Return the number format to compute in; ``auto`` is the config's own, float32 where it
+        states none.
+        """
         own = getattr(self.config, "dtype", None) or torch.float32
         return str(own).removeprefix("torch.") if asked == "auto" else asked
 
     def describe(self, dtype: str) -> dict[str, Any]:
-        """Return the model's entry in a trace's header; the hash is BLAKE2b over configs and weights."""
+        """Return the model's entry in a trace's header; the hash is BLAKE2b over configs and
+        weights.
+        """
         configs = [self.path / name for name in ("config.json", "generation_config.json")]
         return {
             "name": self.path.resolve().name,
@@ -117,19 +140,27 @@ class Folder:
         """Load the model, ready to run; a missing weight is a fault, not a random number."""
         with _refusals(self.path, self.role):
             loaded: Any = AutoModelForCausalLM.from_pretrained(
-                self.path, dtype=getattr(torch, self.dtype(dtype)), use_safetensors=True, output_loading_info=True, **LOCAL
+                self.path,
+                dtype=getattr(torch, self.dtype(dtype)),
+                use_safetensors=True,
+                output_loading_info=True,
+                **LOCAL,
             )
             model, report = loaded
             model.to(device).eval().requires_grad_(False)
         if report["missing_keys"]:
-            raise BadInput.at(self.path, f"{self.role}: the weights lack {sorted(report['missing_keys'])[0]}")
+            raise BadInput.at(
+                self.path, f"{self.role}: the weights lack {sorted(report['missing_keys'])[0]}"
+            )
         return model
 
 
 class Lens:
-    """Logit lens: reads the residual stream behind some layers through the model's own final norm and head.
+    """Logit lens: reads the residual stream behind some layers through the model's own final norm
+    and head.
 
-    Nothing is trained (nostalgebraist 2020, "interpreting GPT: the logit lens"). Hooks keep the last position only.
+    Nothing is trained (nostalgebraist 2020, "interpreting GPT: the logit lens"). Hooks keep the
+    last position only.
     """
 
     def __init__(self, model: Any, layers: Iterable[int], path: Path) -> None:
@@ -137,11 +168,16 @@ class Lens:
         self.layers = tuple(layers)
         if self.layers:
             decoder = model.get_decoder()
-            blocks, self.norm = _named(decoder, ("layers", "h")), _named(decoder, ("norm", "final_layer_norm", "ln_f"))
+            blocks, self.norm = (
+                _named(decoder, ("layers", "h")),
+                _named(decoder, ("norm", "final_layer_norm", "ln_f")),
+            )
             self.head = model.get_output_embeddings()
             if blocks is None or self.norm is None or self.head is None:
                 raise BadInput.at(
-                    path, f"target: no layers, final norm or head known in a {type(model).__name__}; leave out --exits"
+                    path,
+                    f"target: no layers, final norm or head known in a {type(model).__name__}; "
+                    "leave out --exits",
                 )
             for layer in self.layers:
                 blocks[layer - 1].register_forward_hook(self._keep(layer))
@@ -173,21 +209,40 @@ class Pair:
         return torch.device(self.target.device)
 
 
-def check_vocabulary(target: Folder, draft: Folder, target_ids: dict[str, int], draft_ids: dict[str, int]) -> None:
-    """Raise BadInput unless a draft's tokens mean the target's: as many logits, the same tokens under the same ids."""
+def check_vocabulary(
+    target: Folder, draft: Folder, target_ids: dict[str, int], draft_ids: dict[str, int]
+) -> None:
+    """Raise BadInput unless a draft's tokens mean the target's: as many logits, the same tokens
+    under the same ids.
+    """
     sizes = f"target {target.vocabulary:,}, draft {draft.vocabulary:,}"
     if target.vocabulary != draft.vocabulary:
-        raise BadInput.at(draft.path, f"target and draft must share one vocabulary; the models have {sizes} tokens")
+        raise BadInput.at(
+            draft.path,
+            f"target and draft must share one vocabulary; the models have {sizes} tokens",
+        )
     for folder, ids in ((target, target_ids), (draft, draft_ids)):
         if max(ids.values()) >= folder.vocabulary:
-            message = f"{folder.role}: the tokenizer has token {max(ids.values()):,}, the model only {folder.vocabulary:,}"
+            message = (
+                f"{folder.role}: the tokenizer has token {max(ids.values()):,}, the model only "
+                f"{folder.vocabulary:,}"
+            )
             raise BadInput.at(folder.path, message)
     if target_ids != draft_ids:
         differ = {word for word, _ in target_ids.items() ^ draft_ids.items()}
-        first = min(differ, key=lambda word: (min(ids[word] for ids in (target_ids, draft_ids) if word in ids), word))
+        first = min(
+            differ,
+            key=lambda word: (
+                min(ids[word] for ids in (target_ids, draft_ids) if word in ids),
+                word,
+            ),
+        )
         here, there = (str(ids.get(first, "none")) for ids in (target_ids, draft_ids))
         sizes = f"target {len(target_ids):,}, draft {len(draft_ids):,} tokens"
-        message = f"target and draft must share one vocabulary ({sizes}); {told(first)} is {here} in one, {there} in the other"
+        message = (
+            f"target and draft must share one vocabulary ({sizes}); {told(first)} is {here} in "
+            f"one, {there} in the other"
+        )
         raise BadInput.at(draft.path, message)
 
 
@@ -208,11 +263,16 @@ def digest(files: Iterable[Path]) -> str:
 
 def _scalars(file: Path) -> int:
     with safe_open(file, framework="pt") as weights:
-        return sum(torch.Size(weights.get_slice(name).get_shape()).numel() for name in weights.keys())  # noqa: SIM118
+        return sum(
+            torch.Size(weights.get_slice(name).get_shape()).numel()
+            for name in weights.keys()  # noqa: SIM118
+        )
 
 
 def _named(module: Any, names: Iterable[str]) -> Any:
-    return next((getattr(module, name) for name in names if getattr(module, name, None) is not None), None)
+    return next(
+        (getattr(module, name) for name in names if getattr(module, name, None) is not None), None
+    )
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """The work folder of a recording: finished batches beside a manifest of what they were made from.
 
-``OUT.npz.part/`` holds ``manifest.json`` and one ``batch-00000.npz`` per finished batch. Files appear whole or
-not at all, so that a recording can be killed at any time and loses the batch it was at.
+``OUT.npz.part/`` holds ``manifest.json`` and one ``batch-00000.npz`` per finished batch. Files
+appear whole or not at all, so that a recording can be killed at any time and loses the batch it was
+at.
 """
 
 import fcntl
@@ -25,7 +26,9 @@ RESTATES = "command"
 
 
 class Parts:
-    """Finished batches of the recording that becomes ``out``; ``settings`` is everything that shapes their content."""
+    """Finished batches of the recording that becomes ``out``; ``settings`` is everything that
+    shapes their content.
+    """
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
         self.out, self.folder = out, folder_of(out)
@@ -33,7 +36,9 @@ class Parts:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Make or reopen the folder and lock it against other processes; a folder without a batch is removed at the end."""
+        """Make or reopen the folder and lock it against other processes; a folder without a batch
+        is removed at the end.
+        """
         self.folder.mkdir(exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             try:
@@ -72,18 +77,32 @@ class Parts:
         shutil.rmtree(self.folder)
 
     def _check(self) -> None:
-        """Refuse to mix batches of different settings; drop those without a manifest, as a kill while tidying leaves them."""
+        """Refuse to mix batches of different settings; drop those without a manifest, as a kill
+        while tidying leaves them.
+        """
         manifest = self.folder / MANIFEST
         if not manifest.exists():
             for file in self._batches():
                 file.unlink()
         if not self._batches():
             return
-        begun, now = dict(_flat(json.loads(manifest.read_text("utf-8")))), dict(_flat(self.settings))
-        differ = [name for name in sorted(begun | now) if name != RESTATES and begun.get(name) != now.get(name)]
+        begun, now = (
+            dict(_flat(json.loads(manifest.read_text("utf-8")))),
+            dict(_flat(self.settings)),
+        )
+        differ = [
+            name
+            for name in sorted(begun | now)
+            if name != RESTATES and begun.get(name) != now.get(name)
+        ]
         if differ:
-            listed = ", ".join(f"{name} {told(begun.get(name))} (now {told(now.get(name))})" for name in differ)
-            message = f"was begun with {listed}; go on with what it was begun with, or delete this folder to start over"
+            listed = ", ".join(
+                f"{name} {told(begun.get(name))} (now {told(now.get(name))})" for name in differ
+            )
+            message = (
+                f"was begun with {listed}; go on with what it was begun with, or delete this "
+                "folder to start over"
+            )
             raise BadInput.at(self.folder, message)
 
     def _batches(self) -> list[Path]:

@@ -1,4 +1,6 @@
-"""Prompts from a file: plain text with one per line, or JSON lines as Spec-Bench's ``question.jsonl`` has them."""
+"""Prompts from a file: plain text with one per line, or JSON lines as Spec-Bench's
+``question.jsonl`` has them.
+"""
 
 import json
 from collections.abc import Iterator
@@ -25,13 +27,16 @@ class Prompt:
 
 
 def read_prompts(path: Path, limit: int | None = None) -> list[Prompt]:
-    """Return all prompts of a file, or ``limit`` of them spread evenly, since such files are sorted by category.
+    """Return all prompts of a file, or ``limit`` of them spread evenly, since such files are sorted
+    by category.
 
-    A JSON line holds ``prompt`` and, if it likes, ``flavour`` or ``category``; or ``turns``, of which the first is
-    taken: later ones answer a model that was not recorded.
+    A JSON line holds ``prompt`` and, if it likes, ``flavour`` or ``category``; or ``turns``, of
+    which the first is taken: later ones answer a model that was not recorded.
     """
     with readable(path):
-        lines = reading.text(path, reading.MOST_TABLE_BYTES).split("\n")  # splitlines would also cut at U+2028 inside a text
+        lines = reading.text(path, reading.MOST_TABLE_BYTES).split(
+            "\n"
+        )  # splitlines would also cut at U+2028 inside a text
     read = _json_line if path.suffix in JSON_LINES else _plain_line
     prompts = [read(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not prompts:
@@ -54,7 +59,11 @@ def _json_line(path: Path, number: int, line: str) -> Prompt:
         raise _bad(path, number, f"not valid JSON: {error.msg}", error.colno) from error
     texts = list(_texts(data)) if isinstance(data, dict) else []
     if not texts or not isinstance(texts[0], str) or not texts[0].strip():
-        raise _bad(path, number, "expected an object with a text under 'prompt', or a list of texts under 'turns'")
+        raise _bad(
+            path,
+            number,
+            "expected an object with a text under 'prompt', or a list of texts under 'turns'",
+        )
     flavour = data.get("flavour", data.get("category", UNNAMED))
     if not isinstance(flavour, str):
         raise _bad(path, number, f"expected a name as flavour or category, got {told(flavour)}")

@@ -1,4 +1,6 @@
-"""What a model says about tokens that were written: their rank, and the distribution they are drawn from."""
+"""What a model says about tokens that were written: their rank, and the distribution they are drawn
+from.
+"""
 
 from dataclasses import dataclass
 
@@ -16,9 +18,11 @@ def rank_of(logits: Tensor, tokens: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is drawn; temperature 0 takes the first choice, ``top_k`` 0 and ``top_p`` 1 keep every token.
+    """How the next token is drawn; temperature 0 takes the first choice, ``top_k`` 0 and ``top_p``
+    1 keep every token.
 
-    Draft and target draw in the same way, as speculative sampling wants it (Leviathan et al. 2023, section 2.2).
+    Draft and target draw in the same way, as speculative sampling wants it (Leviathan et al. 2023,
+    section 2.2).
     """
 
     temperature: float = 0.0
@@ -26,17 +30,25 @@ class Sampling:
     top_p: float = 1.0
 
     def distribution(self, logits: Tensor) -> Tensor:
-        """Return probabilities (..., V); greedy ones are the model's own confidence at temperature 1, uncut."""
+        """Return probabilities (..., V); greedy ones are the model's own confidence at temperature
+        1, uncut.
+        """
         odds = (logits / (self.temperature or 1.0)).softmax(-1)
         return self._cut(odds) if self.top_k or self.top_p < 1.0 else odds
 
     def probability(self, logits: Tensor, tokens: Tensor) -> Tensor:
-        """Return the probability (...) of each of ``tokens`` (...) to be drawn from ``logits`` (..., V)."""
+        """Return the probability (...) of each of ``tokens`` (...) to be drawn from ``logits``
+        (..., V).
+        """
         return self.distribution(logits).gather(-1, tokens[..., None])[..., 0]
 
     def _cut(self, odds: Tensor) -> Tensor:
-        """The ``top_k`` likeliest tokens, then the fewest that together reach ``top_p``; what is left adds up to 1."""
-        falling, order = odds.sort(dim=-1, descending=True, stable=True)  # stable: ties to the lower id
+        """The ``top_k`` likeliest tokens, then the fewest that together reach ``top_p``; what is
+        left adds up to 1.
+        """
+        falling, order = odds.sort(
+            dim=-1, descending=True, stable=True
+        )  # stable: ties to the lower id
         if self.top_k:
             falling[..., self.top_k :] = 0.0
             falling /= falling.sum(-1, keepdim=True)
@@ -45,7 +57,8 @@ class Sampling:
 
 
 def draw(odds: Tensor, uniform: Tensor) -> Tensor:
-    """Draw one token per row of ``odds`` (batch, V): the first whose cumulated probability exceeds ``uniform`` (batch,).
+    """Draw one token per row of ``odds`` (batch, V): the first whose cumulated probability exceeds
+    ``uniform`` (batch,).
 
     The random number comes from outside, so that a request is written the same in any batch.
     """

@@ -1,4 +1,6 @@
-"""A Hugging Face configuration has fields of many names; one that nobody asked for is harmless, or refused."""
+"""A Hugging Face configuration has fields of many names; one that nobody asked for is harmless, or
+refused.
+"""
 
 import difflib
 import json
@@ -15,11 +17,21 @@ from simulator.files import reading
 from simulator.files.document import LARGEST, told
 from simulator.files.schema import BadInput, Fault, Place
 
-FIELDS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("huggingface.yaml").read_text("utf-8"))
+FIELDS: Mapping[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("huggingface.yaml").read_text("utf-8")
+)
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-FAMILIES: Mapping[str, Any] = yaml.load(Path(__file__).with_name("families.yaml").read_text("utf-8"), LOADER)  # noqa: S506 (safe)
-"""By ``model_type``: what its class in transformers takes where a file is silent, the model of a composite; unread types."""
-HARMLESS, COSTLY = (re.compile("|".join(FIELDS["harmless"])), re.compile(FIELDS["costly"].replace(" ", "")))
+FAMILIES: Mapping[str, Any] = yaml.load(
+    Path(__file__).with_name("families.yaml").read_text("utf-8"),
+    LOADER,  # noqa: S506
+)
+"""By ``model_type``: what its class in transformers takes where a file is silent, the model of a
+composite; unread types.
+"""
+HARMLESS, COSTLY = (
+    re.compile("|".join(FIELDS["harmless"])),
+    re.compile(FIELDS["costly"].replace(" ", "")),
+)
 STATED_ALONE = ("hidden_size", "num_hidden_layers")
 """Width and depth: a file that is not part of another always states them."""
 NEAR = 3
@@ -32,7 +44,9 @@ MOST_BYTES = 8_000_000
 
 @dataclass
 class Config:
-    """A config is a JSON object with its text, the fields that were asked for and the faults noted so far."""
+    """A config is a JSON object with its text, the fields that were asked for and the faults noted
+    so far.
+    """
 
     file: str
     text: str
@@ -50,7 +64,8 @@ class Config:
         return str(self.data.get("model_type", ""))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return what stands under ``key`` or another name of it, what its family implies, or the default.
+        """Return what stands under ``key`` or another name of it, what its family implies, or the
+        default.
 
         What is stated as null is left to the default, as the family's class does.
         """
@@ -64,7 +79,9 @@ class Config:
             if in_turn and name not in self.data and self.implied.get(name) is not None:
                 return self._take(name)
         for name in (key, *names):
-            if self.implied.get(name) is not None and not any(other in self.data for other in names):
+            if self.implied.get(name) is not None and not any(
+                other in self.data for other in names
+            ):
                 return self._take(name)
         return default
 
@@ -96,22 +113,34 @@ class Config:
         return next((name for name in FIELDS["names"].get(key, [key]) if name in self.data), key)
 
     def count(self, key: str, default: int | None = None, least: int = 1) -> int:
-        """Return the whole number under ``key``; note a fault and return 1 where there is none and no default."""
+        """Return the whole number under ``key``; note a fault and return 1 where there is none and
+        no default.
+        """
         value = _single(self.get(key))
         if value is None and default is not None:
             return default
         if isinstance(value, list):
-            self.refuse(key, f"expected one number for all layers, got {len(value)} that differ: {str(value)[:40]}")
+            self.refuse(
+                key,
+                f"expected one number for all layers, got {len(value)} that differ: "
+                f"{str(value)[:40]}",
+            )
             return 1
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
             return value
-        bound = f"at most {LARGEST:g}" if isinstance(value, int) and value > LARGEST else f"at least {least}"
+        bound = (
+            f"at most {LARGEST:g}"
+            if isinstance(value, int) and value > LARGEST
+            else f"at least {least}"
+        )
         wanted = f"expected a whole number of {bound}, got {told(value)}"
         self.refuse(key, "is required and missing" if value is None else wanted)
         return 1
 
     def by_layer(self, key: str, layers: int) -> list[Any]:
-        """Return the list under ``key``, an entry a layer; note a fault and return an empty one where it is too short."""
+        """Return the list under ``key``, an entry a layer; note a fault and return an empty one
+        where it is too short.
+        """
         value = self.get(key)
         if isinstance(value, str | list) and len(value) >= layers:
             return list(value[:layers])
@@ -119,7 +148,9 @@ class Config:
         return []
 
     def numbers(self, key: str) -> set[int]:
-        """Return the numbers of layers under ``key``, a list or text with commas; empty where there are none."""
+        """Return the numbers of layers under ``key``, a list or text with commas; empty where there
+        are none.
+        """
         value = self.get(key, [])
         entries = value.split(",") if isinstance(value, str) else value
         if isinstance(entries, list) and all(str(entry).strip().isdecimal() for entry in entries):
@@ -128,25 +159,42 @@ class Config:
         return set()
 
     def block(self, key: str, block: Any) -> dict[str, Any]:
-        """Return the fields of the parts of a block, as PART.FIELD; note a fault for each that is not understood."""
+        """Return the fields of the parts of a block, as PART.FIELD; note a fault for each that is
+        not understood.
+        """
         parts = block.items() if isinstance(block, dict) else ()
-        fields = {f"{name}.{inner}": value for name, part in parts if isinstance(part, dict) for inner, value in part.items()}
+        fields = {
+            f"{name}.{inner}": value
+            for name, part in parts
+            if isinstance(part, dict)
+            for inner, value in part.items()
+        }
         for name, value in fields.items():
-            if not ((name in FIELDS["blocks_understood"] and isinstance(value, int | float | None)) or _off(name, value)):
+            if not (
+                (name in FIELDS["blocks_understood"] and isinstance(value, int | float | None))
+                or _off(name, value)
+            ):
                 self.refuse(key, f"{name} {NOT_UNDERSTOOD}: {str(value)[:60]}")
         return fields
 
     def refuse_unknown_family(self) -> None:
-        """Note, before all other faults, that the family is not known here, where there are others or it is read by nobody."""
+        """Note, before all other faults, that the family is not known here, where there are others
+        or it is read by nobody.
+        """
         kind, known = self.model_type, known_families()
         if not kind or kind in known or not (self.faults or kind in FAMILIES["not_read"]):
             return
         near = difflib.get_close_matches(kind, sorted(known), n=NEAR, cutoff=0.6)
         names = self.data.get("architectures")
-        words = f" (architecture {', '.join(map(str, names))[:80]})" if isinstance(names, list) and names else ""
+        words = (
+            f" (architecture {', '.join(map(str, names))[:80]})"
+            if isinstance(names, list) and names
+            else ""
+        )
         perhaps = f"; the nearest that are: {', '.join(near)}" if near else ""
         message = (
-            f"{told(kind[:60])} is not known here{words}{perhaps}; state its sizes in a model file of your own instead: "
+            f"{told(kind[:60])} is not known here{words}{perhaps}; state its sizes in a model "
+            "file of your own instead: "
             "specsim schema model names the fields, specsim show llama_3_1_8b is an example"
         )
         self.faults.insert(0, Fault(self.place("model_type"), "model_type", message))
@@ -160,7 +208,9 @@ class Config:
                 or HARMLESS.fullmatch(_inner(key))
                 or HARMLESS.fullmatch(key)
             )
-            if not (known or _off(key, value)) and (COSTLY.fullmatch(key) or isinstance(value, dict | list)):
+            if not (known or _off(key, value)) and (
+                COSTLY.fullmatch(key) or isinstance(value, dict | list)
+            ):
                 self.refuse(key, f"{NOT_UNDERSTOOD}: {str(value)[:60]}")
 
 
@@ -172,30 +222,57 @@ def _single(value: Any) -> Any:
 
 def _inner(key: str) -> str:
     """Return the name of a field without that of the object in which it stands."""
-    return next((key.removeprefix(f"{outer}_") for outer in FIELDS["objects"] if key.startswith(f"{outer}_")), key)
+    return next(
+        (
+            key.removeprefix(f"{outer}_")
+            for outer in FIELDS["objects"]
+            if key.startswith(f"{outer}_")
+        ),
+        key,
+    )
 
 
 def _off(key: str, value: Any) -> bool:
-    """Return whether a field says nothing: it is null, false, empty or zero, or one for every so many layers."""
+    """Return whether a field says nothing: it is null, false, empty or zero, or one for every so
+    many layers.
+    """
     every = re.search("freq|interval|step|period", key) and value == 1
     return value is None or value is False or value in (0, "", [], {}) or bool(every)
 
 
 def load_config(file: Path) -> Config:
-    """Return a configuration, the fields of its language model on top; raises :class:`BadInput` for what is no JSON object."""
+    """Return a configuration, the fields of its language model on top; raises :class:`BadInput` for
+    what is no JSON object.
+    """
     try:
         text = reading.text(file, MOST_BYTES)
         data = reading.from_json(text)
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput([Fault((str(file), 0, 0), "", f"cannot be read: {reading.reason(error)}")]) from error
+        raise BadInput(
+            [Fault((str(file), 0, 0), "", f"cannot be read: {reading.reason(error)}")]
+        ) from error
     except json.JSONDecodeError as error:
-        raise BadInput([Fault((str(file), error.lineno, error.colno), "", f"not valid JSON: {error.msg}")]) from error
+        raise BadInput(
+            [Fault((str(file), error.lineno, error.colno), "", f"not valid JSON: {error.msg}")]
+        ) from error
     if not isinstance(data, dict):
-        raise BadInput([Fault((str(file), 1, 1), "", "expected a JSON object, as a Hugging Face config.json is")])
+        raise BadInput(
+            [
+                Fault(
+                    (str(file), 1, 1),
+                    "",
+                    "expected a JSON object, as a Hugging Face config.json is",
+                )
+            ]
+        )
     outer, alone = data.get("model_type"), True
     for inner in FIELDS["text"]:
         if isinstance(data.get(inner), dict):
-            data = data | {"model_type": FAMILIES["composites"].get(str(outer), {}).get("of", outer)} | data[inner]
+            data = (
+                data
+                | {"model_type": FAMILIES["composites"].get(str(outer), {}).get("of", outer)}
+                | data[inner]
+            )
             alone = False
     for inner in FIELDS["objects"]:
         parts = data[inner] if isinstance(data.get(inner), dict) else {}
@@ -204,7 +281,9 @@ def load_config(file: Path) -> Config:
 
 
 def _implied(data: Mapping[str, Any], outer: str | None) -> dict[str, Any]:
-    """Return what the family of ``data`` takes where the file is silent; ``outer`` is the type of a file around it."""
+    """Return what the family of ``data`` takes where the file is silent; ``outer`` is the type of a
+    file around it.
+    """
     kind = str(data.get("model_type", ""))
     implied = {**FAMILIES["takes"].get(kind, {}), **FIELDS["families"].get(kind, {})}
     if outer is None:
@@ -212,10 +291,14 @@ def _implied(data: Mapping[str, Any], outer: str | None) -> dict[str, Any]:
             for name in FIELDS["names"][key]:
                 implied.pop(name, None)
     elif outer in FAMILIES["composites"]:
-        implied["tie_word_embeddings"] = FAMILIES["composites"][outer].get("tie_word_embeddings", False)
+        implied["tie_word_embeddings"] = FAMILIES["composites"][outer].get(
+            "tie_word_embeddings", False
+        )
     return implied
 
 
 def known_families() -> set[str]:
-    """Return the values of ``model_type`` that are read as their classes in transformers, or their own code, mean them."""
+    """Return the values of ``model_type`` that are read as their classes in transformers, or their
+    own code, mean them.
+    """
     return {*FAMILIES["takes"], *FAMILIES["composites"], *FAMILIES["read_too"]}

@@ -1,4 +1,6 @@
-"""Formats in which a Hugging Face checkpoint was published: of its weights, its routed experts and its KV cache."""
+"""Formats in which a Hugging Face checkpoint was published: of its weights, its routed experts and
+its KV cache.
+"""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +12,8 @@ from simulator.cost.formats import CACHE_BYTES
 
 
 def formats_of(config: Config, file: Path) -> dict[str, str]:
-    """Return the formats in which weights, routed experts and KV cache were published, by the field of a model that takes each.
+    """Return the formats in which weights, routed experts and KV cache were published, by the field
+    of a model that takes each.
 
     Nothing is said of what is not quantised, and of experts in the format of the other weights.
     """
@@ -22,14 +25,18 @@ def formats_of(config: Config, file: Path) -> dict[str, str]:
         return cache  # of the cache alone
     weights, experts = _weight_formats(config, stated)
     if weights is None or experts is None:
-        config.refuse("quantization_config", f"holds no format that is known here: {str(stated)[:60]}")
+        config.refuse(
+            "quantization_config", f"holds no format that is known here: {str(stated)[:60]}"
+        )
         return {}
     of_experts = {"expert_format": experts} if experts != weights else {}
     return {"weight_format": weights} | of_experts | cache
 
 
 def _stated(config: Config, file: Path) -> Mapping[str, Any] | None:
-    """Return what a configuration, or the file that ModelOpt writes beside it, says of its quantisation; None for nothing."""
+    """Return what a configuration, or the file that ModelOpt writes beside it, says of its
+    quantisation; None for nothing.
+    """
     stated = config.get("quantization_config")
     companion = file.with_name(file.name.replace("config.json", "hf_quant_config.json"))
     if stated is None and companion != file and companion.is_file():
@@ -38,19 +45,29 @@ def _stated(config: Config, file: Path) -> Mapping[str, Any] | None:
 
 
 def _weight_formats(config: Config, stated: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the formats of weights and of routed experts that a quantisation states; None for one that is unknown."""
-    everywhere = _named(stated.get("quant_method"), stated) or _named(stated.get("quant_algo"), stated)
+    """Return the formats of weights and of routed experts that a quantisation states; None for one
+    that is unknown.
+    """
+    everywhere = _named(stated.get("quant_method"), stated) or _named(
+        stated.get("quant_algo"), stated
+    )
     of_modules, of_experts = _of_modules(stated)
     for_experts = stated.get("moe_quant_algo") or config.get("expert_dtype") or of_experts
     experts = _named(for_experts, {}) if for_experts else everywhere
     weights = everywhere or _named(of_modules, {})
-    if config.get("num_experts") and not for_experts and re.search(FIELDS["attention_left_out"], str(stated)):
+    if (
+        config.get("num_experts")
+        and not for_experts
+        and re.search(FIELDS["attention_left_out"], str(stated))
+    ):
         weights = "bf16"
     return weights, experts
 
 
 def _of_modules(stated: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the algorithms of the first module without routed experts in a list of modules, and of the first with them."""
+    """Return the algorithms of the first module without routed experts in a list of modules, and of
+    the first with them.
+    """
     listed = stated.get("quantized_layers")
     modules = listed.items() if isinstance(listed, dict) else ()
     others, experts = list[Any](), list[Any]()
@@ -62,15 +79,22 @@ def _of_modules(stated: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _cache_format(config: Config, stated: Mapping[str, Any]) -> dict[str, str]:
-    """Return the format of the KV cache that a quantisation states, with scales for it; empty for 16 bits."""
+    """Return the format of the KV cache that a quantisation states, with scales for it; empty for
+    16 bits.
+    """
     scheme = stated.get("kv_cache_scheme") or stated.get("kv_cache_quant_algo")
     if not scheme:
         return {}
-    word = f"{scheme.get('type')}{scheme.get('num_bits')}" if isinstance(scheme, dict) else str(scheme).lower()
+    word = (
+        f"{scheme.get('type')}{scheme.get('num_bits')}"
+        if isinstance(scheme, dict)
+        else str(scheme).lower()
+    )
     if word not in FIELDS["cache_formats"]:
         config.refuse(
             "kv_cache_scheme" if stated.get("kv_cache_scheme") else "kv_cache_quant_algo",
-            f"is no format of a KV cache that is known here: {str(scheme)[:60]}; leave it out of a copy of the file and state "
+            f"is no format of a KV cache that is known here: {str(scheme)[:60]}; leave it out "
+            "of a copy of the file and state "
             f"kv_cache where the model is placed: {', '.join(CACHE_BYTES)}",
         )
     known = FIELDS["cache_formats"].get(word)
@@ -78,13 +102,22 @@ def _cache_format(config: Config, stated: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _named(name: object, quantisation: Mapping[str, Any]) -> str | None:
-    """Return the format that a quantisation means by its name, or by the bits of its first group; None for an unknown one."""
+    """Return the format that a quantisation means by its name, or by the bits of its first group;
+    None for an unknown one.
+    """
     known = FIELDS["formats"].get(str(name).lower())
     if known is not None:
-        return "fp8_block" if known == "fp8" and quantisation.get("weight_block_size") else str(known)
+        return (
+            "fp8_block" if known == "fp8" and quantisation.get("weight_block_size") else str(known)
+        )
     groups = quantisation.get("config_groups")
     group: Any = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
     bits = group.get("weights", {}) if isinstance(group, dict) else {}
     bits = {**quantisation, **(bits if isinstance(bits, dict) else {})}
-    word = f"{bits.get('type', 'int')}{bits.get('num_bits', bits.get('bits'))} of {bits.get('group_size')}"
-    return next((str(form) for pattern, form in FIELDS["bits"].items() if re.fullmatch(pattern, word)), None)
+    word = (
+        f"{bits.get('type', 'int')}{bits.get('num_bits', bits.get('bits'))} of "
+        f"{bits.get('group_size')}"
+    )
+    return next(
+        (str(form) for pattern, form in FIELDS["bits"].items() if re.fullmatch(pattern, word)), None
+    )

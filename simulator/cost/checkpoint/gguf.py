@@ -1,7 +1,8 @@
-"""The header of a GGUF file says the shape of a model: keys with values, names and sizes of tensors; no weight is read.
+"""The header of a GGUF file says the shape of a model: keys with values, names and sizes of
+tensors; no weight is read.
 
-The layout is that of ggml's ``docs/gguf.md``, versions 2 and 3, little-endian. Counts, lengths and nesting are bounded, and a
-header that ends early or says what cannot be is refused in words.
+The layout is that of ggml's ``docs/gguf.md``, versions 2 and 3, little-endian. Counts, lengths and
+nesting are bounded, and a header that ends early or says what cannot be is refused in words.
 """
 
 import struct
@@ -24,7 +25,19 @@ LONGEST_TEXT = 1_000_000
 LONGEST_KEPT = 20_000
 """Most entries of a list that is kept: one entry a layer. Of a longer one the length is."""
 MOST_DIMENSIONS = 8
-NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+NUMBERS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 """Number types of a value, as :mod:`struct` calls them."""
 TEXT, LIST = 8, 9
 
@@ -79,14 +92,18 @@ class _Reader:
         if inner in NUMBERS:
             form = NUMBERS[inner]
             packed = self.bytes(count * struct.calcsize(f"<{form}"))
-            return list(struct.unpack(f"<{count}{form}", packed)) if count <= LONGEST_KEPT else count
+            return (
+                list(struct.unpack(f"<{count}{form}", packed)) if count <= LONGEST_KEPT else count
+            )
         for _ in range(count):
             self.value(inner)
         return count
 
 
 def read_header(path: Path) -> GgufHeader:
-    """Return the header of a GGUF file; raises :class:`BadInput` for one that is damaged, or no such file."""
+    """Return the header of a GGUF file; raises :class:`BadInput` for one that is damaged, or no
+    such file.
+    """
     try:
         with path.open("rb") as file:
             return _header(_Reader(file, path.stat().st_size))
@@ -94,7 +111,8 @@ def read_header(path: Path) -> GgufHeader:
         raise BadInput.at(str(path), f"cannot be read: {reading.reason(error)}") from error
     except _Damaged as error:
         raise BadInput.at(
-            str(path), f"is a GGUF file that {error}; a folder with the model's config.json will do instead"
+            str(path),
+            f"is a GGUF file that {error}; a folder with the model's config.json will do instead",
         ) from error
 
 
@@ -122,22 +140,36 @@ def _tensor(reader: _Reader) -> tuple[str, tuple[int, ...]]:
 
 
 def config_of(path: Path) -> tuple[Config, dict[str, str], str]:
-    """Return the configuration that a GGUF file describes, the format of its weights, and what that is called there.
+    """Return the configuration that a GGUF file describes, the format of its weights, and what that
+    is called there.
 
-    Raises :class:`BadInput` for a header that cannot be read, and for an architecture that is not known here.
+    Raises :class:`BadInput` for a header that cannot be read, and for an architecture that is not
+    known here.
     """
     header, stated = read_header(path), FIELDS["gguf"]
     architecture = str(header.values.get("general.architecture", ""))
     kind = stated["architectures"].get(architecture)
     if kind is None:
         known = ", ".join(stated["architectures"])
-        words = f"is a GGUF file of architecture {told(architecture[:60])}, which is not known here; known are {known}"
-        raise BadInput.at(str(path), f"{words}. A folder with the model's config.json may do instead")
+        words = (
+            f"is a GGUF file of architecture {told(architecture[:60])}, which is not known "
+            f"here; known are {known}"
+        )
+        raise BadInput.at(
+            str(path), f"{words}. A folder with the model's config.json may do instead"
+        )
     data = {"model_type": kind, **dict(_fields(header, architecture))}
-    refused = [key for key in header.values if key.startswith(tuple(f"{architecture}.{part}" for part in stated["refused"]))]
+    refused = [
+        key
+        for key in header.values
+        if key.startswith(tuple(f"{architecture}.{part}" for part in stated["refused"]))
+    ]
     config = Config(str(path), "", data, FIELDS["families"].get(kind, {}))
     for key in refused:
-        config.refuse(key, "is not understood in a GGUF file and changes the cost; a config.json may do instead")
+        config.refuse(
+            key,
+            "is not understood in a GGUF file and changes the cost; a config.json may do instead",
+        )
     file_type = header.values.get("general.file_type")
     name, form = stated["file_types"].get(file_type, [f"file type {file_type}", None])
     return config, {"weight_format": form} if form else {}, name
@@ -151,7 +183,11 @@ def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
         if value is not None:
             yield name, value
     embedding = tensors.get("token_embd.weight")
-    tokens = embedding[-1] if embedding else values.get(f"{architecture}.vocab_size", values.get("tokenizer.ggml.tokens"))
+    tokens = (
+        embedding[-1]
+        if embedding
+        else values.get(f"{architecture}.vocab_size", values.get("tokenizer.ggml.tokens"))
+    )
     if isinstance(tokens, list):
         tokens = len(tokens)
     if tokens is not None:

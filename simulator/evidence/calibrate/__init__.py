@@ -1,1 +1,3 @@
-"""Devices and links fitted to measured times of operations: what was measured, fits, errors, profiles."""
+"""Devices and links fitted to measured times of operations: what was measured, fits, errors,
+profiles.
+"""

@@ -1,4 +1,6 @@
-"""Attention with the least error on measured times: one roofline, or decode and prefill, each fitted to its own rows."""
+"""Attention with the least error on measured times: one roofline, or decode and prefill, each
+fitted to its own rows.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,12 +14,23 @@ from simulator.evidence.calibrate.measurements import Table
 
 START = (10.0, 0.8, 0.5, 5.0)
 DECODE = {"fixed_us": (10.0, 0.0, 60.0), "regroup_us": (1.0, 0.0, 60.0)}
-PREFILL = {"fixed_us": (12.0, 0.0, 300.0), "compute_efficiency": (0.6, 0.02, 1.0), "cached_ratio": (1.5, 1.0, 50.0)}
-BOTH = {"memory_efficiency": (0.7, 0.02, 1.0), "p_norm": (1.5, 1.0, 50.0), "head_us": (0.02, 0.0, 2.0),
-        "key_us": (0.01, 0.0, 0.5), "reduction_us": (1.0, 0.0, 60.0)}  # fmt: skip
+PREFILL = {
+    "fixed_us": (12.0, 0.0, 300.0),
+    "compute_efficiency": (0.6, 0.02, 1.0),
+    "cached_ratio": (1.5, 1.0, 50.0),
+}
+BOTH = {
+    "memory_efficiency": (0.7, 0.02, 1.0),
+    "p_norm": (1.5, 1.0, 50.0),
+    "head_us": (0.02, 0.0, 2.0),
+    "key_us": (0.01, 0.0, 0.5),
+    "reduction_us": (1.0, 0.0, 60.0),
+}
 """Start and bounds of the numbers of a part."""
 FEW = 171
-"""Rows of attention that weigh in a fit, by part and shape, so that no large set outweighs a small one."""
+"""Rows of attention that weigh in a fit, by part and shape, so that no large set outweighs a small
+one.
+"""
 
 
 def evenly(rows: Table) -> Table:
@@ -29,43 +42,62 @@ def evenly(rows: Table) -> Table:
 def one_roofline(device: Device, rows: Table, like: Roofline) -> Roofline:
     """Return one roofline of decode and prefill attention, each part and shape weighing the same.
 
-    Where keys and values never took a share of the time worth fitting to (:func:`bound_by_memory`), the memory side and
-    the knee stay those of ``like``.
+    Where keys and values never took a share of the time worth fitting to (:func:`bound_by_memory`),
+    the memory side and the knee stay those of ``like``.
     """
     if bound_by_memory(device, rows):
         return nearest(roofline, device, evenly(rows), START, BOUNDS)
     memory, p, bounds = like.memory_efficiency.value, like.p_norm.value, ((0.0, 0.02), (60.0, 1.0))
-    return nearest(lambda x: roofline((x[0], memory, x[1], p)), device, sample(rows), (6.0, 0.5), bounds)
+    return nearest(
+        lambda x: roofline((x[0], memory, x[1], p)), device, sample(rows), (6.0, 0.5), bounds
+    )
 
 
 def bound_by_memory(device: Device, rows: Table) -> bool:
-    """Return whether reading keys and values at the datasheet's bandwidth takes a fifth of the measured time of any row."""
-    return bool((rows.size_bytes / (device.memory_bandwidth_gb_s.value * 1e9) >= 0.2 * measured(rows)).any())
+    """Return whether reading keys and values at the datasheet's bandwidth takes a fifth of the
+    measured time of any row.
+    """
+    return bool(
+        (rows.size_bytes / (device.memory_bandwidth_gb_s.value * 1e9) >= 0.2 * measured(rows)).any()
+    )
 
 
 def with_queries(rows: Table) -> Table:
-    """Return rows of attention as those of attention in parts take them: bytes with queries and outputs, and thread blocks.
+    """Return rows of attention as those of attention in parts take them: bytes with queries and
+    outputs, and thread blocks.
 
-    New columns, of every sequence: its query ``rows``, ``keys`` that the last of them sees, ``queries`` of a KV head.
+    New columns, of every sequence: its query ``rows``, ``keys`` that the last of them sees,
+    ``queries`` of a KV head.
     """
-    sequences = rows.sequences.where(rows.sequences > 0.0, rows.tokens.where(rows.part == "decode", 1.0))
+    sequences = rows.sequences.where(
+        rows.sequences > 0.0, rows.tokens.where(rows.part == "decode", 1.0)
+    )
     each, heads = rows.tokens / sequences, rows.kv_heads.clip(lower=1.0)
-    keys = rows.flops / (4.0 * rows.tokens * rows.query_width.clip(lower=1.0)) * (rows.query_width > 0.0) + (each - 1.0) / 2.0
+    keys = (
+        rows.flops
+        / (4.0 * rows.tokens * rows.query_width.clip(lower=1.0))
+        * (rows.query_width > 0.0)
+        + (each - 1.0) / 2.0
+    )
     head_bytes = rows.size_bytes / (sequences * heads * keys.clip(lower=1.0))
     return rows.assign(
         size_bytes=rows.size_bytes + 2.0 * ACTIVATION_BYTES * rows.tokens * rows.query_width,
         sequences=sequences,
         rows=each,
         keys=keys,
-        queries=(2.0 * rows.query_width * rows.format.map(CACHE_BYTES) / (heads * head_bytes)).round(),
+        queries=(
+            2.0 * rows.query_width * rows.format.map(CACHE_BYTES) / (heads * head_bytes)
+        ).round(),
     )
 
 
 def uncached(device: Device, rows: Table) -> Table:
-    """Return the rows of attention without those whose cached tokens the device's cache serves when a call is repeated.
+    """Return the rows of attention without those whose cached tokens the device's cache serves when
+    a call is repeated.
 
-    In a model, other layers push them out. Decode stays where twice the cache does not hold its keys and values, or where
-    reading them at the datasheet's rate takes less than a fifth of the time; a prompt has just written its own.
+    In a model, other layers push them out. Decode stays where twice the cache does not hold its
+    keys and values, or where reading them at the datasheet's rate takes less than a fifth of the
+    time; a prompt has just written its own.
     """
     if device.cache_mb is None:
         return rows
@@ -75,10 +107,12 @@ def uncached(device: Device, rows: Table) -> Table:
 
 
 def in_parts(device: Device, rows: Table, like: AttentionParts) -> AttentionParts:
-    """Return decode and prefill, each fitted to its own rows; a part without rows is that of ``like``.
+    """Return decode and prefill, each fitted to its own rows; a part without rows is that of
+    ``like``.
 
-    Decode takes the compute efficiency of prefill, as it does too few flops to tell one, or over latents, which all heads
-    share, at most that. Which caches kernels cut, and whether they pack heads, is known of them and as in ``like``.
+    Decode takes the compute efficiency of prefill, as it does too few flops to tell one, or over
+    latents, which all heads share, at most that. Which caches kernels cut, and whether they pack
+    heads, is known of them and as in ``like``.
     """
     latent = bool((rows.operation == "latent_attention").all())
     rows = evenly(with_queries(uncached(device, rows)))
@@ -94,8 +128,12 @@ def in_parts(device: Device, rows: Table, like: AttentionParts) -> AttentionPart
     return AttentionParts(decode=decode, prefill=prefill)
 
 
-def _fitted(device: Device, rows: Table, like: AttentionRoofline, limits: Mapping[str, Sequence[float]]) -> AttentionRoofline:
-    """Return a part with the numbers that rows can tell: no reduction where caches stay whole, no cache that is not stated."""
+def _fitted(
+    device: Device, rows: Table, like: AttentionRoofline, limits: Mapping[str, Sequence[float]]
+) -> AttentionRoofline:
+    """Return a part with the numbers that rows can tell: no reduction where caches stay whole, no
+    cache that is not stated.
+    """
     unseen = {"reduction_us": like.splits == "none", "cached_ratio": device.cache_mb is None}
     unseen["regroup_us"] = bool((rows.kv_heads <= 1.0).all())
     free = {name: limit for name, limit in limits.items() if not unseen.get(name)}

@@ -1,4 +1,6 @@
-"""The experts of a layer: how many a measured call read, which files do not hold, and the roofline with the least error."""
+"""The experts of a layer: how many a measured call read, which files do not hold, and the roofline
+with the least error.
+"""
 
 from collections.abc import Sequence
 from functools import cache
@@ -23,8 +25,9 @@ DRAWS = 40
 def experts_read(tokens: int, routed: int, per_token: int, distribution: str) -> float:
     """Return the mean number of different experts that ``tokens`` read by a collector's rule.
 
-    ``balanced``: token i takes i + j ceil(E/k), fewer tokens than ceil(E/k) spread evenly. ``power_law_A``: loads drawn from
-    x^-A, scaled to all choices, at most one a token, what is too much or missing going to the experts with the least.
+    ``balanced``: token i takes i + j ceil(E/k), fewer tokens than ceil(E/k) spread evenly.
+    ``power_law_A``: loads drawn from x^-A, scaled to all choices, at most one a token, what is too
+    much or missing going to the experts with the least.
     """
     if distribution == "balanced":
         stride = -(-routed // per_token)
@@ -32,15 +35,27 @@ def experts_read(tokens: int, routed: int, per_token: int, distribution: str) ->
         chosen = (starts[:, None] + np.arange(per_token) * stride).astype(int) % routed
         return float(len(np.unique(chosen)))
     random, alpha = np.random.default_rng(0), float(distribution.removeprefix("power_law_"))
-    return float(np.mean([(_loads(random, tokens, routed, per_token, alpha) > 0).sum() for _ in range(DRAWS)]))
+    return float(
+        np.mean(
+            [(_loads(random, tokens, routed, per_token, alpha) > 0).sum() for _ in range(DRAWS)]
+        )
+    )
 
 
-def _loads(random: np.random.Generator, tokens: int, routed: int, per_token: int, alpha: float) -> NDArray[np.int64]:
-    """Return the tokens of each expert in one draw, by falling number before what is too much or missing is shared out."""
+def _loads(
+    random: np.random.Generator, tokens: int, routed: int, per_token: int, alpha: float
+) -> NDArray[np.int64]:
+    """Return the tokens of each expert in one draw, by falling number before what is too much or
+    missing is shared out.
+    """
     choices = tokens * per_token
     low, high = (1.0, 0.8 * tokens) if choices > routed else (0.01, 2.0)
-    drawn = (random.random(routed) * (high ** (1 - alpha) - low ** (1 - alpha)) + low ** (1 - alpha)) ** (1 / (1 - alpha))
-    loads = np.sort(np.minimum(np.rint(drawn / drawn.sum() * choices), tokens).astype(np.int64))[::-1].copy()
+    drawn = (
+        random.random(routed) * (high ** (1 - alpha) - low ** (1 - alpha)) + low ** (1 - alpha)
+    ) ** (1 / (1 - alpha))
+    loads = np.sort(np.minimum(np.rint(drawn / drawn.sum() * choices), tokens).astype(np.int64))[
+        ::-1
+    ].copy()
     missing = choices - int(loads.sum())
     while missing:
         room = loads < tokens if missing > 0 else loads > 0
@@ -51,7 +66,9 @@ def _loads(random: np.random.Generator, tokens: int, routed: int, per_token: int
 
 
 def fitted(device: Device, rows: Table) -> ExpertRoofline:
-    """Return the roofline of experts; rows of more tokens than ``DECODES`` weigh as little as products beside layers."""
+    """Return the roofline of experts; rows of more tokens than ``DECODES`` weigh as little as
+    products beside layers.
+    """
     weight = np.where(rows.tokens > DECODES, PRODUCTS_BESIDE_LAYERS, 1.0)
 
     def made(x: Sequence[float]) -> ExpertRoofline:

@@ -1,7 +1,9 @@
-"""Other people's measurements as our table: microsoft/vidur, casys-kaist/LLMServingSim and ai-dynamo/aiconfigurator.
+"""Other people's measurements as our table: microsoft/vidur, casys-kaist/LLMServingSim and
+ai-dynamo/aiconfigurator.
 
-``columns.yaml`` says which columns tell a kind of file, what they are called here, and which rows have no place here: those are
-skipped, and counted by reason. Files without shapes need the model. Single products are layers of their own.
+``columns.yaml`` says which columns tell a kind of file, what they are called here, and which rows
+have no place here: those are skipped, and counted by reason. Files without shapes need the model.
+Single products are layers of their own.
 """
 
 import re
@@ -30,32 +32,64 @@ Row = dict[str, Any]
 Skipped: TypeAlias = Counter[str]
 MOST_CELLS = 20_000_000
 """Most cells of a packed table, of which a few bytes may promise any number."""
-IMPORTERS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("columns.yaml").read_text("utf-8"))
+IMPORTERS: Mapping[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("columns.yaml").read_text("utf-8")
+)
 """What is known of the files of each project, by its name."""
 CACHE_MB = {"aiconfigurator": 80.0}
-"""What a cache holds between repeats, unless stated: twice the L2 of an A100, for files that repeat one operation."""
+"""What a cache holds between repeats, unless stated: twice the L2 of an A100, for files that repeat
+one operation.
+"""
 LAUNCHES = 1.5
-"""Eager rows within so many times the shortest one of their kernel time the host (assumed; 1.2 to 2)."""
+"""Eager rows within so many times the shortest one of their kernel time the host (assumed; 1.2 to
+2).
+"""
 EVICTS = 1.25
-"""Experts that take so many times the size of a cache are out of it when read again (seen on five cards; 1 to 1.25)."""
+"""Experts that take so many times the size of a cache are out of it when read again (seen on five
+cards; 1 to 1.25).
+"""
 MOST_NAMED = 3
 
 
-def product(part: str, tokens: float, inputs: float, outputs: float, time_us: float, weights: str = "fp16") -> Row:
-    """Return the row of a product with ``inputs`` x ``outputs`` weights of a format on one device."""
+def product(
+    part: str, tokens: float, inputs: float, outputs: float, time_us: float, weights: str = "fp16"
+) -> Row:
+    """Return the row of a product with ``inputs`` x ``outputs`` weights of a format on one
+    device.
+    """
     size = FORMATS[weights].product_bytes(inputs, outputs, tokens, inputs * outputs)
-    what = {"operation": "matmul", "part": part, "format": weights, "shape": f"{inputs:.0f}x{outputs:.0f}", "tokens": tokens}
-    return {**what, "size_bytes": size, "flops": 2.0 * tokens * inputs * outputs, "time_us": time_us}
+    what = {
+        "operation": "matmul",
+        "part": part,
+        "format": weights,
+        "shape": f"{inputs:.0f}x{outputs:.0f}",
+        "tokens": tokens,
+    }
+    return {
+        **what,
+        "size_bytes": size,
+        "flops": 2.0 * tokens * inputs * outputs,
+        "time_us": time_us,
+    }
 
 
 def small(tokens: float, hidden: float, inner: float, qkv: float, time_us: float) -> Row:
-    """Return the row of a layer's norms, rotary positions, activation and residuals, as bytes of activations."""
+    """Return the row of a layer's norms, rotary positions, activation and residuals, as bytes of
+    activations.
+    """
     size = FORMATS["fp16"].weight_bytes * tokens * (8 * hidden + 3 * inner + 2 * qkv)
-    return {"operation": "small_operations", "tokens": tokens, "size_bytes": size, "time_us": time_us}
+    return {
+        "operation": "small_operations",
+        "tokens": tokens,
+        "size_bytes": size,
+        "time_us": time_us,
+    }
 
 
 class Queries(NamedTuple):
-    """``new`` tokens of each of some sequences, behind ``cached`` ones; new tokens also see those before them."""
+    """``new`` tokens of each of some sequences, behind ``cached`` ones; new tokens also see those
+    before them.
+    """
 
     sequences: float
     new: float
@@ -63,20 +97,32 @@ class Queries(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """Heads on one device: their number, bytes of keys and values that a token leaves, and query heads x head width."""
+    """Heads on one device: their number, bytes of keys and values that a token leaves, and query
+    heads x head width.
+    """
 
     kv_heads: float
     kv_bytes: float
     query_width: float
 
 
-def attention(part: str, queries: Queries, heads: Heads, time_us: float, cache: str = "fp16") -> Row:
+def attention(
+    part: str, queries: Queries, heads: Heads, time_us: float, cache: str = "fp16"
+) -> Row:
     """Return the row of one layer's attention on one device over a cache of a format."""
     sequences, new, cached = queries
     pairs = sequences * (new * cached + new * (new + 1) / 2)
-    work = {"size_bytes": sequences * (cached + new) * heads.kv_bytes, "flops": 4.0 * pairs * heads.query_width}
+    work = {
+        "size_bytes": sequences * (cached + new) * heads.kv_bytes,
+        "flops": 4.0 * pairs * heads.query_width,
+    }
     work |= {"sequences": sequences, "kv_heads": heads.kv_heads, "query_width": heads.query_width}
-    what = {"operation": "attention", "part": part, "shape": f"{heads.kv_heads:g} KV heads", "format": cache}
+    what = {
+        "operation": "attention",
+        "part": part,
+        "shape": f"{heads.kv_heads:g} KV heads",
+        "format": cache,
+    }
     return {**what, "tokens": sequences * new, **work, "time_us": time_us}
 
 
@@ -85,37 +131,66 @@ def attention(part: str, queries: Queries, heads: Heads, time_us: float, cache: 
 
 def _products(row: Row) -> Iterator[Row]:
     weights, form = row["format"], FORMATS[row["format"]]
-    name = f"{row['framework']} {row['inputs']}x{row['outputs']}{' ' * (weights != 'fp16')}{weights.removeprefix('fp16')}"
+    name = f"{row['framework']} {row['inputs']}x{row['outputs']}"
+    if weights != "fp16":
+        name += f" {weights.removeprefix('fp16')}"
     work = product("product", row["tokens"], row["inputs"], row["outputs"], row["product"], weights)
-    work["size_bytes"] -= row["given"] * row["tokens"] * row["inputs"] * (form.input_bytes - form.quantised_bytes)
+    work["size_bytes"] -= (
+        row["given"] * row["tokens"] * row["inputs"] * (form.input_bytes - form.quantised_bytes)
+    )
     yield {"model": name, "copies": row["copies"], **work}
 
 
 def _layers(row: Row) -> Iterator[Row]:
-    ranks, hidden, tokens, weights = row["tensor_parallel"], row["hidden"], row["tokens"], row["format"]
+    ranks, hidden, tokens, weights = (
+        row["tensor_parallel"],
+        row["hidden"],
+        row["tokens"],
+        row["format"],
+    )
     width = row.get("head_width", hidden / row["query_heads"])
     query, inner = width * row["query_heads"] / ranks, row["inner"] / ranks
     qkv = query + 2 * width * row["kv_heads"] / ranks
-    shapes = {"qkv": (hidden, qkv), "output": (query, hidden), "up": (hidden, inner * (1 + row.get("gated", True)))}
+    shapes = {
+        "qkv": (hidden, qkv),
+        "output": (query, hidden),
+        "up": (hidden, inner * (1 + row.get("gated", True))),
+    }
     shapes |= {"down": (inner, hidden), "lm_head": (hidden, row.get("vocabulary", 0) / ranks)}
     for part, (inputs, outputs) in shapes.items():
         if part in row:
-            yield {"tensor_parallel": ranks, **product(part, tokens, inputs, outputs, row[part], weights)}
+            yield {
+                "tensor_parallel": ranks,
+                **product(part, tokens, inputs, outputs, row[part], weights),
+            }
     if "small" in row:
         yield {"tensor_parallel": ranks, **small(tokens, hidden, inner, qkv, row["small"])}
     if "prefill" in row:
-        yield from _attention({**row, "part": "prefill", "sequences": 1, "new": tokens, "cached": 0})
+        yield from _attention(
+            {**row, "part": "prefill", "sequences": 1, "new": tokens, "cached": 0}
+        )
 
 
 def _attention(row: Row) -> Iterator[Row]:
     if row.get("before") is not None:  # a batch of a chunk behind cached tokens, or of decodes
-        row = {**row, "part": "decode"} if not row["new"] else {**row, "sequences": 1, "cached": row["before"]}
+        row = (
+            {**row, "part": "decode"}
+            if not row["new"]
+            else {**row, "sequences": 1, "cached": row["before"]}
+        )
     part = str(row.get("part", "prefill" if row.get("new") else "decode"))
     cache = str(row.get("cache", row["format"]))
-    ranks, width = row["tensor_parallel"], row.get("head_width") or row["hidden"] / row["query_heads"]
+    ranks, width = (
+        row["tensor_parallel"],
+        row.get("head_width") or row["hidden"] / row["query_heads"],
+    )
     kv_heads, time_us = row["kv_heads"] / ranks, row["both" if "both" in row else part]
-    heads = Heads(kv_heads, 2 * CACHE_BYTES[cache] * width * kv_heads, width * row["query_heads"] / ranks)
-    queries = Queries(row.get("sequences", 1), row["new"] if part == "prefill" else 1, row["cached"])
+    heads = Heads(
+        kv_heads, 2 * CACHE_BYTES[cache] * width * kv_heads, width * row["query_heads"] / ranks
+    )
+    queries = Queries(
+        row.get("sequences", 1), row["new"] if part == "prefill" else 1, row["cached"]
+    )
     told: Row = {column: row[column] for column in ("operation", "shape") if column in row}
     yield {"tensor_parallel": ranks, **attention(part, queries, heads, time_us, cache), **told}
 
@@ -127,19 +202,44 @@ def _collectives(row: Row) -> Iterator[Row]:
 
 
 def _experts(row: Row) -> Iterator[Row]:
-    ranks, tokens, routed, per_token = row["tensor_parallel"], row["tokens"], row["routed"], row["per_token"]
+    ranks, tokens, routed, per_token = (
+        row["tensor_parallel"],
+        row["tokens"],
+        row["routed"],
+        row["per_token"],
+    )
     inner, read = row["inner"] / ranks, experts_read(tokens, routed, per_token, row["distribution"])
-    weights, shape = row["matrices"] * row["hidden"] * inner, f"{row['hidden']}x{row['inner']}, {per_token} of {routed}"
-    work = {"size_bytes": read * weights * FORMATS[row["format"]].weight_bytes, "flops": 2.0 * tokens * per_token * weights}
-    work |= {"experts": read, "pairs": tokens * per_token, "width": row["hidden"] + inner, "time_us": row["both"]}
-    what = {"operation": "experts", "part": row["distribution"], "format": row["format"], "shape": shape}
+    weights, shape = (
+        row["matrices"] * row["hidden"] * inner,
+        f"{row['hidden']}x{row['inner']}, {per_token} of {routed}",
+    )
+    work = {
+        "size_bytes": read * weights * FORMATS[row["format"]].weight_bytes,
+        "flops": 2.0 * tokens * per_token * weights,
+    }
+    work |= {
+        "experts": read,
+        "pairs": tokens * per_token,
+        "width": row["hidden"] + inner,
+        "time_us": row["both"],
+    }
+    what = {
+        "operation": "experts",
+        "part": row["distribution"],
+        "format": row["format"],
+        "shape": shape,
+    }
     yield {**what, "model": shape, "tensor_parallel": ranks, "tokens": tokens, **work}
 
 
 def _exchanges(row: Row) -> Iterator[Row]:
     values = row["tokens"] * row["per_token"] * row["hidden"]
     for operation, value_bytes in (("dispatch", 1), ("combine", ACTIVATION_BYTES)):
-        work = {"size_bytes": values * value_bytes, "ranks": row["ranks"], "time_us": row[operation]}
+        work = {
+            "size_bytes": values * value_bytes,
+            "ranks": row["ranks"],
+            "time_us": row[operation],
+        }
         yield {"operation": operation, "implementation": "deepep_low_latency", **work}
 
 
@@ -156,8 +256,12 @@ ROWS: Mapping[str, Callable[[Row], Iterator[Row]]] = {
 # ---- from a file to its rows
 
 
-def imported(form: str, path: Path, model: ModelSpec | None, skipped: Skipped | None = None) -> Table:
-    """Return the table of one file, counting what is ``skipped`` by reason; raise BadInput that names the file."""
+def imported(
+    form: str, path: Path, model: ModelSpec | None, skipped: Skipped | None = None
+) -> Table:
+    """Return the table of one file, counting what is ``skipped`` by reason; raise BadInput that
+    names the file.
+    """
     name = shown(path)
     skipped = Counter() if skipped is None else skipped
     kind: Mapping[str, Any] = {}
@@ -168,14 +272,21 @@ def imported(form: str, path: Path, model: ModelSpec | None, skipped: Skipped | 
             raise BadInput.at("", "holds no shapes; name the model with --model")
         frame = _placed(_translated(frame, kind, skipped), kind, path, model)
         times = set(kind["times"])
-        rows = ({key: cell for key, cell in row.items() if key not in times or cell > 0.0} for row in frame.to_dict("records"))
-        return table([{"model": row["model"], **ours} for row in rows for ours in ROWS[kind["rows"]](row)])
+        rows = (
+            {key: cell for key, cell in row.items() if key not in times or cell > 0.0}
+            for row in frame.to_dict("records")
+        )
+        return table(
+            [{"model": row["model"], **ours} for row in rows for ours in ROWS[kind["rows"]](row)]
+        )
     except BadInput as error:
         raise error.changed(lambda fault: replace(fault, place=(name, *fault.place[1:]))) from error
     except KeyError as error:
         missing = str(error.args[0])
         theirs = kind.get("times", {}).get(missing, [missing])[0]
-        raise BadInput.at((name, 1, 1), f"is required in a file of {form} and missing", theirs.removesuffix("?")) from error
+        raise BadInput.at(
+            (name, 1, 1), f"is required in a file of {form} and missing", theirs.removesuffix("?")
+        ) from error
     except (OSError, ImportError, ValueError, AttributeError, EOFError, zlib.error) as error:
         raise BadInput.at(name, f"is no file of {form}: {error}") from error
 
@@ -185,36 +296,55 @@ def _frame(path: Path) -> Table:
     if path.suffix != ".parquet":
         with reading.lines(path) as lines:
             return pd.read_csv(StringIO("".join(lines)))
-    from pyarrow import parquet  # noqa: PLC0415 - an extra
+    from pyarrow import parquet
 
     with reading.opened(path, reading.MOST_TABLE_BYTES) as file:
         facts = parquet.read_metadata(file)
         if facts.num_rows * facts.num_columns > MOST_CELLS:
-            raise BadInput.at("", f"holds {facts.num_rows:,} rows; expected at most {MOST_CELLS:,} cells")
+            raise BadInput.at(
+                "", f"holds {facts.num_rows:,} rows; expected at most {MOST_CELLS:,} cells"
+            )
         file.seek(0)
         return pd.read_parquet(file)
 
 
 def _kind(form: str, frame: Table) -> Mapping[str, Any]:
-    refused, kinds = IMPORTERS[form]["refused"], {kind["known_by"]: kind for kind in IMPORTERS[form]["kinds"]}
+    refused, kinds = (
+        IMPORTERS[form]["refused"],
+        {kind["known_by"]: kind for kind in IMPORTERS[form]["kinds"]},
+    )
     for column in (column for column in refused if column in frame):
         raise BadInput.at(("", 1, 1), refused[column], column)
     for column in (column for column in kinds if column in frame):
         return dict(kinds[column])
-    raise BadInput.at(("", 1, 1), f"is no file of {form}; expected one of the columns {', '.join(kinds)}")
+    raise BadInput.at(
+        ("", 1, 1), f"is no file of {form}; expected one of the columns {', '.join(kinds)}"
+    )
 
 
 def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Table:
-    """Return a file's rows under our names, times in microseconds; those without a place here are left out and counted."""
+    """Return a file's rows under our names, times in microseconds; those without a place here are
+    left out and counted.
+    """
     there = {*frame.columns, *(f"{column}?" for column in frame)}
-    names = {theirs.removesuffix("?"): ours for theirs, ours in kind["columns"].items() if theirs in there or theirs[-1] != "?"}
+    names = {
+        theirs.removesuffix("?"): ours
+        for theirs, ours in kind["columns"].items()
+        if theirs in there or theirs[-1] != "?"
+    }
     if missing := names.keys() - there:
         raise KeyError(min(missing))
     if "long" in kind:
-        frame = frame.pivot_table(frame.columns[-1], list(names), kind["long"], "median").reset_index()
+        frame = frame.pivot_table(
+            frame.columns[-1], list(names), kind["long"], "median"
+        ).reset_index()
     sums, unit = {}, kind["unit_us"]
     for part, columns in kind["times"].items():
-        wanted = [column.removesuffix("?") for column in columns if column[-1] != "?" or column[:-1] in frame]
+        wanted = [
+            column.removesuffix("?")
+            for column in columns
+            if column[-1] != "?" or column[:-1] in frame
+        ]
         if missing := set(wanted) - {*frame}:
             skipped[f"no times of {', '.join(sorted(missing))} in the file"] += len(frame)
         elif wanted:
@@ -225,7 +355,12 @@ def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Tabl
     for column, words in kind.get("words", {}).items():
         if column in frame:
             ours = frame[column].astype(str).map(words)
-            skipped.update({f"{column} {word}": int(n) for word, n in frame[column][ours.isna()].value_counts().items()})
+            skipped.update(
+                {
+                    f"{column} {word}": int(n)
+                    for word, n in frame[column][ours.isna()].value_counts().items()
+                }
+            )
             frame = frame.assign(**{column: ours})[ours.notna()]
     for rule, why in kind.get("keep", {}).items():
         frame = kept(frame, frame.eval(rule), why, skipped)
@@ -234,26 +369,50 @@ def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Tabl
         longer = frame[time] >= LAUNCHES * frame.groupby("kernel")[time].transform("min")
         why = f"eager, within {LAUNCHES} of the shortest of its kernel: the host's time"
         frame = kept(frame, longer | ~frame.eval(kind["eager"]), why, skipped)
-    frame = frame.assign(**{column: frame.eval(rule) for column, rule in kind.get("derived", {}).items()})
+    frame = frame.assign(
+        **{column: frame.eval(rule) for column, rule in kind.get("derived", {}).items()}
+    )
     keys = [column for column in frame if column not in (*sums, "kernel")]
     return frame.groupby(keys, as_index=False)[list(sums)].median() if kind.get("median") else frame
 
 
 def _placed(frame: Table, kind: Mapping[str, Any], path: Path, model: ModelSpec | None) -> Table:
-    """Add the shapes of a model, the degree and formats that the folders of a file tell, and whose rows they are."""
+    """Add the shapes of a model, the degree and formats that the folders of a file tell, and whose
+    rows they are.
+    """
     stem = path.name.partition(".")[0].removesuffix("_linear")
-    where: Row = {"tensor_parallel": 1.0, "format": "fp16", "model": path.parent.name if stem in ("mlp", "attention") else stem}
-    if "inner" in frame and len(frame[["hidden", "inner"]].drop_duplicates()) > 1:  # of several models
+    where: Row = {
+        "tensor_parallel": 1.0,
+        "format": "fp16",
+        "model": path.parent.name if stem in ("mlp", "attention") else stem,
+    }
+    if (
+        "inner" in frame and len(frame[["hidden", "inner"]].drop_duplicates()) > 1
+    ):  # of several models
         where["model"] += " " + frame.hidden.astype(str) + "x" + frame.inner.astype(str)
     if kind.get("folder"):
         degree = re.fullmatch(r"tp(\d+)", path.absolute().parent.name)
         weights, _, cache = path.absolute().parent.parent.name.partition("-kv")
         if not degree or {weights, cache or "fp8"} - {"bf16", "fp16", "fp8"}:
-            raise BadInput.at("", "expected folders like bf16/tp2 above it, which say its format and degree")
-        where |= {"tensor_parallel": float(degree[1]), "format": weights.replace("bf16", "fp16"), "cache": cache or "fp16"}
+            raise BadInput.at(
+                "", "expected folders like bf16/tp2 above it, which say its format and degree"
+            )
+        where |= {
+            "tensor_parallel": float(degree[1]),
+            "format": weights.replace("bf16", "fp16"),
+            "cache": cache or "fp16",
+        }
     if kind.get("model") and model is not None:
-        where |= {"model": model.name, "hidden": model.hidden_size, "inner": model.intermediate_size}
-        where |= {"query_heads": model.num_attention_heads, "kv_heads": model.num_key_value_heads, "head_width": model.head_dim}
+        where |= {
+            "model": model.name,
+            "hidden": model.hidden_size,
+            "inner": model.intermediate_size,
+        }
+        where |= {
+            "query_heads": model.num_attention_heads,
+            "kv_heads": model.num_key_value_heads,
+            "head_width": model.head_dim,
+        }
         where |= {"vocabulary": model.vocab_size, "gated": model.mlp == "gated"}
     return frame.assign(**{column: value for column, value in where.items() if column not in frame})
 
@@ -265,7 +424,8 @@ def kept(frame: Table, mask: Any, why: str, skipped: Skipped) -> Table:
 
 
 def checked(rows: Table, device: Device | None, cache_mb: float, skipped: Skipped) -> Table:
-    """Mark products whose weights a cache holds; set aside what beats the peak of ``device`` or, beyond the cache, its memory.
+    """Mark products whose weights a cache holds; set aside what beats the peak of ``device`` or,
+    beyond the cache, its memory.
 
     A format for whose arithmetic the device states no peak is compared with the memory alone.
     """
@@ -276,13 +436,25 @@ def checked(rows: Table, device: Device | None, cache_mb: float, skipped: Skippe
     rows = rows.assign(left_out=np.where(cached, CACHED, rows.left_out))
     if device is None:
         return rows
-    peaks = {name: peak.value for name, peak in {"fp16": device.peak_tflops, **device.peaks_tflops}.items()}
-    computed = rows.format.map(lambda name: FORMATS[name].arithmetic).where(rows.operation == "matmul", "fp16")
+    peaks = {
+        name: peak.value
+        for name, peak in {"fp16": device.peak_tflops, **device.peaks_tflops}.items()
+    }
+    computed = rows.format.map(lambda name: FORMATS[name].arithmetic).where(
+        rows.operation == "matmul", "fp16"
+    )
     memory = rows.size_bytes / rows.time_us / (device.memory_bandwidth_gb_s.value * 1e3) * ~inside
     peak = rows.flops / rows.time_us / (computed.map(peaks).fillna(np.inf) * 1e6)
     for rate, times_it in (("memory", memory), ("peak", peak)):
-        beyond = rows.assign(times=times_it)[local & (times_it > 1.0)].sort_values("times", ascending=False)
+        beyond = rows.assign(times=times_it)[local & (times_it > 1.0)].sort_values(
+            "times", ascending=False
+        )
         for row in beyond[:MOST_NAMED].itertuples():
-            skipped[f"{row.times:.2f} x the {rate}: {row.operation} {row.format} {row.shape}, {row.tokens:g} tokens"] += 1
+            skipped[
+                (
+                    f"{row.times:.2f} x the {rate}: {row.operation} {row.format} {row.shape}, "
+                    f"{row.tokens:g} tokens"
+                )
+            ] += 1
         skipped[f"others that beat the {rate}"] += max(0, len(beyond) - MOST_NAMED)
     return rows[~local | ((memory <= 1.0) & (peak <= 1.0))]

@@ -9,7 +9,14 @@ import yaml
 from simulator.cost.borrowing import IN_PARTS, borrow
 from simulator.cost.collectives import Exchange, RingAllReduce, TreeAllReduce
 from simulator.cost.device import Device, Link
-from simulator.cost.roofline import TILE_ROWS, Attention, AttentionParts, AttentionRoofline, ExpertRoofline, Roofline
+from simulator.cost.roofline import (
+    TILE_ROWS,
+    Attention,
+    AttentionParts,
+    AttentionRoofline,
+    ExpertRoofline,
+    Roofline,
+)
 from simulator.evidence.calibrate import attention, experts, fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
 from simulator.evidence.calibrate.measurements import CACHED, OPERATIONS, Table, unfit
@@ -27,7 +34,9 @@ NUMBERS = ("fixed_us", "memory_efficiency", "compute_efficiency", "p_norm")
 
 
 class FittedProfile(NamedTuple):
-    """A fitted profile. ``data`` is the content of its file; errors are those of its rounded numbers."""
+    """A fitted profile. ``data`` is the content of its file; errors are those of its rounded
+    numbers.
+    """
 
     data: dict[str, Any]
     errors: dict[str, list[FitError]]
@@ -40,31 +49,52 @@ class FittedProfile(NamedTuple):
     tiles: dict[str, float]
     """Layer error of each set of tiles that was tried, in per cent."""
     layers: Table | None
-    """Seconds of every measured layer: ``seconds``, and as ``predicted``, by ``like`` and by the data``sheet``."""
+    """Seconds of every measured layer: ``seconds``, and as ``predicted``, by ``like`` and by the
+    data``sheet``.
+    """
 
 
 def device(
-    rows: Table, like: Document, profile: Device, form: Form | None = None, left_out: bool = True, ratios: int | None = None
+    rows: Table,
+    like: Document,
+    profile: Device,
+    form: Form | None = None,
+    left_out: bool = True,
+    ratios: int | None = None,
 ) -> FittedProfile:
-    """Fit what was measured of a device; everything else stays as in ``like``, which is ``profile`` as it was written.
+    """Fit what was measured of a device; everything else stays as in ``like``, which is ``profile``
+    as it was written.
 
-    ``form`` says which tiles and table; None tries the candidates for the formula. ``ratios`` is the most tokens to which
-    the table of ``like`` alone is fitted (:func:`~simulator.evidence.calibrate.fit.width_ratios`). Raises
-    :class:`BadInput` where the rows hold nothing of a device.
+    ``form`` says which tiles and table; None tries the candidates for the formula. ``ratios`` is
+    the most tokens to which the table of ``like`` alone is fitted
+    (:func:`~simulator.evidence.calibrate.fit.width_ratios`). Raises :class:`BadInput` where the
+    rows hold nothing of a device.
     """
     if ratios:
-        rows, form, left_out = rows[(rows.operation == "matmul") & (rows.format == "fp16")], TABLE, False
-    rows = rows[rows.operation.isin(DEVICE_OPERATIONS) & rows.left_out.isin(("", *[CACHED] * (profile.cache_mb is not None)))]
+        rows, form, left_out = (
+            rows[(rows.operation == "matmul") & (rows.format == "fp16")],
+            TABLE,
+            False,
+        )
+    rows = rows[
+        rows.operation.isin(DEVICE_OPERATIONS)
+        & rows.left_out.isin(("", *[CACHED] * (profile.cache_mb is not None)))
+    ]
     rows = rows[(rows.operation != "experts") | (rows.left_out == "")]
     if rows.empty:
         raise unfit(f"hold none of {', '.join(DEVICE_OPERATIONS)} to fit")
-    groups = {(name, str(form)): part for (name, form), part in rows.groupby(["operation", "format"], sort=False)}
+    groups = {
+        (name, str(form)): part
+        for (name, form), part in rows.groupby(["operation", "format"], sort=False)
+    }
     products = groups.get(PRODUCTS)
     tried = fit.best_tiles(profile, products) if products is not None and form is None else {}
     form = form or min(tried, key=tried.__getitem__, default=TABLE)
     data, before, fits = deepcopy(like.data), dict[str, Operation](), dict[str, Operation]()
     errors, errors_before = dict[str, list[FitError]](), dict[str, list[FitError]]()
-    for group in counted(sorted(groups, key=lambda group: (group != PRODUCTS, group[1] != "fp16")), "operations"):
+    for group in counted(
+        sorted(groups, key=lambda group: (group != PRODUCTS, group[1] != "fp16")), "operations"
+    ):
         name = ", ".join(word for word in group if word != "fp16")
         say(f"fitting {name}")
         measured = _uncached(profile, groups[group])
@@ -74,47 +104,76 @@ def device(
             data, profile = _with_cache(data, profile, fitted, groups[group])
         _write(data, group, profile, fitted, measured, like)
         if ratios:
-            fitted_ratios = {key: data["matmul"]["default"][key] for key in ("width", "width_source")}
+            fitted_ratios = {
+                key: data["matmul"]["default"][key] for key in ("width", "width_source")
+            }
             data["matmul"] |= {"default": like.data["matmul"]["default"] | fitted_ratios}
-        errors[name], errors_before[name] = (_errors(profile, of[name], measured) for of in (fits, before))
-        errors[name] += quality.heads_left_out(profile, measured, fitted) if left_out and "attention" in name else []
+        errors[name], errors_before[name] = (
+            _errors(profile, of[name], measured) for of in (fits, before)
+        )
+        errors[name] += (
+            quality.heads_left_out(profile, measured, fitted)
+            if left_out and "attention" in name
+            else []
+        )
     outside, steps = list[HeldOutErrors](), [list[TileStep](), list[TileStep]()]
     layers, now, old = None, fits.get("matmul"), before.get("matmul")
     if products is not None and isinstance(now, Roofline) and isinstance(old, Roofline):
         steps = [quality.steps(profile, operation, products) for operation in (now, old)]
         operations = {"predicted": now, "like": old, "sheet": fit.DATASHEET}
-        times = {name: fit.seconds(profile, operation, products) for name, operation in operations.items()}
+        times = {
+            name: fit.seconds(profile, operation, products)
+            for name, operation in operations.items()
+        }
         layers = fit.by_layer(products, seconds=fit.measured(products), **times)
     for (name, kind), measured in groups.items():
         fitted = fits[", ".join(word for word in (name, kind) if word != "fp16")]
         if left_out and name in SHAPED and isinstance(fitted, Roofline):
             say(f"predicting {SHAPED[name]} in {kind} that a fit leaves out")
             aside = quality.ways_left_out(profile, _uncached(profile, measured), form, fitted)
-            outside += [error if kind == "fp16" else error._replace(by=f"{kind}, {error.by}") for error in aside]
+            outside += [
+                error if kind == "fp16" else error._replace(by=f"{kind}, {error.by}")
+                for error in aside
+            ]
     tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
     return FittedProfile(data, errors, errors_before, outside, steps[0], steps[1], tiles, layers)
 
 
-def _with_cache(data: dict[str, Any], profile: Device, fitted: Operation, rows: Table) -> tuple[dict[str, Any], Device]:
-    """Return the data of a file and its profile with the bandwidth of the cache, where products show one."""
+def _with_cache(
+    data: dict[str, Any], profile: Device, fitted: Operation, rows: Table
+) -> tuple[dict[str, Any], Device]:
+    """Return the data of a file and its profile with the bandwidth of the cache, where products
+    show one.
+    """
     speed = fit.cache_bandwidth(profile, fitted, rows) if isinstance(fitted, Roofline) else None
     if not speed:
         return data, profile
-    number = _numbers({"cache_bandwidth_gb_s": speed}, _source(_uncached(profile, rows), "products that the cache holds"))
+    number = _numbers(
+        {"cache_bandwidth_gb_s": speed},
+        _source(_uncached(profile, rows), "products that the cache holds"),
+    )
     cache = {key: Positive.model_validate(value) for key, value in number.items()}
     return data | number, profile.model_copy(update=cache)
 
 
 def _uncached(profile: Device, rows: Table) -> Table:
-    """Return rows without products whose weights the device's cache holds; attention drops its own."""
+    """Return rows without products whose weights the device's cache holds; attention drops its
+    own.
+    """
     beyond = rows[fit.cached_share(profile, rows) == 0.0]
     if beyond.empty:
-        raise unfit("hold only products whose weights the device's cache holds; nothing to fit its memory to", "size_bytes")
+        raise unfit(
+            "hold only products whose weights the device's cache holds; nothing to fit its "
+            "memory to",
+            "size_bytes",
+        )
     return beyond
 
 
 def _of(profile: Device, name: str, form: str, rows: Table) -> Operation:
-    """Return an operation of a profile as rows of this format take it; attention in parts where the rows are."""
+    """Return an operation of a profile as rows of this format take it; attention in parts where the
+    rows are.
+    """
     if name == "matmul":
         return profile.matmul_for(form)
     if name == "experts":
@@ -133,12 +192,25 @@ def _errors(profile: Device, operation: Operation, rows: Table) -> list[FitError
     if isinstance(operation, Roofline):
         return quality.errors(profile, operation, rows)
     rows = attention.with_queries(attention.uncached(profile, rows))
-    parts = [(operation.decode, rows[rows.part == "decode"]), (operation.prefill, rows[rows.part == "prefill"])]
-    return [error for part, measured in parts if len(measured) for error in quality.errors(profile, part, measured)]
+    parts = [
+        (operation.decode, rows[rows.part == "decode"]),
+        (operation.prefill, rows[rows.part == "prefill"]),
+    ]
+    return [
+        error
+        for part, measured in parts
+        if len(measured)
+        for error in quality.errors(profile, part, measured)
+    ]
 
 
 def _fitted(
-    group: tuple[str, str], profile: Device, rows: Table, form: Form, ratios: int | None, before: Operation
+    group: tuple[str, str],
+    profile: Device,
+    rows: Table,
+    form: Form,
+    ratios: int | None,
+    before: Operation,
 ) -> Operation:
     if ratios:
         return fit.width_ratios(profile, rows, profile.matmul["default"], ratios)
@@ -151,28 +223,45 @@ def _fitted(
     if isinstance(before, Roofline):
         return attention.one_roofline(profile, rows, before)
     if not rows.part.isin(IN_PARTS).any():
-        raise unfit(f"hold {group[0]} of which no row says whether it is {' or '.join(IN_PARTS)}", "part")
+        raise unfit(
+            f"hold {group[0]} of which no row says whether it is {' or '.join(IN_PARTS)}", "part"
+        )
     return attention.in_parts(profile, rows, before)
 
 
 def _write(
-    data: dict[str, Any], group: tuple[str, str], profile: Device, fitted: Operation, rows: Table, like: Document
+    data: dict[str, Any],
+    group: tuple[str, str],
+    profile: Device,
+    fitted: Operation,
+    rows: Table,
+    like: Document,
 ) -> None:
-    """Put an operation into the data of a file; of attention in parts, a part that has no rows says whose it is."""
+    """Put an operation into the data of a file; of attention in parts, a part that has no rows says
+    whose it is.
+    """
     name, form = group
     if isinstance(fitted, AttentionParts):
         whole, parts = data["attention"], data.get(name, {})
-        if "decode" not in parts:  # one roofline until now, or none of latents, of which either part may stay
+        if (
+            "decode" not in parts
+        ):  # one roofline until now, or none of latents, of which either part may stay
             parts = data[name] = {part: deepcopy(whole.get(part, whole)) for part in IN_PARTS}
             origin = profile.name or "the profile it starts from"
-            borrow(parts, origin if name == "attention" else f"attention over keys and values of {origin}")
+            borrow(
+                parts,
+                origin if name == "attention" else f"attention over keys and values of {origin}",
+            )
         if form != "fp16":
-            parts = parts.setdefault("kv_cache", {}).setdefault(form, {key: deepcopy(parts[key]) for key in IN_PARTS})
+            parts = parts.setdefault("kv_cache", {}).setdefault(
+                form, {key: deepcopy(parts[key]) for key in IN_PARTS}
+            )
         for part in IN_PARTS:
             measured = attention.with_queries(attention.uncached(profile, rows[rows.part == part]))
             if len(measured):
                 parts[part] = _written(
-                    getattr(fitted, part), _source(measured, _parts(profile, getattr(fitted, part), measured))
+                    getattr(fitted, part),
+                    _source(measured, _parts(profile, getattr(fitted, part), measured)),
                 )
         if name == "attention" and "prefill" not in set(rows.part):
             parts["decode"]["compute_efficiency"] = deepcopy(parts["prefill"]["compute_efficiency"])
@@ -184,9 +273,15 @@ def _write(
         data[name] = section
 
 
-def _section(name: str, profile: Device, operation: Roofline, rows: Table, like: Document) -> dict[str, Any]:
-    """Return an operation as it stands in a file; what was not measured keeps its source, or says that it is not used."""
-    errors = _layer(profile, operation, rows) if name == "matmul" else _parts(profile, operation, rows)
+def _section(
+    name: str, profile: Device, operation: Roofline, rows: Table, like: Document
+) -> dict[str, Any]:
+    """Return an operation as it stands in a file; what was not measured keeps its source, or says
+    that it is not used.
+    """
+    errors = (
+        _layer(profile, operation, rows) if name == "matmul" else _parts(profile, operation, rows)
+    )
     if name == "experts":
         growth = quality.growth_bias(profile, operation, rows)
         errors += "" if growth is None else f"; t(n)/t(1) {growth:+.1f} % on average"
@@ -195,12 +290,17 @@ def _section(name: str, profile: Device, operation: Roofline, rows: Table, like:
         section |= {key: like.data[name][key] for key in ("memory_efficiency", "p_norm")}
     if name == "small_operations":
         unused = {"source": "not used: small operations count no flops", "confidence": "assumed"}
-        section |= {key: {"value": section[key]["value"], **unused} for key in ("compute_efficiency", "p_norm")}
+        section |= {
+            key: {"value": section[key]["value"], **unused}
+            for key in ("compute_efficiency", "p_norm")
+        }
     return section
 
 
 def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
-    """Fit what was measured of a link: forms of all-reduce, and the latency of a transfer at its stated bandwidth."""
+    """Fit what was measured of a link: forms of all-reduce, and the latency of a transfer at its
+    stated bandwidth.
+    """
     reduces, transfers = (rows[rows.operation == name] for name in ("all_reduce", "transfer"))
     exchanges = rows[rows.operation.isin(DIRECTIONS)]
     if reduces.empty and transfers.empty and exchanges.empty:
@@ -212,12 +312,19 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
     def collective(kind: Any, rows: Table, name: str, title: str) -> dict[str, Any]:
         form = fit.collective(kind, rows)
         errors[name] = quality.link_errors(title, rows, fit.reduced(form, rows))
-        numbers = {key: value["value"] for key, value in form.model_dump().items() if isinstance(value, dict)}
+        numbers = {
+            key: value["value"]
+            for key, value in form.model_dump().items()
+            if isinstance(value, dict)
+        }
         return _numbers(numbers, _source(rows, _first(errors[name])))
 
     if len(reduces):
         sample, forms = fit.spread(reduces), {"ring": RingAllReduce, "tree": TreeAllReduce}
-        data["all_reduce"] = {name: collective(kind, sample, name, f"all_reduce, {name}") for name, kind in forms.items()}
+        data["all_reduce"] = {
+            name: collective(kind, sample, name, f"all_reduce, {name}")
+            for name, kind in forms.items()
+        }
     if len(transfers):
         sample = fit.spread(transfers)
         latency = fit.transfer_latency_us(transfers, profile.bandwidth_gb_s.value)
@@ -225,28 +332,45 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
         errors["transfer"] = quality.link_errors("transfer", sample, latency * 1e-6 + carried)
         data |= _numbers({"latency_us": latency}, _source(sample, _first(errors["transfer"])))
     for direction, sample in exchanges.groupby("operation"):
-        data.setdefault("all_to_all", {})[direction] = collective(Exchange, sample, direction, direction)
+        data.setdefault("all_to_all", {})[direction] = collective(
+            Exchange, sample, direction, direction
+        )
     return FittedProfile(data, errors, {}, [], [], [], {}, None)
 
 
 def text(data: Mapping[str, Any]) -> str:
     """Return a profile as YAML text."""
-    dumped: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
+    dumped: str = yaml.safe_dump(
+        data, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None
+    )
     return dumped
 
 
 def _written(operation: Roofline, source: str) -> dict[str, Any]:
-    """Return a roofline as it stands in a file; it is one fit, so the source stands with its first number."""
-    own = {key: value for key, value in operation if key not in Roofline.model_fields and isinstance(value, Sourced)}
-    keys = (*NUMBERS, *(key for key, number in own.items() if "not told apart" not in number.source))
+    """Return a roofline as it stands in a file; it is one fit, so the source stands with its first
+    number.
+    """
+    own = {
+        key: value
+        for key, value in operation
+        if key not in Roofline.model_fields and isinstance(value, Sourced)
+    }
+    keys = (
+        *NUMBERS,
+        *(key for key, number in own.items() if "not told apart" not in number.source),
+    )
     numbers = _numbers({key: getattr(operation, key).value for key in keys}, source)
     tiles: dict[str, Any] = {}
     if operation.tile_tokens != (1,):
-        tiles = {"tile_tokens": list(operation.tile_tokens), "least_tile_tokens": operation.least_tile_tokens}
+        tiles = {
+            "tile_tokens": list(operation.tile_tokens),
+            "least_tile_tokens": operation.least_tile_tokens,
+        }
         tiles = {key: value for key, value in tiles.items() if value is not None}
     if isinstance(operation, AttentionRoofline):
         tiles |= operation.model_dump(
-            include={"splits", "packs"} | ({"tile_rows"} if operation.tile_rows != TILE_ROWS else set())
+            include={"splits", "packs"}
+            | ({"tile_rows"} if operation.tile_rows != TILE_ROWS else set())
         )
     if not operation.width:
         return numbers | tiles
@@ -256,21 +380,36 @@ def _written(operation: Roofline, source: str) -> dict[str, Any]:
 
 def _numbers(values: Mapping[str, float], source: str) -> dict[str, Any]:
     first, *_ = values
-    sources = {key: source if key == first else f"calibrated-on: as {first} (one fit)" for key in values}
-    return {key: {"value": value, "source": sources[key], "confidence": "calibrated"} for key, value in values.items()}
+    sources = {
+        key: source if key == first else f"calibrated-on: as {first} (one fit)" for key in values
+    }
+    return {
+        key: {"value": value, "source": sources[key], "confidence": "calibrated"}
+        for key, value in values.items()
+    }
 
 
 def _source(rows: Table, errors: str) -> str:
     parts = ", ".join(str(part) for part in rows.part.unique() if part)
-    tokens = f"{rows.tokens.min():g}..{rows.tokens.max():g} tokens" if rows.tokens.max() else f"{len(rows)} sizes"
-    return f"calibrated-on: {'; '.join(rows.source.unique())}; {', '.join(filter(None, (parts, tokens)))}; {errors}"
+    tokens = (
+        f"{rows.tokens.min():g}..{rows.tokens.max():g} tokens"
+        if rows.tokens.max()
+        else f"{len(rows)} sizes"
+    )
+    return (
+        f"calibrated-on: {'; '.join(rows.source.unique())}; "
+        f"{', '.join(filter(None, (parts, tokens)))}; {errors}"
+    )
 
 
 def _layer(profile: Device, operation: Roofline, rows: Table) -> str:
     layers = [error for error in quality.errors(profile, operation, rows) if error.what == "layer"]
     mapes = {(error.least_tokens, error.most_tokens): error.mape_percent for error in layers}
     limits = [limit for limit in ((1, 64), (1, 256), (1, 512)) if limit in mapes]
-    return f"layer MAPE {', '.join(f'{mapes[low, high]:.1f} % at {low}..{high}' for low, high in limits)}"
+    return (
+        "layer MAPE "
+        f"{', '.join(f'{mapes[low, high]:.1f} % at {low}..{high}' for low, high in limits)}"
+    )
 
 
 def _parts(profile: Device, operation: Roofline, rows: Table) -> str:

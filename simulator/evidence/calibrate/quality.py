@@ -1,4 +1,6 @@
-"""How well a roofline or a link fits what was measured, and what was left out when it was fitted."""
+"""How well a roofline or a link fits what was measured, and what was left out when it was
+fitted.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +11,15 @@ import pandas as pd
 from simulator.cost.device import Device, Link
 from simulator.cost.roofline import Attention, AttentionParts, ExpertRoofline, Roofline
 from simulator.evidence.calibrate import attention, experts, fit
-from simulator.evidence.calibrate.fit import DATASHEET, LAYER, Form, Seconds, by_layer, measured, seconds
+from simulator.evidence.calibrate.fit import (
+    DATASHEET,
+    LAYER,
+    Form,
+    Seconds,
+    by_layer,
+    measured,
+    seconds,
+)
 from simulator.evidence.calibrate.measurements import CACHED, OPERATIONS, Table, unfit
 
 LAYER_RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
@@ -22,7 +32,9 @@ STEPS = (64, 128, 256)
 LEFT_OUT_RANGES = ((1, 64), (1, 256))
 LEFT_OUT = ("model", "tensor_parallel", "shape")
 SINGLE_PRODUCTS = HALF, WIDTH = "half of the shapes", "width"
-"""What is left out where every layer is one product, so that a shape has neighbours on all sides."""
+"""What is left out where every layer is one product, so that a shape has neighbours on all
+sides.
+"""
 WIDTH_KNOWN, WIDTHS_ASKED = {"4096"}, {"5120", "8192"}
 MEGABYTE = 1e6
 
@@ -44,7 +56,9 @@ class FitError(NamedTuple):
 
 
 class HeldOutErrors(NamedTuple):
-    """Errors of one model, tensor-parallel degree or shape that took no part in the fit; layers, or products of a shape."""
+    """Errors of one model, tensor-parallel degree or shape that took no part in the fit; layers, or
+    products of a shape.
+    """
 
     by: str
     name: str
@@ -54,7 +68,9 @@ class HeldOutErrors(NamedTuple):
 
 
 class TileStep(NamedTuple):
-    """How much longer a layer takes behind a step of token counts: the median over models and degrees, in per cent."""
+    """How much longer a layer takes behind a step of token counts: the median over models and
+    degrees, in per cent.
+    """
 
     after_tokens: int
     next_tokens: int
@@ -63,15 +79,25 @@ class TileStep(NamedTuple):
 
 
 def percents(predicted: Seconds, truth: Seconds) -> tuple[float, float, float]:
-    """Return the mean and the 95th percentile of the absolute error and the mean signed error, in per cent."""
+    """Return the mean and the 95th percentile of the absolute error and the mean signed error, in
+    per cent.
+    """
     error = 100.0 * (predicted / truth - 1.0)
-    return float(np.mean(np.abs(error))), float(np.percentile(np.abs(error), 95)), float(np.mean(error))
+    return (
+        float(np.mean(np.abs(error))),
+        float(np.percentile(np.abs(error), 95)),
+        float(np.mean(error)),
+    )
 
 
 def errors(device: Device, operation: Roofline, rows: Table) -> list[FitError]:
-    """Return errors by range of tokens: layers first where there are products, then parts, of attention also shapes."""
+    """Return errors by range of tokens: layers first where there are products, then parts, of
+    attention also shapes.
+    """
     timed = rows.assign(
-        predicted=seconds(device, operation, rows), sheet=seconds(device, DATASHEET, rows), seconds=measured(rows)
+        predicted=seconds(device, operation, rows),
+        sheet=seconds(device, DATASHEET, rows),
+        seconds=measured(rows),
     )
     name = str(rows.operation.iloc[0])
     fit_errors: list[FitError] = []
@@ -82,7 +108,9 @@ def errors(device: Device, operation: Roofline, rows: Table) -> list[FitError]:
             for degree, of_degree in summed.groupby("tensor_parallel"):
                 fit_errors += _by_range(f"layer, TP {degree:g}", of_degree, RANGES)
     for part, of_part in timed.groupby("part"):
-        fit_errors += _by_range(str(part) or name, of_part, EXPERT_RANGES if name == "experts" else RANGES)
+        fit_errors += _by_range(
+            str(part) or name, of_part, EXPERT_RANGES if name == "experts" else RANGES
+        )
         if name.endswith("attention") and of_part["shape"].nunique() > 1:
             for shape, of_shape in of_part.groupby("shape"):
                 fit_errors += _by_range(f"{part}, {shape}", of_shape, RANGES)
@@ -90,39 +118,57 @@ def errors(device: Device, operation: Roofline, rows: Table) -> list[FitError]:
 
 
 def growth_bias(device: Device, operation: Roofline, rows: Table) -> float | None:
-    """Return by how many per cent the time of 2 to 128 tokens relative to one is predicted too high; None: one is missing."""
-    timed = rows[rows.tokens <= experts.DECODES].assign(off=lambda few: seconds(device, operation, few) / measured(few))
+    """Return by how many per cent the time of 2 to 128 tokens relative to one is predicted too
+    high; None: one is missing.
+    """
+    timed = rows[rows.tokens <= experts.DECODES].assign(
+        off=lambda few: seconds(device, operation, few) / measured(few)
+    )
     keys = ["source", "shape", "tensor_parallel", "part"]
-    pairs = timed.merge(timed[timed.tokens == 1], on=keys, suffixes=("", "_of_one")).query("tokens > 1")
+    pairs = timed.merge(timed[timed.tokens == 1], on=keys, suffixes=("", "_of_one")).query(
+        "tokens > 1"
+    )
     return float(100.0 * (pairs.off / pairs.off_of_one - 1.0).mean()) if len(pairs) else None
 
 
 def layers(timed: Table) -> Table:
     """Sum the columns ``predicted``, ``sheet`` and ``seconds`` over the products of each layer."""
-    return by_layer(timed, **{name: timed[name].to_numpy() for name in ("seconds", "predicted", "sheet")})
+    return by_layer(
+        timed, **{name: timed[name].to_numpy() for name in ("seconds", "predicted", "sheet")}
+    )
 
 
 def scores(device: Device, rows: Table) -> Iterator[FitError]:
-    """Yield the errors of a profile on rows of any table, without a fit: by operation, part, format, implementation and range.
+    """Yield the errors of a profile on rows of any table, without a fit: by operation, part,
+    format, implementation and range.
 
-    Rows that no fit uses stand apart, by reason, decode that a cache serves among them; layers of several products stand
-    before their parts.
+    Rows that no fit uses stand apart, by reason, decode that a cache serves among them; layers of
+    several products stand before their parts.
     """
     rows = rows[rows.operation.isin(OPERATIONS[:5])]
     attended = rows[rows.operation.isin(OPERATIONS[1:3])]
     served = rows.index.isin(attended.index.difference(attention.uncached(device, attended).index))
     rows = rows.assign(left_out=rows.left_out.mask(served & (rows.left_out == ""), CACHED))
-    timed = rows.assign(predicted=predicted(device, rows), sheet=predicted(device, rows, bare=True), seconds=measured(rows))
-    for kind, of_kind in timed.groupby(["operation", "format", "implementation", "left_out"], sort=False):
+    timed = rows.assign(
+        predicted=predicted(device, rows),
+        sheet=predicted(device, rows, bare=True),
+        seconds=measured(rows),
+    )
+    for kind, of_kind in timed.groupby(
+        ["operation", "format", "implementation", "left_out"], sort=False
+    ):
         name = ", ".join(filter(None, map(str, kind)))
         if kind[0] == "matmul" and of_kind.groupby(LAYER).size().max() > 1:
             yield from _by_range(f"{name}, layer", layers(of_kind), SCORE_RANGES, device.spread)
         for part, of_part in of_kind.groupby("part"):
-            yield from _by_range(", ".join(filter(None, (name, str(part)))), of_part, SCORE_RANGES, device.spread)
+            yield from _by_range(
+                ", ".join(filter(None, (name, str(part)))), of_part, SCORE_RANGES, device.spread
+            )
 
 
 def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
-    """Return the seconds that a profile gives every row, shape (rows,); ``bare``: a hard maximum of its datasheet's rates.
+    """Return the seconds that a profile gives every row, shape (rows,); ``bare``: a hard maximum of
+    its datasheet's rates.
 
     Raises :class:`BadInput` for a format whose arithmetic the device does not have.
     """
@@ -131,13 +177,19 @@ def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
     try:
         for (name, weights, part), some in rows.groupby(["operation", "format", "part"]):
             choose: Any = {"matmul": device.matmul_for, "experts": device.experts_for}.get(name)
-            whole = device.small_operations if name == "small_operations" else device.attention_for(name)
+            whole = (
+                device.small_operations
+                if name == "small_operations"
+                else device.attention_for(name)
+            )
             operation: Any = choose(weights) or DATASHEET if choose else whole
             if bare or not isinstance(operation, Attention):
                 times[some.index] = seconds(device, DATASHEET if bare else operation, some)
                 continue
             parts, of_part = operation.over(weights), attention.with_queries(some)
-            times[some.index] = seconds(device, parts.prefill if part == "prefill" else parts.decode, of_part)
+            times[some.index] = seconds(
+                device, parts.prefill if part == "prefill" else parts.decode, of_part
+            )
             if part not in ("decode", "prefill"):  # several query rows of a sequence
                 times[some.index] *= 1.0 + operation.extra_row.value * (of_part.rows - 1.0)
     except ValueError as error:
@@ -145,18 +197,36 @@ def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
     return np.asarray(times)
 
 
-def _by_range(name: str, timed: Table, ranges: Sequence[tuple[int, int]], spread: Any = None) -> Iterator[FitError]:
+def _by_range(
+    name: str, timed: Table, ranges: Sequence[tuple[int, int]], spread: Any = None
+) -> Iterator[FitError]:
     for low, high in ranges:
         part = timed[timed.tokens.between(low, high)]
         if len(part):
             truth = part.seconds.to_numpy()
             sheet = percents(part.sheet.to_numpy(), truth)[0]
-            inside = None if spread is None else 100.0 * float(((part.predicted / truth - 1.0).abs() <= spread.value).mean())
-            yield FitError(name, low, high, len(part), *percents(part.predicted.to_numpy(), truth), sheet, inside)
+            inside = (
+                None
+                if spread is None
+                else 100.0 * float(((part.predicted / truth - 1.0).abs() <= spread.value).mean())
+            )
+            yield FitError(
+                name,
+                low,
+                high,
+                len(part),
+                *percents(part.predicted.to_numpy(), truth),
+                sheet,
+                inside,
+            )
 
 
-def ways_left_out(device: Device, rows: Table, form: Form, fitted: Roofline) -> Iterator[HeldOutErrors]:
-    """Yield the errors of each model, degree or shape, or group of single products, as a fit to all the others predicts it."""
+def ways_left_out(
+    device: Device, rows: Table, form: Form, fitted: Roofline
+) -> Iterator[HeldOutErrors]:
+    """Yield the errors of each model, degree or shape, or group of single products, as a fit to all
+    the others predicts it.
+    """
     ways = SINGLE_PRODUCTS if rows.groupby(LAYER).size().eq(1).all() else LEFT_OUT
     for by in ("shape",) if isinstance(fitted, ExpertRoofline) else ways:
         yield from left_out(device, rows, form, fitted, by)
@@ -167,18 +237,27 @@ def _splits(rows: Table, by: str) -> Iterator[tuple[object, Any, Any]]:
     shapes = rows["shape"]
     if by == HALF:
         half = shapes.map({shape: place % 2 for place, shape in enumerate(sorted(shapes.unique()))})
-        yield from ((name, half == place, half != place) for place, name in enumerate(("odd", "even")))
+        yield from (
+            (name, half == place, half != place) for place, name in enumerate(("odd", "even"))
+        )
     elif by == WIDTH:
         sides = shapes.map(lambda name: set(name.split("x")))
-        asked, known = sides.map(WIDTHS_ASKED.intersection).astype(bool), sides.map(WIDTH_KNOWN.intersection).astype(bool)
+        asked, known = (
+            sides.map(WIDTHS_ASKED.intersection).astype(bool),
+            sides.map(WIDTH_KNOWN.intersection).astype(bool),
+        )
         if asked.any() and (known & ~asked).any():
             yield "5120, 8192 by 4096", asked, known & ~asked
     elif rows[by].nunique() > 1:
         yield from ((value, rows[by] == value, rows[by] != value) for value in rows[by].unique())
 
 
-def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str) -> list[HeldOutErrors]:
-    """Return the errors of each part of ``rows``, split ``by`` one of the ways, as a fit to others predicts it; maybe none."""
+def left_out(
+    device: Device, rows: Table, form: Form, fitted: Roofline, by: str
+) -> list[HeldOutErrors]:
+    """Return the errors of each part of ``rows``, split ``by`` one of the ways, as a fit to others
+    predicts it; maybe none.
+    """
     results = []
     for value, outside, others in _splits(rows, by):
         if not (outside.any() and others.any()):
@@ -186,63 +265,109 @@ def left_out(device: Device, rows: Table, form: Form, fitted: Roofline, by: str)
         excluded = rows[outside]
         start = fitted if by == "shape" else None  # one of forty leaves the numbers where they are
         of_experts = isinstance(fitted, ExpertRoofline)
-        refit = experts.fitted(device, rows[others]) if of_experts else fit.products(device, rows[others], form, start)
+        refit = (
+            experts.fitted(device, rows[others])
+            if of_experts
+            else fit.products(device, rows[others], form, start)
+        )
         times = {"seconds": measured(excluded), "predicted": seconds(device, refit, excluded)}
-        timed = excluded.assign(**times) if by in ("shape", *SINGLE_PRODUCTS) else by_layer(excluded, **times)
+        timed = (
+            excluded.assign(**times)
+            if by in ("shape", *SINGLE_PRODUCTS)
+            else by_layer(excluded, **times)
+        )
         parts = [timed[timed.tokens.between(*limits)] for limits in LEFT_OUT_RANGES]
-        mapes = [percents(part.predicted.to_numpy(), part.seconds.to_numpy())[0] if len(part) else np.nan for part in parts]
+        mapes = [
+            percents(part.predicted.to_numpy(), part.seconds.to_numpy())[0] if len(part) else np.nan
+            for part in parts
+        ]
         name = f"{value:g}" if isinstance(value, float) else str(value)
         results.append(HeldOutErrors(by, name, tuple(mapes), tuple(map(len, parts))))
     return results
 
 
 def heads_left_out(device: Device, rows: Table, like: Roofline | AttentionParts) -> list[FitError]:
-    """Return the errors of decode and prefill where each half of the head shapes is asked of a fit to the other; maybe none."""
+    """Return the errors of decode and prefill where each half of the head shapes is asked of a fit
+    to the other; maybe none.
+    """
     shapes, asked = rows.kv_heads.map(str) + "x" + rows.query_width.map(str), []
     for _, outside, others in _splits(rows.assign(shape=shapes), HALF):
         if isinstance(like, Roofline) or shapes.nunique() == 1:
             return []
         parts = attention.in_parts(device, rows[others], like)
-        for part, some in attention.with_queries(attention.uncached(device, rows[outside])).groupby("part"):
-            times = [seconds(device, operation, some) for operation in (getattr(parts, str(part)), DATASHEET)]
+        for part, some in attention.with_queries(attention.uncached(device, rows[outside])).groupby(
+            "part"
+        ):
+            times = [
+                seconds(device, operation, some)
+                for operation in (getattr(parts, str(part)), DATASHEET)
+            ]
             asked.append(some.assign(seconds=measured(some), predicted=times[0], sheet=times[1]))
     parts_asked = pd.concat(asked).groupby("part")
-    return [one for part, timed in parts_asked for one in _by_range(f"{part}, {HALF}", timed, (*RANGES, EVERY))]
+    return [
+        one
+        for part, timed in parts_asked
+        for one in _by_range(f"{part}, {HALF}", timed, (*RANGES, EVERY))
+    ]
 
 
 def steps(device: Device, operation: Roofline, rows: Table) -> list[TileStep]:
-    """Return the measured and the predicted growth of a layer from each of ``STEPS`` to the next measured token count."""
+    """Return the measured and the predicted growth of a layer from each of ``STEPS`` to the next
+    measured token count.
+    """
     layers = by_layer(rows, measured=measured(rows), predicted=seconds(device, operation, rows))
-    at = {tokens: some.set_index(LAYER[:2])[["measured", "predicted"]] for tokens, some in layers.groupby("tokens")}
-    pairs = ((after, min(then for then in at if then > after)) for after in STEPS if after in at and after < max(at))
-    return [TileStep(after, int(then), *(100.0 * (at[then] / at[after] - 1.0).median()).tolist()) for after, then in pairs]
+    at = {
+        tokens: some.set_index(LAYER[:2])[["measured", "predicted"]]
+        for tokens, some in layers.groupby("tokens")
+    }
+    pairs = (
+        (after, min(then for then in at if then > after))
+        for after in STEPS
+        if after in at and after < max(at)
+    )
+    return [
+        TileStep(after, int(then), *(100.0 * (at[then] / at[after] - 1.0).median()).tolist())
+        for after, then in pairs
+    ]
 
 
 def link_scores(link: Link, rows: Table) -> Iterator[FitError]:
     """Yield the errors of a link on collectives and transfers, without a fit, by implementation.
 
-    An implementation that the link does not name is held against each of its forms; bare: bytes that move over its bandwidth.
+    An implementation that the link does not name is held against each of its forms; bare: bytes
+    that move over its bandwidth.
     """
     forms = link.all_reduce.forms(0)
     for (operation, implementation), some in rows.groupby(["operation", "implementation"]):
         moved = some.size_bytes / (link.bandwidth_gb_s.value * 1e9)
         if operation == "transfer":
-            yield from link_errors("transfer", some, (link.latency_us.value * 1e-6 + moved).to_numpy(), moved)
+            yield from link_errors(
+                "transfer", some, (link.latency_us.value * 1e-6 + moved).to_numpy(), moved
+            )
             continue
         if operation != "all_reduce":  # a direction of an all-to-all, which few links state
             form = getattr(link.all_to_all, str(operation)) if link.all_to_all else None
             if form is None:
-                raise unfit(f"hold {operation}, of which {link.name or 'the link'} states no time", "operation")
+                raise unfit(
+                    f"hold {operation}, of which {link.name or 'the link'} states no time",
+                    "operation",
+                )
             yield from link_errors(str(operation), some, fit.reduced(form, some), moved)
             continue
         for name in (implementation,) if implementation in forms else forms:
-            what = f"all_reduce {implementation}, {name}" if implementation not in ("", name) else f"all_reduce, {name}"
+            what = (
+                f"all_reduce {implementation}, {name}"
+                if implementation not in ("", name)
+                else f"all_reduce, {name}"
+            )
             bare = 2.0 * (some.ranks - 1.0) / some.ranks * moved
             yield from link_errors(what, some, fit.reduced(forms[name], some), bare)
 
 
 def link_errors(name: str, rows: Table, predicted: Seconds, sheet: Any = None) -> list[FitError]:
-    """Return the errors of a collective: over all sizes, up to and above one megabyte, and by ranks."""
+    """Return the errors of a collective: over all sizes, up to and above one megabyte, and by
+    ranks.
+    """
     timed = rows.assign(seconds=measured(rows), predicted=predicted, sheet=sheet)
     parts = {
         name: timed,
@@ -255,7 +380,14 @@ def link_errors(name: str, rows: Table, predicted: Seconds, sheet: Any = None) -
         return percents(part[column].to_numpy(), part.seconds.to_numpy())
 
     return [
-        FitError(what, 0, 0, len(part), *off(part, "predicted"), None if sheet is None else off(part, "sheet")[0])
+        FitError(
+            what,
+            0,
+            0,
+            len(part),
+            *off(part, "predicted"),
+            None if sheet is None else off(part, "sheet")[0],
+        )
         for what, part in parts.items()
         if len(part)
     ]

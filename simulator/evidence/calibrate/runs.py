@@ -1,18 +1,22 @@
 """Runs: numbers of an engine fitted to measured steps and speed-ups, from one row up.
 
-A table of runs is one CSV. A column is the dotted key of a scenario's field, as for ``--set`` (``strategy``, ``draft.model``,
-``requests.concurrency``; an empty cell leaves the base scenario as it is), begins with ``#`` (for the reader, and to name
-groups by), or is one of these, of the first three exactly one in a row:
+A table of runs is one CSV. A column is the dotted key of a scenario's field, as for ``--set``
+(``strategy``, ``draft.model``, ``requests.concurrency``; an empty cell leaves the base scenario as
+it is), begins with ``#`` (for the reader, and to name groups by), or is one of these, of the first
+three exactly one in a row:
 
-* ``step_ms``, measured time of a step; ``tokens_per_s`` of a request, prompts not in it; ``speedup`` over plain decoding,
-* ``tokens_per_step``, those that a step commits, the target's own counted: 1 where nothing is drafted; a row that drafts
-  needs it, but for a step's time alone,
-* ``left_out``, why no fit uses the row, which is predicted all the same; ``source``, where it comes from.
+* ``step_ms``, measured time of a step; ``tokens_per_s`` of a request, prompts not in it;
+  ``speedup`` over plain decoding,
+* ``tokens_per_step``, those that a step commits, the target's own counted: 1 where nothing is
+  drafted; a row that drafts needs it, but for a step's time alone,
+* ``left_out``, why no fit uses the row, which is predicted all the same; ``source``, where it comes
+  from.
 
-The fit is least squares of ``log(law / measured)``, of which ``NOISE`` is taken as one deviation, with each number pulled to
-the engine's own by its range, or by its size where that is more. So one row decides what it can, and what is left of the pull
-says what no row identifies. The number ``device`` is how many of its spreads the device of the rows is slower than its
-profile; it belongs to that machine and is not written.
+The fit is least squares of ``log(law / measured)``, of which ``NOISE`` is taken as one deviation,
+with each number pulled to the engine's own by its range, or by its size where that is more. So one
+row decides what it can, and what is left of the pull says what no row identifies. The number
+``device`` is how many of its spreads the device of the rows is slower than its profile; it belongs
+to that machine and is not written.
 """
 
 import csv
@@ -50,7 +54,9 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A row of the table, with its scenario and with acceptance at which a step commits the tokens that were measured."""
+    """A row of the table, with its scenario and with acceptance at which a step commits the tokens
+    that were measured.
+    """
 
     loaded: Loaded
     acceptance: Acceptance
@@ -60,33 +66,49 @@ class MeasuredRun:
     columns: Mapping[str, str]
 
     def predicted(self, engine: Engine, slower: float = 0.0) -> float:
-        """Return what the law says of the row with this state of the engine, and with devices slower by so many spreads."""
-        scenario = replace_nested(self.loaded.scenario, Engine, lambda own: engine if own.name == engine.name else own)
+        """Return what the law says of the row with this state of the engine, and with devices
+        slower by so many spreads.
+        """
+        scenario = replace_nested(
+            self.loaded.scenario, Engine, lambda own: engine if own.name == engine.name else own
+        )
         if slower:
             spreads = dict.fromkeys(devices(scenario), slower)
             scenario = with_slower(spreads, replace(self.loaded, scenario=scenario)).scenario
         step_s = float(law(scenario, self.acceptance).step_s)
         if self.quantity == "step_ms":
             return step_s * 1e3
-        return self.tokens / step_s * (1.0 if self.quantity == "tokens_per_s" else float(baseline(scenario).tpot_s))
+        return (
+            self.tokens
+            / step_s
+            * (1.0 if self.quantity == "tokens_per_s" else float(baseline(scenario).tpot_s))
+        )
 
     @property
     def simple(self) -> tuple[float, float]:
-        """Return a fixed part and a measure of size: with one constant c, fixed + c size is what needs no simulator.
+        """Return a fixed part and a measure of size: with one constant c, fixed + c size is what
+        needs no simulator.
 
-        A speed-up is 1 + c (tokens - 1); a step is c times the time in which the datasheets' bandwidth reads its weights.
+        A speed-up is 1 + c (tokens - 1); a step is c times the time in which the datasheets'
+        bandwidth reads its weights.
         """
         if self.quantity == "speedup":
             return 1.0, self.tokens - 1.0
         scenario, needs = self.loaded.scenario, self.loaded.scenario.schedule.needs
         places = ((scenario.target, 1), (scenario.draft, needs.draft_steps * needs.draft_model))
-        sizes = ((place.weights_gb() * times, place.device.memory_bandwidth_gb_s.value) for place, times in places if place)
+        sizes = (
+            (place.weights_gb() * times, place.device.memory_bandwidth_gb_s.value)
+            for place, times in places
+            if place
+        )
         step_ms = ordered_sum(size / bandwidth * 1e3 for size, bandwidth in sizes)
         return 0.0, step_ms if self.quantity == "step_ms" else self.tokens / step_ms * 1e3
 
 
 class FittedNumber(NamedTuple):
-    """A free number of the engine: its value, the deviation that rows and range leave, and how much of the pull is left."""
+    """A free number of the engine: its value, the deviation that rows and range leave, and how much
+    of the pull is left.
+    """
 
     value: float
     deviation: float
@@ -95,18 +117,25 @@ class FittedNumber(NamedTuple):
 
 
 class EngineFit(NamedTuple):
-    """A fit: the engine, its free numbers by dotted name, errors by what they are of, and every row with its prediction."""
+    """A fit: the engine, its free numbers by dotted name, errors by what they are of, and every row
+    with its prediction.
+    """
 
     engine: Engine
     numbers: Mapping[str, FittedNumber]
     errors: Mapping[str, float]
-    """Mean absolute errors as shares: ``before`` and ``fitted``, of arithmetic with ``one constant`` fitted to the same rows,
-    ``without COLUMN`` of rows whose group took no part, and of rows that are ``left out`` of every fit."""
+    """Mean absolute errors as shares: ``before`` and ``fitted``, of arithmetic with ``one
+    constant`` fitted to the same rows, ``without COLUMN`` of rows whose group took no part, and of
+    rows that are ``left out`` of every fit."""
     predictions: Sequence[tuple[MeasuredRun, float]]
 
 
-def read_runs(path: Path, base: str, catalogue: Catalogue, overrides: Sequence[str] = ()) -> list[MeasuredRun]:
-    """Read a table of runs over the scenario ``base``; raise :class:`BadInput` with the line of a fault."""
+def read_runs(
+    path: Path, base: str, catalogue: Catalogue, overrides: Sequence[str] = ()
+) -> list[MeasuredRun]:
+    """Read a table of runs over the scenario ``base``; raise :class:`BadInput` with the line of a
+    fault.
+    """
     try:
         with readable(shown(path)), reading.lines(path) as lines:
             rows = list(csv.DictReader(lines))
@@ -114,23 +143,43 @@ def read_runs(path: Path, base: str, catalogue: Catalogue, overrides: Sequence[s
         raise BadInput.at(shown(path), f"cannot be read: {error}") from error
     if not rows:
         raise BadInput.at((shown(path), 1, 1), "holds no rows")
-    return [_run((shown(path), line, 1), row, base, overrides, catalogue) for line, row in enumerate(rows, 2)]
+    return [
+        _run((shown(path), line, 1), row, base, overrides, catalogue)
+        for line, row in enumerate(rows, 2)
+    ]
 
 
 def _run(
-    place: tuple[str, int, int], row: dict[Any, Any], base: str, overrides: Sequence[str], catalogue: Catalogue
+    place: tuple[str, int, int],
+    row: dict[Any, Any],
+    base: str,
+    overrides: Sequence[str],
+    catalogue: Catalogue,
 ) -> MeasuredRun:
     cells = {key: (cell or "").strip() for key, cell in row.items() if key is not None}
     stated = [key for key in MEASURED if cells.get(key)]
     if None in row or len(stated) != 1:
-        raise BadInput.at(place, f"expected one of {', '.join(MEASURED)}, got {', '.join(stated) or 'none'}")
-    value, tokens = _number(place, stated[0], cells), _number(place, "tokens_per_step", {"tokens_per_step": "1"} | cells)
-    settings = [f"{key}={cell}" for key, cell in cells.items() if cell and key not in OWN and not key.startswith("#")]
+        raise BadInput.at(
+            place, f"expected one of {', '.join(MEASURED)}, got {', '.join(stated) or 'none'}"
+        )
+    value, tokens = (
+        _number(place, stated[0], cells),
+        _number(place, "tokens_per_step", {"tokens_per_step": "1"} | cells),
+    )
+    settings = [
+        f"{key}={cell}"
+        for key, cell in cells.items()
+        if cell and key not in OWN and not key.startswith("#")
+    ]
     try:
         loaded = load(base, [*overrides, *settings], catalogue)
     except BadInput as error:
         raise error.changed(lambda fault: replace(fault, place=place)) from error
-    if loaded.scenario.schedule.window and not cells.get("tokens_per_step") and stated != ["step_ms"]:
+    if (
+        loaded.scenario.schedule.window
+        and not cells.get("tokens_per_step")
+        and stated != ["step_ms"]
+    ):
         message = f"is missing in a row that drafts: without it {stated[0]} says nothing of a step"
         raise BadInput.at(place, message, "tokens_per_step")
     return MeasuredRun(loaded, acceptance_of(loaded, tokens), stated[0], value, tokens, cells)
@@ -147,11 +196,15 @@ def _number(place: tuple[str, int, int], column: str, cells: Mapping[str, str]) 
 
 
 def acceptance_of(loaded: Loaded, tokens: float) -> Acceptance:
-    """Return one rate for all positions at which a step commits so many tokens, as near as the strategy comes to it."""
+    """Return one rate for all positions at which a step commits so many tokens, as near as the
+    strategy comes to it.
+    """
     scenario = loaded.scenario
 
     def over(rate: float) -> float:
-        return float(law(scenario, scenario.schedule.reads(Rates((rate,)))).verified_per_step) - tokens
+        return (
+            float(law(scenario, scenario.schedule.reads(Rates((rate,)))).verified_per_step) - tokens
+        )
 
     low, high = 1e-6, 1.0 - 1e-9
     rate = low if over(low) >= 0.0 else high
@@ -160,10 +213,14 @@ def acceptance_of(loaded: Loaded, tokens: float) -> Acceptance:
     return scenario.schedule.reads(Rates((rate,)))
 
 
-def fit(runs: Sequence[MeasuredRun], engine: Engine, free: Sequence[str], groups: Sequence[str] = ()) -> EngineFit:
-    """Fit the ``free`` numbers of an engine to runs, and again without each group of rows that a column names.
+def fit(
+    runs: Sequence[MeasuredRun], engine: Engine, free: Sequence[str], groups: Sequence[str] = ()
+) -> EngineFit:
+    """Fit the ``free`` numbers of an engine to runs, and again without each group of rows that a
+    column names.
 
-    ``COLUMN+`` leaves out each value with all above it. Raises :class:`BadInput` for a number that the engine does not have.
+    ``COLUMN+`` leaves out each value with all above it. Raises :class:`BadInput` for a number that
+    the engine does not have.
     """
     used = [run for run in runs if not run.columns.get("left_out")]
     numbers = _numbers(used, engine, free)
@@ -171,63 +228,96 @@ def fit(runs: Sequence[MeasuredRun], engine: Engine, free: Sequence[str], groups
     predictions = _predictions(runs, engine, values)
     outside = [pair for pair in predictions if pair[0] not in used]
     fitted = [pair for pair in predictions if pair not in outside]
-    errors = {"before": _mape(_predictions(used, engine, {})), "fitted": _mape(fitted), "one constant": _one_constant(used)}
+    errors = {
+        "before": _mape(_predictions(used, engine, {})),
+        "fitted": _mape(fitted),
+        "one constant": _one_constant(used),
+    }
     for column in groups:
         missed = []
         for group in _groups(used, column):
             rest = _numbers([run for run in used if run not in group], engine, free)
-            missed += _predictions(group, engine, {name: number.value for name, number in rest.items()})
+            missed += _predictions(
+                group, engine, {name: number.value for name, number in rest.items()}
+            )
         errors[f"without {column}"] = _mape(missed)
     if outside:
         errors["left out"] = _mape(outside)
     return EngineFit(_with(engine, values), numbers, errors, predictions)
 
 
-def _numbers(runs: Sequence[MeasuredRun], engine: Engine, free: Sequence[str]) -> dict[str, FittedNumber]:
+def _numbers(
+    runs: Sequence[MeasuredRun], engine: Engine, free: Sequence[str]
+) -> dict[str, FittedNumber]:
     """Return the free numbers that fit best; least squares in deviations from the engine's own."""
     known = [None if name == DEVICE else _at(engine, name) for name in free]
     start = np.array([number.value if number else 0.0 for number in known])
-    pull = np.array([max(deviation(number), number.value) or 1.0 if number else 1.0 for number in known])
-    least = np.array([-number.value / by if number else -inf for number, by in zip(known, pull, strict=True)])
+    pull = np.array(
+        [max(deviation(number), number.value) or 1.0 if number else 1.0 for number in known]
+    )
+    least = np.array(
+        [-number.value / by if number else -inf for number, by in zip(known, pull, strict=True)]
+    )
 
     def residuals(moved: Any) -> Any:
         pairs = _predictions(runs, engine, dict(zip(free, start + moved * pull, strict=True)))
         return np.array([*(log(value / run.measured) / NOISE for run, value in pairs), *moved])
 
-    best = least_squares(residuals, np.where(least < 0.0, 0.0, 1e-3), bounds=(least, inf), diff_step=np.array(1e-3))
+    best = least_squares(
+        residuals, np.where(least < 0.0, 0.0, 1e-3), bounds=(least, inf), diff_step=np.array(1e-3)
+    )
     jacobian: Any = np.asarray(best.jac)
     left = np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
     columns = (start + best.x * pull, left * pull, start, left)
-    return {name: FittedNumber(*map(float, row)) for name, row in zip(free, zip(*columns, strict=True), strict=True)}
+    return {
+        name: FittedNumber(*map(float, row))
+        for name, row in zip(free, zip(*columns, strict=True), strict=True)
+    }
 
 
-def _predictions(runs: Sequence[MeasuredRun], engine: Engine, values: Values) -> list[tuple[MeasuredRun, float]]:
+def _predictions(
+    runs: Sequence[MeasuredRun], engine: Engine, values: Values
+) -> list[tuple[MeasuredRun, float]]:
     moved = _with(engine, values)
     return [(run, run.predicted(moved, values.get(DEVICE, 0.0))) for run in runs]
 
 
 def _mape(pairs: Sequence[tuple[MeasuredRun, float]]) -> float:
-    return float(np.mean([abs(value / run.measured - 1.0) for run, value in pairs])) if pairs else 0.0
+    return (
+        float(np.mean([abs(value / run.measured - 1.0) for run, value in pairs])) if pairs else 0.0
+    )
 
 
 def _one_constant(runs: Sequence[MeasuredRun]) -> float:
     """Return the least error of arithmetic with one constant, which is where it meets a row."""
     shapes, measured = [run.simple for run in runs], [run.measured for run in runs]
-    meets = [(value - fixed) / size for (fixed, size), value in zip(shapes, measured, strict=True) if size]
+    meets = [
+        (value - fixed) / size
+        for (fixed, size), value in zip(shapes, measured, strict=True)
+        if size
+    ]
 
     def error(constant: float) -> float:
         pairs = zip(shapes, measured, strict=True)
-        return float(np.mean([abs((fixed + constant * size) / value - 1.0) for (fixed, size), value in pairs]))
+        return float(
+            np.mean(
+                [abs((fixed + constant * size) / value - 1.0) for (fixed, size), value in pairs]
+            )
+        )
 
     return min(map(error, meets), default=0.0)
 
 
 def _groups(runs: Sequence[MeasuredRun], column: str) -> Iterator[list[MeasuredRun]]:
-    """Yield the rows of each value of a column, with ``+`` also those above it; rows without a value are never left out."""
+    """Yield the rows of each value of a column, with ``+`` also those above it; rows without a
+    value are never left out.
+    """
     name, above = column.rstrip("+"), column.endswith("+")
     cells = [cell for cell in dict.fromkeys(run.columns.get(name, "") for run in runs) if cell]
     for cell in cells:
-        wanted = {other for other in cells if other == cell or (above and float(other) > float(cell))}
+        wanted = {
+            other for other in cells if other == cell or (above and float(other) > float(cell))
+        }
         yield [run for run in runs if run.columns.get(name, "") in wanted]
 
 
@@ -236,7 +326,9 @@ def _at(engine: Engine, name: str) -> Ranged:
     for key in name.split("."):
         part = part.get(key) if isinstance(part, dict) else getattr(part, key, None)
     if not isinstance(part, Ranged):
-        raise BadInput.at(engine.name, "expected a number of the engine, as speculation.tree.fixed_us", name)
+        raise BadInput.at(
+            engine.name, "expected a number of the engine, as speculation.tree.fixed_us", name
+        )
     return part
 
 
@@ -251,19 +343,32 @@ def _with(engine: Engine, values: Values) -> Engine:
 
 
 def written(fitted: EngineFit, data: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return the content of the engine's file with the fit in it: values, ranges of what is left, and the errors."""
+    """Return the content of the engine's file with the fit in it: values, ranges of what is left,
+    and the errors.
+    """
     for name, number in fitted.numbers.items():
         if name == DEVICE:
             continue
         *inner, last = name.split(".")
         reach = SHARE_DEVIATIONS * number.deviation
-        ends = {"value": number.value, "low": max(0.0, number.value - reach), "high": number.value + reach}
+        ends = {
+            "value": number.value,
+            "low": max(0.0, number.value - reach),
+            "high": number.value + reach,
+        }
         words = {"source": f"calibrated-on: {source}", "confidence": "calibrated"}
         if number.left >= IDENTIFIED:
             words = {"source": f"assumed: not told apart by {source}", "confidence": "assumed"}
         _inner(data, inner)[last] = {key: float(f"{end:.3g}") for key, end in ends.items()} | words
     rounded = {name: round(error, 4) for name, error in fitted.errors.items()}
-    return data | {"fit": {"source": source, "rows": len(fitted.predictions), "free": len(fitted.numbers), "errors": rounded}}
+    return data | {
+        "fit": {
+            "source": source,
+            "rows": len(fitted.predictions),
+            "free": len(fitted.numbers),
+            "errors": rounded,
+        }
+    }
 
 
 def _inner(data: Any, path: Sequence[str]) -> Any:

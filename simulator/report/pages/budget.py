@@ -1,4 +1,6 @@
-"""The sweep over budgets: c, where both accountings have their optimum, the ablations of the paper."""
+"""The sweep over budgets: c, where both accountings have their optimum, the ablations of the
+paper.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +18,9 @@ BOX = {"fc": "white", "alpha": 0.8, "lw": 0}
 
 
 def page(result: BudgetStudies) -> Page:
-    """Return the page of the budget study: its picture, and the optima and tables of all scenarios."""
+    """Return the page of the budget study: its picture, and the optima and tables of all
+    scenarios.
+    """
     picture = Figure(say("picture"), "budget.svg", lambda: budget_figure(result.studies))
     return Page(
         **say.first_screen(studies=result.studies),
@@ -29,22 +33,35 @@ def _section(study: BudgetStudy) -> Section:
     """Return the sentences and the two tables of a scenario."""
 
     def table(head: str, what: str, points: Sequence[BudgetPoint]) -> Table:
-        run = [point for point in points if None not in (point.verified.simulation, point.emitted.simulation)]
+        run = [
+            point
+            for point in points
+            if None not in (point.verified.simulation, point.emitted.simulation)
+        ]
         return say.table("budgets", run, head=head, what=what, scenario=study.scenario)
 
-    tables = table("gamma", "Budgets", study.points), table("sequences", "Sequences", study.sequences)
+    tables = (
+        table("gamma", "Budgets", study.points),
+        table("sequences", "Sequences", study.sequences),
+    )
     return Section(study.scenario, [Bullets(list(sentences(study))), *tables])
 
 
 def sentences(study: BudgetStudy) -> Iterator[str]:
-    """Yield c, the optimum in both accountings, what budgets around c lose, and where acceptance comes from."""
+    """Yield c, the optimum in both accountings, what budgets around c lose, and where acceptance
+    comes from.
+    """
     yield say("first", study=study)
     for count in ("verified", "emitted"):
         ways = [way for way in ("law", "simulation") if study.read(count, way)]
         optima = [(way, study.best(count, way), *study.flat(count, way)) for way in ways]
         yield say("most", count=count, optima=optima, flat=FLAT)
     for way in ("law", "simulation"):
-        if text := say("around", way=way, **{count: study.around(count, way) for count in ("verified", "emitted")}):
+        if text := say(
+            "around",
+            way=way,
+            **{count: study.around(count, way) for count in ("verified", "emitted")},
+        ):
             yield text
     yield f"law: {study.source}"
 
@@ -74,7 +91,9 @@ def _times(axes: Any, study: BudgetStudy) -> None:
     gammas = [point.gamma for point in study.points]
     c = study.cost_coefficient
     side = "right" if c > (gammas[0] + gammas[-1]) / 2 else "left"
-    axes.text(c, 1.0, f" c = T_target / T_draft = {c:.1f} ", ha=side, va="bottom", size=8, color=GREY)
+    axes.text(
+        c, 1.0, f" c = T_target / T_draft = {c:.1f} ", ha=side, va="bottom", size=8, color=GREY
+    )
 
 
 def _rates(axes: Any, study: BudgetStudy) -> None:
@@ -85,4 +104,6 @@ def _rates(axes: Any, study: BudgetStudy) -> None:
         most = tuple(study.best(count, "simulation") for count in ("verified", "emitted"))
         text = f"shaded: verified within 1 % of the most, γ = {first} to {last}\n"
         text += "most verified at γ = {}, emitted at γ = {} (simulation)".format(*most)
-        axes.text(0.985, 0.27, text, ha="right", va="bottom", size=8, transform=axes.transAxes, bbox=BOX)
+        axes.text(
+            0.985, 0.27, text, ha="right", va="bottom", size=8, transform=axes.transAxes, bbox=BOX
+        )

@@ -1,4 +1,6 @@
-"""The claims of the papers beside ours (``specsim validate --claims``): verdict, bound and the command that gives it."""
+"""The claims of the papers beside ours (``specsim validate --claims``): verdict, bound and the
+command that gives it.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +28,9 @@ def page(claims: Sequence[Judged], command: str) -> Page:
     """Return the page of claims: how many have which verdict, then a table for each paper."""
     return Page(
         title=say("title"),
-        answer=f"{len(claims)} claims: {counts(claims)}." if claims else "No claims are written down.",
+        answer=f"{len(claims)} claims: {counts(claims)}."
+        if claims
+        else "No claims are written down.",
         opening=[Paragraph(say("rule"))],
         sections=sections(*((paper, blocks) for paper, blocks in by_paper(claims).items())),
         command=command,
@@ -41,7 +45,13 @@ def by_paper(claims: Iterable[Judged]) -> dict[str, list[Block]]:
 
 def _blocks(paper: str, own: Sequence[Judged]) -> Iterator[Block]:
     yield Paragraph(f"{len(own)} claims: {counts(own)}.")
-    yield say.table("claims", own, paper=paper, ours=ours, bound=lambda one: say("bound", claim=one.claim, ends=ends(one)))
+    yield say.table(
+        "claims",
+        own,
+        paper=paper,
+        ours=ours,
+        bound=lambda one: say("bound", claim=one.claim, ends=ends(one)),
+    )
 
 
 def ours(judged: Judged) -> str:
@@ -50,14 +60,21 @@ def ours(judged: Judged) -> str:
 
 
 def ends(judged: Judged) -> str:
-    """Return what comes out with unprinted inputs at their first, then at their last end; empty where there are none."""
+    """Return what comes out with unprinted inputs at their first, then at their last end; empty
+    where there are none.
+    """
     return " to ".join(", ".join(number(value, 3) for value in values) for values in judged.ends)
 
 
 def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:
-    """Return the claims as ``--json`` prints them; our values are numbers, null where what is asked for never comes."""
+    """Return the claims as ``--json`` prints them; our values are numbers, null where what is asked
+    for never comes.
+    """
     claims = list(claims)
-    named = [dict(zip(say.head("record"), row, strict=True)) for row in say.rows("record", claims, ours=ours, ends=ends)]
+    named = [
+        dict(zip(say.head("record"), row, strict=True))
+        for row in say.rows("record", claims, ours=ours, ends=ends)
+    ]
     values = [[value if isfinite(value) else None for value in judged.ours] for judged in claims]
     return [record | {"ours": found} for record, found in zip(named, values, strict=True)]
 

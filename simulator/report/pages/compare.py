@@ -1,13 +1,36 @@
-"""Scenarios side by side: which is faster, what to know first, what differs, where the time goes."""
+"""Scenarios side by side: which is faster, what to know first, what differs, where the time
+goes.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Block, Bullets, Code, Figure, Page, Paragraph, Section, Strong, Table, Words
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Code,
+    Figure,
+    Page,
+    Paragraph,
+    Section,
+    Strong,
+    Table,
+    Words,
+)
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, panel
+from simulator.report.figures import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    YELLOW,
+    panel,
+)
 from simulator.report.inputs import resolved_blocks
 from simulator.report.wording import Wording, number, share
 from simulator.scenario.uncertainty import SHARE
@@ -22,12 +45,18 @@ MOST_PARTS = 8
 
 
 def page(result: Comparison) -> Page:
-    """Return the page of a comparison: the answer, what to be careful about, the picture, and tables of what differs."""
+    """Return the page of a comparison: the answer, what to be careful about, the picture, and
+    tables of what differs.
+    """
     runs = result.runs
     opening: list[Block] = [Bullets([_named(run) for run in runs])]
     if result.cautions:
-        opening.append(Bullets([(Strong("Caution: "), f"{caution}.") for caution in result.cautions]))
-    if borrowed := say("borrowed", letters=[run.letter for run in runs if run.result.scenario.acceptance.stand_in]):
+        opening.append(
+            Bullets([(Strong("Caution: "), f"{caution}.") for caution in result.cautions])
+        )
+    if borrowed := say(
+        "borrowed", letters=[run.letter for run in runs if run.result.scenario.acceptance.stand_in]
+    ):
         opening.append(Paragraph(borrowed))
     opening.append(Figure(say("picture"), "compare.svg", lambda: comparison_figure(result)))
     numbers = Table(_head(result, ""), list(measure_rows(result)), "Numbers of the scenarios")
@@ -42,7 +71,11 @@ def page(result: Comparison) -> Page:
         Section("Each of them alone", [commands], terminal=False),
         Section("The scenarios, resolved", resolved, terminal=False),
     ]
-    return Page(**say.first_screen(runs=runs), opening=opening, sections=[section for section in sections if section.blocks])
+    return Page(
+        **say.first_screen(runs=runs),
+        opening=opening,
+        sections=[section for section in sections if section.blocks],
+    )
 
 
 def _tpot_ms(run: ComparedRun) -> float:
@@ -67,7 +100,11 @@ def measure_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
 
 
 def _interval(run: ComparedRun) -> str:
-    return f"{run.interval.low:.2f} to {run.interval.high:.2f}" if run.result.scenario.schedule.window else "–"
+    return (
+        f"{run.interval.low:.2f} to {run.interval.high:.2f}"
+        if run.result.scenario.schedule.window
+        else "–"
+    )
 
 
 def ratios(values: Sequence[float | None]) -> Iterator[str]:
@@ -83,8 +120,16 @@ def _differences(result: Comparison) -> Iterator[Block]:
     if not result.differences:
         yield Paragraph(say("same"))
         return
-    rows: list[Sequence[Words]] = [(Code(one.field), *map(_said, one.values)) for one in result.differences]
-    yield Table(_head(result, "field"), rows, "Fields that differ", sortable=True, terminal_rows=FIELDS_SHOWN)
+    rows: list[Sequence[Words]] = [
+        (Code(one.field), *map(_said, one.values)) for one in result.differences
+    ]
+    yield Table(
+        _head(result, "field"),
+        rows,
+        "Fields that differ",
+        sortable=True,
+        terminal_rows=FIELDS_SHOWN,
+    )
 
 
 def _said(value: Value | None) -> str:
@@ -116,7 +161,9 @@ def _names(mappings: Iterable[Any]) -> list[str]:
 
 
 def comparison_figure(result: Comparison) -> Drawing:
-    """Return bars of ms per token, law and autoregressive decoding marked, and the longest parts of a step."""
+    """Return bars of ms per token, law and autoregressive decoding marked, and the longest parts of
+    a step.
+    """
     count, parts = len(result.runs), _longest(result)
     height = 1.4 + max(0.5 * count, 0.13 * len(parts) * (count + 1))
     with canvas(min(height, 9.0), WIDTH_IN * 1.1) as figure:
@@ -124,7 +171,9 @@ def comparison_figure(result: Comparison) -> Drawing:
         _draw_tokens(tokens, result)
         _draw_parts(steps, result, parts)
         handles = dict(zip(*reversed(tokens.get_legend_handles_labels()), strict=True))
-        figure.legend(handles.values(), handles, loc="outside lower center", ncols=min(4, count + 2))
+        figure.legend(
+            handles.values(), handles, loc="outside lower center", ncols=min(4, count + 2)
+        )
         return figure
 
 
@@ -160,5 +209,7 @@ def _longest(result: Comparison) -> list[str]:
     """Return names of parts in the order of the step, only the longest where there are many."""
     parts = [parts_ms(run.result) for run in result.runs]
     names = _names(parts)
-    longest = sorted(names, key=lambda name: -max(durations.get(name, 0.0) for durations in parts))[:MOST_PARTS]
+    longest = sorted(names, key=lambda name: -max(durations.get(name, 0.0) for durations in parts))[
+        :MOST_PARTS
+    ]
     return [name for name in names if name in longest]

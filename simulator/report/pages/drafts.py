@@ -1,4 +1,6 @@
-"""Does a bigger draft pay: what drafts of several sizes are worth as their tokens are kept more often."""
+"""Does a bigger draft pay: what drafts of several sizes are worth as their tokens are kept more
+often.
+"""
 
 from collections.abc import Iterator
 
@@ -16,7 +18,9 @@ SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def page(result: DraftStudy) -> Page:
-    """Return the page of the draft study: its picture, the answer in words, and a table of drafts."""
+    """Return the page of the draft study: its picture, the answer in words, and a table of
+    drafts.
+    """
     places = [min(range(len(RATES)), key=lambda place: abs(RATES[place] - rate)) for rate in SHOWN]
     picture = Figure(say("picture"), "drafts.svg", lambda: draft_figure(result))
     table = say.table("drafts", result.points, places=places)
@@ -28,7 +32,9 @@ def page(result: DraftStudy) -> Page:
 
 
 def sentences(study: DraftStudy) -> Iterator[str]:
-    """Yield what the scenario's draft is worth, and what the further drafts need to come level with it."""
+    """Yield what the scenario's draft is worth, and what the further drafts need to come level with
+    it.
+    """
     base, *alternatives = study.points
     yield say("base", base=base, study=study)
     for point in alternatives:
@@ -36,7 +42,9 @@ def sentences(study: DraftStudy) -> Iterator[str]:
 
 
 def draft_figure(study: DraftStudy) -> Drawing:
-    """Return a curve per draft, and the level of the scenario's draft that a bigger one has to reach."""
+    """Return a curve per draft, and the level of the scenario's draft that a bigger one has to
+    reach.
+    """
     with canvas(3.8) as figure:
         axes = figure.subplots()
         for point, (colour, _) in zip(study.points, LOOKS, strict=False):

@@ -1,4 +1,6 @@
-"""A figure of a paper drawn anew: our curves or bars filled, the points that the paper prints as hollow marks."""
+"""A figure of a paper drawn anew: our curves or bars filled, the points that the paper prints as
+hollow marks.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,12 +28,21 @@ def picture(asked: Found, ours: Points) -> Drawing:
         names: list[Place] = []
         if described.kind == "bars":
             published = (printed.points for printed in described.published)
-            names = list(dict.fromkeys(x for points in (*ours.values(), *published) for x, _ in points))
+            names = list(
+                dict.fromkeys(x for points in (*ours.values(), *published) for x, _ in points)
+            )
         for label, points in ours.items():
             colour, mark = _look(asked, label)
             if names:
                 places, width = _bars(asked, label, [x for x, _ in points], names)
-                axes.bar(places, [y for _, y in points], width=width, color=colour, alpha=0.75, label=label)
+                axes.bar(
+                    places,
+                    [y for _, y in points],
+                    width=width,
+                    color=colour,
+                    alpha=0.75,
+                    label=label,
+                )
             else:
                 line = mark if described.kind == "points" else f"{mark}-"
                 axes.plot(*zip(*points, strict=True), line, color=colour, ms=4, label=label)
@@ -51,12 +62,18 @@ def picture(asked: Found, ours: Points) -> Drawing:
 def _look(asked: Found, label: str) -> tuple[str, str]:
     """Return colour and mark of a label, which a series and its published points share."""
     series, published = asked.picture.series, asked.picture.published
-    labels = list(dict.fromkeys([*(one.label for one in series), *(one.label for one in published)]))
+    labels = list(
+        dict.fromkeys([*(one.label for one in series), *(one.label for one in published)])
+    )
     return LOOKS[labels.index(label) % len(LOOKS)]
 
 
-def _bars(asked: Found, label: str, xs: Sequence[Place], names: Sequence[Place]) -> tuple[list[float], float]:
-    """Return where the bars of a series stand and how wide they are; the middle of its group for any other label."""
+def _bars(
+    asked: Found, label: str, xs: Sequence[Place], names: Sequence[Place]
+) -> tuple[list[float], float]:
+    """Return where the bars of a series stand and how wide they are; the middle of its group for
+    any other label.
+    """
     labels = [one.label for one in asked.picture.series]
     width = GROUP / len(labels)
     shift = (labels.index(label) - (len(labels) - 1) / 2) * width if label in labels else 0.0
@@ -66,7 +83,9 @@ def _bars(asked: Found, label: str, xs: Sequence[Place], names: Sequence[Place])
 def _dress(axes: Any, asked: Found, names: Sequence[Place]) -> None:
     """Give the axes their title, names, scales and room."""
     described = asked.picture
-    axes.set_title(f"{asked.paper}, Figure {asked.number}: {described.figure}", size=9, loc="left", wrap=True)
+    axes.set_title(
+        f"{asked.paper}, Figure {asked.number}: {described.figure}", size=9, loc="left", wrap=True
+    )
     axes.set_xlabel(described.x)
     axes.set_ylabel(described.y)
     if names:
@@ -88,26 +107,43 @@ def as_data(asked: Found, ours: Points) -> dict[str, Any]:
         "number": asked.number,
         **described.model_dump(include={"figure", "source", "x", "y"}),
         "ours": {label: [list(point) for point in points] for label, points in ours.items()},
-        "published": {one.label: {"points": [*map(list, one.points)], "source": one.source} for one in described.published},
+        "published": {
+            one.label: {"points": [*map(list, one.points)], "source": one.source}
+            for one in described.published
+        },
         "remark": described.remark,
         "commands": asked.commands,
     }
 
 
-def list_data(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]) -> list[dict[str, Any]]:
-    """Return every figure of the papers with the numbers that can be drawn, as ``--json`` prints it."""
+def list_data(
+    figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]
+) -> list[dict[str, Any]]:
+    """Return every figure of the papers with the numbers that can be drawn, as ``--json`` prints
+    it.
+    """
     return [one.model_dump() | {"drawn": _drawn(one, drawn)} for one in figures]
 
 
 def page(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]) -> Page:
-    """Return the table of the papers' figures: which can be drawn, and the claims that carry its verdict or the reason."""
-    rows = [(one.paper, one.figure, ", ".join(_drawn(one, drawn)), one.claims or one.remark) for one in figures]
+    """Return the table of the papers' figures: which can be drawn, and the claims that carry its
+    verdict or the reason.
+    """
+    rows = [
+        (one.paper, one.figure, ", ".join(_drawn(one, drawn)), one.claims or one.remark)
+        for one in figures
+    ]
     count = sum(bool(row[2]) for row in rows)
     return Page(
         title=f"{len(figures)} figures of the papers, {count} drawn anew",
         opening=[
-            Table(("paper", "figure", "drawn", "claims, or why none"), rows, "Figures of the papers"),
-            Paragraph("Draw one: specsim figure PAPER NUMBER. The verdicts on claims: specsim validate --claims."),
+            Table(
+                ("paper", "figure", "drawn", "claims, or why none"), rows, "Figures of the papers"
+            ),
+            Paragraph(
+                "Draw one: specsim figure PAPER NUMBER. The verdicts on claims: specsim "
+                "validate --claims."
+            ),
         ],
         command="specsim figure",
     )

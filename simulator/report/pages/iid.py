@@ -24,14 +24,23 @@ def windows(drafters: Sequence[Independence]) -> list[int]:
 
 def headline(drafters: Sequence[Independence]) -> str:
     """Return a sentence with the largest error in either direction, in per cent."""
-    errors = [(error.percent, drafter.name, error.gamma) for drafter in drafters for error in drafter.errors]
+    errors = [
+        (error.percent, drafter.name, error.gamma)
+        for drafter in drafters
+        for error in drafter.errors
+    ]
     return say("headline", low=min(errors), high=max(errors)) if errors else say("none")
 
 
 def page(drafters: Sequence[Independence], command: str) -> Page:
-    """Return the page: the largest errors, the error of each drafter by window, a figure, and the intervals."""
+    """Return the page: the largest errors, the error of each drafter by window, a figure, and the
+    intervals.
+    """
     gammas = windows(drafters)
-    details: list[Block] = [Paragraph(say("details")), say.table("detailed", drafters, gammas=gammas, at=error_at)]
+    details: list[Block] = [
+        Paragraph(say("details")),
+        say.table("detailed", drafters, gammas=gammas, at=error_at),
+    ]
     return Page(
         title=say("title"),
         answer=headline(drafters),
@@ -67,7 +76,18 @@ def figure(drafters: Sequence[Independence]) -> Drawing:
 
 def _marks(axes: Any, drafters: Sequence[Independence], gamma: int, mark: str, colour: str) -> None:
     """Draw the errors at one window size, each in the row of its drafter."""
-    marked = [(place, error) for place, drafter in enumerate(drafters) if (error := error_at(drafter, gamma))]
+    marked = [
+        (place, error)
+        for place, drafter in enumerate(drafters)
+        if (error := error_at(drafter, gamma))
+    ]
     rows, errors = zip(*marked, strict=True)
-    axes.hlines(rows, [e.low_percent for e in errors], [e.high_percent for e in errors], color=colour, lw=1.0, alpha=0.6)
+    axes.hlines(
+        rows,
+        [e.low_percent for e in errors],
+        [e.high_percent for e in errors],
+        color=colour,
+        lw=1.0,
+        alpha=0.6,
+    )
     axes.plot([e.percent for e in errors], rows, mark, color=colour, ms=4, label=f"γ = {gamma}")

@@ -1,4 +1,6 @@
-"""What the network between servers costs: a table, in words next to what the paper prints, and a sweep over links."""
+"""What the network between servers costs: a table, in words next to what the paper prints, and a
+sweep over links.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -25,7 +27,9 @@ SHOWN = 4.0
 
 
 def page(result: NetworkStudy) -> Page:
-    """Return the page of the network study: the cost in words, a table per scenario, and a picture where a link was swept."""
+    """Return the page of the network study: the cost in words, a table per scenario, and a picture
+    where a link was swept.
+    """
     sweep, rows = result.sweep, result.rows
     opening: list[Block] = []
     if sweep:
@@ -42,31 +46,45 @@ def page(result: NetworkStudy) -> Page:
 
 
 def sentences(rows: Sequence[NetworkRow]) -> Iterator[str]:
-    """Yield the cost of the networks, and how the first and the last scenario compare in the paper's terms."""
+    """Yield the cost of the networks, and how the first and the last scenario compare in the
+    paper's terms.
+    """
     for overlapped, in_turn in pairwise(rows):
         if not overlapped.one_server and overlapped.overlapped:
             yield say("cost", overlapped=overlapped, in_turn=in_turn)
     first, networked = rows[0], [row for row in rows if row.overlapped and not row.one_server]
     last = networked[-1] if networked else first
     if first.scenario != last.scenario:
-        alone = next(row for row in rows if row.scenario == last.scenario and row.one_server and row.overlapped)
+        alone = next(
+            row
+            for row in rows
+            if row.scenario == last.scenario and row.one_server and row.overlapped
+        )
         yield say("less", first=first, last=last, alone=alone, published=published())
 
 
 def published() -> str:
-    """Return the speed-ups that the paper prints (sec. 4.2) and their ratio, by the ends of its ranges."""
+    """Return the speed-ups that the paper prints (sec. 4.2) and their ratio, by the ends of its
+    ranges.
+    """
     ends = {name: _ends(hardware) for name, hardware in PAPER.items()}
-    less = " and ".join(share(1 - two / one_server) for one_server, two in zip(*ends.values(), strict=True))
+    less = " and ".join(
+        share(1 - two / one_server) for one_server, two in zip(*ends.values(), strict=True)
+    )
     ranges = (f"{low:g} to {high:g} on {name}" for name, (low, high) in ends.items())
     return f"SpecPipe prints {', '.join(ranges)}: {less} less."
 
 
 def _ends(hardware: str) -> tuple[float, float]:
-    """Return the least and the largest improvement that the paper prints for a piece of hardware."""
+    """Return the least and the largest improvement that the paper prints for a piece of
+    hardware.
+    """
     printed = {
         cell.qualifier: float(cell.published)
         for cell in cells()["specpipe"]
-        if cell.quantity == "tbt_improvement_over_PP" and cell.source == "Sec 4.2" and cell.hardware.startswith(hardware)
+        if cell.quantity == "tbt_improvement_over_PP"
+        and cell.source == "Sec 4.2"
+        and cell.hardware.startswith(hardware)
     }
     return printed["range_min"], printed["range_max"]
 
@@ -78,21 +96,32 @@ def broken(breakings: Sequence[Breaking]) -> Iterator[str]:
 
 
 def network_figure(sweep: LinkSweep) -> Drawing:
-    """Return stages on both sides of the link, overlapped and in turn, above the ms that links add to a token."""
+    """Return stages on both sides of the link, overlapped and in turn, above the ms that links add
+    to a token.
+    """
     link = sweep.link
     with canvas(5.6) as figure:
         (above, below) = figure.subplots(2, 2, height_ratios=(1, 2))
-        for axes, spans, curve in zip(above, sweep.exchanges, say.said["latency_panel"]["curves"], strict=True):
+        for axes, spans, curve in zip(
+            above, sweep.exchanges, say.said["latency_panel"]["curves"], strict=True
+        ):
             begin, end = exchange(spans, link)
             draw(axes, spans, (begin, end), (f"stage {link}", f"stage {link + 1}"))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _, begin=begin: f"{at - begin * 1e3:g}"))
+            axes.xaxis.set_major_formatter(
+                FuncFormatter(lambda at, _, begin=begin: f"{at - begin * 1e3:g}")
+            )
             axes.set_xticks([begin * 1e3 + at for at in range(0, int((end - begin) * 1e3) + 1, 5)])
             axes.set_title(curve["label"], size=9, loc="left")
             axes.set_xlabel("time (ms)")
         above[0].legend(
-            handles=[Patch(color=COLOURS[label], label=label) for label in ("compute", "prune", "transmit")],
-            loc="lower left", bbox_to_anchor=(0.0, 1.18), ncols=3,
-        )  # fmt: skip
+            handles=[
+                Patch(color=COLOURS[label], label=label)
+                for label in ("compute", "prune", "transmit")
+            ],
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.18),
+            ncols=3,
+        )
         panel(below[0], say, "latency_panel", sweep.by_latency)
         panel(below[1], say, "rate_panel", sweep.by_rate)
         below[0].legend(loc="upper left")
@@ -106,7 +135,9 @@ def exchange(spans: Sequence[Span], link: int) -> tuple[float, float]:
     longest = max(span.end_s - span.start_s for span in carried)
     full = [span for span in carried if span.end_s - span.start_s > 0.99 * longest]
     for sent in full[len(full) // 2 :]:
-        pruning = next((span for span in pruned if span.start_s <= sent.start_s <= span.end_s + 1e-9), None)
+        pruning = next(
+            (span for span in pruned if span.start_s <= sent.start_s <= span.end_s + 1e-9), None
+        )
         if pruning:
             begin, end = pruning.start_s, max(pruning.end_s, sent.end_s)
             return begin - (end - begin), begin + (SHOWN - 1) * (end - begin)

@@ -1,4 +1,6 @@
-"""Show a plan: the fleet first, then why, the alternatives, how robust it is, by law, prices, exports, what went in."""
+"""Show a plan: the fleet first, then why, the alternatives, how robust it is, by law, prices,
+exports, what went in.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +12,17 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.files.writing import write_all
 from simulator.numeric import grouped
-from simulator.report.blocks import Block, Bullets, Code, Figure, Listing, Page, Paragraph, Strong, sections
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Code,
+    Figure,
+    Listing,
+    Page,
+    Paragraph,
+    Strong,
+    sections,
+)
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.figures import GREY, LOOKS, VERMILLION, panel
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
@@ -37,25 +49,43 @@ say = Wording("plan")
 
 
 def write_plan(study: PlanStudy, folder: Path) -> None:
-    """Write the page, its picture, and the answer for the programs that serve it: all of them or none.
+    """Write the page, its picture, and the answer for the programs that serve it: all of them or
+    none.
 
-    A folder that holds an earlier answer alone is replaced whole. Raises BadInput where the folder cannot be made.
+    A folder that holds an earlier answer alone is replaced whole. Raises BadInput where the folder
+    cannot be made.
     """
     files = page_files(page(study), NAME) | study.exports
-    ours = {*files, *(entry["file"] for entry in ENGINES.values()), SCENARIO, REQUESTS, "schedule.csv", "specpipe.yaml"}
+    ours = {
+        *files,
+        *(entry["file"] for entry in ENGINES.values()),
+        SCENARIO,
+        REQUESTS,
+        "schedule.csv",
+        "specpipe.yaml",
+    }
     write_all({folder / name: content for name, content in files.items()}, ours)
 
 
 def page(study: PlanStudy) -> Page:
     """Return the page of a plan and its answer."""
     plan, chosen = study.search.plan, study.chosen.candidate.loaded.scenario
-    named = {"fleet": fleet, "words": _words, "replicas": _replicas, "covered": SHARE, "multiple": multiple}
+    named = {
+        "fleet": fleet,
+        "words": _words,
+        "replicas": _replicas,
+        "covered": SHARE,
+        "multiple": multiple,
+    }
     return Page(
         **say.first_screen(study=study, plan=plan, chosen=study.chosen, **named),
         about=plan.file.about,
         opening=[
             Figure(FIGURE_TITLE, PICTURE, lambda: plan_figure(study)),
-            *(Bullets([(Strong(f"{lead}:"), f" {words}") for lead, words in part(study)]) for part in (reasons, changes)),
+            *(
+                Bullets([(Strong(f"{lead}:"), f" {words}") for lead, words in part(study)])
+                for part in (reasons, changes)
+            ),
             Bullets(list(sentences(study))),
         ],
         sections=[
@@ -98,17 +128,26 @@ def _words(candidate: Candidate) -> str:
 
 
 def _devices(finding: Finding) -> str:
-    return " + ".join(f"{count * finding.replicas} x {name}" for name, count in finding.candidate.devices.items())
+    return " + ".join(
+        f"{count * finding.replicas} x {name}" for name, count in finding.candidate.devices.items()
+    )
 
 
 def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
-    """Yield how the answer meets the SLO, why it is not smaller, what it carries, and what comes next, each with its topic."""
+    """Yield how the answer meets the SLO, why it is not smaller, what it carries, and what comes
+    next, each with its topic.
+    """
     chosen = study.chosen
     yield "Why", say("why", chosen=chosen, binding=study.binding, limit=limit_name, ms=_ms)
     if chosen.candidate.loaded.scenario.requests.prompts_alone:
-        yield "Not measured", "time per token (TPOT), as no output has a second token; drafts are of no use there."
+        yield (
+            "Not measured",
+            "time per token (TPOT), as no output has a second token; drafts are of no use there.",
+        )
     yield "Headroom", headroom_words(study.headroom)
-    for finding in [finding for finding in study.search.by_family.values() if finding is not chosen][:1]:
+    for finding in [
+        finding for finding in study.search.by_family.values() if finding is not chosen
+    ][:1]:
         yield "Next", say("next", dearer=finding, chosen=chosen, fleet=fleet)
 
 
@@ -120,16 +159,33 @@ def multiple(found: Headroom) -> str:
 
 
 def headroom_words(found: Headroom) -> str:
-    """Return how much more traffic an answer carries, what that was drawn from, and what bounds it."""
+    """Return how much more traffic an answer carries, what that was drawn from, and what bounds
+    it.
+    """
     ceiling = f"flops, bytes and KV cache allow at most {number(found.by_arithmetic, 2)} times"
     if found.times is None:
-        return f"unknown from {requests_in_words(found.recorded or 0)}, too few to draw more from; {ceiling}."
-    log = f"the log's {requests_in_words(found.recorded)}" if found.recorded else "arrivals and lengths as stated"
+        return (
+            f"unknown from {requests_in_words(found.recorded or 0)}, too few to draw more from; "
+            f"{ceiling}."
+        )
+    log = (
+        f"the log's {requests_in_words(found.recorded)}"
+        if found.recorded
+        else "arrivals and lengths as stated"
+    )
     run = f"{requests_in_words(found.requests)} within {number(found.lasted_s, 2)} s"
     if found.times < 1.0:
         law = "by law " if found.by_law else ""
-        share = f"carries {law}about {number(found.times, 1)} times it" if found.times else "carries none of it"
-        met = "These requests meet the SLO, but" if found.recorded else "The SLO is met as long as stated, but"
+        share = (
+            f"carries {law}about {number(found.times, 1)} times it"
+            if found.times
+            else "carries none of it"
+        )
+        met = (
+            "These requests meet the SLO, but"
+            if found.recorded
+            else "The SLO is met as long as stated, but"
+        )
         return f"none. {met} of traffic that goes on in the same way the fleet {share}; {ceiling}."
     least = "at least " if found.capped else ""
     words = f"{least}{number(found.times, 2)} times the planned traffic ("
@@ -145,7 +201,9 @@ def headroom_words(found: Headroom) -> str:
 
 
 def changes(study: PlanStudy) -> Iterator[tuple[str, str]]:
-    """Yield what would change the answer: something harder, or another acceptance, batch or link."""
+    """Yield what would change the answer: something harder, or another acceptance, batch or
+    link.
+    """
     for case in study.sensitivity:
         yield f"With {case.change}", f"{say('case', case=case, limit=limit_name, fleet=fleet)}."
     if study.break_even is not None:
@@ -153,9 +211,14 @@ def changes(study: PlanStudy) -> Iterator[tuple[str, str]]:
 
 
 def sentences(study: PlanStudy) -> Iterator[str]:
-    """Yield how sure the answer is, with which draft lengths it runs, where speculation is off, and what was looked at."""
+    """Yield how sure the answer is, with which draft lengths it runs, where speculation is off, and
+    what was looked at.
+    """
     scenario, tables = study.chosen.candidate.loaded.scenario, study.lengths.items()
-    off = [(min((batch for batch, tokens in table.items() if not tokens), default=0), context) for context, table in tables]
+    off = [
+        (min((batch for batch, tokens in table.items() if not tokens), default=0), context)
+        for context, table in tables
+    ]
     unknown, offers = DEFAULTS["price"]["source"], study.search.plan.file.devices.items()
     unpriced = [name for name, offer in offers if offer.price_usd_per_hour.source == unknown]
     facts = {"scenario": scenario, "looked": study.search, "covered": SHARE, "unpriced": unpriced}
@@ -170,22 +233,45 @@ def _ms(seconds: float) -> str:
 
 
 def _families(study: PlanStudy) -> Iterator[Block]:
-    """Yield the table of alternatives: a line for each family of candidates, and a column for each limit (ms)."""
+    """Yield the table of alternatives: a line for each family of candidates, and a column for each
+    limit (ms).
+    """
     limits, families, times = study.search.plan.file.slo.limits, [], list[list[str]]()
     for (hardware, strategy), cheapest in study.runners_up.items():
-        fleets = [finding for finding in study.search.findings if finding.candidate.family == (hardware, strategy)]
-        if cheapest is None:  # of a family that meets the SLO nowhere, the limit that its last fleet missed
+        fleets = [
+            finding
+            for finding in study.search.findings
+            if finding.candidate.family == (hardware, strategy)
+        ]
+        if (
+            cheapest is None
+        ):  # of a family that meets the SLO nowhere, the limit that its last fleet missed
             limit = fleets[-1].missed if fleets else None
             facts: dict[str, Any] = {"settings": "none", "devices": "", "capacity": None}
             facts["replicas"] = f"up to {max((finding.replicas for finding in fleets), default=0)}"
         else:
             limit = study.search.binding(cheapest)
-            settings = ", ".join(f"{path.split('.')[-1]} {value}" for path, value in cheapest.candidate.settings)
-            facts = {"settings": settings or "as given", "replicas": cheapest.replicas, "devices": _devices(cheapest)}
+            settings = ", ".join(
+                f"{path.split('.')[-1]} {value}" for path, value in cheapest.candidate.settings
+            )
+            facts = {
+                "settings": settings or "as given",
+                "replicas": cheapest.replicas,
+                "devices": _devices(cheapest),
+            }
             facts["capacity"] = study.capacities[cheapest.candidate.family]
-        named = {"strategy": strategy, "hardware": hardware, "found": cheapest, "limit": limit_name(limit) if limit else ""}
+        named = {
+            "strategy": strategy,
+            "hardware": hardware,
+            "found": cheapest,
+            "limit": limit_name(limit) if limit else "",
+        }
         families.append(named | facts)
-        times.append([_ms(measured.seconds) for measured in cheapest.measured] if cheapest else [""] * len(limits))
+        times.append(
+            [_ms(measured.seconds) for measured in cheapest.measured]
+            if cheapest
+            else [""] * len(limits)
+        )
     table = say.table("families", families, multiple=multiple)
     rows = [(*row, *seconds) for row, seconds in zip(table.rows, times, strict=True)]
     shown = (*ON_TERMINAL, *range(len(table.head), len(table.head) + len(limits)))
@@ -195,7 +281,9 @@ def _families(study: PlanStudy) -> Iterator[Block]:
 
 
 def _assumed(study: PlanStudy) -> Iterator[Block]:
-    taken = [f"{words[0].upper()}{words[1:]}." for words in taken_over(study.chosen.candidate.loaded)]
+    taken = [
+        f"{words[0].upper()}{words[1:]}." for words in taken_over(study.chosen.candidate.loaded)
+    ]
     if said := [*study.search.plan.file.assumed, *taken]:
         yield Bullets(said)
 
@@ -211,18 +299,24 @@ def _exports(study: PlanStudy) -> Iterator[Block]:
         if name not in (SCENARIO, REQUESTS):
             yield Paragraph((Code(name), ":"))
             yield Listing(text)
-    yield Paragraph((Code(SCENARIO), ": the answer, to be run by ", Code(f"specsim run {SCENARIO}"), "."))
+    yield Paragraph(
+        (Code(SCENARIO), ": the answer, to be run by ", Code(f"specsim run {SCENARIO}"), ".")
+    )
 
 
 # ---- the figure
 
 
 def plan_figure(study: PlanStudy) -> Drawing:
-    """Return a drawing: cost against the share of the tightest limit that is used, a line for each family."""
+    """Return a drawing: cost against the share of the tightest limit that is used, a line for each
+    family.
+    """
     with canvas(2.7, WIDTH_IN * 1.2) as drawing:
         axes = drawing.subplots()
         axes.axhline(100.0, color=VERMILLION, lw=1.2, label="SLO")
-        for family, (colour, marker) in zip(study.search.by_family, (*LOOKS, (GREY, "h")) * len(study.sizes), strict=False):
+        for family, (colour, marker) in zip(
+            study.search.by_family, (*LOOKS, (GREY, "h")) * len(study.sizes), strict=False
+        ):
             sizes = [finding for finding in study.sizes if finding.candidate.family == family]
             axes.plot(*_points(sizes), lw=1.0, color=colour)
             for kept, face in (True, colour), (False, "white"):
@@ -230,9 +324,19 @@ def plan_figure(study: PlanStudy) -> Drawing:
                 points = _points([finding for finding in sizes if finding.kept is kept])
                 axes.plot(*points, marker, ms=6, mfc=face, mec=colour, label=label)
             for finding, cost, used in zip(sizes, *_points(sizes), strict=True):
-                axes.annotate(f"{finding.replicas}", (cost, used), (5, 4), textcoords="offset points", size=7)
+                axes.annotate(
+                    f"{finding.replicas}", (cost, used), (5, 4), textcoords="offset points", size=7
+                )
         ((cost,), (used,)) = _points([study.chosen])
-        axes.annotate("answer", (cost, used), (-8, -14), textcoords="offset points", ha="center", size=8, weight="bold")
+        axes.annotate(
+            "answer",
+            (cost, used),
+            (-8, -14),
+            textcoords="offset points",
+            ha="center",
+            size=8,
+            weight="bold",
+        )
         axes.margins(0.12)
         panel(axes, say, "panel", (), most=MOST_USED)
         drawing.legend(loc="outside right upper")

@@ -1,4 +1,6 @@
-"""Draw a sweep's table as SVG text: lines, heat maps, contours, Pareto fronts, each also as small multiples."""
+"""Draw a sweep's table as SVG text: lines, heat maps, contours, Pareto fronts, each also as small
+multiples.
+"""
 
 from collections.abc import Iterator, Sequence
 from math import ceil, log
@@ -25,7 +27,9 @@ RAMP = "cividis"
 """A colour map that goes from dark to light for everybody, also without colour."""
 UNITS: dict[str, str] = Wording("plot").said["units"]
 WORDS: dict[str, str] = Wording("plot").said["axes"]
-"""Units by the endings of keys; labels of axes that are better known by another name than their field."""
+"""Units by the endings of keys; labels of axes that are better known by another name than their
+field.
+"""
 CELLS = 14
 """Number of ticks that fit along an edge of the whole picture."""
 FAR = 12.0
@@ -35,19 +39,29 @@ NAMED = 6
 
 
 def label(key: str) -> str:
-    """Return the words for a metric, or for an axis with its unit: ``channel.latency_us`` is ``channel latency (µs)``."""
+    """Return the words for a metric, or for an axis with its unit: ``channel.latency_us`` is
+    ``channel latency (µs)``.
+    """
     evaluator, _, metric = key.partition("_")
     if evaluator in get_args(Evaluator) and metric in METRICS:
         return f"{METRICS[metric].label}, {evaluator}"
     if key in WORDS:
         return WORDS[key]
-    words = " ".join(key.replace("strategy.", "").split(".")[-2:]).removesuffix(_unit(key)).replace("_", " ")
+    words = (
+        " ".join(key.replace("strategy.", "").split(".")[-2:])
+        .removesuffix(_unit(key))
+        .replace("_", " ")
+    )
     return f"{words} ({UNITS[_unit(key)]})" if _unit(key) else words
 
 
 def _short(key: str) -> str:
     """Return an axis in a word or two, where there is little room."""
-    return "" if key == "strategy" else key.rpartition(".")[2].removesuffix(_unit(key)).replace("_", " ")
+    return (
+        ""
+        if key == "strategy"
+        else key.rpartition(".")[2].removesuffix(_unit(key)).replace("_", " ")
+    )
 
 
 def _unit(key: str) -> str:
@@ -62,8 +76,9 @@ def _quantity(key: str, value: Any) -> str:
 def picture(points: SweepTable, plot: Plot) -> Drawing:
     """Return one plot of a table.
 
-    Axes that the plot does not name are left at their best: the value of the last metric named decides, and the picture
-    names these axes. Raises :class:`BadInput` for a column that does not exist, or where nothing is left to draw.
+    Axes that the plot does not name are left at their best: the value of the last metric named
+    decides, and the picture names these axes. Raises :class:`BadInput` for a column that does not
+    exist, or where nothing is left to draw.
     """
     plot = _resolved(points, plot)
     frame, note = _reduced(points, plot)
@@ -73,16 +88,29 @@ def picture(points: SweepTable, plot: Plot) -> Drawing:
     height = {1: 3.6, 2: 2.9}.get(columns, 2.4) * rows + 0.5
     with canvas(height) as figure:
         panels = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
-        draw = {"line": _line, "heatmap": _heatmap, "contour": _contour, "pareto": _pareto}[plot.kind]
+        draw = {"line": _line, "heatmap": _heatmap, "contour": _contour, "pareto": _pareto}[
+            plot.kind
+        ]
         drawn = None
         for axes, facet in zip(panels, facets, strict=False):
             part = frame if facet is None else frame[frame[plot.facet] == facet]
             drawn = draw(_Panel(axes, part, frame, plot, points, CELLS // columns)) or drawn
             if facet is not None:
-                axes.set_title(f"{_short(str(plot.facet))} {_quantity(str(plot.facet), facet)}", size=9, loc="left")
+                axes.set_title(
+                    f"{_short(str(plot.facet))} {_quantity(str(plot.facet), facet)}",
+                    size=9,
+                    loc="left",
+                )
         for axes in panels[len(facets) :]:
             axes.set_visible(False)
-        _finish(figure, panels[: len(facets)], columns, plot, note, [_text(value) for value in _values(frame, plot.hue)])
+        _finish(
+            figure,
+            panels[: len(facets)],
+            columns,
+            plot,
+            note,
+            [_text(value) for value in _values(frame, plot.hue)],
+        )
         if drawn is not None and plot.value:
             figure.colorbar(drawn, ax=panels[: len(facets)], label=label(plot.value), shrink=0.9)
         return figure
@@ -93,12 +121,18 @@ def picture(points: SweepTable, plot: Plot) -> Drawing:
 
 def _resolved(points: SweepTable, plot: Plot) -> Plot:
     """Return the plot with whole names of columns."""
-    named = {field: points.column(name) for field in ("x", "y", "value", "hue", "facet") if (name := getattr(plot, field))}
+    named = {
+        field: points.column(name)
+        for field in ("x", "y", "value", "hue", "facet")
+        if (name := getattr(plot, field))
+    }
     return plot.model_copy(update=named)
 
 
 def _reduced(points: SweepTable, plot: Plot) -> tuple[Frame, str]:
-    """Return rows without a fault, one for each combination of the axes that the plot names, and a note on the rest."""
+    """Return rows without a fault, one for each combination of the axes that the plot names, and a
+    note on the rest.
+    """
     named = [name for name in (plot.x, plot.y, plot.value, plot.hue, plot.facet) if name]
     frame = points.frame.dropna(subset=named)
     if frame.empty:
@@ -120,11 +154,17 @@ def _values(frame: Frame, column: str | None) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    return f"{value:,g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    return (
+        f"{value:,g}"
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else str(value)
+    )
 
 
 class _Panel(NamedTuple):
-    """The data that one panel is drawn from: its rows, and those of all panels, which share their scales."""
+    """The data that one panel is drawn from: its rows, and those of all panels, which share their
+    scales.
+    """
 
     axes: Any
     rows: Frame
@@ -147,7 +187,9 @@ def _line(panel: _Panel) -> None:
         rows = part.sort_values(plot.x) if places is None else part
         at = rows[plot.x] if places is None else [places[value] for value in rows[plot.x]]
         style = "none" if scattered else "-"
-        axes.plot(at, rows[plot.y], ls=style, marker=marker, ms=4, mfc="white", color=colour, label=hue)
+        axes.plot(
+            at, rows[plot.y], ls=style, marker=marker, ms=4, mfc="white", color=colour, label=hue
+        )
     low, high = axes.get_ylim()
     if str(plot.y).endswith("speedup") and low < 1.15:
         axes.axhline(1.0, color=GREY, lw=1.0, ls="--")
@@ -158,43 +200,68 @@ def _heatmap(panel: _Panel) -> Any:
     """Draw ``value`` over cells, and the border between cells above and below ``level``."""
     axes, plot, whole = panel.axes, panel.plot, panel.whole
     if panel.points.file.combine == "latin_hypercube":
-        raise BadInput.at(panel.points.name, "points of a Latin hypercube make no cells; choose contour", "kind")
+        raise BadInput.at(
+            panel.points.name, "points of a Latin hypercube make no cells; choose contour", "kind"
+        )
     xs, ys = _values(whole, plot.x), _values(whole, plot.y)
     grid = _grid(panel.rows, plot, xs, ys)
     low, high = float(whole[plot.value].min()), float(whole[plot.value].max())
-    drawn = axes.pcolormesh(np.arange(len(xs) + 1), np.arange(len(ys) + 1), grid, cmap=RAMP, vmin=low, vmax=high)
+    drawn = axes.pcolormesh(
+        np.arange(len(xs) + 1), np.arange(len(ys) + 1), grid, cmap=RAMP, vmin=low, vmax=high
+    )
     for axis, values, room in ((axes.xaxis, xs, panel.ticks), (axes.yaxis, ys, CELLS)):
         step = ceil(len(values) / room)
-        axis.set_ticks([index + 0.5 for index in range(0, len(values), step)], [_text(value) for value in values[::step]])
+        axis.set_ticks(
+            [index + 0.5 for index in range(0, len(values), step)],
+            [_text(value) for value in values[::step]],
+        )
     if len(xs) <= panel.ticks:
         for row, column in np.argwhere(~np.isnan(grid)):
             ink = "white" if grid[row, column] < low + 0.55 * (high - low) else "black"
-            axes.text(column + 0.5, row + 0.5, f"{grid[row, column]:.3g}", ha="center", va="center", size=6.5, color=ink)
+            axes.text(
+                column + 0.5,
+                row + 0.5,
+                f"{grid[row, column]:.3g}",
+                ha="center",
+                va="center",
+                size=6.5,
+                color=ink,
+            )
     _border(axes, grid, plot.level)
     return drawn
 
 
 def _grid(part: Frame, plot: Plot, xs: Sequence[Any], ys: Sequence[Any]) -> Any:
     """Return an array (ys, xs) of ``value``, not a number where there is no point."""
-    return part.pivot(index=plot.y, columns=plot.x, values=plot.value).reindex(index=ys, columns=xs).to_numpy(dtype=float)
+    return (
+        part.pivot(index=plot.y, columns=plot.x, values=plot.value)
+        .reindex(index=ys, columns=xs)
+        .to_numpy(dtype=float)
+    )
 
 
 def _border(axes: Any, grid: Any, level: float) -> None:
     """Draw the edges between cells on both sides of ``level``."""
     above, filled = grid >= level, ~np.isnan(grid)
     look: dict[str, Any] = {"color": VERMILLION, "lw": 2.2, "solid_capstyle": "round"}
-    for row, column in np.argwhere((above[:, 1:] != above[:, :-1]) & filled[:, 1:] & filled[:, :-1]):
+    for row, column in np.argwhere(
+        (above[:, 1:] != above[:, :-1]) & filled[:, 1:] & filled[:, :-1]
+    ):
         axes.plot([column + 1, column + 1], [row, row + 1], **look)
     for row, column in np.argwhere((above[1:] != above[:-1]) & filled[1:] & filled[:-1]):
         axes.plot([column, column + 1], [row + 1, row + 1], **look)
 
 
 def _contour(panel: _Panel) -> Any:
-    """Draw ``value`` as filled levels with the line at ``level``; with ``hue`` only the lines, one for each."""
+    """Draw ``value`` as filled levels with the line at ``level``; with ``hue`` only the lines, one
+    for each.
+    """
     axes, plot, whole = panel.axes, panel.plot, panel.whole
     for name in (plot.x, plot.y):
         if not pd.api.types.is_numeric_dtype(whole[name]):
-            raise BadInput.at(panel.points.name, "a contour needs numbers on both axes; choose heatmap", str(name))
+            raise BadInput.at(
+                panel.points.name, "a contour needs numbers on both axes; choose heatmap", str(name)
+            )
     for axis, column, room in ((axes.xaxis, plot.x, panel.ticks), (axes.yaxis, plot.y, CELLS)):
         _scale(axis, whole[column], room)
     filled = None
@@ -205,7 +272,12 @@ def _contour(panel: _Panel) -> Any:
             filled = over("contourf")(*data, levels=levels, cmap=RAMP)
         low, high = rows[plot.value].min(), rows[plot.value].max()
         if low < plot.level <= high:
-            over("contour")(*data, levels=[plot.level], colors=[colour if plot.hue else VERMILLION], linewidths=2.2)
+            over("contour")(
+                *data,
+                levels=[plot.level],
+                colors=[colour if plot.hue else VERMILLION],
+                linewidths=2.2,
+            )
         if plot.hue:
             axes.plot([], [], color=colour, lw=2.2, label=hue + _side(low, high, plot.level))
     if plot.hue:
@@ -214,54 +286,111 @@ def _contour(panel: _Panel) -> Any:
 
 
 def _side(low: float, high: float, level: float) -> str:
-    """Return on which side of ``level`` all values lie, from ``low`` to ``high``; empty where the line separates them."""
+    """Return on which side of ``level`` all values lie, from ``low`` to ``high``; empty where the
+    line separates them.
+    """
     if low < level <= high:
         return ""
     return ": above everywhere" if low >= level else ": below everywhere"
 
 
 def _surface(axes: Any, rows: Frame, plot: Plot, points: SweepTable) -> tuple[Any, tuple[Any, ...]]:
-    """Return the methods that draw over these points, and their data: a grid, or points anywhere."""
+    """Return the methods that draw over these points, and their data: a grid, or points
+    anywhere.
+    """
     if points.file.combine == "latin_hypercube":
-        return lambda verb: getattr(axes, f"tri{verb}"), (rows[plot.x], rows[plot.y], rows[plot.value])
+        return lambda verb: getattr(axes, f"tri{verb}"), (
+            rows[plot.x],
+            rows[plot.y],
+            rows[plot.value],
+        )
     xs, ys = _values(rows, plot.x), _values(rows, plot.y)
-    return lambda verb: getattr(axes, verb), (xs, ys, np.ma.masked_invalid(_grid(rows, plot, xs, ys)))
+    return lambda verb: getattr(axes, verb), (
+        xs,
+        ys,
+        np.ma.masked_invalid(_grid(rows, plot, xs, ys)),
+    )
 
 
 def _pareto(panel: _Panel) -> None:
-    """Draw every point, and the front of those that no point beats in both metrics, with the settings of up to ``NAMED``."""
+    """Draw every point, and the front of those that no point beats in both metrics, with the
+    settings of up to ``NAMED``.
+    """
     axes, plot = panel.axes, panel.plot
     for (colour, marker), hue, rows in _hues(panel):
-        axes.plot(rows[plot.x], rows[plot.y], ls="none", marker=marker, ms=3.5, color=colour, alpha=0.55, mew=0, label=hue)
+        axes.plot(
+            rows[plot.x],
+            rows[plot.y],
+            ls="none",
+            marker=marker,
+            ms=3.5,
+            color=colour,
+            alpha=0.55,
+            mew=0,
+            label=hue,
+        )
     front = _front(panel.rows, str(plot.x), str(plot.y))
-    axes.plot(front[plot.x], front[plot.y], "-", color=GREY, lw=1.2, marker="o", mfc="none", ms=6, label="front")
+    axes.plot(
+        front[plot.x],
+        front[plot.y],
+        "-",
+        color=GREY,
+        lw=1.2,
+        marker="o",
+        mfc="none",
+        ms=6,
+        label="front",
+    )
     for axis, name in (("x", plot.x), ("y", str(plot.y))):
         if 0.0 < FAR * panel.whole[name].min() < panel.whole[name].max():
             getattr(axes, f"set_{axis}scale")("log")
             getattr(axes, f"{axis}axis").set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            getattr(axes, f"{axis}axis").set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            getattr(axes, f"{axis}axis").set_major_formatter(
+                FuncFormatter(lambda value, _: f"{value:g}")
+            )
             getattr(axes, f"{axis}axis").set_minor_locator(NullLocator())
-    chosen = sorted({round(index) for index in np.linspace(0, len(front) - 1, min(NAMED, len(front)))})
+    chosen = sorted(
+        {round(index) for index in np.linspace(0, len(front) - 1, min(NAMED, len(front)))}
+    )
     for letter, at in zip(ascii_uppercase, chosen, strict=False):
         row = front.iloc[at]
-        settings = ", ".join(f"{_short(key)} {_quantity(key, row[key])}" for key in panel.points.axes if key != plot.facet)
-        axes.annotate(letter, (row[plot.x], row[plot.y]), (0, 6), textcoords="offset points", size=8, ha="center")
+        settings = ", ".join(
+            f"{_short(key)} {_quantity(key, row[key])}"
+            for key in panel.points.axes
+            if key != plot.facet
+        )
+        axes.annotate(
+            letter,
+            (row[plot.x], row[plot.y]),
+            (0, 6),
+            textcoords="offset points",
+            size=8,
+            ha="center",
+        )
         axes.plot([], [], ls="none", label=f"{letter}: {settings}")
     axes.margins(0.06, 0.1)
 
 
 def _front(part: Frame, x: str, y: str) -> Frame:
-    """Return the points that none is at least as good as in both metrics and better in one, by ``x``."""
+    """Return the points that none is at least as good as in both metrics and better in one, by
+    ``x``.
+    """
     senses = [1.0 if METRICS[name.partition("_")[2]].less_is_better else -1.0 for name in (x, y)]
-    ranked = pd.DataFrame({"x": senses[0] * part[x], "y": senses[1] * part[y]}).sort_values(["x", "y"])
-    return part.loc[ranked.index[ranked.y < ranked.y.cummin().shift(fill_value=np.inf)]].sort_values(x)
+    ranked = pd.DataFrame({"x": senses[0] * part[x], "y": senses[1] * part[y]}).sort_values(
+        ["x", "y"]
+    )
+    return part.loc[
+        ranked.index[ranked.y < ranked.y.cummin().shift(fill_value=np.inf)]
+    ].sort_values(x)
 
 
 # ---- what panels have in common
 
 
 def _hues(panel: _Panel) -> Iterator[tuple[tuple[Any, str], str, Frame]]:
-    """Yield style (colour, marker), name and rows of each line; where there are many, colours go from dark to light."""
+    """Yield style (colour, marker), name and rows of each line; where there are many, colours go
+    from dark to light.
+    """
     hue = panel.plot.hue
     if not hue:
         yield LOOKS[0], "", panel.rows
@@ -276,13 +405,19 @@ def _hues(panel: _Panel) -> Iterator[tuple[tuple[Any, str], str, Frame]]:
 
 
 def _scale(axis: Any, values: Any, room: int) -> dict[Any, int] | None:
-    """Set an axis' ticks at its values, logarithmic for equal ratios; for words, return the place of each."""
+    """Set an axis' ticks at its values, logarithmic for equal ratios; for words, return the place
+    of each.
+    """
     if not pd.api.types.is_numeric_dtype(values):
         places = {value: index for index, value in enumerate(dict.fromkeys(values))}
         axis.set_ticks(range(len(places)), [_text(value) for value in places])
         return places
     numbers = sorted(set(values))
-    by_ratio = len(numbers) > 2 and numbers[0] > 0 and _uneven([log(number) for number in numbers]) < _uneven(numbers)
+    by_ratio = (
+        len(numbers) > 2
+        and numbers[0] > 0
+        and _uneven([log(number) for number in numbers]) < _uneven(numbers)
+    )
     if by_ratio:
         getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
         axis.set_minor_locator(NullLocator())
@@ -298,7 +433,9 @@ def _uneven(values: Sequence[float]) -> float:
     return float(steps.std() / steps.mean())
 
 
-def _finish(figure: Any, panels: Sequence[Any], columns: int, plot: Plot, note: str, hues: Sequence[str]) -> None:
+def _finish(
+    figure: Any, panels: Sequence[Any], columns: int, plot: Plot, note: str, hues: Sequence[str]
+) -> None:
     for number, axes in enumerate(panels):
         if number + columns >= len(panels):
             axes.set_xlabel(label(plot.x))
@@ -307,15 +444,25 @@ def _finish(figure: Any, panels: Sequence[Any], columns: int, plot: Plot, note: 
             axes.set_ylabel("\n".join(label(str(plot.y)).rsplit(", ", 1)))
     named: dict[str, Any] = {}
     for axes in panels:
-        named |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True) if name}
+        named |= {
+            name: handle
+            for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
+            if name
+        }
     order = {hue: number for number, hue in enumerate(hues)}
-    handles = dict(sorted(named.items(), key=lambda entry: order.get(entry[0].partition(":")[0], len(order))))
+    handles = dict(
+        sorted(named.items(), key=lambda entry: order.get(entry[0].partition(":")[0], len(order)))
+    )
     if plot.kind in ("heatmap", "contour") and not plot.hue:
-        handles[f"{label(str(plot.value)).partition(',')[0]} = {plot.level:g}"] = Line2D([], [], color=VERMILLION, lw=2.2)
+        handles[f"{label(str(plot.value)).partition(',')[0]} = {plot.level:g}"] = Line2D(
+            [], [], color=VERMILLION, lw=2.2
+        )
     if handles:
         names = label(plot.hue) if plot.hue else None
         columns = 2 if plot.kind == "pareto" else min(4, len(handles))
-        figure.legend(handles.values(), handles.keys(), title=names, loc="outside lower center", ncols=columns)
+        figure.legend(
+            handles.values(), handles.keys(), title=names, loc="outside lower center", ncols=columns
+        )
     heading = " · ".join(part for part in (plot.title, note) if part)
     if heading:
         figure.suptitle(heading, size=10, x=0.01, ha="left")

@@ -22,8 +22,12 @@ LABELLED_AT = 30.0
 
 
 def page(result: StreamStudy) -> Page:
-    """Return the page of the stream study: its picture, what it shows in words, and a table of trees."""
-    trees = sorted({*result.whole, *result.pruned}, key=lambda point: (point.branching, point.kept is not None))
+    """Return the page of the stream study: its picture, what it shows in words, and a table of
+    trees.
+    """
+    trees = sorted(
+        {*result.whole, *result.pruned}, key=lambda point: (point.branching, point.kept is not None)
+    )
     table = say.table("trees", trees, fastest=(best(result.whole), best(result.pruned)))
     picture = Figure(say("picture"), "streams.svg", lambda: stream_figure(result))
     return Page(
@@ -34,10 +38,19 @@ def page(result: StreamStudy) -> Page:
 
 
 def sentences(study: StreamStudy) -> Iterator[str]:
-    """Yield from where trees are slower than the chain, what the streams bring Mirror-SD, and how two models compare."""
+    """Yield from where trees are slower than the chain, what the streams bring Mirror-SD, and how
+    two models compare.
+    """
     two = study.two_models
     even = float(parity(two.gamma, two.latency_ratio, two.target_over_single)) if two else None
-    yield from say.all("sentences", study=study, whole=fall(study.whole), pruned=fall(study.pruned), two=two, even=even)
+    yield from say.all(
+        "sentences",
+        study=study,
+        whole=fall(study.whole),
+        pruned=fall(study.pruned),
+        two=two,
+        even=even,
+    )
 
 
 def stream_figure(study: StreamStudy) -> Drawing:
@@ -56,21 +69,44 @@ def _over_k(axes: Any, study: StreamStudy) -> None:
         (study.pruned, "o-", BLUE, pruned, (6, 5), "left"),
     )
     for points, style, color, label, shift, side in curves:
-        axes.plot([p.branching for p in points], [p.speedup for p in points], style, color=color, label=label, ms=5)
+        axes.plot(
+            [p.branching for p in points],
+            [p.speedup for p in points],
+            style,
+            color=color,
+            label=label,
+            ms=5,
+        )
         top = best(points)
         text = f"best at k = {top.branching}: {top.speedup:.2f}"
         place = (top.branching, top.speedup)
-        axes.annotate(text, place, xytext=shift, textcoords="offset points", size=8, color=color, ha=side)
+        axes.annotate(
+            text, place, xytext=shift, textcoords="offset points", size=8, color=color, ha=side
+        )
     chain, widest = study.whole[0], study.whole[-1]
     axes.axhline(chain.speedup, color=GREY, lw=0.8, ls=":")
-    axes.text(widest.branching, chain.speedup, "the chain, k = 1", size=8, color=GREY, ha="right", va="bottom")
+    axes.text(
+        widest.branching,
+        chain.speedup,
+        "the chain, k = 1",
+        size=8,
+        color=GREY,
+        ha="right",
+        va="bottom",
+    )
     panel(axes, say, "factor_panel", ())
-    axes.set_xticks([p.branching for p in study.whole], [f"{p.branching}\n{p.nodes:,} nodes" for p in study.whole])
+    axes.set_xticks(
+        [p.branching for p in study.whole],
+        [f"{p.branching}\n{p.nodes:,} nodes" for p in study.whole],
+    )
 
 
 def _kept(points: Sequence[StreamPoint]) -> int:
     """Return the nodes that pruning leaves; those of the largest tree where nothing is pruned."""
-    return next((point.kept for point in points if point.kept is not None), max(point.nodes for point in points))
+    return next(
+        (point.kept for point in points if point.kept is not None),
+        max(point.nodes for point in points),
+    )
 
 
 def _plane(axes: Any, figure: Drawing, models: TwoModels | None) -> None:
@@ -83,7 +119,13 @@ def _plane(axes: Any, figure: Drawing, models: TwoModels | None) -> None:
     lines = axes.contour(ratios, tokens, law, levels=LEVELS, colors=[BLUE], linewidths=widths)
     places = [(LABELLED_AT, float(parity(gamma, LABELLED_AT, over)) / level) for level in LEVELS]
     axes.clabel(lines, fmt=lambda value: f"{value:g}", fontsize=7, manual=places)
-    axes.plot(ratios, parity(gamma, ratios), ":", color=ORANGE, label="even, were a step of both as long (Eq. 10 as printed)")
+    axes.plot(
+        ratios,
+        parity(gamma, ratios),
+        ":",
+        color=ORANGE,
+        label="even, were a step of both as long (Eq. 10 as printed)",
+    )
     axes.plot([], [], "-", color=BLUE, label="streaming is so many times as fast (Eq. 10)")
     if models:
         label = f"here, with {models.draft} as the draft: {models.speedup:.2f}"

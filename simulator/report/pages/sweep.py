@@ -1,4 +1,6 @@
-"""Show a sweep as a page: the best point, the pictures, law against simulation, every point, what went in."""
+"""Show a sweep as a page: the best point, the pictures, law against simulation, every point, what
+went in.
+"""
 
 import shlex
 from collections.abc import Iterator
@@ -10,7 +12,17 @@ import pandas as pd
 import yaml
 
 from simulator.files.writing import Content, write_all
-from simulator.report.blocks import Block, Figure, Highlight, Hyperlink, Listing, Page, Paragraph, Table, sections
+from simulator.report.blocks import (
+    Block,
+    Figure,
+    Highlight,
+    Hyperlink,
+    Listing,
+    Page,
+    Paragraph,
+    Table,
+    sections,
+)
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files
 from simulator.report.pages.plot import label, picture
@@ -67,7 +79,9 @@ def points_file(points: SweepTable) -> str:
 
 
 Best: TypeAlias = dict[str, dict[str, Any]]
-"""What :func:`~simulator.studies.sweep.table.best` returns: by column the value, number and labels of the best point."""
+"""What :func:`~simulator.studies.sweep.table.best` returns: by column the value, number and labels
+of the best point.
+"""
 
 
 def _answer(chosen: Best) -> str:
@@ -79,7 +93,10 @@ def _answer(chosen: Best) -> str:
 
 
 def _highlights(points: SweepTable, chosen: Best) -> list[Highlight]:
-    best_values = [Highlight(number(point["value"], 3), f"best {label(metric)}") for metric, point in chosen.items()]
+    best_values = [
+        Highlight(number(point["value"], 3), f"best {label(metric)}")
+        for metric, point in chosen.items()
+    ]
     evaluated = Highlight(f"{len(points.frame):,} of {len(points.design):,}", "points evaluated")
     return [*best_values, evaluated, Highlight(f"{len(faults(points)):,}", "of them could not run")]
 
@@ -94,16 +111,26 @@ def _opening(points: SweepTable, base: Scenario, chosen: Best) -> Iterator[Block
         mean = base.acceptance.rescale  # stated at the window of the scenario, not at the point's
         field = "acceptance.window" if base.acceptance.window else "acceptance.rescale.window"
         at_window = {field: mean.window} if mean else {}
-        for key, value in (points.file.set | points.design.point(point["point"]).settings | at_window).items():
-            words += ["--set", f"{key}={yaml.safe_dump([value], default_flow_style=True, width=10_000)[1:-2]}"]
+        for key, value in (
+            points.file.set | points.design.point(point["point"]).settings | at_window
+        ).items():
+            words += [
+                "--set",
+                f"{key}={yaml.safe_dump([value], default_flow_style=True, width=10_000)[1:-2]}",
+            ]
         yield Listing(shlex.join(words))
 
 
 def _pictures(points: SweepTable) -> Iterator[Block]:
     for place, plot in enumerate(points.file.plots, start=1):
-        over = f"{plot.kind}: {plot.value or plot.y} over {plot.x}{f' and {plot.y}' if plot.value else ''}"
+        over = (
+            f"{plot.kind}: {plot.value or plot.y} over "
+            f"{plot.x}{f' and {plot.y}' if plot.value else ''}"
+        )
         title = f"{plot.title}, {over}" if plot.title else over
-        yield Figure(title, f"{points.name}_{plot.name or place}.svg", partial(picture, points, plot))
+        yield Figure(
+            title, f"{points.name}_{plot.name or place}.svg", partial(picture, points, plot)
+        )
 
 
 def _gap(points: SweepTable) -> Iterator[Block]:
@@ -128,8 +155,16 @@ def _points(points: SweepTable) -> Iterator[Block]:
         frame = frame.sort_values([judge, "point"], ascending=[ascending, True]).head(MOST_ROWS)
         caption = f"{say('some', shown=MOST_ROWS, all=len(points.frame), metric=label(judge))} "
     yield Paragraph((caption, Hyperlink(points_file(points), points_file(points)), "."))
-    rows = [tuple(_cell(row[name], name in points.axes) for name in columns) for _, row in frame.iterrows()]
-    yield Table([name if name in points.axes else label(name) for name in columns], rows, "Points", sortable=True)
+    rows = [
+        tuple(_cell(row[name], name in points.axes) for name in columns)
+        for _, row in frame.iterrows()
+    ]
+    yield Table(
+        [name if name in points.axes else label(name) for name in columns],
+        rows,
+        "Points",
+        sortable=True,
+    )
 
 
 def _cell(value: Any, stated: bool) -> str:

@@ -10,7 +10,17 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SHADE, VERMILLION, log_x, panel
+from simulator.report.figures import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SHADE,
+    VERMILLION,
+    log_x,
+    panel,
+)
 from simulator.report.wording import Wording, short_names
 from simulator.studies.trees import TreePoint, TreeStudies, TreeStudy
 
@@ -21,7 +31,9 @@ LINES = ((VERMILLION, "v"), (ORANGE, "s"), (GREEN, "D"), (BLUE, "o"), (PURPLE, "
 
 
 def page(result: TreeStudies) -> Page:
-    """Return the page of the tree study: its picture, and where the optimum lies and a table of trees per scenario."""
+    """Return the page of the tree study: its picture, and where the optimum lies and a table of
+    trees per scenario.
+    """
     picture = Figure(say("picture"), "trees.svg", lambda: tree_figure(result.studies))
     return Page(
         **say.first_screen(studies=result.studies),
@@ -32,32 +44,56 @@ def page(result: TreeStudies) -> Page:
 
 def _section(study: TreeStudy) -> Section:
     """Return the sentences and the table of a scenario."""
-    return Section(study.scenario, [Bullets(list(sentences(study))), say.table("trees", study.points, study=study)])
+    return Section(
+        study.scenario,
+        [Bullets(list(sentences(study))), say.table("trees", study.points, study=study)],
+    )
 
 
 def sentences(study: TreeStudy) -> Iterator[str]:
-    """Yield the optimum with its interval, its tile, what a level hides behind, and how it stands to the paper's tree."""
+    """Yield the optimum with its interval, its tile, what a level hides behind, and how it stands
+    to the paper's tree.
+    """
     best, (below, above), (width, branching) = study.best, study.interval, PAPER
     same_width = [point for point in study.points if point.width == width]
-    facts = {"levels": study.levels, "hiding": hiding(study), "paper": study.find(*PAPER), "w": width, "k": branching}
+    facts = {
+        "levels": study.levels,
+        "hiding": hiding(study),
+        "paper": study.find(*PAPER),
+        "w": width,
+        "k": branching,
+    }
     enough = [point.tpot_ms for point in same_width if point.branching >= 4]
     ties = [point for point in study.points if point.ties and point is not best]
     yield from say.all(
-        "sentences", best=best, below=below, above=above, ties=ties, same_width=same_width, enough=enough, **facts
+        "sentences",
+        best=best,
+        below=below,
+        above=above,
+        ties=ties,
+        same_width=same_width,
+        enough=enough,
+        **facts,
     )
 
 
 def hiding(study: TreeStudy) -> str:
     """Return up to how many rows a level hides behind the last stage."""
     levels, widest = study.levels, len(study.levels.body_ms)
-    hides = {tile: levels.body_ms[tile - 1] <= levels.last_ms for tile in levels.tiles if tile > levels.hidden_rows}
+    hides = {
+        tile: levels.body_ms[tile - 1] <= levels.last_ms
+        for tile in levels.tiles
+        if tile > levels.hidden_rows
+    }
     beyond = next((tile for tile, hidden in hides.items() if not hidden), widest)
     again = [tile for tile, hidden in hides.items() if hidden]
     return say("hiding", levels=levels, widest=widest, beyond=beyond, again=again)
 
 
 def tree_figure(studies: Sequence[TreeStudy]) -> Drawing:
-    """Return t(w), P(w, k) and E(T) as rows, a column per scenario, the optimum shaded and the best tree starred."""
+    """Return t(w), P(w, k) and E(T) as rows, a column per scenario, the optimum shaded and the best
+    tree starred.
+    """
     columns, widest = len(studies), max(len(study.levels.body_ms) for study in studies)
     branchings = sorted({point.branching for study in studies for point in study.points})
     looks = {k: LINES[index % len(LINES)] for index, k in enumerate(branchings)}
@@ -78,7 +114,12 @@ def tree_figure(studies: Sequence[TreeStudy]) -> Drawing:
         for axes in grid.flat:
             handles, labels = axes.get_legend_handles_labels()
             legend |= dict(zip(labels, handles, strict=True))
-        figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=max(2, min(4, columns + 1)))
+        figure.legend(
+            legend.values(),
+            legend.keys(),
+            loc="outside lower center",
+            ncols=max(2, min(4, columns + 1)),
+        )
         return figure
 
 
@@ -95,25 +136,65 @@ def _level(axes: Any, study: TreeStudy) -> None:
     levels = study.levels
     widths = np.arange(1, len(levels.body_ms) + 1)
     for tile in levels.tiles:
-        axes.axvline(tile, color=ORANGE, lw=0.7, zorder=0, label="end of a token tile" if tile == levels.tiles[0] else None)
-    panel(axes, say, "level_panel", list(zip(widths, levels.step_ms, levels.body_ms, strict=True)), last_ms=levels.last_ms)
+        axes.axvline(
+            tile,
+            color=ORANGE,
+            lw=0.7,
+            zorder=0,
+            label="end of a token tile" if tile == levels.tiles[0] else None,
+        )
+    panel(
+        axes,
+        say,
+        "level_panel",
+        list(zip(widths, levels.step_ms, levels.body_ms, strict=True)),
+        last_ms=levels.last_ms,
+    )
 
 
-def _curves(axes: Any, study: TreeStudy, looks: Mapping[int, tuple[str, str]], value: Callable[[TreePoint], float]) -> None:
+def _curves(
+    axes: Any,
+    study: TreeStudy,
+    looks: Mapping[int, tuple[str, str]],
+    value: Callable[[TreePoint], float],
+) -> None:
     """Draw a line per branching over the recorded widths."""
     for branching, (colour, marker) in looks.items():
-        places = [(point.width, value(point)) for point in study.points if point.branching == branching]
+        places = [
+            (point.width, value(point)) for point in study.points if point.branching == branching
+        ]
         if places:
-            axes.plot(*zip(*places, strict=True), color=colour, marker=marker, ms=4, lw=1.2, label=f"k = {branching}")
+            axes.plot(
+                *zip(*places, strict=True),
+                color=colour,
+                marker=marker,
+                ms=4,
+                lw=1.2,
+                label=f"k = {branching}",
+            )
 
 
 def _mark(axes: Any, study: TreeStudy) -> None:
     """Draw two standard errors of all trees, shade where the optimum lies, and draw Eq. (1)."""
     best, (below, above), (left, right) = study.best, study.interval, axes.get_xlim()
-    axes.axvspan(below.width if below else left, above.width if above else right, color=SHADE, lw=0, zorder=0)
+    axes.axvspan(
+        below.width if below else left, above.width if above else right, color=SHADE, lw=0, zorder=0
+    )
     for point in study.points:
-        axes.errorbar(point.width, point.tpot_ms, yerr=2 * point.error_ms, color=GREY, capsize=2, lw=0.8, zorder=1)
+        axes.errorbar(
+            point.width,
+            point.tpot_ms,
+            yerr=2 * point.error_ms,
+            color=GREY,
+            capsize=2,
+            lw=0.8,
+            zorder=1,
+        )
     axes.plot(best.width, best.tpot_ms, "*", color="black", ms=9, zorder=5, label="best")
     swept = mode(point.branching for point in study.points)
-    printed = [(point.width, point.printed_ms) for point in study.points if point.branching == swept]
-    axes.plot(*zip(*printed, strict=True), ":", color=GREY, label="Eq. (1), at the k of most widths")
+    printed = [
+        (point.width, point.printed_ms) for point in study.points if point.branching == swept
+    ]
+    axes.plot(
+        *zip(*printed, strict=True), ":", color=GREY, label="Eq. (1), at the k of most widths"
+    )

@@ -1,4 +1,6 @@
-"""Sliders over the law of a scenario, and the same law as a table: what an answer becomes as acceptance and window change."""
+"""Sliders over the law of a scenario, and the same law as a table: what an answer becomes as
+acceptance and window change.
+"""
 
 from collections.abc import Iterator
 
@@ -11,9 +13,13 @@ say = Wording("what_if")
 
 
 def blocks(law: WhatIf) -> Iterator[Block]:
-    """Yield the sliders, what they are about, and a table of speed-ups where acceptance plays a part."""
+    """Yield the sliders, what they are about, and a table of speed-ups where acceptance plays a
+    part.
+    """
     yield Sliders(say("title", law=law), law)
     yield Paragraph(say("about", law=law))
     if len(law["rates"]) > 1:
         times = zip(law["rates"], law["tpot_s"], strict=True)
-        yield say.table("speedups", [at_rate for at_rate in times if at_rate[0] in (None, *FEW_RATES)], law=law)
+        yield say.table(
+            "speedups", [at_rate for at_rate in times if at_rate[0] in (None, *FEW_RATES)], law=law
+        )

@@ -1,6 +1,8 @@
-"""Means that acceptance states: whether they are possible, how far they reach, and whether a run had them.
+"""Means that acceptance states: whether they are possible, how far they reach, and whether a run
+had them.
 
-They are possible where a step writes 1 to window + 1 tokens, and where statements agree with each other.
+They are possible where a step writes 1 to window + 1 tokens, and where statements agree with each
+other.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +21,9 @@ from simulator.strategies.common.adaptive import Adaptive, OracleWindow, Request
 from simulator.strategies.common.capabilities import DraftsChain
 
 AGREES = 0.01
-"""Share of a mean by which it may lie outside of what is stated to hold it: rates and means are rounded."""
+"""Share of a mean by which it may lie outside of what is stated to hold it: rates and means are
+rounded.
+"""
 EIGHTY = NormalDist().inv_cdf(0.9)
 """Standard deviations from the middle of an interval of 80 % to its end."""
 CLOSE = 0.01
@@ -27,7 +31,8 @@ CLOSE = 0.01
 
 
 def moving_rule(scenario: Scenario) -> dict[str, Any] | None:
-    """Return the rule by which the strategy's windows follow each request, as a file states it; None where they do not.
+    """Return the rule by which the strategy's windows follow each request, as a file states it;
+    None where they do not.
 
     An oracle's windows are kept as a fixed one is.
     """
@@ -39,7 +44,9 @@ def moving_rule(scenario: Scenario) -> dict[str, Any] | None:
 
 
 def stated_rule(stated: Mapping[str, Any] | None, document: Document) -> RequestWindow | None:
-    """Return the rule with which a mean was measured; raises :class:`BadInput` for one that follows no request."""
+    """Return the rule with which a mean was measured; raises :class:`BadInput` for one that follows
+    no request.
+    """
     if stated is None:
         return None
     try:
@@ -48,11 +55,14 @@ def stated_rule(stated: Mapping[str, Any] | None, document: Document) -> Request
         raise document.refusal(("acceptance", "adaptive"), str(error.errors()[0]["msg"])) from error
     if isinstance(rule, RequestWindow):
         return rule
-    raise document.refusal(("acceptance", "adaptive"), f"expected a rule that follows each request, got {rule.name}")
+    raise document.refusal(
+        ("acceptance", "adaptive"), f"expected a rule that follows each request, got {rule.name}"
+    )
 
 
 class StatedMean(NamedTuple):
-    """The mean tokens a step that acceptance states, and that of the requests that ran; correction or bonus included.
+    """The mean tokens a step that acceptance states, and that of the requests that ran; correction
+    or bonus included.
 
     A step in which an output ends counts in full.
     """
@@ -67,7 +77,9 @@ class StatedMean(NamedTuple):
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """Return in words that a run missed the mean at its own window; nothing where it did not."""
+        """Return in words that a run missed the mean at its own window; nothing where it did
+        not.
+        """
         if self.window != self.run_window or abs(self.run / self.stated - 1.0) <= CLOSE:
             return ()
         ran = "this request" if self.requests == 1 else f"these {self.requests:,} requests"
@@ -83,7 +95,9 @@ class StatedMean(NamedTuple):
 
 
 def stated_mean(scenario: Scenario, acceptance: Acceptance, run: float) -> StatedMean | None:
-    """Return the stated mean beside the tokens of a step that a ``run`` counted; None where none is stated."""
+    """Return the stated mean beside the tokens of a step that a ``run`` counted; None where none is
+    stated.
+    """
     mean = scenario.acceptance.rescale
     if mean is None or mean.window is None or scenario.acceptance.by_context:
         return None
@@ -119,19 +133,32 @@ def impossible_means(scenario: Scenario, document: Document) -> Iterator[Fault]:
         for context, mean in spec.by_context.tokens_per_step.items():
             if mean > window + 1:
                 place = ("acceptance", "by_context", "tokens_per_step")
-                where = "" if spec.by_context.window else "; if it was measured with another, state by_context.window"
-                yield document.fault(place, f"{mean:g} at {context:,} tokens cannot be: {_bounds(window)}{where}")
+                where = (
+                    ""
+                    if spec.by_context.window
+                    else "; if it was measured with another, state by_context.window"
+                )
+                yield document.fault(
+                    place, f"{mean:g} at {context:,} tokens cannot be: {_bounds(window)}{where}"
+                )
 
 
-def _impossible_range(scenario: Scenario, document: Document, low: float, high: float) -> Iterator[Fault]:
+def _impossible_range(
+    scenario: Scenario, document: Document, low: float, high: float
+) -> Iterator[Fault]:
     window, place = range_window(scenario), ("acceptance", "tokens_per_step_between")
     if high > window + 1:
-        yield document.fault(place, f"{low:g} to {high:g} cannot be: {_bounds(window)}; expected ends within that")
+        yield document.fault(
+            place, f"{low:g} to {high:g} cannot be: {_bounds(window)}; expected ends within that"
+        )
         return
     for name, mean in _stated_means(scenario, window).items():
         if not low * (1.0 - AGREES) <= mean <= high * (1.0 + AGREES):
             found = f"by {name} a step writes {mean:.3g} tokens at window {window}"
-            yield document.fault(place, f"{found}, which is not within {low:g} to {high:g}; state one of the two otherwise")
+            yield document.fault(
+                place,
+                f"{found}, which is not within {low:g} to {high:g}; state one of the two otherwise",
+            )
 
 
 def _bounds(window: int) -> str:
@@ -139,14 +166,18 @@ def _bounds(window: int) -> str:
 
 
 def _stated_means(scenario: Scenario, window: int) -> Mapping[str, float]:
-    """Return the mean tokens a step at ``window`` that acceptance states, by what states it; none of a recording as it is."""
+    """Return the mean tokens a step at ``window`` that acceptance states, by what states it; none
+    of a recording as it is.
+    """
     spec = scenario.acceptance
     if spec.rescale:
         means = spec.rescale.tokens_per_step
         if isinstance(means, dict):
             inside = min(max(min(means.values()), _low(spec)), max(means.values()))
             return {"the means of the kinds of text": inside}
-        return {"acceptance.tokens_per_step": means} if spec.rescale.window in (None, window) else {}
+        return (
+            {"acceptance.tokens_per_step": means} if spec.rescale.window in (None, window) else {}
+        )
     if spec.trace is not None or scenario.schedule.traits.staged:
         return {}
     source = scenario.schedule.reads(spec.verdicts(None, scenario.seed))
@@ -154,7 +185,11 @@ def _stated_means(scenario: Scenario, window: int) -> Mapping[str, float]:
     if odds.unmatched == 1.0:  # a range of acceptance says nothing of steps that propose nothing
         return {}
     mean = odds.unmatched + (1.0 - odds.unmatched) * float(odds.committed())
-    named = next(name for name in ("rate", "per_position", "lengths", "always", "cycle") if getattr(spec, name) is not None)
+    named = next(
+        name
+        for name in ("rate", "per_position", "lengths", "always", "cycle")
+        if getattr(spec, name) is not None
+    )
     return {f"acceptance.{named}": mean}
 
 
@@ -162,18 +197,26 @@ def _low(spec: AcceptanceSpec) -> float:
     return (spec.tokens_per_step_between or (1.0, 1.0))[0]
 
 
-def stated_range(scenario: Scenario, tokens: float, at_window: float, deviations: float) -> tuple[float, float]:
-    """Return the log changes of ``tokens`` a step, as they run, to both ends of what is stated or continued; 0 without a range.
+def stated_range(
+    scenario: Scenario, tokens: float, at_window: float, deviations: float
+) -> tuple[float, float]:
+    """Return the log changes of ``tokens`` a step, as they run, to both ends of what is stated or
+    continued; 0 without a range.
 
-    ``at_window``: tokens a step at the window for which a range is stated. ``deviations``: standard deviations from the middle
-    to the ends that are returned. No end is beyond 1 or the window + 1.
+    ``at_window``: tokens a step at the window for which a range is stated. ``deviations``: standard
+    deviations from the middle to the ends that are returned. No end is beyond 1 or the window + 1.
     """
     spec, window, ends = scenario.acceptance, scenario.schedule.window, [0.0]
     elsewhere = range_window(scenario) != window and at_window > 1.0
     of_accepted = (tokens - 1.0) / (at_window - 1.0) if elsewhere else 1.0
-    ends += [log((1.0 + (end - 1.0) * of_accepted) / tokens) for end in spec.tokens_per_step_between or ()]
+    ends += [
+        log((1.0 + (end - 1.0) * of_accepted) / tokens)
+        for end in spec.tokens_per_step_between or ()
+    ]
     if window and (further := spec.continuation(window)):
-        ends += [log(end / further.length) * deviations / EIGHTY for end in (further.low, further.high)]
+        ends += [
+            log(end / further.length) * deviations / EIGHTY for end in (further.low, further.high)
+        ]
     least, most = possible_changes(scenario, tokens)
     return max(least, min(ends)), min(most, max(ends))
 

@@ -1,8 +1,10 @@
-"""Adaptive windows follow the batch or each request: they say how many draft tokens a request gets in its next step.
+"""Adaptive windows follow the batch or each request: they say how many draft tokens a request gets
+in its next step.
 
-A larger batch makes verification dearer per token, so the best window shrinks with it; and the best window of a request is what
-will be kept of it, which an oracle knows and a gate or a controller guesses. ``gamma`` of the strategy is the longest
-window; each rule here answers with a window from 0 (no speculation in this step) to ``gamma``.
+A larger batch makes verification dearer per token, so the best window shrinks with it; and the best
+window of a request is what will be kept of it, which an oracle knows and a gate or a controller
+guesses. ``gamma`` of the strategy is the longest window; each rule here answers with a window from
+0 (no speculation in this step) to ``gamma``.
 """
 
 from abc import ABC, abstractmethod
@@ -36,22 +38,28 @@ class FixedWindow(Frozen):
 class WindowTable(Frozen):
     """The window changes at each listed batch size (vLLM's "dynamic speculative decoding").
 
-    ``windows: {1: 7, 8: 3, 64: 0}`` drafts seven tokens for one to seven requests and none from 64 on.
-    Below the smallest size the window is ``gamma``.
+    ``windows: {1: 7, 8: 3, 64: 0}`` drafts seven tokens for one to seven requests and none from 64
+    on. Below the smallest size the window is ``gamma``.
     """
 
     name: Literal["table"] = "table"
-    windows: dict[Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge=0, le=1_000_000)]] = Field(min_length=1)
+    windows: dict[
+        Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge=0, le=1_000_000)]
+    ] = Field(min_length=1)
     """Draft tokens from each batch size on."""
 
     def window(self, gamma: int, requests: int) -> int:
-        """Return the draft tokens of the largest listed size not above ``requests``; gamma where there is none."""
+        """Return the draft tokens of the largest listed size not above ``requests``; gamma where
+        there is none.
+        """
         sizes = [size for size in self.windows if size <= requests]
         return min(gamma, self.windows[max(sizes)]) if sizes else gamma
 
 
 class OffAbove(Frozen):
-    """The window is gamma up to a batch of ``requests``, and 0 above (vLLM's ``speculative_disable_by_batch_size``)."""
+    """The window is gamma up to a batch of ``requests``, and 0 above (vLLM's
+    ``speculative_disable_by_batch_size``).
+    """
 
     name: Literal["off_above"] = "off_above"
     requests: int = Field(gt=0, le=1_000_000)
@@ -63,16 +71,17 @@ class OffAbove(Frozen):
 
 
 class GoodputWindow(WindowTable):
-    """The window has the most verified tokens per second by law, for each size of the batch (SmartSpec's goodput).
+    """The window has the most verified tokens per second by law, for each size of the batch
+    (SmartSpec's goodput).
 
-    ``windows`` is worked out before a run from the strategy's law, marginal acceptance rates and the mean
-    context; a scenario may state it, which makes it a table.
+    ``windows`` is worked out before a run from the strategy's law, marginal acceptance rates and
+    the mean context; a scenario may state it, which makes it a table.
     """
 
     name: Literal["goodput"] = "goodput"  # type: ignore[assignment]
-    windows: dict[Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge=0, le=1_000_000)]] = Field(
-        default_factory=dict
-    )
+    windows: dict[
+        Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge=0, le=1_000_000)]
+    ] = Field(default_factory=dict)
     """Draft tokens from each batch size on; worked out before a run, unless stated."""
 
 
@@ -87,11 +96,15 @@ class RequestWindow(Frozen, ABC):
         return gamma
 
     def opened(self, gamma: int, state: State) -> int:
-        """Return the draft tokens of the window that a request is about to write, before the scheduler cuts it."""
+        """Return the draft tokens of the window that a request is about to write, before the
+        scheduler cuts it.
+        """
         return self.after(gamma, None, False, 0) if state.window is None else state.window
 
     def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
-        """Return the window behind one of so many tokens in this turn of a request; None: the first. By default gamma."""
+        """Return the window behind one of so many tokens in this turn of a request; None: the
+        first. By default gamma.
+        """
         return gamma
 
     @abstractmethod
@@ -103,7 +116,9 @@ class RequestWindow(Frozen, ABC):
         return odds(window).mean_accepted
 
     def passes_beyond(self, gamma: int, window: int) -> int:
-        """Return 1 for the pass whose token does not pass a gate; 0 for a window of gamma, and without a gate."""
+        """Return 1 for the pass whose token does not pass a gate; 0 for a window of gamma, and
+        without a gate.
+        """
         return int(self.gates and window < gamma)
 
 
@@ -113,7 +128,9 @@ class OracleWindow(RequestWindow):
     name: Literal["oracle"] = "oracle"
 
     def opened(self, gamma: int, state: State) -> int:
-        """Return the tokens that the next verification keeps, which is judged now, of as many rows as are granted."""
+        """Return the tokens that the next verification keeps, which is judged now, of as many rows
+        as are granted.
+        """
         state.foreseen = state.cursor.judge(intern_chain(min(gamma, state.most_rows - 1)))
         return state.foreseen.accepted
 
@@ -133,7 +150,9 @@ class OracleWindow(RequestWindow):
 
 
 class MovingWindow(RequestWindow):
-    """The window grows where it was kept whole, else it shrinks (``heuristic`` schedule of Hugging Face Transformers)."""
+    """The window grows where it was kept whole, else it shrinks (``heuristic`` schedule of Hugging
+    Face Transformers).
+    """
 
     name: Literal["moving"] = "moving"
     start: int = Field(default=5, ge=1, le=1_000)
@@ -150,7 +169,9 @@ class MovingWindow(RequestWindow):
         return min(gamma, window + self.up) if kept_all else max(1, window - self.down)
 
     def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
-        """Return the stationary shares of the chain of windows that a request's first one leads to."""
+        """Return the stationary shares of the chain of windows that a request's first one leads
+        to.
+        """
         windows, moves = [self.after(gamma, None, False, 0)], dict[int, dict[int, float]]()
         for window in windows:
             whole = float(odds(window).accepted[-1])
@@ -160,14 +181,22 @@ class MovingWindow(RequestWindow):
                     reached = self.after(gamma, window, kept_all, 0)
                     moves[window][reached] = moves[window].get(reached, 0.0) + chance
                     windows += [reached] * (reached not in windows)
-        shares = stationary(np.array([[moves[before].get(after, 0.0) for after in windows] for before in windows]))
-        return {window: float(share) for window, share in zip(windows, shares, strict=True) if share > NEGLIGIBLE}
+        shares = stationary(
+            np.array([[moves[before].get(after, 0.0) for after in windows] for before in windows])
+        )
+        return {
+            window: float(share)
+            for window, share in zip(windows, shares, strict=True)
+            if share > NEGLIGIBLE
+        }
 
 
 class GatedWindow(RequestWindow):
-    """Drafting stops at the first token of which the draft is less sure than ``p_min`` (llama.cpp's ``--draft-p-min``).
+    """Drafting stops at the first token of which the draft is less sure than ``p_min`` (llama.cpp's
+    ``--draft-p-min``).
 
-    Tokens pass independently, by a sequence that fills every window's share evenly, so that no run depends on luck.
+    Tokens pass independently, by a sequence that fills every window's share evenly, so that no run
+    depends on luck.
     """
 
     gates: ClassVar[bool] = True
@@ -187,11 +216,16 @@ class GatedWindow(RequestWindow):
     def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
         """Return the shares of a geometric distribution that ends at gamma."""
         passed = self.passed.value
-        return {tokens: passed**tokens * (1.0 if tokens == gamma else 1.0 - passed) for tokens in range(gamma + 1)}
+        return {
+            tokens: passed**tokens * (1.0 if tokens == gamma else 1.0 - passed)
+            for tokens in range(gamma + 1)
+        }
 
 
 class ConfidentWindow(RequestWindow):
-    """Drafting stops at the first token of which the draft is less sure than ``p_min``, as the roll-outs of a recording say."""
+    """Drafting stops at the first token of which the draft is less sure than ``p_min``, as the
+    roll-outs of a recording say.
+    """
 
     gates: ClassVar[bool] = True
     name: Literal["confidence"] = "confidence"
@@ -200,7 +234,8 @@ class ConfidentWindow(RequestWindow):
 
     def opened(self, gamma: int, state: State) -> int:
         """Return the tokens of which the draft is sure at this position of the recording."""
-        return min(gamma, state.cursor.sure)  # type: ignore[attr-defined,no-any-return]  # what `reads` gives has it
+        # what `reads` gives has it
+        return min(gamma, state.cursor.sure)  # type: ignore[attr-defined,no-any-return]
 
     def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
         """Return the shares with which decoding meets each window."""
@@ -213,12 +248,21 @@ class ConfidentWindow(RequestWindow):
 
 
 Adaptive = Annotated[
-    FixedWindow | WindowTable | OffAbove | GoodputWindow | MovingWindow | GatedWindow | ConfidentWindow | OracleWindow,
+    FixedWindow
+    | WindowTable
+    | OffAbove
+    | GoodputWindow
+    | MovingWindow
+    | GatedWindow
+    | ConfidentWindow
+    | OracleWindow,
     Field(discriminator="name"),
     BeforeValidator(lambda rule: {"name": rule} if isinstance(rule, str) else rule),
 ]
 
 
 def stated_windows(rule: Frozen) -> dict[int, int]:
-    """Return the draft tokens that a rule states from each batch size on; empty for a rule without a table."""
+    """Return the draft tokens that a rule states from each batch size on; empty for a rule without
+    a table.
+    """
     return rule.windows if isinstance(rule, WindowTable) else {}

@@ -1,7 +1,8 @@
-"""Capabilities: questions that a study, a report or a run asks of some strategies, and that others cannot answer.
+"""Capabilities: questions that a study, a report or a run asks of some strategies, and that others
+cannot answer.
 
-A strategy has a capability by deriving from it. Whoever asks, asks for the capability and names no strategy, so that a
-strategy of another package can answer as well.
+A strategy has a capability by deriving from it. Whoever asks, asks for the capability and names no
+strategy, so that a strategy of another package can answer as well.
 """
 
 from abc import ABC, abstractmethod
@@ -42,7 +43,9 @@ class AddsMemory(ABC):
 
 
 def extra_memory(strategy: Strategy, target: ModelSpec) -> ExtraMemory:
-    """Return the parameters and the bytes that a strategy adds to the target's device; nothing by default."""
+    """Return the parameters and the bytes that a strategy adds to the target's device; nothing by
+    default.
+    """
     return strategy.extra_memory(target) if isinstance(strategy, AddsMemory) else ExtraMemory()
 
 
@@ -68,11 +71,15 @@ class Tunable(ABC):
 
     @abstractmethod
     def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
-        """Return the strategy with all that depends on cost and acceptance worked out, for batches of up to ``requests``."""
+        """Return the strategy with all that depends on cost and acceptance worked out, for batches
+        of up to ``requests``.
+        """
 
 
 class DerivesNumbers(ABC):
-    """A strategy with this capability has numbers that its paper computes from the durations of a step."""
+    """A strategy with this capability has numbers that its paper computes from the durations of a
+    step.
+    """
 
     @abstractmethod
     def derived(self, cost: Cost, step: Step) -> Mapping[str, float]:
@@ -80,7 +87,9 @@ class DerivesNumbers(ABC):
 
 
 class BlocksByStage(ABC):
-    """A strategy with this capability feeds a pipeline whose stages and links block independently of each other."""
+    """A strategy with this capability feeds a pipeline whose stages and links block independently
+    of each other.
+    """
 
     @abstractmethod
     def line(self, cost: Cost, lanes: Lanes) -> StagePipeline:
@@ -88,26 +97,34 @@ class BlocksByStage(ABC):
 
 
 def line_of(strategy: Strategy, cost: Cost, lanes: Lanes) -> StagePipeline | None:
-    """Return the empty pipeline that a strategy feeds; None where its steps book the lanes themselves."""
+    """Return the empty pipeline that a strategy feeds; None where its steps book the lanes
+    themselves.
+    """
     return strategy.line(cost, lanes) if isinstance(strategy, BlocksByStage) else None
 
 
 class DraftsFirst:
-    """A strategy with this capability may draft a window before the target reads a prompt, whose pass verifies it."""
+    """A strategy with this capability may draft a window before the target reads a prompt, whose
+    pass verifies it.
+    """
 
     drafts_first: bool
 
 
 def drafts_first(strategy: Strategy) -> bool:
-    """Return whether the pass over a prompt verifies a first window, which has been drafted before."""
+    """Return whether the pass over a prompt verifies a first window, which has been drafted
+    before.
+    """
     return isinstance(strategy, DraftsFirst) and strategy.drafts_first
 
 
 class ReadsHiddenStates(ABC):
-    """A strategy with this capability may draft with layers that read hidden states of the target (EAGLE, MTP, DFlash).
+    """A strategy with this capability may draft with layers that read hidden states of the target
+    (EAGLE, MTP, DFlash).
 
-    These layers have a cache of their own, and nothing keeps the states that it is filled from: of a prompt whose beginning
-    is cached one unit more is computed. Heads without layers (Medusa), look-ups and draft models need none.
+    These layers have a cache of their own, and nothing keeps the states that it is filled from: of
+    a prompt whose beginning is cached one unit more is computed. Heads without layers (Medusa),
+    look-ups and draft models need none.
     """
 
     @property
@@ -117,24 +134,34 @@ class ReadsHiddenStates(ABC):
 
 
 def dropped_units(strategy: Strategy) -> int:
-    """Return the units of a cache, at the end of a cached beginning of a prompt, that are computed again."""
+    """Return the units of a cache, at the end of a cached beginning of a prompt, that are computed
+    again.
+    """
     return int(isinstance(strategy, ReadsHiddenStates) and strategy.reads_hidden_states)
 
 
 class CarriesPrompts(ABC):
-    """A strategy with this capability carries prompts through its stages beside the requests that decode, a stage a step."""
+    """A strategy with this capability carries prompts through its stages beside the requests that
+    decode, a stage a step.
+    """
 
     @abstractmethod
     def carrying(self, step: Step, prompts: Sequence[Rows]) -> Step:
-        """Return ``step`` with the rows of ``prompts`` at each stage, from the first on; no rows at stages behind them."""
+        """Return ``step`` with the rows of ``prompts`` at each stage, from the first on; no rows at
+        stages behind them.
+        """
 
 
 class PrefillsOnStages(ABC):
-    """A strategy with this capability sends prompts through the stages on which other batches decode meanwhile."""
+    """A strategy with this capability sends prompts through the stages on which other batches
+    decode meanwhile.
+    """
 
     @abstractmethod
     def prefill(self, lanes: Lanes, cost: Cost, prompts: Rows, seconds: float) -> Timeline:
-        """Book a pass over ``prompts`` of so many ``seconds`` in all; return the event of its end."""
+        """Book a pass over ``prompts`` of so many ``seconds`` in all; return the event of its
+        end.
+        """
 
 
 class NamesRecording(ABC):
@@ -152,15 +179,21 @@ class NamesRecording(ABC):
 
 
 class LosesWindows(ABC):
-    """A strategy with this capability drafts the next window early and loses it where it guessed wrong."""
+    """A strategy with this capability drafts the next window early and loses it where it guessed
+    wrong.
+    """
 
     @abstractmethod
     def fallback_rates(self, replay: Replay) -> Sequence[Any]:
-        """Return how often a window is lost on a recording, by depth and width of the early exit."""
+        """Return how often a window is lost on a recording, by depth and width of the early
+        exit.
+        """
 
 
 class DraftsChain(ABC):
-    """A strategy with this capability drafts one chain of tokens, which could be verified serially as well."""
+    """A strategy with this capability drafts one chain of tokens, which could be verified serially
+    as well.
+    """
 
     @property
     @abstractmethod
@@ -177,7 +210,9 @@ class DraftsChain(ABC):
         """Return the same strategy whose window follows the batch by another rule."""
 
     def recorded_in(self, trace: Trace) -> Self:
-        """Return the same strategy whose drafter writes as fast as ``trace`` says, where it does and nothing is stated."""
+        """Return the same strategy whose drafter writes as fast as ``trace`` says, where it does
+        and nothing is stated.
+        """
         return self
 
     @property
@@ -192,7 +227,8 @@ class DraftsChain(ABC):
 
 
 class ProvenSteps(ABC):
-    """A strategy with this capability may have steps in which a request does the same whoever else is in the batch.
+    """A strategy with this capability may have steps in which a request does the same whoever else
+    is in the batch.
 
     The bounds of a plan are proven for such steps alone.
     """
@@ -200,4 +236,6 @@ class ProvenSteps(ABC):
     @property
     @abstractmethod
     def independent_steps(self) -> bool:
-        """Return whether, with these settings, what a request does in its steps depends on no other request."""
+        """Return whether, with these settings, what a request does in its steps depends on no other
+        request.
+        """

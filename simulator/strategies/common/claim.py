@@ -16,8 +16,9 @@ SEVERAL = 8
 class Claim:
     """The relation of a law to its process that a strategy vouches for.
 
-    ``exact``: a step takes what the law says; a bound: it takes no more, or no less; ``idealised``: the law leaves
-    something out that may count either way. ``words`` say what a law that is not exact leaves out.
+    ``exact``: a step takes what the law says; a bound: it takes no more, or no less; ``idealised``:
+    the law leaves something out that may count either way. ``words`` say what a law that is not
+    exact leaves out.
     """
 
     relation: Relation
@@ -30,8 +31,12 @@ class Claim:
 
     @property
     def noun(self) -> str:
-        """Return the relation as it stands behind "the law claims to be": a bound has its article."""
-        return {"upper_bound": "an upper bound", "lower_bound": "a lower bound"}.get(self.relation, self.relation)
+        """Return the relation as it stands behind "the law claims to be": a bound has its
+        article.
+        """
+        return {"upper_bound": "an upper bound", "lower_bound": "a lower bound"}.get(
+            self.relation, self.relation
+        )
 
     @property
     def exact(self) -> bool:
@@ -39,7 +44,8 @@ class Claim:
         return self.relation == "exact"
 
     def allows(self, process: float, least: float, most: float, tolerance: float) -> bool:
-        """Return whether a process keeps to the claim, where the law lies between ``least`` and ``most``.
+        """Return whether a process keeps to the claim, where the law lies between ``least`` and
+        ``most``.
 
         All are in one unit; ``tolerance`` is relative. An idealised law allows everything.
         """
@@ -61,11 +67,14 @@ EXACT = Claim("exact")
 class Example:
     """A strategy with small settings and the durations under which its law is held to its timeline.
 
-    ``contention``: how many times longer target and draft take while both are busy, as they share one memory.
+    ``contention``: how many times longer target and draft take while both are busy, as they share
+    one memory.
     """
 
     strategy: Any
-    """A strategy: their base class stands upon this module, so that its type cannot be named here."""
+    """A strategy: their base class stands upon this module, so that its type cannot be named
+    here.
+    """
     durations: StatedDurations
     contention: float = 1.0
 
@@ -83,13 +92,21 @@ class Example:
         return StatedCost(self.durations, strategy.needs.draft_steps, self.contention)
 
     def scaled(self, factors: Sequence[float]) -> Self:
-        """Return the example with every stated duration multiplied by a factor; the factors take turns."""
+        """Return the example with every stated duration multiplied by a factor; the factors take
+        turns.
+        """
         scaled = _scaled(self.durations.model_dump(exclude_none=True), cycle(factors))
         return replace(self, durations=StatedDurations.model_validate(scaled))
 
 
 def _scaled(stated: Any, factors: Iterator[float]) -> Any:
-    """Return nested mappings and sequences with every number in them multiplied by the next factor."""
+    """Return nested mappings and sequences with every number in them multiplied by the next
+    factor.
+    """
     if isinstance(stated, dict):
         return {key: _scaled(value, factors) for key, value in stated.items()}
-    return [_scaled(value, factors) for value in stated] if isinstance(stated, list | tuple) else stated * next(factors)
+    return (
+        [_scaled(value, factors) for value in stated]
+        if isinstance(stated, list | tuple)
+        else stated * next(factors)
+    )

@@ -16,7 +16,8 @@ OddsOf = Callable[[int], Odds]
 
 @dataclass(frozen=True)
 class Law:
-    """A law holds the mean step, the tokens per step and request, and the share of each kind of step.
+    """A law holds the mean step, the tokens per step and request, and the share of each kind of
+    step.
 
     They are numbers, or arrays over a grid (:mod:`simulator.studies.sweep.grid`).
     """
@@ -32,9 +33,13 @@ class Law:
     kinds: Mapping[Kind, float] = field(default_factory=dict)
     """Share of each kind of step; the shares add up to 1."""
     request_step_s: Any = None
-    """Seconds of the mean step as a request meets it, where large batches count more; None: the mean step."""
+    """Seconds of the mean step as a request meets it, where large batches count more; None: the
+    mean step.
+    """
     share_emitted: Any = 1.0
-    """Share of the tokens that a step commits which are output; the others lie behind the end of one."""
+    """Share of the tokens that a step commits which are output; the others lie behind the end of
+    one.
+    """
 
     @cached_property
     def claim(self) -> Claim:
@@ -48,17 +53,23 @@ class Law:
 
     @property
     def tokens_per_step(self) -> Any:
-        """Return the tokens of an output that a step brings one request: those behind its end are verified for nothing."""
+        """Return the tokens of an output that a step brings one request: those behind its end are
+        verified for nothing.
+        """
         return self.verified_per_step * self.share_emitted
 
     @property
     def tpot_s(self) -> Any:
         """Return the seconds per output token of one request (X-1)."""
-        return (self.step_s if self.request_step_s is None else self.request_step_s) / self.tokens_per_step
+        return (
+            self.step_s if self.request_step_s is None else self.request_step_s
+        ) / self.tokens_per_step
 
 
 class Part(NamedTuple):
-    """A part of a law is one kind of step; share, durations and tokens may be arrays that fit each other."""
+    """A part of a law is one kind of step; share, durations and tokens may be arrays that fit each
+    other.
+    """
 
     kind: Kind
     share: Any
@@ -74,9 +85,11 @@ class Part(NamedTuple):
 
 
 def means(parts: Sequence[Part]) -> tuple[Any, Any, Any]:
-    """Return the mean step, the tokens per step and request, and the mean step as a request meets it; steps in seconds.
+    """Return the mean step, the tokens per step and request, and the mean step as a request meets
+    it; steps in seconds.
 
-    A request's time per token is ``sum pi_k B_k T_k / sum pi_k n_k`` with shares pi_k, batches B_k, steps T_k, tokens n_k.
+    A request's time per token is ``sum pi_k B_k T_k / sum pi_k n_k`` with shares pi_k, batches B_k,
+    steps T_k, tokens n_k.
     """
     seconds = [part.seconds(part.durations) for part in parts]
     step_s = _mean([(part.share, part_s) for part, part_s in zip(parts, seconds, strict=True)])
@@ -84,10 +97,18 @@ def means(parts: Sequence[Part]) -> tuple[Any, Any, Any]:
     if len({part.batch for part in parts}) == 1:
         return step_s, tokens / parts[0].batch, step_s
     requests = _mean([(part.share, part.batch) for part in parts])
-    request_seconds = _mean([(part.share, part.batch * part_s) for part, part_s in zip(parts, seconds, strict=True)])
+    request_seconds = _mean(
+        [(part.share, part.batch * part_s) for part, part_s in zip(parts, seconds, strict=True)]
+    )
     return step_s, tokens / requests, request_seconds / requests
 
 
 def _mean(weighted: Sequence[tuple[Any, Any]]) -> Any:
-    """Return the mean of values by their shares, which add up to 1; a single value is returned as it is."""
-    return weighted[0][1] if len(weighted) == 1 else reduce(add, (share * value for share, value in weighted))
+    """Return the mean of values by their shares, which add up to 1; a single value is returned as
+    it is.
+    """
+    return (
+        weighted[0][1]
+        if len(weighted) == 1
+        else reduce(add, (share * value for share, value in weighted))
+    )

@@ -7,7 +7,9 @@ from simulator.files.schema import Confidence, Frozen
 
 
 class PublishedMean(Frozen):
-    """A published mean is the tokens that a step committed, correction or bonus included, and the speed-up printed with it."""
+    """A published mean is the tokens that a step committed, correction or bonus included, and the
+    speed-up printed with it.
+    """
 
     target: str
     """Name of the target."""
@@ -24,8 +26,8 @@ class PublishedMean(Frozen):
 class Method(Frozen):
     """A method holds what is known of it besides what its strategy computes.
 
-    ``tunes_target``: the target itself is trained. ``batched_by``: programs that run it for several requests at once,
-    with their source.
+    ``tunes_target``: the target itself is trained. ``batched_by``: programs that run it for several
+    requests at once, with their source.
     """
 
     name: str = ""
@@ -39,14 +41,18 @@ class Method(Frozen):
     batched_by: str = ""
     """Programs that run it for several requests at once."""
     nearest: str = "draft"
-    """Drafter of the shipped recordings whose chains come nearest to its own: they lend their bursts to a mean of it."""
+    """Drafter of the shipped recordings whose chains come nearest to its own: they lend their
+    bursts to a mean of it.
+    """
     fitted_on: Home | None = None
     """The device that the calibrated numbers of its strategy were fitted on."""
     published: tuple[PublishedMean, ...] = ()
     """Means that were published for it, by target."""
 
     def mean_for(self, target: str) -> PublishedMean | None:
-        """Return the published mean for a target, or for another with the same size in its name (7b); None without either."""
+        """Return the published mean for a target, or for another with the same size in its name
+        (7b); None without either.
+        """
         size = target.rsplit("_", 1)[-1]
         same_target = [mean for mean in self.published if mean.target == target]
         same_size = [mean for mean in self.published if mean.target.endswith(f"_{size}")]

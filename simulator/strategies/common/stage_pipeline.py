@@ -1,11 +1,13 @@
-"""In a stage pipeline, levels of one request pass stages and links, which block independently of each other.
+"""In a stage pipeline, levels of one request pass stages and links, which block independently of
+each other.
 
-A level is computed as soon as it is there and its stage has pruned behind the level before; it is carried as soon as the
-link is free. No level overtakes another, so that its whole way is known when it enters, and is booked at once; a token is
-the only event. A drop changes the way: what has not begun is taken back, what a dropped level is at is cut short,
-and what is left is booked anew, so that it moves up::
+A level is computed as soon as it is there and its stage has pruned behind the level before; it is
+carried as soon as the link is free. No level overtakes another, so that its whole way is known when
+it enters, and is booked at once; a token is the only event. A drop changes the way: what has not
+begun is taken back, what a dropped level is at is cut short, and what is left is booked anew, so
+that it moves up::
 
-    stage 1  |=a=|p|=b=|p|              begin = max{arrival, when the level before was let go + prune}
+    stage 1  |=a=|p|=b=|p|       begin = max{arrival, when the level before was let go + prune}
     link 1       |a|   |b|              end   = begin + seconds = arrival at the next one
     stage 2        |==a==|p|==b==|p|
 
@@ -23,11 +25,15 @@ from simulator.world import Lane, at
 
 
 class Level:
-    """A level of a tree takes seconds at each stage, on each link, and of the draft to grow the next level from it."""
+    """A level of a tree takes seconds at each stage, on each link, and of the draft to grow the
+    next level from it.
+    """
 
     __slots__ = ("begin", "draft", "grown", "let_go", "ready", "seconds")
 
-    def __init__(self, compute: Sequence[float], carry: Sequence[float], draft: float = 0.0) -> None:
+    def __init__(
+        self, compute: Sequence[float], carry: Sequence[float], draft: float = 0.0
+    ) -> None:
         self.seconds = [0.0] * (len(compute) + len(carry))
         self.seconds[::2], self.seconds[1::2] = compute, carry
         self.draft = draft
@@ -42,10 +48,12 @@ class Level:
 
 
 class StagePipeline:
-    """Stages with links between them are fed with levels by :meth:`advance` and booked by this pipeline alone.
+    """Stages with links between them are fed with levels by :meth:`advance` and booked by this
+    pipeline alone.
 
-    ``prune_s``: behind every level, and before one enters; ``token_s``: from the last stage to all who must know the
-    token. ``asynchronous``: a stage lets go of a level once it is computed; else once it is carried.
+    ``prune_s``: behind every level, and before one enters; ``token_s``: from the last stage to all
+    who must know the token. ``asynchronous``: a stage lets go of a level once it is computed; else
+    once it is carried.
     """
 
     def __init__(
@@ -67,17 +75,26 @@ class StagePipeline:
         for index in range(0, last + 1, 2) if prune_s else ():
             pruning[index if asynchronous else min(index + 1, last)] = self.lanes[index].spans
         self.parts = [
-            (lane.spans, "transmit" if index % 2 else "compute", 0.0 if index % 2 else prune_s, pruned)
+            (
+                lane.spans,
+                "transmit" if index % 2 else "compute",
+                0.0 if index % 2 else prune_s,
+                pruned,
+            )
             for index, (lane, pruned) in enumerate(zip(self.lanes, pruning, strict=True))
         ]
-        """Spans of a stage or link, their label, what it prunes, and the spans of the stage that prunes once it is done."""
+        """Spans of a stage or link, their label, what it prunes, and the spans of the stage that
+        prunes once it is done.
+        """
         self.flying: deque[Level] = deque()
         """Levels in flight: the level whose token is due, and those behind it."""
         self.let_go = [-inf] * len(self.lanes)
         """Times by stage and link at which it was done with levels that are no longer in flight."""
 
     def advance(self, dropped: int, entering: Sequence[Level]) -> Event:
-        """Drop levels behind the one that was due, let others enter, and return the event at which the next token is known."""
+        """Drop levels behind the one that was due, let others enter, and return the event at which
+        the next token is known.
+        """
         now, flying = self.environment.now, self.flying
         if dropped:
             self._drop(dropped, now)
@@ -100,12 +117,16 @@ class StagePipeline:
         return at(self.environment, max(flying[0].let_go[-1] + self.token_s, now))
 
     def _book(self, level: Level, let_go: Sequence[float], grown: float, now: float) -> None:
-        """Book the whole way behind a level that is ``let_go`` and a draft that has ``grown``; what has begun stays written."""
+        """Book the whole way behind a level that is ``let_go`` and a draft that has ``grown``; what
+        has begun stays written.
+        """
         prune_s = self.prune_s
         begins: list[float] = []
         ends: list[float] = []
         arrival = level.ready if level.ready > grown else grown
-        for (spans, label, prunes, pruning), seconds, free in zip(self.parts, level.seconds, let_go, strict=True):
+        for (spans, label, prunes, pruning), seconds, free in zip(
+            self.parts, level.seconds, let_go, strict=True
+        ):
             pruned = free + prunes
             begin = arrival if arrival > pruned else pruned
             arrival = begin + seconds
@@ -122,7 +143,9 @@ class StagePipeline:
             self.draft.book(begins[0], level.grown, "draft level")
 
     def _drop(self, count: int, now: float) -> None:
-        """Take out the level that was due and ``count`` more, wherever they are; the others move up."""
+        """Take out the level that was due and ``count`` more, wherever they are; the others move
+        up.
+        """
         for lane in (*self.lanes, self.draft):
             lane.retract()
         gone = [self.flying.popleft() for _ in range(min(count + 1, len(self.flying)))]

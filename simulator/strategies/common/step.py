@@ -15,7 +15,9 @@ from simulator.world import Lane
 UNLIMITED = 1 << 30
 """More rows, tokens or requests than there ever are."""
 Timeline = Iterable[Event]
-"""Events to wait for in this order: the end of a step that is booked at once, or several where it is decided on the way."""
+"""Events to wait for in this order: the end of a step that is booked at once, or several where it
+is decided on the way.
+"""
 NO_DURATIONS = ("contention", "asynchronous", "levels")
 """Entries among the named durations of a strategy that are no durations."""
 
@@ -26,17 +28,23 @@ class Lanes(NamedTuple):
     target: Lane
     draft: Lane
     rendezvous: Lane
-    """Lane of the exchanges between the two, at the early exit and at the verification: sampling and transfer."""
+    """Lane of the exchanges between the two, at the early exit and at the verification: sampling
+    and transfer.
+    """
     stages: tuple[Lane, ...] = ()
     """Stages of a pipeline in the order in which a step passes them; empty without a pipeline."""
     links: tuple[Lane, ...] = ()
     """Links between the stages."""
     line: StagePipeline | None = None
-    """Stages and links as one pipeline where each blocks independently; None where a step books its lanes itself."""
+    """Stages and links as one pipeline where each blocks independently; None where a step books its
+    lanes itself.
+    """
 
 
 class Detail(Protocol):
-    """What the kinds of step of one strategy differ by besides what all strategies share: a named tuple of counts."""
+    """What the kinds of step of one strategy differ by besides what all strategies share: a named
+    tuple of counts.
+    """
 
     @property
     def words(self) -> str:
@@ -58,8 +66,9 @@ class Detail(Protocol):
 class Kind(NamedTuple):
     """What sort of step this is: how many requests of the batch do what in it.
 
-    ``verifying`` requests have a window verified and ``bare`` ones a single token. ``redrafts`` windows are written
-    serially because none was at hand. ``waiting`` requests belong to the batch and get nothing from this step.
+    ``verifying`` requests have a window verified and ``bare`` ones a single token. ``redrafts``
+    windows are written serially because none was at hand. ``waiting`` requests belong to the batch
+    and get nothing from this step.
     """
 
     name: str
@@ -85,8 +94,15 @@ class Kind(NamedTuple):
         return self.detail.extra_work if self.detail else 0
 
     def data(self) -> dict[str, object]:
-        """Return the kind as plain data for ``law --json``, where every strategy has the same keys."""
-        shared = {"name": self.name, "verifying": self.verifying, "bare": self.bare, "redrafts": self.redrafts or self.waiting}
+        """Return the kind as plain data for ``law --json``, where every strategy has the same
+        keys.
+        """
+        shared = {
+            "name": self.name,
+            "verifying": self.verifying,
+            "bare": self.bare,
+            "redrafts": self.redrafts or self.waiting,
+        }
         details = dict.fromkeys(("active", "begun", "resampled", "sequences"), 0)
         if self.detail:
             details |= self.detail._asdict()
@@ -94,21 +110,27 @@ class Kind(NamedTuple):
 
 
 intern_kind = lru_cache(4_096)(Kind)
-"""The same as ``Kind``: one object for equal kinds, quicker to make and to find again in a dictionary."""
+"""The same as ``Kind``: one object for equal kinds, quicker to make and to find again in a
+dictionary.
+"""
 
 
 class Step(NamedTuple):
-    """A composed step consists of its kind, the rows of the requests that decode, and those of prompts in the same pass."""
+    """A composed step consists of its kind, the rows of the requests that decode, and those of
+    prompts in the same pass.
+    """
 
     kind: Kind
     rows: Rows
     redraft_kv_tokens: int = 0
     """Cached tokens of the requests whose window is written again."""
     prompts: Rows = NO_ROWS
-    """Rows of prompt chunks; they travel in the target's pass, and in a separate pass through the draft."""
+    """Rows of prompt chunks; they travel in the target's pass, and in a separate pass through the
+    draft.
+    """
     loads: tuple[Rows, ...] = ()
-    """Rows at each stage of a pipeline, level after level where they enter in tandem; or rows of each pass of the target
-    where a step has several."""
+    """Rows at each stage of a pipeline, level after level where they enter in tandem; or rows of
+    each pass of the target where a step has several."""
 
 
 NOTHING = Verdict(0, 0, False, False)
@@ -125,7 +147,9 @@ class State:
     ready: bool = True
     """Whether a window waits for verification."""
     proposed: int | None = 0
-    """Draft tokens verified in the step that is composed; None where the request takes no part in it."""
+    """Draft tokens verified in the step that is composed; None where the request takes no part in
+    it.
+    """
     pending: int = UNLIMITED
     """Draft tokens at hand: as many as the draft has written for this request."""
     window: int | None = None
@@ -144,7 +168,9 @@ class Progress(NamedTuple):
     verified: int
     """Tokens that are final: accepted ones and the correction or bonus."""
     shown: int
-    """Tokens a reader has seen; equal to ``verified`` unless a method shows unverified tokens and takes them back."""
+    """Tokens a reader has seen; equal to ``verified`` unless a method shows unverified tokens and
+    takes them back.
+    """
     accepted: int
     """Draft tokens that were kept."""
     proposed: int
@@ -163,7 +189,9 @@ intern_progress = lru_cache(4_096)(Progress)
 
 
 class Admission(NamedTuple):
-    """An admission holds the seconds before the first step: prompts through target and draft, then a first window."""
+    """An admission holds the seconds before the first step: prompts through target and draft, then
+    a first window.
+    """
 
     target: float
     draft: float

@@ -1,4 +1,6 @@
-"""Strategies that a study of one kind of method can ask about: abstract, so that a study names none of them."""
+"""Strategies that a study of one kind of method can ask about: abstract, so that a study names none
+of them.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,7 +19,9 @@ class SharedBudget(Strategy[D], ABC):
     @property
     @abstractmethod
     def accounting(self) -> Literal["verified", "emitted"]:
-        """Return which tokens are counted as output: verified ones, or those shown before they are checked."""
+        """Return which tokens are counted as output: verified ones, or those shown before they are
+        checked.
+        """
 
     @property
     @abstractmethod
@@ -35,7 +39,9 @@ class SharedBudget(Strategy[D], ABC):
 
     @abstractmethod
     def sides(self, cost: Cost, context: int) -> tuple[float, float]:
-        """Return the seconds of the draft's and of the target's side of a whole iteration, at ``context`` cached tokens."""
+        """Return the seconds of the draft's and of the target's side of a whole iteration, at
+        ``context`` cached tokens.
+        """
 
     @abstractmethod
     def until_shown(self, cost: Cost, odds: OddsOf, context: int, cap: int) -> Written:
@@ -43,7 +49,9 @@ class SharedBudget(Strategy[D], ABC):
 
 
 class LevelTree(Strategy[D], ABC):
-    """The levels of a draft tree fill the stages of a pipeline (``specsim trees``, ``specsim network``)."""
+    """The levels of a draft tree fill the stages of a pipeline (``specsim trees``, ``specsim
+    network``).
+    """
 
     @property
     @abstractmethod
@@ -72,11 +80,15 @@ class LevelTree(Strategy[D], ABC):
 
     @abstractmethod
     def with_tree(self, width: int, branching: int) -> Self:
-        """Return the strategy with a tree of ``width`` nodes a level and ``branching`` children considered for each."""
+        """Return the strategy with a tree of ``width`` nodes a level and ``branching`` children
+        considered for each.
+        """
 
     @abstractmethod
     def full_step_s(self, cost: Cost, context: int) -> float:
-        """Return the seconds of a step with full levels of one request, at ``context`` cached tokens."""
+        """Return the seconds of a step with full levels of one request, at ``context`` cached
+        tokens.
+        """
 
 
 class StreamShape(NamedTuple):
@@ -91,7 +103,9 @@ class StreamShape(NamedTuple):
 
 
 class StreamTree(Strategy[D], ABC):
-    """Streams of the target draft a tree in the pass that verifies the last one (``specsim streams``)."""
+    """Streams of the target draft a tree in the pass that verifies the last one (``specsim
+    streams``).
+    """
 
     @property
     @abstractmethod
@@ -118,7 +132,8 @@ class ResampledTrees(Strategy[D], ABC):
 
     @abstractmethod
     def tree_passes_s(self, cost: Cost, requests: int, context: int) -> Mapping[str, float]:
-        """Return the seconds in which trees of ``requests`` are verified; empty where nothing is sampled again.
+        """Return the seconds in which trees of ``requests`` are verified; empty where nothing is
+        sampled again.
 
         They are ``drafted`` trees alone, re-sampled ones ``fused`` with them, and ``apart``.
         """

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from simulator.acceptance.trace import Trace
-from simulator.acceptance.tree_replay import LARGEST_TREE, Ints, RankPath, ranks_ahead, static_tree_run, tree_of
+from simulator.acceptance.tree_replay import (
+    LARGEST_TREE,
+    Ints,
+    RankPath,
+    ranks_ahead,
+    static_tree_run,
+    tree_of,
+)
 from simulator.files.schema import Confidence, Frozen
 
 
@@ -27,11 +34,13 @@ Branching = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(_n
 
 
 class TokenTree(Frozen):
-    """A tree is static, by ``branching`` of every node of a level or by ``paths``, or a dynamic one.
+    """A tree is static, by ``branching`` of every node of a level or by ``paths``, or a dynamic
+    one.
 
-    A path is written as one digit a level, "021": of the drafter's choices at each level the one of that rank, from 0.
-    A dynamic tree is the likeliest ``budget`` tokens within ``levels``, chosen anew in every step from ``choices`` of
-    every node that is expanded; what it keeps is known only where it was recorded.
+    A path is written as one digit a level, "021": of the drafter's choices at each level the one of
+    that rank, from 0. A dynamic tree is the likeliest ``budget`` tokens within ``levels``, chosen
+    anew in every step from ``choices`` of every node that is expanded; what it keeps is known only
+    where it was recorded.
     """
 
     branching: Branching = ()
@@ -54,9 +63,13 @@ class TokenTree(Frozen):
         dynamic = [self.budget, self.levels, self.choices]
         forms = [bool(self.branching), bool(self.paths), None not in dynamic]
         if sum(forms) != 1 or (not forms[-1] and any(value is not None for value in dynamic)):
-            raise ValueError("expected one of branching, paths, or budget, levels and choices together")
+            raise ValueError(
+                "expected one of branching, paths, or budget, levels and choices together"
+            )
         if self.budget and self.levels and self.levels > self.budget:
-            raise ValueError(f"levels: a tree of {self.budget:,} nodes has no {self.levels:,} levels")
+            raise ValueError(
+                f"levels: a tree of {self.budget:,} nodes has no {self.levels:,} levels"
+            )
         words = set(self.paths.split())
         for word in words:
             if not word.isdecimal():
@@ -73,7 +86,11 @@ class TokenTree(Frozen):
     @cached_property
     def nodes(self) -> tuple[RankPath, ...]:
         """Return the draft tokens of a static tree as rank paths; empty for a dynamic tree."""
-        return tuple(tuple(map(int, word)) for word in self.paths.split()) if self.paths else tuple(tree_of(self.branching))
+        return (
+            tuple(tuple(map(int, word)) for word in self.paths.split())
+            if self.paths
+            else tuple(tree_of(self.branching))
+        )
 
     @property
     def size(self) -> int:
@@ -86,11 +103,17 @@ class TokenTree(Frozen):
         return self.levels or max(map(len, self.nodes))
 
     def unrecorded(self, trace: Trace, drafter: str, borrowed: bool = False) -> str | None:
-        """Return what is missing for :meth:`kept`, in words that go on from a file's name; ``borrowed``: any tree will do."""
+        """Return what is missing for :meth:`kept`, in words that go on from a file's name;
+        ``borrowed``: any tree will do.
+        """
         if trace.run is not None:
             recorded_levels = trace.window
         elif f"{drafter}.run" in trace.extra:
-            return None if borrowed else self._not_as_recorded(trace.header.get("trees", {}).get(drafter), drafter)
+            return (
+                None
+                if borrowed
+                else self._not_as_recorded(trace.header.get("trees", {}).get(drafter), drafter)
+            )
         elif drafter != "draft" and f"{drafter}.rank" not in trace.extra:
             return f"holds nothing of the drafter '{drafter}'"
         elif self.dynamic:
@@ -113,7 +136,9 @@ class TokenTree(Frozen):
         return f"holds the tree {_words(recorded)} of '{drafter}', and none {asked}"
 
     def kept(self, trace: Trace, drafter: str) -> Ints:
-        """Return the draft tokens kept of the tree that starts at each position (positions,); see :meth:`unrecorded`."""
+        """Return the draft tokens kept of the tree that starts at each position (positions,); see
+        :meth:`unrecorded`.
+        """
         run: NDArray[np.generic] | None = trace.run
         if run is None:
             run = trace.extra.get(f"{drafter}.run")

@@ -1,4 +1,6 @@
-"""What a strategy says about itself: its traits, what it needs, and the facts against which it is checked."""
+"""What a strategy says about itself: its traits, what it needs, and the facts against which it is
+checked.
+"""
 
 from typing import Any, NamedTuple
 
@@ -26,13 +28,17 @@ class Traits(NamedTuple):
     staged: bool = False
     """Whether it runs on the stages of a pipeline and nowhere else."""
     splits_passes: bool = False
-    """Whether it stops within every pass of the target, behind a layer counted from the ends of the model."""
+    """Whether it stops within every pass of the target, behind a layer counted from the ends of the
+    model.
+    """
     separate_prompts: bool = False
     """Whether prompts take separate passes, so that a step carries none."""
 
 
 class EarlyExit(NamedTuple):
-    """An early exit stands at a layer number or a share of the depth, and sends the top ``width`` tokens."""
+    """An early exit stands at a layer number or a share of the depth, and sends the top ``width``
+    tokens.
+    """
 
     depth: int | float
     """Layer number, or share of the depth between 0 and 1."""
@@ -40,7 +46,9 @@ class EarlyExit(NamedTuple):
     """Candidate tokens that it sends."""
 
     def within(self, layers: int | None) -> Exit:
-        """Return the exit of a target of ``layers`` as a share of its depth; a number stays one where they are unknown."""
+        """Return the exit of a target of ``layers`` as a share of its depth; a number stays one
+        where they are unknown.
+        """
         share = self.depth / layers if isinstance(self.depth, int) and layers else float(self.depth)
         return Exit(share, self.width)
 
@@ -55,19 +63,25 @@ class Needs(NamedTuple):
     draft_steps: int = 1
     """Internal draft steps J of one window (MSD-4); 0 where none takes time."""
     rows: int | None = None
-    """Rows of the target's pass that a request takes, whatever the batch; None: one more than the window of the batch."""
+    """Rows of the target's pass that a request takes, whatever the batch; None: one more than the
+    window of the batch.
+    """
     in_flight: int = 1
     """Steps that run at once over disjoint requests: the stages of a pipeline, else 1."""
     dynamic_draft: bool = False
     """Whether the draft's answers decide how many tokens, or which tree of them, it proposes."""
     single_rates: bool = False
-    """Whether the law solves equations for each acceptance rate, so that it takes no arrays of them."""
+    """Whether the law solves equations for each acceptance rate, so that it takes no arrays of
+    them.
+    """
     exit: EarlyExit | None = None
     """Early exit of the target that acceptance must know about."""
 
 
 class Facts(NamedTuple):
-    """The facts of a scenario against which a strategy is checked; without a trace its settings are checked."""
+    """The facts of a scenario against which a strategy is checked; without a trace its settings are
+    checked.
+    """
 
     target: ModelSpec | None = None
     layers: int | None = None
@@ -81,14 +95,26 @@ class Facts(NamedTuple):
 
 
 def stated_stages(stages: int, facts: Facts) -> list[Finding]:
-    """Return that ``stages`` of a strategy must not be stated, as they come from the placement; 0 states none."""
+    """Return that ``stages`` of a strategy must not be stated, as they come from the placement; 0
+    states none.
+    """
     if not stages or facts.stages is None:
         return []
     return [("stages", f"comes from target.pipeline, which has {facts.stages}; leave it out")]
 
 
 def too_many_children(branching: int, target: ModelSpec | None) -> list[Finding]:
-    """Return what is wrong with ``branching`` children of a node: there are no more than tokens in the vocabulary."""
+    """Return what is wrong with ``branching`` children of a node: there are no more than tokens in
+    the vocabulary.
+    """
     if target is None or branching <= target.vocab_size:
         return []
-    return [("branching", f"a node has {target.vocab_size:,} children at most, one for each token; got {branching:,}")]
+    return [
+        (
+            "branching",
+            (
+                f"a node has {target.vocab_size:,} children at most, one for each token; got "
+                f"{branching:,}"
+            ),
+        )
+    ]

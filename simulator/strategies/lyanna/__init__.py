@@ -1,5 +1,25 @@
-"""Lyanna: a draft layer rolled forward on hidden states, and what a rejection leaves to sample again."""
+"""Lyanna: a draft layer rolled forward on hidden states, and what a rejection leaves to sample
+again.
+"""
 
-from simulator.strategies.lyanna.strategy import FUSING, HEAD, HOT_TOKENS, LAYER, Drafted, Lyanna, ResampledDetail, table_bytes
+from simulator.strategies.lyanna.strategy import (
+    FUSING,
+    HEAD,
+    HOT_TOKENS,
+    LAYER,
+    Drafted,
+    Lyanna,
+    ResampledDetail,
+    table_bytes,
+)
 
-__all__ = ["FUSING", "HEAD", "HOT_TOKENS", "LAYER", "Drafted", "Lyanna", "ResampledDetail", "table_bytes"]
+__all__ = [
+    "FUSING",
+    "HEAD",
+    "HOT_TOKENS",
+    "LAYER",
+    "Drafted",
+    "Lyanna",
+    "ResampledDetail",
+    "table_bytes",
+]

@@ -1,8 +1,10 @@
-"""Lyanna verifies a drafted tree together with what a rejection has left to sample again (LYA-6, LYA-8).
+"""Lyanna verifies a drafted tree together with what a rejection has left to sample again (LYA-6,
+LYA-8).
 
-Fused, the tokens that a step keeps depend on the step before through one thing, the levels that it left. Both
-sources answer a law with the Markov chain over accepted tokens that follows from it. In a pass of its own a tree
-is a proposal of as many levels as were left, fewer than a drafted tree has; a window of so many tokens asks for its odds.
+Fused, the tokens that a step keeps depend on the step before through one thing, the levels that it
+left. Both sources answer a law with the Markov chain over accepted tokens that follows from it. In
+a pass of its own a tree is a proposal of as many levels as were left, fewer than a drafted tree
+has; a window of so many tokens asks for its odds.
 """
 
 from collections.abc import Iterator
@@ -21,7 +23,9 @@ Floats = NDArray[np.float64]
 
 
 def better_of(first: Floats, second: Floats) -> Floats:
-    """Return the distribution of the larger of two independent counts; all three are (most + 1,)."""
+    """Return the distribution of the larger of two independent counts; all three are (most +
+    1,).
+    """
     at_most: Floats = np.cumsum(first) * np.cumsum(second)
     chances: Floats = np.diff(at_most, prepend=0.0)
     return chances
@@ -29,7 +33,9 @@ def better_of(first: Floats, second: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class RecordedTrees:
-    """Trees of a hidden-state chain are taken as recorded; a tree is sampled again where ``least`` levels are left."""
+    """Trees of a hidden-state chain are taken as recorded; a tree is sampled again where ``least``
+    levels are left.
+    """
 
     replay: Replay
     least: int
@@ -38,19 +44,27 @@ class RecordedTrees:
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """Return a cursor over the recording that is assigned to this request."""
         order = self.replay.order
-        return ResampledReplay(self.replay.trace, order[request % len(order)], self.least, self.fused)
+        return ResampledReplay(
+            self.replay.trace, order[request % len(order)], self.least, self.fused
+        )
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Return the odds over all recorded starts: of the chain whose transitions they count, or of trees that stand alone."""
+        """Return the odds over all recorded starts: of the chain whose transitions they count, or
+        of trees that stand alone.
+        """
         return self._odds if self.fused else self._alone(gamma)
 
     def _alone(self, gamma: int) -> Odds:
-        """Return the odds of drafted trees, or of those sampled again where ``gamma`` levels, fewer than all, were left."""
+        """Return the odds of drafted trees, or of those sampled again where ``gamma`` levels, fewer
+        than all, were left.
+        """
         depth = len(self.replay.trace.extra["lyanna_tree.run"])
         counts = np.zeros(depth + 1)
         for runs in self._runs():
             row = (depth - gamma) % depth
-            counts += np.bincount(runs[row][runs[0] == row - 1] if row else runs[0], minlength=depth + 1)
+            counts += np.bincount(
+                runs[row][runs[0] == row - 1] if row else runs[0], minlength=depth + 1
+            )
         kept = counts[: gamma + 1] if counts.any() else np.eye(gamma + 1)[0]
         return Odds(kept / kept.sum(), np.zeros(gamma + 1), 0.0, "trees of every recorded start")
 
@@ -67,7 +81,12 @@ class RecordedTrees:
             np.add.at(counts, (before, after), 1.0)
         fresh = np.where(counts.sum(1, keepdims=True) > 0.0, counts, counts.sum(0))
         shares = stationary(fresh / fresh.sum(1, keepdims=True))
-        return Odds(shares, np.zeros(depth + 1), 0.0, "steps that follow each other, over all recorded starts")
+        return Odds(
+            shares,
+            np.zeros(depth + 1),
+            0.0,
+            "steps that follow each other, over all recorded starts",
+        )
 
     def _pairs(self, depth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the tokens kept of the tree of every start, and by the step behind it."""
@@ -81,8 +100,9 @@ class RecordedTrees:
 class RatedTrees:
     """Trees are drawn from stated rates by level, each given the level above it (LYA-8).
 
-    A level that is sampled again keeps the ``share`` of its rate, now behind the corrected token, and the two trees of
-    a step are independent. Both are assumptions: the paper prints no rates of its re-sampled trees.
+    A level that is sampled again keeps the ``share`` of its rate, now behind the corrected token,
+    and the two trees of a step are independent. Both are assumptions: the paper prints no rates of
+    its re-sampled trees.
     """
 
     rates: Rates
@@ -98,14 +118,32 @@ class RatedTrees:
         return _RatedCursor(cursors, self.least, self.fused)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
-        """Return the exact long-run odds of this source; of trees that stand alone, of one with ``gamma`` levels."""
+        """Return the exact long-run odds of this source; of trees that stand alone, of one with
+        ``gamma`` levels.
+        """
         if not self.fused:
             kept = self._kept(self.depth - gamma)[: gamma + 1]
-            return Odds(kept, np.zeros(gamma + 1), 0.0, "stated rates by level, re-sampled levels keeping a share (assumed)")
-        drafted, begins = self._kept(0), range(1, self.depth + 2)  # level at which what is left begins, by tokens accepted
-        again = [self._kept(level) if self.depth - level >= self.least else self._kept(self.depth) for level in begins]
+            return Odds(
+                kept,
+                np.zeros(gamma + 1),
+                0.0,
+                "stated rates by level, re-sampled levels keeping a share (assumed)",
+            )
+        drafted, begins = (
+            self._kept(0),
+            range(1, self.depth + 2),
+        )  # level at which what is left begins, by tokens accepted
+        again = [
+            self._kept(level) if self.depth - level >= self.least else self._kept(self.depth)
+            for level in begins
+        ]
         shares = stationary(np.array([better_of(drafted, left) for left in again]))
-        return Odds(shares, np.zeros(self.depth + 1), 0.0, "stated rates by level, re-sampled levels keeping a share (assumed)")
+        return Odds(
+            shares,
+            np.zeros(self.depth + 1),
+            0.0,
+            "stated rates by level, re-sampled levels keeping a share (assumed)",
+        )
 
     def _from(self, level: int) -> Rates:
         """Return the rates of the levels from ``level`` on."""
@@ -114,11 +152,15 @@ class RatedTrees:
         return Rates(rates, seed=self.rates.seed * self.depth + level)
 
     def _kept(self, level: int) -> Floats:
-        """Return the distribution (depth + 1,) of tokens kept of a tree that begins at ``level``; 0 tokens from depth on."""
+        """Return the distribution (depth + 1,) of tokens kept of a tree that begins at ``level``; 0
+        tokens from depth on.
+        """
         kept: Floats = np.zeros(self.depth + 1)
         kept[0] = 1.0
         if level < self.depth:
-            kept[: self.depth - level + 1] = self._from(level).odds(self.depth - level, None).accepted
+            kept[: self.depth - level + 1] = (
+                self._from(level).odds(self.depth - level, None).accepted
+            )
         return kept
 
 
@@ -129,7 +171,9 @@ class _RatedCursor:
         """Level at which the tree left from the step before begins; 0: none was left."""
 
     def judge(self, proposal: Chain) -> Verdict:
-        """Judge the better of the two trees, or unfused one of as many levels; a proposal of nothing leaves nothing."""
+        """Judge the better of the two trees, or unfused one of as many levels; a proposal of
+        nothing leaves nothing.
+        """
         depth, begins, self.begins = len(self.trees), self.begins, 0
         if not self.fused:
             return self.trees[-proposal.tokens % depth].judge(proposal)

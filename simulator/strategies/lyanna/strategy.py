@@ -1,29 +1,36 @@
-"""Lyanna rolls a draft layer forward on hidden states; tokens enter late, and a rejection leaves levels to sample again.
+"""Lyanna rolls a draft layer forward on hidden states; tokens enter late, and a rejection leaves
+levels to sample again.
 
     draft     |==k x layer==|head|sample k levels|re-sample|                                       |
     target    |                                            |==verify tree and re-sampled trees====|
                                                                                 one device, one lane
 
-    T_step = k t_layer + t_head(k) + k t_sample + T_host + T_verify(B n_draft + R n_resampled)     (LYA-1, LYA-7)
-    E[tokens] = 1 + a_1 + a_1 a_2 + ... + a_1 a_2 .. a_k      before any re-sampling                (LYA-8)
+    T_step = k t_layer + t_head(k) + k t_sample + T_host + T_verify(B n_draft + R n_resampled)
+                                                              (LYA-1, LYA-7)
+    E[tokens] = 1 + a_1 + a_1 a_2 + ... + a_1 a_2 .. a_k   before any re-sampling      (LYA-8)
 
-No sampled token enters the chain, so that one pass of the LM head serves all k levels (LYA-2). A level's tree nodes are sampled
-from its logits and a row of a table for the parent token, the token information (LYA-3, LYA-4); the most probable ``budget``
-nodes are verified (LYA-5). A rejection at level p leaves k - p levels; where that is more than ``threshold``, a tree is sampled
-from them behind the corrected token, without the layer (LYA-6). It is verified beside the next drafted tree, whose root it
-shares, and the better of the two counts. R of a batch's B requests have one; in the long run that number is binomial.
+No sampled token enters the chain, so that one pass of the LM head serves all k levels (LYA-2). A
+level's tree nodes are sampled from its logits and a row of a table for the parent token, the token
+information (LYA-3, LYA-4); the most probable ``budget`` nodes are verified (LYA-5). A rejection at
+level p leaves k - p levels; where that is more than ``threshold``, a tree is sampled from them
+behind the corrected token, without the layer (LYA-6). It is verified beside the next drafted tree,
+whose root it shares, and the better of the two counts. R of a batch's B requests have one; in the
+long run that number is binomial.
 
-``fusion: false`` verifies the re-sampled trees in a pass of their own, root included, before the next draft (LYA-7):
+``fusion: false`` verifies the re-sampled trees in a pass of their own, root included, before the
+next draft (LYA-7):
 
     draft     |re-sample|                      |==k x layer==|head|sample k levels|
     target    |         |==re-sampled trees==|                                    |==verify trees==|
 
-A request commits what it keeps of such a tree and the token behind it, and leaves nothing again; the others wait. The program
-takes its T_host in either pass. ``chain: tokens`` is the drafter that Lyanna is compared with: every level reads the tokens of
-the one before, with an LM head of its own, k (t_layer + t_head + t_sample).
+A request commits what it keeps of such a tree and the token behind it, and leaves nothing again;
+the others wait. The program takes its T_host in either pass. ``chain: tokens`` is the drafter that
+Lyanna is compared with: every level reads the tokens of the one before, with an LM head of its own,
+k (t_layer + t_head + t_sample).
 
-Assumed: the first layer fuses state and embedding as EAGLE does (2h to h), and reads all tokens that a step may
-have committed, as a captured graph is padded; the re-sampled levels are sampled after the drafted ones.
+Assumed: the first layer fuses state and embedding as EAGLE does (2h to h), and reads all tokens
+that a step may have committed, as a captured graph is padded; the re-sampled levels are sampled
+after the drafted ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,13 +51,24 @@ from simulator.numeric import binomial, ordered_sum
 from simulator.strategies.common.capabilities import AddsMemory, ExtraMemory
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.step import ABSENT, Admission, Kind, Lanes, Progress, State, Step, Timeline
+from simulator.strategies.common.step import (
+    ABSENT,
+    Admission,
+    Kind,
+    Lanes,
+    Progress,
+    State,
+    Step,
+    Timeline,
+)
 from simulator.strategies.common.studied import ResampledTrees
 from simulator.strategies.common.traits import Facts, Finding, Needs, Traits, too_many_children
 from simulator.strategies.lyanna.resampling import RatedTrees, RecordedTrees
 
 FUSING, LAYER, HEAD = DraftHead(layers=1, squares=2), DraftHead(layers=1), DraftHead()
-"""A layer that reads a token beside the state (2h to h), one that reads the state alone, the target's LM head."""
+"""A layer that reads a token beside the state (2h to h), one that reads the state alone, the
+target's LM head.
+"""
 DENSE_UP_TO, HOT_TOKENS = 40_000, 32_000
 """Vocabularies above the first keep the second number of tokens in the table (sec. 6.1)."""
 
@@ -59,7 +77,9 @@ class LyannaDurations(NamedTuple):
     """These are the seconds of the parts of a step, for all its requests."""
 
     layers: float = 0.0
-    """Seconds of the chain, k t_layer; 0, as those of head and sampling, in a pass of re-sampled trees alone."""
+    """Seconds of the chain, k t_layer; 0, as those of head and sampling, in a pass of re-sampled
+    trees alone.
+    """
     head: float = 0.0
     """Seconds of the LM head on all levels, t_head(k)."""
     sample: float = 0.0
@@ -94,10 +114,12 @@ class ResampledDetail(NamedTuple):
 
 
 class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
-    """A chain of ``depth`` hidden states (k, the paper's N) gives ``branching`` children a node; ``budget`` nodes are verified.
+    """A chain of ``depth`` hidden states (k, the paper's N) gives ``branching`` children a node;
+    ``budget`` nodes are verified.
 
-    ``level_us`` is what one level takes to sample beside the choice of a token that the engine counts with an LM
-    head: look-up, softmax, top children, frontier. ``host_ms`` is the program's own time in a step.
+    ``level_us`` is what one level takes to sample beside the choice of a token that the engine
+    counts with an LM head: look-up, softmax, top children, frontier. ``host_ms`` is the program's
+    own time in a step.
     """
 
     name: Literal["lyanna"] = "lyanna"
@@ -130,19 +152,24 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
     """Whether re-sampled trees are verified in the same pass as the next tree."""
     resampled_ratio: Fraction = Fraction(
         value=0.93,
-        source="assumed: with this share of its drafted rates a re-sampled tree of six_flavours_greedy keeps as many tokens as "
-        "recorded; by level it is 0.83, 0.50 and, where one is left, 1.40. Lyanna sec. 6.2: decays more rapidly",
+        source="assumed: with this share of its drafted rates a re-sampled tree of "
+        "six_flavours_greedy keeps as many tokens as recorded; by level it is 0.83, 0.50 and, "
+        "where one is left, 1.40. Lyanna sec. 6.2: decays more rapidly",
         confidence="assumed",
     )
-    """Share of its stated rate that a level keeps when it is sampled again; a recording knows better."""
+    """Share of its stated rate that a level keeps when it is sampled again; a recording knows
+    better.
+    """
     level_us: NonNegative = NonNegative(
-        value=50.0, source="assumed: ten small kernels of a captured graph; Figure 13a prints no value", confidence="assumed"
+        value=50.0,
+        source="assumed: ten small kernels of a captured graph; Figure 13a prints no value",
+        confidence="assumed",
     )
     """Microseconds of sampling one level, besides the choice of a token."""
     host_ms: NonNegative = NonNegative(
         value=1.5,
-        source="calibrated-on: Lyanna sec. 7.2, LLaMA-2-7B on H800 at B = 2 and 16 (442.12 and 2498.64 tokens/s: +3.6 and "
-        "-2.8 %), with the rates of its Table 1",
+        source="calibrated-on: Lyanna sec. 7.2, LLaMA-2-7B on H800 at B = 2 and 16 (442.12 and "
+        "2498.64 tokens/s: +3.6 and -2.8 %), with the rates of its Table 1",
         confidence="calibrated",
     )
     """Milliseconds that the program itself takes in a step."""
@@ -150,17 +177,22 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.budget > self.built:
-            raise ValueError(f"budget {self.budget} is more than the {self.built} nodes of a tree {self.depth} deep")
+            raise ValueError(
+                f"budget {self.budget} is more than the {self.built} nodes of a tree "
+                f"{self.depth} deep"
+            )
         if self.chain == "tokens" and (self.resample or self.token_info):
             raise ValueError(
-                "a chain that reads its tokens has no use for token_info and leaves nothing to re-sample; "
-                "set strategy.token_info=false and strategy.resample=false"
+                "a chain that reads its tokens has no use for token_info and leaves nothing to "
+                "re-sample; set strategy.token_info=false and strategy.resample=false"
             )
         return self
 
     @classmethod
     def example(cls) -> Example:
-        """Return trees three levels deep, with an LM head and a pass of their own for re-sampled ones."""
+        """Return trees three levels deep, with an LM head and a pass of their own for re-sampled
+        ones.
+        """
         durations = StatedDurations(target_ms=20.0, draft_step_ms=0.6, draft_head_ms=0.4)
         return Example(cls(depth=3, fusion=False), durations)
 
@@ -171,14 +203,17 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
 
     @property
     def built(self) -> int:
-        """Return the nodes of the whole tree without its root: k children, then k for each of k parents a level (LYA-4)."""
+        """Return the nodes of the whole tree without its root: k children, then k for each of k
+        parents a level (LYA-4).
+        """
         return self.branching + (self.depth - 1) * self.branching**2
 
     @property
     def needs(self) -> Needs:
         """Return the needs of a chain of ``depth`` passes of the layer.
 
-        The root and all nodes of the trees of a pass have their keys and values in the cache while they are verified.
+        The root and all nodes of the trees of a pass have their keys and values in the cache while
+        they are verified.
         """
         return Needs(
             draft_model=False,
@@ -189,37 +224,65 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         )
 
     def left(self, accepted: int) -> int:
-        """Return the levels sampled again behind ``accepted`` tokens and the correction; 0: the root stays alone (LYA-6)."""
+        """Return the levels sampled again behind ``accepted`` tokens and the correction; 0: the
+        root stays alone (LYA-6).
+        """
         remaining = self.depth - accepted - 1
         return remaining if self.resample and remaining > self.threshold else 0
 
     @property
     def least(self) -> int:
-        """Return the levels that must be left for another sampling; more than there can be where nothing is sampled again."""
+        """Return the levels that must be left for another sampling; more than there can be where
+        nothing is sampled again.
+        """
         return self.threshold + 1 if self.resample else self.depth
 
     def extra_memory(self, target: ModelSpec) -> ExtraMemory:
-        """Return one layer with the matrices that fuse state and token, and the bytes of the token-information table."""
-        return ExtraMemory(FUSING.weights(target), table_bytes(target.vocab_size) if self.token_info else 0, FUSING.layers)
+        """Return one layer with the matrices that fuse state and token, and the bytes of the
+        token-information table.
+        """
+        return ExtraMemory(
+            FUSING.weights(target),
+            table_bytes(target.vocab_size) if self.token_info else 0,
+            FUSING.layers,
+        )
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """Return a source of drafted and re-sampled trees, recorded or from stated rates; else ``verdicts`` as they are."""
+        """Return a source of drafted and re-sampled trees, recorded or from stated rates; else
+        ``verdicts`` as they are.
+        """
         if isinstance(verdicts, Rates):
-            return RatedTrees(verdicts, self.depth, self.least, self.resampled_ratio.value, self.fusion)
+            return RatedTrees(
+                verdicts, self.depth, self.least, self.resampled_ratio.value, self.fusion
+            )
         if isinstance(verdicts, Replay) and self.chain == "hidden_states":
             return RecordedTrees(verdicts, self.least, self.fusion)
         return verdicts
 
     def _unrecorded(self, trace: Trace) -> Finding | None:
-        """Return the field that asks for a tree which was not recorded; the ablations of Table 1 are recorded nowhere."""
+        """Return the field that asks for a tree which was not recorded; the ablations of Table 1
+        are recorded nowhere.
+        """
         if self.chain == "tokens":
             return super()._unrecorded(trace)
         for field, present in (("token_info", self.token_info), ("first_token", self.first_token)):
             if not present:
-                return field, "holds no trees without it; state the rates of Lyanna's Table 1 in acceptance.per_position"
+                return (
+                    field,
+                    (
+                        "holds no trees without it; state the rates of Lyanna's Table 1 in "
+                        "acceptance.per_position"
+                    ),
+                )
         tree = trace.header.get("trees", {}).get("lyanna_tree")
         if "lyanna_tree.run" not in trace.extra or tree is None:
-            return "name", "holds no trees of a hidden-state chain (lyanna_tree), or acceptance.drafter asks for others"
+            return (
+                "name",
+                (
+                    "holds no trees of a hidden-state chain (lyanna_tree), or acceptance.drafter "
+                    "asks for others"
+                ),
+            )
         asked = {
             "depth": ("levels", self.depth),
             "branching": ("branching", self.branching),
@@ -242,31 +305,41 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         return Drafted(cursor, context)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Return a step in which all requests verify a tree, and those that had a rejection also what it left.
+        """Return a step in which all requests verify a tree, and those that had a rejection also
+        what it left.
 
-        Without fusion what was left goes before: only requests that have left levels take part in the step.
+        Without fusion what was left goes before: only requests that have left levels take part in
+        the step.
         """
-        left = [state for state in states if state.left]  # type: ignore[attr-defined]  # opened here
+        # opened here
+        left = [state for state in states if state.left]  # type: ignore[attr-defined]
         apart = bool(left) and not self.fusion
         for state in states:
-            state.proposed = (state.left or None) if apart else self.depth  # type: ignore[attr-defined]
+            rest = state.left or None  # type: ignore[attr-defined]
+            state.proposed = rest if apart else self.depth
         whole, again = (sum(state.context for state in some) for some in (states, left))
         kind = self.kind_of(len(states), len(left))._replace(prompts=prompts.sequences)
         return self._step(kind, whole, again)._replace(prompts=prompts)
 
     def kind_of(self, requests: int, resampled: int) -> Kind:
-        """Return the kind of a batch in which ``resampled`` requests verify a re-sampled tree; unfused, the others wait."""
+        """Return the kind of a batch in which ``resampled`` requests verify a re-sampled tree;
+        unfused, the others wait.
+        """
         if not resampled:
             return Kind("step", requests)
         waiting = 0 if self.fusion else requests - resampled
-        return Kind("resampled", requests - waiting, waiting=waiting, detail=ResampledDetail(resampled))
+        return Kind(
+            "resampled", requests - waiting, waiting=waiting, detail=ResampledDetail(resampled)
+        )
 
     def step(self, kind: Kind, context: int) -> Step:
         """Return a step of this kind with all requests at ``context`` tokens."""
         return self._step(kind, kind.verifying * context, kind.extra_work * context)
 
     def _step(self, kind: Kind, context: int, resampled_context: int) -> Step:
-        """Return the rows of the pass; contexts are cached tokens of all requests and of re-sampling ones."""
+        """Return the rows of the pass; contexts are cached tokens of all requests and of
+        re-sampling ones.
+        """
         count, tree, left = kind.extra_work, 1 + self.budget, self.resampled_budget
         if self._apart(kind):
             return Step(kind, Rows.decode(1 + left, resampled_context, count))
@@ -279,7 +352,9 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify, note what is left of each chain, and return the progress of each request."""
-        return [self._settle(state, state.proposed) if state.proposed else ABSENT for state in states]
+        return [
+            self._settle(state, state.proposed) if state.proposed else ABSENT for state in states
+        ]
 
     def _settle(self, state: State, levels: int) -> Progress:
         """Verify a tree of so many levels, and what is fused with it, of one request."""
@@ -288,13 +363,19 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         left = self.left(verdict.accepted) if levels == self.depth else 0
         state.left = left  # type: ignore[attr-defined]  # opened here
         where = "beside it" if self.fusion else "before it"
-        choice = f"one re-sampled from {left} level{'s' * (left > 1)} {where}" if left else "a drafted tree alone"
+        choice = (
+            f"one re-sampled from {left} level{'s' * (left > 1)} {where}"
+            if left
+            else "a drafted tree alone"
+        )
         return Progress(verdict.committed, verdict.committed, verdict.accepted, levels, choice)
 
     # ---- the time
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """Return drafting, sampling and verification; prompts travel through the target and the layer."""
+        """Return drafting, sampling and verification; prompts travel through the target and the
+        layer.
+        """
         kind, rows = step.kind, step.rows
         level, host = self.level_us.value * 1e-6, self.host_ms.value * 1e-3
         chunks = [cost.head(FUSING, step.prompts._replace(logit_rows=0))] if kind.prompts else []
@@ -305,29 +386,48 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
             parts["layers"] = together(*chunks)
         else:
             layers, head = self._chain(cost, kind.verifying, rows.kv_tokens - rows.tokens)
-            parts |= {"layers": together(*chunks, layers), "head": head, "sample": _sampling(level * self.depth)}
+            parts |= {
+                "layers": together(*chunks, layers),
+                "head": head,
+                "sample": _sampling(level * self.depth),
+            }
         return parts | {"verify": cost.target(rows + step.prompts)}
 
     def _chain(self, cost: Cost, requests: int, context: int) -> tuple[Phase, Phase]:
-        """Return the passes of the layer and of the LM head behind ``context`` cached tokens of all requests."""
+        """Return the passes of the layer and of the LM head behind ``context`` cached tokens of all
+        requests.
+        """
         hidden, later = self.chain == "hidden_states", self.depth - 1
         branches = 1 if hidden else self.branching
         width = branches * requests
         first = Rows.decode(self.depth + 1, context, requests)._replace(logit_rows=0)
         rows = Rows(width, 0, requests, context + width, branches * context + width)
-        passes = cost.head(FUSING, first), together(cost.head(LAYER if hidden else FUSING, rows), times=later)
+        passes = (
+            cost.head(FUSING, first),
+            together(cost.head(LAYER if hidden else FUSING, rows), times=later),
+        )
         logits = [self.depth * requests] if hidden else [requests, *[width] * later]
-        return together(*passes), together(*(cost.head(HEAD, Rows(count, count)) for count in logits))
+        return together(*passes), together(
+            *(cost.head(HEAD, Rows(count, count)) for count in logits)
+        )
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
-        """Return the seconds of prompts through the target and then, on the same device, through the layer."""
+        """Return the seconds of prompts through the target and then, on the same device, through
+        the layer.
+        """
         layer = cost.head(FUSING, prompts._replace(logit_rows=0))
         return Admission(cost.prefill("target", prompts).wall_s + layer.wall_s, 0.0, 0.0)
 
     def timeline(self, lanes: Lanes, durations: LyannaDurations, kind: Kind) -> Timeline:
-        """Book the parts in series on one device; the levels of a token chain are booked together."""
+        """Book the parts in series on one device; the levels of a token chain are booked
+        together.
+        """
         t, device = durations, lanes.target
-        for seconds, label in ((t.layers, "draft layers"), (t.head, "LM head"), (t.sample + t.resample, "sample trees")):
+        for seconds, label in (
+            (t.layers, "draft layers"),
+            (t.head, "LM head"),
+            (t.sample + t.resample, "sample trees"),
+        ):
             if seconds or not self._apart(kind):
                 device.occupy(seconds, label)
         if t.host:
@@ -336,20 +436,30 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         return (device.start(t.verify, label, lanes.rendezvous),)
 
     def tree_passes_s(self, cost: Cost, requests: int, context: int) -> dict[str, float]:
-        """Return the seconds of verifying drafted trees, and of re-sampled trees fused with them or apart."""
+        """Return the seconds of verifying drafted trees, and of re-sampled trees fused with them or
+        apart.
+        """
         if not self.resample:
             return {}
 
         def verify(resampled: int, fusion: bool = True) -> float:
             strategy = self.model_copy(update={"fusion": fusion})
-            return strategy.durations(cost, strategy.step(strategy.kind_of(requests, resampled), context)).verify
+            return strategy.durations(
+                cost, strategy.step(strategy.kind_of(requests, resampled), context)
+            ).verify
 
         drafted = verify(0)
-        return {"drafted": drafted, "fused": verify(requests), "apart": drafted + verify(requests, fusion=False)}
+        return {
+            "drafted": drafted,
+            "fused": verify(requests),
+            "apart": drafted + verify(requests, fusion=False),
+        }
 
     # ---- the law
 
-    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+    def claim(
+        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+    ) -> Claim:
         """Return that the law is exact: one part follows the other on one device."""
         return EXACT
 
@@ -359,16 +469,22 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         return t.layers + t.head + t.sample + t.resample + t.host + t.verify
 
     def _renews(self, shares: Mapping[Kind, Any]) -> bool:
-        """Return whether nothing is left to be sampled again, which takes a drafted tree before it."""
+        """Return whether nothing is left to be sampled again, which takes a drafted tree before
+        it.
+        """
         return all(kind.detail is None for kind, share in shares.items() if share > 0.0)
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, float]:
-        """Return the share of each kind of step: binomial, as requests are rejected independently of each other.
+        """Return the share of each kind of step: binomial, as requests are rejected independently
+        of each other.
 
-        Without fusion all requests draft and verify together, and every n > 0 that left levels is a step of its own (LYA-7).
+        Without fusion all requests draft and verify together, and every n > 0 that left levels is a
+        step of its own (LYA-7).
         """
         share = min(1.0, ordered_sum(self._leaving(odds).values()))
-        again = {self.kind_of(requests, n): chance for n, chance in binomial(requests, share).items()}
+        again = {
+            self.kind_of(requests, n): chance for n, chance in binomial(requests, share).items()
+        }
         if self.fusion:
             return again
         again.pop(whole := self.kind_of(requests, 0), None)
@@ -378,10 +494,14 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
     def _leaving(self, odds: OddsOf) -> dict[int, float]:
         """Return the chance that a drafted tree leaves so many levels, by levels."""
         accepted = odds(self.depth).accepted
-        return {left: float(accepted[kept]) for kept in range(self.depth) if (left := self.left(kept))}
+        return {
+            left: float(accepted[kept]) for kept in range(self.depth) if (left := self.left(kept))
+        }
 
     def _committed(self, kind: Kind, odds: OddsOf) -> Any:
-        """Return the tokens of a step; those of a tree sampled again are a mean over the levels that drafted trees leave."""
+        """Return the tokens of a step; those of a tree sampled again are a mean over the levels
+        that drafted trees leave.
+        """
         if not self._apart(kind):
             return super()._committed(kind, odds)
         leaving = self._leaving(odds)
@@ -390,7 +510,9 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
 
 
 def table_bytes(vocabulary: int) -> int:
-    """Return the bytes of the token-information table: one FP8 value for each pair of tokens, or of hot tokens (LYA-3)."""
+    """Return the bytes of the token-information table: one FP8 value for each pair of tokens, or of
+    hot tokens (LYA-3).
+    """
     return (vocabulary if vocabulary <= DENSE_UP_TO else HOT_TOKENS) ** 2
 
 

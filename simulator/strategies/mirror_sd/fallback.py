@@ -1,8 +1,10 @@
-"""A recorded trace shows how often Mirror-SD loses its window, by width and depth of the early exit.
+"""A recorded trace shows how often Mirror-SD loses its window, by width and depth of the early
+exit.
 
-The paper bounds the frequency by 1 - Omega (App. E.3). That holds per *position*: a rejected token that
-is off the exit is a token off the exit. A *step* has up to gamma + 1 chances, so it does not hold there
-(K11). More candidates can only help, exactly; a deeper exit need not (K12), so depth comes with intervals.
+The paper bounds the frequency by 1 - Omega (App. E.3). That holds per *position*: a rejected token
+that is off the exit is a token off the exit. A *step* has up to gamma + 1 chances, so it does not
+hold there (K11). More candidates can only help, exactly; a deeper exit need not (K12), so depth
+comes with intervals.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +44,9 @@ class Reuse(Protocol):
 
 @dataclass(frozen=True)
 class FallbackRate:
-    """A rate holds the shares at one exit depth and width; intervals are 95 % by resampling whole requests."""
+    """A rate holds the shares at one exit depth and width; intervals are 95 % by resampling whole
+    requests.
+    """
 
     exit_fraction: float
     """Depth of the exit as a share of the layers."""
@@ -51,7 +55,9 @@ class FallbackRate:
     off_exit: float
     """1 - Omega: share of all recorded positions whose token is outside the top kappa."""
     per_position: float
-    """Share of all recorded positions that are rejected and off the exit; never above ``off_exit``."""
+    """Share of all recorded positions that are rejected and off the exit; never above
+    ``off_exit``.
+    """
     per_step: float
     """Share of verified windows whose successor is off the tree."""
     per_step_low: float
@@ -63,7 +69,9 @@ class FallbackRate:
 
 
 class _Windows(NamedTuple):
-    """All windows that are verified on the way through all requests; which they are does not depend on the exit."""
+    """All windows that are verified on the way through all requests; which they are does not depend
+    on the exit.
+    """
 
     first: Ints
     """(windows,) position in the trace of its first token."""
@@ -77,8 +85,12 @@ class _Windows(NamedTuple):
     """(requests,) number of its first window."""
 
 
-def fallback_rates(replay: Replay, strategy: Reuse, widths: Sequence[int] = WIDTHS) -> list[FallbackRate]:
-    """Return the share of lost windows for every recorded exit at every width, as the strategy reads the message."""
+def fallback_rates(
+    replay: Replay, strategy: Reuse, widths: Sequence[int] = WIDTHS
+) -> list[FallbackRate]:
+    """Return the share of lost windows for every recorded exit at every width, as the strategy
+    reads the message.
+    """
     windows, reuses, draws = _walked(replay, strategy), _reuses(strategy), _draws(len(replay.order))
     exits = (Exit(fraction, kappa) for fraction in replay.trace.exit_fractions for kappa in widths)
     return [_rate(replay, windows, reuses, draws, exit) for exit in exits]
@@ -91,23 +103,38 @@ def _walked(replay: Replay, strategy: Reuse) -> _Windows:
     windows: list[tuple[int, int, int, bool]] = []
     for request, recording in enumerate(replay.order):
         begins.append(len(windows))
-        cursor, length, runs = replay.cursor(request, None), replay.length(request), replay.runs(recording)
+        cursor, length, runs = (
+            replay.cursor(request, None),
+            replay.length(request),
+            replay.runs(recording),
+        )
         start, left = int(replay.trace.offsets[recording]) + 1, length
         while left > 0:
             here, seen = length - left, cursor.judge(proposal)
-            windows.append((start + here, start + (here + seen.accepted) % length, seen.accepted, runs[here] == seen.accepted))
+            windows.append(
+                (
+                    start + here,
+                    start + (here + seen.accepted) % length,
+                    seen.accepted,
+                    runs[here] == seen.accepted,
+                )
+            )
             left -= seen.committed
     first, successor, kept, ended = np.array(windows).T
     return _Windows(first, successor, kept, ended.astype(bool), np.array(begins))
 
 
-def _rate(replay: Replay, windows: _Windows, reuses: Bools, draws: Ints, exit: Exit) -> FallbackRate:
+def _rate(
+    replay: Replay, windows: _Windows, reuses: Bools, draws: Ints, exit: Exit
+) -> FallbackRate:
     """Return the rate at one exit; ``draws`` resample whole requests."""
     off = ~replay.trace.on_exit(exit.fraction, exit.kappa)
     full = windows.kept == len(reuses) - 1
     off_path = full & (off[windows.first] | windows.ended)
     reused = reuses[windows.kept, off[windows.successor].astype(int), off_path.astype(int)]
-    counts = np.add.reduceat(np.stack([~reused, np.ones_like(reused)], axis=1).astype(np.int64), windows.begins)
+    counts = np.add.reduceat(
+        np.stack([~reused, np.ones_like(reused)], axis=1).astype(np.int64), windows.begins
+    )
     missed, verified = counts.sum(axis=0)
     low, high = _interval(draws @ counts)
     positions = replay.positions()
@@ -124,10 +151,16 @@ def _rate(replay: Replay, windows: _Windows, reuses: Bools, draws: Ints, exit: E
 
 
 def _reuses(strategy: Reuse) -> Bools:
-    """Return the strategy's answer by tokens kept, successor off the exit, path off the exit: (gamma + 1, 2, 2)."""
+    """Return the strategy's answer by tokens kept, successor off the exit, path off the exit:
+    (gamma + 1, 2, 2).
+    """
     shape = (strategy.window + 1, 2, 2)
-    asked = (verdict(kept, kept + 1, bool(off), bool(path)) for kept, off, path in np.ndindex(*shape))
-    return np.array([strategy.reuses(outcome, strategy.window) for outcome in asked], dtype=bool).reshape(shape)
+    asked = (
+        verdict(kept, kept + 1, bool(off), bool(path)) for kept, off, path in np.ndindex(*shape)
+    )
+    return np.array(
+        [strategy.reuses(outcome, strategy.window) for outcome in asked], dtype=bool
+    ).reshape(shape)
 
 
 def _draws(requests: int) -> Ints:
@@ -137,13 +170,21 @@ def _draws(requests: int) -> Ints:
 
 
 def _interval(sums: Ints) -> tuple[float, float]:
-    """Return the 95 % interval of a ratio of sums, whole requests resampled: windows of one request are not independent."""
+    """Return the 95 % interval of a ratio of sums, whole requests resampled: windows of one request
+    are not independent.
+    """
     low, high = np.quantile(sums[:, 0] / sums[:, 1], (0.025, 0.975))
     return float(low), float(high)
 
 
-def lost_windows(states: Sequence[State], verdicts: Sequence[Sequence[Verdict]], reuses: Callable[[Verdict], bool]) -> Bools:
-    """Return (requests, steps) whether a request begins a step without its window, by the verdicts before it."""
+def lost_windows(
+    states: Sequence[State],
+    verdicts: Sequence[Sequence[Verdict]],
+    reuses: Callable[[Verdict], bool],
+) -> Bools:
+    """Return (requests, steps) whether a request begins a step without its window, by the verdicts
+    before it.
+    """
     reused = cache(reuses)
     began = [[not state.ready] for state in states]
     behind = ([not reused(before) for before in of[:-1]] for of in verdicts)
@@ -151,7 +192,9 @@ def lost_windows(states: Sequence[State], verdicts: Sequence[Sequence[Verdict]],
 
 
 def miss(odds: Odds, bonus: bool, per_position: bool) -> Any:
-    """Return the chance that the draft tree does not cover what follows a verified window (MSD-8)."""
+    """Return the chance that the draft tree does not cover what follows a verified window
+    (MSD-8).
+    """
     if per_position:
         return ordered_sum(odds.off_exit[: len(odds.accepted) if bonus else -1])
     return odds.off_exit[0] + ordered_sum(odds.accepted[1:-1]) + (odds.off_path if bonus else 0.0)

@@ -19,7 +19,9 @@ class MirrorDurations(NamedTuple):
 
 
 def batching_rule(requests: int) -> tuple[int, int]:
-    """Return (kappa, streams) for a batch, read as a step function between the sizes of App. D.1 (MSD-10)."""
+    """Return (kappa, streams) for a batch, read as a step function between the sizes of App. D.1
+    (MSD-10).
+    """
     for size, kappa, streams in ((64, 1, 1), (32, 2, 1), (16, 4, 1)):
         if requests >= size:
             return kappa, streams
@@ -27,19 +29,25 @@ def batching_rule(requests: int) -> tuple[int, int]:
 
 
 def exposed_draft(durations: MirrorDurations) -> Any:
-    """Return the seconds of drafting that the suffix does not hide: max(0, T_d - Delta) (MSD-3, MSD-13)."""
+    """Return the seconds of drafting that the suffix does not hide: max(0, T_d - Delta) (MSD-3,
+    MSD-13).
+    """
     return np.maximum(0.0, durations.draft - durations.suffix)
 
 
 def relative_overhead(durations: MirrorDurations, serial_draft: float) -> Any:
-    """Return the exposed draft time over ``serial_draft`` seconds of serial drafting (MSD-11; the paper gives words only)."""
+    """Return the exposed draft time over ``serial_draft`` seconds of serial drafting (MSD-11; the
+    paper gives words only).
+    """
     return exposed_draft(durations) / serial_draft
 
 
 def eq_10(t: MirrorDurations, waits: bool) -> Any:
-    """Return the seconds of Eq. 10 with the fallback it leaves out and the contention of one memory.
+    """Return the seconds of Eq. 10 with the fallback it leaves out and the contention of one
+    memory.
 
-    ``waits``: the whole batch waits for a window that is written again; else it may end later than the draft's next one begins.
+    ``waits``: the whole batch waits for a window that is written again; else it may end later than
+    the draft's next one begins.
     """
     late = 0.0 if waits else np.maximum(0.0, t.redraft - t.prefix - t.rv_ee)
     sides = t.suffix, t.draft + late
@@ -48,6 +56,8 @@ def eq_10(t: MirrorDurations, waits: bool) -> Any:
 
 
 def in_turn(t: MirrorDurations, one_lane: bool) -> tuple[Any, ...]:
-    """Return the parts of Eq. 10 that follow one another: of suffix and draft the longer one, or both on one lane."""
+    """Return the parts of Eq. 10 that follow one another: of suffix and draft the longer one, or
+    both on one lane.
+    """
     overlap = (t.suffix, t.draft) if one_lane else (np.maximum(t.suffix, t.draft),)
     return (t.redraft, t.prefix, t.rv_ee, *overlap, t.rv_fv)

@@ -6,19 +6,20 @@
 
     T_mirror = T_prefix + T_rv_ee + max{Delta, T_d} + T_rv_fv        (Eq. 10 = Eq. 14; MSD-3)
 
-At the early exit the target sends the top kappa tokens of each verified position; the draft grows a continuation behind every
-one of them (branch-complete). The window that follows is the branch of what the target then commits, if that is on the tree
-(MSD-7: *reuse*); otherwise it has to be written anew (*fallback*), for which the paper states no cost (K09):
+At the early exit the target sends the top kappa tokens of each verified position; the draft grows a
+continuation behind every one of them (branch-complete). The window that follows is the branch of
+what the target then commits, if that is on the tree (MSD-7: *reuse*); otherwise it has to be
+written anew (*fallback*), for which the paper states no cost (K09):
 
 * ``fallback: redraft``: a serial window T_redraft before the next verification. With
   ``others: wait`` the whole batch waits for it; with ``others: proceed`` the others step on and the
   request joins again one step later.
-* ``fallback: undrafted``: the request takes part with a single token and no window; nobody waits, so
-  ``others`` has nothing to say.
+* ``fallback: undrafted``: the request takes part with a single token and no window; nobody waits,
+  so ``others`` has nothing to say.
 
-A rendezvous is sampling and transfer. At the early exit that is the exit head, the target's LM head on
-it, and the message; the final LM head and its sampling are taken as part of the last layer, so T_rv_fv is
-the transfer alone and Delta is that much longer than MSD-3 reads.
+A rendezvous is sampling and transfer. At the early exit that is the exit head, the target's LM head
+on it, and the message; the final LM head and its sampling are taken as part of the last layer, so
+T_rv_fv is the transfer alone and Delta is that much longer than MSD-3 reads.
 
 A request's first window is drafted serially after its prefill; its time lies outside the steps.
 """
@@ -39,30 +40,58 @@ from simulator.cost.stated import StatedDurations
 from simulator.numeric import binomial
 from simulator.strategies.common.adaptive import FixedWindow
 from simulator.strategies.common.base import LONGEST_WINDOW
-from simulator.strategies.common.capabilities import AddsMemory, DerivesNumbers, ExtraMemory, LosesWindows, ProvenSteps
+from simulator.strategies.common.capabilities import (
+    AddsMemory,
+    DerivesNumbers,
+    ExtraMemory,
+    LosesWindows,
+    ProvenSteps,
+)
 from simulator.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.strategies.common.claim import EXACT, Claim, Example
 from simulator.strategies.common.drafters import StreamingDrafter
 from simulator.strategies.common.law import OddsOf
 from simulator.strategies.common.runs import Counts, Foreseen, Places, TakesRuns
-from simulator.strategies.common.step import ABSENT, Admission, Kind, Lanes, Progress, State, Step, Timeline, intern_kind
+from simulator.strategies.common.step import (
+    ABSENT,
+    Admission,
+    Kind,
+    Lanes,
+    Progress,
+    State,
+    Step,
+    Timeline,
+    intern_kind,
+)
 from simulator.strategies.common.traits import EarlyExit, Facts, Finding, Needs, Traits
 from simulator.strategies.mirror_sd.fallback import FallbackRate, fallback_rates, lost_windows, miss
-from simulator.strategies.mirror_sd.laws import MirrorDurations, batching_rule, eq_10, exposed_draft, in_turn, relative_overhead
+from simulator.strategies.mirror_sd.laws import (
+    MirrorDurations,
+    batching_rule,
+    eq_10,
+    exposed_draft,
+    in_turn,
+    relative_overhead,
+)
 
 NOTHING = Phase(0.0, {})
 
 
-class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, LosesWindows, ProvenSteps, TakesRuns):
-    """An early exit at ``exit_layer`` (a layer number, or a share of the depth) sends the top ``kappa`` tokens.
+class MirrorSD(
+    ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, LosesWindows, ProvenSteps, TakesRuns
+):
+    """An early exit at ``exit_layer`` (a layer number, or a share of the depth) sends the top
+    ``kappa`` tokens.
 
-    ``message`` is K07: candidates for each of the gamma + 1 positions, or for the first only (Eq. 7 as
-    printed). ``batching_rule`` takes kappa and streams from the size of the batch (App. D.1).
+    ``message`` is K07: candidates for each of the gamma + 1 positions, or for the first only (Eq. 7
+    as printed). ``batching_rule`` takes kappa and streams from the size of the batch (App. D.1).
     """
 
     name: Literal["mirror_sd"] = "mirror_sd"
     traits: ClassVar[Traits] = Traits(
-        MirrorDurations, "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)", hidden_behind="suffix"
+        MirrorDurations,
+        "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)",
+        hidden_behind="suffix",
     )
 
     gamma: int = Field(default=7, ge=1, le=LONGEST_WINDOW)
@@ -88,13 +117,23 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
     @classmethod
     def _inside(cls, depth: Depth) -> Depth:
         if depth <= 0 or (isinstance(depth, float) and depth >= 1.0):
-            raise ValueError(f"expected a layer number from 1 or a share of the depth between 0 and 1, got {depth}")
+            raise ValueError(
+                "expected a layer number from 1 or a share of the depth between 0 and 1, got "
+                f"{depth}"
+            )
         return depth
 
     @classmethod
     def example(cls) -> Example:
         """Return windows of three tokens that outlast the suffix, on lanes that share a memory."""
-        durations = StatedDurations(prefix_ms=18.0, suffix_ms=14.0, draft_ms=16.0, redraft_ms=11.0, rv_ee_ms=0.3, rv_fv_ms=0.2)
+        durations = StatedDurations(
+            prefix_ms=18.0,
+            suffix_ms=14.0,
+            draft_ms=16.0,
+            redraft_ms=11.0,
+            rv_ee_ms=0.3,
+            rv_fv_ms=0.2,
+        )
         return Example(cls(gamma=3), durations, contention=1.25)
 
     def positions(self, window: int) -> int:
@@ -117,12 +156,16 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
 
     @property
     def independent_steps(self) -> bool:
-        """Return whether nothing follows the batch, and one request's fallback leaves the windows of the others alone."""
+        """Return whether nothing follows the batch, and one request's fallback leaves the windows
+        of the others alone.
+        """
         follows_batch = self.batching_rule or not isinstance(self.adaptive, FixedWindow)
         return not follows_batch and (self.fallback, self.others) == ("redraft", "wait")
 
     def fallback_rates(self, replay: Replay) -> list[FallbackRate]:
-        """Return how often a window is lost on a recording, for every recorded exit and several widths."""
+        """Return how often a window is lost on a recording, for every recorded exit and several
+        widths.
+        """
         return fallback_rates(replay, self)
 
     def _contradictions(self, facts: Facts) -> Iterator[Finding]:
@@ -130,7 +173,10 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         depth, layers = self.exit_layer, facts.layers
         if isinstance(depth, int):
             if layers is None:
-                yield "exit_layer", "expected a share of the depth, as the number of layers is not known"
+                yield (
+                    "exit_layer",
+                    "expected a share of the depth, as the number of layers is not known",
+                )
             elif depth > layers:
                 yield "exit_layer", f"the target has {layers} layers, got {depth}"
         elif layers and round(depth * layers) < 1:
@@ -166,10 +212,12 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         return State(cursor, context, ready=drafted)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Return a step in which ready requests verify a window; ``fallback`` and ``others`` say what the others do.
+        """Return a step in which ready requests verify a window; ``fallback`` and ``others`` say
+        what the others do.
 
-        All windows of a step have one length: that of this batch, or less where the draft wrote shorter ones.
-        Where the window of this batch is 0, every request takes a bare token and loses the window it had.
+        All windows of a step have one length: that of this batch, or less where the draft wrote
+        shorter ones. Where the window of this batch is 0, every request takes a bare token and
+        loses the window it had.
         """
         drafting = self.window_for(len(states))
         window = drafting
@@ -207,7 +255,9 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         return kind._replace(window=window) if kind.verifying and window != self.gamma else kind
 
     def kind_of(self, ready: int, missing: int, drafting: int = 1) -> Kind:
-        """Return the kind of a batch with ``ready`` windows at hand, ``missing`` ones, and a window of ``drafting`` tokens."""
+        """Return the kind of a batch with ``ready`` windows at hand, ``missing`` ones, and a window
+        of ``drafting`` tokens.
+        """
         if not drafting:
             return Kind("bare", 0, bare=ready + missing, window=0)
         name = "fallback" if missing else "reuse"
@@ -218,7 +268,9 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         return intern_kind(name, ready + missing, redrafts=missing)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """Verify, and note which requests have lost their window and which have written a new one."""
+        """Verify, and note which requests have lost their window and which have written a new
+        one.
+        """
         settled = []
         for state in states:
             proposed = state.proposed
@@ -233,15 +285,22 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         return settled
 
     def _settled(self, verdict: Verdict, proposed: int, pending: int) -> tuple[bool, Progress]:
-        """Return whether the next window is at hand, and the progress of a request that has ``pending`` draft tokens."""
+        """Return whether the next window is at hand, and the progress of a request that has
+        ``pending`` draft tokens.
+        """
         ready = pending > 0 and self.reuses(verdict, proposed)
         choice = self.choice(ready, verdict) if pending else ""
         missed = proposed > 0 and not ready
         return ready, self._progress(verdict, proposed, choice, missed)
 
     def steady(self, states: Sequence[State]) -> bool:
-        """Return whether every request always verifies a window of this batch, written again by all where one is lost."""
-        drafts = self.window_for(len(states)) > 0 and (self.fallback, self.others) == ("redraft", "wait")
+        """Return whether every request always verifies a window of this batch, written again by all
+        where one is lost.
+        """
+        drafts = self.window_for(len(states)) > 0 and (self.fallback, self.others) == (
+            "redraft",
+            "wait",
+        )
         return drafts and self._foreseeable(states)
 
     def steps_of_run(
@@ -250,20 +309,28 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         """Yield the steps by how many requests have lost their window."""
         window = self.window_for(requests := len(states))
         lost = lost_windows(states, foreseen.verdicts, partial(self.reuses, proposed=window))
-        missing, total, behind = lost.sum(axis=0), contexts.sum(axis=0), (contexts * lost).sum(axis=0)
+        missing, total, behind = (
+            lost.sum(axis=0),
+            contexts.sum(axis=0),
+            (contexts * lost).sum(axis=0),
+        )
         for many in dict.fromkeys(missing.tolist()):
             kind = self._kind_with(window, self.kind_of(requests - many, many, window))
             (these,) = np.nonzero(missing == many)
             yield these, Step(kind, Rows.decode(window + 1, total[these], requests), behind[these])
 
-    def settle_run(self, states: Sequence[State], foreseen: Foreseen) -> Iterable[tuple[Progress, int]]:
+    def settle_run(
+        self, states: Sequence[State], foreseen: Foreseen
+    ) -> Iterable[tuple[Progress, int]]:
         """Move the cursors, and note which requests have lost their window."""
         for state, verdicts in zip(states, foreseen.verdicts, strict=True):
             state.ready = self.reuses(verdicts[-1], state.pending)
         return super().settle_run(states, foreseen)
 
     def _made_of(self, judged: Verdict, window: int) -> Progress:
-        """Return the progress of a request whose window was judged so, and what it makes of its next one."""
+        """Return the progress of a request whose window was judged so, and what it makes of its
+        next one.
+        """
         return self._settled(judged, window, window)[1]
 
     def in_turn(self, durations: MirrorDurations, kind: Kind, one_lane: bool) -> tuple[Any, ...]:
@@ -288,13 +355,17 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
     # ---- the time
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """Return the parts of Eq. 10; the draft grows kappa branches per position and request, a redraft one per request."""
+        """Return the parts of Eq. 10; the draft grows kappa branches per position and request, a
+        redraft one per request.
+        """
         kind, rows = step.kind, step.rows
         phases, requests = {}, kind.verifying + kind.bare
         drafting = self.window_for(kind.batch)
         if kind.redrafts:
             window = self._window_of(kind) if kind.verifying and self.others == "wait" else drafting
-            phases["redraft"] = self._chain(cost, kind.redrafts, step.redraft_kv_tokens // kind.redrafts, window)
+            phases["redraft"] = self._chain(
+                cost, kind.redrafts, step.redraft_kv_tokens // kind.redrafts, window
+            )
         if requests or kind.prompts:
             passed = rows + step.prompts
             chunks = [cost.prefill("draft", step.prompts)] if kind.prompts else []
@@ -304,10 +375,14 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
                 growth = [together(inner, times=self.drafter.steps(drafting))]
             phases |= {
                 "prefix": cost.target(passed, 0.0, self.exit_layer),
-                "rv_ee": cost.rendezvous("ee", self._candidates(kind), self.payload_bytes(kind)) if growth else NOTHING,
+                "rv_ee": cost.rendezvous("ee", self._candidates(kind), self.payload_bytes(kind))
+                if growth
+                else NOTHING,
                 "suffix": cost.target(passed, self.exit_layer, 1.0),
                 "draft": together(*chunks, *growth),
-                "rv_fv": cost.rendezvous("fv", rows.logit_rows, requests * 2 * self.id_bytes) if growth else NOTHING,
+                "rv_fv": cost.rendezvous("fv", rows.logit_rows, requests * 2 * self.id_bytes)
+                if growth
+                else NOTHING,
             }
         return phases
 
@@ -317,12 +392,16 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         return durations._replace(contention=cost.contention)
 
     def derived(self, cost: Cost, step: Step) -> dict[str, float]:
-        """Return exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and payload (MSD-12)."""
+        """Return exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and
+        payload (MSD-12).
+        """
         kind, requests = step.kind, step.kind.verifying + step.kind.bare
         if not requests or not self.window_for(kind.batch):
             return {}
         t = self.durations(cost, step)
-        serial = self._chain(cost, kind.verifying or 1, step.rows.kv_tokens // requests, self._window_of(kind) or 1).wall_s
+        serial = self._chain(
+            cost, kind.verifying or 1, step.rows.kv_tokens // requests, self._window_of(kind) or 1
+        ).wall_s
         return {
             "exposed_draft_ms": float(exposed_draft(t)) * 1e3,
             "relative_draft_overhead": float(relative_overhead(t, serial)) if serial else 0.0,
@@ -331,18 +410,24 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         }
 
     def _chain(self, cost: Cost, requests: int, context: int, window: int) -> Phase:
-        """Return the internal steps of a serial window with one branch per request, at ``context`` cached tokens each."""
+        """Return the internal steps of a serial window with one branch per request, at ``context``
+        cached tokens each.
+        """
         inner = self.drafter.step(cost, requests, requests, requests * context, "redraft")
         return together(inner, times=self.drafter.steps(window))
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
-        """Return prompts through both models, then the first window of those that end here; in seconds."""
+        """Return prompts through both models, then the first window of those that end here; in
+        seconds.
+        """
         admission = super().admission(cost, prompts, ending, context)
         window = self._chain(cost, ending, context // ending, self.gamma).wall_s if ending else 0.0
         return admission._replace(window=window)
 
     def timeline(self, lanes: Lanes, durations: MirrorDurations, kind: Kind) -> Timeline:
-        """Book two lanes behind the early exit, and the verification behind both; the overlap follows from the lanes."""
+        """Book two lanes behind the early exit, and the verification behind both; the overlap
+        follows from the lanes.
+        """
         t, awaited = durations, None
         if kind.redrafts:
             if not (kind.verifying or kind.prompts):
@@ -357,8 +442,12 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
 
     # ---- the law
 
-    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
-        """Return that the law is exact where target and draft are two machines, as Eq. 10 takes them to be."""
+    def claim(
+        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+    ) -> Claim:
+        """Return that the law is exact where target and draft are two machines, as Eq. 10 takes
+        them to be.
+        """
         if one_lane:
             return Claim("lower_bound", "target and draft share one lane and cannot overlap")
         if cost.contention > 1.0 and self.others == "proceed":
@@ -366,7 +455,9 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         return EXACT
 
     def step_seconds(self, durations: MirrorDurations, kind: Kind) -> Any:
-        """Return the seconds of Eq. 10 with the fallback it leaves out and the contention of one memory."""
+        """Return the seconds of Eq. 10 with the fallback it leaves out and the contention of one
+        memory.
+        """
         if not (kind.verifying or kind.bare or kind.prompts):
             return durations.redraft
         return eq_10(durations, waits=self.others == "wait")
@@ -376,22 +467,33 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Loses
         return all(kind.name != "fallback" for kind, share in shares.items() if np.any(share > 0.0))
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
-        """Return the share of each kind of step: binomial, as requests fall back independently of each other."""
+        """Return the share of each kind of step: binomial, as requests fall back independently of
+        each other.
+        """
         gamma = self.window_for(requests)
         if not gamma:
             return {self.kind_of(requests, 0, gamma): 1.0}
         share = self.fallback_share(odds, gamma)
-        kinds = {self.kind_of(requests - k, k): chance for k, chance in binomial(requests, share).items()}
+        kinds = {
+            self.kind_of(requests - k, k): chance for k, chance in binomial(requests, share).items()
+        }
         window = self._noted(gamma)
-        return {kind._replace(window=window if kind.verifying else None): chance for kind, chance in kinds.items()}
+        return {
+            kind._replace(window=window if kind.verifying else None): chance
+            for kind, chance in kinds.items()
+        }
 
     def fallback_share(self, odds: OddsOf, gamma: int) -> Any:
-        """Return the long-run share of steps that a request begins without a window of ``gamma``."""
+        """Return the long-run share of steps that a request begins without a window of
+        ``gamma``.
+        """
         missed = self.miss(odds(gamma))
         if self.fallback == "undrafted":
             return missed / np.where(missed > 0.0, 1.0 + missed - odds(0).off_exit[0], 1.0)
         return missed / (1.0 + missed) if self.others == "proceed" else missed
 
     def miss(self, odds: Odds) -> Any:
-        """Return the chance that the draft tree does not cover what follows a verified window (MSD-8)."""
+        """Return the chance that the draft tree does not cover what follows a verified window
+        (MSD-8).
+        """
         return miss(odds, self.bonus_on_full_accept, self.message == "per_position")

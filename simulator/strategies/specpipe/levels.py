@@ -1,4 +1,6 @@
-"""What a step of SpecPipe is made of: seconds by stage and link, levels of a request on their way, how full the pipeline is."""
+"""What a step of SpecPipe is made of: seconds by stage and link, levels of a request on their way,
+how full the pipeline is.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -23,7 +25,9 @@ class SpecPipeDurations(NamedTuple):
     def exchange(self) -> Any:
         """Return the seconds from the verdict to the next compute."""
         carried = elementwise_max(0.0, *self.links)
-        return elementwise_max(self.verdict, carried) if self.asynchronous else self.verdict + carried
+        return (
+            elementwise_max(self.verdict, carried) if self.asynchronous else self.verdict + carried
+        )
 
 
 @dataclass(slots=True)
@@ -31,7 +35,9 @@ class InPipeline(State):
     """A request remembers its levels that are on their way."""
 
     passage: Passage | None = None
-    """How the next token comes, or the last one came; None while the pipeline holds no level of the request."""
+    """How the next token comes, or the last one came; None while the pipeline holds no level of the
+    request.
+    """
     left: int = 0
     """Steps until the token is out, this step not counted."""
     levels: list[int] = field(default_factory=list)

@@ -1,4 +1,6 @@
-"""In Speculative Streaming one model verifies the last draft and writes the next one in the same pass."""
+"""In Speculative Streaming one model verifies the last draft and writes the next one in the same
+pass.
+"""
 
 from simulator.strategies.speculative_streaming.strategy import SpeculativeStreaming
 

@@ -1,26 +1,30 @@
-"""In Speculative Streaming one model verifies the last draft and writes the next one in the same pass.
+"""In Speculative Streaming one model verifies the last draft and writes the next one in the same
+pass.
 
     target |==1..N-N_s: whole tree==|=prune=|==N-N_s+1..N: kept nodes and their streams==|=head=|
 
-    T_step = T_lower + T_prune + T_upper + T_head                        (specstream, sec. 2 and Figure 3)
+    T_step = T_lower + T_prune + T_upper + T_head              (specstream, sec. 2 and Figure 3)
     rows     1 + sum k^g      exit    kept (1 + gamma)                   (SS-1, SS-2)
 
-Every node carries ``gamma`` streams through the top N_s layers; stream g says what comes g tokens behind the node. The k
-best tokens of each stream of the last accepted node make the next tree, below the correction. Before the streams begin an
-early exit (a low-rank transform and the LM head) rates every child by its parent, and the ``kept`` likeliest nodes go on,
-the root among them; where a tree has no more nodes than that, or ``kept`` is null, nothing is pruned.
+Every node carries ``gamma`` streams through the top N_s layers; stream g says what comes g tokens
+behind the node. The k best tokens of each stream of the last accepted node make the next tree,
+below the correction. Before the streams begin an early exit (a low-rank transform and the LM head)
+rates every child by its parent, and the ``kept`` likeliest nodes go on, the root among them; where
+a tree has no more nodes than that, or ``kept`` is null, nothing is pruned.
 
-A stream attends to the ``attended_tokens`` context tokens that its node weights most (SS-6) and passes an adapter of
-``rank`` instead of the MLP (SS-7), or the whole context and the MLP where these are null; it leaves no keys or values. The
-LM head reads every row of the top layers, so that the next tree is at hand when the longest path is known.
+A stream attends to the ``attended_tokens`` context tokens that its node weights most (SS-6) and
+passes an adapter of ``rank`` instead of the MLP (SS-7), or the whole context and the MLP where
+these are null; it leaves no keys or values. The LM head reads every row of the top layers, so that
+the next tree is at hand when the longest path is known.
 
-With ``branching: 1`` the tree is the best path alone and nothing is pruned: how the paper decodes batches (app. L). Where
-a scheduler grants fewer rows than the tree has, its deepest levels are cut.
+With ``branching: 1`` the tree is the best path alone and nothing is pruned: how the paper decodes
+batches (app. L). Where a scheduler grants fewer rows than the tree has, its deepest levels are cut.
 
-A recording says by ranks what a full tree keeps, and by its own runs what a pruned one does. Tokens are matched exactly
-(app. N.1), at any temperature; rejection sampling over paths (SS-4) is not recorded. ``shared`` streams, fine-tuned
-together with the model, keep other tokens in the same schedule: state their rates. Left out: the streams beside the last
-token of a prompt, and the host's work on the next tree and its mask, which the paper does not state.
+A recording says by ranks what a full tree keeps, and by its own runs what a pruned one does. Tokens
+are matched exactly (app. N.1), at any temperature; rejection sampling over paths (SS-4) is not
+recorded. ``shared`` streams, fine-tuned together with the model, keep other tokens in the same
+schedule: state their rates. Left out: the streams beside the last token of a prompt, and the host's
+work on the next tree and its mask, which the paper does not state.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,22 +37,44 @@ from simulator.acceptance.cursors import Chain
 from simulator.acceptance.draft_tree import PrunedTree
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
-from simulator.acceptance.tree_replay import LARGEST_TREE, Ints, pruned_trees, ranks_ahead, static_tree_run, tree_of
+from simulator.acceptance.tree_replay import (
+    LARGEST_TREE,
+    Ints,
+    pruned_trees,
+    ranks_ahead,
+    static_tree_run,
+    tree_of,
+)
 from simulator.cost.engine import Drafting
 from simulator.cost.model import DraftHead, ModelSpec
 from simulator.cost.protocol import Cost
 from simulator.cost.rows import NO_ROWS, Phase, Rows
 from simulator.cost.stated import StatedDurations
-from simulator.strategies.common.capabilities import AddsMemory, DerivesNumbers, DraftsOtherwise, ExtraMemory
+from simulator.strategies.common.capabilities import (
+    AddsMemory,
+    DerivesNumbers,
+    DraftsOtherwise,
+    ExtraMemory,
+)
 from simulator.strategies.common.claim import EXACT, Claim, Example
-from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline, intern_progress
+from simulator.strategies.common.step import (
+    Kind,
+    Lanes,
+    Progress,
+    State,
+    Step,
+    Timeline,
+    intern_progress,
+)
 from simulator.strategies.common.studied import StreamShape, StreamTree
 from simulator.strategies.common.traits import Facts, Finding, Needs, Traits
 from simulator.strategies.speculative_streaming.laws import query_products, tree_nodes
 
 
 class StreamingDurations(NamedTuple):
-    """These are the seconds of layers below the streams, the exit that prunes (0 without), layers with streams, LM head."""
+    """These are the seconds of layers below the streams, the exit that prunes (0 without), layers
+    with streams, LM head.
+    """
 
     lower: float
     prune: float
@@ -56,12 +82,18 @@ class StreamingDurations(NamedTuple):
     head: float
 
 
-class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNumbers, DraftsOtherwise):
-    """``streams`` (gamma) of ``branching`` (k) tokens run in the top ``stream_layers`` (N_s) layers."""
+class SpeculativeStreaming(
+    StreamTree[StreamingDurations], AddsMemory, DerivesNumbers, DraftsOtherwise
+):
+    """``streams`` (gamma) of ``branching`` (k) tokens run in the top ``stream_layers`` (N_s)
+    layers.
+    """
 
     name: Literal["speculative_streaming"] = "speculative_streaming"
     traits: ClassVar[Traits] = Traits(
-        StreamingDurations, "T_lower + T_prune + T_upper + T_head (Speculative Streaming, sec. 2)", splits_passes=True
+        StreamingDurations,
+        "T_lower + T_prune + T_upper + T_head (Speculative Streaming, sec. 2)",
+        splits_passes=True,
     )
 
     streams: int = Field(default=4, ge=1, le=16)
@@ -84,12 +116,17 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
     @model_validator(mode="after")
     def _not_endless(self) -> Self:
         if self.nodes > LARGEST_TREE:
-            raise ValueError(f"a tree of {self.nodes:,} nodes; expected streams and branching with {LARGEST_TREE:,} or fewer")
+            raise ValueError(
+                f"a tree of {self.nodes:,} nodes; expected streams and branching with "
+                f"{LARGEST_TREE:,} or fewer"
+            )
         return self
 
     @classmethod
     def example(cls) -> Example:
-        """Return a tree of three levels whose top layers take 8 of 28 ms, pruned behind an LM head."""
+        """Return a tree of three levels whose top layers take 8 of 28 ms, pruned behind an LM
+        head.
+        """
         durations = StatedDurations(prefix_ms=20.0, suffix_ms=8.0, draft_ms=0.7, draft_head_ms=1.2)
         return Example(cls(streams=3, branching=2, kept=6), durations)
 
@@ -100,11 +137,18 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
 
     @property
     def needs(self) -> Needs:
-        """Return the needs of a tree that takes no steps of drafting and lies whole in the cache until the step is over.
+        """Return the needs of a tree that takes no steps of drafting and lies whole in the cache
+        until the step is over.
 
         Where it is pruned, the scores of an early exit decide what is left of it.
         """
-        return Needs(draft_model=False, draft_steps=0, rows=self.nodes, cache_tokens=self.nodes, dynamic_draft=self.prunes)
+        return Needs(
+            draft_model=False,
+            draft_steps=0,
+            rows=self.nodes,
+            cache_tokens=self.nodes,
+            dynamic_draft=self.prunes,
+        )
 
     @property
     def drafting(self) -> Drafting:
@@ -131,13 +175,16 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
         return self.kept is not None and self.kept < self.nodes
 
     def extra_memory(self, target: ModelSpec) -> ExtraMemory:
-        """Return the weights of stream embeddings and pruning transform, as printed (8.2E4 at h = 4096; SS-10).
+        """Return the weights of stream embeddings and pruning transform, as printed (8.2E4 at h =
+        4096; SS-10).
 
         In lossless mode there are adapters too.
 
         Shared adapters are those that the model was fine-tuned with.
         """
-        printed = self.streams * target.hidden_size + DraftHead(rank=self.pruning_rank).weights(target)
+        printed = self.streams * target.hidden_size + DraftHead(rank=self.pruning_rank).weights(
+            target
+        )
         adapters = self.stream_layers * DraftHead(rank=self.rank or 0).weights(target)
         return ExtraMemory(printed + (adapters if self.mode == "lossless" else 0))
 
@@ -148,25 +195,42 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
             return
         if self.stream_layers >= target.num_hidden_layers:
             layers = target.num_hidden_layers
-            yield "stream_layers", f"{target.name} has {layers} layers, and one at least lies below; got {self.stream_layers}"
+            yield (
+                "stream_layers",
+                (
+                    f"{target.name} has {layers} layers, and one at least lies below; got "
+                    f"{self.stream_layers}"
+                ),
+            )
         elif self.branching > target.vocab_size:
-            yield "branching", f"a node has {target.vocab_size:,} children at most; got {self.branching:,}"
+            yield (
+                "branching",
+                f"a node has {target.vocab_size:,} children at most; got {self.branching:,}",
+            )
 
     # ---- acceptance
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """Return a source that says how many levels of the recorded tree are kept; stated rates are taken by level."""
+        """Return a source that says how many levels of the recorded tree are kept; stated rates are
+        taken by level.
+        """
         if not isinstance(verdicts, Replay):
             return verdicts
         run = self.runs(verdicts.trace).astype("uint16")
         return verdicts.over(replace(verdicts.trace.drafted_by("streams"), run=run))
 
     def runs(self, trace: Trace) -> Ints:
-        """Return the tokens kept of the tree from each position (positions,): exact from ranks, as recorded if pruned."""
+        """Return the tokens kept of the tree from each position (positions,): exact from ranks, as
+        recorded if pruned.
+        """
         if self.prunes:
-            run: Ints = trace.extra["streams_pruned.run"][pruned_trees(trace).index(self.pruned_tree)]
+            run: Ints = trace.extra["streams_pruned.run"][
+                pruned_trees(trace).index(self.pruned_tree)
+            ]
             return run
-        return static_tree_run(ranks_ahead(trace, "streams", self.streams), tree_of((self.branching,) * self.streams))
+        return static_tree_run(
+            ranks_ahead(trace, "streams", self.streams), tree_of((self.branching,) * self.streams)
+        )
 
     @property
     def pruned_tree(self) -> PrunedTree:
@@ -174,32 +238,63 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
         return PrunedTree(self.streams, self.branching, (self.kept or self.nodes) - 1)
 
     def _unrecorded(self, trace: Trace) -> Finding | None:
-        """Return what the trace does not hold: streams, their number, their mode, or a pruned tree."""
+        """Return what the trace does not hold: streams, their number, their mode, or a pruned
+        tree.
+        """
         if "streams.rank" not in trace.extra:
-            return "name", "holds no look-ahead streams; choose a trace that does, without acceptance.drafter, or state rates"
+            return (
+                "name",
+                (
+                    "holds no look-ahead streams; choose a trace that does, without "
+                    "acceptance.drafter, or state rates"
+                ),
+            )
         most = len(trace.extra["streams.rank"])
         if self.streams > most:
-            return "streams", f"holds {most} streams, got {self.streams}; set strategy.streams={most}"
+            return (
+                "streams",
+                f"holds {most} streams, got {self.streams}; set strategy.streams={most}",
+            )
         if self.mode == "shared":
-            return "mode", "was recorded from lossless streams, and shared ones keep other tokens; state rates instead"
+            return (
+                "mode",
+                (
+                    "was recorded from lossless streams, and shared ones keep other tokens; state "
+                    "rates instead"
+                ),
+            )
         recorded = pruned_trees(trace)
         if not self.prunes or self.pruned_tree in recorded:
             return None
-        shapes = "; ".join(f"{tree.levels} x {tree.branching} to {tree.budget + 1} nodes" for tree in recorded) or "none"
+        shapes = (
+            "; ".join(
+                f"{tree.levels} x {tree.branching} to {tree.budget + 1} nodes" for tree in recorded
+            )
+            or "none"
+        )
         wanted = f"{self.streams} streams of {self.branching} tokens pruned to {self.kept} nodes"
         return (
             "kept",
-            f"does not say what is left of {wanted}; it says so of {shapes}; set strategy.kept=null for the whole tree",
+            (
+                f"does not say what is left of {wanted}; it says so of {shapes}; set "
+                "strategy.kept=null for the whole tree"
+            ),
         )
 
     # ---- the batch
 
     def levels_within(self, rows: int) -> int:
         """Return the levels of the tree that ``rows`` hold, the root's not counted."""
-        return max(levels for levels in range(self.streams + 1) if tree_nodes(levels, self.branching) <= max(1, rows))
+        return max(
+            levels
+            for levels in range(self.streams + 1)
+            if tree_nodes(levels, self.branching) <= max(1, rows)
+        )
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
-        """Return a step that verifies each request's tree, or as many of its levels as the scheduler grants rows for."""
+        """Return a step that verifies each request's tree, or as many of its levels as the
+        scheduler grants rows for.
+        """
         for state in states:
             granted = self.nodes
             if state.most_rows < granted:
@@ -207,7 +302,9 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
             state.proposed = granted - 1
         bare = sum(not state.proposed for state in states)
         kind = Kind("step", len(states) - bare, bare, prompts=prompts.sequences)
-        return self._step(kind, ((1 + (state.proposed or 0), state.context) for state in states), prompts)
+        return self._step(
+            kind, ((1 + (state.proposed or 0), state.context) for state in states), prompts
+        )
 
     def step(self, kind: Kind, context: int) -> Step:
         """Return a step of this kind with all requests at ``context`` tokens."""
@@ -224,10 +321,17 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
         return Step(kind, lower, 0, prompts, (upper,))
 
     def _with_streams(self, kept: int, context: int) -> Rows:
-        """Return the rows of the top layers: nodes see the context and each other, streams a part of the context."""
-        streams, seen = kept * self.streams, context if self.attended_tokens is None else self.attended_tokens
+        """Return the rows of the top layers: nodes see the context and each other, streams a part
+        of the context.
+        """
+        streams, seen = (
+            kept * self.streams,
+            context if self.attended_tokens is None else self.attended_tokens,
+        )
         products = int(query_products(kept, self.streams, context, seen)) + kept * (kept + 1) // 2
-        return Rows(kept + streams, 0, 1, context + kept, products, adapted=streams if self.rank else 0)
+        return Rows(
+            kept + streams, 0, 1, context + kept, products, adapted=streams if self.rank else 0
+        )
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify each tree: the longest path is kept, and the correction below it."""
@@ -243,10 +347,16 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
     # ---- the time
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
-        """Return two parts of one pass, with an LM head behind each; prompts travel along and are not pruned."""
+        """Return two parts of one pass, with an LM head behind each; prompts travel along and are
+        not pruned.
+        """
         prompts, (upper,) = step.prompts._replace(logit_rows=0), step.loads
         read, rated = upper.tokens + step.prompts.logit_rows, step.rows.tokens
-        pruning = cost.head(DraftHead(rank=self.pruning_rank), Rows(rated, rated)) if self.prunes else Phase(0.0, {})
+        pruning = (
+            cost.head(DraftHead(rank=self.pruning_rank), Rows(rated, rated))
+            if self.prunes
+            else Phase(0.0, {})
+        )
         return {
             "lower": cost.target(step.rows + prompts, 0.0, -self.stream_layers),
             "prune": pruning,
@@ -276,7 +386,9 @@ class SpeculativeStreaming(StreamTree[StreamingDurations], AddsMemory, DerivesNu
         """Return True: the pass over a prompt drafts the first tree, as every pass does."""
         return True
 
-    def claim(self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool) -> Claim:
+    def claim(
+        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+    ) -> Claim:
         """Return that the law is exact: there is one model and one lane."""
         return EXACT
 

@@ -1,18 +1,20 @@
-"""The most traffic that the datasheets allow: flops, bytes and the KV cache, which no simulation exceeds.
+"""The most traffic that the datasheets allow: flops, bytes and the KV cache, which no simulation
+exceeds.
 
 A request of p prompt and n output tokens needs of the target, however it is served and drafted for:
 
-* *flops*: 2 W for each of p + n - 1 rows, where W are the weights of the layers that one token uses,
-  and 2 V for each of n rows with logits, where V are those of the LM head; at the datasheet's peak,
-  the highest of the arithmetic that its weights use.
-* *bytes*: (n - 1) / (window + 1) passes at least. A pass holds as many requests as there are places,
-  and as have room in the KV cache, each with its prompt; it reads the weights once that one token
-  uses, and the cache of each prompt, at the datasheet's bandwidth. Left out where a cache on the chip
-  may hold them, where passes overlap on stages, and for attention that sees a part of its context.
+* *flops*: 2 W for each of p + n - 1 rows, where W are the weights of the layers that one token
+  uses, and 2 V for each of n rows with logits, where V are those of the LM head; at the datasheet's
+  peak, the highest of the arithmetic that its weights use.
+* *bytes*: (n - 1) / (window + 1) passes at least. A pass holds as many requests as there are
+  places, and as have room in the KV cache, each with its prompt; it reads the weights once that one
+  token uses, and the cache of each prompt, at the datasheet's bandwidth. Left out where a cache on
+  the chip may hold them, where passes overlap on stages, and for attention that sees a part of its
+  context.
 
 Every term is a lower bound of what the cost model charges, whose efficiencies are shares of these
-peaks: attention over pairs, activations, collectives, hosts and drafts come on top. Prompts that may
-be cached count as one row.
+peaks: attention over pairs, activations, collectives, hosts and drafts come on top. Prompts that
+may be cached count as one row.
 """
 
 from math import ceil, inf
@@ -29,14 +31,20 @@ from simulator.serving.slo import Limit
 Seconds = NDArray[np.float64]
 """(requests,) seconds of a replica."""
 ROUNDING = 1e-9
-"""Part of a request by which a share of requests may be above a whole number: 0.55 of 100 is 55.00000000000001."""
+"""Part of a request by which a share of requests may be above a whole number: 0.55 of 100 is
+55.00000000000001.
+"""
 
 
-def most_times(scenario: Scenario, replicas: int, limits: tuple[Limit, ...], steady: bool, rate_per_s: float) -> float:
-    """Return the highest multiple of its traffic that so many replicas could serve within the limits; infinity without devices.
+def most_times(
+    scenario: Scenario, replicas: int, limits: tuple[Limit, ...], steady: bool, rate_per_s: float
+) -> float:
+    """Return the highest multiple of its traffic that so many replicas could serve within the
+    limits; infinity without devices.
 
-    Traffic that goes on has to be served as fast as it comes. Of traffic that is gone through once, the work of all requests
-    but those that a percentile lets go has to be done between the first arrival and the last deadline.
+    Traffic that goes on has to be served as fast as it comes. Of traffic that is gone through once,
+    the work of all requests but those that a percentile lets go has to be done between the first
+    arrival and the last deadline.
     """
     if scenario.target is None:
         return inf
@@ -58,8 +66,11 @@ def most_times(scenario: Scenario, replicas: int, limits: tuple[Limit, ...], ste
     return most
 
 
-def least_seconds(scenario: Scenario, prompts: Seconds, outputs: Seconds) -> tuple[Seconds, Seconds]:
-    """Return two (requests,): seconds of a replica that each request needs at least for its flops, and for its bytes.
+def least_seconds(
+    scenario: Scenario, prompts: Seconds, outputs: Seconds
+) -> tuple[Seconds, Seconds]:
+    """Return two (requests,): seconds of a replica that each request needs at least for its flops,
+    and for its bytes.
 
     Raises :class:`BadInput` without a target on devices.
     """
@@ -80,8 +91,13 @@ def least_seconds(scenario: Scenario, prompts: Seconds, outputs: Seconds) -> tup
     if memory.total < inf and not scenario.serving.memory.prefix_caching:
         needed = np.array([memory.needed(int(tokens)) for tokens in prompts])
         share = np.maximum(share, needed / memory.total)
-    read = passes * (share * _pass_bytes(target) + np.array([_cache_bytes(target, int(tokens)) for tokens in prompts]))
-    return by_flops, read / (target.tensor_parallel * target.device.memory_bandwidth_gb_s.value * 1e9)
+    read = passes * (
+        share * _pass_bytes(target)
+        + np.array([_cache_bytes(target, int(tokens)) for tokens in prompts])
+    )
+    return by_flops, read / (
+        target.tensor_parallel * target.device.memory_bandwidth_gb_s.value * 1e9
+    )
 
 
 def _used_weights(place: Placement) -> float:
@@ -89,11 +105,18 @@ def _used_weights(place: Placement) -> float:
     model = place.model
     experts = model.experts
     idle = (experts.routed - experts.per_token) * model.expert_weights if experts else 0
-    return float(sum(count * (model.kind_weights(kind) - idle * kind.experts) for kind, count in model.kinds().items()))
+    return float(
+        sum(
+            count * (model.kind_weights(kind) - idle * kind.experts)
+            for kind, count in model.kinds().items()
+        )
+    )
 
 
 def _peak_flops(place: Placement) -> float:
-    """Return the highest peak of a device's arithmetic that a format of the model's weights uses, in flops a second."""
+    """Return the highest peak of a device's arithmetic that a format of the model's weights uses,
+    in flops a second.
+    """
     device = place.device
     peaks = [device.peak_tflops.value]
     for stored in (place.weights, place.expert_format):
@@ -105,7 +128,9 @@ def _peak_flops(place: Placement) -> float:
 def _reads_all(place: Placement) -> bool:
     """Return whether every pass reads weights and whole caches from memory."""
     mixers = [mixer for mixer, _ in place.model.mixer_layers]
-    return not place.in_cache and all(mixer.sees_all and not mixer.state and not mixer.index_width for mixer in mixers)
+    return not place.in_cache and all(
+        mixer.sees_all and not mixer.state and not mixer.index_width for mixer in mixers
+    )
 
 
 def _pass_bytes(place: Placement) -> float:
@@ -120,6 +145,10 @@ def _pass_bytes(place: Placement) -> float:
 def _cache_bytes(place: Placement, tokens: int) -> float:
     """Return the bytes of a request's cache; 0 where a cache on the chips could hold them."""
     value = CACHE_BYTES[place.kv_cache]
-    size = sum(count * mixer.cache_bytes(tokens, value) for mixer, count in place.model.mixer_layers)
-    on_chip = place.device.cache_mb.value * 1e6 * place.tensor_parallel if place.device.cache_mb else 0.0
+    size = sum(
+        count * mixer.cache_bytes(tokens, value) for mixer, count in place.model.mixer_layers
+    )
+    on_chip = (
+        place.device.cache_mb.value * 1e6 * place.tensor_parallel if place.device.cache_mb else 0.0
+    )
     return float(size) if size > on_chip else 0.0

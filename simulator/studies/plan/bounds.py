@@ -1,31 +1,38 @@
-"""Bound what any fleet of a candidate can do, however its router deals, and rule it out without a simulation.
+"""Bound what any fleet of a candidate can do, however its router deals, and rule it out without a
+simulation.
 
-A bound is optimistic: where it says that a limit is broken, every simulation of the candidate breaks it. Both bounds
-need what ``holds_for`` checks; where that does not hold they say nothing, and the candidate is simulated.
+A bound is optimistic: where it says that a limit is broken, every simulation of the candidate
+breaks it. Both bounds need what ``holds_for`` checks; where that does not hold they say nothing,
+and the candidate is simulated.
 
-*Monotone costs.* A pass over more rows, or more cached tokens, never takes less: bytes, flops and tiles only grow, and the
-host takes no less for many rows than for one (checked). Ratios measured by width may fall where a kernel changes; each is
-taken as the least at its width or above, which is never more than the ratio and never falls.
+*Monotone costs.* A pass over more rows, or more cached tokens, never takes less: bytes, flops and
+tiles only grow, and the host takes no less for many rows than for one (checked). Ratios measured by
+width may fall where a kernel changes; each is taken as the least at its width or above, which is
+never more than the ratio and never falls.
 
 *Prefix caching* makes company pay, so that the bounds say nothing.
 
 *alone*: a request is never quicker in company than alone.
-    Its windows and verdicts depend on nothing but itself (fixed window, one recording per request), so it takes part
-    in the same steps; each has its rows and perhaps those of more requests, and by monotone costs takes no less. The same
-    holds for the pass of its prompt, which is never split. So TTFT, TPOT and E2E of every request, and every gap
-    between its tokens, are at least what they are when requests come one at a time, each into an idle machine,
-    with no more in the cache than the prompt. If so many exceed a limit even then, it is broken.
+    Its windows and verdicts depend on nothing but itself (fixed window, one recording per request),
+    so it takes part in the same steps; each has its rows and perhaps those of more requests, and by
+    monotone costs takes no less. The same holds for the pass of its prompt, which is never split.
+    So TTFT, TPOT and E2E of every request, and every gap between its tokens, are at least what they
+    are when requests come one at a time, each into an idle machine, with no more in the cache than
+    the prompt. If so many exceed a limit even then, it is broken.
 
-*demand*: work has to fit between arrivals and deadlines (processor demand; Baruah, Rosier and Howell 1990).
-    A replica does one iteration at a time. A step of B requests takes T(B), so that each of them takes at least
-    ``min T(B)/B`` of it; a pass over n tokens of prompts takes at least ``min T(n)/n`` for each. Request i thus needs
-    ``work_i`` seconds of some replica, after its arrival and, if it meets the SLO, before its deadline. For all s < t
-    the work of those that arrive from s on and are due by t, less the heaviest ones that a percentile lets go,
-    must not exceed ``replicas (t - s)``. Between two priced sizes the quotient is taken low: T of the smaller over the larger.
+*demand*: work has to fit between arrivals and deadlines (processor demand; Baruah, Rosier and
+    Howell 1990). A replica does one iteration at a time. A step of B requests takes T(B), so that
+    each of them takes at least ``min T(B)/B`` of it; a pass over n tokens of prompts takes at least
+    ``min T(n)/n`` for each. Request i thus needs ``work_i`` seconds of some replica, after its
+    arrival and, if it meets the SLO, before its deadline. For all s < t the work of those that
+    arrive from s on and are due by t, less the heaviest ones that a percentile lets go, must not
+    exceed ``replicas (t - s)``. Between two priced sizes the quotient is taken low: T of the
+    smaller over the larger.
 
-*Preemption* puts a pass over prompt and output so far in the place of a step. A request that is further on in its text
-is so after its next window too, so that with passes of one token among them it never gets through in fewer rounds; each
-is taken as the quicker of the two. Gaps are then not bounded, nor is a recording by start, where being further on may be worse.
+*Preemption* puts a pass over prompt and output so far in the place of a step. A request that is
+further on in its text is so after its next window too, so that with passes of one token among them
+it never gets through in fewer rounds; each is taken as the quicker of the two. Gaps are then not
+bounded, nor is a recording by start, where being further on may be worse.
 
 Requests of a warm-up or cool-down do their work and set no deadline.
 """
@@ -69,19 +76,32 @@ class LimitBrokenError(Exception):
 
 
 class Watch:
-    """Counts the requests of a run that exceed a limit, and ends it when they are more than the limit lets go.
+    """Counts the requests of a run that exceed a limit, and ends it when they are more than the
+    limit lets go.
 
     Gaps between tokens (TBT) are not watched: how many there will be is known only at the end.
     """
 
     def __init__(self, limits: Iterable[Limit], requests: Requests, seed: int) -> None:
         self._counted = range(requests.warm_up, requests.count - requests.cool_down)
-        outputs = [output for _, output in requests.lengths(seed)][self._counted.start : self._counted.stop]
-        values = {"ttft": len(outputs), "e2e": len(outputs), "tpot": sum(output > 1 for output in outputs)}
-        self.left = {limit: _let_go(limit, values[limit.metric]) for limit in limits if limit.metric in values}
+        outputs = [output for _, output in requests.lengths(seed)][
+            self._counted.start : self._counted.stop
+        ]
+        values = {
+            "ttft": len(outputs),
+            "e2e": len(outputs),
+            "tpot": sum(output > 1 for output in outputs),
+        }
+        self.left = {
+            limit: _let_go(limit, values[limit.metric])
+            for limit in limits
+            if limit.metric in values
+        }
 
     def note(self, request: Request) -> None:
-        """Count a request that has ended; raises :class:`LimitBrokenError` with the first one too many."""
+        """Count a request that has ended; raises :class:`LimitBrokenError` with the first one too
+        many.
+        """
         for limit in self.left if request.index in self._counted else ():
             if request.spent_s.get(limit.metric, 0.0) > limit.seconds * MARGIN:
                 self.left[limit] -= 1
@@ -93,22 +113,36 @@ def holds_for(loaded: Loaded) -> bool:
     """Return whether both proofs cover a scenario."""
     scenario = loaded.scenario
     policy = scenario.serving.policy
-    whole = policy.name in ("fixed_batch", "prefill_first") and not getattr(policy, "splits_prompts", False)
+    whole = policy.name in ("fixed_batch", "prefill_first") and not getattr(
+        policy, "splits_prompts", False
+    )
     by_position = loaded.trace is None or loaded.trace.run is None or not scenario.schedule.window
     calm = not scenario.cost.jitters and (by_position or _room_for_all(scenario))
     own_steps = isinstance(scenario.schedule, ProvenSteps) and scenario.schedule.independent_steps
-    return whole and calm and own_steps and not scenario.serving.memory.prefix_caching and _monotone(scenario)
+    return (
+        whole
+        and calm
+        and own_steps
+        and not scenario.serving.memory.prefix_caching
+        and _monotone(scenario)
+    )
 
 
 def _room_for_all(scenario: Scenario) -> bool:
-    """Return whether no request can be preempted: it keeps its room, or there is memory for the longest at every place."""
+    """Return whether no request can be preempted: it keeps its room, or there is memory for the
+    longest at every place.
+    """
     memory = scenario.memory()
-    needed = scenario.batch * memory.needed(scenario.lengths[2] + scenario.schedule.needs.cache_tokens)
+    needed = scenario.batch * memory.needed(
+        scenario.lengths[2] + scenario.schedule.needs.cache_tokens
+    )
     return scenario.serving.policy.reserves or needed <= memory.total
 
 
 def _monotone(scenario: Scenario) -> bool:
-    """Return whether the host's costs are monotone; :func:`_least_widths` makes those of the devices so."""
+    """Return whether the host's costs are monotone; :func:`_least_widths` makes those of the
+    devices so.
+    """
     places = [place for place in (scenario.target, scenario.draft) if place]
     return scenario.target is not None and all(place.engine.monotone for place in places)
 
@@ -130,7 +164,9 @@ class FleetBounds:
     limits: tuple[Limit, ...]
 
     def broken_by(self, replicas: int) -> tuple[str, Limit] | None:
-        """Return the name of the bound that rules out so many replicas and the limit that they break; None where none does."""
+        """Return the name of the bound that rules out so many replicas and the limit that they
+        break; None where none does.
+        """
         if not self.holds:
             return None
         if limit := self.overdue(replicas):
@@ -154,24 +190,38 @@ class FleetBounds:
 
     @cached_property
     def broken_alone(self) -> Limit | None:
-        """Return a limit that requests break even when they come one at a time; None where there is none."""
+        """Return a limit that requests break even when they come one at a time; None where there is
+        none.
+        """
         return next((limit for limit in self.limits if self._breaks(limit)), None)
 
     def _breaks(self, limit: Limit) -> bool:
         outputs, allowed = self._lengths[:, 1], limit.seconds * MARGIN
         if limit.metric == "tbt":
-            sure = _room_for_all(self._scenario) and bool(self._counted.all()) and bool((outputs > 1).any())
+            sure = (
+                _room_for_all(self._scenario)
+                and bool(self._counted.all())
+                and bool((outputs > 1).any())
+            )
             return sure and _step(self._scenario, 1, int(self._lengths[:, 0].min())) > allowed
         first, rest = self._alone
-        taken = {"ttft": first, "e2e": first + rest, "tpot": rest / np.maximum(1, outputs - 1)}[limit.metric]
-        judged = taken[self._counted & (outputs > 1)] if limit.metric == "tpot" else taken[self._counted]
+        taken = {"ttft": first, "e2e": first + rest, "tpot": rest / np.maximum(1, outputs - 1)}[
+            limit.metric
+        ]
+        judged = (
+            taken[self._counted & (outputs > 1)] if limit.metric == "tpot" else taken[self._counted]
+        )
         return int((judged > allowed).sum()) > _let_go(limit, len(judged))
 
     @cached_property
     def _alone(self) -> tuple[Times, Times]:
-        """Return two (requests,): seconds to the first token, and from there to the last with the step that ends the prompt."""
+        """Return two (requests,): seconds to the first token, and from there to the last with the
+        step that ends the prompt.
+        """
         scenario, prompts = self._scenario, self._lengths[:, 0]
-        admissions = {int(tokens): _admission(scenario, int(tokens)) for tokens in np.unique(prompts)}
+        admissions = {
+            int(tokens): _admission(scenario, int(tokens)) for tokens in np.unique(prompts)
+        }
         coarse = prompts // PROMPT_GRID * PROMPT_GRID
         steps = {int(context): _step(scenario, 1, int(context)) for context in np.unique(coarse)}
         first, window = np.array([admissions[int(tokens)] for tokens in prompts]).T
@@ -183,24 +233,39 @@ class FleetBounds:
     # ---- demand
 
     def overdue(self, replicas: int) -> Limit | None:
-        """Return a limit whose work does not fit between arrivals and deadlines on so many replicas; None where all does."""
+        """Return a limit whose work does not fit between arrivals and deadlines on so many
+        replicas; None where all does.
+        """
         for limit, let_go, due, work in self._deadlines:
-            if _most_over(self._arrivals, np.where(self._counted, due, inf), work, let_go, replicas) > 0.0:
+            if (
+                _most_over(
+                    self._arrivals, np.where(self._counted, due, inf), work, let_go, replicas
+                )
+                > 0.0
+            ):
                 return limit
         return None
 
     @cached_property
     def _deadlines(self) -> list[tuple[Limit, int, Times, Times]]:
-        """Return for each deadline its limit, the requests it lets go, when the rest are due (s), and their work (s)."""
+        """Return for each deadline its limit, the requests it lets go, when the rest are due (s),
+        and their work (s).
+        """
         arrivals, outputs = self._arrivals, self._lengths[:, 1]
         prompts = self._prompt_work
         whole = self._step_work if self._prompts_elsewhere else prompts + self._step_work
         count = int(self._counted.sum())
         late = {limit: _let_go(limit, count) for limit in self.limits}
-        by_metric = {metric: [limit for limit in self.limits if limit.metric == metric] for metric in ("ttft", "e2e", "tpot")}
+        by_metric = {
+            metric: [limit for limit in self.limits if limit.metric == metric]
+            for metric in ("ttft", "e2e", "tpot")
+        }
         deadlines = []
         for metric, work in (("ttft", prompts), ("e2e", whole)):
-            deadlines += [(limit, late[limit], arrivals + limit.seconds * MARGIN, work) for limit in by_metric[metric]]
+            deadlines += [
+                (limit, late[limit], arrivals + limit.seconds * MARGIN, work)
+                for limit in by_metric[metric]
+            ]
         for first, token in product(by_metric["ttft"], by_metric["tpot"]):
             due = arrivals + (first.seconds + token.seconds * (outputs - 1)) * MARGIN
             deadlines.append((first, late[first] + late[token], due, whole))
@@ -230,34 +295,59 @@ class FleetBounds:
     @cached_property
     def _lengths(self) -> NDArray[np.int64]:
         """Return (requests, 2): prompt and output tokens."""
-        return np.array([(request.prompt_tokens, request.output_tokens) for request in self._requests])
+        return np.array(
+            [(request.prompt_tokens, request.output_tokens) for request in self._requests]
+        )
 
     @cached_property
     def _prompt_work(self) -> Times:
-        """Return seconds of a replica's time that the prompt of each request takes at least, whatever goes with it."""
+        """Return seconds of a replica's time that the prompt of each request takes at least,
+        whatever goes with it.
+        """
         scenario = self._scenario
-        most = getattr(scenario.serving.policy, "batch_tokens", scenario.batch * int(self._lengths[:, 0].max()))
-        sizes = [0, *range(PROMPT_GRID, most, max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)), most]
-        least = (Rows.prefill(below + 1) for below in sizes[:-1])  # however long: a token sees itself at least
-        prompts = [rows._replace(attention_pairs=rows.tokens, prompt_pairs=rows.tokens) for rows in least]
-        passes = [_slowest_stage(scenario, rows) or scenario.cost.prefill("target", rows).wall_s for rows in prompts]
+        most = getattr(
+            scenario.serving.policy, "batch_tokens", scenario.batch * int(self._lengths[:, 0].max())
+        )
+        sizes = [
+            0,
+            *range(PROMPT_GRID, most, max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)),
+            most,
+        ]
+        least = (
+            Rows.prefill(below + 1) for below in sizes[:-1]
+        )  # however long: a token sees itself at least
+        prompts = [
+            rows._replace(attention_pairs=rows.tokens, prompt_pairs=rows.tokens) for rows in least
+        ]
+        passes = [
+            _slowest_stage(scenario, rows) or scenario.cost.prefill("target", rows).wall_s
+            for rows in prompts
+        ]
         share = min(seconds / above for seconds, above in zip(passes, sizes[1:], strict=True))
         return np.asarray(self._lengths[:, 0] * share, dtype=np.float64)
 
     @cached_property
     def _step_work(self) -> Times:
-        """Return seconds of a replica's time that the steps of each request take at least, whichever requests share them."""
+        """Return seconds of a replica's time that the steps of each request take at least,
+        whichever requests share them.
+        """
         scenario, context = self._scenario, int(self._lengths[:, 0].min())
         sizes = [0, *_sizes(scenario.batch)]
         share = min(_busy(scenario, below + 1, context) / above for below, above in pairwise(sizes))
         if _room_for_all(scenario):
             return np.asarray(self._steps * share, dtype=np.float64)
-        least = np.zeros(len(self._steps)) if self._prompts_elsewhere else np.minimum(share, self._prompt_work)
+        least = (
+            np.zeros(len(self._steps))
+            if self._prompts_elsewhere
+            else np.minimum(share, self._prompt_work)
+        )
         return np.asarray(self._steps * least, dtype=np.float64)
 
     @cached_property
     def _steps(self) -> Times:
-        """Return the steps of each request after its first token, which depend on no other request."""
+        """Return the steps of each request after its first token, which depend on no other
+        request.
+        """
         scenario, acceptance = self._scenario, self.loaded.acceptance()
         strategy = scenario.schedule
         if not strategy.window:
@@ -288,7 +378,9 @@ def _sizes(places: int) -> list[int]:
 
 
 def _admission(scenario: Scenario, tokens: int) -> tuple[float, float]:
-    """Return seconds of the prompt of one request through target and draft, and of a first window behind it."""
+    """Return seconds of the prompt of one request through target and draft, and of a first window
+    behind it.
+    """
     admission = scenario.schedule.admission(scenario.cost, Rows.prefill(tokens), 1, tokens)
     sides = admission.target, admission.draft
     in_turn = scenario.one_lane or drafts_first(scenario.schedule)
@@ -296,32 +388,48 @@ def _admission(scenario: Scenario, tokens: int) -> tuple[float, float]:
 
 
 def _step(scenario: Scenario, requests: int, context: int) -> float:
-    """Return seconds of the quickest step of so many requests that have ``context`` tokens each in the cache."""
+    """Return seconds of the quickest step of so many requests that have ``context`` tokens each in
+    the cache.
+    """
     strategy = scenario.strategy.fitted_to(requests, scenario.stages)
     perfect = Cycle((strategy.window,))
     kind = next(iter(strategy.kinds(lambda gamma: perfect.odds(gamma, scenario.exit), requests)))
-    return float(strategy.step_seconds(strategy.durations(scenario.cost, strategy.step(kind, context)), kind))
+    return float(
+        strategy.step_seconds(strategy.durations(scenario.cost, strategy.step(kind, context)), kind)
+    )
 
 
 def _busy(scenario: Scenario, requests: int, context: int) -> float:
-    """Return seconds for which a step keeps a replica from the next one: the whole step, or that of the slowest stage."""
-    return _slowest_stage(scenario, Rows.decode(1, requests * context, requests)) or _step(scenario, requests, context)
+    """Return seconds for which a step keeps a replica from the next one: the whole step, or that of
+    the slowest stage.
+    """
+    return _slowest_stage(scenario, Rows.decode(1, requests * context, requests)) or _step(
+        scenario, requests, context
+    )
 
 
 def _slowest_stage(scenario: Scenario, rows: Rows) -> float:
-    """Return seconds of a pass on its slowest stage: the next may follow on stages already left. 0 without stages."""
+    """Return seconds of a pass on its slowest stage: the next may follow on stages already left. 0
+    without stages.
+    """
     if not scenario.schedule.traits.staged:
         return 0.0
-    return max(float(scenario.cost.stage(index, rows).wall_s) for index in range(scenario.cost.stages))
+    return max(
+        float(scenario.cost.stage(index, rows).wall_s) for index in range(scenario.cost.stages)
+    )
 
 
 def _most_over(arrivals: Times, due: Times, work: Times, let_go: int, replicas: int) -> float:
-    """Return seconds by which demand exceeds what replicas can do, at the worst of all intervals; below zero if nowhere."""
+    """Return seconds by which demand exceeds what replicas can do, at the worst of all intervals;
+    below zero if nowhere.
+    """
     spared = float(np.sort(work)[len(work) - let_go :].sum())
     order = np.argsort(due)
     ends, worst = due[order], -inf
     for start in arrivals[:: max(1, ceil(len(arrivals) / INSTANTS))]:
         inside = np.cumsum(np.where(arrivals[order] >= start, work[order], 0.0))
         later = (ends > start) & (ends < inf)
-        worst = max(worst, float((inside - spared - replicas * (ends - start))[later].max(initial=-inf)))
+        worst = max(
+            worst, float((inside - spared - replicas * (ends - start))[later].max(initial=-inf))
+        )
     return float(worst)

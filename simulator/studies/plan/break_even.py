@@ -1,11 +1,13 @@
-r"""Find where the answer of a plan stops being ahead of autoregressive decoding on the same devices, by law.
+r"""Find where the answer of a plan stops being ahead of autoregressive decoding on the same
+devices, by law.
 
     time per token |  \                 f(x) = law of autoregressive decoding - law of the answer
                    |---\-----------     its root is the break-even
                    |    \ answer
                    +-----x---------     acceptance, batch or link latency
 
-One quantity is changed at a time, at the mean batch and the mean context of the run that was the answer.
+One quantity is changed at a time, at the mean batch and the mean context of the run that was the
+answer.
 """
 
 from collections.abc import Callable
@@ -27,7 +29,9 @@ SLOWEST = 1_000.0
 
 @dataclass(frozen=True)
 class BreakEven:
-    """Holds three roots of the speed-up less one; a root is None where the answer stays on one side all the way."""
+    """Holds three roots of the speed-up less one; a root is None where the answer stays on one side
+    all the way.
+    """
 
     batch: int
     """Mean batch of one replica, rounded: the other two roots are taken there."""
@@ -53,14 +57,21 @@ def break_even(finding: Finding) -> BreakEven | None:
         return None
     batch = max(1, round(finding.outcome.serving.mean_batch))
     acceptance = loaded.acceptance()
-    sizes = [LawAtBatch(size, 0, speedup(loaded, acceptance, size)) for size in range(1, loaded.scenario.batch + 1)]
+    sizes = [
+        LawAtBatch(size, 0, speedup(loaded, acceptance, size))
+        for size in range(1, loaded.scenario.batch + 1)
+    ]
     linked, ratio = True, None
     try:
         slower_links(loaded)
     except BadInput:
         linked = False
     if linked:
-        ratio = _root(lambda times: speedup(slower_links(loaded, times), acceptance, batch) - 1.0, 1.0, SLOWEST)
+        ratio = _root(
+            lambda times: speedup(slower_links(loaded, times), acceptance, batch) - 1.0,
+            1.0,
+            SLOWEST,
+        )
     return BreakEven(
         batch,
         speedup(loaded, acceptance, batch),
@@ -73,7 +84,9 @@ def break_even(finding: Finding) -> BreakEven | None:
 
 
 def speedup(loaded: Loaded, acceptance: Acceptance, batch: int) -> float:
-    """Return the speed-up of the strategy over autoregressive decoding of the same batch on the same target, by law."""
+    """Return the speed-up of the strategy over autoregressive decoding of the same batch on the
+    same target, by law.
+    """
     scenario = loaded.scenario
     law = scenario.law_at(odds_of(acceptance, scenario.exit), batch)
     return float(baseline(scenario, batch).tpot_s / law.tpot_s)

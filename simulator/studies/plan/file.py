@@ -1,9 +1,11 @@
-"""Read a plan file: models, traffic, an SLO, the devices that may be rented, and the alternatives to choose among.
+"""Read a plan file: models, traffic, an SLO, the devices that may be rented, and the alternatives
+to choose among.
 
     candidates = hardware x strategies x everything that either of them varies
 
-Every candidate is a whole scenario: ``scenario`` with an entry of ``hardware`` and one of ``strategies`` laid over it, field by
-field as with ``like``. So whatever a scenario can say can be planned with, and this module need not know what that is.
+Every candidate is a whole scenario: ``scenario`` with an entry of ``hardware`` and one of
+``strategies`` laid over it, field by field as with ``like``. So whatever a scenario can say can be
+planned with, and this module need not know what that is.
 """
 
 import re
@@ -18,7 +20,16 @@ from pydantic import AfterValidator, Field, model_validator
 
 from simulator.cost.device import Device
 from simulator.files.document import in_a_line, told
-from simulator.files.schema import BadInput, Document, Frozen, Infeasible, Path_, Positive, replace_nested, validate
+from simulator.files.schema import (
+    BadInput,
+    Document,
+    Frozen,
+    Infeasible,
+    Path_,
+    Positive,
+    replace_nested,
+    validate,
+)
 from simulator.files.shell import checkpoint_name
 from simulator.names import Catalogue
 from simulator.numeric import ordered_sum
@@ -28,14 +39,18 @@ from simulator.scenario.expenses import rented_devices
 from simulator.serving.slo import Slo
 
 Fields = Annotated[dict[str, Any], Field(min_length=1)]
-"""Fields of a scenario as its file has them, and ``vary``: dotted fields, each with the values to try."""
+"""Fields of a scenario as its file has them, and ``vary``: dotted fields, each with the values to
+try.
+"""
 Change = Callable[[Loaded], Loaded]
 """Takes a scenario and returns it with something changed."""
 Settings = tuple[tuple[str, Any], ...]
 """Dotted fields and the values that a candidate has there."""
 VARY = "vary"
 SHARED_FIELD = re.compile(r"(?<![\w.])(?=(?:serving|requests)\.[\w.]+=)")
-"""Where a remedy names a field of a scenario that no entry of hardware or strategies states as a rule."""
+"""Where a remedy names a field of a scenario that no entry of hardware or strategies states as a
+rule.
+"""
 
 
 class Offer(Frozen):
@@ -48,7 +63,9 @@ class Offer(Frozen):
 
 
 class PlanFile(Frozen):
-    """States a plan as it is written; ``scenario`` is what all candidates share, with ``like`` to start from another one."""
+    """States a plan as it is written; ``scenario`` is what all candidates share, with ``like`` to
+    start from another one.
+    """
 
     name: str = ""
     """The name that reports use; the file's name where none is stated."""
@@ -57,7 +74,9 @@ class PlanFile(Frozen):
     assumed: tuple[str, ...] = ()
     """What was taken by default, in words; the answer repeats it."""
     heads: dict[str, Annotated[str, AfterValidator(checkpoint_name)]] = Field(default={})
-    """Checkpoints of draft heads on Hugging Face, by strategy of the plan; exported commands name them."""
+    """Checkpoints of draft heads on Hugging Face, by strategy of the plan; exported commands name
+    them.
+    """
     scenario: Fields
     """The fields that all candidates share, as in a scenario's file."""
     slo: Slo
@@ -65,7 +84,9 @@ class PlanFile(Frozen):
     devices: dict[str, Offer] = Field(min_length=1)
     """The devices that may be rented, by name."""
     hardware: dict[str, Fields] = Field(min_length=1)
-    """Ways to place the models, each combined with every strategy. Fields of a scenario, and ``vary``."""
+    """Ways to place the models, each combined with every strategy. Fields of a scenario, and
+    ``vary``.
+    """
     strategies: dict[str, Fields] = Field(min_length=1)
     """Ways to decode. Fields of a scenario, and ``vary``."""
     replicas: int = Field(default=8, gt=0, le=10_000)
@@ -74,13 +95,17 @@ class PlanFile(Frozen):
     @model_validator(mode="after")
     def _waiting_is_limited(self) -> Self:
         if not {"ttft", "e2e"} & {limit.metric for limit in self.slo.limits}:
-            raise ValueError("slo: needs a limit on ttft_ms or e2e_ms; without one a queue could grow for ever")
+            raise ValueError(
+                "slo: needs a limit on ttft_ms or e2e_ms; without one a queue could grow for ever"
+            )
         return self
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Is one way to serve: a scenario with a single replica, its entries in the plan, and the devices that a replica rents."""
+    """Is one way to serve: a scenario with a single replica, its entries in the plan, and the
+    devices that a replica rents.
+    """
 
     hardware: str
     strategy: str
@@ -130,18 +155,26 @@ class NoCandidate:
 
 @dataclass(frozen=True)
 class Plan:
-    """Holds a plan that was read: its file, the candidates to choose among, and the combinations that cannot run."""
+    """Holds a plan that was read: its file, the candidates to choose among, and the combinations
+    that cannot run.
+    """
 
     file: PlanFile
     candidates: tuple[Candidate, ...]
     left_out: tuple[NoCandidate, ...]
 
 
-def load_plan(name: str, overrides: tuple[str, ...] = (), catalogue: Catalogue | None = None, seed: int | None = None) -> Plan:
+def load_plan(
+    name: str,
+    overrides: tuple[str, ...] = (),
+    catalogue: Catalogue | None = None,
+    seed: int | None = None,
+) -> Plan:
     """Read a plan by name or path; ``overrides`` reach its fields, as ``slo.ttft_ms.p90=500``.
 
-    An entry that fits nothing else in the file is a fault of its own, and one that fits something is left out where it does
-    not fit. Raises :class:`BadInput` with all faults found, :class:`Infeasible` where no candidate has room for its model.
+    An entry that fits nothing else in the file is a fault of its own, and one that fits something
+    is left out where it does not fit. Raises :class:`BadInput` with all faults found,
+    :class:`Infeasible` where no candidate has room for its model.
     """
     catalogue = catalogue or Catalogue()
     plan = combined(amended(catalogue.plan(name), overrides, seed), catalogue)
@@ -151,8 +184,14 @@ def load_plan(name: str, overrides: tuple[str, ...] = (), catalogue: Catalogue |
 
 
 def with_said(assumed: Iterable[str], candidates: Iterable[Candidate]) -> tuple[str, ...]:
-    """Return what was taken by default, and what candidates take over from their engines; every sentence once."""
-    said = [words for one in candidates for words in said_of_engine(one.loaded.scenario, one.loaded.document)]
+    """Return what was taken by default, and what candidates take over from their engines; every
+    sentence once.
+    """
+    said = [
+        words
+        for one in candidates
+        for words in said_of_engine(one.loaded.scenario, one.loaded.document)
+    ]
     return tuple(dict.fromkeys([*assumed, *said]))
 
 
@@ -166,7 +205,8 @@ def amended(document: Document, overrides: tuple[str, ...], seed: int | None) ->
 
 
 def combined(document: Document, catalogue: Catalogue) -> Plan:
-    """Return a plan with every combination of its entries, entries that fit nothing else among them.
+    """Return a plan with every combination of its entries, entries that fit nothing else among
+    them.
 
     Raises :class:`BadInput` for faults of the file itself.
     """
@@ -187,7 +227,11 @@ def _check_entries(plan: Plan) -> None:
     for part, names in enumerate((plan.file.hardware, plan.file.strategies)):
         for name in names:
             if not any(candidate.family[part] == name for candidate in plan.candidates):
-                errors = [combination.error for combination in plan.left_out if combination.family[part] == name]
+                errors = [
+                    combination.error
+                    for combination in plan.left_out
+                    if combination.family[part] == name
+                ]
                 wrong = [error for error in errors if not isinstance(error, Infeasible)]
                 if wrong or not plan.candidates:
                     raise (wrong or errors)[0]
@@ -198,7 +242,9 @@ def _base(document: Document, catalogue: Catalogue) -> Document:
     shared = _part(document, ("scenario",))
     like = shared.data.pop("like", None)
     if like is None and "target" not in shared.data:
-        raise document.refusal(("scenario",), "needs like: the scenario that each candidate starts from; or a target")
+        raise document.refusal(
+            ("scenario",), "needs like: the scenario that each candidate starts from; or a target"
+        )
     if like is None:
         base = shared
         base.data["name"] = str(document.data.get("name") or "plan")
@@ -211,12 +257,21 @@ def _base(document: Document, catalogue: Catalogue) -> Document:
 
 def _part(document: Document, path: Path_) -> Document:
     """Return a copy of the document at ``path``."""
-    places = {inner[len(path) :]: place for inner, place in document.places.items() if inner[: len(path)] == path}
+    places = {
+        inner[len(path) :]: place
+        for inner, place in document.places.items()
+        if inner[: len(path)] == path
+    }
     return Document(deepcopy(document.get(path)), places)
 
 
 def _combinations(
-    file: PlanFile, document: Document, base: Document, catalogue: Catalogue, hardware: str, strategy: str
+    file: PlanFile,
+    document: Document,
+    base: Document,
+    catalogue: Catalogue,
+    hardware: str,
+    strategy: str,
 ) -> Iterator[Candidate | NoCandidate]:
     """Yield every setting of one family."""
     paths = (("hardware", hardware), ("strategies", strategy))
@@ -239,15 +294,26 @@ def _combinations(
             for field_path, value in settings:
                 scenario.override(f"{field_path}={in_a_line(value)}")
                 catalogue.expand(scenario)
-            yield _candidate(file, document, checked(scenario, catalogue), hardware, strategy, settings)
+            yield _candidate(
+                file, document, checked(scenario, catalogue), hardware, strategy, settings
+            )
         except BadInput as error:
             words = [f"{field_path} {_short(value)}" for field_path, value in settings]
-            yield NoCandidate((hardware, strategy), ", ".join([f"{strategy} on {hardware}", *words]), _as_set_here(error))
+            yield NoCandidate(
+                (hardware, strategy),
+                ", ".join([f"{strategy} on {hardware}", *words]),
+                _as_set_here(error),
+            )
 
 
 def _as_set_here(error: BadInput) -> BadInput:
-    """Return an error whose remedies name fields of the shared scenario as they are set in a plan."""
-    faults = [replace(fault, message=SHARED_FIELD.sub("scenario.", fault.message)) for fault in error.faults]
+    """Return an error whose remedies name fields of the shared scenario as they are set in a
+    plan.
+    """
+    faults = [
+        replace(fault, message=SHARED_FIELD.sub("scenario.", fault.message))
+        for fault in error.faults
+    ]
     return type(error)(faults)
 
 
@@ -259,28 +325,47 @@ def _varied(part: Document, path: Path_, document: Document) -> dict[str, list[A
         raise document.refusal(where, "expected dotted fields, each with a list of values")
     for key, values in axes.items():
         if not isinstance(values, list) or not values:
-            raise document.refusal((*where, key), f"expected a list of values to try, got {told(values)}")
+            raise document.refusal(
+                (*where, key), f"expected a list of values to try, got {told(values)}"
+            )
     return dict(axes)
 
 
 def _candidate(
-    file: PlanFile, document: Document, loaded: Loaded, hardware: str, strategy: str, settings: Settings
+    file: PlanFile,
+    document: Document,
+    loaded: Loaded,
+    hardware: str,
+    strategy: str,
+    settings: Settings,
 ) -> Candidate:
-    """Return a scenario as a candidate; raises :class:`BadInput` where it cannot be planned with."""
+    """Return a scenario as a candidate; raises :class:`BadInput` where it cannot be planned
+    with.
+    """
     scenario, where = loaded.scenario, ("hardware", hardware)
     if not scenario.requests.arrivals:
-        raise document.refusal(("scenario", "requests"), "a plan is about traffic: requests needs arrivals")
+        raise document.refusal(
+            ("scenario", "requests"), "a plan is about traffic: requests needs arrivals"
+        )
     if scenario.target is None:
-        raise document.refusal(where, "a plan needs a target on devices; stated durations have no price")
+        raise document.refusal(
+            where, "a plan needs a target on devices; stated durations have no price"
+        )
     devices = devices_of(scenario)
     for name, count in devices.items():
         offer = file.devices.get(name)
         if offer is None:
-            raise document.refusal(where, f"uses {name}, which is not among devices: {', '.join(file.devices)}")
+            raise document.refusal(
+                where, f"uses {name}, which is not among devices: {', '.join(file.devices)}"
+            )
         if count > offer.count:
             raise document.refusal(where, f"needs {count} x {name}, and there are {offer.count}")
-    price = ordered_sum(file.devices[name].price_usd_per_hour.value * count for name, count in devices.items())
-    most = min(file.replicas, *(file.devices[name].count // count for name, count in devices.items()))
+    price = ordered_sum(
+        file.devices[name].price_usd_per_hour.value * count for name, count in devices.items()
+    )
+    most = min(
+        file.replicas, *(file.devices[name].count // count for name, count in devices.items())
+    )
     return Candidate(hardware, strategy, settings, _priced(file, loaded), devices, price, most)
 
 
@@ -297,10 +382,20 @@ def _priced(file: PlanFile, loaded: Loaded) -> Loaded:
 
     def priced(device: Device) -> Device:
         offer = file.devices.get(device.name)
-        return device.model_copy(update={"price_usd_per_hour": offer.price_usd_per_hour}) if offer else device
+        return (
+            device.model_copy(update={"price_usd_per_hour": offer.price_usd_per_hour})
+            if offer
+            else device
+        )
 
     scenario = replace_nested(loaded.scenario, Device, priced)
-    return Loaded(scenario.replace(slo=file.slo), loaded.trace, loaded.document, loaded.verdicts, loaded.samples)
+    return Loaded(
+        scenario.replace(slo=file.slo),
+        loaded.trace,
+        loaded.document,
+        loaded.verdicts,
+        loaded.samples,
+    )
 
 
 def _short(value: Any) -> str:

@@ -1,6 +1,8 @@
-"""Headroom: how many times the traffic of the plan its answer carries, and how far that can be known.
+"""Headroom: how many times the traffic of the plan its answer carries, and how far that can be
+known.
 
-    kept     x x x x x . . . .        traffic of k times the rate, drawn anew for every k (simulator.serving.busier)
+    kept     x x x x x . . . .        traffic of k times the rate, drawn anew for every k
+                                      (simulator.serving.busier)
              1 2 4       |     |
                   answer +     + arithmetic: flops, bytes, KV cache of the datasheets
 
@@ -11,9 +13,9 @@ Traffic whose rate changes is run once, its bursts k times as large.
 
 *What bounds it.* The datasheets (:mod:`simulator.studies.plan.arithmetic`); the requests of a run
 (``MOST_REQUESTS``); and what few requests say of the lengths of more: where v is the coefficient of
-variation of what requests of a log cost, the mean of N of them is known to v / sqrt(N) (one standard
-deviation; the interval is normal). Below ``FEWEST`` requests, or where half the interval is more than
-``UNSURE``, headroom is unknown.
+variation of what requests of a log cost, the mean of N of them is known to v / sqrt(N) (one
+standard deviation; the interval is normal). Below ``FEWEST`` requests, or where half the interval
+is more than ``UNSURE``, headroom is unknown.
 """
 
 from collections.abc import Iterator
@@ -40,15 +42,21 @@ from simulator.studies.plan.search import Finding, examine
 PRECISION = 0.05
 """Relative width at which the search ends."""
 SHORTFALL = 0.25
-"""The same below the traffic of the plan: how little is carried there decides nothing, and such runs are long."""
+"""The same below the traffic of the plan: how little is carried there decides nothing, and such
+runs are long.
+"""
 OVERLOADED = 0.5
-"""Multiple of the traffic, by law, below which no run is needed to see that a fleet does not carry all of it."""
+"""Multiple of the traffic, by law, below which no run is needed to see that a fleet does not carry
+all of it.
+"""
 BEHIND = 0.05
 """Share of arrivals that may stay behind; in runs this short, more than chance leaves there."""
 SETTLED = 8.0
 """Length of a run over the longest that a request should take in a full batch."""
 LEAST_SETTLED, MOST_SETTLED = 400, 3_000
-"""Requests of a steady run at least, so that chance decides little; and for each replica at most."""
+"""Requests of a steady run at least, so that chance decides little; and for each replica at
+most.
+"""
 MOST_REQUESTS = 20_000
 """Requests of a run beyond which no higher multiple is tried."""
 UNSURE = 0.5
@@ -62,15 +70,21 @@ class Headroom:
     """Says how many times the traffic of the plan a fleet carries."""
 
     times: float | None
-    """The highest multiple that was carried, to ``PRECISION`` (``SHORTFALL`` below 1); None: unknown; 0: not even a little."""
+    """The highest multiple that was carried, to ``PRECISION`` (``SHORTFALL`` below 1); None:
+    unknown; 0: not even a little.
+    """
     by_arithmetic: float
     """The most that flops, bytes and KV cache allow."""
     steady: bool
     """Whether traffic went on until the queue had settled; else it came once."""
     recorded: int | None
-    """Requests of the log that more were drawn from; None where the scenario states how to draw them."""
+    """Requests of the log that more were drawn from; None where the scenario states how to draw
+    them.
+    """
     interval: tuple[float, float] | None = None
-    """Where the mean length of so few requests leaves it; None where lengths are stated, or alike."""
+    """Where the mean length of so few requests leaves it; None where lengths are stated, or
+    alike.
+    """
     capped: bool = False
     """Whether a higher multiple was not tried."""
     requests: int = 0
@@ -84,11 +98,15 @@ class Headroom:
         """Return plain data."""
         names = ("times", "steady", "recorded", "interval", "capped", "requests", "by_law")
         found = {name: getattr(self, name) for name in names}
-        return found | {"lasted_s": self.lasted_s, "by_arithmetic": self.by_arithmetic if self.by_arithmetic < inf else None}
+        return found | {
+            "lasted_s": self.lasted_s,
+            "by_arithmetic": self.by_arithmetic if self.by_arithmetic < inf else None,
+        }
 
 
 def with_more(loaded: Loaded, factor: float, least_s: float) -> Loaded:
-    """Return the scenario with ``factor`` times its traffic, which goes on for ``least_s`` seconds at least if it is steady.
+    """Return the scenario with ``factor`` times its traffic, which goes on for ``least_s`` seconds
+    at least if it is steady.
 
     Raises :class:`BadInput` for a log that is too short to tell.
     """
@@ -101,7 +119,8 @@ def with_more(loaded: Loaded, factor: float, least_s: float) -> Loaded:
 
 
 def lasting_s(loaded: Loaded, factor: float, replicas: int) -> float:
-    """Return for how many seconds steady traffic of ``factor`` times the rate is run on so many replicas.
+    """Return for how many seconds steady traffic of ``factor`` times the rate is run on so many
+    replicas.
 
     What they could not serve for long is a burst, which lasts no longer than it did.
     """
@@ -146,7 +165,9 @@ def full_batch(loaded: Loaded) -> int:
 
 
 def occupied_s(loaded: Loaded) -> tuple[float, float]:
-    """Return seconds of a replica per prompt token, and per output token in a full batch, by law."""
+    """Return seconds of a replica per prompt token, and per output token in a full batch, by
+    law.
+    """
     scenario = loaded.scenario
     prompt = max(1, int(scenario.lengths[0]))
     prefill = float(scenario.cost.prefill("target", Rows.prefill(prompt)).wall_s)
@@ -154,9 +175,11 @@ def occupied_s(loaded: Loaded) -> tuple[float, float]:
 
 
 def headroom(finding: Finding) -> Headroom:
-    """Return how many times the traffic of the plan a fleet carries, found by trying multiples about the law's guess.
+    """Return how many times the traffic of the plan a fleet carries, found by trying multiples
+    about the law's guess.
 
-    Carried is taken to be all that is less: with more requests in a second nothing else is to be expected.
+    Carried is taken to be all that is less: with more requests in a second nothing else is to be
+    expected.
     """
     loaded = finding.candidate.loaded
     requests = loaded.scenario.requests
@@ -179,13 +202,17 @@ def headroom(finding: Finding) -> Headroom:
     for run in _tried(finding, guess, runs[0].times, most, tried_up_to):
         runs.append(run)
     best = max(runs)
-    interval = (best.times / (1.0 + unsure), best.times / (1.0 - unsure)) if unsure > PRECISION else None
+    interval = (
+        (best.times / (1.0 + unsure), best.times / (1.0 - unsure)) if unsure > PRECISION else None
+    )
     capped = tried_up_to < most and best.times >= tried_up_to
     return Headroom(best.times, most, steady, known, interval, capped, best.requests, best.lasted_s)
 
 
 class _Run(NamedTuple):
-    """Is a run that was carried: the multiple of the traffic, its requests, and seconds from the first arrival to the last."""
+    """Is a run that was carried: the multiple of the traffic, its requests, and seconds from the
+    first arrival to the last.
+    """
 
     times: float
     requests: int = 0
@@ -193,9 +220,11 @@ class _Run(NamedTuple):
 
 
 def _tried(finding: Finding, guess: float, low: float, high: float, most: float) -> Iterator[_Run]:
-    """Yield the runs that are carried, of multiples above ``low``, which is, and below ``high``, which cannot be.
+    """Yield the runs that are carried, of multiples above ``low``, which is, and below ``high``,
+    which cannot be.
 
-    From a guess on steps grow until it lies between a multiple that is carried and one that is not; then it is bisected.
+    From a guess on steps grow until it lies between a multiple that is carried and one that is not;
+    then it is bisected.
     """
     times, step, beyond = min(guess, 0.95 * high), 1.0 + 2.0 * PRECISION, high
     while low < most and (low or high > FAINTEST) and high > low * (1.0 + _width(high)):
@@ -220,7 +249,9 @@ def _width(high: float) -> float:
 
 
 def _carried(finding: Finding, times: float) -> _Run | None:
-    """Return the run of a fleet under so many times the traffic; None where it does not carry it."""
+    """Return the run of a fleet under so many times the traffic; None where it does not carry
+    it.
+    """
     ended = list[tuple[float, float]]()
 
     def note(request: Request) -> None:
@@ -238,10 +269,16 @@ def _carried(finding: Finding, times: float) -> _Run | None:
 
 
 def by_law(loaded: Loaded, replicas: int) -> float:
-    """Return the multiple of its traffic that so many replicas should be able to carry, by law, if it goes on."""
+    """Return the multiple of its traffic that so many replicas should be able to carry, by law, if
+    it goes on.
+    """
     prompt, output, _ = loaded.scenario.lengths
     of_prompt, of_output = occupied_s(loaded)
-    return 0.95 * replicas / (rate_per_s(loaded.scenario.requests) * (prompt * of_prompt + output * of_output))
+    return (
+        0.95
+        * replicas
+        / (rate_per_s(loaded.scenario.requests) * (prompt * of_prompt + output * of_output))
+    )
 
 
 def _unsure(loaded: Loaded) -> float:

@@ -1,9 +1,11 @@
-"""Write the plan that one line asks for: a model, devices, traffic and limits. Everything else is a default that is said.
+"""Write the plan that one line asks for: a model, devices, traffic and limits. Everything else is a
+default that is said.
 
-``defaults.yaml`` holds what is taken: engines, links, degrees, methods and drafts. A method is offered where it exists for the
-model: a smaller model with its tokenizer, a draft head that is published for its shapes, layers that predict further tokens.
-Its acceptance is borrowed from the nearest published mean, measured in a chain at least as long. Nothing is taken over from
-another scenario: a draft writes one token a pass, and sits on the GPUs of its target.
+``defaults.yaml`` holds what is taken: engines, links, degrees, methods and drafts. A method is
+offered where it exists for the model: a smaller model with its tokenizer, a draft head that is
+published for its shapes, layers that predict further tokens. Its acceptance is borrowed from the
+nearest published mean, measured in a chain at least as long. Nothing is taken over from another
+scenario: a draft writes one token a pass, and sits on the GPUs of its target.
 """
 
 import os
@@ -23,7 +25,17 @@ from simulator.cost.huggingface import read_config
 from simulator.cost.model import ModelSpec
 from simulator.cost.placement import Placement
 from simulator.files.logs import RecordedLog, read_log
-from simulator.files.schema import BadInput, Document, Fault, Path_, Place, did_you_mean, parse, read, validate
+from simulator.files.schema import (
+    BadInput,
+    Document,
+    Fault,
+    Path_,
+    Place,
+    did_you_mean,
+    parse,
+    read,
+    validate,
+)
 from simulator.files.sentences import Sentences
 from simulator.names import OF_MODELS, Catalogue, shown
 from simulator.scenario.bank import Loan, nearest, published
@@ -32,7 +44,9 @@ from simulator.serving.traffic import TrafficFile
 from simulator.studies.method_features import read_named
 from simulator.studies.plan.file import Plan, amended, combined, with_said
 
-DEFAULTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("defaults.yaml").read_text("utf-8"))
+DEFAULTS: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("defaults.yaml").read_text("utf-8")
+)
 say = Sentences(Path(__file__).with_suffix(".yaml"))
 ONE_PROMPT = re.compile(r"\bone\b.*\bprompt\b")
 """A mean over a single prompt is none to plan with."""
@@ -62,7 +76,9 @@ class PlanQuestion:
 
 @dataclass(frozen=True)
 class NamedModel:
-    """Is a model that a name led to: what a file calls it, its shapes and the id by which it is published."""
+    """Is a model that a name led to: what a file calls it, its shapes and the id by which it is
+    published.
+    """
 
     reference: str
     spec: ModelSpec
@@ -70,12 +86,16 @@ class NamedModel:
 
 
 def planned(
-    question: PlanQuestion, catalogue: Catalogue, overrides: tuple[str, ...] = (), seed: int | None = None
+    question: PlanQuestion,
+    catalogue: Catalogue,
+    overrides: tuple[str, ...] = (),
+    seed: int | None = None,
 ) -> tuple[Plan, Document]:
     """Return the plan of a question, and the document of the file that states it.
 
-    Methods and devices that nothing in it can run are left out of the file, and said. Raises :class:`BadInput` naming the
-    option, and :class:`Infeasible` where nothing has room for the model.
+    Methods and devices that nothing in it can run are left out of the file, and said. Raises
+    :class:`BadInput` naming the option, and :class:`Infeasible` where nothing has room for the
+    model.
     """
     document = amended(written(question, catalogue), overrides, seed)
     plan = combined(document, catalogue)
@@ -88,8 +108,12 @@ def planned(
                 del document.data[part][name]
                 document.data["assumed"].append(f"{name}: left out, as {ours[0].reason}")
     names_left = {*document.data["hardware"], *document.data["strategies"]}
-    kept = [combination for combination in plan.left_out if names_left.issuperset(combination.family)]
-    file = plan.file.model_copy(update={"assumed": with_said(document.data["assumed"], plan.candidates)})
+    kept = [
+        combination for combination in plan.left_out if names_left.issuperset(combination.family)
+    ]
+    file = plan.file.model_copy(
+        update={"assumed": with_said(document.data["assumed"], plan.candidates)}
+    )
     return replace(plan, file=file, left_out=tuple(kept)), document
 
 
@@ -98,7 +122,11 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
     target = find_model(question.model, catalogue, f"--model {question.model}")
     assumed = [*question.said, *_said(question, target)]
     scenario: dict[str, Any] = {
-        "target": {"model": target.reference, "machine": MACHINE, "weights": _format(question, target)},
+        "target": {
+            "model": target.reference,
+            "machine": MACHINE,
+            "weights": _format(question, target),
+        },
         "requests": question.requests,
         "serving": {"policy": {"name": DEFAULTS["policy"]}},
     }
@@ -110,12 +138,18 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
         raise BadInput([Fault((f"--price {name}", 0, 0), "", message) for name in sorted(unknown)])
     for name, (maker, price) in offers.items():
         if price is None and any(stated for _, stated in offers.values()):
-            assumed.append(f"{name}: left out, as no price of it is known; state one, as in --price {name}=2.50")
+            assumed.append(
+                f"{name}: left out, as no price of it is known; state one, as in --price "
+                f"{name}=2.50"
+            )
             continue
         hardware[name], offer, words = _hardware(question, name, maker, price or DEFAULTS["price"])
         if more := _with_whole_experts(scenario["target"], hardware[name], catalogue):
             hardware[name]["vary"]["target.experts"] = ["sliced", "whole"]
-            words = f"{words}; experts whole on their devices too (expert parallel), as sliced ones do not start at {more}"
+            words = (
+                f"{words}; experts whole on their devices too (expert parallel), as sliced ones "
+                f"do not start at {more}"
+            )
         devices[_called(name)] = offer
         engines.add(hardware[name]["target"]["engine"])
         assumed.append(words)
@@ -130,7 +164,10 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
             assumed.append(f"{name}: {words}")
     data = {
         "name": target.spec.name or target.reference,
-        "about": f"{target.published_as or target.reference} on {' or '.join(devices)}, asked in one line",
+        "about": (
+            f"{target.published_as or target.reference} on {' or '.join(devices)}, asked in one "
+            "line"
+        ),
         "assumed": list(dict.fromkeys(assumed)),
         "scenario": scenario,
         "slo": question.slo,
@@ -159,7 +196,10 @@ def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
         },
     }
     for path in parse(yaml.safe_dump(data), "").places:
-        option = next((of_options[path[:end]] for end in range(len(path), 0, -1) if path[:end] in of_options), "specsim plan")
+        option = next(
+            (of_options[path[:end]] for end in range(len(path), 0, -1) if path[:end] in of_options),
+            "specsim plan",
+        )
         yield path, (option, 0, 0)
 
 
@@ -167,13 +207,21 @@ def _said(question: PlanQuestion, target: NamedModel) -> Iterator[str]:
     """Yield the defaults that hold for all candidates, in words."""
     for name in ("ranks", "replicas"):
         value, why = DEFAULTS[name].values()
-        yield say("default", name=name, values=value if isinstance(value, list) else [value], why=why)
+        yield say(
+            "default", name=name, values=value if isinstance(value, list) else [value], why=why
+        )
     if not question.weights:
         known = target.spec.expert_format or target.spec.weight_format
-        yield say("weights", format=_format(question, target), known=known, why=DEFAULTS["weights"]["why"])
+        yield say(
+            "weights", format=_format(question, target), known=known, why=DEFAULTS["weights"]["why"]
+        )
     if target.spec.cache_format:
         yield say("cache", format=target.spec.cache_format)
-    if target.spec.about and not target.published_as and target.spec.source.endswith(("(HF config.json)", "(GGUF header)")):
+    if (
+        target.spec.about
+        and not target.published_as
+        and target.spec.source.endswith(("(HF config.json)", "(GGUF header)"))
+    ):
         yield say("described", about=target.spec.about)
 
 
@@ -187,31 +235,48 @@ def _called(device: str) -> str:
     return Path(device).stem if device.endswith(".yaml") else device
 
 
-def _offer(question: PlanQuestion, catalogue: Catalogue, name: str) -> tuple[str | None, dict[str, Any] | None]:
-    """Return a device's maker, and its price with a source: that of the line before that of its file, None without either."""
+def _offer(
+    question: PlanQuestion, catalogue: Catalogue, name: str
+) -> tuple[str | None, dict[str, Any] | None]:
+    """Return a device's maker, and its price with a source: that of the line before that of its
+    file, None without either.
+    """
     option = Document({}, {(): (f"--device {name}", 0, 0)})
     profile = catalogue.content("device", catalogue.path("device", name, option, ())).data
     stated = question.prices.get(name, question.prices.get(_called(name)))
-    price = {"value": stated, "source": "stated with --price", "confidence": "assumed"} if stated is not None else None
+    price = (
+        {"value": stated, "source": "stated with --price", "confidence": "assumed"}
+        if stated is not None
+        else None
+    )
     return profile.get("maker"), price or profile.get("price_usd_per_hour")
 
 
 def _hardware(
     question: PlanQuestion, name: str, maker: str | None, price: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Return a device's entry of the plan, the offer to rent it, and what was taken by default, in words."""
+    """Return a device's entry of the plan, the offer to rent it, and what was taken by default, in
+    words.
+    """
     engine = question.engine or DEFAULTS["engines"].get(maker, "vllm")
     link = next((link for link, members in DEFAULTS["links"].items() if name in members), None)
     place = {"device": name, "engine": engine}
     ranks = DEFAULTS["ranks"]["value"] if link else [1]
-    entry = {"target": {**place, **({"link": link} if link else {})}, "draft": {**place, "machine": MACHINE}}
+    entry = {
+        "target": {**place, **({"link": link} if link else {})},
+        "draft": {**place, "machine": MACHINE},
+    }
     entry["vary"] = {"target.tensor_parallel": list(ranks)}
     said = say("hardware", name=name, engine=engine, link=link, price=price)
     return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, said
 
 
-def _with_whole_experts(target: Mapping[str, Any], entry: Mapping[str, Any], catalogue: Catalogue) -> str:
-    """Return with which of an entry's degrees a mixture starts with whole experts alone, in words; empty without any."""
+def _with_whole_experts(
+    target: Mapping[str, Any], entry: Mapping[str, Any], catalogue: Catalogue
+) -> str:
+    """Return with which of an entry's degrees a mixture starts with whole experts alone, in words;
+    empty without any.
+    """
     document = Document({"target": {**target, **entry["target"]}})
     try:
         catalogue.expand(document)
@@ -221,19 +286,28 @@ def _with_whole_experts(target: Mapping[str, Any], entry: Mapping[str, Any], cat
     if place.model.experts is None:
         return ""
     more = {*working(place.model_copy(update={"experts": "whole"}))} - {*working(place)}
-    return ", ".join(str(ranks) for ranks in entry["vary"]["target.tensor_parallel"] if ranks in more)
+    return ", ".join(
+        str(ranks) for ranks in entry["vary"]["target.tensor_parallel"] if ranks in more
+    )
 
 
 def _methods(engine: str) -> dict[str, Any]:
     """Return the methods of an engine, whose name may go on (llama_cpp_cuda)."""
-    return next((methods for name, methods in DEFAULTS["methods"].items() if engine.startswith(name)), {})
+    return next(
+        (methods for name, methods in DEFAULTS["methods"].items() if engine.startswith(name)), {}
+    )
 
 
 def _strategy(
     question: PlanQuestion, catalogue: Catalogue, target: NamedModel, method: Mapping[str, Any]
 ) -> tuple[dict[str, Any] | None, str, str]:
-    """Return a method's entry of the plan, what is to be said of it, and its head; no entry where it does not exist."""
-    if isinstance(question.requests, dict) and Requests.model_validate(question.requests).prompts_alone:
+    """Return a method's entry of the plan, what is to be said of it, and its head; no entry where
+    it does not exist.
+    """
+    if (
+        isinstance(question.requests, dict)
+        and Requests.model_validate(question.requests).prompts_alone
+    ):
         return None, "left out, as no output has a second token that could be drafted", ""
     entry: dict[str, Any] = {"strategy": method["strategy"], "draft": None}
     kind, head, words, drafter = method["kind"], "", "", None
@@ -264,56 +338,88 @@ def _strategy(
 def _acceptance(
     catalogue: Catalogue, target: NamedModel, method: Mapping[str, Any], draft: str | None
 ) -> tuple[dict[str, Any], str] | None:
-    """Return the acceptance that is borrowed for a method, and from whom in words; None where nothing is published."""
+    """Return the acceptance that is borrowed for a method, and from whom in words; None where
+    nothing is published.
+    """
     chain = method.get("chain", DEFAULTS["chain"])
     wanted = {"method": method["kind"], "draft": draft, "window": chain, "temperature": 0}
     loans = [
-        loan for loan in nearest(catalogue, target.published_as or target.reference, wanted, 10_000) if _usable(loan, method)
+        loan
+        for loan in nearest(catalogue, target.published_as or target.reference, wanted, 10_000)
+        if _usable(loan, method)
     ]
     if not loans:
         return _of_method(catalogue, method)
     loan = loans[0]
     same = [
-        other.mean.tokens_per_step for other in loans if (other.target, other.mean.window) == (loan.target, loan.mean.window)
+        other.mean.tokens_per_step
+        for other in loans
+        if (other.target, other.mean.window) == (loan.target, loan.mean.window)
     ]
     return dict(loan.block), say("borrowed", loan=loan, ends=[value for value in same if value])
 
 
 def _usable(loan: Loan, method: Mapping[str, Any]) -> bool:
-    """Return whether a mean is of this kind, of several prompts, and of a chain as long as the method's, a head's exactly."""
+    """Return whether a mean is of this kind, of several prompts, and of a chain as long as the
+    method's, a head's exactly.
+    """
     mean, chain = loan.mean, method.get("chain", DEFAULTS["chain"])
-    fits = mean.window is not None and (mean.window == chain if method["shape"] == "head" else mean.window >= chain)
-    return mean.method == method["kind"] and fits and "chain" in mean.setting and not ONE_PROMPT.search(mean.task)
+    fits = mean.window is not None and (
+        mean.window == chain if method["shape"] == "head" else mean.window >= chain
+    )
+    return (
+        mean.method == method["kind"]
+        and fits
+        and "chain" in mean.setting
+        and not ONE_PROMPT.search(mean.task)
+    )
 
 
-def _of_method(catalogue: Catalogue, method: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
+def _of_method(
+    catalogue: Catalogue, method: Mapping[str, Any]
+) -> tuple[dict[str, Any], str] | None:
     """Return the first mean that the method's own file states, in the same form."""
     path = catalogue.names("method").get(method["strategy"])
     facts = read(path, shown(path)).data if path else {}
     for mean in facts.get("published", ()):
-        block = {name: mean[name] for name in ("tokens_per_step", "source", "confidence") if name in mean}
+        block = {
+            name: mean[name] for name in ("tokens_per_step", "source", "confidence") if name in mean
+        }
         return block | {"method": method["strategy"]}, say("own", mean=mean)
     return None
 
 
 def _head(catalogue: Catalogue, target: NamedModel, kind: str) -> tuple[str, str] | None:
-    """Return for which model, and as what, a head is published that fits the target's shapes; None without any."""
+    """Return for which model, and as what, a head is published that fits the target's shapes; None
+    without any.
+    """
     fitting = []
     for name, mean in published(catalogue):
         trained_for = identified(name, catalogue)
-        if mean.method == kind and "/" in mean.draft and trained_for and _of_one_shape(trained_for[1], target.spec):
+        if (
+            mean.method == kind
+            and "/" in mean.draft
+            and trained_for
+            and _of_one_shape(trained_for[1], target.spec)
+        ):
             fitting.append((name != target.published_as, name, mean.draft))
     return min(fitting)[1:] if fitting else None
 
 
 def _of_one_shape(target: ModelSpec, other: ModelSpec) -> bool:
-    """Return whether a head of one model fits the other: as wide, as many layers, tokens that mean the same."""
-    same = (target.hidden_size, target.num_hidden_layers) == (other.hidden_size, other.num_hidden_layers)
+    """Return whether a head of one model fits the other: as wide, as many layers, tokens that mean
+    the same.
+    """
+    same = (target.hidden_size, target.num_hidden_layers) == (
+        other.hidden_size,
+        other.num_hidden_layers,
+    )
     return same and share_tokenizer(target.vocab_size, other.vocab_size)
 
 
 def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
-    """Return the model of a name of the catalogue, an id of Hugging Face, a folder with a ``config.json`` or a GGUF file.
+    """Return the model of a name of the catalogue, an id of Hugging Face, a folder with a
+    ``config.json`` or a GGUF file.
 
     Raises :class:`BadInput` that says how to get one.
     """
@@ -325,16 +431,24 @@ def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
         return NamedModel(*known, name)
     folder = Path(name)
     if (folder / "config.json").is_file() or (folder.is_file() and folder.suffix in OF_MODELS):
-        return NamedModel(os.path.relpath(folder) if "/" in os.path.relpath(folder) else f"./{folder}", read_config(folder), "")
+        return NamedModel(
+            os.path.relpath(folder) if "/" in os.path.relpath(folder) else f"./{folder}",
+            read_config(folder),
+            "",
+        )
     if folder.suffix in OF_MODELS or folder.exists() or name.startswith((".", "/", "~")):
         raise BadInput.at(option, say("no_file", name=name, there=folder.exists()))
     ids = [id_ for path in names.values() for id_ in _spec(path).huggingface]
     local = name.rpartition("/")[2]
-    raise BadInput.at(option, say("unknown", name=name, local=local, perhaps=did_you_mean(name, [*ids, *names])))
+    raise BadInput.at(
+        option, say("unknown", name=name, local=local, perhaps=did_you_mean(name, [*ids, *names]))
+    )
 
 
 def identified(name: str, catalogue: Catalogue) -> tuple[str, ModelSpec] | None:
-    """Return the catalogue's name and the shapes of an id of Hugging Face; None for an unknown one."""
+    """Return the catalogue's name and the shapes of an id of Hugging Face; None for an unknown
+    one.
+    """
     for ours, path in catalogue.names("model").items():
         spec = _spec(path)
         if name.lower() in map(str.lower, spec.huggingface):
@@ -350,9 +464,11 @@ def _spec(path: Path) -> ModelSpec:
 def busiest(
     file: str, columns: Mapping[str, str], count: int, rate_per_s: float | None, context: int | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the workload of the ``count`` requests of a log that come closest together, and what was read, in words.
+    """Return the workload of the ``count`` requests of a log that come closest together, and what
+    was read, in words.
 
-    Requests of more than ``context`` tokens are left out. Raises :class:`BadInput` for a log that cannot be read.
+    Requests of more than ``context`` tokens are left out. Raises :class:`BadInput` for a log that
+    cannot be read.
     """
     arrivals: dict[str, Any] = {"name": "file", "format": "log", "file": file}
     arrivals |= {"columns": dict(columns)} if columns else {}
@@ -369,19 +485,25 @@ def busiest(
     said += _rate_said(Path(file).name, log, rate_per_s)
     if len(at) <= count:
         return {"arrivals": arrivals}, said
-    span, begin = min((at[index + count - 1] - at[index], index) for index in range(len(at) - count + 1))
+    span, begin = min(
+        (at[index + count - 1] - at[index], index) for index in range(len(at) - count + 1)
+    )
     said.append(say("busiest", count=count, begin=at[begin], span=span))
     return {"arrivals": arrivals | {"from_s": at[begin]}, "count": count}, said
 
 
 def _rate_said(file: str, log: RecordedLog, rate_per_s: float | None) -> list[str]:
-    """Return what a stated rate does to a log, in words; nothing without one, and for a single request."""
+    """Return what a stated rate does to a log, in words; nothing without one, and for a single
+    request.
+    """
     if rate_per_s is None:
         return []
     if not log.timed:
         return [say("untimed", file=file, rate_per_s=rate_per_s)]
     return (
-        [f"{file}: its times are stretched to {rate_per_s:g} a second in the mean, as stated"] if len(log.requests) > 1 else []
+        [f"{file}: its times are stretched to {rate_per_s:g} a second in the mean, as stated"]
+        if len(log.requests) > 1
+        else []
     )
 
 
@@ -391,8 +513,14 @@ def saved(document: Document, folder: Path) -> str:
     arrivals = document.get(("scenario", "requests", "arrivals"))
     if isinstance(arrivals, dict) and "file" in arrivals:
         data["scenario"]["requests"]["arrivals"]["file"] = os.path.relpath(arrivals["file"], folder)
-    for place in (data["scenario"]["target"], *(entry.get("draft") or {} for entry in data["strategies"].values())):
+    for place in (
+        data["scenario"]["target"],
+        *(entry.get("draft") or {} for entry in data["strategies"].values()),
+    ):
         if "/" in place.get("model", ""):
             place["model"] = os.path.join(os.path.curdir, os.path.relpath(place["model"], folder))
     text = yaml.safe_dump(data, sort_keys=False, width=120, allow_unicode=True)
-    return f"# Made by specsim plan from one line; change what you know better and run it by its path.\n{text}"
+    return (
+        "# Made by specsim plan from one line; change what you know better and run it by its "
+        f"path.\n{text}"
+    )

@@ -1,12 +1,15 @@
-"""Stress-test the answer of a plan: change one thing at a time, and run it again with everything resampled.
+"""Stress-test the answer of a plan: change one thing at a time, and run it again with everything
+resampled.
 
-*Sensitivity* changes one thing and runs the answer again; where it no longer meets the SLO, the whole plan is searched again.
+*Sensitivity* changes one thing and runs the answer again; where it no longer meets the SLO, the
+whole plan is searched again.
 
-*Chance* runs the answer ``DRAWS`` times, each time resampled. Drawn together: arrivals and lengths (with a new seed; those of a
-traffic file stay), the recordings that requests replay (with replacement, as a bootstrap over what was recorded; stated
-rates are taken as certain), and every device faster or slower as a whole, log-normal with the spread of its profile
-(:mod:`simulator.scenario.uncertainty`). Left out: links, hosts, and that recordings of other models stand in. The interval
-is that of Clopper and Pearson for so many draws.
+*Chance* runs the answer ``DRAWS`` times, each time resampled. Drawn together: arrivals and lengths
+(with a new seed; those of a traffic file stay), the recordings that requests replay (with
+replacement, as a bootstrap over what was recorded; stated rates are taken as certain), and every
+device faster or slower as a whole, log-normal with the spread of its profile
+(:mod:`simulator.scenario.uncertainty`). Left out: links, hosts, and that recordings of other models
+stand in. The interval is that of Clopper and Pearson for so many draws.
 """
 
 from dataclasses import dataclass
@@ -61,9 +64,11 @@ class Chance(NamedTuple):
 
 
 def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
-    """Return the scenario with ``times`` the mean accepted draft tokens of a window; a rate by that factor.
+    """Return the scenario with ``times`` the mean accepted draft tokens of a window; a rate by that
+    factor.
 
-    A recording is re-scaled, its bursts where they are; raises :class:`BadInput` for one that cannot be.
+    A recording is re-scaled, its bursts where they are; raises :class:`BadInput` for one that
+    cannot be.
     """
     scenario, spec = loaded.scenario, loaded.scenario.acceptance
     window = scenario.schedule.window
@@ -71,18 +76,26 @@ def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
         return loaded
     if loaded.trace is None:
         if spec.rate is None and spec.per_position is None and spec.lengths is None:
-            raise BadInput.at(scenario.name, "a constant has no share that could be less", "acceptance")
+            raise BadInput.at(
+                scenario.name, "a constant has no share that could be less", "acceptance"
+            )
         fewer = tuple(rate * times for rate in spec.stated_rates)
-        rates: dict[str, object] = {"lengths": None, "per_position": fewer} if spec.rate is None else {"rate": fewer[0]}
+        rates: dict[str, object] = (
+            {"lengths": None, "per_position": fewer} if spec.rate is None else {"rate": fewer[0]}
+        )
         return loaded.replace(acceptance=spec.model_copy(update=rates))
     if spec.rescale:
         tokens = each(spec.rescale.tokens_per_step, lambda mean: 1.0 + times * (mean - 1.0))
         return loaded.replace(
-            acceptance=spec.model_copy(update={"rescale": spec.rescale.model_copy(update={"tokens_per_step": tokens})})
+            acceptance=spec.model_copy(
+                update={"rescale": spec.rescale.model_copy(update={"tokens_per_step": tokens})}
+            )
         )
     acceptance = loaded.acceptance()
     if not isinstance(acceptance, Replay):
-        raise BadInput.at(scenario.name, "this strategy reads more than one run of kept tokens", "acceptance")
+        raise BadInput.at(
+            scenario.name, "this strategy reads more than one run of kept tokens", "acceptance"
+        )
     written = written_by(scenario, acceptance) if scenario.requests.count <= FEW else ()
     mean = Walk(written=written).mean(acceptance, window)
     wanted = Rescale(tokens_per_step=1.0 + times * (mean - 1.0), window=window)
@@ -90,7 +103,9 @@ def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
 
 
 def slower_links(loaded: Loaded, times: float = 2.0) -> Loaded:
-    """Return the scenario with every latency of every link, and the constant of its collectives, ``times`` as long."""
+    """Return the scenario with every latency of every link, and the constant of its collectives,
+    ``times`` as long.
+    """
     scenario = loaded.scenario
     longer = replace_nested(scenario, Link, lambda link: _longer(link, times))
     if longer is scenario:
@@ -103,8 +118,14 @@ def _longer(link: Link, times: float) -> Link:
         number = getattr(model, name)
         return {name: number.model_copy(update={"value": number.value * times})}
 
-    reduce = replace_nested(link.all_reduce, RingAllReduce, lambda ring: ring.model_copy(update=scaled(ring, "fixed_us")))
-    reduce = replace_nested(reduce, TreeAllReduce, lambda tree: tree.model_copy(update=scaled(tree, "alpha_us")))
+    reduce = replace_nested(
+        link.all_reduce,
+        RingAllReduce,
+        lambda ring: ring.model_copy(update=scaled(ring, "fixed_us")),
+    )
+    reduce = replace_nested(
+        reduce, TreeAllReduce, lambda tree: tree.model_copy(update=scaled(tree, "alpha_us"))
+    )
     reduce = replace_nested(reduce, MeasuredAllReduce, lambda table: _later(table, times))
     return link.model_copy(update={**scaled(link, "latency_us"), "all_reduce": reduce})
 
@@ -112,7 +133,9 @@ def _longer(link: Link, times: float) -> Link:
 def _later(table: MeasuredAllReduce, times: float) -> MeasuredAllReduce:
     """Return a table whose constant, the time of its smallest message, is ``times`` as long."""
     added = {ranks: (times - 1.0) * column[0] for ranks, column in table.time_us.items()}
-    longer = {ranks: tuple(us + added[ranks] for us in column) for ranks, column in table.time_us.items()}
+    longer = {
+        ranks: tuple(us + added[ranks] for us in column) for ranks, column in table.time_us.items()
+    }
     return table.model_copy(update={"time_us": longer})
 
 
@@ -123,10 +146,15 @@ CHANGES: dict[str, Change] = {
 
 
 def sensitivity(searched: Search, chosen: Finding) -> list[Sensitivity]:
-    """Return what becomes of the answer under each of ``CHANGES``, and of twice the traffic for all candidates alike."""
+    """Return what becomes of the answer under each of ``CHANGES``, and of twice the traffic for all
+    candidates alike.
+    """
     least_s = lasting_s(chosen.candidate.loaded, 2.0, chosen.replicas)
     changes = CHANGES | {"twice the traffic": partial(with_more, factor=2.0, least_s=least_s)}
-    return [_under(searched, chosen, name, change) for name, change in counted(changes.items(), "changes")]
+    return [
+        _under(searched, chosen, name, change)
+        for name, change in counted(changes.items(), "changes")
+    ]
 
 
 def _under(searched: Search, chosen: Finding, name: str, change: Change) -> Sensitivity:
@@ -165,5 +193,8 @@ def _resampled(loaded: Loaded, number: int) -> Loaded:
     spreads = {name: float(random.standard_normal()) for name in devices(scenario)}
     drawn = with_slower(spreads, loaded.replace(seed=scenario.seed + 1 + number))
     if replay := replay_behind(drawn.acceptance()):
-        replay.order = [replay.order[place] for place in random.integers(0, len(replay.order), len(replay.order))]
+        replay.order = [
+            replay.order[place]
+            for place in random.integers(0, len(replay.order), len(replay.order))
+        ]
     return drawn

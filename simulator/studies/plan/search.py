@@ -1,4 +1,5 @@
-"""Search for the cheapest fleet that meets an SLO under given traffic, and for the cheapest of every family.
+"""Search for the cheapest fleet that meets an SLO under given traffic, and for the cheapest of
+every family.
 
     cost |                      pairs of candidate and replicas, cheapest first:
          |   .   o  <- answer    ruled out by a bound, or simulated (x missed, o met)
@@ -7,9 +8,9 @@
          +-----------  TPOT      then on, until every family has its own cheapest or has none
 
 Nothing is skipped that could be the answer: a pair is left unsimulated only where a bound
-(:mod:`simulator.studies.plan.bounds`) proves that it would miss, and a run is ended early only where
-no later request can mend it. So the answer is that of simulating all pairs, whether or not more machines always help.
-All runs have the same arrivals, lengths and recordings.
+(:mod:`simulator.studies.plan.bounds`) proves that it would miss, and a run is ended early only
+where no later request can mend it. So the answer is that of simulating all pairs, whether or not
+more machines always help. All runs have the same arrivals, lengths and recordings.
 """
 
 from dataclasses import dataclass, field
@@ -30,7 +31,9 @@ from simulator.studies.plan.file import Candidate, Plan
 
 
 class MeasuredLimit(NamedTuple):
-    """Holds a limit of the SLO, what a run measured there (s), and whether that is within the limit."""
+    """Holds a limit of the SLO, what a run measured there (s), and whether that is within the
+    limit.
+    """
 
     limit: Limit
     seconds: float
@@ -74,14 +77,18 @@ class Finding:
 
     @property
     def missed(self) -> Limit | None:
-        """Return a limit that the fleet misses; None where it meets all, or nothing was looked at."""
+        """Return a limit that the fleet misses; None where it meets all, or nothing was looked
+        at.
+        """
         if self.kept or not (self.measured or self.broken):
             return None
         return self.broken or self.tightest.limit
 
     @property
     def cost_usd_per_million_tokens(self) -> float:
-        """Return the price of a million output tokens (USD), prompts' work included; not a number without a run."""
+        """Return the price of a million output tokens (USD), prompts' work included; not a number
+        without a run.
+        """
         return (self.expenses and self.expenses.usd_per_million_tokens) or float("nan")
 
 
@@ -112,7 +119,9 @@ class Search:
         return sum(not finding.bound for finding in self.findings)
 
     def binding(self, chosen: Finding) -> Limit | None:
-        """Return the limit that the chosen candidate breaks with one replica fewer; None where it has only one."""
+        """Return the limit that the chosen candidate breaks with one replica fewer; None where it
+        has only one.
+        """
         for finding in self.findings:
             if finding.candidate is chosen.candidate and finding.replicas == chosen.replicas - 1:
                 return finding.missed
@@ -120,23 +129,31 @@ class Search:
 
 
 def _rank(finding: Finding) -> tuple[float, float]:
-    """Return cost, then how much of the tightest limit is used: of equal costs, the most to spare comes first."""
+    """Return cost, then how much of the tightest limit is used: of equal costs, the most to spare
+    comes first.
+    """
     return round(finding.cost_usd_per_hour, 6), finding.tightest.strain
 
 
 def search(plan: Plan, first_only: bool = False) -> Search:
-    """Look at fleets by cost until every family has its answer, or with ``first_only`` until any has; return all of them."""
+    """Look at fleets by cost until every family has its answer, or with ``first_only`` until any
+    has; return all of them.
+    """
     limits = plan.file.slo.limits
     bounds = {id(candidate): FleetBounds(candidate.loaded, limits) for candidate in plan.candidates}
     findings: list[Finding] = []
     answered: set[tuple[str, str]] = set()
-    for cost, group in groupby(_pairs(plan), key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6)):
+    for cost, group in groupby(
+        _pairs(plan), key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6)
+    ):
         at_this_cost = []
         for candidate, replicas in group:
             if candidate.family not in answered:
                 say(f"${cost:g} per hour: {replicas} x {candidate.name}")
                 if ruled_out := bounds[id(candidate)].broken_by(replicas):
-                    at_this_cost.append(Finding(candidate, replicas, bound=ruled_out[0], broken=ruled_out[1]))
+                    at_this_cost.append(
+                        Finding(candidate, replicas, bound=ruled_out[0], broken=ruled_out[1])
+                    )
                 else:
                     at_this_cost.append(examine(candidate, replicas))
         findings += at_this_cost
@@ -147,13 +164,22 @@ def search(plan: Plan, first_only: bool = False) -> Search:
 
 
 def _pairs(plan: Plan) -> list[tuple[Candidate, int]]:
-    """Return every candidate with every number of replicas that may be rented, by cost, then in the order of the file."""
-    pairs = [(candidate, replicas) for candidate in plan.candidates for replicas in range(1, candidate.most_replicas + 1)]
+    """Return every candidate with every number of replicas that may be rented, by cost, then in the
+    order of the file.
+    """
+    pairs = [
+        (candidate, replicas)
+        for candidate in plan.candidates
+        for replicas in range(1, candidate.most_replicas + 1)
+    ]
     return sorted(pairs, key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6))
 
 
-def examine(candidate: Candidate, replicas: int, to_the_end: bool = False, note: OnFinished | None = None) -> Finding:
-    """Simulate a fleet; the run ends early where a limit is missed whatever comes, unless it is to go ``to_the_end``.
+def examine(
+    candidate: Candidate, replicas: int, to_the_end: bool = False, note: OnFinished | None = None
+) -> Finding:
+    """Simulate a fleet; the run ends early where a limit is missed whatever comes, unless it is to
+    go ``to_the_end``.
 
     ``note`` is called with every request that has ended.
     """
@@ -168,12 +194,18 @@ def examine(candidate: Candidate, replicas: int, to_the_end: bool = False, note:
             watch.note(request)
 
     try:
-        outcome, _ = simulate(scenario, candidate.loaded.acceptance(), finished=finished, prompts_alone=True)
+        outcome, _ = simulate(
+            scenario, candidate.loaded.acceptance(), finished=finished, prompts_alone=True
+        )
     except LimitBrokenError as error:
         return Finding(candidate, replicas, broken=error.limit)
     verdicts = zip(limits, outcome.serving.counted.slo, strict=True)
-    measured = tuple(MeasuredLimit(limit, verdict.found_ms / 1e3, verdict.met) for limit, verdict in verdicts)
-    return Finding(candidate, replicas, measured, outcome=outcome, expenses=expenses(scenario, outcome))
+    measured = tuple(
+        MeasuredLimit(limit, verdict.found_ms / 1e3, verdict.met) for limit, verdict in verdicts
+    )
+    return Finding(
+        candidate, replicas, measured, outcome=outcome, expenses=expenses(scenario, outcome)
+    )
 
 
 def replicated(loaded: Loaded, replicas: int) -> Loaded:
@@ -182,17 +214,27 @@ def replicated(loaded: Loaded, replicas: int) -> Loaded:
 
 
 def nearest_miss(plan: Plan) -> Finding:
-    """Return the fleet that misses by least, of all candidates with all the replicas they may have; each runs to its end."""
-    largest = (examine(candidate, candidate.most_replicas, to_the_end=True) for candidate in plan.candidates)
+    """Return the fleet that misses by least, of all candidates with all the replicas they may have;
+    each runs to its end.
+    """
+    largest = (
+        examine(candidate, candidate.most_replicas, to_the_end=True)
+        for candidate in plan.candidates
+    )
     return min(largest, key=lambda finding: finding.tightest.strain)
 
 
 def no_answer(plan: Plan, nearest: Finding) -> Infeasible:
     """Return the error of a plan without an answer, which names the nearest miss."""
     missed = "; ".join(
-        f"{limit.metric.upper()} {limit.percentile} {seconds * 1e3:,.0f} ms, asked {limit.seconds * 1e3:,.0f}"
+        (
+            f"{limit.metric.upper()} {limit.percentile} {seconds * 1e3:,.0f} ms, asked "
+            f"{limit.seconds * 1e3:,.0f}"
+        )
         for limit, seconds, kept in nearest.measured
         if not kept
     )
-    message = f"no fleet meets the SLO; nearest: {nearest.replicas} x {nearest.candidate.name}: {missed}"
+    message = (
+        f"no fleet meets the SLO; nearest: {nearest.replicas} x {nearest.candidate.name}: {missed}"
+    )
     return Infeasible.at(plan.file.name, message, "slo")

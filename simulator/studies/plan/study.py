@@ -1,4 +1,6 @@
-"""Answer a plan: the fleet to rent, the alternatives, how robust the answer is, and the laws of the whole grid."""
+"""Answer a plan: the fleet to rent, the alternatives, how robust the answer is, and the laws of the
+whole grid.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +13,13 @@ from simulator.scenario.uncertainty import rests_on
 from simulator.serving.slo import Limit
 from simulator.studies.capacity import Trial, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
-from simulator.studies.plan.export import DraftLengths, WindowSchedule, draft_lengths, exports, schedule
+from simulator.studies.plan.export import (
+    DraftLengths,
+    WindowSchedule,
+    draft_lengths,
+    exports,
+    schedule,
+)
 from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.headroom import Headroom, headroom
 from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance, sensitivity
@@ -33,7 +41,9 @@ LONGER = 4
 
 
 class LawPoint(NamedTuple):
-    """Gives the law of one replica with ``batch`` requests that decode together: ms per token, tokens per second."""
+    """Gives the law of one replica with ``batch`` requests that decode together: ms per token,
+    tokens per second.
+    """
 
     candidate: Candidate
     batch: int
@@ -52,7 +62,9 @@ class PlanStudy:
     capacities: dict[tuple[str, str], Headroom]
     """How many times the traffic of the plan the cheapest of every family carries."""
     longer: Trial
-    """A run of the answer with ``LONGER`` times as many requests; of a traffic file, with those there are."""
+    """A run of the answer with ``LONGER`` times as many requests; of a traffic file, with those
+    there are.
+    """
     sensitivity: tuple[Sensitivity, ...]
     chance: Chance
     rests_on: str
@@ -66,11 +78,15 @@ class PlanStudy:
     sizes: tuple[Finding, ...]
     """Runs of the cheapest of every family with fewer and with more replicas, each to its end."""
     law: WhatIf
-    """The law of a replica of the answer, or of the cheapest that speculates, over acceptance and window."""
+    """The law of a replica of the answer, or of the cheapest that speculates, over acceptance and
+    window.
+    """
 
     @property
     def headroom(self) -> Headroom:
-        """Return how many times the traffic of the plan the answer carries, and how far that is known."""
+        """Return how many times the traffic of the plan the answer carries, and how far that is
+        known.
+        """
         return self.capacities[self.chosen.candidate.family]
 
     @property
@@ -80,12 +96,16 @@ class PlanStudy:
 
     @property
     def binding(self) -> Limit | None:
-        """Return the limit that the answer breaks with one replica fewer; None where it has only one."""
+        """Return the limit that the answer breaks with one replica fewer; None where it has only
+        one.
+        """
         return self.search.binding(self.chosen)
 
     @property
     def runners_up(self) -> dict[tuple[str, str], Finding | None]:
-        """Return the cheapest fleet of every family, None for one without; the answer's first, then by cost."""
+        """Return the cheapest fleet of every family, None for one without; the answer's first, then
+        by cost.
+        """
         cheapest: dict[tuple[str, str], Finding | None] = dict(self.search.by_family)
         for candidate in self.search.plan.candidates:
             cheapest.setdefault(candidate.family, None)
@@ -93,7 +113,9 @@ class PlanStudy:
 
 
 def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
-    """Return the answer of a plan, stress-tested; raises :class:`Infeasible` with the nearest miss where there is none."""
+    """Return the answer of a plan, stress-tested; raises :class:`Infeasible` with the nearest miss
+    where there is none.
+    """
     searched = search(plan)
     chosen = searched.best
     if chosen is None:
@@ -114,7 +136,11 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         lengths=lengths,
         exports=exports(chosen, table, lengths, plan.file.heads.get(chosen.candidate.strategy, "")),
         laws=tuple(point for candidate in plan.candidates for point in _laws(candidate)),
-        sizes=tuple(size for cheapest in counted(searched.by_family.values(), "families") for size in _sizes(cheapest)),
+        sizes=tuple(
+            size
+            for cheapest in counted(searched.by_family.values(), "families")
+            for size in _sizes(cheapest)
+        ),
         law=_what_if([chosen, *searched.by_family.values()]),
     )
 
@@ -125,10 +151,16 @@ def _prompts_alone(finding: Finding) -> bool:
 
 
 def _what_if(fleets: Sequence[Finding]) -> WhatIf:
-    """Return the law of the first fleet that speculates, else of the first, at the mean batch of its run."""
-    fleet = next((fleet for fleet in fleets if fleet.candidate.loaded.scenario.schedule.window), fleets[0])
+    """Return the law of the first fleet that speculates, else of the first, at the mean batch of
+    its run.
+    """
+    fleet = next(
+        (fleet for fleet in fleets if fleet.candidate.loaded.scenario.schedule.window), fleets[0]
+    )
     batch = fleet.outcome.serving.mean_batch if fleet.outcome else 1.0
-    return what_if(tuned(fleet.candidate.loaded), max(1, round(batch))) | {"name": fleet.candidate.name}
+    return what_if(tuned(fleet.candidate.loaded), max(1, round(batch))) | {
+        "name": fleet.candidate.name
+    }
 
 
 def _capacities(searched: Search) -> Iterator[tuple[tuple[str, str], Headroom]]:
@@ -139,7 +171,9 @@ def _capacities(searched: Search) -> Iterator[tuple[tuple[str, str], Headroom]]:
 
 
 def _longer(loaded: Loaded) -> Loaded:
-    """Return the scenario with ``LONGER`` times as many requests; one that reads a traffic file as it is."""
+    """Return the scenario with ``LONGER`` times as many requests; one that reads a traffic file as
+    it is.
+    """
     requests = loaded.scenario.requests
     if requests.traffic:
         return loaded
@@ -147,11 +181,20 @@ def _longer(loaded: Loaded) -> Loaded:
 
 
 def _sizes(cheapest: Finding) -> Iterator[Finding]:
-    """Yield runs from ``FEWER`` replicas less to ``MORE`` than enough, as far as they may be rented."""
+    """Yield runs from ``FEWER`` replicas less to ``MORE`` than enough, as far as they may be
+    rented.
+    """
     candidate = cheapest.candidate
-    for replicas in range(max(1, cheapest.replicas - FEWER), min(candidate.most_replicas, cheapest.replicas + MORE) + 1):
+    for replicas in range(
+        max(1, cheapest.replicas - FEWER),
+        min(candidate.most_replicas, cheapest.replicas + MORE) + 1,
+    ):
         say(f"{replicas} x {candidate.name}, to the end")
-        yield cheapest if replicas == cheapest.replicas else examine(candidate, replicas, to_the_end=True)
+        yield (
+            cheapest
+            if replicas == cheapest.replicas
+            else examine(candidate, replicas, to_the_end=True)
+        )
 
 
 def _laws(candidate: Candidate) -> Iterator[LawPoint]:
@@ -174,8 +217,16 @@ def summary(answered: PlanStudy) -> dict[str, Any]:
         "binding": answered.binding and limit_name(answered.binding),
         "capacity_ratio": answered.capacity,
         "headroom": answered.headroom.as_data(),
-        "longer": {"requests": answered.longer.requests, "kept": answered.longer.slo_met, "drift": answered.longer.drift},
-        "chance": {"kept": answered.chance.kept, "draws": answered.chance.draws, **answered.chance.interval._asdict()},
+        "longer": {
+            "requests": answered.longer.requests,
+            "kept": answered.longer.slo_met,
+            "drift": answered.longer.drift,
+        },
+        "chance": {
+            "kept": answered.chance.kept,
+            "draws": answered.chance.draws,
+            **answered.chance.interval._asdict(),
+        },
         "families": [
             {
                 "hardware": family[0],
@@ -185,13 +236,19 @@ def summary(answered: PlanStudy) -> dict[str, Any]:
             }
             for family, cheapest in answered.runners_up.items()
         ],
-        "sensitivity": [vars(case) | {"answer": case.answer and finding_data(case.answer)} for case in answered.sensitivity],
+        "sensitivity": [
+            vars(case) | {"answer": case.answer and finding_data(case.answer)}
+            for case in answered.sensitivity
+        ],
         "break_even": answered.break_even and asdict(answered.break_even),
         "draft_lengths": answered.lengths,
         "exports": answered.exports,
         "sizes": [finding_data(finding) for finding in answered.sizes],
         "searched": [finding_data(finding) for finding in answered.search.findings],
-        "left_out": [{name: getattr(one, name) for name in ("name", "reason", "no_room")} for one in plan.left_out],
+        "left_out": [
+            {name: getattr(one, name) for name in ("name", "reason", "no_room")}
+            for one in plan.left_out
+        ],
         "laws": [{**point._asdict(), "candidate": point.candidate.name} for point in answered.laws],
     }
 
@@ -205,13 +262,17 @@ def finding_data(finding: Finding) -> dict[str, Any]:
         "strategy": finding.candidate.strategy,
         "settings": dict(finding.candidate.settings),
         "replicas": finding.replicas,
-        "devices": {name: count * finding.replicas for name, count in finding.candidate.devices.items()},
+        "devices": {
+            name: count * finding.replicas for name, count in finding.candidate.devices.items()
+        },
         "cost_usd_per_hour": finding.cost_usd_per_hour,
         "cost_usd_per_million_tokens": finding.cost_usd_per_million_tokens if outcome else None,
         "kept": finding.kept,
         "ruled_out_by": finding.bound or None,
         "missed": finding.missed and limit_name(finding.missed),
-        "measured_ms": {limit_name(measured.limit): measured.seconds * 1e3 for measured in finding.measured},
+        "measured_ms": {
+            limit_name(measured.limit): measured.seconds * 1e3 for measured in finding.measured
+        },
         "tpot_ms": outcome.tpot_s * 1e3 if outcome and outcome.steps else None,
         "tokens_per_s": outcome.tokens_per_s if outcome else None,
         "mean_batch": outcome.serving.mean_batch if outcome else None,

@@ -1,8 +1,8 @@
 """Combine the axes of a sweep: which fields of the scenario each point sets, and to what.
 
-An axis is a list of values or a range ``low:high:count`` (``log:low:high:count`` for equal ratios). A value of the form
-``{label: ..., set: {field: value, ...}}`` sets fields that change together. Axes combine to their product, in step (zip), or to
-a Latin hypercube.
+An axis is a list of values or a range ``low:high:count`` (``log:low:high:count`` for equal ratios).
+A value of the form ``{label: ..., set: {field: value, ...}}`` sets fields that change together.
+Axes combine to their product, in step (zip), or to a Latin hypercube.
 """
 
 import math
@@ -22,7 +22,9 @@ Settings: TypeAlias = dict[str, Any]
 """Dotted fields of a scenario, and the values they are set to."""
 Combination = Literal["product", "zip", "latin_hypercube"]
 DIGITS = 12
-"""Significant digits of a number from a range; more is rounding error, and would make keys differ."""
+"""Significant digits of a number from a range; more is rounding error, and would make keys
+differ.
+"""
 MOST_POINTS = 100_000_000
 """Points of a sweep at most."""
 
@@ -43,19 +45,31 @@ class Range(NamedTuple):
     steps: int
     ratios: bool
     whole: bool
-    """Both ends were written as whole numbers: a Latin hypercube draws whole numbers between them."""
+    """Both ends were written as whole numbers: a Latin hypercube draws whole numbers between
+    them.
+    """
 
     def values(self) -> list[float]:
-        """Return ``steps`` numbers; whole ones where all of them are whole and the ends were written so."""
+        """Return ``steps`` numbers; whole ones where all of them are whole and the ends were
+        written so.
+        """
         spaced = np.geomspace if self.ratios else np.linspace
-        numbers = [float(f"{value:.{DIGITS}g}") for value in spaced(self.low, self.high, self.steps)]
+        numbers = [
+            float(f"{value:.{DIGITS}g}") for value in spaced(self.low, self.high, self.steps)
+        ]
         if self.whole and all(number.is_integer() for number in numbers):
             return [int(number) for number in numbers]
         return numbers
 
     def at(self, share: float) -> float:
-        """Return the number this share of the way from ``low`` to ``high``, by difference or by ratio."""
-        number = self.low * (self.high / self.low) ** share if self.ratios else self.low + share * (self.high - self.low)
+        """Return the number this share of the way from ``low`` to ``high``, by difference or by
+        ratio.
+        """
+        number = (
+            self.low * (self.high / self.low) ** share
+            if self.ratios
+            else self.low + share * (self.high - self.low)
+        )
         return round(number) if self.whole else float(f"{number:.{DIGITS}g}")
 
 
@@ -69,7 +83,9 @@ class Axis:
     range: Range | None = None
 
     def drawn(self, share: float) -> tuple[Label, Settings]:
-        """Return label and settings of the value this share of the way along, for a Latin hypercube."""
+        """Return label and settings of the value this share of the way along, for a Latin
+        hypercube.
+        """
         if self.range:
             value = self.range.at(share)
             return value, {self.key: value}
@@ -78,7 +94,9 @@ class Axis:
 
 
 class Point(NamedTuple):
-    """Holds the number of a point from 0, its value on every axis, and the fields that these set."""
+    """Holds the number of a point from 0, its value on every axis, and the fields that these
+    set.
+    """
 
     number: int
     labels: tuple[Label, ...]
@@ -87,7 +105,9 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Design:
-    """Combines axes to points, which are counted from 0, the last axis of a product changing fastest."""
+    """Combines axes to points, which are counted from 0, the last axis of a product changing
+    fastest.
+    """
 
     axes: tuple[Axis, ...]
     combination: Combination = "product"
@@ -106,10 +126,16 @@ class Design:
     def point(self, number: int) -> Point:
         """Return the point of this number."""
         if self.combination == "latin_hypercube":
-            chosen = [axis.drawn(share) for axis, share in zip(self.axes, self._shares[number].tolist(), strict=True)]
+            chosen = [
+                axis.drawn(share)
+                for axis, share in zip(self.axes, self._shares[number].tolist(), strict=True)
+            ]
         else:
             at = self._indices(number)
-            chosen = [(axis.labels[index], axis.settings[index]) for axis, index in zip(self.axes, at, strict=True)]
+            chosen = [
+                (axis.labels[index], axis.settings[index])
+                for axis, index in zip(self.axes, at, strict=True)
+            ]
         settings: Settings = {}
         for _, fields in chosen:
             settings |= fields
@@ -130,26 +156,37 @@ class Design:
 
     @cached_property
     def _shares(self) -> Any:
-        """Return (samples, axes): how far along every axis each point of a Latin hypercube lies, as a share of one."""
-        from scipy.stats import qmc  # noqa: PLC0415 - it takes half a second, and few sweeps are drawn
+        """Return (samples, axes): how far along every axis each point of a Latin hypercube lies, as
+        a share of one.
+        """
+        # it takes half a second, and few sweeps are drawn
+        from scipy.stats import qmc
 
-        return qmc.LatinHypercube(len(self.axes), rng=np.random.default_rng(self.seed)).random(self.samples)
+        return qmc.LatinHypercube(len(self.axes), rng=np.random.default_rng(self.seed)).random(
+            self.samples
+        )
 
 
 def axes_of(stated: Mapping[str, tuple[object, Place]]) -> list[Axis]:
-    """Return axes by their values as stated and where; raises :class:`BadInput`, and before much is held for many values."""
+    """Return axes by their values as stated and where; raises :class:`BadInput`, and before much is
+    held for many values.
+    """
     laid: list[Axis] = []
     left = MOST_VALUES
     for key, (values, place) in stated.items():
         laid.append(axis(key, values, place))
         left -= len(laid[-1].labels)
         if left < 0:
-            raise BadInput.at(place, f"expected at most {MOST_VALUES:,} values on all axes together", key)
+            raise BadInput.at(
+                place, f"expected at most {MOST_VALUES:,} values on all axes together", key
+            )
     return laid
 
 
 def axis(key: str, stated: object, place: Place) -> Axis:
-    """Return an axis as a file or the command line states it; raises :class:`BadInput` at ``place``."""
+    """Return an axis as a file or the command line states it; raises :class:`BadInput` at
+    ``place``.
+    """
     limits = _range(key, stated, place) if isinstance(stated, str) else None
     values: list[Any] = stated if isinstance(stated, list) else [stated]
     if limits:
@@ -159,9 +196,19 @@ def axis(key: str, stated: object, place: Place) -> Axis:
     if any(_labelled(value) for value in values):
         for value in values:
             if not _labelled(value):
-                raise BadInput.at(place, f"expected {{label: ..., set: {{field: value}}}} throughout, got {told(value)}", key)
-        return Axis(key, tuple(value["label"] for value in values), tuple(dict(value["set"]) for value in values))
-    if infinite := [value for value in values if isinstance(value, float) and not math.isfinite(value)]:
+                raise BadInput.at(
+                    place,
+                    f"expected {{label: ..., set: {{field: value}}}} throughout, got {told(value)}",
+                    key,
+                )
+        return Axis(
+            key,
+            tuple(value["label"] for value in values),
+            tuple(dict(value["set"]) for value in values),
+        )
+    if infinite := [
+        value for value in values if isinstance(value, float) and not math.isfinite(value)
+    ]:
         raise BadInput.at(place, f"expected finite numbers, got {infinite[0]}", key)
     labels = tuple(value if isinstance(value, Label) else in_a_line(value) for value in values)
     return Axis(key, labels, tuple({key: value} for value in values), limits)
@@ -178,24 +225,40 @@ def _labelled(value: object) -> bool:
 
 
 def _range(key: str, text: str, place: Place) -> Range | None:
-    """Return the range ``low:high:count`` or ``log:low:high:count``; None for any other text, which is a value."""
+    """Return the range ``low:high:count`` or ``log:low:high:count``; None for any other text, which
+    is a value.
+    """
     match = re.fullmatch(rf"\s*(log:)?({NUMBER}):({NUMBER}):(\d{{1,18}})\s*", text)
     if not match:
         if text.strip().startswith("log:") or re.fullmatch(rf"\s*{NUMBER}(:{NUMBER})+\s*", text):
-            raise BadInput.at(place, f"expected low:high:count or log:low:high:count, got '{text}'", key)
+            raise BadInput.at(
+                place, f"expected low:high:count or log:low:high:count, got '{text}'", key
+            )
         return None
     low, high, count, ratios = float(match[2]), float(match[3]), int(match[4]), bool(match[1])
     if not -math.inf < low < high < math.inf or count < 2:
-        raise BadInput.at(place, f"expected low below high and two values or more, got '{text}'", key)
+        raise BadInput.at(
+            place, f"expected low below high and two values or more, got '{text}'", key
+        )
     if count > MOST_VALUES:
-        raise BadInput.at(place, f"expected at most {MOST_VALUES:,} values on an axis, got '{text}'", key)
+        raise BadInput.at(
+            place, f"expected at most {MOST_VALUES:,} values on an axis, got '{text}'", key
+        )
     if ratios and low <= 0.0:
         raise BadInput.at(place, f"equal ratios need a low end above 0, got '{text}'", key)
-    return Range(low, high, count, ratios, match[2].lstrip("-+").isdigit() and match[3].lstrip("-+").isdigit())
+    return Range(
+        low,
+        high,
+        count,
+        ratios,
+        match[2].lstrip("-+").isdigit() and match[3].lstrip("-+").isdigit(),
+    )
 
 
 def assigned(assignment: str) -> tuple[str, Any]:
-    """Return key and values of ``key=a,b,c`` or ``key=[log:]low:high:count`` of the command line, as a file states them."""
+    """Return key and values of ``key=a,b,c`` or ``key=[log:]low:high:count`` of the command line,
+    as a file states them.
+    """
     key, equals, text = assignment.partition("=")
     place: Place = (f"--axis {assignment}", 0, 0)
     if not equals or not key or not text.strip():
@@ -203,7 +266,9 @@ def assigned(assignment: str) -> tuple[str, Any]:
     return key, text if _range(key, text, place) else parse(f"[{text}]", place[0]).data
 
 
-def design(axes: Sequence[Axis], combination: Combination, samples: int, seed: int, place: Place) -> Design:
+def design(
+    axes: Sequence[Axis], combination: Combination, samples: int, seed: int, place: Place
+) -> Design:
     """Return the points of axes that can be combined so; raises :class:`BadInput` at ``place``."""
     points = Design(tuple(axes), combination, samples, seed)
     lengths = {axis.key: len(axis.labels) for axis in axes}
@@ -214,11 +279,17 @@ def design(axes: Sequence[Axis], combination: Combination, samples: int, seed: i
         raise BadInput.at(place, "has the same value twice", twice[0])
     if combination == "zip" and len(set(lengths.values())) > 1:
         counts = ", ".join(f"{key} {length}" for key, length in lengths.items())
-        raise BadInput.at(place, f"axes that go in step must be equally long; values: {counts}", "axes")
+        raise BadInput.at(
+            place, f"axes that go in step must be equally long; values: {counts}", "axes"
+        )
     if combination == "latin_hypercube" and samples < 1:
         raise BadInput.at(place, "a Latin hypercube needs its number of points", "samples")
     if combination == "latin_hypercube" and samples * len(axes) > MOST_DRAWN:
-        raise BadInput.at(place, f"expected at most {MOST_DRAWN // len(axes):,} points on {len(axes)} axes", "samples")
+        raise BadInput.at(
+            place,
+            f"expected at most {MOST_DRAWN // len(axes):,} points on {len(axes)} axes",
+            "samples",
+        )
     fields = [key for axis in axes for key in axis.settings[0]]
     if both := sorted({key for key in fields if fields.count(key) > 1}):
         raise BadInput.at(place, f"two axes set {both[0]}", "axes")

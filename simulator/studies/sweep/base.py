@@ -1,4 +1,6 @@
-"""Read the scenario that the points of a sweep start from once in each process, and keep what points share."""
+"""Read the scenario that the points of a sweep start from once in each process, and keep what
+points share.
+"""
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -18,14 +20,18 @@ Evaluator = Literal["law", "replay", "simulation"]
 
 @dataclass(frozen=True)
 class Base:
-    """Holds a scenario with a digest of each field, so that a point's key costs what the point changes."""
+    """Holds a scenario with a digest of each field, so that a point's key costs what the point
+    changes.
+    """
 
     loaded: Loaded
     catalogue: Catalogue
     fields: Fields
 
     def point(self, settings: Settings) -> tuple[Loaded, Fields]:
-        """Return the scenario with fields set and the digests of all fields; raises :class:`BadInput` or ``Infeasible``."""
+        """Return the scenario with fields set and the digests of all fields; raises
+        :class:`BadInput` or ``Infeasible``.
+        """
         loaded = with_settings(self.loaded, settings, self.catalogue)
         return loaded, fields_of(loaded, self.catalogue, self.loaded.scenario.__dict__, self.fields)
 
@@ -42,7 +48,9 @@ class Base:
 
 @dataclass(frozen=True)
 class SweepJob:
-    """Goes to a worker with the points: names the base scenario before any axis, and the evaluator."""
+    """Goes to a worker with the points: names the base scenario before any axis, and the
+    evaluator.
+    """
 
     identity: str
     """A text that is equal for equal bases: a worker reads the files of each base once."""
@@ -63,7 +71,9 @@ def _base(job: SweepJob) -> Base:
 
 
 def with_settings(base: Loaded, settings: Settings, catalogue: Catalogue) -> Loaded:
-    """Return the base with fields set: first those that hold other fields that are set, as a strategy holds its window."""
+    """Return the base with fields set: first those that hold other fields that are set, as a
+    strategy holds its window.
+    """
     holders = {key for key in settings if any(inner.startswith(f"{key}.") for inner in settings)}
     for chosen in (holders, settings.keys() - holders):
         base = variant(base, {key: settings[key] for key in settings if key in chosen}, catalogue)
@@ -72,7 +82,9 @@ def with_settings(base: Loaded, settings: Settings, catalogue: Catalogue) -> Loa
 
 @dataclass(frozen=True)
 class Shared:
-    """Serves as key of a cache: all scenarios with this ``digest`` have the same acceptance or baseline."""
+    """Serves as key of a cache: all scenarios with this ``digest`` have the same acceptance or
+    baseline.
+    """
 
     digest: bytes
     loaded: Loaded = field(compare=False)

@@ -1,16 +1,24 @@
 """Evaluate the points of a sweep: here, in processes of this machine, or on a Dask cluster.
 
-All three are ``concurrent.futures`` executors. Points travel in bundles of about ``BUNDLE_S`` of work, a few ahead of
-every worker, so that neither the way there nor a list of all points costs anything. A worker that dies takes its bundle
-with it; such bundles are evaluated again, one at a time and, where a worker dies once more, in halves: the point that
-kills whoever evaluates it is found whatever happens around it, and all others get their result.
+All three are ``concurrent.futures`` executors. Points travel in bundles of about ``BUNDLE_S`` of
+work, a few ahead of every worker, so that neither the way there nor a list of all points costs
+anything. A worker that dies takes its bundle with it; such bundles are evaluated again, one at a
+time and, where a worker dies once more, in halves: the point that kills whoever evaluates it is
+found whatever happens around it, and all others get their result.
 """
 
 import gc
 import logging
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
@@ -57,9 +65,16 @@ class InProcess(Executor):
 
 
 class Crew:
-    """Evaluates points with an executor of so many workers; ``losses`` are the errors that say that a worker died."""
+    """Evaluates points with an executor of so many workers; ``losses`` are the errors that say that
+    a worker died.
+    """
 
-    def __init__(self, hire: Callable[[], Executor], workers: int, losses: tuple[type[BaseException], ...] = ()) -> None:
+    def __init__(
+        self,
+        hire: Callable[[], Executor],
+        workers: int,
+        losses: tuple[type[BaseException], ...] = (),
+    ) -> None:
         self._hire, self.executor, self.workers, self.losses = hire, hire(), workers, losses
 
     def renew(self) -> None:
@@ -69,9 +84,14 @@ class Crew:
             self.executor = self._hire()
 
     def results(
-        self, work: Work[Value], points: Iterable[Point], count: int, blame: Callable[[Point], Value]
+        self,
+        work: Work[Value],
+        points: Iterable[Point],
+        count: int,
+        blame: Callable[[Point], Value],
     ) -> Iterator[list[tuple[Point, Value]]]:
-        """Yield every one of ``count`` points with the result of ``work``, bundle by bundle as they come.
+        """Yield every one of ``count`` points with the result of ``work``, bundle by bundle as they
+        come.
 
         ``blame`` gives the result of a point that kills workers.
         """
@@ -99,26 +119,42 @@ class Crew:
                 for bundle in lost:
                     yield self._alone(work, bundle, blame)
 
-    def _send(self, work: Work[Value], bundle: list[Point], under_way: dict[Future[Bundle[Value]], list[Point]]) -> None:
+    def _send(
+        self,
+        work: Work[Value],
+        bundle: list[Point],
+        under_way: dict[Future[Bundle[Value]], list[Point]],
+    ) -> None:
         try:
             under_way[self.executor.submit(work, bundle)] = bundle
-        except BrokenProcessPool as error:  # a worker has died since the last look; the bundle is as lost as those under way
+        except BrokenProcessPool as error:
+            # A worker has died since the last look; the bundle is as lost as those under way.
             future = Future[Bundle[Value]]()
             future.set_exception(error)
             under_way[future] = bundle
 
-    def _lost_with_pool(self, under_way: dict[Future[Bundle[Value]], list[Point]]) -> Iterator[list[Point]]:
-        """Take out the bundles that go down with a broken pool; a cluster has sent its bundles to other workers."""
+    def _lost_with_pool(
+        self, under_way: dict[Future[Bundle[Value]], list[Point]]
+    ) -> Iterator[list[Point]]:
+        """Take out the bundles that go down with a broken pool; a cluster has sent its bundles to
+        other workers.
+        """
         if isinstance(self.executor, ProcessPoolExecutor):
             for future in list(under_way):
                 if not future.done() or future.exception() is not None:
                     yield under_way.pop(future)
 
-    def _alone(self, work: Work[Value], bundle: list[Point], blame: Callable[[Point], Value]) -> list[tuple[Point, Value]]:
-        """Evaluate a bundle with nothing else under way; in halves where a worker dies of it again."""
+    def _alone(
+        self, work: Work[Value], bundle: list[Point], blame: Callable[[Point], Value]
+    ) -> list[tuple[Point, Value]]:
+        """Evaluate a bundle with nothing else under way; in halves where a worker dies of it
+        again.
+        """
         for _ in range(TRIES if len(bundle) == 1 else 1):
             try:
-                return list(zip(bundle, self.executor.submit(work, bundle).result().results, strict=True))
+                return list(
+                    zip(bundle, self.executor.submit(work, bundle).result().results, strict=True)
+                )
             except self.losses:
                 self.renew()
         if len(bundle) == 1:
@@ -130,7 +166,8 @@ class Crew:
 class _Pace:
     """Says how many points make a bundle, from how long the last ones took.
 
-    A bundle is at most one of ``shares`` equal parts of the points ``left``, so that all workers end together.
+    A bundle is at most one of ``shares`` equal parts of the points ``left``, so that all workers
+    end together.
     """
 
     def __init__(self, left: int, shares: int) -> None:
@@ -143,14 +180,17 @@ class _Pace:
         return size
 
     def note(self, points: int, seconds: float) -> None:
-        """Move the size towards ``BUNDLE_S``, at most four times as many as before: the first points read files."""
+        """Move the size towards ``BUNDLE_S``, at most four times as many as before: the first
+        points read files.
+        """
         wanted = BUNDLE_S * points / max(seconds, 1e-6)
         self.size = max(1, min(LARGEST, 4 * self.size, round(wanted)))
 
 
 @contextmanager
 def crew(workers: int = CORES, scheduler: str | None = None) -> Iterator[Crew]:
-    """Yield workers for the block: one is this process, more are processes, or those of the Dask ``scheduler``.
+    """Yield workers for the block: one is this process, more are processes, or those of the Dask
+    ``scheduler``.
 
     Raises :class:`BadInput` where there is no such scheduler, or none of its workers shows up.
     """
@@ -163,7 +203,9 @@ def crew(workers: int = CORES, scheduler: str | None = None) -> Iterator[Crew]:
 
 
 def _processes(workers: int) -> Iterator[Crew]:
-    context = multiprocessing.get_context("forkserver")  # one process imports, all workers are made from it
+    context = multiprocessing.get_context(
+        "forkserver"
+    )  # one process imports, all workers are made from it
     context.set_forkserver_preload(["simulator.studies.sweep.point"])
 
     def hire() -> Executor:
@@ -176,30 +218,42 @@ def _processes(workers: int) -> Iterator[Crew]:
 
 def _begin_worker() -> None:
     begin_worker()
-    gc.freeze()  # what is imported stays; searching it again and again for garbage takes a tenth of a simulation
+    # what is imported stays; searching it again and again for garbage takes a tenth of a simulation
+    gc.freeze()
 
 
 def _cluster(address: str) -> Iterator[Crew]:
     place = (f"--scheduler {address}", 0, 0)
     try:
-        from distributed import Client, KilledWorker  # noqa: PLC0415 - an extra
-        from distributed.comm import CommClosedError  # noqa: PLC0415
+        from distributed import Client, KilledWorker
+        from distributed.comm import CommClosedError
     except ImportError as error:
-        raise BadInput.at(place, "needs the extra 'dask': pip install 'specdecode-sim[dask]'") from error
-    for name in list(logging.root.manager.loggerDict):  # what goes wrong there is said here, in a line
+        raise BadInput.at(
+            place, "needs the extra 'dask': pip install 'specdecode-sim[dask]'"
+        ) from error
+    for name in list(
+        logging.root.manager.loggerDict
+    ):  # what goes wrong there is said here, in a line
         logging.getLogger(name).disabled |= name.startswith(("distributed", "tornado"))
     try:
-        client: Any = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
+        client: Any = Client(  # type: ignore[no-untyped-call]
+            address, timeout=10, set_as_default=False
+        )
     except (OSError, ValueError) as error:
         raise BadInput.at(place, f"no scheduler answers: {error}") from error
     with client:
         try:
             client.wait_for_workers(1, timeout=30)
         except TimeoutError as error:
-            raise BadInput.at(place, "the scheduler has no workers; start some with: dask worker ADDRESS") from error
+            raise BadInput.at(
+                place, "the scheduler has no workers; start some with: dask worker ADDRESS"
+            ) from error
         executor = client.get_executor(pure=False)
         try:
             yield Crew(lambda: executor, sum(client.nthreads().values()), (KilledWorker,))
         except (CancelledError, CommClosedError) as error:
-            message = "the scheduler is gone; the store keeps the points that are done, and --resume goes on with another"
+            message = (
+                "the scheduler is gone; the store keeps the points that are done, and --resume "
+                "goes on with another"
+            )
             raise BadInput.at(place, message) from error

@@ -1,9 +1,11 @@
-"""Evaluate laws over columns of points: the same expressions, with arrays in the place of numbers, block by block.
+"""Evaluate laws over columns of points: the same expressions, with arrays in the place of numbers,
+block by block.
 
-A law is written in numpy expressions over named durations and odds. Where an axis of a sweep only changes a number that
-enters them (a stated duration, an acceptance rate, the channel's latency), it is handed over as an array. Any other axis
-(a window, a device, a strategy) changes what is computed; its values are walked in turn, each as a variant of the scenario
-that shares everything it leaves alone.
+A law is written in numpy expressions over named durations and odds. Where an axis of a sweep only
+changes a number that enters them (a stated duration, an acceptance rate, the channel's latency), it
+is handed over as an array. Any other axis (a window, a device, a strategy) changes what is
+computed; its values are walked in turn, each as a variant of the scenario that shares everything it
+leaves alone.
 """
 
 from collections import defaultdict
@@ -29,13 +31,21 @@ Floats = NDArray[np.float64]
 Axes = Mapping[str, Sequence[Any] | NDArray[Any]]
 """Values of each dotted key, in the order of the axes."""
 QUANTITIES = ("step_s", "tokens_per_step", "tpot_s", "speedup")
-"""Mean step; tokens that it commits for each request; time per output token; plain decoding's over that."""
+"""Mean step; tokens that it commits for each request; time per output token; plain decoding's over
+that.
+"""
 BLOCK = 1 << 14
-"""Points of a block: arrays of 128 KB stay in the cache, and longer ones the allocator would hand back each time."""
+"""Points of a block: arrays of 128 KB stay in the cache, and longer ones the allocator would hand
+back each time.
+"""
 BLOCK_BYTES = 1 << 24
 """Bytes of the odds that are kept at a time, about."""
 ONE_TOKEN = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
-STATED = {f"durations.{name}" for name in StatedDurations.model_fields if name not in ("layers_ms", "stages_ms", "links_ms")}
+STATED = {
+    f"durations.{name}"
+    for name in StatedDurations.model_fields
+    if name not in ("layers_ms", "stages_ms", "links_ms")
+}
 RATES = {"acceptance.rate", "acceptance.overlap"}
 CHANNEL = {"channel.latency_us", "channel.bandwidth_gb_s"}
 SPREAD = STATED | RATES | CHANNEL
@@ -45,23 +55,33 @@ Arrays = dict[str, Floats]
 Rows = slice | NDArray[np.int64]
 
 
-def law_columns(base: Loaded, columns: Axes, quantities: Sequence[str] = QUANTITIES) -> dict[str, Floats]:
-    """Return the law (marginal rates) at every point, a row of ``columns``: columns of one length, and results as long.
+def law_columns(
+    base: Loaded, columns: Axes, quantities: Sequence[str] = QUANTITIES
+) -> dict[str, Floats]:
+    """Return the law (marginal rates) at every point, a row of ``columns``: columns of one length,
+    and results as long.
 
-    Equal to :func:`simulator.scenario.run.law` of each variant, to 4 ulp. ``quantities``: which of ``QUANTITIES`` are wanted.
-    Takes 16 MB more than the results, whatever their size. Raises as :func:`simulator.scenario.loading.variant` does where a
-    point cannot be, and ValueError for a key without values.
+    Equal to :func:`simulator.scenario.run.law` of each variant, to 4 ulp. ``quantities``: which of
+    ``QUANTITIES`` are wanted. Takes 16 MB more than the results, whatever their size. Raises as
+    :func:`simulator.scenario.loading.variant` does where a point cannot be, and ValueError for a
+    key without values.
     """
     values = {key: _values(key, column) for key, column in columns.items()}
     (count,) = {len(column) for column in values.values()}
     results = {name: np.empty(count) for name in quantities}
-    for chosen, rows in _groups(values, [key for key in values if key not in SPREAD], slice(0, count)):
+    for chosen, rows in _groups(
+        values, [key for key in values if key not in SPREAD], slice(0, count)
+    ):
         numbers = {key: column[rows] for key, column in values.items() if key in SPREAD}
         for walked, group in _groups(values, _walked(base, chosen, numbers), rows):
             arrays = {key: values[key] for key in numbers if key not in walked}
-            loaded = _variant(base, chosen | walked, {key: column[group] for key, column in arrays.items()})
+            loaded = _variant(
+                base, chosen | walked, {key: column[group] for key, column in arrays.items()}
+            )
             for block in _blocks(group, min(BLOCK, _rates_at_once(loaded))):
-                for name, law in _laws(loaded, {key: column[block] for key, column in arrays.items()}, quantities).items():
+                for name, law in _laws(
+                    loaded, {key: column[block] for key, column in arrays.items()}, quantities
+                ).items():
                     results[name][block] = law
     return results
 
@@ -79,20 +99,26 @@ def _values(key: str, values: Sequence[Any] | NDArray[Any]) -> Any:
 def _walked(base: Loaded, chosen: Chosen, numbers: Arrays) -> list[str]:
     """Return the keys of ``numbers`` that this variant's law cannot take as arrays.
 
-    A strategy that is tuned before a run has to be tuned for each value; shares of steps that solve equations are solved
-    a rate at a time.
+    A strategy that is tuned before a run has to be tuned for each value; shares of steps that solve
+    equations are solved a rate at a time.
     """
     loaded = variant(base, chosen | {key: float(column[0]) for key, column in numbers.items()})
     if tuned(loaded) is not loaded:
         return list(numbers)
-    one_at_a_time = loaded.scenario.schedule.needs.single_rates or loaded.scenario.acceptance.by_context
+    one_at_a_time = (
+        loaded.scenario.schedule.needs.single_rates or loaded.scenario.acceptance.by_context
+    )
     return [key for key in numbers if key in RATES and one_at_a_time]
 
 
 def _variant(base: Loaded, chosen: Chosen, numbers: Arrays) -> Loaded:
-    """Return a variant for which every value of ``numbers`` is allowed, since the least and the most are."""
+    """Return a variant for which every value of ``numbers`` is allowed, since the least and the
+    most are.
+    """
     for end in (np.max, np.min):
-        loaded = variant(base, chosen | {key: float(end(column)) for key, column in numbers.items()})
+        loaded = variant(
+            base, chosen | {key: float(end(column)) for key, column in numbers.items()}
+        )
     return tuned(loaded)
 
 
@@ -101,7 +127,9 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _groups(values: Mapping[str, Any], keys: Sequence[str], rows: Rows) -> Iterator[tuple[Chosen, Rows]]:
+def _groups(
+    values: Mapping[str, Any], keys: Sequence[str], rows: Rows
+) -> Iterator[tuple[Chosen, Rows]]:
     """Yield rows that agree in all ``keys``, with the values that they have there."""
     if not keys:
         yield {}, rows
@@ -116,7 +144,10 @@ def _groups(values: Mapping[str, Any], keys: Sequence[str], rows: Rows) -> Itera
 def _blocks(rows: Rows, step: int) -> Iterator[Rows]:
     """Yield rows in parts of ``step`` at most."""
     if isinstance(rows, slice):
-        yield from (slice(first, min(first + step, rows.stop)) for first in range(rows.start, rows.stop, step))
+        yield from (
+            slice(first, min(first + step, rows.stop))
+            for first in range(rows.start, rows.stop, step)
+        )
     else:
         yield from (rows[first : first + step] for first in range(0, len(rows), step))
 
@@ -130,8 +161,14 @@ def _rates_at_once(loaded: Loaded) -> int:
 
 
 def _laws(loaded: Loaded, arrays: Arrays, quantities: Sequence[str]) -> Mapping[str, Any]:
-    """Return the wanted quantities of a law with arrays in the place of numbers: arrays, or numbers for all points."""
-    scenario, cost, acceptance = loaded.scenario, _cost(loaded.scenario, arrays), _acceptance(loaded, arrays)
+    """Return the wanted quantities of a law with arrays in the place of numbers: arrays, or numbers
+    for all points.
+    """
+    scenario, cost, acceptance = (
+        loaded.scenario,
+        _cost(loaded.scenario, arrays),
+        _acceptance(loaded, arrays),
+    )
     requests, context = scenario.batch, scenario.mean_context
     odds = odds_of(acceptance, scenario.exit)
     parts = law_parts(scenario.schedule, cost, odds, requests, context)
@@ -146,14 +183,19 @@ def _laws(loaded: Loaded, arrays: Arrays, quantities: Sequence[str]) -> Mapping[
 
 
 def _cost(scenario: Scenario, arrays: Arrays) -> Cost:
-    """Return the cost of a scenario with arrays for stated durations, or for the numbers of its channel."""
+    """Return the cost of a scenario with arrays for stated durations, or for the numbers of its
+    channel.
+    """
     cost = scenario.cost
     if isinstance(cost, StatedCost):
         stated = {key.partition(".")[2]: array for key, array in arrays.items() if key in STATED}
         return replace(cost, durations=cost.durations.model_copy(update=stated))
     if isinstance(cost, HardwareCost) and cost.channel:
         carried = {key.partition(".")[2]: array for key, array in arrays.items() if key in CHANNEL}
-        numbers = {name: getattr(cost.channel, name).model_copy(update={"value": array}) for name, array in carried.items()}
+        numbers = {
+            name: getattr(cost.channel, name).model_copy(update={"value": array})
+            for name, array in carried.items()
+        }
         return replace(cost, channel=cost.channel.model_copy(update=numbers))
     return cost
 
@@ -161,7 +203,9 @@ def _cost(scenario: Scenario, arrays: Arrays) -> Cost:
 def _acceptance(loaded: Loaded, arrays: Arrays) -> Acceptance:
     """Return the acceptance of a scenario, with arrays for its rate and its overlap."""
     scenario = loaded.scenario
-    plain = scenario.acceptance.verdicts(loaded.trace, scenario.seed) if RATES & set(arrays) else None
+    plain = (
+        scenario.acceptance.verdicts(loaded.trace, scenario.seed) if RATES & set(arrays) else None
+    )
     if not isinstance(plain, Rates):
         return loaded.acceptance()
     rate, overlap = arrays.get("acceptance.rate"), arrays.get("acceptance.overlap", plain.overlap)

@@ -1,4 +1,6 @@
-"""Work out the key under which a point's result is kept: the same for equal scenarios, however they were written down."""
+"""Work out the key under which a point's result is kept: the same for equal scenarios, however they
+were written down.
+"""
 
 import hashlib
 import json
@@ -44,16 +46,27 @@ Fields = dict[str, bytes]
 
 
 def key_of(fields: Fields, evaluator: str) -> bytes:
-    """Return the digest of the resolved scenario with its seed and the files it reads, the evaluator and the code."""
-    return digest(b"".join(name.encode() + b"=" + fields[name] for name in sorted(fields)), evaluator, code_version())
+    """Return the digest of the resolved scenario with its seed and the files it reads, the
+    evaluator and the code.
+    """
+    return digest(
+        b"".join(name.encode() + b"=" + fields[name] for name in sorted(fields)),
+        evaluator,
+        code_version(),
+    )
 
 
 def fields_of(
-    loaded: Loaded, catalogue: Catalogue, like: Mapping[str, Any] | None = None, digests: Fields | None = None
+    loaded: Loaded,
+    catalogue: Catalogue,
+    like: Mapping[str, Any] | None = None,
+    digests: Fields | None = None,
 ) -> Fields:
-    """Return digests of a scenario's fields, taken from ``digests`` where a field is the very object that ``like`` holds.
+    """Return digests of a scenario's fields, taken from ``digests`` where a field is the very
+    object that ``like`` holds.
 
-    Defaults and looked-up files are in place; names, words about the scenario and sources of numbers are left out.
+    Defaults and looked-up files are in place; names, words about the scenario and sources of
+    numbers are left out.
     """
     scenario, fields = loaded.scenario, Fields()
     for name in type(scenario).model_fields:
@@ -61,20 +74,33 @@ def fields_of(
         if digests and like and value is like[name] and name in digests:
             fields[name] = digests[name]
         elif name not in WORDS_ONLY and value is not None:
-            data = value.model_dump(mode="json", exclude_none=True) if isinstance(value, BaseModel) else value
-            fields[name] = digest(canonical(_bare(data)), *(file_digest(path) for path in _files(loaded, catalogue, name)))
+            data = (
+                value.model_dump(mode="json", exclude_none=True)
+                if isinstance(value, BaseModel)
+                else value
+            )
+            fields[name] = digest(
+                canonical(_bare(data)),
+                *(file_digest(path) for path in _files(loaded, catalogue, name)),
+            )
     return fields
 
 
 def _bare(data: Any) -> Any:
     """Return plain data with sourced numbers as numbers."""
     if isinstance(data, dict):
-        return data["value"] if "confidence" in data and "value" in data else {key: _bare(inner) for key, inner in data.items()}
+        return (
+            data["value"]
+            if "confidence" in data and "value" in data
+            else {key: _bare(inner) for key, inner in data.items()}
+        )
     return [_bare(inner) for inner in data] if isinstance(data, list) else data
 
 
 def _files(loaded: Loaded, catalogue: Catalogue, field: str) -> list[Path]:
-    """Return the files that a field reads beside YAML: the trace of acceptance, the traffic of requests."""
+    """Return the files that a field reads beside YAML: the trace of acceptance, the traffic of
+    requests.
+    """
     trace, traffic = loaded.scenario.acceptance.trace, loaded.scenario.requests.traffic
     if field == "acceptance" and trace:
         return [catalogue.path("trace", trace, loaded.document, ("acceptance", "trace"))]
@@ -95,12 +121,17 @@ def _file_digest(path: Path, *_: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def code_version() -> bytes:
-    """Return the digest of the source files that results depend on, and of the data that the code reads beside them.
+    """Return the digest of the source files that results depend on, and of the data that the code
+    reads beside them.
 
     Commands, reports and recorders are left out; strategies of other packages are in it.
     """
     package = Path(__file__).parents[2]
-    sources = {path.relative_to(package).as_posix(): path for kind in ("*.py", "*.yaml") for path in package.rglob(kind)}
+    sources = {
+        path.relative_to(package).as_posix(): path
+        for kind in ("*.py", "*.yaml")
+        for path in package.rglob(kind)
+    }
     kept = {name: path for name, path in sources.items() if not name.startswith(NO_RESULTS)}
     for strategy in strategies().values():
         if not strategy.__module__.startswith("simulator."):

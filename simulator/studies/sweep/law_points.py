@@ -1,8 +1,9 @@
 """Evaluate laws of many points at once.
 
-Points that differ only in numbers which a law takes as arrays (:data:`~simulator.studies.sweep.grid.SPREAD`:
-stated durations, acceptance rates, the channel) share one variant of the scenario and one evaluation. Their keys are put
-together from the digests of the fields that each part of their settings changes, each worked out once.
+Points that differ only in numbers which a law takes as arrays
+(:data:`~simulator.studies.sweep.grid.SPREAD`: stated durations, acceptance rates, the channel)
+share one variant of the scenario and one evaluation. Their keys are put together from the digests
+of the fields that each part of their settings changes, each worked out once.
 """
 
 from collections import defaultdict
@@ -17,17 +18,27 @@ from simulator.studies.sweep.key import Fields, key_of
 from simulator.studies.sweep.metrics import LAW_METRICS
 
 SAME_PART = {"method": "strategy", "serving": "requests"}
-"""Fields that are set together with another field: a method states its strategy, the policy bounds the batch."""
+"""Fields that are set together with another field: a method states its strategy, the policy bounds
+the batch.
+"""
 KeyAndMetrics = tuple[bytes, dict[str, float]]
 
 
 def laws(base: Base, points: Sequence[Point]) -> list[KeyAndMetrics]:
-    """Return key and metrics of every point; raises what the first point that cannot be would raise alone."""
-    keys, groups, results = _Keys(base), defaultdict[str, list[int]](list), dict[int, KeyAndMetrics]()
+    """Return key and metrics of every point; raises what the first point that cannot be would raise
+    alone.
+    """
+    keys, groups, results = (
+        _Keys(base),
+        defaultdict[str, list[int]](list),
+        dict[int, KeyAndMetrics](),
+    )
     numbers = [_numbers(point.settings) for point in points]
     walked: list[Settings] = []
     for place, point in enumerate(points):
-        walked.append({key: value for key, value in point.settings.items() if key not in numbers[place]})
+        walked.append(
+            {key: value for key, value in point.settings.items() if key not in numbers[place]}
+        )
         groups[repr((walked[place], list(numbers[place])))].append(place)
     for places in groups.values():
         first = places[0]
@@ -39,14 +50,22 @@ def laws(base: Base, points: Sequence[Point]) -> list[KeyAndMetrics]:
 
 
 def _numbers(settings: Settings) -> dict[str, float]:
-    """Return the settings that a law takes as arrays; an overlap that is bounded by a rate is walked, value by value."""
-    numbers = {key: value for key, value in settings.items() if key in SPREAD and type(value) in (int, float)}
+    """Return the settings that a law takes as arrays; an overlap that is bounded by a rate is
+    walked, value by value.
+    """
+    numbers = {
+        key: value
+        for key, value in settings.items()
+        if key in SPREAD and type(value) in (int, float)
+    }
     if numbers.keys() >= RATES:
         del numbers["acceptance.overlap"]
     return numbers
 
 
-def _metrics(loaded: Loaded, columns: dict[str, list[float]], count: int) -> Iterator[dict[str, float]]:
+def _metrics(
+    loaded: Loaded, columns: dict[str, list[float]], count: int
+) -> Iterator[dict[str, float]]:
     """Yield the metrics of ``count`` points that differ in the numbers of ``columns``."""
     batch = loaded.scenario.batch
     if not columns:
@@ -54,21 +73,33 @@ def _metrics(loaded: Loaded, columns: dict[str, list[float]], count: int) -> Ite
         rows = [(law.tpot_s, plain.tpot_s / law.tpot_s, law.tokens_per_step, law.step_s)] * count
     else:
         arrays = law_columns(loaded, columns)
-        rows = list(zip(*(arrays[name].tolist() for name in ("tpot_s", "speedup", "tokens_per_step", "step_s")), strict=True))
+        rows = list(
+            zip(
+                *(
+                    arrays[name].tolist()
+                    for name in ("tpot_s", "speedup", "tokens_per_step", "step_s")
+                ),
+                strict=True,
+            )
+        )
     for tpot_s, speedup, tokens_per_step, step_s in rows:
         numbers = tpot_s * 1e3, batch / tpot_s, speedup, tokens_per_step, step_s * 1e3
         yield dict(zip(LAW_METRICS, numbers, strict=True))
 
 
 class _Keys:
-    """Puts the keys of points together from what each part of their settings changes in the base."""
+    """Puts the keys of points together from what each part of their settings changes in the
+    base.
+    """
 
     def __init__(self, base: Base) -> None:
         self.base = base
         self._changes: dict[str, dict[str, bytes | None]] = {}
 
     def of(self, settings: Settings) -> bytes:
-        """Return the key of the base with fields set, as :func:`simulator.studies.sweep.key.fields_of` has it."""
+        """Return the key of the base with fields set, as
+        :func:`simulator.studies.sweep.key.fields_of` has it.
+        """
         parts = defaultdict[str, Settings](dict)
         for key, value in settings.items():
             first = key.partition(".")[0]
@@ -90,10 +121,14 @@ class _Keys:
         return fields
 
     def _changed(self, part: Settings) -> dict[str, bytes | None]:
-        """Return the digests that a part of the settings changes; None for a field that it takes away."""
+        """Return the digests that a part of the settings changes; None for a field that it takes
+        away.
+        """
         text = repr(part)
         if text not in self._changes:
             after, before = self.base.point(part)[1], self.base.fields
             names = after.keys() | before.keys()
-            self._changes[text] = {name: after.get(name) for name in names if after.get(name) != before.get(name)}
+            self._changes[text] = {
+                name: after.get(name) for name in names if after.get(name) != before.get(name)
+            }
         return self._changes[text]

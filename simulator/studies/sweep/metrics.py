@@ -1,4 +1,6 @@
-"""Name what a point of a sweep is measured by: columns with units, labels of plots, and which way is better."""
+"""Name what a point of a sweep is measured by: columns with units, labels of plots, and which way
+is better.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +17,8 @@ class Metric(NamedTuple):
     less_is_better: bool = True
 
 
-METRICS = {name: Metric(**stated) for name, stated in yaml.safe_load(STATED.read_text("utf-8")).items()}
+METRICS = {
+    name: Metric(**stated) for name, stated in yaml.safe_load(STATED.read_text("utf-8")).items()
+}
 """The measures by column; the law gives the first five, replay and simulation give all."""
 LAW_METRICS = tuple(METRICS)[:5]

@@ -1,7 +1,7 @@
 """Evaluate one point of a sweep: its metrics, or what is wrong with it.
 
-A point lays its settings over the base scenario and is checked like a file, which costs what it changes. Autoregressive
-baselines are kept for the points that share them.
+A point lays its settings over the base scenario and is checked like a file, which costs what it
+changes. Autoregressive baselines are kept for the points that share them.
 """
 
 import traceback
@@ -26,7 +26,9 @@ SPECULATIVE = ("strategy", "method", "draft", "channel", "acceptance")
 
 
 class Row(NamedTuple):
-    """Holds the result of a point: its key, and either a fault or a number for each of the evaluator's metrics."""
+    """Holds the result of a point: its key, and either a fault or a number for each of the
+    evaluator's metrics.
+    """
 
     number: int
     key: bytes
@@ -35,17 +37,28 @@ class Row(NamedTuple):
 
 
 def evaluate_all(job: SweepJob, version: bytes, points: list[Point]) -> Bundle[Row]:
-    """Return the row of every point; raises :class:`BadInput` where this worker's code is not the ``version`` asked for."""
+    """Return the row of every point; raises :class:`BadInput` where this worker's code is not the
+    ``version`` asked for.
+    """
     if code_version() != version:
-        message = f"a worker runs other code of specsim ({code_version().hex()[:8]}) than this process ({version.hex()[:8]})"
+        message = (
+            f"a worker runs other code of specsim ({code_version().hex()[:8]}) than this "
+            f"process ({version.hex()[:8]})"
+        )
         raise BadInput.at("--scheduler", message)
     start = perf_counter()
-    rows = _by_law(job, points) if job.evaluator == "law" else [evaluate(job, point) for point in points]
+    rows = (
+        _by_law(job, points)
+        if job.evaluator == "law"
+        else [evaluate(job, point) for point in points]
+    )
     return Bundle(rows, perf_counter() - start)
 
 
 def _by_law(job: SweepJob, points: list[Point]) -> list[Row]:
-    """Return the rows of many points at once; in halves where a point is wrong, until that point is alone."""
+    """Return the rows of many points at once; in halves where a point is wrong, until that point is
+    alone.
+    """
     try:
         results = laws(job.base, points)
     except Exception:  # whatever it is, the point that it belongs to says it
@@ -53,7 +66,10 @@ def _by_law(job: SweepJob, points: list[Point]) -> list[Row]:
             return [evaluate(job, points[0])]
         half = len(points) // 2
         return [*_by_law(job, points[:half]), *_by_law(job, points[half:])]
-    return [Row(point.number, key, None, metrics) for point, (key, metrics) in zip(points, results, strict=True)]
+    return [
+        Row(point.number, key, None, metrics)
+        for point, (key, metrics) in zip(points, results, strict=True)
+    ]
 
 
 def keys_of_all(job: SweepJob, points: list[Point]) -> Bundle[bytes | None]:
@@ -79,7 +95,12 @@ def evaluate(job: SweepJob, point: Point) -> Row:
             return Row(point.number, key, None, metrics)
         loaded, fields = job.base.point(point.settings)
         key = key_of(fields, job.evaluator)
-        return Row(point.number, key, None, EVALUATORS[job.evaluator](job.base.with_acceptance(loaded, fields), fields))
+        return Row(
+            point.number,
+            key,
+            None,
+            EVALUATORS[job.evaluator](job.base.with_acceptance(loaded, fields), fields),
+        )
     except BadInput as error:
         kind = "infeasible" if error.exit_code == 3 else "bad input"
         fault = f"{kind}: {error.faults[0].field}: {error.faults[0].message}"
@@ -93,7 +114,11 @@ def evaluate(job: SweepJob, point: Point) -> Row:
 def faulty(job: SweepJob, point: Point, fault: str, key: bytes = b"") -> Row:
     """Return the row of a point that failed; without a ``key``, its settings make one."""
     return Row(
-        point.number, key or digest(canonical([job.document.data, point.settings]), job.evaluator, code_version()), fault, {}
+        point.number,
+        key
+        or digest(canonical([job.document.data, point.settings]), job.evaluator, code_version()),
+        fault,
+        {},
     )
 
 
@@ -105,23 +130,33 @@ def replay(loaded: Loaded, fields: Fields) -> dict[str, float | None]:
     scenario = loaded.scenario
     if scenario.schedule.needs.in_flight > 1:
         message = (
-            f"{scenario.strategy.name} has {scenario.schedule.needs.in_flight} steps in flight, which only a simulation follows"
+            f"{scenario.strategy.name} has {scenario.schedule.needs.in_flight} steps in flight, "
+            "which only a simulation follows"
         )
         raise BadInput.at(scenario.name, message, "strategy")
-    return _metrics(run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, fields, "replay"))
+    return _metrics(
+        run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, fields, "replay")
+    )
 
 
 def simulation(loaded: Loaded, fields: Fields) -> dict[str, float | None]:
     """Return metrics of a run in which every step is booked on the event engine."""
     scenario = loaded.scenario
-    return _metrics(run.simulate(scenario, loaded.acceptance())[0], _baseline_of(loaded, fields, "simulation"))
+    return _metrics(
+        run.simulate(scenario, loaded.acceptance())[0], _baseline_of(loaded, fields, "simulation")
+    )
 
 
-EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float | None]]] = {"replay": replay, "simulation": simulation}
+EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float | None]]] = {
+    "replay": replay,
+    "simulation": simulation,
+}
 
 
 def _metrics(outcome: Outcome, baseline: Outcome) -> dict[str, float | None]:
-    """Return all of :data:`~simulator.studies.sweep.metrics.METRICS` of a run; None where it could not measure one."""
+    """Return all of :data:`~simulator.studies.sweep.metrics.METRICS` of a run; None where it could
+    not measure one.
+    """
     serving = outcome.serving
     return {
         "tpot_ms": outcome.tpot_s * 1e3,
@@ -140,9 +175,13 @@ def _metrics(outcome: Outcome, baseline: Outcome) -> dict[str, float | None]:
 
 
 def _baseline_of(loaded: Loaded, fields: Fields, evaluator: Evaluator) -> Outcome:
-    """Return autoregressive decoding of the same requests on the same target, which no draft and no acceptance changes."""
+    """Return autoregressive decoding of the same requests on the same target, which no draft and no
+    acceptance changes.
+    """
     requests = loaded.scenario.requests
-    drawn = requests.arrivals or not (isinstance(requests.prompt_tokens, int) and isinstance(requests.output_tokens, int))
+    drawn = requests.arrivals or not (
+        isinstance(requests.prompt_tokens, int) and isinstance(requests.output_tokens, int)
+    )
     free = SPECULATIVE if drawn or loaded.scenario.cost.jitters else (*SPECULATIVE, "seed")
     plain = {name: part for name, part in fields.items() if name not in free}
     return _baseline(Shared(key_of(plain, evaluator), loaded), evaluator)
@@ -151,4 +190,8 @@ def _baseline_of(loaded: Loaded, fields: Fields, evaluator: Evaluator) -> Outcom
 @lru_cache(maxsize=1_024)
 def _baseline(shared: Shared, evaluator: Evaluator) -> Outcome:
     plain = run.plain(shared.loaded.scenario)
-    return run.replay(plain, Cycle((0,))) if evaluator == "replay" else run.simulate(plain, Cycle((0,)))[0]
+    return (
+        run.replay(plain, Cycle((0,)))
+        if evaluator == "replay"
+        else run.simulate(plain, Cycle((0,)))[0]
+    )

@@ -1,4 +1,5 @@
-"""Read a sweep: the base scenario, axes, how they combine, the evaluator, and what is kept and drawn.
+"""Read a sweep: the base scenario, axes, how they combine, the evaluator, and what is kept and
+drawn.
 
 The file, in short::
 
@@ -27,25 +28,44 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from simulator.files.document import assigned
-from simulator.files.schema import BadInput, Document, Frozen, UnknownField, did_you_mean, read, validate
+from simulator.files.schema import (
+    BadInput,
+    Document,
+    Frozen,
+    UnknownField,
+    did_you_mean,
+    read,
+    validate,
+)
 from simulator.names import FOLDERS, Catalogue, shown
 from simulator.scenario import Loaded, checked
-from simulator.studies.sweep.axes import NUMBER, Combination, Design, assigned as axis_assigned, axes_of, design
+from simulator.studies.sweep.axes import (
+    NUMBER,
+    Combination,
+    Design,
+    assigned as axis_assigned,
+    axes_of,
+    design,
+)
 from simulator.studies.sweep.base import Evaluator, SweepJob, with_settings
 from simulator.studies.sweep.key import canonical, code_version, digest, fields_of, file_digest
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
 
 Evaluation = Literal["law", "replay", "simulation", "law then simulation"]
 StatedAxis = list[Any] | str
-KEEP = rf"best (?P<share>\d{{1,3}}(?:\.\d+)?) ?% of (?P<of>\w+)|(?P<metric>\w+) ?(?P<sign><=|>=) ?(?P<bound>{NUMBER})"
+KEEP = (
+    rf"best (?P<share>\d{{1,3}}(?:\.\d+)?) ?% of (?P<of>\w+)|(?P<metric>\w+) ?(?P<sign><=|>=) "
+    rf"?(?P<bound>{NUMBER})"
+)
 
 
 class Plot(Frozen):
     """States a picture of the table of a sweep.
 
-    ``x`` and ``y`` are axes or metrics. ``value`` colours a heat map or is cut by the contour of ``level``; ``hue`` tells
-    lines or points of one panel apart; ``facet`` makes a panel for each of its values. ``pareto`` marks the points that no
-    point beats in both. A metric is that of the last evaluator, or of ``law_``, ``replay_``, ``simulation_`` before its name.
+    ``x`` and ``y`` are axes or metrics. ``value`` colours a heat map or is cut by the contour of
+    ``level``; ``hue`` tells lines or points of one panel apart; ``facet`` makes a panel for each of
+    its values. ``pareto`` marks the points that no point beats in both. A metric is that of the
+    last evaluator, or of ``law_``, ``replay_``, ``simulation_`` before its name.
     """
 
     kind: Literal["line", "heatmap", "contour", "pareto"]
@@ -77,7 +97,9 @@ class Plot(Frozen):
 
 
 class SweepFile(Frozen):
-    """States a sweep as written; ``keep`` chooses points for a simulation: ``best 10% of tpot_ms`` or ``speedup >= 1.2``."""
+    """States a sweep as written; ``keep`` chooses points for a simulation: ``best 10% of tpot_ms``
+    or ``speedup >= 1.2``.
+    """
 
     about: str = ""
     """The question that the sweep asks, in a sentence."""
@@ -150,13 +172,23 @@ class SweepStudy:
 
     @cached_property
     def identity(self) -> str:
-        """Return the digest of everything that decides which scenario a point's number stands for, and what it comes to."""
-        asked = {name: value for name, value in self.definition.items() if name in ("axes", "combine", "samples", "seed")}
+        """Return the digest of everything that decides which scenario a point's number stands for,
+        and what it comes to.
+        """
+        asked = {
+            name: value
+            for name, value in self.definition.items()
+            if name in ("axes", "combine", "samples", "seed")
+        }
         named = [file_digest(path) for path in self._files_on_axes()]
         kinds = [kind for kind in FOLDERS if kind != "sweep"]
-        shelves = [file_digest(path) for kind in kinds for path in self.catalogue.names(kind).values()]
+        shelves = [
+            file_digest(path) for kind in kinds for path in self.catalogue.names(kind).values()
+        ]
         read = fields_of(self.base, self.catalogue).values()
-        return digest(canonical([self.document.data, asked]), *read, *named, *shelves, code_version()).hex()
+        return digest(
+            canonical([self.document.data, asked]), *read, *named, *shelves, code_version()
+        ).hex()
 
     def _files_on_axes(self) -> Iterator[Path]:
         """Yield the files that values of axes name."""
@@ -167,12 +199,16 @@ class SweepStudy:
                         yield Path(value)
 
     def check(self) -> None:
-        """Refuse an axis over a field that the first point does not have; other faults are for the points to say."""
+        """Refuse an axis over a field that the first point does not have; other faults are for the
+        points to say.
+        """
         try:
             with_settings(self.base, self.design.point(0).settings, self.catalogue)
         except BadInput as error:
             if unknown := [fault for fault in error.faults if isinstance(fault, UnknownField)]:
-                raise BadInput([replace(fault, place=(f"{self.name}: axes", 0, 0)) for fault in unknown]) from error
+                raise BadInput(
+                    [replace(fault, place=(f"{self.name}: axes", 0, 0)) for fault in unknown]
+                ) from error
 
 
 class StoredSweep(SweepFile):
@@ -183,7 +219,9 @@ class StoredSweep(SweepFile):
 
 
 def layout(definition: object) -> tuple[StoredSweep, Design]:
-    """Return a sweep from its definition in a store, and its points; the scenario itself is not needed for that."""
+    """Return a sweep from its definition in a store, and its points; the scenario itself is not
+    needed for that.
+    """
     written = Document(definition, {(): ("store", 0, 0)})
     file = validate(StoredSweep, written)
     return file, _designed(file, written)
@@ -197,19 +235,30 @@ def study(
     seed: int | None = None,
     **stated: Any,
 ) -> SweepStudy:
-    """Return the sweep of this name, or a sweep over the scenario of this name; what is ``stated`` replaces the file's.
+    """Return the sweep of this name, or a sweep over the scenario of this name; what is ``stated``
+    replaces the file's.
 
-    ``axes`` (``key=values``) replace those of the same key or stand behind them; ``overrides`` (``key=value``) change the
-    base scenario. Raises :class:`BadInput`, also for an axis over a field that does not exist.
+    ``axes`` (``key=values``) replace those of the same key or stand behind them; ``overrides``
+    (``key=value``) change the base scenario. Raises :class:`BadInput`, also for an axis over a
+    field that does not exist.
     """
     document = _document(name, catalogue)
-    document.data |= {key: value for key, value in (stated | {"seed": seed}).items() if value is not None}
-    for field, assignments, read_one in (("axes", axes, axis_assigned), ("set", overrides, assigned)):
+    document.data |= {
+        key: value for key, value in (stated | {"seed": seed}).items() if value is not None
+    }
+    for field, assignments, read_one in (
+        ("axes", axes, axis_assigned),
+        ("set", overrides, assigned),
+    ):
         fields = document.data.setdefault(field, {})
         for assignment in assignments:
             key, value = read_one(assignment)
             fields[key] = value
-            document.places[field, key] = (f"--{'axis' if field == 'axes' else 'set'} {assignment}", 0, 0)
+            document.places[field, key] = (
+                f"--{'axis' if field == 'axes' else 'set'} {assignment}",
+                0,
+                0,
+            )
     file = validate(SweepFile, document)
     base = _base(file, document, catalogue)
     loaded = checked(deepcopy(base), catalogue)
@@ -234,7 +283,9 @@ def _document(name: str, catalogue: Catalogue) -> Document:
 
 def _base(file: SweepFile, document: Document, catalogue: Catalogue) -> Document:
     """Return the scenario with what the sweep sets, before it is checked."""
-    base = catalogue.scenario(str(catalogue.path("scenario", file.scenario, document, ("scenario",))))
+    base = catalogue.scenario(
+        str(catalogue.path("scenario", file.scenario, document, ("scenario",)))
+    )
     for key, value in file.set.items():
         base.put(tuple(key.split(".")), value, document.place(("set", key)))
         catalogue.expand(base)

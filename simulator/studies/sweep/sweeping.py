@@ -25,28 +25,46 @@ def sweep(study: SweepStudy, store: Store, crew: Crew) -> None:
 
 
 def chosen(study: SweepStudy, store: Store, evaluator: Evaluator) -> Collection[int]:
-    """Return the numbers of the points that an evaluator looks at: all, or those that the law before it leaves."""
+    """Return the numbers of the points that an evaluator looks at: all, or those that the law
+    before it leaves.
+    """
     if evaluator == study.file.evaluators[0]:
         return range(len(study.design))
     metric = metric_of(study.file.keep)
-    return sorted(kept(study.file.keep, ((number, value) for number, _, value in store.rows("law", [metric]))))
+    return sorted(
+        kept(study.file.keep, ((number, value) for number, _, value in store.rows("law", [metric])))
+    )
 
 
-def _evaluate(study: SweepStudy, evaluator: Evaluator, numbers: Collection[int], store: Store, crew: Crew) -> None:
-    """Recognise points whose result is in the store under another number, then evaluate the rest."""
+def _evaluate(
+    study: SweepStudy, evaluator: Evaluator, numbers: Collection[int], store: Store, crew: Crew
+) -> None:
+    """Recognise points whose result is in the store under another number, then evaluate the
+    rest.
+    """
     job, done = study.job(evaluator), store.done(evaluator)
     if not store.empty and len(done) < len(numbers):
         missing = (number for number in numbers if number not in done)
         count = len(numbers) - len(done)
         with counting("recognising", count) as advance:
-            for keys in crew.results(partial(keys_of_all, job), map(study.design.point, missing), count, lambda point: None):
+            for keys in crew.results(
+                partial(keys_of_all, job),
+                map(study.design.point, missing),
+                count,
+                lambda point: None,
+            ):
                 store.match(evaluator, ((point.number, key) for point, key in keys))
                 advance(len(keys))
         done = store.done(evaluator)
     ready = sum(number in done for number in numbers)
     missing = (number for number in numbers if number not in done)
     work = partial(evaluate_all, job, code_version())
-    bundles = crew.results(work, map(study.design.point, missing), len(numbers) - ready, lambda point: faulty(job, point, DIED))
+    bundles = crew.results(
+        work,
+        map(study.design.point, missing),
+        len(numbers) - ready,
+        lambda point: faulty(job, point, DIED),
+    )
     with counting(evaluator, len(numbers), ready) as advance:
         for bundle in bundles:
             rows: list[Row] = [row for _, row in bundle]

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The loaders of ``fuzz.py`` under atheris, which keeps what reaches code that nothing reached before and goes on from there.
+"""The loaders of ``fuzz.py`` under atheris, which keeps what reaches code that nothing reached
+before and goes on from there.
 
     pip install 'specdecode-sim[fuzz]'
-    python3 tests/fuzz_guided.py -max_total_time=600 [any other option of libFuzzer]
+    python3 tools/fuzz_guided.py -max_total_time=600 [any other option of libFuzzer]
 
-The first byte of an input says which loader it is for. What raises anything but :class:`BadInput` is kept as ``crash-*``
-in the present folder; give its path to try it alone.
+The first byte of an input says which loader it is for. What raises anything but :class:`BadInput`
+is kept as ``crash-*`` in the present folder; give its path to try it alone.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def attempt(data: bytes) -> None:
 
 
 def main() -> None:
-    """The command line of libFuzzer, with sound files to begin with and a folder of its own to work in."""
+    """The command line of libFuzzer, with sound files to begin with and a folder of its own to work
+    in.
+    """
     warnings.simplefilter("ignore")
     here = Path.cwd()
     with TemporaryDirectory() as folder, TemporaryDirectory() as seeds:
@@ -53,7 +56,13 @@ def main() -> None:
         begin(Path(seeds))
         os.chdir(folder)
         alone = any(not word.startswith("-") for word in words)
-        options = [f"-artifact_prefix={here}/", "-timeout=20", "-max_len=4001", *words, *([] if alone else [seeds])]
+        options = [
+            f"-artifact_prefix={here}/",
+            "-timeout=20",
+            "-max_len=4001",
+            *words,
+            *([] if alone else [seeds]),
+        ]
         atheris.Setup([sys.argv[0], *options], attempt)
         atheris.Fuzz()
 

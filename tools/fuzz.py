@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Shipped files, broken by chance, through every loader: whatever they hold, a loader refuses them in words or reads them.
+"""Shipped files, broken by chance, through every loader: whatever they hold, a loader refuses them
+in words or reads them.
 
     python3 dev.py fuzz [--minutes N] [--seed N]
 
-What is read is used: a scenario's law is worked out, a trace's acceptance replayed. An input that ends in anything but
-:class:`BadInput`, or takes longer than :data:`MOST_S`, is a finding: its number is printed with what came of it, and
-``--only NUMBER`` tries it alone.
+What is read is used: a scenario's law is worked out, a trace's acceptance replayed. An input that
+ends in anything but :class:`BadInput`, or takes longer than :data:`MOST_S`, is a finding: its
+number is printed with what came of it, and ``--only NUMBER`` tries it alone.
 """
 
 from __future__ import annotations
@@ -61,40 +62,149 @@ Array = NDArray[Any]
 MOST_S = 20
 """Of one input; the machine may be busy."""
 NUDGED = 0.3
-"""Share of inputs in which only numbers change: with what chance leaves whole, a third of all inputs is read and used."""
+"""Share of inputs in which only numbers change: with what chance leaves whole, a third of all
+inputs is read and used.
+"""
 NASTY = (
-    *("0", "0.5", "1", "2", "64", "1000000", "1e300", "1e-300", "1e999", "-0.0", "-1", "-1e-320", ".nan", "NaN"),
-    *("Infinity", "true", "null", "~", "''", "[]", "{}", "*a", "&a", "!!x y", "!", "%YAML 9.9\n", "#", "---\n", "\t", "|", ">"),
-    *("99999999999999999999", "1" * 5000, "9007199254740993", "0x10", "1:30", "\x00", "\x1b[2J", "\ufeff", "\u2028", "é" * 40),
+    *(
+        "0",
+        "0.5",
+        "1",
+        "2",
+        "64",
+        "1000000",
+        "1e300",
+        "1e-300",
+        "1e999",
+        "-0.0",
+        "-1",
+        "-1e-320",
+        ".nan",
+        "NaN",
+    ),
+    *(
+        "Infinity",
+        "true",
+        "null",
+        "~",
+        "''",
+        "[]",
+        "{}",
+        "*a",
+        "&a",
+        "!!x y",
+        "!",
+        "%YAML 9.9\n",
+        "#",
+        "---\n",
+        "\t",
+        "|",
+        ">",
+    ),
+    *(
+        "99999999999999999999",
+        "1" * 5000,
+        "9007199254740993",
+        "0x10",
+        "1:30",
+        "\x00",
+        "\x1b[2J",
+        "\ufeff",
+        "\u2028",
+        "é" * 40,
+    ),
     *("../../../../etc/passwd", "./x.yaml", "x" * 300, "- ", "? ", ": ", '"', "'"),
 )
-CONFIG = b"""{"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16,
- "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 151936, "tie_word_embeddings": false,
- "num_local_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 4096, "kv_lora_rank": null}"""
+CONFIG = b"""{"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, \
+"num_attention_heads": 4, "head_dim": 16,
+ "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 151936, "tie_word_embeddings": \
+false,
+ "num_local_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 4096, \
+"kv_lora_rank": null}"""
 PARTS: tuple[Any, ...] = (
-    *([], {}, [[]], [{}], {"": ""}, None, True, "", " ", "x", "1", [0], [-1], [1, 0], [2, 1], [1, 1], ["x"], {"x": 1}, {1: 2}),
-    *(0, 1, -1, 2, 10**6, 2**31, 2**63, 10**30, 0.0, 0.5, -0.5, 1.5, 1e-320, 1e-9, 1e9, 1e300, float("nan"), float("inf")),
+    *(
+        [],
+        {},
+        [[]],
+        [{}],
+        {"": ""},
+        None,
+        True,
+        "",
+        " ",
+        "x",
+        "1",
+        [0],
+        [-1],
+        [1, 0],
+        [2, 1],
+        [1, 1],
+        ["x"],
+        {"x": 1},
+        {1: 2},
+    ),
+    *(
+        0,
+        1,
+        -1,
+        2,
+        10**6,
+        2**31,
+        2**63,
+        10**30,
+        0.0,
+        0.5,
+        -0.5,
+        1.5,
+        1e-320,
+        1e-9,
+        1e9,
+        1e300,
+        float("nan"),
+        float("inf"),
+    ),
 )
 RECORDS = [
     ("steps-own.jsonl", b'{"accepted": [2, 0, 3], "flavour": "code"}\n{"accepted": [1, 1]}\n'),
     ("rest-own.jsonl", b'{"category": "x", "accept_lengths": [1, 2, 1], "steps_idx": [2]}\n'),
     ("specdecode_bench_eagle-own.jsonl", b'{"dataset": "x", "acc_len_eagle": [1, 2, 4, 1]}\n'),
     ("golden_lengths-own.txt", b"1.8, 2.4\n2.8 # three\n"),
-    ("vllm_log-own.log", b"SpecDecoding metrics: Drafted: 10 tokens, Per-position acceptance rate: 0.5, 0.2\n" * 2),
+    (
+        "vllm_log-own.log",
+        b"SpecDecoding metrics: Drafted: 10 tokens, Per-position acceptance rate: 0.5, 0.2\n" * 2,
+    ),
     (
         "vllm_metrics-own.txt",
         b'vllm:spec_decode_num_drafts_total{engine="0"} 9.0\n'
         b'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="0"} 5.0\n',
     ),
-    ("vllm_bench-own.json", b'{"spec_decode_num_drafts": 9, "spec_decode_per_position_acceptance_rates": [0.8, 0.5]}\n'),
-    ("trtllm-own.txt", b"trtllm_spec_decode_num_draft_tokens_total 9.0\ntrtllm_spec_decode_num_accepted_tokens_total 5.0\n"),
+    (
+        "vllm_bench-own.json",
+        b'{"spec_decode_num_drafts": 9, "spec_decode_per_position_acceptance_rates": [0.8, 0.5]}\n',
+    ),
+    (
+        "trtllm-own.txt",
+        (
+            b"trtllm_spec_decode_num_draft_tokens_total "
+            b"9.0\ntrtllm_spec_decode_num_accepted_tokens_total 5.0\n"
+        ),
+    ),
     (
         "llama_cpp-new.log",
         b"draft acceptance = 0.5 ( 9 accepted / 18 generated), mean acceptance length = 1.9, "
         b"acceptance rate per position = (0.6, 0.3)\n",
     ),
-    ("sglang-own.log", b"Decode batch, #running-req: 3, #token: 9, accept len: 2.47, accept rate: 0.82\n"),
-    ("llama_cpp-own.log", b"eval time = 9.0 ms / 20 tokens\ndraft acceptance rate = 0.5 ( 9 accepted / 18 generated)\n"),
+    (
+        "sglang-own.log",
+        b"Decode batch, #running-req: 3, #token: 9, accept len: 2.47, accept rate: 0.82\n",
+    ),
+    (
+        "llama_cpp-own.log",
+        (
+            b"eval time = 9.0 ms / 20 tokens\ndraft acceptance rate = 0.5 ( 9 accepted / 18 "
+            b"generated)\n"
+        ),
+    ),
     ("golden_lengths-inferencex.yaml", b"m:\n  thinking_on:\n    1: 1.8\n    2: 2.4\n"),
 ]
 
@@ -115,7 +225,10 @@ def _named(kind: str, most_bytes: int = 100_000) -> list[tuple[str, bytes]]:
 
 def _beginnings(pattern: str, most_bytes: int) -> list[tuple[str, bytes]]:
     """Whole lines of shipped files."""
-    return [(path.name, path.read_bytes()[:most_bytes].rpartition(b"\n")[0]) for path in shipped().glob(pattern)]
+    return [
+        (path.name, path.read_bytes()[:most_bytes].rpartition(b"\n")[0])
+        for path in shipped().glob(pattern)
+    ]
 
 
 def _in_corpus(folder: str) -> list[tuple[str, bytes]]:
@@ -137,7 +250,10 @@ def _traffic(path: Path) -> object:
 
 
 def _records(path: Path) -> object:
-    form, lines = path.name.partition("-")[0], path.read_text("utf-8", errors="replace").splitlines()
+    form, lines = (
+        path.name.partition("-")[0],
+        path.read_text("utf-8", errors="replace").splitlines(),
+    )
     return TO_TRACE[form](lines, 4) if form in TO_TRACE else TO_RATES[form](lines, 4, None)
 
 
@@ -148,29 +264,61 @@ def _part(kind: str) -> Callable[[Path], object]:
 def loaders() -> dict[str, Loader]:
     """Every kind of file that users write."""
     papers = _beginnings("scenarios/papers/*/cells.csv", 6000)
-    samples = [(name.replace("_", "-"), text) for name, text in _beginnings(f"{FOLDERS['workload'][0]}/*_sample.[cj]*", 3000)]
-    exits = trace({"format": 2, "window": 4}, run=np.ones(8, np.uint16), **{"head.rank": np.zeros((2, 8), np.uint16)})
-    sound = b"operation,part,tokens,size_bytes,flops,time_us\nmatmul,qkv,1,5e6,5e6,12\nattention,decode,4,1e6,1e6,7.5\n"
+    samples = [
+        (name.replace("_", "-"), text)
+        for name, text in _beginnings(f"{FOLDERS['workload'][0]}/*_sample.[cj]*", 3000)
+    ]
+    exits = trace(
+        {"format": 2, "window": 4},
+        run=np.ones(8, np.uint16),
+        **{"head.rank": np.zeros((2, 8), np.uint16)},
+    )
+    sound = (
+        b"operation,part,tokens,size_bytes,flops,time_us\n"
+        b"matmul,qkv,1,5e6,5e6,12\nattention,decode,4,1e6,1e6,7.5\n"
+    )
     return {
-        "scenario": Loader(lambda path: _law(f"./{path.name}"), _named("scenario") * 5 + _in_corpus("scenarios"), broken),
+        "scenario": Loader(
+            lambda path: _law(f"./{path.name}"),
+            _named("scenario") * 5 + _in_corpus("scenarios"),
+            broken,
+        ),
         "device": Loader(_part("device"), _named("device"), broken),
         "link": Loader(_part("link"), _named("link"), broken),
         "engine": Loader(_part("engine"), _named("engine"), broken),
         "model": Loader(_part("model"), _named("model"), broken),
-        "config": Loader(read_config, [("config.json", CONFIG)] * 20 + _in_corpus("configs"), broken),
-        "method": Loader(lambda path: _law("durations_only", f"strategy=./{path.name}"), _named("method"), broken),
+        "config": Loader(
+            read_config, [("config.json", CONFIG)] * 20 + _in_corpus("configs"), broken
+        ),
+        "method": Loader(
+            lambda path: _law("durations_only", f"strategy=./{path.name}"), _named("method"), broken
+        ),
         "workload": Loader(
             _workload,
             _named("workload"),
             broken,
         ),
         "traffic": Loader(_traffic, samples + _in_corpus("traffic"), broken),
-        "plan": Loader(lambda path: load_plan(f"./{path.name}"), _named("plan") * 6 + _in_corpus("plans"), broken),
-        "sweep": Loader(lambda path: study(f"./{path.name}", Catalogue()), _named("sweep") * 4 + _in_corpus("sweeps"), broken),
-        "trace": Loader(lambda path: statistics(read_trace(path)), [("own.npz", trace()), ("other.npz", exits)], broken_trace),
+        "plan": Loader(
+            lambda path: load_plan(f"./{path.name}"),
+            _named("plan") * 6 + _in_corpus("plans"),
+            broken,
+        ),
+        "sweep": Loader(
+            lambda path: study(f"./{path.name}", Catalogue()),
+            _named("sweep") * 4 + _in_corpus("sweeps"),
+            broken,
+        ),
+        "trace": Loader(
+            lambda path: statistics(read_trace(path)),
+            [("own.npz", trace()), ("other.npz", exits)],
+            broken_trace,
+        ),
         "record": Loader(_records, RECORDS * 10 + _in_corpus("records"), broken),
         "measurements": Loader(
-            lambda path: measurements.read([path]), [("own.csv", sound)] * 20 + _in_corpus("measurements"), broken
+            lambda path: measurements.read([path]),
+            [("own.csv", sound)] * 20 + _in_corpus("measurements"),
+            broken,
         ),
         "store": Loader(_stored, [("own.sqlite", store())], broken_store),
         "paper": Loader(lambda path: list(rows(PublishedCell, path)), papers, broken),
@@ -187,7 +335,12 @@ def store() -> bytes:
     """A sweep of six points with their law."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "own.sqlite")
-        given = study("durations_only", Catalogue(), axes=["acceptance.rate=0.2:0.8:3", "strategy.gamma=1,4"], evaluate="law")
+        given = study(
+            "durations_only",
+            Catalogue(),
+            axes=["acceptance.rate=0.2:0.8:3", "strategy.gamma=1,4"],
+            evaluate="law",
+        )
         with writing(path) as made, crew(1) as hired:
             sweep(given, made, hired)
         return path.read_bytes()
@@ -197,7 +350,9 @@ def store() -> bytes:
 
 
 def broken(content: bytes, chance: random.Random) -> bytes:
-    """A few changes, mostly one, of kinds that chance picks; or other numbers alone, which are often taken, and so used."""
+    """A few changes, mostly one, of kinds that chance picks; or other numbers alone, which are
+    often taken, and so used.
+    """
     if chance.random() < NUDGED:
         return _nudged(content, chance)
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
@@ -206,7 +361,9 @@ def broken(content: bytes, chance: random.Random) -> bytes:
 
 
 def broken_trace(content: bytes, chance: random.Random) -> bytes:
-    """A sound archive of broken arrays, so that what is broken is not lost to a checksum; now and then a broken archive."""
+    """A sound archive of broken arrays, so that what is broken is not lost to a checksum; now and
+    then a broken archive.
+    """
     if chance.random() < 0.1:
         return broken(content, chance)
     arrays = dict(np.load(io.BytesIO(content)))
@@ -215,27 +372,50 @@ def broken_trace(content: bytes, chance: random.Random) -> bytes:
         if name == "header":
             arrays[name] = np.frombuffer(broken(held.tobytes(), chance), np.uint8)
         else:
-            arrays[chance.choice((*[name] * 9, "run", "head.rank", "tree.run"))] = _broken_array(held, chance)
+            arrays[chance.choice((*[name] * 9, "run", "head.rank", "tree.run"))] = _broken_array(
+                held, chance
+            )
     file = io.BytesIO()
     np.savez(file, **arrays)
     return file.getvalue()
 
 
 def broken_store(content: bytes, chance: random.Random) -> bytes:
-    """Pages that chance breaks, or a sound file with broken cells, so that what is broken is not lost to its structure."""
+    """Pages that chance breaks, or a sound file with broken cells, so that what is broken is not
+    lost to its structure.
+    """
     if chance.random() < 0.3:
         return _flip(content, chance) if chance.random() < 0.7 else _cut(content, chance)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as held:
         held.deserialize(content)
-        tables = [name for (name,) in held.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = [
+            name for (name,) in held.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
         for _ in range(chance.choice((1, 1, 2))):
             name = chance.choice(tables)
             column = chance.choice([row[1] for row in held.execute(f"PRAGMA table_info({name})")])
-            value = chance.choice((None, 0, -1, 1e300, float("inf"), 10**18, "x", b"\xff", "NaN", chance.choice(NASTY), "[1]"))
+            value = chance.choice(
+                (
+                    None,
+                    0,
+                    -1,
+                    1e300,
+                    float("inf"),
+                    10**18,
+                    "x",
+                    b"\xff",
+                    "NaN",
+                    chance.choice(NASTY),
+                    "[1]",
+                )
+            )
             changes: tuple[tuple[str, tuple[object, ...]], ...] = (
                 (f"UPDATE OR IGNORE {name} SET {column} = ?", (value,)),
                 (f"UPDATE OR IGNORE {name} SET {column} = ? WHERE random() % 3 = 0", (value,)),
-                ("UPDATE facts SET value = replace(value, ?, ?)", (chance.choice('[{":,0w'), chance.choice(NASTY))),
+                (
+                    "UPDATE facts SET value = replace(value, ?, ?)",
+                    (chance.choice('[{":,0w'), chance.choice(NASTY)),
+                ),
                 (f"ALTER TABLE {name} RENAME COLUMN {column} TO other", ()),
                 (f"DELETE FROM {name} WHERE random() % 2", ()),
             )
@@ -268,13 +448,21 @@ def _flip(content: bytes, chance: random.Random) -> bytes:
 
 def _cut(content: bytes, chance: random.Random) -> bytes:
     begin = chance.randint(0, len(content))
-    return content[:begin] + content[begin + chance.randint(1, 40) :] if chance.random() < 0.8 else content[:begin]
+    return (
+        content[:begin] + content[begin + chance.randint(1, 40) :]
+        if chance.random() < 0.8
+        else content[:begin]
+    )
 
 
 def _move_lines(content: bytes, chance: random.Random) -> bytes:
     lines = content.splitlines(keepends=True)
     if lines:
-        line = lines[chance.randrange(len(lines))] if chance.random() < 0.5 else lines.pop(chance.randrange(len(lines)))
+        line = (
+            lines[chance.randrange(len(lines))]
+            if chance.random() < 0.5
+            else lines.pop(chance.randrange(len(lines)))
+        )
         lines.insert(chance.randint(0, len(lines)), b" " * chance.choice((0, 0, 2, 4)) + line)
     return b"".join(lines)
 
@@ -316,8 +504,14 @@ def _replace_part(content: bytes, chance: random.Random) -> bytes:
     if not places:
         return _replace_value(content, chance)
     parent, key = chance.choice(places)
-    parent[key] = chance.choice((*PARTS, parent[key], [parent[key]], {"name": parent[key]}, [parent[key]] * 3))
-    return (json.dumps(document) if content.lstrip().startswith(b"{") else yaml.safe_dump(document, sort_keys=False)).encode()
+    parent[key] = chance.choice(
+        (*PARTS, parent[key], [parent[key]], {"name": parent[key]}, [parent[key]] * 3)
+    )
+    return (
+        json.dumps(document)
+        if content.lstrip().startswith(b"{")
+        else yaml.safe_dump(document, sort_keys=False)
+    ).encode()
 
 
 def _places(part: Any) -> Iterator[tuple[Any, Any]]:
@@ -328,7 +522,17 @@ def _places(part: Any) -> Iterator[tuple[Any, Any]]:
             yield from _places(below)
 
 
-CHANGES = (_replace_part, _replace_part, _flip, _cut, _move_lines, _replace_value, _replace_value, _replace_value, _insert)
+CHANGES = (
+    _replace_part,
+    _replace_part,
+    _flip,
+    _cut,
+    _move_lines,
+    _replace_value,
+    _replace_value,
+    _replace_value,
+    _insert,
+)
 
 
 # ---- trying
@@ -348,26 +552,32 @@ def tried(loader: Loader, chance: random.Random, folder: Path) -> str:
 
 
 def outcome(loader: Loader, path: Path) -> str:
-    """What comes of a file, "read" or "refused"; anything that a loader should not raise is raised."""
+    """What comes of a file, "read" or "refused"; anything that a loader should not raise is
+    raised.
+    """
     try:
         loader.use(path)
     except BadInput as error:
         assert error.faults, "refused without a word"
-        assert all(len(str(fault).splitlines()) == 1 for fault in error.faults), "a fault of several lines"
+        assert all(len(str(fault).splitlines()) == 1 for fault in error.faults), (
+            "a fault of several lines"
+        )
         return "refused"
     return "read"
 
 
 def chance_of(seed: int, number: int) -> random.Random:
     """What decides everything about an input."""
-    return random.Random(f"{seed}:{number}")  # noqa: S311 - nothing secret
+    return random.Random(f"{seed}:{number}")
 
 
 def _late(*_: Any) -> None:
     raise TimeoutError(f"took more than {MOST_S} s")
 
 
-def fuzz(seed: int, numbers: Iterator[int], until: float) -> tuple[Counter[tuple[str, str]], dict[str, str]]:
+def fuzz(
+    seed: int, numbers: Iterator[int], until: float
+) -> tuple[Counter[tuple[str, str]], dict[str, str]]:
     """Inputs by kind and outcome; findings by where they were raised, one of each."""
     every, outcomes, findings = loaders(), Counter[tuple[str, str]](), dict[str, str]()
     for late in (signal.SIGPROF, signal.SIGALRM):
@@ -388,9 +598,14 @@ def fuzz(seed: int, numbers: Iterator[int], until: float) -> tuple[Counter[tuple
             except Exception as error:
                 found = "finding"
                 frame = traceback.extract_tb(error.__traceback__)[-1]
-                where = f"{kind}: {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"
+                where = (
+                    f"{kind}: {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"
+                )
                 if where not in findings:
-                    findings[where] = f"--seed {seed} --only {number}\n{''.join(traceback.format_exception(error)[-6:])}"
+                    findings[where] = (
+                        f"--seed {seed} --only "
+                        f"{number}\n{''.join(traceback.format_exception(error)[-6:])}"
+                    )
                     print(f"{where}: {error}"[:300], f"--only {number}", flush=True)
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
@@ -401,7 +616,9 @@ def fuzz(seed: int, numbers: Iterator[int], until: float) -> tuple[Counter[tuple
 
 def main() -> int:
     """The command line; 1 where anything was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="one input, with its whole traceback")
@@ -411,7 +628,9 @@ def main() -> int:
     outcomes, findings = fuzz(options.seed, numbers, time.monotonic() + 60 * options.minutes)
     for kind in sorted({kind for kind, _ in outcomes}):
         held = {outcome: outcomes[kind, outcome] for outcome in ("refused", "read", "finding")}
-        print(f"{kind:<13}" + "".join(f"{number:>9,} {outcome}" for outcome, number in held.items()))
+        print(
+            f"{kind:<13}" + "".join(f"{number:>9,} {outcome}" for outcome, number in held.items())
+        )
     print(
         f"{outcomes.total():,} inputs, {len(findings)} findings",
         *(findings.values() if options.only is not None else ()),

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Numbers of every shipped scenario and of every study, as JSON: whatever is built anew has to come to the same ones.
+"""Numbers of every shipped scenario and of every study, as JSON: whatever is built anew has to come
+to the same ones.
 
-``tests/golden.json`` holds what this prints; ``python3 tests/golden.py > tests/golden.json`` after a change that is meant.
-``--small`` prints the section ``settings`` alone, which is quick: nothing of it is drawn, and nothing is calibrated.
+``tests/golden.json`` holds what this prints; ``python3 tools/golden.py > tests/golden.json`` after
+a change that is meant. ``--small`` prints the section ``settings`` alone, which is quick: nothing
+of it is drawn, and nothing is calibrated.
 
-Few names of the code are used, so that the code can be moved about: ``load``, ``run`` and ``summary``, and the command line
-for the rest. ``window_sweep`` is the one exception, as no command gives its points as numbers. Scenarios keep their own
-lengths of prompts and outputs and run ``REQUESTS`` requests; studies, sweeps and plans run fewer. Nothing is rounded.
+Few names of the code are used, so that the code can be moved about: ``load``, ``run`` and
+``summary``, and the command line for the rest. ``window_sweep`` is the one exception, as no command
+gives its points as numbers. Scenarios keep their own lengths of prompts and outputs and run
+``REQUESTS`` requests; studies, sweeps and plans run fewer. Nothing is rounded.
 """
 
 from __future__ import annotations
@@ -50,12 +53,22 @@ SETTINGS = {
 """Overrides of ``durations_only`` by name."""
 
 SWEEPS = {
-    "law": "durations_only --axis strategy.gamma=1,3 --axis acceptance.rate=0.5,0.8 --set requests.count=10 --evaluate law",
+    "law": (
+        "durations_only --axis strategy.gamma=1,3 --axis acceptance.rate=0.5,0.8 --set "
+        "requests.count=10 --evaluate law"
+    ),
     "simulation": "vanilla_qwen3_32b_a100 --axis strategy.gamma=3,7 --axis requests.concurrency=1,4"
     " --set requests.count=8 --evaluate simulation",
-    "replay": "duodecoding_llama_2_7b_a800 --axis strategy.gamma=8,24 --set requests.count=4 --evaluate replay",
-    "shipped": "mirror_window_exit_latency --axis strategy.gamma=3,7 --axis channel.latency_us=1,1000 --set requests.count=3",
-    "shipped_by_law": "batch_context_method --axis requests.concurrency=1,32 --axis requests.prompt_tokens=128,1024"
+    "replay": (
+        "duodecoding_llama_2_7b_a800 --axis strategy.gamma=8,24 --set requests.count=4 "
+        "--evaluate replay"
+    ),
+    "shipped": (
+        "mirror_window_exit_latency --axis strategy.gamma=3,7 --axis channel.latency_us=1,1000 "
+        "--set requests.count=3"
+    ),
+    "shipped_by_law": "batch_context_method --axis requests.concurrency=1,32 --axis "
+    "requests.prompt_tokens=128,1024"
     " --set requests.count=32 --evaluate law",
 }
 """Words of ``specsim sweep`` by name; every point is kept."""
@@ -66,12 +79,22 @@ PLANS = {
 }
 """Words of ``specsim plan`` by name."""
 
-FLEET = ("cost_usd_per_hour", "cost_usd_per_million_tokens", "kept", "mean_batch", "replicas", "tokens_per_s", "tpot_ms")
+FLEET = (
+    "cost_usd_per_hour",
+    "cost_usd_per_million_tokens",
+    "kept",
+    "mean_batch",
+    "replicas",
+    "tokens_per_s",
+    "tpot_ms",
+)
 """What is kept of every fleet that a plan looked at."""
 
 
 class Study(NamedTuple):
-    """A command, and where in its JSON the points stand and their numbers; both are paths like ``studies.0.points``."""
+    """A command, and where in its JSON the points stand and their numbers; both are paths like
+    ``studies.0.points``.
+    """
 
     words: str
     points: tuple[str, ...]
@@ -82,37 +105,99 @@ STUDIES = {
     "batches": Study(
         "batches mirror_qwen3_32b_m2_ultra --sizes 1,8 --simulate 1,8 --set requests.count=8",
         ("batches.0", "batches.1"),
-        ("batch", "verify_rows", "verify_ms", "draft_ms", "exposed_draft_ms", "law_tpot_ms", "vanilla_tpot_ms", "speedup",
-         "simulated_speedup", "simulated_tokens_per_s", "simulated_vanilla_tokens_per_s"),
+        (
+            "batch",
+            "verify_rows",
+            "verify_ms",
+            "draft_ms",
+            "exposed_draft_ms",
+            "law_tpot_ms",
+            "vanilla_tpot_ms",
+            "speedup",
+            "simulated_speedup",
+            "simulated_tokens_per_s",
+            "simulated_vanilla_tokens_per_s",
+        ),
     ),
     "budget": Study(
         "budget duodecoding_llama_2_7b_a800 --budgets 8,24 --simulate 8,24 --set requests.count=4",
         ("studies.0.points.0", "studies.0.points.1", "studies.0.sequences.1"),
-        ("gamma", "sequences", "draft_ms", "target_ms", "step_ms", "verified.law", "verified.replay", "verified.simulation",
-         "emitted.law", "emitted.simulation"),
+        (
+            "gamma",
+            "sequences",
+            "draft_ms",
+            "target_ms",
+            "step_ms",
+            "verified.law",
+            "verified.replay",
+            "verified.simulation",
+            "emitted.law",
+            "emitted.simulation",
+        ),
     ),
     "capacity": Study(
-        "capacity traffic_vanilla_llama_3_1_8b_4xa100 traffic_mirror_llama_3_1_8b_4xa100 --search 100 --workers 1"
+        "capacity traffic_vanilla_llama_3_1_8b_4xa100 traffic_mirror_llama_3_1_8b_4xa100 "
+        "--search 100 --workers 1"
         " --set requests.count=100 --set requests.arrivals.rate_per_s=1",
         ("capacities.0", "capacities.1"),
-        ("carried_per_s", "refused_per_s", "headroom", "replicas", "offered.drift", "offered.mean_in_system", "offered.stable",
-         "offered.tokens_per_s", "offered.tpot_p50_ms", "offered.ttft_p99_ms"),
+        (
+            "carried_per_s",
+            "refused_per_s",
+            "headroom",
+            "replicas",
+            "offered.drift",
+            "offered.mean_in_system",
+            "offered.stable",
+            "offered.tokens_per_s",
+            "offered.tpot_p50_ms",
+            "offered.ttft_p99_ms",
+        ),
     ),
     "compare": Study(
-        "compare vanilla_qwen3_32b_a100 mirror_qwen3_32b_a100 --set requests.count=8 --set B:strategy.gamma=5",
+        "compare vanilla_qwen3_32b_a100 mirror_qwen3_32b_a100 --set requests.count=8 --set "
+        "B:strategy.gamma=5",
         ("scenarios.A", "scenarios.B"),
-        ("tpot_ms", "law_tpot_ms", "baseline_tpot_ms", "speedup", "speedup_interval.low", "speedup_interval.high", "step_ms",
-         "tokens_per_step", "tokens_per_s", "ttft_ms", "tbt_p99_ms", "most_j_per_token", "memory_gb"),
+        (
+            "tpot_ms",
+            "law_tpot_ms",
+            "baseline_tpot_ms",
+            "speedup",
+            "speedup_interval.low",
+            "speedup_interval.high",
+            "step_ms",
+            "tokens_per_step",
+            "tokens_per_s",
+            "ttft_ms",
+            "tbt_p99_ms",
+            "most_j_per_token",
+            "memory_gb",
+        ),
     ),
     "crossovers": Study(
         "crossovers methods_vicuna_7b_a100 --only eagle_1 --only medusa_1 --sizes 1-24,64",
         ("crossovers.0", "crossovers.1"),
-        ("first", "for_good", "tile_edges", "points.0.speedup", "points.23.speedup", "points.24.verify_rows"),
+        (
+            "first",
+            "for_good",
+            "tile_edges",
+            "points.0.speedup",
+            "points.23.speedup",
+            "points.24.verify_rows",
+        ),
     ),
     "drafts": Study(
         "drafts vanilla_qwen3_32b_a100 --model qwen3_1_7b --model qwen3_4b",
         ("points.0", "points.1"),
-        ("billions", "draft_ms", "needed", "pays", "speedups.0", "speedups.34", "windows.0", "windows.34"),
+        (
+            "billions",
+            "draft_ms",
+            "needed",
+            "pays",
+            "speedups.0",
+            "speedups.34",
+            "windows.0",
+            "windows.34",
+        ),
     ),
     "load": Study(
         "load vanilla_qwen3_32b_a100 mirror_qwen3_32b_a100 --sizes 1,4 --set requests.count=8",
@@ -122,8 +207,18 @@ STUDIES = {
     "methods": Study(
         "methods methods_vicuna_7b_a100 --only eagle_1 --only medusa_1 --set requests.count=8",
         ("methods.0", "methods.1", "methods.2"),
-        ("verified_rows", "extra_weights_gb", "draft_ms", "step_ms", "tokens_per_step", "tpot_ms", "law_tpot_ms",
-         "baseline_tpot_ms", "speedup", "relative_step"),
+        (
+            "verified_rows",
+            "extra_weights_gb",
+            "draft_ms",
+            "step_ms",
+            "tokens_per_step",
+            "tpot_ms",
+            "law_tpot_ms",
+            "baseline_tpot_ms",
+            "speedup",
+            "relative_step",
+        ),
     ),
     "network": Study(
         "network specpipe_llama_3_1_70b_two_servers --set requests.count=2",
@@ -133,14 +228,34 @@ STUDIES = {
     "streams": Study(
         "streams streaming_vicuna_7b_a100 --set requests.count=2",
         ("whole.2", "pruned.2"),
-        ("branching", "nodes", "kept", "tokens_per_step", "step_ms", "tpot_ms", "speedup", "step_cost"),
+        (
+            "branching",
+            "nodes",
+            "kept",
+            "tokens_per_step",
+            "step_ms",
+            "tpot_ms",
+            "speedup",
+            "step_cost",
+        ),
     ),
     "trees": Study(
         "trees specpipe_llama_3_1_70b_8xl40 --set requests.count=1",
         ("studies.0.trees.0", "studies.0.trees.6"),
-        ("width", "branching", "hit", "tpot_ms", "error_ms", "printed_ms", "step_ms", "steps", "behind_ms", "behind_error_ms"),
+        (
+            "width",
+            "branching",
+            "hit",
+            "tpot_ms",
+            "error_ms",
+            "printed_ms",
+            "step_ms",
+            "steps",
+            "behind_ms",
+            "behind_error_ms",
+        ),
     ),
-}  # fmt: skip
+}
 """By name of the command."""
 
 WINDOWS = {"windows": "mirror_qwen3_32b_m2_ultra", "windows_vanilla": "vanilla_qwen3_32b_a100"}
@@ -171,12 +286,16 @@ def picked(data: Any, paths: tuple[str, ...]) -> Found:
 def setting(name: str) -> Found:
     """Law and simulation of a setting of ``durations_only``."""
     found = summary(run(load("durations_only", [*SETTINGS[name], TRACE, "requests.count=12"])))
-    simulated = picked(found["simulated"], ("steps", "tokens", "tokens_per_step", "tpot_ms", "ttft_ms"))
+    simulated = picked(
+        found["simulated"], ("steps", "tokens", "tokens_per_step", "tpot_ms", "ttft_ms")
+    )
     return {"law_tpot_ms": found["law"]["tpot_ms"], **simulated}
 
 
 def scenario(name: str) -> Found:
-    """Laws, replay and simulation of a shipped scenario, how busy its lanes were, and what they did first."""
+    """Laws, replay and simulation of a shipped scenario, how busy its lanes were, and what they did
+    first.
+    """
     together = Catalogue().scenario(name).data.get("requests", {}).get("concurrency", 1)
     result = run(load(name, [f"requests.count={max(REQUESTS, together)}"]))
     found = summary(result)
@@ -185,7 +304,9 @@ def scenario(name: str) -> Found:
         **{outcome: picked(found[outcome], OUTCOME) for outcome in ("replay", "simulated")},
         **picked(found, ("speedup", "speedup_with_prompts", "baseline.tpot_ms")),
         "busy": {lane: share["busy_fraction"] for lane, share in found["lanes"].items()},
-        "spans": [[span.lane, span.start_s, span.end_s, span.label] for span in result.spans[:SPANS]],
+        "spans": [
+            [span.lane, span.start_s, span.end_s, span.label] for span in result.spans[:SPANS]
+        ],
     }
 
 
@@ -193,9 +314,18 @@ def sweep(name: str) -> Found:
     """Every point of a sweep, as the table that it exports has it, by number."""
     with TemporaryDirectory() as folder:
         table = Path(folder, "table.csv")
-        told(f"sweep {SWEEPS[name]} --workers 1", "--store", f"{folder}/points.sqlite", "--export", str(table))
+        told(
+            f"sweep {SWEEPS[name]} --workers 1",
+            "--store",
+            f"{folder}/points.sqlite",
+            "--export",
+            str(table),
+        )
         rows = list(csv.DictReader(table.read_text("utf-8").splitlines()))
-    return {row["point"]: {key: number(text) for key, text in row.items() if key != "point"} for row in rows}
+    return {
+        row["point"]: {key: number(text) for key, text in row.items() if key != "point"}
+        for row in rows
+    }
 
 
 def number(text: str) -> float | str:
@@ -212,7 +342,9 @@ def fleet(found: Found | None) -> list[Any]:
 
 
 def plan(name: str) -> Found:
-    """The answer of a plan with its doubts, and a row for every size of a fleet that it simulated."""
+    """The answer of a plan with its doubts, and a row for every size of a fleet that it
+    simulated.
+    """
     found = told(f"plan {PLANS[name]}")
     return {
         "answer": picked(found["answer"], FLEET),
@@ -235,12 +367,19 @@ def study(name: str) -> Found:
 
 
 def windows(name: str) -> Found:
-    """Of the window sweep in the report of a run: which windows it has, which it simulates, and two of these."""
+    """Of the window sweep in the report of a run: which windows it has, which it simulates, and two
+    of these.
+    """
     points = window_sweep(load(name, ["requests.count=4"]))
     tried = [point for point in points if point.simulated_tpot_ms is not None]
     shown = {f"gamma {point.gamma}": asdict(point) for point in (tried[0], tried[-1])}
     by_law = [[point.law_step_ms, point.law_tpot_ms] for point in points]
-    return {"shown": [point.gamma for point in points], "tried": [point.gamma for point in tried], "laws": by_law, **shown}
+    return {
+        "shown": [point.gamma for point in points],
+        "tried": [point.gamma for point in tried],
+        "laws": by_law,
+        **shown,
+    }
 
 
 @lru_cache(maxsize=1)
@@ -269,18 +408,25 @@ def names(section: str) -> tuple[str, ...]:
 
 def golden(*sections: str) -> dict[str, dict[str, Found]]:
     """The numbers of these sections, or of all, by case."""
-    return {section: {name: SECTIONS[section](name) for name in names(section)} for section in sections or SECTIONS}
+    return {
+        section: {name: SECTIONS[section](name) for name in names(section)}
+        for section in sections or SECTIONS
+    }
 
 
 def differences(kept: Any, got: Any, path: str, relative: float = 0.0) -> Iterator[str]:
     """Yield a line for everything that is not equal, numbers up to a relative difference."""
     if isinstance(kept, dict) and isinstance(got, dict):
         for key in sorted(kept.keys() | got.keys()):
-            yield from differences(kept.get(key, "nothing"), got.get(key, "nothing"), f"{path}.{key}", relative)
+            yield from differences(
+                kept.get(key, "nothing"), got.get(key, "nothing"), f"{path}.{key}", relative
+            )
     elif isinstance(kept, list) and isinstance(got, list) and len(kept) == len(got):
         for place, (before, after) in enumerate(zip(kept, got, strict=True)):
             yield from differences(before, after, f"{path}.{place}", relative)
-    elif isinstance(kept, float) and isinstance(got, float) and isclose(kept, got, rel_tol=relative):
+    elif (
+        isinstance(kept, float) and isinstance(got, float) and isclose(kept, got, rel_tol=relative)
+    ):
         return
     elif kept != got:
         yield f"{path}: {kept!r} -> {got!r}"
@@ -290,7 +436,10 @@ def dumped(value: Any, margin: str = "") -> str:
     """JSON with a line for every number, or for a list of plain things."""
     inner = margin + " "
     if isinstance(value, dict):
-        lines = [f"{inner}{json.dumps(key)}: {dumped(each, inner)}" for key, each in sorted(value.items())]
+        lines = [
+            f"{inner}{json.dumps(key)}: {dumped(each, inner)}"
+            for key, each in sorted(value.items())
+        ]
         return "\n".join(["{", ",\n".join(lines), margin + "}"])
     if isinstance(value, list) and any(isinstance(each, (dict, list)) for each in value):
         lines = [inner + dumped(each, inner) for each in value]

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Mutation testing: which small faults in laws, costs, acceptance and world would the fast tests let through?
+"""Mutation testing: which small faults in laws, costs, acceptance and world would the fast tests
+let through?
 
     python3 dev.py mutate [--again] [--share F] [MODULE ...]
 
-mutmut breaks the functions of a module one place at a time and runs the tests that reach the broken function. What
-counts and what does not is the same for every module and stands in :data:`NOT_COUNTED` and :func:`without_decorators`.
-``--again`` tries only what survived the last time. The scores go to ``tests/MUTANTS.md``, the survivors to the screen.
+mutmut breaks the functions of a module one place at a time and runs the tests that reach the broken
+function. What counts and what does not is the same for every module and stands in
+:data:`NOT_COUNTED` and :func:`without_decorators`. ``--again`` tries only what survived the last
+time. The scores go to ``tests/MUTANTS.md``, the survivors to the screen.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ STEPS = ("steps_by_hand", "worked_examples")
 GROUPS: dict[str, dict[str, Sequence[str]]] = {
     "world": {"world": ("world", "worked_examples")},
     "acceptance": {"acceptance/sources": ("acceptance", "worked_examples")},
-    "cost": {f"cost/{name}": ("cost", "cost_by_hand") for name in ("rows", "placement", "kernels", "hardware_cost")},
+    "cost": {
+        f"cost/{name}": ("cost", "cost_by_hand")
+        for name in ("rows", "placement", "kernels", "hardware_cost")
+    },
     "laws": {
         "strategies/common/base": (*STEPS, "laws"),
         "strategies/autoregressive": STEPS,
@@ -72,7 +77,9 @@ TESTS = {module: tests for modules in GROUPS.values() for module, tests in modul
 
 KILLED = ("killed", "timeout")
 NOT_COUNTED = [r"\braise\b", r"\b(ValueError|BadInput|Fault)\("]
-"""Lines whose expressions are left whole: what a fault says. mutmut itself leaves docstrings, types and decorators."""
+"""Lines whose expressions are left whole: what a fault says. mutmut itself leaves docstrings, types
+and decorators.
+"""
 
 CONFIG = """
 [tool.mutmut]
@@ -108,22 +115,31 @@ class Score(NamedTuple):
         low, high = wilson(self.killed, self.tried)
         interval = f" ({low:.1%} to {high:.1%})" if self.tried < self.mutants else ""
         share = f"{self.killed / self.tried:.1%}{interval}"
-        return f"| {self.part} | {self.mutants} | {self.tried} | {self.killed} | {self.timed_out} | {share} | {self.when} |"
+        return (
+            f"| {self.part} | {self.mutants} | {self.tried} | {self.killed} | {self.timed_out} "
+            f"| {share} | {self.when} |"
+        )
 
 
 def without_decorators(source: str) -> str:
-    """``@d def f`` as ``def f`` and ``f = d(f)``: mutmut passes decorated functions by, and half of the laws are properties."""
+    """``@d def f`` as ``def f`` and ``f = d(f)``: mutmut passes decorated functions by, and half of
+    the laws are properties.
+    """
     import libcst as cst
 
     class Undecorate(cst.CSTTransformer):
-        def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.BaseStatement:
+        def leave_FunctionDef(
+            self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+        ) -> cst.BaseStatement:
             value: cst.BaseExpression = updated_node.name
             for each in reversed(updated_node.decorators):
                 value = cst.Call(each.decorator, [cst.Arg(value)])
             if not updated_node.decorators:
                 return updated_node
-            assigned = cst.SimpleStatementLine([cst.Assign([cst.AssignTarget(updated_node.name)], value)])
-            return cst.FlattenSentinel([updated_node.with_changes(decorators=[]), assigned])  # type: ignore[return-value]
+            assigned = cst.SimpleStatementLine(
+                [cst.Assign([cst.AssignTarget(updated_node.name)], value)]
+            )
+            return cst.FlattenSentinel([updated_node.with_changes(decorators=[]), assigned])
 
     return cst.parse_module(source).visit(Undecorate()).code
 
@@ -134,13 +150,18 @@ def folder(module: str) -> Path:
 
 
 def prepare(module: str) -> Path:
-    """A copy of package and tests for mutmut to work on, with links to what they read; a module that has not changed keeps
-    what is known of its mutants.
+    """A copy of package and tests for mutmut to work on, with links to what they read; a module
+    that has not changed keeps what is known of its mutants.
     """
     work, path = folder(module), f"simulator/{module}.py"
     before = (work / path).read_text() if (work / path).exists() else ""
     for name in ("simulator", "tests"):
-        shutil.copytree(ROOT / name, work / name, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        shutil.copytree(
+            ROOT / name,
+            work / name,
+            ignore=shutil.ignore_patterns("__pycache__"),
+            dirs_exist_ok=True,
+        )
     source = without_decorators((ROOT / path).read_text())
     (work / path).write_text(source)
     if source == before:
@@ -152,7 +173,9 @@ def prepare(module: str) -> Path:
     tests = [f"tests/test_{name}.py" for name in TESTS[module]]
     settings = CONFIG.format(module=path, patterns=json.dumps(NOT_COUNTED), tests=json.dumps(tests))
     (work / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + settings)
-    (work / "mutants/mutmut-stats.json").unlink(missing_ok=True)  # tests may reach other functions than they did
+    (work / "mutants/mutmut-stats.json").unlink(
+        missing_ok=True
+    )  # tests may reach other functions than they did
     return work
 
 
@@ -165,7 +188,10 @@ def mutants(work: Path, module: str) -> list[str]:
     path = Path(f"simulator/{module}.py")
     with chdir(work):
         reset_config()
-        return [get_mutant_name(path, name) for name in mutate_file_contents(str(path), path.read_text()).mutant_names]
+        return [
+            get_mutant_name(path, name)
+            for name in mutate_file_contents(str(path), path.read_text()).mutant_names
+        ]
 
 
 def outcomes(work: Path, module: str) -> dict[str, str]:
@@ -176,24 +202,41 @@ def outcomes(work: Path, module: str) -> dict[str, str]:
         meta = json.loads((work / f"mutants/simulator/{module}.py.meta").read_text())
     except FileNotFoundError:
         return {}
-    return {name: status_by_exit_code[code] for name, code in meta["exit_code_by_key"].items() if code is not None}
+    return {
+        name: status_by_exit_code[code]
+        for name, code in meta["exit_code_by_key"].items()
+        if code is not None
+    }
 
 
 def break_and_test(work: Path, names: Sequence[str]) -> None:
     """Let mutmut try these mutants."""
     if names:
-        command = ["nice", "-n", "10", str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", "2", *names]
+        command = [
+            "nice",
+            "-n",
+            "10",
+            str(Path(sys.executable).with_name("mutmut")),
+            "run",
+            "--max-children",
+            "2",
+            *names,
+        ]
         with (work / "log").open("w") as log:
             subprocess.run(command, cwd=work, stdout=log, stderr=subprocess.STDOUT, check=False)
 
 
 def attempt(module: str, again: bool, share: float) -> tuple[Score, list[str]]:
-    """Break a module in every way, or in a share of them that chance has chosen once; its score and what survived."""
+    """Break a module in every way, or in a share of them that chance has chosen once; its score and
+    what survived.
+    """
     if not again:
         shutil.rmtree(folder(module), ignore_errors=True)
     work = prepare(module)
     everything = mutants(work, module)
-    chosen = random.Random(module).sample(everything, len(everything))[: ceil(share * len(everything))]
+    chosen = random.Random(module).sample(everything, len(everything))[
+        : ceil(share * len(everything))
+    ]
     known = outcomes(work, module)
     left = [name for name in chosen if known.get(name) not in KILLED]
     for _ in range(2):  # mutmut forgets what it knew of a function that has changed
@@ -201,10 +244,19 @@ def attempt(module: str, again: bool, share: float) -> tuple[Score, list[str]]:
         found = outcomes(work, module)
         left = [name for name in chosen if name not in found]
     if left:
-        sys.exit(f"{len(left)} mutants of {module} were not tried; what mutmut said is in {work / 'log'}")
+        sys.exit(
+            f"{len(left)} mutants of {module} were not tried; what mutmut said is in {work / 'log'}"
+        )
     count = Counter(found[name] for name in chosen)
     killed = sum(count[status] for status in KILLED)
-    score = Score(module, len(everything), len(chosen), killed, count["timeout"], f"{datetime.now(UTC):%Y-%m-%d} {commit()}")
+    score = Score(
+        module,
+        len(everything),
+        len(chosen),
+        killed,
+        count["timeout"],
+        f"{datetime.now(UTC):%Y-%m-%d} {commit()}",
+    )
     return score, [name for name in chosen if found[name] not in KILLED]
 
 
@@ -215,22 +267,33 @@ def shown(module: str, names: Sequence[str]) -> str:
 
     with chdir(folder(module)):
         reset_config()
-        diffs = (get_diff_for_mutant(name, path=Path(f"simulator/{module}.py")).splitlines() for name in names)
+        diffs = (
+            get_diff_for_mutant(name, path=Path(f"simulator/{module}.py")).splitlines()
+            for name in names
+        )
         changed = ([line for line in diff[2:] if line[:1] in "+-"] for diff in diffs)
-        return "\n".join("\n".join([name.rpartition(".")[2], *lines]) for name, lines in zip(names, changed, strict=True))
+        return "\n".join(
+            "\n".join([name.rpartition(".")[2], *lines])
+            for name, lines in zip(names, changed, strict=True)
+        )
 
 
 def wilson(killed: int, tried: int) -> tuple[float, float]:
     """The interval of a share at 95 %."""
     z, share = 1.96, killed / tried
-    middle, half = share + z * z / (2 * tried), z * sqrt(share * (1 - share) / tried + (z / (2 * tried)) ** 2)
+    middle, half = (
+        share + z * z / (2 * tried),
+        z * sqrt(share * (1 - share) / tried + (z / (2 * tried)) ** 2),
+    )
     return (middle - half) / (1 + z * z / tried), (middle + half) / (1 + z * z / tried)
 
 
 def commit() -> str:
     """The newest one."""
     command = ["git", "rev-parse", "--short=7", "HEAD"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def kept(page: str) -> dict[str, Score]:
@@ -250,7 +313,10 @@ def total(group: str, scores: Sequence[Score]) -> Score:
 def written(page: str, scores: dict[str, Score]) -> str:
     """The page with these scores, and with older ones of the other modules."""
     scores = kept(page) | scores
-    lines = ["| part | mutants | tried | killed | of them by time | score | when |", "|---|---:|---:|---:|---:|---:|---|"]
+    lines = [
+        "| part | mutants | tried | killed | of them by time | score | when |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
     for group, modules in GROUPS.items():
         own = [scores[module] for module in modules if module in scores]
         lines += [score.line for score in [*([total(group, own)] if own else []), *own]]
@@ -260,19 +326,36 @@ def written(page: str, scores: dict[str, Score]) -> str:
 
 def main() -> int:
     """Break what is asked for, or everything; 1 if a score is below :data:`GOAL`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"a group ({', '.join(GROUPS)}) or a module of one")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "modules",
+        nargs="*",
+        metavar="MODULE",
+        help=f"a group ({', '.join(GROUPS)}) or a module of one",
+    )
     parser.add_argument("--again", action="store_true", help="only what survived the last time")
-    parser.add_argument("--share", type=float, default=1.0, help="of the mutants of each module, drawn by chance once for all")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=1.0,
+        help="of the mutants of each module, drawn by chance once for all",
+    )
     options = parser.parse_args()
     if unknown := set(options.modules) - set(GROUPS) - set(TESTS):
-        parser.error(f"no module or group: {', '.join(sorted(unknown))}; there are {', '.join([*GROUPS, *TESTS])}")
+        parser.error(
+            f"no module or group: {', '.join(sorted(unknown))}; there are "
+            f"{', '.join([*GROUPS, *TESTS])}"
+        )
     asked = options.modules or list(GROUPS)
     low = False
     for module in dict.fromkeys(each for name in asked for each in GROUPS.get(name, [name])):
         start = time.monotonic()
         score, survivors = attempt(module, options.again, options.share)
-        print(f"{shown(module, survivors)}\n{score.line} {time.monotonic() - start:.0f} s", flush=True)
+        print(
+            f"{shown(module, survivors)}\n{score.line} {time.monotonic() - start:.0f} s", flush=True
+        )
         PAGE.write_text(written(PAGE.read_text(), {module: score}))
         low |= score.killed < GOAL * score.tried
     return int(low)
