@@ -28,7 +28,7 @@ from simulator.report.blocks import (
     sections,
 )
 from simulator.report.drawing import canvas
-from simulator.report.figures import BLUE, ORANGE, VERMILLION, legend_above
+from simulator.report.panels import BLUE, ORANGE, VERMILLION, legend_above
 from simulator.report.wording import number, share, signed_share
 
 if TYPE_CHECKING:

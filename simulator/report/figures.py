@@ -7,50 +7,43 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from simulator.acceptance.sources import Odds
 from simulator.report.drawing import canvas
+from simulator.report.panels import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SHADE,
+    SKY,
+    SMALL,
+    VERMILLION,
+    YELLOW,
+    legend_above,
+    logarithmic,
+)
 from simulator.report.wording import Wording
 from simulator.scenario.outcome import Outcome
 from simulator.studies.window import SweepPoint
 
-COLOURS: dict[str, str] = Wording("palette").said["colours"]
-"""Colours by the names that descriptions of figures use."""
-BLUE, ORANGE, GREEN, VERMILLION, GREY, PURPLE, SKY, YELLOW, _ = COLOURS.values()
-SHADE = "#e9eff5"
-LOOKS = (
-    (BLUE, "o"),
-    (VERMILLION, "s"),
-    (GREEN, "^"),
-    (ORANGE, "D"),
-    (PURPLE, "v"),
-    (SKY, "P"),
-    ("#000000", "X"),
-)
-"""Colour and marker of each of a few series."""
-SMALL: dict[str, Any] = {"size": 8, "loc": "left", "color": GREY}
-"""Look of the title of a panel."""
+COLOURS = {
+    "blue": BLUE,
+    "orange": ORANGE,
+    "green": GREEN,
+    "vermillion": VERMILLION,
+    "grey": GREY,
+    "purple": PURPLE,
+    "sky": SKY,
+    "yellow": YELLOW,
+    "black": BLACK,
+}
 
 
 say = Wording("run")
-
-
-def legend_above(axes: Any, columns: int) -> None:
-    """Put the legend of a panel above it."""
-    axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        ncols=columns,
-        borderaxespad=0.2,
-        columnspacing=1.4,
-    )
-
-
-def log_x(axes: Any, base: float = 10) -> None:
-    """Make the lower axis logarithmic, with plain numbers at its ticks."""
-    axes.set_xscale("log", base=base)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def panel(axes: Any, say: Wording, key: str, objects: Sequence[object], **values: object) -> None:
@@ -91,7 +84,7 @@ def _dress(axes: Any, stated: Mapping[str, Any]) -> None:
     if "title" in stated:
         axes.set_title(stated["title"], **SMALL)
     if "log_x" in stated:
-        log_x(axes, stated["log_x"])
+        logarithmic(axes, stated["log_x"])
     if stated.get("integers"):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for level in stated.get("levels", ()):

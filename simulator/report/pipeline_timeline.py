@@ -14,7 +14,7 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as MatplotlibPath
 
 from simulator.report.drawing import WIDTH_IN, canvas, drawn
-from simulator.report.figures import GREY, SHADE
+from simulator.report.panels import GREY, SHADE
 from simulator.report.timeline import OPENING, PARTS, family
 from simulator.world import Span
 

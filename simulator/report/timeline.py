@@ -10,8 +10,9 @@ from math import floor, log10
 from textwrap import wrap
 from typing import Any, NamedTuple, Self
 
-from simulator.report.figures import BLUE, COLOURS
+from simulator.report.figures import COLOURS
 from simulator.report.html import rendered
+from simulator.report.panels import BLUE
 from simulator.report.wording import Wording
 from simulator.world import Span
 

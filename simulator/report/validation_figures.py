@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from simulator.evidence.validation import Validated
 from simulator.numeric import grouped
 from simulator.report.drawing import canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, VERMILLION, legend_above
+from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, VERMILLION, legend_above
 
 MARKS = (("o", BLUE), ("s", ORANGE), ("D", VERMILLION), ("^", GREEN), ("v", GREY))
 BANDS = ((0.10, "#e4ebf2"), (0.05, "#cfdbe8"))

@@ -15,8 +15,12 @@ from simulator.files.sentences import Sentences, compiled, environment, evaluate
 from simulator.report.blocks import Code, Highlight, Hyperlink, Strong, Table, Words
 
 
-def number(value: float, significant: int = 4) -> str:
-    """Return a number as text with ``significant`` digits, at most three behind the point."""
+def number(value: float | None, significant: int = 4) -> str:
+    """Return a number as text with ``significant`` digits, at most three behind the point;
+    nothing for None.
+    """
+    if value is None:
+        return ""
     if value == 0.0:
         return "0"
     if abs(value) < 0.0005:
@@ -25,26 +29,48 @@ def number(value: float, significant: int = 4) -> str:
     return f"{value:,.{digits}f}"
 
 
-def percent(value: float) -> str:
-    """Return a number of per cent as signed text with two digits behind the point."""
+def percent(value: float | None) -> str:
+    """Return a number of per cent as signed text with two digits behind the point; nothing for
+    None.
+    """
+    if value is None:
+        return ""
     text = f"{value:+.2f} %"
     return text if text not in ("+0.00 %", "-0.00 %") else "0.00 %"
 
 
-def share(value: float) -> str:
-    """Return a share of one as per cent with one digit behind the point."""
+def share(value: float | None) -> str:
+    """Return a share of one as per cent with one digit behind the point; nothing for None."""
+    if value is None:
+        return ""
     return f"{value * 100:.1f} %"
 
 
-def signed_share(value: float) -> str:
-    """Return a share of one as signed per cent with one digit behind the point."""
+def whole_share(value: float | None) -> str:
+    """Return a share of one as whole per cent; nothing for None."""
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def shown(value: float | None, form: str) -> str:
+    """Return a number in a format of Python; nothing for None."""
+    return "" if value is None else format(value, form)
+
+
+def signed_share(value: float | None) -> str:
+    """Return a share of one as signed per cent with one digit behind the point; nothing for
+    None.
+    """
+    if value is None:
+        return ""
     return f"{value * 100:+.1f} %"
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float] | None) -> str:
     """Return a number, if there is one, and in brackets the ends of its interval, which come
-    last.
+    last; nothing for None.
     """
+    if values is None:
+        return ""
     *best, low, high = (number(value, 3) for value in values)
     return f"{' '.join(best)} ({low} to {high})".lstrip()
 
@@ -75,7 +101,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "share": share,
     "signed": signed_share,
 }
-FILTERS |= {"spread": spread, "whole": lambda part: f"{100 * part:.0f} %"}
+FILTERS |= {"spread": spread, "whole": whole_share}
 
 
 def _of(one: object, name: str) -> object:

@@ -7,15 +7,33 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
+from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
+from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.figures import GREY, ORANGE, SHADE, legend_above, log_x, panel
 from simulator.report.pages.load import LINES
+from simulator.report.panels import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    SHADE,
+    VERMILLION,
+    Curve,
+    draw,
+    dress,
+    legend_above,
+    logarithmic,
+)
 from simulator.report.run_summary import origin
-from simulator.report.wording import Wording, short_names
+from simulator.report.wording import number, short_names, spread
 from simulator.studies.batches import BatchPoint, BatchStudies, BatchStudy, crossover
 
-say = Wording("batches")
+LEGEND = (
+    "Simulated speed-ups are of output tokens per second, with the prefills of all requests on "
+    "both sides. Break-even is the chance of each draft token of a chain at which the law's "
+    "speed-up is 1; its interval is of devices, hosts and experts read, that of the speed-up also "
+    "of acceptance, where the scenario states a range of it."
+)
 PLAIN = {
     "law_tokens_per_s": "baseline_tokens_per_s",
     "simulated_tokens_per_s": "simulated_baseline_tokens_per_s",
@@ -27,26 +45,90 @@ def page(result: BatchStudies) -> Page:
     """Return the page of the batch study: its picture, and a table of sizes for all scenarios."""
     studies = result.studies
     strategies = ", ".join(dict.fromkeys(study.scenario.strategy.name for study in studies))
-    pictures = (
-        "Speed-up, passes and draft time by batch"
-        if len(studies) == 1
-        else "Tokens per second by batch"
-    )
+    if len(studies) == 1:
+        title = "Speed-up, passes and draft time by batch"
+    else:
+        title = "Tokens per second by batch"
     return Page(
-        **say.first_screen(strategies=strategies, studies=studies),
+        f"What {strategies} is worth in a batch, against autoregressive decoding",
+        answer=f"By law, {'; '.join(map(headline, studies))}.",
+        highlights=list(highlights(studies[0])),
         opening=[
-            Figure(pictures, "batches.svg", lambda: batch_figure(studies)),
-            Paragraph(say("legend")),
+            Figure(title, "batches.svg", lambda: batch_figure(studies)),
+            Paragraph(LEGEND),
         ],
         sections=[_section(study) for study in studies],
+    )
+
+
+def headline(study: BatchStudy) -> str:
+    """Return where a scenario gains most, and where autoregressive decoding overtakes it."""
+    best = max(study.points, key=lambda point: point.speedup)
+    first, _ = crossover(study.points)
+    if first is None:
+        end = f"faster up to B = {study.points[-1].batch}"
+    else:
+        end = f"first slower than it at B = {first}"
+    return (
+        f"{study.scenario.name} is at most {best.speedup:.2f} times as fast as autoregressive "
+        f"decoding, at B = {best.batch}, and {end}"
+    )
+
+
+def highlights(study: BatchStudy) -> Iterator[Highlight]:
+    """Yield the best speed-up, that of the largest batch, and where it falls below 1."""
+    best = max(study.points, key=lambda point: point.speedup)
+    last = study.points[-1]
+    first, _ = crossover(study.points)
+    yield Highlight(
+        f"{best.speedup:.2f} ×",
+        f"as fast at most, by law, at B = {best.batch} {spread(best.speedup_interval)}".rstrip(),
+    )
+    yield Highlight(
+        f"{last.speedup:.2f} ×",
+        f"as fast at B = {last.batch}, the largest {spread(last.speedup_interval)}".rstrip(),
+    )
+    yield Highlight(
+        "nowhere" if first is None else f"B = {first}",
+        "where autoregressive decoding is first ahead",
     )
 
 
 def _section(study: BatchStudy) -> Section:
     """Return the table and the sentences of a scenario."""
     points = [point for point in study.points if point.simulated_requests] or study.points
-    table = say.table("sizes", points, scenario=study.scenario, points=points)
-    return Section(study.scenario.name, [table, Bullets(list(sentences(study)))])
+    return Section(study.scenario.name, [_sizes(study, points), Bullets(list(sentences(study)))])
+
+
+def _sizes(study: BatchStudy, points: Sequence[BatchPoint]) -> Table:
+    """Return the table of batch sizes; columns that hold nothing are left out."""
+    columns = [
+        Column[BatchPoint]("B", lambda point: point.batch),
+        Column[BatchPoint]("speed-up law", lambda point: number(point.speedup, 3)),
+        Column[BatchPoint]("speed-up simul.", lambda point: number(point.simulated_speedup, 3)),
+    ]
+    if points[0].speedup_interval is not None:
+        columns += [
+            Column("interval", lambda point: spread(point.speedup_interval)),
+            Column("verdict", lambda point: point.verdict),
+            Column("break-even", lambda point: spread(point.break_even)),
+        ]
+    if any(point.vanilla_speedup is not None for point in points):
+        columns += [
+            Column("vanilla law", lambda point: number(point.vanilla_speedup, 3)),
+            Column("vanilla simul.", lambda point: number(point.simulated_vanilla_speedup, 3)),
+        ]
+    columns += [
+        Column("tokens/s law", lambda point: number(point.law_tokens_per_s, 3)),
+        Column("tokens/s simul.", lambda point: number(point.simulated_tokens_per_s, 3)),
+        Column("verify ms", lambda point: number(point.verify_ms, 3)),
+        Column("T_draft ms", lambda point: number(point.draft_ms, 3)),
+    ]
+    if any(point.relative_draft_overhead is not None for point in points):
+        columns.append(
+            Column("rel. draft overhead", lambda point: number(point.relative_draft_overhead, 3))
+        )
+    return table(f"Batch sizes of {study.scenario.name}", points, columns)
 
 
 def sentences(study: BatchStudy) -> Iterator[str]:
@@ -57,15 +139,25 @@ def sentences(study: BatchStudy) -> Iterator[str]:
     begins: dict[str, int] = {}
     for point in points:
         begins.setdefault(point.settings, point.batch)
-    words = crossed(*crossover(points), study.scenario.strategy.name)
-    yield from say.all(
-        "sentences", points=points, begins=begins, crossed=words, edges=study.tile_edges
-    )
+    if len(begins) > 1:
+        set_from = (f"{settings} from {size} on" for settings, size in begins.items())
+        yield f"Set by batch: {'; '.join(set_from)}"
+    where = crossed(*crossover(points), study.scenario.strategy.name)
+    yield f"By law, for batches of {points[0].batch} to {points[-1].batch}: {where}"
+    if study.tile_edges:
+        edges = ", ".join(map(str, study.tile_edges))
+        yield f"Verifying needs another tile of rows from these batches on: {edges}"
 
 
 def crossed(first: int | None, for_good: int | None, name: str) -> str:
     """Return in words at which batch autoregressive decoding overtakes a strategy."""
-    return say("crossed", first=first, for_good=for_good, name=name)
+    if first is None:
+        return f"{name} is ahead at every size"
+    if first == for_good:
+        return f"{name} is slower from B = {first} on"
+    if for_good is None:
+        return f"{name} is slower first at B = {first}, and ahead again at the largest"
+    return f"{name} is slower first at B = {first}, and for good from B = {for_good} on"
 
 
 def batch_figure(studies: Sequence[BatchStudy]) -> Drawing:
@@ -88,9 +180,9 @@ def scenario_figure(study: BatchStudy) -> Drawing:
         if overhead:
             _overhead(panel_axes[2], points)
         if trees:
-            panel(panel_axes[-1], say, "trees_panel", points)
+            _trees(panel_axes[-1], points)
         for axes in panel_axes:
-            log_x(axes, 2)
+            logarithmic(axes, 2)
             axes.set_xlim(points[0].batch / 1.06, points[-1].batch * 1.06)
             axes.tick_params(labelbottom=True)
             legend_above(axes, 2)
@@ -127,8 +219,20 @@ def throughput_figure(studies: Sequence[BatchStudy]) -> Drawing:
                 mfc="none",
                 ms=5,
             )
-        panel(rates, say, "rates_panel", ())
-        panel(ratios, say, "ratios_panel", (), base="" if several else names[0])
+        dress(
+            rates,
+            y_label="tokens per second, all requests",
+            title="lines: law, prefills left out; marks: simulation",
+            log_x=2,
+            ylim=(0.0, None),
+        )
+        dress(
+            ratios,
+            x_label="batch B (requests that decode together)",
+            y_label="speed-up over autoregressive" if several else f"relative to {names[0]}",
+            levels=(1.0,),
+            log_x=2,
+        )
         rates.tick_params(labelbottom=True)
         rates.legend(loc="upper left")
         return figure
@@ -154,10 +258,28 @@ def _rates(
     ratios.plot(sizes, [values[size] / base[size] for size in sizes], style, **look)
 
 
+def _batch(point: BatchPoint) -> int:
+    return point.batch
+
+
 def _speedup(axes: Any, points: Sequence[BatchPoint], name: str) -> None:
-    panel(
-        axes, say, "speedup_panel", points, name=name, vanilla=points[0].vanilla_speedup is not None
+    law = Curve[BatchPoint](lambda point: point.speedup, "-", BLUE, f"{name}, law")
+    simulation = Curve[BatchPoint](
+        lambda point: point.simulated_speedup, "o", VERMILLION, f"{name}, simulation", hollow=True
     )
+    vanilla = Curve[BatchPoint](lambda point: point.vanilla_speedup, "--", GREY, "vanilla_sd, law")
+    curves = [vanilla, law, simulation]
+    if points[0].vanilla_speedup is not None:
+        simulated_vanilla = Curve[BatchPoint](
+            lambda point: point.simulated_vanilla_speedup,
+            "s",
+            GREY,
+            "vanilla_sd, simulation",
+            hollow=True,
+        )
+        curves.insert(1, simulated_vanilla)
+    draw(axes, points, _batch, *curves)
+    dress(axes, y_label="speed-up over autoregressive", levels=(1.0,), ylim=(0.0, None))
     first, for_good = crossover(points)
     if for_good is not None:
         axes.axvspan(for_good, points[-1].batch * 1.06, color=SHADE, lw=0, zorder=0)
@@ -182,7 +304,15 @@ def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> No
             zorder=0,
             label="another tile of rows" if edge == edges[0] else None,
         )
-    panel(axes, say, "passes_panel", points)
+    draw(
+        axes,
+        points,
+        _batch,
+        Curve(lambda point: point.verify_ms, "-", BLUE, "target verifies its windows"),
+        Curve(lambda point: point.decode_ms, "-.", GREY, "target decodes one token per request"),
+        Curve(lambda point: point.draft_ms, "--", GREEN, "T_draft"),
+    )
+    dress(axes, y_label="law (ms)", ylim=(0.0, None), room=1.08)
     top, last = axes.get_ylim()[1], 0.0
     for edge in edges:
         if edge > last * 1.12:
@@ -199,8 +329,29 @@ def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> No
             last = edge
 
 
+def _trees(axes: Any, points: Sequence[BatchPoint]) -> None:
+    draw(
+        axes,
+        points,
+        _batch,
+        Curve(
+            lambda point: point.apart_trees_ms,
+            "--",
+            VERMILLION,
+            "all re-sampled trees in a second pass",
+        ),
+        Curve(
+            lambda point: point.fused_trees_ms, "-", BLUE, "all re-sampled trees in the same pass"
+        ),
+        Curve(lambda point: point.drafted_trees_ms, "-.", GREY, "drafted trees alone"),
+    )
+    dress(axes, y_label="target in a step, law (ms)", ylim=(0.0, None), room=1.08)
+
+
 def _overhead(axes: Any, points: Sequence[BatchPoint]) -> None:
-    panel(axes, say, "overhead_panel", points)
+    label = "exposed draft time / T_draft of vanilla_sd, law"
+    draw(axes, points, _batch, Curve(lambda point: point.relative_draft_overhead, "-", BLUE, label))
+    dress(axes, y_label="relative draft overhead", ylim=(0.0, None), room=1.3)
     top, before = axes.get_ylim()[1], None
     for point in points:
         if point.settings != before:

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Table
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import GREY, SHADE, panel
+from simulator.report.figures import panel
+from simulator.report.panels import GREY, SHADE
 from simulator.report.wording import Wording
 from simulator.studies.budget import FLAT, BudgetPoint, BudgetStudies, BudgetStudy
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Drawing
 from simulator.numeric import grouped
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Strong
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, SMALL, VERMILLION
+from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, SMALL, VERMILLION
 from simulator.report.wording import Wording, number, short_names
 from simulator.studies.capacity import DRIFT, TOLERANCE, Capacity, CapacityStudy
 

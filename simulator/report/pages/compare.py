@@ -20,18 +20,9 @@ from simulator.report.blocks import (
     Words,
 )
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    YELLOW,
-    panel,
-)
+from simulator.report.figures import panel
 from simulator.report.inputs import resolved_blocks
+from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 from simulator.report.wording import Wording, number, share
 from simulator.scenario.uncertainty import SHARE
 from simulator.studies.compare import ComparedRun, Comparison, Value, measured, parts_ms

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Bullets, Figure, Page, Section
 from simulator.report.drawing import canvas
-from simulator.report.figures import BLUE, ORANGE, VERMILLION, log_x
 from simulator.report.pages.methods import BAR_IN, PANEL_IN, by_origin, label_rows, left_out
+from simulator.report.panels import BLUE, ORANGE, VERMILLION, logarithmic
 from simulator.report.wording import Wording
 from simulator.studies.crossovers import Crossover, CrossoverStudy
 
@@ -90,7 +90,7 @@ def _strips(axes: Any, words: str, methods: Sequence[Crossover], norm: TwoSlopeN
             if edge <= (method.for_good or edge):
                 axes.plot([before(edge)] * 2, [place + 0.18, place + 0.36], color=ORANGE, lw=1.2)
         _mark(axes, place, method)
-    log_x(axes, 2)
+    logarithmic(axes, 2)
     label_rows(axes, words, [method.method for method in methods])
     return mesh
 

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import canvas
-from simulator.report.figures import GREY, LOOKS, panel
+from simulator.report.figures import panel
+from simulator.report.panels import GREY, LOOKS
 from simulator.report.wording import Wording
 from simulator.studies.drafts import RATES, DraftStudy
 

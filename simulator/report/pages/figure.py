@@ -12,7 +12,7 @@ from simulator.evidence.drawn import Found, Place
 from simulator.evidence.published import PaperFigure
 from simulator.report.blocks import Page, Paragraph, Table
 from simulator.report.drawing import canvas
-from simulator.report.figures import LOOKS, log_x
+from simulator.report.panels import LOOKS, logarithmic
 
 Points = Mapping[str, Sequence[tuple[Place, float]]]
 """Points by the label of their series."""
@@ -91,7 +91,7 @@ def _dress(axes: Any, asked: Found, names: Sequence[Place]) -> None:
     if names:
         axes.set_xticks(range(len(names)), [str(name).replace(" ", "\n") for name in names], size=8)
     if "x" in described.log:
-        log_x(axes, 2)
+        logarithmic(axes, 2)
     if "y" in described.log:
         axes.set_yscale("log")
         return

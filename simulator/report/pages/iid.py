@@ -8,7 +8,8 @@ from matplotlib.figure import Figure as Drawing
 from simulator.acceptance.iid import IidError, Independence
 from simulator.report.blocks import Block, Figure, Page, Paragraph, Section
 from simulator.report.drawing import canvas
-from simulator.report.figures import BLUE, GREY, ORANGE, VERMILLION, panel
+from simulator.report.figures import panel
+from simulator.report.panels import BLUE, GREY, ORANGE, VERMILLION
 from simulator.report.wording import Wording, share
 
 NAME, FIGURE = "iid", "iid.svg"

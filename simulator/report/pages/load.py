@@ -9,7 +9,8 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, panel
+from simulator.report.figures import panel
+from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
 from simulator.report.wording import Wording, short_names
 from simulator.studies.load import Curves, LoadStudy, crossing
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Block, Bullets, Figure, Page, Section
 from simulator.report.drawing import canvas
-from simulator.report.figures import BLUE, GREY, VERMILLION
+from simulator.report.panels import BLUE, GREY, VERMILLION
 from simulator.report.wording import Wording
 from simulator.studies.crossovers import Crossover
 from simulator.studies.method_features import Features

@@ -24,10 +24,11 @@ from simulator.report.blocks import (
     sections,
 )
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import GREY, LOOKS, VERMILLION, panel
+from simulator.report.figures import panel
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files
 from simulator.report.pages import what_if
+from simulator.report.panels import GREY, LOOKS, VERMILLION
 from simulator.report.wording import Wording, number
 from simulator.scenario.caveats import taken_over
 from simulator.scenario.uncertainty import SHARE

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from simulator.files.schema import BadInput
 from simulator.report.drawing import canvas
-from simulator.report.figures import GREY, LOOKS, VERMILLION
+from simulator.report.panels import GREY, LOOKS, VERMILLION
 from simulator.report.wording import Wording
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.metrics import METRICS

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import canvas
-from simulator.report.figures import BLUE, GREY, ORANGE, SHADE, VERMILLION, panel
+from simulator.report.figures import panel
+from simulator.report.panels import BLUE, GREY, ORANGE, SHADE, VERMILLION
 from simulator.report.wording import Wording
 from simulator.strategies.speculative_streaming.laws import parity, speedup_over_two_models
 from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels, best, fall

@@ -16,17 +16,8 @@ from simulator.files.shell import typed
 from simulator.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Page, Table, Words, sections
 from simulator.report.drawing import canvas
-from simulator.report.figures import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    legend_above,
-    panel,
-)
+from simulator.report.figures import panel
+from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, legend_above
 from simulator.report.wording import Wording, share
 
 FLAVOUR_WINDOW = 7

@@ -10,7 +10,8 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import (
+from simulator.report.figures import panel
+from simulator.report.panels import (
     BLUE,
     GREEN,
     GREY,
@@ -18,8 +19,7 @@ from simulator.report.figures import (
     PURPLE,
     SHADE,
     VERMILLION,
-    log_x,
-    panel,
+    logarithmic,
 )
 from simulator.report.wording import Wording, short_names
 from simulator.studies.trees import TreePoint, TreeStudies, TreeStudy
@@ -125,7 +125,7 @@ def tree_figure(studies: Sequence[TreeStudy]) -> Drawing:
 
 def _scales(grid: Any, widest: int) -> None:
     for axes in grid.flat:
-        log_x(axes, 2)
+        logarithmic(axes, 2)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_locator(LogLocator(base=4))
         axes.set_xlim(0.9, 1.12 * widest)

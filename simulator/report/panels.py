@@ -1,0 +1,125 @@
+"""What the panels of figures share: colours, curves over points, and how axes are dressed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+Point = TypeVar("Point")
+BLUE = "#0072B2"
+ORANGE = "#E69F00"
+GREEN = "#009E73"
+VERMILLION = "#D55E00"
+GREY = "#6b6b6b"
+PURPLE = "#CC79A7"
+SKY = "#56B4E9"
+YELLOW = "#F0E442"
+BLACK = "black"
+"""Okabe and Ito's colours, which the colour-blind tell apart too."""
+SHADE = "#e9eff5"
+LOOKS = (
+    (BLUE, "o"),
+    (VERMILLION, "s"),
+    (GREEN, "^"),
+    (ORANGE, "D"),
+    (PURPLE, "v"),
+    (SKY, "P"),
+    ("#000000", "X"),
+)
+"""Colour and marker of each of a few series."""
+SMALL: dict[str, Any] = {"size": 8, "loc": "left", "color": GREY}
+"""Look of the title of a panel."""
+
+
+@dataclass(frozen=True)
+class Curve(Generic[Point]):
+    """A curve over points: its height at a point, None where there is none.
+
+    ``line`` is what matplotlib's ``plot`` takes, ``x`` a place of its own; ``hollow`` draws marks
+    alone, in outline; ``look`` goes to ``plot``.
+    """
+
+    y: Callable[[Point], float | None]
+    line: str
+    colour: str | None = None
+    label: str | None = None
+    hollow: bool = False
+    x: Callable[[Point], float | None] | None = None
+    look: dict[str, Any] = field(default_factory=dict)
+
+    def draw(self, axes: Any, x: Callable[[Point], float | None], points: Sequence[Point]) -> None:
+        """Draw the curve through the points that have both a place and a height."""
+        places = [((self.x or x)(point), self.y(point)) for point in points]
+        drawn = [place for place in places if None not in place]
+        if not drawn:
+            return
+        look: dict[str, Any] = {}
+        if self.hollow:
+            look = {"mfc": "none", "mec": self.colour, "ms": 5, "ls": "none"}
+        elif self.colour:
+            look = {"color": self.colour}
+        axes.plot(*zip(*drawn, strict=True), self.line, label=self.label, **(look | self.look))
+
+
+def draw(
+    axes: Any,
+    points: Sequence[Point],
+    x: Callable[[Point], float | None],
+    *curves: Curve[Point],
+) -> None:
+    """Draw curves over the same places."""
+    for curve in curves:
+        curve.draw(axes, x, points)
+
+
+def dress(
+    axes: Any,
+    x_label: str = "",
+    y_label: str = "",
+    title: str = "",
+    log_x: int = 0,
+    integers: bool = False,
+    levels: Sequence[float] = (),
+    room: float = 1.0,
+    legend_columns: int = 0,
+    **settings: Any,
+) -> None:
+    """Give the axes of a panel their names, scales and room.
+
+    ``log_x`` is the base of a logarithmic axis, ``integers`` puts ticks on whole numbers,
+    ``levels`` are horizontal lines, ``room`` is how many times higher than its curves the panel
+    is, and ``settings`` go to ``Axes.set``.
+    """
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    if title:
+        axes.set_title(title, **SMALL)
+    if log_x:
+        logarithmic(axes, log_x)
+    if integers:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for level in levels:
+        axes.axhline(level, color=GREY, lw=0.8)
+    axes.set(**settings)
+    if room != 1.0:
+        axes.set_ylim(top=axes.get_ylim()[1] * room)
+    if legend_columns:
+        legend_above(axes, legend_columns)
+
+
+def legend_above(axes: Any, columns: int) -> None:
+    """Put the legend of a panel above it."""
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=columns,
+        borderaxespad=0.2,
+        columnspacing=1.4,
+    )
+
+
+def logarithmic(axes: Any, base: float = 10) -> None:
+    """Make the lower axis logarithmic, with plain numbers at its ticks."""
+    axes.set_xscale("log", base=base)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
