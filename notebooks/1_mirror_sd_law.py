@@ -16,9 +16,8 @@
 # $$T = T_{prefix} + rv_{ee} + \max\{\Delta, T_{draft}\} + rv_{fv}, \qquad \Delta = T_{suffix}$$
 #
 # As long as $T_{draft} \le \Delta$ a longer window costs nothing: the zero-slope region. Here the
-# law stands beside a
-# simulation that replays which draft tokens real models kept, and we look for the places where the
-# two part.
+# law stands beside a simulation that replays which draft tokens real models kept, and we look for
+# the places where the two part.
 
 # %%
 import pandas as pd
@@ -65,9 +64,8 @@ mirror.picture("window_sweep")
 # ## Where it ends
 #
 # Three things the one-line formula does not say. A lost window is drafted in full view; fewer
-# candidates ($\kappa$)
-# make the draft's passes narrower and losses more frequent; and the two devices share a memory, so
-# that each slows the other down.
+# candidates ($\kappa$) make the draft's passes narrower and losses more frequent; and the two
+# devices share a memory, so that each slows the other down.
 
 # %%
 rows = []

@@ -68,10 +68,9 @@ pd.DataFrame(
 
 # %% [markdown]
 # `printed_ms` is Eq. (1). The replay is slower: a token that *is* in the tree may still come late,
-# because pruning left
-# a gap in front of its level (`steps` is above 1 even where nearly every token is in the tree). The
-# best width is where a level fills a token tile of the slowest stage; the next token beyond it buys
-# another tile.
+# because pruning left a gap in front of its level (`steps` is above 1 even where nearly every token
+# is in the tree). The best width is where a level fills a token tile of the slowest stage; the next
+# token beyond it buys another tile.
 #
 # ## The price of a miss
 #

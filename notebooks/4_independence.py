@@ -11,11 +11,9 @@
 # **How wrong is the textbook formula for accepted tokens, and does it change a decision?**
 #
 # Papers write the tokens of a step as $(1 - \alpha^{\gamma + 1}) / (1 - \alpha)$: every draft token
-# is kept with the
-# same chance, whatever happened before. Real acceptance comes in bursts and differs between texts
-# and positions. How
-# far off is the formula if it is fitted where it is easiest, at one draft token, and used where it
-# matters?
+# is kept with the same chance, whatever happened before. Real acceptance comes in bursts and
+# differs between texts and positions. How far off is the formula if it is fitted where it is
+# easiest, at one draft token, and used where it matters?
 
 # %%
 import matplotlib.pyplot as plt
@@ -30,9 +28,8 @@ errors.round(1)
 
 # %% [markdown]
 # Positive: the formula promises too much. The error belongs to the drafter. Trees and heads get
-# weaker with depth (too
-# optimistic); look-up is all or nothing, a hit is followed by hits (too pessimistic); a distilled
-# chain is close to independent.
+# weaker with depth (too optimistic); look-up is all or nothing, a hit is followed by hits (too
+# pessimistic); a distilled chain is close to independent.
 
 # %%
 with plt.rc_context({"axes.spines.top": False, "axes.spines.right": False}):

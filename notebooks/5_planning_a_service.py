@@ -11,9 +11,8 @@
 # **How many machines of which kind carry a chat service within its limits, and for how much?**
 #
 # Chat with Qwen3-32B, so many requests a second, a first token within 1.5 s and 50 ms for each one
-# after it, for nine
-# requests of ten. Which strategy on how many A100? The plan file holds the question; here with
-# fewer requests than the shipped one, so that a cell takes seconds.
+# after it, for nine requests of ten. Which strategy on how many A100? The plan file holds the
+# question; here with fewer requests than the shipped one, so that a cell takes seconds.
 
 # %%
 import simulator

@@ -11,10 +11,9 @@
 # **What does a decoding strategy of your own take, and does it pay?**
 #
 # A strategy says who works when. Say yours is *eager drafting*: the draft does not wait for the
-# verdict but goes on with the
-# next window while the target verifies this one, in the hope that all of it will be kept. If it is,
-# the next window is at hand when the verdict comes; if not, it was wasted work and is drafted
-# again.
+# verdict but goes on with the next window while the target verifies this one, in the hope that all
+# of it will be kept. If it is, the next window is at hand when the verdict comes; if not, it was
+# wasted work and is drafted again.
 #
 #     draft   |==window 1==|==window 2 (a guess)==|            |==window 3 (a guess)==|
 #     target               |=====verify 1=====|               |=====verify 2=====|
@@ -50,9 +49,9 @@ from simulator import law_sentence, verdict_on  # to check a strategy; its own f
 
 # %% [markdown]
 # The durations carry the symbols of the drawing. `phases` says what each part costs, `timeline`
-# lets it pass on the lanes, and
-# `step_seconds` is the law: the same durations, no lanes. `kinds` says how often each kind of step
-# occurs. `claim` says how far you vouch for the law, and `example` where it is to be tried.
+# lets it pass on the lanes, and `step_seconds` is the law: the same durations, no lanes. `kinds`
+# says how often each kind of step occurs. `claim` says how far you vouch for the law, and `example`
+# where it is to be tried.
 
 
 # %%
@@ -199,11 +198,10 @@ table
 
 # %% [markdown]
 # To keep it: put the class in a file of `simulator/strategies/`, or in a package of your own that
-# registers it as an entry
-# point of the group `specsim.strategies`. Then a scenario can say `strategy: {name:
-# eager_drafting}`, `specsim list` shows it,
-# and `specsim validate --law eager_drafting` and the tests hold its law to its timeline. A report
-# prints what it claims and what the run shows of it.
+# registers it as an entry point of the group `specsim.strategies`. Then a scenario can say
+# `strategy: {name: eager_drafting}`, `specsim list` shows it, and `specsim validate --law
+# eager_drafting` and the tests hold its law to its timeline. A report prints what it claims and
+# what the run shows of it.
 
 # %%
 assert not right.disagreement

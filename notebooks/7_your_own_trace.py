@@ -11,8 +11,7 @@
 # **How often does your target keep what your draft writes, and what is that worth?**
 #
 # Acceptance decides what speculation is worth, and it belongs to a pair of models and a kind of
-# text. From two Hugging
-# Face models that share a tokenizer a trace is one command (`pip install
+# text. From two Hugging Face models that share a tokenizer a trace is one command (`pip install
 # 'specdecode-sim[record]'`):
 #
 #     specsim trace record --target DIR --draft DIR --prompts FILE --out mine.npz
