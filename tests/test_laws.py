@@ -188,7 +188,7 @@ def test_a_wrong_law_is_caught_by_what_it_claims(
     monkeypatch.setattr(Twice, "relation", relation)
     verdict = verdict_on(Twice.example())
     assert verdict.disagreement == disagrees
-    assert ("DISAGREEMENT" in law_sentence(verdict)) == disagrees
+    assert ("FAIL" in law_sentence(verdict)) == disagrees
     if relation == "exact":
         assert verdict.worst is not None
         assert (verdict.worst.law, verdict.worst.process) == (

@@ -5,18 +5,34 @@ data.
 from collections.abc import Sequence
 from typing import Any
 
-from simulator.evidence.law_check import ExampleVerdict
-from simulator.report.blocks import Block, Bullets, Page
-from simulator.report.wording import Wording
-
-say = Wording("law_claims")
+from simulator.evidence.law_check import ExampleVerdict, LawCheck
+from simulator.report.blocks import Block, Bullets, Page, Table
+from simulator.report.columns import Column, table
 
 
-def law_sentence(verdict: ExampleVerdict) -> str:
-    """Return what became of the law of a strategy on its example."""
-    worst = verdict.worst
-    law, process = worst[-2:] if worst else (None, None)
-    return say("sentence", one=verdict, worst=worst, law=law, process=process)
+def law_sentence(verdict: ExampleVerdict, failed: str = "FAIL") -> str:
+    """Return what became of the law of a strategy on its example; ``failed`` is the word for a
+    broken claim.
+    """
+    strategy, worst = verdict.strategy, verdict.worst
+    if not verdict.compared:
+        return f"{strategy}: {failed}: its example leaves nothing of the law to compare"
+    if worst is None:
+        return f"{strategy}: the law keeps its claim in {verdict.compared} numbers"
+    if not verdict.broken:
+        return (
+            f"{strategy}: the law keeps its claim in {verdict.compared} numbers; the largest gap "
+            f"is {_size(worst)}"
+        )
+    if "step" in worst.way:
+        by_law, by_process = f"{worst.law * 1e3:.6g} ms", f"{worst.process * 1e3:.6g} ms"
+    else:
+        by_law, by_process = f"{worst.law:.6g} tokens", f"{worst.process:.6g} tokens"
+    return (
+        f"{strategy}: {failed} in {verdict.broken} of {verdict.compared} numbers: the law claims "
+        f"to be {worst.claim.noun}; worst is {worst.way} ({worst.condition}): {by_law} by law, "
+        f"{by_process} by the process ({worst.gap * 100:+.3g} %)"
+    )
 
 
 def page(verdicts: Sequence[ExampleVerdict], command: str) -> Page:
@@ -24,24 +40,56 @@ def page(verdicts: Sequence[ExampleVerdict], command: str) -> Page:
     disagrees.
     """
     broken = [law_sentence(verdict) for verdict in verdicts if verdict.disagreement]
-    opening: list[Block] = [say.table("laws", verdicts), *([Bullets(broken)] if broken else [])]
-    answer = say("answer", kept=len(verdicts) - len(broken), all=len(verdicts))
+    opening: list[Block] = [_laws(verdicts)]
+    if broken:
+        opening.append(Bullets(broken))
     return Page(
         "Laws against the timelines of their examples",
-        answer=answer,
+        answer=headline(len(verdicts) - len(broken), len(verdicts)),
         opening=opening,
         command=command,
     )
 
 
+def headline(kept: int, laws: int) -> str:
+    """Return how many laws keep their claim."""
+    if laws == 1:
+        return f"{kept} of 1 law keeps its claim."
+    return f"{kept} of {laws} laws keep their claim."
+
+
+def _laws(verdicts: Sequence[ExampleVerdict]) -> Table:
+    """Return the table of laws."""
+    columns = [
+        Column[ExampleVerdict]("strategy", lambda verdict: verdict.strategy),
+        Column[ExampleVerdict]("compared", lambda verdict: verdict.compared),
+        Column[ExampleVerdict]("broken", lambda verdict: verdict.broken),
+        Column[ExampleVerdict]("largest gap", lambda verdict: _size(verdict.worst)),
+        Column[ExampleVerdict]("verdict", _verdict),
+    ]
+    return table("Laws", verdicts, columns)
+
+
+def _size(check: LawCheck | None) -> str:
+    """Return how far law and process are apart, without its sign; nothing for None."""
+    return "" if check is None else f"{abs(check.gap):.1e}"
+
+
+def _verdict(verdict: ExampleVerdict) -> str:
+    return "FAIL" if verdict.disagreement else "PASS"
+
+
 def law_data(verdicts: Sequence[ExampleVerdict]) -> list[dict[str, Any]]:
     """Return what became of each strategy's example as plain data."""
     return [
-        {name: getattr(one, name) for name in ("strategy", "compared", "broken", "disagreement")}
-        | {
-            "claims": list(one.claims),
-            "gap": one.worst and one.worst.gap,
-            "words": law_sentence(one),
+        {
+            "strategy": verdict.strategy,
+            "compared": verdict.compared,
+            "broken": verdict.broken,
+            "disagreement": verdict.disagreement,
+            "claims": list(verdict.claims),
+            "gap": verdict.worst and verdict.worst.gap,
+            "words": law_sentence(verdict, failed="DISAGREEMENT"),
         }
-        for one in verdicts
+        for verdict in verdicts
     ]

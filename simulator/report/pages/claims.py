@@ -10,29 +10,39 @@ from typing import Any
 from simulator.evidence.claims import VERDICTS, Judged
 from simulator.files.writing import csv_text
 from simulator.numeric import grouped
-from simulator.report.blocks import Block, Page, Paragraph, sections
-from simulator.report.wording import Wording, number
+from simulator.report.blocks import Block, Code, Page, Paragraph, Table, sections
+from simulator.report.columns import Column, table
+from simulator.report.wording import number
 
 CLAIMS = "claims.csv"
-say = Wording("claims")
+RULE = (
+    "Reproduced: within 10 % of the number, or inside the range widened by 5 %, and in the shape "
+    "that is claimed. In shape: the order or the trend comes out, the number is off or not "
+    "printed. Refuted: a bound, computed from what the paper states, excludes the number, or no "
+    "plausible input reproduces it. Inputs not printed: what would have to be known is named, and "
+    "what the ends of its plausible range give."
+)
 
 
 def counts(claims: Iterable[Judged]) -> str:
     """Return how many claims have each verdict, in words."""
-    found = Counter(judged.verdict for judged in claims)
-    named = [f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict]]
-    return ", ".join([*named, *([f"{found['']} without a verdict"] if found[""] else [])])
+    by_verdict = Counter(judged.verdict for judged in claims)
+    named = [f"{by_verdict[verdict]} {verdict}" for verdict in VERDICTS if by_verdict[verdict]]
+    if by_verdict[""]:
+        named.append(f"{by_verdict['']} without a verdict")
+    return ", ".join(named)
 
 
 def page(claims: Sequence[Judged], command: str) -> Page:
     """Return the page of claims: how many have which verdict, then a table for each paper."""
+    answer = "No claims are written down."
+    if claims:
+        answer = f"{len(claims)} claims: {counts(claims)}."
     return Page(
-        title=say("title"),
-        answer=f"{len(claims)} claims: {counts(claims)}."
-        if claims
-        else "No claims are written down.",
-        opening=[Paragraph(say("rule"))],
-        sections=sections(*((paper, blocks) for paper, blocks in by_paper(claims).items())),
+        title="The papers, claim by claim",
+        answer=answer,
+        opening=[Paragraph(RULE)],
+        sections=sections(*by_paper(claims).items()),
         command=command,
     )
 
@@ -40,30 +50,102 @@ def page(claims: Sequence[Judged], command: str) -> Page:
 def by_paper(claims: Iterable[Judged]) -> dict[str, list[Block]]:
     """Return the table of claims of each paper."""
     papers = grouped(claims, lambda judged: judged.row.paper)
-    return {paper: [*_blocks(paper, own)] for paper, own in papers.items()}
+    return {paper: list(_blocks(paper, own)) for paper, own in papers.items()}
 
 
 def _blocks(paper: str, own: Sequence[Judged]) -> Iterator[Block]:
     yield Paragraph(f"{len(own)} claims: {counts(own)}.")
-    yield say.table(
-        "claims",
+    columns = [
+        Column[Judged]("claim", lambda judged: f"{judged.claim.says} [{judged.claim.claim}]"),
+        Column[Judged]("where", lambda judged: judged.claim.where),
+        Column[Judged]("paper", _printed),
+        Column[Judged]("ours", ours),
+        Column[Judged]("verdict", lambda judged: judged.verdict or "none yet"),
+        Column[Judged]("bound, or what is missing", bound),
+        Column[Judged]("command", _command),
+    ]
+    yield table(
+        f"Claims of {paper}",
         own,
-        paper=paper,
-        ours=ours,
-        bound=lambda one: say("bound", claim=one.claim, ends=ends(one)),
+        columns,
+        badges=(4,),
+        sortable=True,
+        terminal_columns=(0, 2, 3, 4),
     )
+
+
+def _printed(judged: Judged) -> str:
+    """Return the number or the range that the paper prints; where it prints none, the shape."""
+    claim = judged.claim
+    printed = f"{claim.published.replace('..', ' to ')} {claim.unit}".strip()
+    return printed or claim.shape
 
 
 def ours(judged: Judged) -> str:
     """Return our value, or our values in their order; empty where no command gives any."""
-    return ", ".join(number(value, 3) for value in judged.ours)
+    return _listed(judged.ours)
 
 
 def ends(judged: Judged) -> str:
     """Return what comes out with unprinted inputs at their first, then at their last end; empty
     where there are none.
     """
-    return " to ".join(", ".join(number(value, 3) for value in values) for values in judged.ends)
+    return " to ".join(_listed(values) for values in judged.ends)
+
+
+def _listed(values: Iterable[float]) -> str:
+    """Return values in words: an infinite one counts to what never comes."""
+    return ", ".join(number(value, 3) if isfinite(value) else "never" for value in values)
+
+
+def bound(judged: Judged) -> str:
+    """Return what excludes the number and why, or which input is missing; then what comes out at
+    the ends of its range.
+    """
+    claim = judged.claim
+    reason = claim.missing
+    if claim.bound:
+        reason = f"{claim.bound.replace('_', ' ')} {claim.unit}: {claim.bound_why}"
+    at_ends = ends(judged)
+    if at_ends:
+        reason = f"{reason}; at the ends of what is plausible: {at_ends}"
+    return reason
+
+
+def _command(judged: Judged) -> Code | str:
+    """Return the command that gives our value, beside the one that it is combined with."""
+    taken = judged.claim.readings[0]
+    if not taken.command:
+        return ""
+    if not taken.combine:
+        return Code(taken.command)
+    return Code(f"{taken.command} ({taken.combine.replace('_', ' ')} {taken.against})")
+
+
+def _records(claims: Iterable[Judged]) -> Table:
+    """Return the table of every claim that programs read."""
+    columns = [
+        Column[Judged]("paper", lambda judged: judged.row.paper),
+        Column[Judged]("claim", lambda judged: judged.claim.claim),
+        Column[Judged]("where", lambda judged: judged.claim.where),
+        Column[Judged]("says", lambda judged: judged.claim.says),
+        Column[Judged]("published", lambda judged: judged.claim.published),
+        Column[Judged]("unit", lambda judged: judged.claim.unit),
+        Column[Judged]("ours", ours),
+        Column[Judged]("ends", ends),
+        Column[Judged]("verdict", lambda judged: judged.verdict),
+        Column[Judged]("shape", lambda judged: judged.claim.shape),
+        Column[Judged]("bound", lambda judged: judged.claim.bound),
+        Column[Judged]("bound_why", lambda judged: judged.claim.bound_why),
+        Column[Judged]("missing", lambda judged: judged.claim.missing),
+        Column[Judged]("command", lambda judged: judged.claim.command),
+        Column[Judged]("metric", lambda judged: judged.claim.metric),
+        Column[Judged]("against", lambda judged: judged.claim.against),
+        Column[Judged]("combine", lambda judged: judged.claim.combine),
+        Column[Judged]("cells", lambda judged: judged.claim.cells),
+        Column[Judged]("remark", lambda judged: judged.claim.remark),
+    ]
+    return table("Claims", claims, columns)
 
 
 def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:
@@ -71,14 +153,16 @@ def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:
     for never comes.
     """
     claims = list(claims)
-    named = [
-        dict(zip(say.head("record"), row, strict=True))
-        for row in say.rows("record", claims, ours=ours, ends=ends)
-    ]
-    values = [[value if isfinite(value) else None for value in judged.ours] for judged in claims]
-    return [record | {"ours": found} for record, found in zip(named, values, strict=True)]
+    records = _records(claims)
+    data = []
+    for judged, row in zip(claims, records.rows, strict=True):
+        record: dict[str, Any] = dict(zip(records.head, row, strict=True))
+        record["ours"] = [value if isfinite(value) else None for value in judged.ours]
+        data.append(record)
+    return data
 
 
 def claims_csv(claims: Iterable[Judged]) -> str:
     """Return every claim as CSV text."""
-    return csv_text(say.head("record"), say.rows("record", claims, ours=ours, ends=ends))
+    records = _records(claims)
+    return csv_text(records.head, records.rows)
