@@ -15,9 +15,11 @@ from hypothesis import given, strategies as st
 
 from simulator.cli.main import main
 from simulator.names import Catalogue
+from simulator.report.blocks import Highlight
+from simulator.report.pages.capacity import answers, headline, highlights
 from simulator.scenario import load
 from simulator.scenario.run import simulate
-from simulator.studies.capacity import DRIFT, TOLERANCE, capacity, drift, trial
+from simulator.studies.capacity import DRIFT, TOLERANCE, Capacity, Trial, capacity, drift, trial
 
 SERVER = [
     "strategy=autoregressive",
@@ -151,6 +153,40 @@ def test_verdicts_of_a_shipped_scenario_under_two_workloads(tmp_path: Path) -> N
     assert "specsim capacity durations_only" in text
     assert "| steady | durations_only | 2.00 | stable |" in text
     ElementTree.parse(page.with_suffix(".svg"))
+
+
+def verdict(scenario: str, traffic: str, offered: float, carried: float) -> Capacity:
+    """A capacity with nothing but its rates; stable where it carries what is offered."""
+    stable = carried > offered
+    offers = Trial(offered, 9, 0.0, stable, True, 1, 1, 1, 1, 1, 1, 1, 0.0, 0, 0.0, (), ())
+    return Capacity(scenario, traffic, 1, offers, carried, carried, 0.0)
+
+
+def test_the_answer_names_who_carries_most_of_every_traffic() -> None:
+    rates = [
+        verdict("a_x", "night", 2.0, 3.0),
+        verdict("b_x", "night", 2.0, 1.0),
+        verdict("a_x", "day", 4.0, 2.0),
+    ]
+    assert headline(rates) == (
+        "day: a_x carries the most, 2.00 requests per second, 0.50 times the 4.00 offered; night: "
+        "a_x carries the most, 3.00 requests per second, 1.50 times the 2.00 offered."
+    )
+    assert list(highlights(rates)) == [
+        Highlight("1.50 ×", "the offered rate of night, carried by a_x"),
+        Highlight("3.00", "requests per second there"),
+        Highlight("1", "of 3 pairs of traffic and scenario are stable"),
+    ]
+    assert list(answers(rates)) == [
+        (
+            "night, 2.00 requests per second: carried by a; a carries the most, 3.00 requests per "
+            "second"
+        ),
+        (
+            "day, 4.00 requests per second: carried by none; a carries the most, 2.00 requests per "
+            "second"
+        ),
+    ]
 
 
 def test_a_closed_loop_offers_no_rate() -> None:

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.report.pages.load import sentences
+from simulator.report.blocks import Highlight
+from simulator.report.pages.load import headline, highlights, sentences
 from simulator.report.wording import short_names
 from simulator.scenario import load
 from simulator.studies.load import LoadPoint, crossing, study
@@ -79,6 +80,34 @@ def test_the_first_scenario_is_what_others_are_compared_with() -> None:
         "llama",
     ]
     assert short_names(["a_b"]) == ["a_b"]
+
+
+def test_scenarios_that_never_part_are_said_to_be_level() -> None:
+    assert list(sentences({"a": curve(10), "b": curve(10)})) == [
+        "b against a: never fewer, never more tokens per second."
+    ]
+    assert list(sentences({"a": curve(10), "b": curve(5)})) == [
+        "b against a: fewer tokens per second from 1 clients on."
+    ]
+
+
+def test_the_answer_names_who_brings_most_and_who_is_fastest() -> None:
+    alone = {
+        "a": [LoadPoint("a", 1, 10.0, 100.0, 1, 1, 0), LoadPoint("a", 4, 30.0, 130.0, 1, 1, 0)]
+    }
+    other = [LoadPoint("b", 1, 20.0, 50.0, 1, 1, 0), LoadPoint("b", 4, 25.0, 160.0, 1, 1, 0)]
+    assert headline(alone) == (
+        "With 4 clients a brings 30.0 tokens per second; with 1, 100 ms per token (simulation)."
+    )
+    assert headline(alone | {"b": other}) == (
+        "With 4 clients a brings 30.0 tokens per second, the most of 2 scenarios; with 1, b is "
+        "fastest: 50.0 ms per token (simulation)."
+    )
+    assert list(highlights(alone | {"b": other})) == [
+        Highlight("30.0", "tokens per second with 4 clients"),
+        Highlight("130 ms", "per token with 4 clients"),
+        Highlight("50.0 ms", "per token with 1"),
+    ]
 
 
 def test_the_command_draws_and_tells(tmp_path: Path) -> None:

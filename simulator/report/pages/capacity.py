@@ -8,13 +8,29 @@ from typing import Any
 from matplotlib.figure import Figure as Drawing
 
 from simulator.numeric import grouped
-from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section, Strong
+from simulator.report.blocks import (
+    Bullets,
+    Figure,
+    Highlight,
+    Page,
+    Paragraph,
+    Section,
+    Strong,
+    Table,
+)
+from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, SMALL, VERMILLION
-from simulator.report.wording import Wording, number, short_names
+from simulator.report.wording import number, percent, short_names
 from simulator.studies.capacity import DRIFT, TOLERANCE, Capacity, CapacityStudy
 
-say = Wording("capacity")
+LEGEND = (
+    f"Stable: at most {DRIFT:.0%} of the arrivals between the middles of the second and the last "
+    "third stay in the system. Carries: what is delivered when work never lacks, as an unstable "
+    "run shows and a stable one with all requests at once; with an SLO the highest rate that meets "
+    f"it, bisected to {TOLERANCE:.0%} on the first requests. Times and tokens are those of the "
+    "whole traffic at its own rate: of an unstable system they grow with its length."
+)
 COLOURS = (BLUE, GREEN, VERMILLION, ORANGE, PURPLE, SKY)
 
 
@@ -22,20 +38,103 @@ def page(result: CapacityStudy) -> Page:
     """Return the page of capacities: the picture, the scenario that carries most, and tables of
     verdicts and of times.
     """
-    capacities, short = result.capacities, scenario_names(result.capacities)
-    verdicts, times = (say.table(key, capacities, short=short) for key in ("verdicts", "times"))
-    legend = Paragraph(say("legend", drift=DRIFT, tolerance=TOLERANCE))
+    capacities = result.capacities
     return Page(
-        **say.first_screen(capacities=capacities),
+        "How much traffic each scenario carries",
+        answer=headline(capacities),
+        highlights=list(highlights(capacities)),
         opening=[
-            Figure(say("picture"), "capacity.svg", lambda: capacity_figure(capacities)),
+            Figure(
+                "Requests in the system, and rates carried",
+                "capacity.svg",
+                lambda: capacity_figure(capacities),
+            ),
             Bullets([Strong(sentence) for sentence in answers(capacities)]),
         ],
         sections=[
-            Section("Verdicts", [verdicts, legend]),
-            Section("Times at the offered rate", [times]),
+            Section("Verdicts", [_verdicts(capacities), Paragraph(LEGEND)]),
+            Section("Times at the offered rate", [_times(capacities)]),
         ],
     )
+
+
+def headline(capacities: Sequence[Capacity]) -> str:
+    """Return which scenario carries the most of every traffic, and how many times the offered
+    rate.
+    """
+    clauses = []
+    for traffic, group in sorted(_by_traffic(capacities).items()):
+        best = _carries_most(group)
+        clauses.append(
+            f"{traffic}: {best.scenario} carries the most, {number(best.carried_per_s, 3)} "
+            f"requests per second, {best.headroom:.2f} times the "
+            f"{number(best.offered.requests_per_s, 3)} offered"
+        )
+    return f"{'; '.join(clauses)}."
+
+
+def highlights(capacities: Sequence[Capacity]) -> Iterator[Highlight]:
+    """Yield the largest headroom, the rate carried there, and how many pairs are stable."""
+    best = max(capacities, key=lambda capacity: capacity.headroom)
+    stable = [capacity for capacity in capacities if capacity.offered.stable]
+    yield Highlight(
+        f"{best.headroom:.2f} ×", f"the offered rate of {best.workload}, carried by {best.scenario}"
+    )
+    yield Highlight(number(best.carried_per_s, 3), "requests per second there")
+    yield Highlight(
+        str(len(stable)), f"of {len(capacities)} pairs of traffic and scenario are stable"
+    )
+
+
+def _by_traffic(capacities: Sequence[Capacity]) -> dict[str, list[Capacity]]:
+    return grouped(capacities, lambda capacity: capacity.workload)
+
+
+def _carries_most(group: Sequence[Capacity]) -> Capacity:
+    return max(group, key=lambda capacity: capacity.carried_per_s)
+
+
+def _verdicts(capacities: Sequence[Capacity]) -> Table:
+    short = scenario_names(capacities)
+    columns = [
+        Column[Capacity]("traffic", lambda capacity: capacity.workload),
+        Column[Capacity]("scenario", lambda capacity: short[capacity.scenario]),
+        Column[Capacity](
+            "offered (req/s)", lambda capacity: number(capacity.offered.requests_per_s, 3)
+        ),
+        Column[Capacity]("verdict", lambda capacity: capacity.verdict),
+        Column[Capacity]("drift", lambda capacity: percent(100 * capacity.offered.drift)),
+        Column[Capacity]("carries (req/s)", lambda capacity: number(capacity.carried_per_s, 3)),
+        Column[Capacity]("of the offered", lambda capacity: f"{capacity.headroom:.2f} x"),
+    ]
+    return table("Verdicts and rates", capacities, columns)
+
+
+def _times(capacities: Sequence[Capacity]) -> Table:
+    short = scenario_names(capacities)
+    columns = [
+        Column[Capacity]("traffic", lambda capacity: capacity.workload),
+        Column[Capacity]("scenario", lambda capacity: short[capacity.scenario]),
+        Column[Capacity](
+            "TTFT p50 (s)", lambda capacity: number(capacity.offered.ttft_p50_ms / 1e3, 3)
+        ),
+        Column[Capacity](
+            "TTFT p99 (s)", lambda capacity: number(capacity.offered.ttft_p99_ms / 1e3, 3)
+        ),
+        Column[Capacity]("TPOT p50 (ms)", lambda capacity: number(capacity.offered.tpot_p50_ms, 3)),
+        Column[Capacity]("tokens per s", lambda capacity: number(capacity.offered.tokens_per_s, 3)),
+        Column[Capacity](
+            "mean in system", lambda capacity: number(capacity.offered.mean_in_system, 3)
+        ),
+        Column[Capacity](
+            "Little's law off by", lambda capacity: f"{abs(capacity.offered.littles_gap):.0e}"
+        ),
+        Column[Capacity](
+            "CPU s, run + search",
+            lambda capacity: f"{capacity.offered.cpu_s:.0f} + {capacity.search_cpu_s:.0f}",
+        ),
+    ]
+    return table("Times, tokens and requests at the offered rate", capacities, columns)
 
 
 def scenario_names(capacities: Sequence[Capacity]) -> dict[str, str]:
@@ -49,11 +148,13 @@ def answers(capacities: Sequence[Capacity]) -> Iterator[str]:
     traffic.
     """
     short = scenario_names(capacities)
-    for traffic, group in grouped(capacities, lambda capacity: capacity.workload).items():
-        best = max(group, key=lambda capacity: capacity.carried_per_s)
+    for traffic, group in _by_traffic(capacities).items():
+        best = _carries_most(group)
         carriers = [short[capacity.scenario] for capacity in group if capacity.offered.carried]
-        yield say(
-            "answer", traffic=traffic, best=best, carriers=carriers, name=short[best.scenario]
+        yield (
+            f"{traffic}, {number(best.offered.requests_per_s, 3)} requests per second: carried by "
+            f"{', '.join(carriers) or 'none'}; {short[best.scenario]} carries the most, "
+            f"{number(best.carried_per_s, 3)} requests per second"
         )
 
 
@@ -61,10 +162,8 @@ def capacity_figure(capacities: Sequence[Capacity]) -> Drawing:
     """Return a column per traffic: requests in the system over time, above carried against offered
     rate.
     """
-    short, groups = (
-        scenario_names(capacities),
-        grouped(capacities, lambda capacity: capacity.workload),
-    )
+    short = scenario_names(capacities)
+    groups = _by_traffic(capacities)
     colours = dict(zip(short, COLOURS * len(short), strict=False))
     with canvas(5.2, WIDTH_IN * 1.15) as figure:
         panels = figure.subplots(2, len(groups), squeeze=False, height_ratios=(3, 2))

@@ -7,14 +7,28 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Figure,
+    Highlight,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+)
+from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import panel
-from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
-from simulator.report.wording import Wording, short_names
-from simulator.studies.load import Curves, LoadStudy, crossing
+from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, dress
+from simulator.report.wording import number, short_names
+from simulator.studies.load import Curves, LoadPoint, LoadStudy, crossing
 
-say = Wording("load")
+LEGEND = (
+    "Simulation of a closed loop: clients send their next request as soon as their last one has "
+    "ended. Tokens per second are of all requests, prefills included in the time. Ms per token: of "
+    "one request behind its first token, waiting to be admitted left out. TBT: between two "
+    "deliveries to a request, however many tokens they bring."
+)
 LINES = (
     (BLUE, "o"),
     (GREY, "s"),
@@ -31,19 +45,67 @@ def page(result: LoadStudy) -> Page:
     per scenario.
     """
     curves = result.curves
-    picture = Figure(say("picture"), "load.svg", lambda: load_figure(curves))
+    opening: list[Block] = [
+        Figure("Tokens per second against time per token", "load.svg", lambda: load_figure(curves))
+    ]
     comparisons = list(sentences(curves))
+    if comparisons:
+        opening.append(Bullets(comparisons))
+    opening.append(Paragraph(LEGEND))
     return Page(
-        **say.first_screen(curves=curves),
-        opening=[
-            picture,
-            *([Bullets(comparisons)] if comparisons else []),
-            Paragraph(say("legend")),
-        ],
-        sections=[
-            Section(name, [say.table("load", points, name=name)]) for name, points in curves.items()
-        ],
+        "Scenarios under the same load",
+        answer=headline(curves),
+        highlights=list(highlights(curves)),
+        opening=opening,
+        sections=[Section(name, [_loads(name, points)]) for name, points in curves.items()],
     )
+
+
+def headline(curves: Curves) -> str:
+    """Return which scenario brings the most tokens, and which is fastest for few clients."""
+    most = _most_tokens(curves)
+    fastest = _fastest(curves)
+    answer = (
+        f"With {most.clients} clients {most.scenario} brings {number(most.tokens_per_s, 3)} tokens "
+        "per second"
+    )
+    if len(curves) > 1:
+        answer += f", the most of {len(curves)} scenarios"
+    answer += f"; with {fastest.clients}, "
+    if fastest.scenario != most.scenario:
+        answer += f"{fastest.scenario} is fastest: "
+    return f"{answer}{number(fastest.tpot_ms, 3)} ms per token (simulation)."
+
+
+def highlights(curves: Curves) -> Iterator[Highlight]:
+    """Yield the most tokens per second, the time per token there, and that for few clients."""
+    most = _most_tokens(curves)
+    fastest = _fastest(curves)
+    yield Highlight(number(most.tokens_per_s, 3), f"tokens per second with {most.clients} clients")
+    yield Highlight(f"{number(most.tpot_ms, 3)} ms", f"per token with {most.clients} clients")
+    yield Highlight(f"{number(fastest.tpot_ms, 3)} ms", f"per token with {fastest.clients}")
+
+
+def _most_tokens(curves: Curves) -> LoadPoint:
+    """Return the point with the most tokens per second, of those with the most clients."""
+    return max((points[-1] for points in curves.values()), key=lambda point: point.tokens_per_s)
+
+
+def _fastest(curves: Curves) -> LoadPoint:
+    """Return the point with the least time per token, of those with the fewest clients."""
+    return min((points[0] for points in curves.values()), key=lambda point: point.tpot_ms)
+
+
+def _loads(name: str, points: list[LoadPoint]) -> Table:
+    columns = [
+        Column[LoadPoint]("clients", lambda point: point.clients),
+        Column[LoadPoint]("tokens per second", lambda point: number(point.tokens_per_s)),
+        Column[LoadPoint]("ms per token", lambda point: number(point.tpot_ms)),
+        Column[LoadPoint]("TBT p50", lambda point: number(point.tbt_p50_ms)),
+        Column[LoadPoint]("TBT p99", lambda point: number(point.tbt_p99_ms)),
+        Column[LoadPoint]("preempted", lambda point: point.preemptions),
+    ]
+    return table(f"Load of {name}", points, columns)
 
 
 def sentences(curves: Curves) -> Iterator[str]:
@@ -52,17 +114,33 @@ def sentences(curves: Curves) -> Iterator[str]:
     """
     (reference, theirs), *challengers = curves.items()
     for name, ours in challengers:
-        pairs = list(zip(ours, theirs, strict=True))
-        several = [(our, their) for our, their in pairs if our.clients > 1]
-        yield say(
-            "against",
-            name=name,
-            reference=reference,
-            ahead=[our.clients for our, their in pairs if our.tokens_per_s > their.tokens_per_s],
-            passed=crossing(ours, theirs),
-            rates=[our.tokens_per_s / their.tokens_per_s for our, their in several],
-            times=[their.tpot_ms / our.tpot_ms for our, their in several],
-        )
+        compared = f"{name} against {reference}: {_ahead(ours, theirs)}"
+        pairs = [pair for pair in zip(ours, theirs, strict=True) if pair[0].clients > 1]
+        if pairs:
+            rates = [our.tokens_per_s / their.tokens_per_s for our, their in pairs]
+            times = [their.tpot_ms / our.tpot_ms for our, their in pairs]
+            compared += (
+                f". From two clients on its throughput is {min(rates):.2f} to {max(rates):.2f} "
+                f"times as high, and tokens follow each other {min(times):.2f} to "
+                f"{max(times):.2f} times as fast"
+            )
+        yield f"{compared}."
+
+
+def _ahead(ours: list[LoadPoint], theirs: list[LoadPoint]) -> str:
+    """Return in words with how many clients a scenario brings more tokens than the reference."""
+    passed = crossing(ours, theirs)
+    more = [
+        str(our.clients)
+        for our, their in zip(ours, theirs, strict=True)
+        if our.tokens_per_s > their.tokens_per_s
+    ]
+    if passed is not None:
+        fewer = f"fewer tokens per second from {passed} clients on"
+        return f"{fewer}, more with {', '.join(more)}" if more else fewer
+    if more:
+        return f"more tokens per second with {', '.join(more)} clients"
+    return "never fewer, never more tokens per second"
 
 
 def load_figure(curves: Curves) -> Drawing:
@@ -91,8 +169,21 @@ def load_figure(curves: Curves) -> Drawing:
                 trade.annotate(
                     f"{point.clients}", at, offset, textcoords="offset points", size=7, color=colour
                 )
-        panel(trade, say, "trade_panel", ())
-        panel(tail, say, "tail_panel", ())
+        dress(
+            trade,
+            x_label="tokens per second, all requests",
+            y_label="time of one request (ms)",
+            title="per token, mean; at the ends: clients",
+            log_x=2,
+            yscale="log",
+        )
+        dress(
+            tail,
+            x_label="clients",
+            title="between deliveries: median (line), 99th percentile (dots)",
+            log_x=2,
+            yscale="log",
+        )
         for axes in (trade, tail):
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.xaxis.set_minor_locator(NullLocator())
