@@ -10,23 +10,41 @@ from math import floor, log10
 from textwrap import wrap
 from typing import Any, NamedTuple, Self
 
-from simulator.report.figures import COLOURS
 from simulator.report.html import rendered
-from simulator.report.panels import BLUE
-from simulator.report.wording import Wording
+from simulator.report.panels import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 from simulator.world import Span
 
 OPENING = ("prefill", "draft prefill", "first window")
 """Labels of spans that lie before a request's first step."""
 
-PALETTE = Wording("palette").said
-FAMILIES = {
-    lane: tuple(COLOURS[name] for name in names) for lane, names in PALETTE["lanes"].items()
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "target": (SKY, BLUE),
+    "draft": (ORANGE, VERMILLION, YELLOW),
+    "rendezvous": (GREEN, PURPLE),
+    "stage": (),
+    "link": (),
 }
+"""Lanes in their order, and the colours that their parts take first."""
+SPANS = (
+    SKY,
+    ORANGE,
+    GREEN,
+    YELLOW,
+    PURPLE,
+    BLUE,
+    VERMILLION,
+    "#999933",
+    "#88CCEE",
+    "#DDCC77",
+    "#EE99AA",
+    "#44AA99",
+)
+"""Okabe and Ito's colours, then some of Paul Tol's, for the parts that are left."""
 PARTS = {
-    (lane, part): COLOURS[name]
-    for lane, parts in PALETTE["parts"].items()
-    for part, name in parts.items()
+    ("draft", "draft level"): GREEN,
+    ("stage", "compute"): BLUE,
+    ("stage", "prune"): ORANGE,
+    ("link", "transmit"): VERMILLION,
 }
 """Colours that a part of a lane has in every picture."""
 
@@ -305,18 +323,20 @@ def _colours(lanes: Sequence[str], spans: Iterable[Span]) -> dict[tuple[str, str
     colours.
     """
     labels = sorted({(lanes.index(span.lane), span.label) for span in spans})
+    kept = set(PARTS.values()) if "stage 1" in lanes else set()
     chosen: dict[tuple[str, str], str] = {}
     for row, label in labels:
-        lane, used = (
-            family(lanes[row]),
-            {*chosen.values(), *(PARTS.values() if "stage 1" in lanes else ())},
-        )
-        wanted = (*FAMILIES.get(lane, ()), *PALETTE["spans"])
-        free = (colour for colour in wanted if colour not in used)
-        if (lane, label) not in chosen:
-            chosen[lane, label] = PARTS.get((lane, label)) or next(
-                free, wanted[len(chosen) % len(wanted)]
-            )
+        lane = family(lanes[row])
+        if (lane, label) in chosen:
+            continue
+        wanted = (*FAMILIES.get(lane, ()), *SPANS)
+        free = [colour for colour in wanted if colour not in kept.union(chosen.values())]
+        if (lane, label) in PARTS:
+            chosen[lane, label] = PARTS[lane, label]
+        elif free:
+            chosen[lane, label] = free[0]
+        else:
+            chosen[lane, label] = wanted[len(chosen) % len(wanted)]
     return chosen
 
 

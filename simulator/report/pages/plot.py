@@ -17,7 +17,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from simulator.files.schema import BadInput
 from simulator.report.drawing import canvas
 from simulator.report.panels import GREY, LOOKS, VERMILLION
-from simulator.report.wording import Wording
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.metrics import METRICS
 from simulator.studies.sweep.study import Plot
@@ -25,11 +24,26 @@ from simulator.studies.sweep.table import Frame, SweepTable
 
 RAMP = "cividis"
 """A colour map that goes from dark to light for everybody, also without colour."""
-UNITS: dict[str, str] = Wording("plot").said["units"]
-WORDS: dict[str, str] = Wording("plot").said["axes"]
-"""Units by the endings of keys; labels of axes that are better known by another name than their
-field.
-"""
+UNITS = {
+    "_us": "µs",
+    "_ms": "ms",
+    "_gb_s": "GB/s",
+    "_gb": "GB",
+    "_s": "s",
+    "_tflops": "TFLOP/s",
+    "_tokens": "tokens",
+    "_bytes": "bytes",
+    "_w": "W",
+}
+"""Units by the endings of keys."""
+WORDS = {
+    "strategy.gamma": "window γ (draft tokens)",
+    "strategy.exit_layer": "early exit (share of the depth)",
+    "requests.concurrency": "batch (requests)",
+    "requests.prompt_tokens": "prompt (tokens)",
+    "strategy": "method",
+}
+"""Labels of axes that are better known by another name than their field."""
 CELLS = 14
 """Number of ticks that fit along an edge of the whole picture."""
 FAR = 12.0
@@ -137,14 +151,22 @@ def _reduced(points: SweepTable, plot: Plot) -> tuple[Frame, str]:
     frame = points.frame.dropna(subset=named)
     if frame.empty:
         raise BadInput.at(points.name, "no point has a value for all of these", ", ".join(named))
-    free = [axis for axis in points.axes if axis not in named and frame[axis].nunique() > 1]
+    free = _free_axes(points, frame, named)
     if plot.kind == "pareto" or points.file.combine != "product" or not free:
         return frame, ""
     judge = [name for name in named if name not in points.axes][-1]
     shown = [axis for axis in points.axes if axis in named]
-    best = frame.groupby(shown, sort=False)[judge]
-    chosen = best.idxmin() if METRICS[judge.partition("_")[2]].less_is_better else best.idxmax()
-    return frame.loc[chosen], "best over " + ", ".join(label(axis) for axis in free)
+    judged = frame.groupby(shown, sort=False)[judge]
+    if METRICS[judge.partition("_")[2]].less_is_better:
+        chosen = judged.idxmin()
+    else:
+        chosen = judged.idxmax()
+    return frame.loc[chosen], "best over " + ", ".join(map(label, free))
+
+
+def _free_axes(points: SweepTable, frame: Frame, named: Sequence[str]) -> list[str]:
+    """Return the axes that have several values and that the plot does not name."""
+    return [axis for axis in points.axes if axis not in named and frame[axis].nunique() > 1]
 
 
 def _values(frame: Frame, column: str | None) -> list[Any]:
@@ -436,33 +458,42 @@ def _uneven(values: Sequence[float]) -> float:
 def _finish(
     figure: Any, panels: Sequence[Any], columns: int, plot: Plot, note: str, hues: Sequence[str]
 ) -> None:
+    """Name the axes at the edges, and put the legend below and the heading above the panels."""
+    _name_axes(panels, columns, plot)
+    handles = _legend(panels, hues)
+    if plot.kind in ("heatmap", "contour") and not plot.hue:
+        quantity = label(str(plot.value)).partition(",")[0]
+        handles[f"{quantity} = {plot.level:g}"] = Line2D([], [], color=VERMILLION, lw=2.2)
+    if handles:
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            title=label(plot.hue) if plot.hue else None,
+            loc="outside lower center",
+            ncols=2 if plot.kind == "pareto" else min(4, len(handles)),
+        )
+    heading = " · ".join(part for part in (plot.title, note) if part)
+    if heading:
+        figure.suptitle(heading, size=10, x=0.01, ha="left")
+
+
+def _name_axes(panels: Sequence[Any], columns: int, plot: Plot) -> None:
+    """Name the lower axes of the last row of panels, and the left ones of the first column."""
     for number, axes in enumerate(panels):
         if number + columns >= len(panels):
             axes.set_xlabel(label(plot.x))
             axes.tick_params(labelbottom=True)
         if number % columns == 0:
             axes.set_ylabel("\n".join(label(str(plot.y)).rsplit(", ", 1)))
-    named: dict[str, Any] = {}
+
+
+def _legend(panels: Sequence[Any], hues: Sequence[str]) -> dict[str, Any]:
+    """Return what the panels draw by its name, hues in their order and then all else."""
+    handles: dict[str, Any] = {}
     for axes in panels:
-        named |= {
-            name: handle
-            for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
-            if name
-        }
+        drawn, names = axes.get_legend_handles_labels()
+        handles |= dict(zip(names, drawn, strict=True))
+    handles.pop("", None)
     order = {hue: number for number, hue in enumerate(hues)}
-    handles = dict(
-        sorted(named.items(), key=lambda entry: order.get(entry[0].partition(":")[0], len(order)))
-    )
-    if plot.kind in ("heatmap", "contour") and not plot.hue:
-        handles[f"{label(str(plot.value)).partition(',')[0]} = {plot.level:g}"] = Line2D(
-            [], [], color=VERMILLION, lw=2.2
-        )
-    if handles:
-        names = label(plot.hue) if plot.hue else None
-        columns = 2 if plot.kind == "pareto" else min(4, len(handles))
-        figure.legend(
-            handles.values(), handles.keys(), title=names, loc="outside lower center", ncols=columns
-        )
-    heading = " · ".join(part for part in (plot.title, note) if part)
-    if heading:
-        figure.suptitle(heading, size=10, x=0.01, ha="left")
+    ordered = sorted(handles, key=lambda name: order.get(name.partition(":")[0], len(order)))
+    return {name: handles[name] for name in ordered}
