@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -21,16 +23,21 @@ from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput, Infeasible, read, validate
 from simulator.names import Catalogue, shipped
+from simulator.report.blocks import Bullets, Highlight, Table
+from simulator.report.pages import crossovers as crossovers_page, methods as methods_page
 from simulator.scenario import load
 from simulator.scenario.run import simulate
 from simulator.serving.requests import Requests
 from simulator.strategies.common.step import Kind
 from simulator.strategies.tree_sd import TreeSD
-from simulator.studies.crossovers import by_exact_laws, crossovers
-from simulator.studies.method_features import MethodFile, features, read_method
+from simulator.studies.batches import LawAtBatch
+from simulator.studies.crossovers import Crossover, CrossoverStudy, by_exact_laws, crossovers
+from simulator.studies.method_features import Features, MethodFile, features, read_method
 from simulator.studies.methods import (
+    ExcludedMethod,
     MethodComparison,
     MethodPoint,
+    Origin,
     candidates,
     left_out,
     method_sweep,
@@ -390,6 +397,200 @@ def test_list_methods_tells_features() -> None:
     found = json.loads(CliRunner().invoke(main, ["list", "method", "--json"]).stdout)["method"]
     assert set(found) == set(NAMES)
     assert found["token_recycling"]["acceptance"] == "yours"
+
+
+def point(method: str, origin: Origin, tpot_ms: float, **facts: Any) -> MethodPoint:
+    """A method whose autoregressive decoding takes 20 ms per token."""
+    return MethodPoint(
+        method=method,
+        strategy="x",
+        origin=origin,
+        acceptance="of a test",
+        verified_rows=4,
+        extra_weights_gb=0.0,
+        draft_ms=1.0,
+        step_ms=tpot_ms,
+        tokens_per_step=1.0,
+        tpot_ms=tpot_ms,
+        law_tpot_ms=tpot_ms,
+        baseline_tpot_ms=20.0,
+        relation=facts.pop("relation", ""),
+        **facts,
+    )
+
+
+def compared(*points: MethodPoint) -> MethodComparison:
+    """Methods on one scenario, of which one more is left out."""
+    return MethodComparison("s", "t on d", points, (ExcludedMethod("left", "it has no law"),))
+
+
+def test_the_answer_names_the_fastest_of_every_origin() -> None:
+    result = compared(
+        point("slow", "recorded", 16.0),
+        point("quick", "recorded", 10.0),
+        point("own", "stand_in", 8.0),
+        point("lent", "published", 5.0),
+        point("said", "stated", 4.0),
+    )
+    assert methods_page.headline(result) == (
+        "With acceptance as published lent is the fastest: 4.00 times autoregressive decoding; "
+        "with acceptance recorded from its models quick is the fastest: 2.00 times autoregressive "
+        "decoding; with acceptance of stand-ins own is the fastest: 2.50 times autoregressive "
+        "decoding; with acceptance as stated said is the fastest: 5.00 times autoregressive "
+        "decoding."
+    )
+    assert list(methods_page.highlights(result)) == [
+        Highlight("1.25 ×", "as fast as autoregressive decoding: slow, of a test"),
+        Highlight("5.00 ×", "as fast: said, the last of the list, of a test"),
+        Highlight("5", "methods run here, of 6"),
+    ]
+    assert [words for words, _ in methods_page.by_origin(result.points)] == [
+        "Acceptance recorded from the scenario's own models",
+        "Acceptance recorded from other, small models",
+        "Acceptance published or measured for large models",
+        "Acceptance stated by the scenario",
+    ]
+    assert methods_page.headline(compared()) == "No method runs here."
+    assert list(methods_page.highlights(compared())) == [Highlight("0", "methods run here, of 1")]
+
+
+def test_the_notes_say_what_may_be_compared() -> None:
+    def notes(*points: MethodPoint) -> list[str]:
+        (bullets,) = methods_page.page(compared(*points)).sections[-1].blocks
+        assert isinstance(bullets, Bullets)
+        return [str(item) for item in bullets.items]
+
+    simulated = (
+        "Times are simulated; law: with marginal acceptance. Draft and rows: of a step in which "
+        "all propose"
+    )
+    left_out = "left is left out: it has no law"
+    assert notes(point("a", "stated", 10.0)) == [simulated, left_out]
+    assert notes(
+        point("b", "published", 10.0, published_speedup=2.5, rests_on="the speed-up rests on x"),
+        point("a", "recorded", 10.0, relation="a bound"),
+    ) == [
+        "The two parts are not comparable: their acceptance is of models of very different size",
+        "publ.: the speed-up that the source of the mean reports, on its own hardware and software",
+        "b: the speed-up rests on x",
+        simulated,
+        "a: the law is no equality here (a bound)",
+        left_out,
+    ]
+
+
+def test_the_figure_explains_its_marks() -> None:
+    def axis(*points: MethodPoint) -> str:
+        return str(methods_page.bar_figure(points, "title").axes[0].get_xlabel())
+
+    bare = "speed-up over autoregressive decoding (simulation)"
+    assert axis(point("a", "stated", 10.0)) == bare
+    assert axis(
+        point("a", "stated", 10.0, published_speedup=2.5, relation="drafts on one lane")
+    ) == (
+        f"{bare}\ndiamond: published speed-up, on its source's own hardware and software\n"
+        "* drafts beside the target on a device of its own, which it does not have here"
+    )
+
+
+def crossover(method: str, origin: Origin, first: int | None, for_good: int | None) -> Crossover:
+    points = (LawAtBatch(1, 5, 2.0), LawAtBatch(16, 80, 1.0))
+    return Crossover(method, origin, "of a test", points, first, for_good, (8,))
+
+
+def test_crossovers_are_said_in_words() -> None:
+    early = crossover("early", "recorded", 4, 8)
+    late = crossover("late", "recorded", 9, 9)
+    never = crossover("never", "recorded", None, None)
+    again = crossover("again", "stated", 2, None)
+    assert crossovers_page.headline([never, late, early]) == (
+        "By law 1 of 3 methods are faster than plain decoding up to B = 16, never by most; early "
+        "is the first to fall behind, at B = 4."
+    )
+    assert crossovers_page.headline([late, early]) == (
+        "By law late stays ahead longest, up to B = 8; early is the first to fall behind, at B = 4."
+    )
+    assert crossovers_page.headline([never]) == (
+        "By law 1 of 1 methods are faster than plain decoding up to B = 16, never by most."
+    )
+    assert crossovers_page.headline([]) == "No method has a law here."
+    assert list(crossovers_page.highlights([never, late, early])) == [
+        Highlight("B = 4", "where early falls behind, the first"),
+        Highlight("B = 9", "where late falls behind, the last that does"),
+        Highlight("1", "of 3 never fall behind"),
+    ]
+    assert list(crossovers_page.highlights([never])) == [Highlight("1", "of 1 never fall behind")]
+    assert list(crossovers_page.sentences([never, late, early, again])) == [
+        (
+            "Acceptance recorded from the scenario's own models: early falls behind first, from 4 "
+            "requests on; late last, from 9 on; never up to 16: never."
+        ),
+        "Acceptance stated by the scenario: again falls behind first, from 2 requests on.",
+    ]
+    study = CrossoverStudy("s", "t on d", (never, late, early, again), ())
+    page = crossovers_page.page(study)
+    assert page.title == "Up to which batch each method is worth using on s: t on d"
+    tables = [block for block in page.blocks if isinstance(block, Table)]
+    assert list(tables[0].head) == [
+        "method",
+        "rows per request",
+        "speed-up at B = 1",
+        "slower from B =",
+        "for good from B =",
+        "where a tile ends",
+    ]
+    assert [row for shown in tables for row in shown.rows] == [
+        ("never", "5", "2.00", "over 16", "over 16", ""),
+        ("late", "5", "2.00", "9", "9", "no"),
+        ("early", "5", "2.00", "4", "8", "yes"),
+        ("again", "5", "2.00", "2", "over 16", ""),
+    ]
+
+
+def test_features_are_said_in_words() -> None:
+    alike = {"about": "", "strategy": "x", "large_batch": True, "dynamic_draft": False}
+    few = Features(
+        adds_no_latency=True,
+        no_training=False,
+        verified_rows=3,
+        extra_weights=9_000_000,
+        acceptance="both",
+        **alike,
+    )
+    many = replace(few, extra_weights=1_234_000_000, acceptance="recorded")
+    none = replace(few, extra_weights=0, acceptance="published", adds_no_latency=False)
+    (shown, legend) = methods_page.features_page({"a": few, "b": many, "c": none}).opening
+    assert isinstance(shown, Table)
+    assert list(shown.head) == [
+        "method",
+        "free draft",
+        "not trained",
+        "large batch",
+        "dyn. draft",
+        "rows",
+        "1e9",
+        "from",
+    ]
+    assert list(shown.rows) == [
+        ("a", "yes", "no", "yes", "no", "3", "< 0.01", "both"),
+        ("b", "yes", "no", "yes", "no", "3", "1.23", "rec."),
+        ("c", "no", "no", "yes", "no", "3", "", "publ."),
+    ]
+    assert isinstance(legend, Bullets)
+    assert list(legend.items) == [
+        (
+            "Free draft: drafting adds no latency. As in SpecPipe's Table 2, but worked out from "
+            "the method's law and file"
+        ),
+        (
+            "Rows: of the target's pass in one step of a request; 1e9: weights in addition to a "
+            "target of 7B"
+        ),
+        (
+            "From: acceptance is recorded from small models, published as a mean, both, or only "
+            "yours to state"
+        ),
+    ]
 
 
 def test_an_unknown_method_is_refused() -> None:

@@ -7,14 +7,25 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Bullets, Figure, Page, Section
+from simulator.report.blocks import Bullets, Figure, Highlight, Page, Section, Table
+from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.pages.methods import BAR_IN, PANEL_IN, by_origin, label_rows, left_out
+from simulator.report.pages.methods import (
+    BAR_IN,
+    PANEL_IN,
+    by_origin,
+    label_rows,
+    left_out,
+    yes_no,
+)
 from simulator.report.panels import BLUE, ORANGE, VERMILLION, logarithmic
-from simulator.report.wording import Wording
 from simulator.studies.crossovers import Crossover, CrossoverStudy
 
-say = Wording("crossovers")
+LEGEND = "By law of the step, with the tokens a step that a replay of one request at a time commits"
+MAP = "speed-up over autoregressive decoding of the same batch (law)"
+AXIS = """batch B (requests that decode together)
+black, and at the right: from here on autoregressive decoding is faster
+orange: up to there, where another tile of rows begins"""
 SLOWER_FASTER = LinearSegmentedColormap.from_list("slower_faster", [VERMILLION, "#ffffff", BLUE])
 
 
@@ -22,30 +33,112 @@ def page(result: CrossoverStudy) -> Page:
     """Return the page of crossovers: their picture, which method pays longest, and a table per
     origin of acceptance.
     """
-    methods, title = result.crossovers, f"{result.scenario}: {result.conditions}"
-    sections = [
-        Section(words, [say.table("methods", chosen)]) for words, chosen in by_origin(methods)
-    ]
-    notes = Section("How to read it", [Bullets([say("legend"), *left_out(result.excluded)])])
-    picture = Figure(say("picture"), "crossovers.svg", lambda: strip_figure(methods, title))
-    said = Bullets(list(sentences(methods)))
+    methods = result.crossovers
+    title = f"{result.scenario}: {result.conditions}"
+    sections = [Section(words, [_methods(chosen)]) for words, chosen in by_origin(methods)]
+    notes = Section("How to read it", [Bullets([LEGEND, *left_out(result.excluded)])])
+    picture = Figure(
+        "Speed-up of all methods by batch",
+        "crossovers.svg",
+        lambda: strip_figure(methods, title),
+    )
     return Page(
-        **say.first_screen(on=title, methods=methods),
-        opening=[picture, said],
+        f"Up to which batch each method is worth using on {title}",
+        answer=headline(methods),
+        highlights=list(highlights(methods)),
+        opening=[picture, Bullets(list(sentences(methods)))],
         sections=[*sections, notes],
     )
 
 
+def _falling_behind(methods: Sequence[Crossover]) -> list[tuple[int, Crossover]]:
+    """Return the methods that fall behind, each after the first batch at which it does, in that
+    order.
+    """
+    behind = [(method.first, method) for method in methods if method.first is not None]
+    return sorted(behind, key=lambda pair: pair[0])
+
+
+def _never_behind(methods: Sequence[Crossover]) -> list[Crossover]:
+    return [method for method in methods if method.first is None]
+
+
+def headline(methods: Sequence[Crossover]) -> str:
+    """Return which method stays ahead longest, and which falls behind first."""
+    behind = _falling_behind(methods)
+    never = _never_behind(methods)
+    if never:
+        answer = (
+            f"By law {len(never)} of {len(methods)} methods are faster than plain decoding up to "
+            f"B = {never[0].points[-1].batch}, {never[0].method} by most"
+        )
+    elif behind:
+        size, last = behind[-1]
+        answer = f"By law {last.method} stays ahead longest, up to B = {size - 1}"
+    else:
+        answer = "No method has a law here"
+    if behind:
+        size, first = behind[0]
+        answer += f"; {first.method} is the first to fall behind, at B = {size}"
+    return f"{answer}."
+
+
+def highlights(methods: Sequence[Crossover]) -> Iterator[Highlight]:
+    """Yield where the first and the last method fall behind, and how many never do."""
+    behind = _falling_behind(methods)
+    if behind:
+        first_size, first = behind[0]
+        last_size, last = behind[-1]
+        yield Highlight(f"B = {first_size}", f"where {first.method} falls behind, the first")
+        yield Highlight(f"B = {last_size}", f"where {last.method} falls behind, the last that does")
+    yield Highlight(str(len(_never_behind(methods))), f"of {len(methods)} never fall behind")
+
+
+def _methods(methods: Sequence[Crossover]) -> Table:
+    columns = [
+        Column[Crossover]("method", lambda method: method.method),
+        Column[Crossover]("rows per request", _rows_per_request),
+        Column[Crossover]("speed-up at B = 1", lambda method: f"{method.points[0].speedup:.2f}"),
+        Column[Crossover]("slower from B =", lambda method: _from(method, method.first)),
+        Column[Crossover]("for good from B =", lambda method: _from(method, method.for_good)),
+        Column[Crossover]("where a tile ends", _at_a_tile),
+    ]
+    return table("Methods, the one that stays ahead longest first", methods, columns)
+
+
+def _rows_per_request(method: Crossover) -> int:
+    first = method.points[0]
+    return first.verify_rows // first.batch
+
+
+def _from(method: Crossover, size: int | None) -> str:
+    """Return a batch; where there is none, that it lies beyond the largest."""
+    return f"over {method.points[-1].batch}" if size is None else str(size)
+
+
+def _at_a_tile(method: Crossover) -> str:
+    return "" if method.for_good is None else yes_no(method.for_good in method.tile_edges)
+
+
 def sentences(methods: Sequence[Crossover]) -> Iterator[str]:
-    """Yield which methods pay longest and shortest, a sentence per origin of acceptance."""
+    """Yield which methods fall behind first, last and never, a sentence per origin of
+    acceptance.
+    """
     for words, chosen in by_origin(methods):
         behind = sorted(
             (method.first, method.method) for method in chosen if method.first is not None
         )
         never = sorted(method.method for method in chosen if method.first is None)
-        yield say(
-            "sentence", words=words, behind=behind, never=never, last=chosen[0].points[-1].batch
-        )
+        clauses = []
+        if behind:
+            size, name = behind[0]
+            clauses.append(f"{name} falls behind first, from {size} requests on")
+        if len(behind) > 1:
+            size, name = behind[-1]
+            clauses.append(f"{name} last, from {size} on")
+        if never:
+            clauses.append(f"never up to {chosen[0].points[-1].batch}: {', '.join(never)}")
+        yield f"{words}: {'; '.join(clauses)}."
 
 
 def strip_figure(methods: Sequence[Crossover], title: str) -> Drawing:
@@ -73,8 +166,8 @@ def strip_figure(methods: Sequence[Crossover], title: str) -> Drawing:
                 aspect=50,
                 pad=0.02,
             )
-            bar.set_label(say("map"), size=8)
-        panels[-1].set_xlabel(say("axis"), size=8)
+            bar.set_label(MAP, size=8)
+        panels[-1].set_xlabel(AXIS, size=8)
         return figure
 
 
@@ -118,7 +211,7 @@ def _mark(axes: Any, place: int, method: Crossover) -> None:
             axes.plot(
                 [before(size)] * 2, [place - 0.36, place + 0.36], style, color="black", lw=1.1
             )
-    text = f"over {method.points[-1].batch}" if method.for_good is None else str(method.for_good)
+    text = _from(method, method.for_good)
     if method.first is not None and method.first != method.for_good:
         text = f"{method.first}, {text}"
     axes.annotate(

@@ -6,18 +6,50 @@ from typing import Any, TypeVar
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Block, Bullets, Figure, Page, Section
+from simulator.numeric import grouped
+from simulator.report.blocks import Block, Bullets, Figure, Highlight, Page, Section, Table
+from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, GREY, VERMILLION
-from simulator.report.wording import Wording
+from simulator.report.wording import number, shown
 from simulator.studies.crossovers import Crossover
 from simulator.studies.method_features import Features
 from simulator.studies.methods import ExcludedMethod, MethodComparison, MethodPoint
 
 AnyPoint = TypeVar("AnyPoint", MethodPoint, Crossover)
-say = Wording("methods")
-ORIGINS = ("recorded", "stand_in", "published", "stated")
-"""Origins of acceptance, in the order of their panels."""
+ORIGINS = {
+    "recorded": "Acceptance recorded from the scenario's own models",
+    "stand_in": "Acceptance recorded from other, small models",
+    "published": "Acceptance published or measured for large models",
+    "stated": "Acceptance stated by the scenario",
+}
+"""Origins of acceptance in words, in the order of their panels."""
+SHORT_ORIGINS = {
+    "recorded": "recorded from its models",
+    "stand_in": "of stand-ins",
+    "published": "as published",
+    "stated": "as stated",
+}
+NOT_COMPARABLE = (
+    "The two parts are not comparable: their acceptance is of models of very different size"
+)
+PUBLISHED = (
+    "publ.: the speed-up that the source of the mean reports, on its own hardware and software"
+)
+SIMULATED = (
+    "Times are simulated; law: with marginal acceptance. Draft and rows: of a step in which all "
+    "propose"
+)
+FEATURES_LEGEND = (
+    "Free draft: drafting adds no latency. As in SpecPipe's Table 2, but worked out from the "
+    "method's law and file",
+    "Rows: of the target's pass in one step of a request; 1e9: weights in addition to a target of "
+    "7B",
+    "From: acceptance is recorded from small models, published as a mean, both, or only yours to "
+    "state",
+)
+LEAST_WEIGHTS = 10_000_000
+"""Weights that a method adds, below which a table only says that they are few."""
 BAR_IN, PANEL_IN = 0.24, 0.75
 """Height of a bar, and of what surrounds those of a panel, in inches."""
 
@@ -27,42 +59,90 @@ def page(result: MethodComparison) -> Page:
     acceptance.
     """
     title = f"{result.scenario}: {result.conditions}"
-    sections = [
-        Section(words, [say.table("methods", points, points=points)])
-        for words, points in by_origin(result.points)
-    ]
-    notes = Section(
-        "How to read it", [Bullets([*_notes(result.points), *left_out(result.excluded)])]
+    sections = [Section(words, [_methods(points)]) for words, points in by_origin(result.points)]
+    notes = [*_notes(result.points), *left_out(result.excluded)]
+    picture = Figure(
+        "Speed-up of all methods", "methods.svg", lambda: bar_figure(result.points, title)
     )
-    picture = Figure(say("picture"), "methods.svg", lambda: bar_figure(result.points, title))
     return Page(
-        **say.first_screen(title=title, result=result),
+        title,
+        answer=headline(result),
+        highlights=list(highlights(result)),
         opening=[picture],
-        sections=[*sections, notes],
+        sections=[*sections, Section("How to read it", [Bullets(notes)])],
     )
+
+
+def headline(result: MethodComparison) -> str:
+    """Return the fastest method of every origin of acceptance."""
+    if not result.points:
+        return "No method runs here."
+    clauses = []
+    for origin, points in sorted(grouped(result.points, lambda point: point.origin).items()):
+        best = max(points, key=lambda point: point.speedup)
+        clauses.append(
+            f"with acceptance {SHORT_ORIGINS[origin]} {best.method} is the fastest: "
+            f"{best.speedup:.2f} times autoregressive decoding"
+        )
+    answer = "; ".join(clauses)
+    return f"{answer[0].upper()}{answer[1:]}."
+
+
+def highlights(result: MethodComparison) -> Iterator[Highlight]:
+    """Yield the speed-ups of the first and of the last method, and how many run."""
+    if result.points:
+        first = result.points[0]
+        last = result.points[-1]
+        yield Highlight(
+            f"{first.speedup:.2f} ×",
+            f"as fast as autoregressive decoding: {first.method}, {first.acceptance}",
+        )
+        yield Highlight(
+            f"{last.speedup:.2f} ×",
+            f"as fast: {last.method}, the last of the list, {last.acceptance}",
+        )
+    run_here = len({point.method for point in result.points})
+    yield Highlight(str(run_here), f"methods run here, of {run_here + len(result.excluded)}")
+
+
+def _methods(points: Sequence[MethodPoint]) -> Table:
+    columns = [
+        Column[MethodPoint]("method", lambda point: point.method),
+        Column[MethodPoint]("speed-up", lambda point: f"{point.speedup:.2f}"),
+    ]
+    if any(point.published_speedup for point in points):
+        columns.append(Column("publ.", lambda point: shown(point.published_speedup, ".2f")))
+    columns += [
+        Column("ms per token", lambda point: number(point.tpot_ms, 3)),
+        Column("law", lambda point: number(point.law_tpot_ms, 3)),
+        Column("tokens / step", lambda point: number(point.tokens_per_step, 3)),
+        Column("draft ms", lambda point: number(point.draft_ms, 3)),
+        Column("rows", lambda point: point.verified_rows),
+    ]
+    return table("Methods, fastest first", points, columns, sortable=True)
 
 
 def by_origin(points: Sequence[AnyPoint]) -> Iterator[tuple[str, list[AnyPoint]]]:
     """Yield the sentence about an origin of acceptance, and the points that have this origin."""
-    for origin in ORIGINS:
+    for origin, words in ORIGINS.items():
         chosen = [point for point in points if point.origin == origin]
         if chosen:
-            yield say(origin), chosen
+            yield words, chosen
 
 
 def _notes(points: Sequence[MethodPoint]) -> Iterator[str]:
     """Yield what the numbers of the tables are, and which of them may be compared."""
-    stated = any(point.published_speedup for point in points)
-    yield from say.all("notes", origins=len({point.origin for point in points}), stated=stated)
-    yield from (
-        f"{name}: {words}"
-        for name, words in {point.method: point.rests_on for point in points}.items()
-        if words
-    )
-    yield say("simulated")
-    for name, relation in sorted(
-        {point.method: point.relation for point in points if point.relation}.items()
-    ):
+    if len({point.origin for point in points}) > 1:
+        yield NOT_COMPARABLE
+    if any(point.published_speedup for point in points):
+        yield PUBLISHED
+    doubts = {point.method: point.rests_on for point in points}
+    for name, doubt in doubts.items():
+        if doubt:
+            yield f"{name}: {doubt}"
+    yield SIMULATED
+    relations = {point.method: point.relation for point in points if point.relation}
+    for name, relation in sorted(relations.items()):
         yield f"{name}: the law is no equality here ({relation})"
 
 
@@ -76,11 +156,37 @@ def features_page(features: Mapping[str, Features]) -> Page:
     """Return the page of features: SpecPipe's Table 2, weights, rows, and where acceptance can come
     from.
     """
+    columns = [
+        Column[tuple[str, Features]]("method", lambda row: row[0]),
+        Column[tuple[str, Features]]("free draft", lambda row: yes_no(row[1].adds_no_latency)),
+        Column[tuple[str, Features]]("not trained", lambda row: yes_no(row[1].no_training)),
+        Column[tuple[str, Features]]("large batch", lambda row: yes_no(row[1].large_batch)),
+        Column[tuple[str, Features]]("dyn. draft", lambda row: yes_no(row[1].dynamic_draft)),
+        Column[tuple[str, Features]]("rows", lambda row: row[1].verified_rows),
+        Column[tuple[str, Features]]("1e9", lambda row: _billions(row[1].extra_weights)),
+        Column[tuple[str, Features]]("from", lambda row: _from(row[1].acceptance)),
+    ]
     opening: list[Block] = [
-        say.table("features", features.items()),
-        Bullets(list(say.all("features_legend"))),
+        table("Features of methods", features.items(), columns),
+        Bullets(FEATURES_LEGEND),
     ]
     return Page("Methods and their features", opening=opening, command="specsim list method")
+
+
+def yes_no(value: bool) -> str:
+    """Return yes or no."""
+    return "yes" if value else "no"
+
+
+def _billions(weights: int) -> str:
+    """Return a number of weights in billions; nothing for none."""
+    if not weights:
+        return ""
+    return f"{weights / 1e9:.2f}" if weights >= LEAST_WEIGHTS else "< 0.01"
+
+
+def _from(acceptance: str) -> str:
+    return {"recorded": "rec.", "published": "publ."}.get(acceptance, acceptance)
 
 
 def bar_figure(points: Sequence[MethodPoint], title: str) -> Drawing:
@@ -96,13 +202,21 @@ def bar_figure(points: Sequence[MethodPoint], title: str) -> Drawing:
         )[:, 0]
         for axes, (words, chosen) in zip(rows, parts, strict=False):
             _bars(axes, words, chosen)
-        stated, beside = (
-            any(point.published_speedup for point in points),
-            any("one lane" in point.relation for point in points),
-        )
-        rows[-1].set_xlabel(say("axis", stated=stated, beside=beside), size=8)
+        rows[-1].set_xlabel(_axis(points), size=8)
         rows[-1].set_xlim(0.0, 1.28 * max(map(_end, points), default=1.0))
         return figure
+
+
+def _axis(points: Sequence[MethodPoint]) -> str:
+    """Return what the lower axis shows, and what the marks mean."""
+    lines = ["speed-up over autoregressive decoding (simulation)"]
+    if any(point.published_speedup for point in points):
+        lines.append("diamond: published speed-up, on its source's own hardware and software")
+    if any("one lane" in point.relation for point in points):
+        lines.append(
+            "* drafts beside the target on a device of its own, which it does not have here"
+        )
+    return "\n".join(lines)
 
 
 def _end(point: MethodPoint) -> float:
