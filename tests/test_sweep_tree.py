@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,9 +13,17 @@ from click.testing import CliRunner
 from test_tree_replay import trace_of
 
 from simulator.cli.main import main
-from simulator.report.pages.trees import hiding, sentences
+from simulator.report.blocks import Highlight
+from simulator.report.pages.trees import headline, hiding, highlights, page as page_of, sentences
 from simulator.scenario import load
-from simulator.studies.trees import LevelTimes, TreeStudy, tree_study, tree_sweep
+from simulator.studies.trees import (
+    LevelTimes,
+    TreePoint,
+    TreeStudies,
+    TreeStudy,
+    tree_study,
+    tree_sweep,
+)
 
 TEXT = """\
 strategy: {name: specpipe, width: 2, branching: 2, prune_ms: 1}
@@ -117,21 +126,30 @@ def test_a_level_is_flat_within_a_tile_and_hides_behind_the_last_stage() -> None
     assert levels.step_ms[63] == pytest.approx(study.find(64, 16).step_ms)
 
 
+LAST = "the last stage, one row and the LM head (3.000 ms)"
+
+
 @pytest.mark.parametrize(
     ("body", "rows", "said"),
     [
         (
             [1.0, 2, 4, 3, 5, 2, 6, 9],
             2,
-            "up to 2 rows and again at 4 and again at 6, where",
+            f"A full level hides behind {LAST} up to 2 rows and again at 4 and again at 6, where "
+            "width costs no time; 8 rows take 9.000 ms.",
         ),
         (
             [1.0, 2, 4, 5, 6, 7, 8, 9],
             2,
-            "up to 2 rows, where width costs no time; 4 rows take 5.000 ms",
+            f"A full level hides behind {LAST} up to 2 rows, where width costs no time; 4 rows "
+            "take 5.000 ms.",
         ),
-        ([4.0, 2, 2, 2, 2, 2, 2, 2], 0, "Any level takes longer"),
-        ([1.0, 2, 2, 2, 2, 2, 2, 2], 8, "up to 8 rows hides"),
+        ([4.0, 2, 2, 2, 2, 2, 2, 2], 0, f"Any level takes longer than {LAST}."),
+        (
+            [1.0, 2, 2, 2, 2, 2, 2, 2],
+            8,
+            f"A full level of up to 8 rows hides behind {LAST}: width costs no time.",
+        ),
     ],
 )
 def test_rows_hide_up_to_the_first_longer_level_though_others_may_hide_again(
@@ -139,7 +157,7 @@ def test_rows_hide_up_to_the_first_longer_level_though_others_may_hide_again(
 ) -> None:
     levels = LevelTimes(np.array(body), 3.0, np.array(body), (2, 4, 6, 8))
     assert levels.hidden_rows == rows
-    assert said in hiding(TreeStudy("any", [], levels))
+    assert hiding(TreeStudy("any", [], levels)) == said
 
 
 def test_the_interval_of_the_optimum_ends_where_trees_are_told_apart() -> None:
@@ -218,3 +236,90 @@ def test_a_sampled_text_is_in_the_tree_less_often() -> None:
     for tree, point in warm.items():
         assert point.hit < greedy[tree].hit
         assert point.tpot_ms > greedy[tree].tpot_ms
+
+
+# ---- what the page says
+
+
+BEST = TreePoint(64, 8, 0.75, 40.0, 0.5, 42.0, 20.0, 2.0, 0.0, 0.0, True, True)
+TIED = TreePoint(64, 16, 0.8, 41.0, 0.5, 43.0, 20.5, 2.0, 1.0, 0.6, True, True)
+NARROW = TreePoint(32, 16, 0.5, 50.0, 0.5, 52.0, 20.0, 2.5, 10.0, 0.5, False, False)
+WIDE = TreePoint(128, 16, 0.9, 60.0, 0.5, 62.0, 30.0, 2.0, 20.0, 0.5, False, True)
+
+
+def stated(*points: TreePoint, tiles: tuple[int, ...] = (64,)) -> TreeStudy:
+    """A study of these trees, whose levels hide at any width."""
+    levels = LevelTimes(np.full(128, 1.0), 3.0, np.full(128, 3.0), tiles)
+    return TreeStudy("any", list(points), levels)
+
+
+def test_a_study_in_sentences() -> None:
+    study = stated(NARROW, BEST, TIED, WIDE)
+    assert headline(study) == "any: w = 64, k = 8 is best, with 40.0 ms per token"
+    assert list(highlights(study)) == [
+        Highlight("40.0 ms", "per token with w = 64, k = 8, the best tree (± 0.50)"),
+        Highlight("75.0 %", "of the tokens are in it"),
+        Highlight("1", "recorded trees differ from it by no more than chance"),
+    ]
+    assert list(sentences(study)) == [
+        "Best: w = 64, k = 8 with 40.00 ms per token; ties with 64 x 16. Interval of the optimum: "
+        "above 32 (10.00 ms slower), below 128 (20.00 ms slower).",
+        "w = 64 ends a token tile (tiles of these devices: 64 rows).",
+        "A full level of up to 128 rows hides behind the last stage, one row and the LM head "
+        "(3.000 ms): width costs no time.",
+        "The paper's tree, w = 64 and k = 16, ties with it (1.000 ± 0.60 ms behind): 2.000 steps a "
+        "token of 20.50 ms on average, against 2.000 of 20.00 ms. It holds 80.0 % of the tokens, "
+        "the best tree 75.0 %.",
+        "Branching at w = 64, ms per token: 40.00 (k = 8), 41.00 (k = 16). From k = 4 on they are "
+        "within 2.5 %; k = 8 is 0.0 % behind.",
+    ]
+
+
+def test_a_study_that_nothing_ties_with_in_sentences() -> None:
+    behind = replace(TIED, ties=False)
+    best = replace(BEST, width=32, tile_edge=False)
+    first, edge, _, paper = sentences(stated(best, behind, tiles=(64, 128)))
+    assert first == (
+        "Best: w = 32, k = 8 with 40.00 ms per token; no other recorded tree ties with it. "
+        "Interval of the optimum: from the narrowest recorded, below 64 (1.000 ms slower)."
+    )
+    assert edge == "w = 32 does not end a token tile (tiles of these devices: 64, 128 rows)."
+    assert paper.startswith(
+        "The paper's tree, w = 64 and k = 16, is slower by 1.000 ± 0.60 ms: 2.000 steps"
+    )
+
+
+def test_a_single_tree_in_sentences() -> None:
+    alone, hidden = sentences(stated(replace(BEST, branching=16), tiles=()))
+    assert alone == (
+        "Best: w = 64, k = 16 with 40.00 ms per token; no other recorded tree ties with it. "
+        "Interval of the optimum: from the narrowest recorded, up to the widest recorded."
+    )
+    assert hidden.startswith("A full level of up to 128 rows")
+
+
+def test_a_page_of_trees_reads_so() -> None:
+    page = page_of(TreeStudies((stated(NARROW, BEST, TIED, WIDE), stated(BEST))))
+    assert page.title == "Width and branching of the draft tree"
+    assert page.answer == (
+        "any: w = 64, k = 8 is best, with 40.0 ms per token; any: w = 64, k = 8 is best, with 40.0 "
+        "ms per token."
+    )
+    table = page.sections[0].blocks[1]
+    assert table.title == "Trees of any"
+    assert table.head == [
+        "w",
+        "k",
+        "in tree",
+        "steps",
+        "step ms",
+        "ms per token",
+        "behind",
+        "Eq. (1)",
+        "",
+    ]
+    assert table.rows[1:3] == [
+        ("64", "8", "75.0 %", "2.00", "20.00", "40.00 ± 0.50", "", "42.00", "best edge"),
+        ("64", "16", "80.0 %", "2.00", "20.50", "41.00 ± 0.50", "1.000", "43.00", "ties edge"),
+    ]
+    assert [row[-1] for row in table.rows[::3]] == ["", "edge"]

@@ -4,13 +4,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import mode
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import LogLocator, NullLocator
 
-from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
+from simulator.report.blocks import (
+    Bullets,
+    Figure,
+    Highlight,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+)
+from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import panel
 from simulator.report.panels import (
     BLUE,
     GREEN,
@@ -19,14 +26,23 @@ from simulator.report.panels import (
     PURPLE,
     SHADE,
     VERMILLION,
+    Curve,
+    draw,
     logarithmic,
 )
-from simulator.report.wording import Wording, short_names
+from simulator.report.wording import number, share, short_names
 from simulator.studies.trees import TreePoint, TreeStudies, TreeStudy
 
-say = Wording("trees")
+LEGEND = (
+    "ms per token: replay of the recorded passages at the mean context, ± standard error over "
+    "requests; it is the steps of a token times the mean step. Behind: the difference to the best "
+    "tree, request by request; a tree ties if that is below two of its standard errors. Edge: the "
+    "width fills whole token tiles. Eq. (1): law as printed, with the share of tokens in the tree."
+)
 PAPER = 64, 16
 """Width and branching that SpecPipe chose (sec. 4.1)."""
+ENOUGH = 4
+"""Children of a node from which on more of them change little."""
 LINES = ((VERMILLION, "v"), (ORANGE, "s"), (GREEN, "D"), (BLUE, "o"), (PURPLE, "^"))
 
 
@@ -34,67 +50,175 @@ def page(result: TreeStudies) -> Page:
     """Return the page of the tree study: its picture, and where the optimum lies and a table of
     trees per scenario.
     """
-    picture = Figure(say("picture"), "trees.svg", lambda: tree_figure(result.studies))
-    return Page(
-        **say.first_screen(studies=result.studies),
-        opening=[picture, Paragraph(say("legend"))],
-        sections=[_section(study) for study in result.studies],
+    studies = result.studies
+    picture = Figure(
+        "Time of a level, tokens in the tree, time per token",
+        "trees.svg",
+        lambda: tree_figure(studies),
     )
+    return Page(
+        "Width and branching of the draft tree",
+        answer=f"{'; '.join(map(headline, studies))}.",
+        highlights=list(highlights(studies[0])),
+        opening=[picture, Paragraph(LEGEND)],
+        sections=[_section(study) for study in studies],
+    )
+
+
+def headline(study: TreeStudy) -> str:
+    """Return the best tree of a scenario and its time per token."""
+    best = study.best
+    return (
+        f"{study.scenario}: w = {best.width}, k = {best.branching} is best, with "
+        f"{number(best.tpot_ms, 3)} ms per token"
+    )
+
+
+def highlights(study: TreeStudy) -> Iterator[Highlight]:
+    """Yield the time per token of the best tree, the share of tokens in it, and how many trees tie
+    with it.
+    """
+    best = study.best
+    yield Highlight(
+        f"{number(best.tpot_ms, 3)} ms",
+        f"per token with w = {best.width}, k = {best.branching}, the best tree "
+        f"(± {number(best.error_ms, 2)})",
+    )
+    yield Highlight(share(best.hit), "of the tokens are in it")
+    ties = sum(point.ties for point in study.points) - 1
+    yield Highlight(str(ties), "recorded trees differ from it by no more than chance")
 
 
 def _section(study: TreeStudy) -> Section:
     """Return the sentences and the table of a scenario."""
-    return Section(
-        study.scenario,
-        [Bullets(list(sentences(study))), say.table("trees", study.points, study=study)],
-    )
+    return Section(study.scenario, [Bullets(list(sentences(study))), _trees(study)])
+
+
+def _trees(study: TreeStudy) -> Table:
+    best = study.best
+
+    def behind(point: TreePoint) -> str:
+        return "" if point is best else number(point.behind_ms)
+
+    def remark(point: TreePoint) -> str:
+        words = []
+        if point is best:
+            words.append("best")
+        elif point.ties:
+            words.append("ties")
+        if point.tile_edge:
+            words.append("edge")
+        return " ".join(words)
+
+    columns = [
+        Column[TreePoint]("w", lambda point: point.width),
+        Column[TreePoint]("k", lambda point: point.branching),
+        Column[TreePoint]("in tree", lambda point: share(point.hit)),
+        Column[TreePoint]("steps", lambda point: number(point.steps, 3)),
+        Column[TreePoint]("step ms", lambda point: number(point.mean_step_ms)),
+        Column[TreePoint](
+            "ms per token",
+            lambda point: f"{number(point.tpot_ms)} ± {number(point.error_ms, 2)}",
+        ),
+        Column[TreePoint]("behind", behind),
+        Column[TreePoint]("Eq. (1)", lambda point: number(point.printed_ms)),
+        Column[TreePoint]("", remark),
+    ]
+    return table(f"Trees of {study.scenario}", study.points, columns)
 
 
 def sentences(study: TreeStudy) -> Iterator[str]:
     """Yield the optimum with its interval, its tile, what a level hides behind, and how it stands
     to the paper's tree.
     """
-    best, (below, above), (width, branching) = study.best, study.interval, PAPER
-    same_width = [point for point in study.points if point.width == width]
-    facts = {
-        "levels": study.levels,
-        "hiding": hiding(study),
-        "paper": study.find(*PAPER),
-        "w": width,
-        "k": branching,
-    }
-    enough = [point.tpot_ms for point in same_width if point.branching >= 4]
+    best = study.best
+    yield _optimum(study)
+    tiles = ", ".join(map(str, study.levels.tiles))
+    if tiles:
+        ends = "ends" if best.tile_edge else "does not end"
+        yield f"w = {best.width} {ends} a token tile (tiles of these devices: {tiles} rows)."
+    yield hiding(study)
+    paper = study.find(*PAPER)
+    if paper and paper is not best:
+        yield _beside_the_paper(paper, best)
+    same_width = [point for point in study.points if point.width == PAPER[0]]
+    enough = [point.tpot_ms for point in same_width if point.branching >= ENOUGH]
+    if len(same_width) > 1 and enough:
+        yield _branching(same_width, enough)
+
+
+def _optimum(study: TreeStudy) -> str:
+    """Return the best tree, what ties with it, and between which widths the optimum lies."""
+    best = study.best
+    below, above = study.interval
     ties = [point for point in study.points if point.ties and point is not best]
-    yield from say.all(
-        "sentences",
-        best=best,
-        below=below,
-        above=above,
-        ties=ties,
-        same_width=same_width,
-        enough=enough,
-        **facts,
+    if ties:
+        tied = f"ties with {', '.join(f'{point.width} x {point.branching}' for point in ties)}"
+    else:
+        tied = "no other recorded tree ties with it"
+    lower = "from the narrowest recorded"
+    if below:
+        lower = f"above {below.width} ({number(below.behind_ms)} ms slower)"
+    upper = "up to the widest recorded"
+    if above:
+        upper = f"below {above.width} ({number(above.behind_ms)} ms slower)"
+    return (
+        f"Best: w = {best.width}, k = {best.branching} with {number(best.tpot_ms)} ms per token; "
+        f"{tied}. Interval of the optimum: {lower}, {upper}."
+    )
+
+
+def _beside_the_paper(paper: TreePoint, best: TreePoint) -> str:
+    """Return how the paper's tree stands to the best."""
+    behind = f"{number(paper.behind_ms)} ± {number(paper.behind_error_ms, 2)} ms"
+    if paper.ties:
+        stands = f"ties with it ({behind} behind)"
+    else:
+        stands = f"is slower by {behind}"
+    return (
+        f"The paper's tree, w = {paper.width} and k = {paper.branching}, {stands}: "
+        f"{number(paper.steps)} steps a token of {number(paper.mean_step_ms)} ms on average, "
+        f"against {number(best.steps)} of {number(best.mean_step_ms)} ms. It holds "
+        f"{share(paper.hit)} of the tokens, the best tree {share(best.hit)}."
+    )
+
+
+def _branching(points: Sequence[TreePoint], enough: Sequence[float]) -> str:
+    """Return the times of trees of one width by their branching, and what few children cost."""
+    times = ", ".join(f"{number(point.tpot_ms)} (k = {point.branching})" for point in points)
+    apart = share(max(enough) / min(enough) - 1)
+    behind = share(points[0].tpot_ms / min(enough) - 1)
+    return (
+        f"Branching at w = {points[0].width}, ms per token: {times}. From k = {ENOUGH} on they are "
+        f"within {apart}; k = {points[0].branching} is {behind} behind."
     )
 
 
 def hiding(study: TreeStudy) -> str:
     """Return up to how many rows a level hides behind the last stage."""
-    levels, widest = study.levels, len(study.levels.body_ms)
-    hides = {
-        tile: levels.body_ms[tile - 1] <= levels.last_ms
-        for tile in levels.tiles
-        if tile > levels.hidden_rows
-    }
-    beyond = next((tile for tile, hidden in hides.items() if not hidden), widest)
-    again = [tile for tile, hidden in hides.items() if hidden]
-    return say("hiding", levels=levels, widest=widest, beyond=beyond, again=again)
+    levels = study.levels
+    widest = len(levels.body_ms)
+    last = f"the last stage, one row and the LM head ({number(levels.last_ms)} ms)"
+    if levels.hidden_rows >= widest:
+        return f"A full level of up to {widest} rows hides behind {last}: width costs no time."
+    if not levels.hidden_rows:
+        return f"Any level takes longer than {last}."
+    wider = [tile for tile in levels.tiles if tile > levels.hidden_rows]
+    again = [tile for tile in wider if levels.body_ms[tile - 1] <= levels.last_ms]
+    beyond = next((tile for tile in wider if tile not in again), widest)
+    rows = "".join([f"{levels.hidden_rows} rows", *(f" and again at {tile}" for tile in again)])
+    return (
+        f"A full level hides behind {last} up to {rows}, where width costs no time; {beyond} rows "
+        f"take {number(levels.body_ms[beyond - 1])} ms."
+    )
 
 
 def tree_figure(studies: Sequence[TreeStudy]) -> Drawing:
     """Return t(w), P(w, k) and E(T) as rows, a column per scenario, the optimum shaded and the best
     tree starred.
     """
-    columns, widest = len(studies), max(len(study.levels.body_ms) for study in studies)
+    columns = len(studies)
+    widest = max(len(study.levels.body_ms) for study in studies)
     branchings = sorted({point.branching for study in studies for point in study.points})
     looks = {k: LINES[index % len(LINES)] for index, k in enumerate(branchings)}
     names = short_names([study.scenario for study in studies])
@@ -108,8 +232,9 @@ def tree_figure(studies: Sequence[TreeStudy]) -> Drawing:
             _curves(time, study, looks, lambda point: point.tpot_ms)
             _mark(time, study)
             time.set_xlabel("width w")
-        for row, label in zip(grid, say.said["y_labels"], strict=True):
-            row[0].set_ylabel(label)
+        grid[0, 0].set_ylabel("t(w), law (ms)")
+        grid[1, 0].set_ylabel("tokens in the tree (%)")
+        grid[2, 0].set_ylabel("E(T), replay (ms)")
         legend: dict[str, Any] = {}
         for axes in grid.flat:
             handles, labels = axes.get_legend_handles_labels()
@@ -134,7 +259,6 @@ def _scales(grid: Any, widest: int) -> None:
 def _level(axes: Any, study: TreeStudy) -> None:
     """Draw Figure 9 for a stage: flat within a token tile."""
     levels = study.levels
-    widths = np.arange(1, len(levels.body_ms) + 1)
     for tile in levels.tiles:
         axes.axvline(
             tile,
@@ -143,13 +267,14 @@ def _level(axes: Any, study: TreeStudy) -> None:
             zorder=0,
             label="end of a token tile" if tile == levels.tiles[0] else None,
         )
-    panel(
-        axes,
-        say,
-        "level_panel",
-        list(zip(widths, levels.step_ms, levels.body_ms, strict=True)),
-        last_ms=levels.last_ms,
+    step = Curve[int](lambda rows: levels.step_ms[rows - 1], "-", BLUE, "step, full levels")
+    body = Curve[int](
+        lambda rows: levels.body_ms[rows - 1], "-", GREEN, "slowest stage before the last"
     )
+    last = Curve[int](
+        lambda rows: levels.last_ms, "--", GREY, "last stage: one row, LM head", look={"lw": 1.0}
+    )
+    draw(axes, range(1, len(levels.body_ms) + 1), lambda rows: rows, step, body, last)
 
 
 def _curves(
@@ -176,10 +301,14 @@ def _curves(
 
 def _mark(axes: Any, study: TreeStudy) -> None:
     """Draw two standard errors of all trees, shade where the optimum lies, and draw Eq. (1)."""
-    best, (below, above), (left, right) = study.best, study.interval, axes.get_xlim()
-    axes.axvspan(
-        below.width if below else left, above.width if above else right, color=SHADE, lw=0, zorder=0
-    )
+    best = study.best
+    below, above = study.interval
+    left, right = axes.get_xlim()
+    if below:
+        left = below.width
+    if above:
+        right = above.width
+    axes.axvspan(left, right, color=SHADE, lw=0, zorder=0)
     for point in study.points:
         axes.errorbar(
             point.width,
