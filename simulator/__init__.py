@@ -1,6 +1,6 @@
 """specsim: speculative decoding, simulated beside its laws.
 
-The public face is a handful of functions and what they return (:mod:`simulator.api.calls`), and the
+The public face is a handful of functions and what they return (:mod:`simulator.api`), and the
 parts of which a strategy of your own is made. All of it is loaded when it is first asked for, so
 that ``import simulator`` and ``specsim --help`` are quick.
 """
@@ -14,19 +14,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from simulator.api.calls import (
-        catalogue,
-        compare,
-        iid,
-        law,
-        load,
-        plan,
-        run,
-        study,
-        sweep,
-        trace,
-    )
+    from simulator.api.catalogue import catalogue
+    from simulator.api.planning import plan
+    from simulator.api.recordings import iid, trace
     from simulator.api.result import Result
+    from simulator.api.scenario import law, load, run
+    from simulator.api.studies import compare, study
+    from simulator.api.sweeping import sweep
     from simulator.files.schema import BadInput, Infeasible
     from simulator.scenario import Loaded, Scenario
 
@@ -36,7 +30,12 @@ __all__ = ["BadInput", "Infeasible", "Loaded", "Result", "Scenario"]
 __all__ += ["catalogue", "compare", "iid", "law", "load", "plan", "run", "study", "sweep", "trace"]
 
 _HOMES = {
-    "api.calls": "load run law sweep plan study compare trace iid catalogue",
+    "api.scenario": "load run law",
+    "api.sweeping": "sweep",
+    "api.planning": "plan",
+    "api.studies": "study compare",
+    "api.recordings": "trace iid",
+    "api.catalogue": "catalogue",
     "api.result": "Result",
     "scenario": "Loaded Scenario",
     "files.schema": "BadInput Infeasible",

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from command_tree import choices
 
 from simulator.cli.bank import OWN
 from simulator.cli.main import main
-from simulator.cli.options import OPTIONS
 from simulator.names import Catalogue
 from simulator.scenario import load
 from simulator.scenario.bank import nearest, published, recordings
@@ -101,10 +101,8 @@ def test_advice_on_a_terminal_says_how_far_and_how_to_measure() -> None:
 def test_measuring_ends_in_a_converter_or_the_recorder(engine: str) -> None:
     last = OWN[engine].strip().splitlines()[-1]
     assert last.startswith("specsim trace ")
-    assert (
-        "trace record" in last
-        or last.partition("--from ")[2].partition(" ")[0]
-        in OPTIONS["trace convert"]["--from"]["choice"]
+    assert "trace record" in last or last.partition("--from ")[2].partition(" ")[0] in choices(
+        "trace convert", "--from"
     )
 
 

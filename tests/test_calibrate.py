@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from command_tree import choices
 from hypothesis import given, settings, strategies as st
 
 from simulator.cli.main import main
-from simulator.cli.options import OPTIONS
 from simulator.cost.collectives import RingAllReduce, TreeAllReduce
 from simulator.cost.device import Device, Link
 from simulator.cost.model import ModelSpec
@@ -434,7 +434,7 @@ def model() -> ModelSpec:
 
 
 def test_formats_of_the_command_are_the_importers() -> None:
-    assert list(importers.IMPORTERS) == OPTIONS["calibrate import"]["--from"]["choice"]
+    assert list(importers.IMPORTERS) == choices("calibrate import", "--from")
 
 
 def converted(

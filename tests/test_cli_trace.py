@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
+from command_tree import choices
 
 from simulator.acceptance import converters, summaries
 from simulator.acceptance.trace import read
 from simulator.cli.main import main
-from simulator.cli.options import OPTIONS
 from simulator.scenario import load
 from simulator.studies.window import window_sweep
 from tests.test_acceptance import make_trace
 
 STEPS = '{"accepted": [2, 0, 1], "flavour": "chat"}\n{"accepted": [1, 1]}\n'
 
-FORMATS = OPTIONS["trace convert"]["--from"]["choice"]
+FORMATS = choices("trace convert", "--from")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import annotated_types
 import click
 import pytest
 from click.testing import CliRunner
+from command_tree import every
 
 import simulator
 from simulator.cli.main import main
@@ -65,13 +66,11 @@ def test_every_count_in_a_file_has_an_upper_bound() -> None:
     assert len(counted) > 150
 
 
-def options(command: click.Command = main, path: str = "") -> Iterator[tuple[str, click.Parameter]]:
+def options() -> Iterator[tuple[str, click.Parameter]]:
     """Every parameter of every command."""
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            yield from options(inner, f"{path} {name}".strip())
-    for param in command.params:
-        yield f"{path} {param.opts[-1]}", param
+    for path, command in every():
+        for param in command.params:
+            yield f"{path} {param.opts[-1]}", param
 
 
 def test_every_count_among_options_has_an_upper_bound() -> None:

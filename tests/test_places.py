@@ -8,13 +8,13 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
+from command_tree import every
 from test_bad_inputs import trace
 
 from simulator.cli.main import main
@@ -113,15 +113,6 @@ def test_no_output_is_an_input_or_another_output(command: str, work: Path) -> No
     assert all(not content for content in (after[name] for name in after.keys() - before.keys())), (
         after.keys() - before.keys()
     )
-
-
-def every(command: click.Command = main, *path: str) -> Iterator[tuple[str, click.Command]]:
-    """Every command with the words that it is called by."""
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            yield from every(inner, *path, name)
-    else:
-        yield " ".join(path), command
 
 
 READ = {

@@ -20,6 +20,7 @@ import click
 import pytest
 from bad_inputs import command as broken_command, corpus
 from click.testing import CliRunner, Result
+from command_tree import children, every
 
 from simulator.cli.main import main
 
@@ -125,8 +126,9 @@ def ran(words: list[str]) -> Result:
 
 def known(verb: str, option: str) -> bool:
     """Whether a command, or one below it, has an option."""
-    entry = main.commands[verb]
-    entries = [*entry.commands.values()] if isinstance(entry, click.Group) else [entry]
+    entries = [
+        command for words, command in every() if words == verb or words.startswith(f"{verb} ")
+    ]
     return any(option in parameter.opts for one in entries for parameter in one.params)
 
 
@@ -219,11 +221,10 @@ def test_options_and_commands_that_messages_name_are_there(work: Path) -> None:
         words = shlex.split(broken_command(broken.folder, broken.path.name))
         for line in ran(words).stderr.splitlines():
             for verb, below in COMMAND.findall(line):
-                assert verb in main.commands, line
-                entry = main.commands[verb]
-                assert not below or not isinstance(entry, click.Group) or below in entry.commands, (
-                    line
-                )
+                assert verb in children(main), line
+                entry = children(main)[verb]
+                if below and isinstance(entry, click.Group):
+                    assert below in children(entry), line
             for option, _, other in OPTION.findall(line.partition("; ")[2]):
                 assert known(other or words[0], option), line
 

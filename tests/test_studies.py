@@ -9,18 +9,20 @@ import io
 import json
 import re
 from importlib import import_module
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, get_type_hints
 from xml.etree import ElementTree
 
-import click
 import pytest
 from click.testing import CliRunner
+from command_tree import children, every
 from rich.console import Console
 
 import simulator
+from simulator.api.studies import PREPARED
 from simulator.cli.main import main
-from simulator.cli.studies import STUDIES, StudyCommand
+from simulator.cli.options import SIZES
 from simulator.report import WANTED, Wanted
 from simulator.report.blocks import (
     Bullets,
@@ -39,7 +41,7 @@ from simulator.report.terminal import print_page
 PACKAGE = Path(simulator.__file__).parent
 PARTS = {"window", "what_if", "method_features"}
 """Computations without a command of their name: parts of ``run``, and of ``list method``."""
-NAMES = sorted(study.name for study in STUDIES)
+NAMES = sorted(PREPARED)
 
 
 def modules(folder: str) -> set[str]:
@@ -50,29 +52,33 @@ def modules(folder: str) -> set[str]:
     } - {"__init__"}
 
 
-def verbs(group: click.Group) -> set[str]:
-    """Names of all commands and of those below them."""
-    names = set()
-    for name in group.list_commands(click.Context(group)):
-        command = group.get_command(click.Context(group), name)
-        names |= {name} | (verbs(command) if isinstance(command, click.Group) else set())
-    return names
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_study_its_page_and_its_command_have_one_name(name: str) -> None:
     assert callable(import_module(f"simulator.studies.{name}").study)
     assert callable(import_module(f"simulator.report.pages.{name}").page)
-    assert name in main.commands
+    assert name in children(main)
 
 
-@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_a_study_that_is_called_has_a_default_for_every_option(study: StudyCommand) -> None:
-    defaults = study.defaults()
-    assert set(defaults) == {option.name for option in study.options}
-    assert all(
-        not option.multiple or defaults[option.name] in ((), None) for option in study.options
-    )
+COMMON = {"scenarios", "overrides", "seed", "out", "as_json", "own", "paper_columns", "style"}
+OF_INPUTS = {"models", "traffic", "only"}
+"""Options of which the input of a study is made."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_option_of_a_study_is_a_parameter_with_the_default_that_its_help_says(name: str) -> None:
+    parameters = signature(import_module(f"simulator.studies.{name}").study).parameters
+    for option in children(main)[name].params:
+        if option.name in COMMON | OF_INPUTS:
+            continue
+        default = parameters[option.name].default
+        assert default is not Parameter.empty
+        said = re.search(r"\[default: ([\d,-]+)\]", option.help)
+        if default is None or said is None:
+            assert default is None and said is None
+        elif option.type is SIZES:
+            assert SIZES.convert(said[1], None, None) == list(default)
+        else:
+            assert said[1] == f"{default:,}"
 
 
 def test_every_module_of_studies_is_a_command() -> None:
@@ -86,7 +92,8 @@ def test_no_page_is_without_a_study_or_a_command() -> None:
 
     Sliders are a part of the pages of runs, laws and plans.
     """
-    assert modules("report/pages") - verbs(main) == {"claims", "what_if"}
+    verbs = {word for words, _ in every() for word in words.split()}
+    assert modules("report/pages") - verbs == {"claims", "what_if"}
 
 
 @pytest.mark.parametrize("name", sorted(modules("report/pages") - {"plot", "what_if"}))

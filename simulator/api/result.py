@@ -2,17 +2,17 @@
 them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
-from simulator.files.writing import json_text, plain_frame, write
-from simulator.report.blocks import Page
-from simulator.report.html import as_fragment, as_html
-from simulator.report.markdown import as_markdown
+    from simulator.report.blocks import Page
 
 Value = TypeVar("Value")
 
@@ -63,6 +63,10 @@ class Result(Generic[Value]):
         name = type(self.value).__name__
         return f"<{name}: {self.page.answer or self.page.title}>" if self.page else f"<{name}>"
 
+    def with_frame(self, frame: Callable[[], pd.DataFrame]) -> Result[Value]:
+        """Return the same result with another table."""
+        return Result(self.value, self._data, frame, self._page, self._write)
+
     @cached_property
     def page(self) -> Page | None:
         """Return the report as blocks; None for a result that has no report."""
@@ -95,6 +99,8 @@ class Result(Generic[Value]):
         that ``--out`` of the command writes. Raises ValueError for a name that is neither,
         :class:`BadInput` where nothing can be written.
         """
+        from simulator.files.writing import write
+
         place = Path(path)
         text = self._text(place.suffix)
         if text is not None:
@@ -110,18 +116,28 @@ class Result(Generic[Value]):
 
     def _text(self, suffix: str) -> str | None:
         """Return the text of a file by its ending; None for an ending that no file has."""
+        from simulator.files.writing import json_text, plain_frame
+
         if suffix == ".json":
             return json_text(self.to_dict()) + "\n"
         if suffix == ".csv":
             return str(plain_frame(self.to_frame()).to_csv(lineterminator="\n"))
-        if suffix in (".html", ".md") and self.page:
-            return as_html(self.page) if suffix == ".html" else as_markdown(self.page)
+        if suffix == ".html" and self.page:
+            from simulator.report.html import as_html
+
+            return as_html(self.page)
+        if suffix == ".md" and self.page:
+            from simulator.report.markdown import as_markdown
+
+            return as_markdown(self.page)
         return None
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the answer, its numbers, the table and the first
         picture.
         """
+        from simulator.report.html import as_fragment
+
         return as_fragment(
             self.page,
             self.to_frame().to_html(max_rows=20, float_format=lambda number: f"{number:.4g}"),

@@ -9,7 +9,8 @@ from typing import Any
 import click
 import yaml
 
-from simulator.cli.options import Paths, answer, faults_as_lines, stated
+from simulator.cli import options
+from simulator.cli.options import Paths, answer, faults_as_lines
 from simulator.files.document import in_a_line
 from simulator.files.shell import named_file, quoted
 from simulator.names import Catalogue
@@ -20,7 +21,9 @@ OWN: dict[str, str] = yaml.safe_load(
 """How to measure one's own, by engine."""
 
 
-@click.command("list", **stated("trace list"))
+@click.command("list")
+@options.as_json
+@options.own
 def list_(as_json: bool, own: Paths) -> None:
     """List what is recorded, for which text and models, and how many scenarios replay it."""
     from simulator.report.bank import list_page
@@ -33,7 +36,22 @@ def list_(as_json: bool, own: Paths) -> None:
     answer(as_json, lambda: data, lambda: list_page(recorded, len(means), targets))
 
 
-@click.command("advise", **stated("trace advise"))
+@click.command("advise")
+@click.option(
+    "--target", required=True, help="Target, as Hugging Face calls it or in part, e.g. Qwen3-8B."
+)
+@click.option("--draft", help="Draft model or head.")
+@click.option("--method", help="Method, e.g. eagle_3, mtp or draft_model.")
+@click.option("--temperature", type=float, help="Temperature of your requests.")
+@click.option("--window", type=click.IntRange(1, 1_000), help="Draft tokens in a row.")
+@click.option(
+    "--engine",
+    type=click.Choice(["vllm", "sglang", "llama_cpp", "hugging_face"]),
+    default="vllm",
+    help="Program to measure with [default: vllm].",
+)
+@options.as_json
+@options.own
 def advise(as_json: bool, own: Paths, target: str, engine: str, **wanted: Any) -> None:
     """Name the published mean and the recording nearest to a pair, how far they are, and how to
     measure your own.

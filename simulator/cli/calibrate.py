@@ -9,18 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from simulator.cli import options
 from simulator.cli.catalogue import class_of
-from simulator.cli.options import (
-    Names,
-    Paths,
-    answer,
-    beside_the_package,
-    faults_as_lines,
-    stated,
-    typed,
-    working,
-)
+from simulator.cli.options import Names, Paths, answer, beside_the_package, faults_as_lines, working
 from simulator.files.document import Document
+from simulator.files.shell import command_line
 from simulator.names import Catalogue
 from simulator.parallel import counted
 
@@ -40,7 +33,36 @@ def calibrate() -> None:
     """
 
 
-@calibrate.command("import", **stated("calibrate import"))
+@calibrate.command("import")
+@click.argument("files", type=options.FILE, nargs=-1, required=True)
+@click.option(
+    "--from",
+    "form",
+    type=click.Choice(["vidur", "llmservingsim", "aiconfigurator"]),
+    required=True,
+    help="Whose files.",
+)
+@click.option(
+    "--model", help="Model whose shapes were measured, where the file does not hold them."
+)
+@click.option(
+    "--source",
+    required=True,
+    help="Where the rows come from: repository@commit, licence; the file's path is added.",
+)
+@options.output(
+    "--out", type=options.NEW_FILE, required=True, help="CSV file to write (.csv, .csv.gz)."
+)
+@click.option(
+    "--device", "card", metavar="NAME", help="Set aside rows that beat its peak or its memory."
+)
+@click.option(
+    "--cache-mb",
+    type=float,
+    help="Mark rows that a cache holds [default: that of --device; 80 for aiconfigurator].",
+)
+@options.as_json
+@options.own
 def import_(
     files: Paths,
     form: str,
@@ -94,7 +116,36 @@ def import_(
     answer(as_json, lambda: data, None, *lines)
 
 
-@calibrate.command("device", **stated("calibrate device"))
+@calibrate.command("device")
+@click.argument("tables", type=options.FILE, nargs=-1, required=True)
+@click.option(
+    "--like",
+    metavar="NAME",
+    required=True,
+    help="Profile whose other numbers hold, with the datasheet's rates.",
+)
+@options.output("--out", type=options.NEW_FILE, help="Profile (.yaml) to write.")
+@options.output("--report", type=options.FOLDER, help="Folder for a page and its figure.")
+@options.own
+@options.as_json
+@click.option("--table", is_flag=True, help="A table of ratios by token count beside the formula.")
+@click.option(
+    "--at",
+    type=options.SIZES,
+    help="Token counts of that table [default: 11, on both sides of each step].",
+)
+@click.option(
+    "--tiles",
+    type=options.SIZES,
+    help="Kernel tiles [default: the best of six sets; 64 with a table].",
+)
+@click.option(
+    "--ratios",
+    type=click.IntRange(2, 10_000),
+    metavar="TOKENS",
+    help="Fit the table's ratios to TOKENS, no more.",
+)
+@click.option("--quick", is_flag=True, help="Skip fits that leave a model, degree or shape out.")
 def device(
     tables: Paths,
     like: str,
@@ -135,7 +186,18 @@ def device(
     _print_fit(name, fitted, command, written, as_json)
 
 
-@calibrate.command("link", **stated("calibrate link"))
+@calibrate.command("link")
+@click.argument("tables", type=options.FILE, nargs=-1, required=True)
+@click.option(
+    "--like",
+    metavar="NAME",
+    required=True,
+    help="Profile whose other numbers hold, with the datasheet's rates.",
+)
+@options.output("--out", type=options.NEW_FILE, help="Profile (.yaml) to write.")
+@options.output("--report", type=options.FOLDER, help="Folder for a page and its figure.")
+@options.own
+@options.as_json
 def link(
     tables: Paths, like: str, out: Path | None, report: Path | None, as_json: bool, own: Paths
 ) -> None:
@@ -150,7 +212,17 @@ def link(
     _print_fit(Path(like).stem, fitted, command, written, as_json)
 
 
-@calibrate.command("passes", **stated("calibrate passes"))
+@calibrate.command("passes")
+@click.argument("tables", type=options.FILE, nargs=-1, required=True)
+@click.option(
+    "--like",
+    metavar="NAME",
+    required=True,
+    help="Profile whose other numbers hold, with the datasheet's rates.",
+)
+@options.output("--out", type=options.NEW_FILE, help="Profile (.yaml) to write.")
+@options.own
+@options.as_json
 def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths) -> None:
     """Fit a device to whole passes as llama-bench prints them: a constant per layer, efficiency,
     widths by weight format.
@@ -181,10 +253,17 @@ def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths
     answer(as_json, lambda: data, None, *lines, *[f"written: {out}"] * bool(out))
 
 
-@calibrate.command("score", **stated("calibrate score"))
+@calibrate.command("score")
+@click.argument("name", metavar="PROFILE")
+@click.argument("tables", type=options.FILE, nargs=-1, required=True)
+@options.output("--out", type=options.FOLDER, help="Folder for a page.")
+@options.as_json
+@options.own
 def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths) -> None:
     """Hold a device or a link against tables without a fit: errors by operation, part, format,
     implementation and rows.
+
+    PROFILE is a link where the tables hold collectives or transfers alone.
     """
     from simulator.evidence.calibrate import quality
     from simulator.evidence.calibrate.measurements import LINK_OPERATIONS, read, unfit
@@ -202,7 +281,7 @@ def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths)
                 "hold no operation of a device or a link whose time a profile tells; whole "
                 "passes are fitted alone"
             )
-        command = typed("calibrate score", [name, *(table.name for table in tables)], ())
+        command = command_line("calibrate score", [name, *(table.name for table in tables)], ())
         page = score_page(Path(name).stem, errors, command)
         if out:
             write_files(out, page_files(page, f"{Path(name).stem}_score"))
@@ -213,7 +292,34 @@ def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths)
     )
 
 
-@calibrate.command("engine", **stated("calibrate engine"))
+@calibrate.command("engine")
+@click.argument("runs", type=options.FILE)
+@click.option("--like", metavar="NAME", required=True, help="Engine whose other numbers hold.")
+@click.option(
+    "--scenario",
+    metavar="NAME",
+    required=True,
+    help="Scenario that the rows vary; it names the engine.",
+)
+@click.option(
+    "--free",
+    metavar="NUMBER",
+    multiple=True,
+    required=True,
+    help="Dotted number of the engine, or `device`.",
+)
+@click.option(
+    "--group",
+    "groups",
+    metavar="COLUMN",
+    multiple=True,
+    help="Leave out its groups in turn; COLUMN+: and all above.",
+)
+@click.option("--source", help="Where the rows come from [default: the file's name].")
+@options.output("--out", type=options.NEW_FILE, help="Engine (.yaml) to write.")
+@options.overrides
+@options.as_json
+@options.own
 def engine(
     runs: Path,
     like: str,
@@ -228,6 +334,9 @@ def engine(
 ) -> None:
     """Fit numbers of an engine to measured steps and speed-ups, from one row up; say what the rows
     do not identify.
+
+    A row of RUNS states fields of the scenario by dotted name, tokens_per_step, and one of
+    step_ms, tokens_per_s and speedup.
     """
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.runs import fit, read_runs, written
@@ -280,7 +389,7 @@ def _entry(kind: str, name: str, own: Paths) -> tuple[Document, Any]:
 
 
 def _command(verb: str, tables: Paths, like: str, options: list[str]) -> str:
-    return typed(
+    return command_line(
         f"calibrate {verb}", [path.name for path in tables], (), options=["--like", like, *options]
     )
 

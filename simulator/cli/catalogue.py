@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from simulator.cli.options import COMMANDS, Paths, answer, faults_as_lines, print_json, stated
+from simulator.cli import options
+from simulator.cli.options import Paths, answer, faults_as_lines, print_json
 from simulator.files.document import CONTROLS, BadInput, did_you_mean
 from simulator.files.plugins import plugin_file
 from simulator.files.shell import typed
@@ -29,7 +30,21 @@ from simulator.names import (
 if TYPE_CHECKING:
     from simulator.files.schema import Frozen
 
-KINDS: tuple[str, ...] = tuple(COMMANDS["kinds"])
+KINDS = (
+    "scenario",
+    "sweep",
+    "plan",
+    "workload",
+    "strategy",
+    "method",
+    "device",
+    "link",
+    "engine",
+    "model",
+    "trace",
+    "acceptance",
+)
+"""What ``specsim list`` and ``show`` know, in this order."""
 PLURALS = {
     "strategies": "strategy",
     **{f"{kind}s": kind for kind in KINDS if kind not in ("strategy", "acceptance")},
@@ -39,7 +54,19 @@ NAME = 36
 LEAST_ABOUT = 24
 """Letters of a description that stand in a line at least, however narrow the terminal is."""
 LISTED = click.Choice((*KINDS, *PLURALS))
-CLASSES: dict[str, str] = COMMANDS["classes"]
+CLASSES = {
+    "scenario": "scenario:Scenario",
+    "sweep": "studies.sweep.study:SweepFile",
+    "plan": "studies.plan.file:PlanFile",
+    "workload": "serving.requests:Requests",
+    "device": "cost.device:Device",
+    "link": "cost.device:Link",
+    "engine": "cost.engine:Engine",
+    "model": "cost.model:ModelSpec",
+    "method": "studies.method_features:MethodFile",
+    "acceptance": "scenario.bank:LentMeans",
+}
+"""Module and class that a file is read into, by kinds that have a JSON Schema."""
 
 
 def _width() -> int:
@@ -49,13 +76,18 @@ def _width() -> int:
     return min(120, get_terminal_size().columns)
 
 
-@click.command(
-    "list",
-    **stated("list", click.Argument(["kind"], type=LISTED, required=False, metavar="[KIND]")),
-)
+@click.command("list")
+@click.argument("kind", type=LISTED, required=False, metavar="[KIND]")
+@click.argument("word", required=False)
+@click.option("--sort", "by_name", is_flag=True, help="By name instead of by maker and age.")
+@options.as_json
+@options.own
 def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own: Paths) -> None:
     """List the names of everything in the catalogue, from scenarios to traces; of methods, their
     features.
+
+    Devices are in the order of their makers and age. With a WORD, only what has it in its name
+    or description.
     """
     kind = PLURALS.get(kind or "", kind)
     if kind == "method" and not word:
@@ -113,7 +145,10 @@ def _list_methods(as_json: bool, own: Paths) -> None:
     answer(as_json, lambda: data, lambda: features_page(by_method))
 
 
-@click.command("show", **stated("show"))
+@click.command("show")
+@click.argument("name")
+@options.as_json
+@options.own
 def show(name: str, as_json: bool, own: Paths) -> None:
     """Show what a name stands for: its file, its numbers and where they come from."""
     with faults_as_lines():

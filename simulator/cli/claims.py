@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import Paths, answer, faults_as_lines, stated, working
+from simulator.cli import options
+from simulator.cli.options import Paths, answer, faults_as_lines, working
 from simulator.files.document import BadInput, did_you_mean
 from simulator.names import Catalogue
 from simulator.parallel import CORES, Spread, spread
@@ -69,7 +70,20 @@ def judged_claims(papers: Sequence[str], own: Paths, everywhere: Spread) -> list
     )
 
 
-@click.command("figure", **stated("figure"))
+@click.command("figure")
+@click.argument("paper", required=False)
+@click.argument("number", required=False)
+@options.output(
+    "--out", type=options.PICTURE, help="File for the picture [default: PAPER_figure_NUMBER.svg]."
+)
+@options.pictures
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 4_096),
+    help="Runs at a time [default: one for each core].",
+)
+@options.as_json
+@options.own
 def figure(
     paper: str | None,
     number: str | None,

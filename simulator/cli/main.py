@@ -1,36 +1,108 @@
-"""The command ``specsim``, assembled. A command imports what it needs when it runs, so that
-``--help`` is quick.
+"""The command ``specsim``, assembled. A command is imported when it is named, and imports what it
+needs when it runs, so that ``--help`` is quick.
 """
 
 import click
 
 from simulator import __version__
-from simulator.cli.options import COMMANDS, SectionedGroup, beside_the_package, command_at
-from simulator.cli.studies import commands as study_commands
+from simulator.cli.groups import Entry, LazyGroup
 
-SECTIONS = COMMANDS["sections"]
+SECTIONS = {
+    "A scenario": {
+        "list": Entry(
+            "catalogue",
+            "list_",
+            "Names of everything there is: scenarios, strategies, devices, ...",
+        ),
+        "show": Entry(
+            "catalogue", "show", "What a name stands for: its file, its numbers, their sources."
+        ),
+        "new": Entry("scenario", "new", "Copy a scenario to change; nothing is ever overwritten."),
+        "explain": Entry(
+            "scenario", "explain", "What will be simulated, in words, with every default."
+        ),
+        "law": Entry(
+            "scenario", "law", "The closed form alone: durations, kinds of step, time per token."
+        ),
+        "run": Entry("scenario", "run", "Simulate beside the law, and write a report."),
+        "compare": Entry(
+            "studies", "compare", "Compare scenarios: their results, and the fields that differ."
+        ),
+    },
+    "Many at once": {
+        "plan": Entry("plan", "plan", "Which strategy on which hardware: the cheapest fleet."),
+        "sweep": Entry(
+            "sweep", "sweep", "Every point of a grid of settings, by law or simulation."
+        ),
+        "plot": Entry(
+            "sweep", "plot", "Draw the points of a sweep: lines, maps, crossovers, Pareto."
+        ),
+        "capacity": Entry(
+            "studies", "capacity", "Whether the arrivals can be served, and how many more could."
+        ),
+        "load": Entry(
+            "studies", "load", "Throughput against time per token with 1, 2, 4, ... clients."
+        ),
+    },
+    "When is it worth it": {
+        "batches": Entry(
+            "studies", "batches", "What speculation is worth in a batch of 1, 2, 3, ..."
+        ),
+        "methods": Entry(
+            "studies", "methods", "Every published method on one device: table and bars."
+        ),
+        "crossovers": Entry(
+            "studies", "crossovers", "The batch at which each method stops paying, by law."
+        ),
+        "drafts": Entry(
+            "studies", "drafts", "How much of a draft of another size has to be kept to pay."
+        ),
+        "budget": Entry("studies", "budget", "How many tokens a draft on the CPU should write."),
+        "streams": Entry(
+            "studies", "streams", "Speculative Streaming by its tree factor, pruned or not."
+        ),
+        "trees": Entry(
+            "studies", "trees", "What a token costs with every draft tree of a recording."
+        ),
+        "network": Entry("studies", "network", "What the network between servers costs SpecPipe."),
+    },
+    "Data and validation": {
+        "trace": Entry(
+            "trace", "trace", "Recorded acceptance: inspect, convert, re-scale, record."
+        ),
+        "calibrate": Entry(
+            "calibrate", "calibrate", "Profiles from measured times, engines from published ones."
+        ),
+        "validate": Entry(
+            "validate", "validate", "Laws against simulation, published values against runs."
+        ),
+        "figure": Entry(
+            "claims", "figure", "A figure of a paper drawn anew, beside what it prints."
+        ),
+        "schema": Entry("catalogue", "schema", "JSON Schema of a kind of file, for editors."),
+    },
+}
+"""All commands, by the sections of ``specsim --help``."""
 
 
 @click.group(
-    cls=SectionedGroup,
+    cls=LazyGroup,
     sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="specsim")
 def main() -> None:
-    """Which way of speculative decoding pays, on which hardware, with which settings.
+    """Which speculative-decoding method is worth using, on which hardware, with which settings.
 
     Start with `specsim list scenario`, then `specsim run NAME`.
     """
-
-
-for command in (*map(command_at, COMMANDS["homes"].values()), *study_commands()):
-    main.add_command(command)
 
 
 @main.command(hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def measure(words: tuple[str, ...]) -> None:
     """Say what measures a machine, its budgets or its decoding, where the repository is at hand."""
+    from simulator.cli.options import beside_the_package
+
     what = words[0] if words else "machine"
     beside_the_package(f"measure {what}", f"benchmarks.live {what}, with the same options")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import click
-import yaml
 
+from simulator.cli.groups import INTERRUPTED
 from simulator.cli.places import Output, check_places
-from simulator.cli.streams import whole_streams
 from simulator.files import reading
-from simulator.files.shell import typed as typed_command
 from simulator.report import WANTED, Wanted
 from simulator.report.blocks import PICTURES
 
@@ -25,23 +23,9 @@ if TYPE_CHECKING:
     from simulator.report.blocks import Page
 
 
-def _described(name: str) -> dict[str, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    # safe
-    text = Path(__file__).with_name(name).read_text("utf-8")
-    content: dict[str, Any] = yaml.load(text, loader)  # noqa: S506
-    return content
-
-
-COMMANDS = _described("commands.yaml")
-"""What ``--help`` says about every command, by section, and what each study is called and asked."""
 Names: TypeAlias = tuple[str, ...]
 Paths: TypeAlias = tuple[Path, ...]
-OPTIONS = _described("options.yaml")
-"""Arguments and options of all other commands."""
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @contextmanager
@@ -130,61 +114,6 @@ def answer(
         click.echo(line)
 
 
-def repeated(flag: str, values: Iterable[object]) -> list[str]:
-    """Return an option as it is typed, once for each value."""
-    return [word for value in values for word in (flag, str(value))]
-
-
-def typed(
-    verb: str,
-    scenarios: Iterable[str],
-    overrides: Iterable[str],
-    seed: int | None = None,
-    options: Iterable[str] = (),
-) -> str:
-    """Return a command as it can be typed again."""
-    changes = [*repeated("--set", overrides), *repeated("--seed", [] if seed is None else [seed])]
-    return typed_command("specsim", *verb.split(), names=scenarios, options=[*changes, *options])
-
-
-def command_at(home: str) -> click.Command:
-    """Return the command that stands at ``module:function``, the module below ``simulator.cli``."""
-    module, _, function = home.partition(":")
-    command: click.Command = getattr(importlib.import_module(f"simulator.cli.{module}"), function)
-    return command
-
-
-class SectionedGroup(click.Group):
-    """A group of many commands, which ``--help`` lists with a line each, section by section."""
-
-    def __init__(self, *args: Any, sections: dict[str, dict[str, str]], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.sections = sections
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command; what it prints is made to reach its reader, and Ctrl-C ends it with its
-        exit code.
-        """
-        with whole_streams():
-            return super().main(*args, **kwargs)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was named; Ctrl-C before there is anything to tidy up just ends
-        it.
-        """
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            sys.exit(INTERRUPTED)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections of ``--help``; nothing is imported for it."""
-        widest = max(len(name) for lines in self.sections.values() for name in lines)
-        for title, lines in self.sections.items():
-            with formatter.section(title):
-                formatter.write_dl([(f"{name:<{widest}}", line) for name, line in lines.items()])
-
-
 class Ending(click.Path):
     """A path to write to, whose ending has to be one of a few."""
 
@@ -241,53 +170,65 @@ def _look(context: click.Context, option: click.Parameter, value: Any) -> None:
     context.call_on_close(lambda: setattr(WANTED, name, vars(Wanted())[name]))
 
 
-KINDS: dict[str, Any] = {
-    "file": click.Path(exists=True, dir_okay=False, path_type=Path),
-    "new_file": click.Path(dir_okay=False, path_type=Path),
-    "folder": click.Path(file_okay=False, path_type=Path),
-    "own_folder": click.Path(exists=True, file_okay=False, path_type=Path),
-    "path": click.Path(path_type=Path),
-    "picture": Ending(*PICTURES),
-    "html": Ending(".html"),
-    "study": Ending(*PICTURES, ".md", ".html"),
-    "sizes": Sizes(),
-    "integer": click.INT,
-    "number": click.FLOAT,
-    "positive": click.FloatRange(min=0),
-    "part": click.FloatRange(0.0, 1.0, min_open=True),
-}
-"""Types of arguments and options by the names that ``options.yaml`` and ``commands.yaml`` use."""
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+OWN_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+PATH = click.Path(path_type=Path)
+PICTURE = Ending(*PICTURES)
+HTML = Ending(".html")
+STUDY_FILE = Ending(*PICTURES, ".md", ".html")
+SIZES = Sizes()
+SEEDS = click.IntRange(0, 10**18)
+
+output = partial(click.option, cls=Output)
+"""An option that names what is written, so that it may be no input and no other output."""
+own = click.option(
+    "--catalogue",
+    "own",
+    type=OWN_FOLDER,
+    multiple=True,
+    help="Folder of your own, laid out like the shipped one, searched first.",
+)
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else there."
+)
+overrides = click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Override any field, e.g. strategy.gamma=5 or target.device.memory_bandwidth_gb_s=1000.",
+)
+seed = click.option("--seed", type=SEEDS, help="Replaces the scenario's seed.")
+draws_seed = click.option(
+    "--seed", type=SEEDS, default=0, help="Seed of the draws of sampled traces [default: 0]."
+)
+flavours = click.option(
+    "--flavour",
+    "flavours",
+    metavar="NAME",
+    multiple=True,
+    help="Only this kind of text; repeatable [default: all].",
+)
 
 
-def parameter(
-    flag: str,
-    type: str = "",
-    choice: Sequence[str] = (),
-    least: int | None = None,
-    most: int | None = None,
-    **stated: Any,
-) -> click.Parameter:
-    """Return an option, or without dashes an argument; ``least`` and ``most``: of a whole number;
-    ``name``: in Python.
-    """
-    kind: Any = KINDS.get(type)
-    if choice:
-        kind = click.Choice(choice)
-    elif least is not None:
-        kind = click.IntRange(least, most)
-    if flag in ("--paper-columns", "--style"):
-        stated |= {"callback": _look, "expose_value": False}
-    if flag.startswith("-"):
-        name = [stated.pop("name")] if "name" in stated else []
-        option = Output if stated.pop("writes", False) else click.Option
-        return option([flag, *name], type=kind, **stated)
-    return click.Argument([flag], type=kind, **{"required": True, **stated})
-
-
-def stated(command: str, *first: click.Parameter) -> dict[str, Any]:
-    """Return the parameters of a command in their order, and its help if it is more than a line, as
-    ``options.yaml`` says.
-    """
-    facts = dict(OPTIONS[command])
-    said = {"help": facts.pop("help").replace("\\b", "\b")} if "help" in facts else {}
-    return {"params": [*first, *(parameter(flag, **one) for flag, one in facts.items())], **said}
+def pictures(command: Command) -> Command:
+    """Add what all pictures of a command can be asked: their width and their style."""
+    wide = click.option(
+        "--paper-columns",
+        type=click.IntRange(1, 2),
+        callback=_look,
+        expose_value=False,
+        help="Width of pictures, in columns of a paper [default: that of a page].",
+    )
+    style = click.option(
+        "--style",
+        type=FILE,
+        metavar="FILE",
+        multiple=True,
+        callback=_look,
+        expose_value=False,
+        help="A matplotlib style file over the shipped one.",
+    )
+    return wide(style(command))

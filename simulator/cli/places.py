@@ -1,7 +1,7 @@
 """What a command writes is none of its inputs, and nothing else that it writes: looked at before
 any work.
 
-Options that write are declared so in ``options.yaml``. Files that are reached by way of others
+Options that write are made by :data:`simulator.cli.options.output`. Files that are reached by way of others
 (``like``, a traffic file, a device) are looked at when something is written:
 :func:`simulator.files.writing.apart`.
 """

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import Names, Paths, answer, stated, typed, working
+from simulator.cli import options
+from simulator.cli.options import Names, Paths, answer, working
 from simulator.files.document import BadInput
 from simulator.files.logs import ROLES
+from simulator.files.shell import command_line
 from simulator.names import Catalogue
 
 if TYPE_CHECKING:
@@ -22,7 +24,110 @@ LIMIT = re.compile(r"(ttft|tpot|e2e)_(p\d+)")
 MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
 
 
-@click.command("plan", **stated("plan"))
+@click.command("plan")
+@click.argument("name", metavar="[PLAN]", required=False)
+@click.option(
+    "--model",
+    help="Instead of PLAN: a model of the catalogue, an id of Hugging Face, or a folder with a "
+    "config.json.",
+)
+@click.option("--device", metavar="NAME,NAME", help="Devices to choose among: h100_sxm,h200_sxm.")
+@click.option(
+    "--traffic",
+    metavar="FILE|WORKLOAD",
+    help="A log (.csv, .jsonl, .json, .parquet, .log) or a workload by name.",
+)
+@click.option(
+    "--columns",
+    metavar="ROLE=COLUMN",
+    help="Columns that are not recognised: arrival=ts,prompt=input_tokens,output=output_tokens.",
+)
+@click.option(
+    "--rate",
+    type=float,
+    help="Requests per second: times of a log are stretched to it, and drawn where it has none.",
+)
+@click.option(
+    "--requests",
+    type=click.IntRange(2, 10_000_000),
+    help="So many requests are simulated, those that come closest together [default: 400].",
+)
+@click.option(
+    "--ttft-p50",
+    metavar="TIME",
+    help="At most so long to the first token (1s), for 50 % of requests.",
+)
+@click.option(
+    "--ttft-p90",
+    metavar="TIME",
+    help="At most so long to the first token (1s), for 90 % of requests.",
+)
+@click.option(
+    "--ttft-p95",
+    metavar="TIME",
+    help="At most so long to the first token (1s), for 95 % of requests.",
+)
+@click.option(
+    "--ttft-p99",
+    metavar="TIME",
+    help="At most so long to the first token (1s), for 99 % of requests.",
+)
+@click.option(
+    "--tpot-p50",
+    metavar="TIME",
+    help="At most so long per token behind the first (40ms), for 50 % of requests.",
+)
+@click.option(
+    "--tpot-p90",
+    metavar="TIME",
+    help="At most so long per token behind the first (40ms), for 90 % of requests.",
+)
+@click.option(
+    "--tpot-p95",
+    metavar="TIME",
+    help="At most so long per token behind the first (40ms), for 95 % of requests.",
+)
+@click.option(
+    "--tpot-p99",
+    metavar="TIME",
+    help="At most so long per token behind the first (40ms), for 99 % of requests.",
+)
+@click.option(
+    "--e2e-p50", metavar="TIME", help="At most so long to the last token, for 50 % of requests."
+)
+@click.option(
+    "--e2e-p90", metavar="TIME", help="At most so long to the last token, for 90 % of requests."
+)
+@click.option(
+    "--e2e-p95", metavar="TIME", help="At most so long to the last token, for 95 % of requests."
+)
+@click.option(
+    "--e2e-p99", metavar="TIME", help="At most so long to the last token, for 99 % of requests."
+)
+@click.option(
+    "--price",
+    metavar="DEVICE=USD",
+    help="USD an hour: h100_sxm=2.10 [default: that of the device].",
+)
+@click.option("--engine", help="Engine of all devices [default: that of each maker].")
+@click.option("--draft", help="Draft model [default: the first known with the same tokenizer].")
+@click.option(
+    "--weights", help="Format of the weights: bf16, fp8, int4, ... [default: as published]."
+)
+@options.output(
+    "--save", type=options.NEW_FILE, help="Write the plan file that this line stands for."
+)
+@options.overrides
+@options.seed
+@click.option(
+    "--draws", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Resampled runs."
+)
+@options.output(
+    "--out", type=options.FOLDER, help="Folder for a page (.md, .html) and the exports."
+)
+@options.pictures
+@options.as_json
+@options.own
 def plan(
     name: str | None,
     overrides: Names,
@@ -34,7 +139,14 @@ def plan(
     save: Path | None,
     **asked: Any,
 ) -> None:
-    """Which strategy on which hardware, and how many: the cheapest fleet that meets an SLO."""
+    """Which strategy on which hardware, and how many: the cheapest fleet that meets an SLO.
+
+    Either PLAN, a name or a YAML file, or a question in one line, every default of which is
+    said in the answer: specsim plan --model Qwen/Qwen3-32B --device h100_sxm,h200_sxm --traffic
+    log.csv --ttft-p95 1s --tpot-p95 40ms
+
+    Exit code 3 with the nearest miss where no fleet meets it.
+    """
     from simulator.report.pages.plan import page, write_plan
     from simulator.studies.plan.file import load_plan
     from simulator.studies.plan.study import study, summary
@@ -61,7 +173,9 @@ def plan(
             *(["--draws", str(draws)] if draws != 20 else []),
             *(["--out", str(out)] if out else []),
         ]
-        answered = study(read, typed("plan", [name] if name else [], overrides, seed, words), draws)
+        answered = study(
+            read, command_line("plan", [name] if name else [], overrides, seed, words), draws
+        )
         if out:
             write_plan(answered, out)
     files = (

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from simulator.cli.options import answer, faults_as_lines, stated
+from simulator.cli import options
+from simulator.cli.options import answer, faults_as_lines
 from simulator.files.document import BadInput
 
 EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})
@@ -26,11 +27,94 @@ def shares(text: str) -> tuple[float, ...]:
     return numbers
 
 
-@click.command("record", **stated("trace record"))
+@click.command("record")
+@click.option(
+    "--target",
+    type=options.PATH,
+    required=True,
+    help="Folder of the target: config.json, tokenizer, safetensors.",
+)
+@click.option(
+    "--draft", type=options.PATH, required=True, help="Folder of the draft; the same vocabulary."
+)
+@click.option(
+    "--prompts",
+    type=options.NEW_FILE,
+    required=True,
+    help="JSON lines (prompt, flavour), Spec-Bench's question.jsonl, or plain lines.",
+)
+@options.output("--out", type=options.NEW_FILE, required=True, help="The trace, a .npz file.")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="0 is greedy.",
+)
+@click.option(
+    "--top-k",
+    type=click.IntRange(0, 100_000_000),
+    default=0,
+    help="Sample from the likeliest K tokens only [default: all].",
+)
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0.0, 1.0, min_open=True),
+    default=1.0,
+    help="Sample from the fewest that reach P [default: 1].",
+)
+@click.option(
+    "--output-tokens",
+    type=click.IntRange(1, 1_000_000),
+    default=256,
+    show_default=True,
+    help="Most tokens that a request writes.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000_000),
+    help="Take this many prompts, spread evenly over the file.",
+)
+@click.option(
+    "--exits",
+    metavar="SHARES",
+    default="",
+    help="Early exits by logit lens, as shares of the depth: 0.25,0.5,0.75.",
+)
+@click.option("--chat", is_flag=True, help="Put each prompt into the tokenizer's chat template.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 1_000_000),
+    default=8,
+    show_default=True,
+    help="Requests at a time; bounds the memory.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 1_000_000_000_000_000_000),
+    default=0,
+    show_default=True,
+    help="Seed of sampling; each request has a seed derived from it.",
+)
+@click.option(
+    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
+    default="auto",
+    show_default=True,
+)
+@options.as_json
 def record(
     as_json: bool, temperature: float, top_k: int, top_p: float, exits: str, **options: Any
 ) -> None:
-    """Record a trace from two Hugging Face models on this machine."""
+    """Record a trace from two Hugging Face models on this machine.
+
+    The target writes, then the draft predicts every token. Finished batches wait in OUT.part:
+    the same command goes on where an interrupted one stopped. Nothing is downloaded and no code
+    of a model folder is run.
+    """
     with faults_as_lines():
         try:
             from simulator.acceptance.record.pair_recorder import RecordingJob, record_pair

@@ -12,19 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simulator.cli.options import (
-    INTERRUPTED,
-    Names,
-    Paths,
-    answer,
-    faults_as_lines,
-    stated,
-    typed,
-    working,
-)
+from simulator.cli import options
+from simulator.cli.groups import INTERRUPTED
+from simulator.cli.options import Names, Paths, answer, faults_as_lines, working
 from simulator.cli.places import outside
 from simulator.files.document import BadInput
-from simulator.files.shell import Comment
+from simulator.files.shell import Comment, command_line
 from simulator.names import Catalogue
 from simulator.parallel import stoppable
 
@@ -42,7 +35,17 @@ it ends at once.
 """
 
 
-@click.command("new", **stated("new"))
+@click.command("new")
+@click.argument("name", type=options.NEW_FILE)
+@click.option(
+    "--from",
+    "example",
+    metavar="SCENARIO",
+    default="durations_only",
+    show_default=True,
+    help="Scenario to copy.",
+)
+@options.own
 def new(name: Path, example: str, own: Paths) -> None:
     """Copy a scenario as NAME.yaml, to be changed; nothing is ever overwritten."""
     with faults_as_lines():
@@ -68,12 +71,17 @@ def new(name: Path, example: str, own: Paths) -> None:
             raise BadInput.at(path, f"{reason}") from error
     typed_path = str(path) if "/" in str(path) else f"./{path}"
     click.echo(
-        f"{path}, copied from {example}. Next: {typed('explain', [typed_path], ())}, "
-        f"{typed('run', [typed_path], ())}"
+        f"{path}, copied from {example}. Next: {command_line('explain', [typed_path], ())}, "
+        f"{command_line('run', [typed_path], ())}"
     )
 
 
-@click.command("explain", **stated("explain"))
+@click.command("explain")
+@click.argument("scenario")
+@options.overrides
+@options.seed
+@options.as_json
+@options.own
 def explain(scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths) -> None:
     """Say in words what SCENARIO will simulate, every default that applies, and which numbers the
     answer rests on most.
@@ -91,7 +99,17 @@ def explain(scenario: str, overrides: Names, seed: int | None, as_json: bool, ow
     answer(as_json, lambda: data, lambda: page(name, explanation))
 
 
-@click.command("law", **stated("law"))
+@click.command("law")
+@click.argument("scenario")
+@options.overrides
+@options.seed
+@options.as_json
+@options.own
+@options.output(
+    "--out",
+    type=options.HTML,
+    help="A page (.html) with sliders over acceptance, window, price and the parts of a step.",
+)
 def law(
     scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths, out: Path | None
 ) -> None:
@@ -113,7 +131,7 @@ def law(
                 as_html(
                     page(
                         details,
-                        typed("law", [scenario], overrides, seed, ["--out", str(out)]),
+                        command_line("law", [scenario], overrides, seed, ["--out", str(out)]),
                         what_if(loaded),
                     )
                 ),
@@ -121,7 +139,31 @@ def law(
     answer(as_json, lambda: details, lambda: page(details))
 
 
-@click.command("run", **stated("run"))
+@click.command("run")
+@click.argument("scenario")
+@options.overrides
+@options.seed
+@options.as_json
+@options.own
+@options.output(
+    "--out", type=options.PATH, help="Folder for the report [default: reports/SCENARIO]."
+)
+@options.pictures
+@options.output(
+    "--iteration-log", type=options.PATH, help="CSV file: every iteration of the simulated batch."
+)
+@options.output("--request-log", type=options.PATH, help="CSV file: every request and its times.")
+@click.option(
+    "--replications",
+    type=click.IntRange(2, 1_000),
+    help="Seeds to simulate for confidence intervals.",
+)
+@click.option("--long", is_flag=True, help="Print the tables of the report too.")
+@click.option(
+    "--explain-gap",
+    is_flag=True,
+    help="Measure what each reason explains of the gap between law and simulation.",
+)
 def run(
     scenario: str,
     overrides: Names,
@@ -135,7 +177,10 @@ def run(
     explain_gap: bool,
     long: bool,
 ) -> None:
-    """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report."""
+    """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report.
+
+    With --json the report is written only where --out names a folder.
+    """
     from simulator.report import logs
     from simulator.scenario import load
     from simulator.scenario.run import summary
@@ -155,7 +200,7 @@ def run(
             *(["--replications", str(replications)] * bool(replications)),
             *["--explain-gap"] * explain_gap,
         ]
-        command = typed("run", [scenario], overrides, seed, words)
+        command = command_line("run", [scenario], overrides, seed, words)
         until = (
             stoppable() if folder and loaded.scenario.requests.count >= LONG_RUN else nullcontext()
         )

@@ -1,269 +1,286 @@
-"""The studies as commands: ``specsim NAME`` computes ``studies/NAME.py`` and shows
-``report/pages/NAME.py``; a row each.
-"""
+"""The studies as commands: each is computed and shown as :mod:`simulator.api.studies` says."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import partial
-from importlib import import_module
 from itertools import groupby
 from pathlib import Path
-from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from simulator.cli.options import COMMANDS, answer, parameter, stated, typed, working
-from simulator.files.document import BadInput, in_a_line
-from simulator.names import Catalogue
+from simulator.api.studies import Asked, computed, page_of
+from simulator.cli import options
+from simulator.cli.options import answer, working
+from simulator.files.shell import command_line
 from simulator.report.blocks import PICTURES
 
-if TYPE_CHECKING:
-    from simulator.scenario import Loaded
-
-LETTERED = re.compile(r"([A-Z]):(.*)", re.DOTALL)
-"""A ``--set`` for one of the scenarios of a comparison."""
+Command = TypeVar("Command", bound=Callable[..., Any])
 UNTYPED = ("workers",)
 """Options that change no result, so that the command on a page leaves them out."""
 
+several = click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")
+single = click.argument("scenarios", metavar="SCENARIO")
 
-class Asked(NamedTuple):
-    """Holds what all studies can be asked: scenarios, changes to them, and where the answer
-    goes.
+
+def study(command: Command) -> Command:
+    """Add the options that all studies have."""
+    out = options.output(
+        "--out",
+        type=options.STUDY_FILE,
+        help="File for the study: a picture (.svg, .pdf, .png), a page with its picture beside it "
+        "(.md), or one page with everything (.html).",
+    )
+    rest = options.pictures(options.as_json(options.own(command)))
+    return options.overrides(options.seed(out(rest)))
+
+
+def lettered_study(command: Command) -> Command:
+    """Add the options of a study whose scenarios have letters, and whose answer may be a folder."""
+    overrides = click.option(
+        "--set",
+        "overrides",
+        metavar="[A:]KEY=VALUE",
+        multiple=True,
+        help="Override a field of all scenarios, or of one by its letter: B:strategy.gamma=5.",
+    )
+    out = options.output(
+        "--out",
+        type=options.PATH,
+        help="Folder for the page (.md, .html) and its picture, or a file: .svg, .pdf, .png, .md "
+        "or .html.",
+    )
+    rest = options.pictures(options.as_json(options.own(command)))
+    return overrides(options.seed(out(rest)))
+
+
+only = click.option(
+    "--only",
+    "only",
+    metavar="METHOD",
+    multiple=True,
+    help="A method to compare, repeatable [default: all].",
+)
+
+
+@click.command("compare")
+@several
+@lettered_study
+def compare(**asked: Any) -> None:
+    """Scenarios side by side: what they come to, and in what they differ.
+
+    They are called A, B, C, ... in the order given, and compared with A. A SCENARIO is a name or a
+    YAML file; a single one is changed letter by letter:
+    specsim compare mine --set A:target.device=h100_sxm --set B:target.device=h200_sxm.
     """
+    show("compare", "simulating", asked)
 
-    scenarios: tuple[str, ...]
-    overrides: tuple[str, ...]
-    seed: int | None
+
+@click.command("capacity")
+@several
+@click.option(
+    "--traffic",
+    metavar="WORKLOAD|FORMAT:FILE",
+    multiple=True,
+    help="Instead of the scenario's own: a workload by name, or a traffic file as azure:FILE, "
+    "mooncake:FILE, ... [repeatable]",
+)
+@click.option(
+    "--search",
+    type=click.IntRange(10, 10_000_000),
+    help="First requests to search on [default: 2,000].",
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 4_096), help="Processes  [default: one for each core]."
+)
+@study
+def capacity(**asked: Any) -> None:
+    """Whether a SCENARIO is stable under its arrivals, and the highest rate that it carries within
+    its SLO.
+    """
+    show("capacity", "reading", asked)
+
+
+@click.command("load")
+@several
+@click.option("--sizes", type=options.SIZES, help="Clients at a time [default: 1,2,4,8,16,32].")
+@study
+def load(**asked: Any) -> None:
+    """Tokens per second against the time per token, with 1, 2, 4, ... clients.
+
+    The first SCENARIO is the one that the others are compared with.
+    """
+    show("load", "simulating", asked)
+
+
+@click.command("batches")
+@several
+@click.option("--sizes", type=options.SIZES, help="Batch sizes for the law [default: 1-64].")
+@click.option(
+    "--simulate",
+    "simulated",
+    type=options.SIZES,
+    help="Sizes to simulate [default: 1,2,4,8,16,32,64,128].",
+)
+@study
+def batches(**asked: Any) -> None:
+    """What speculation is worth in a batch of 1, 2, 3, ... requests: speed-up, passes, exposed
+    draft time.
+
+    The picture of several scenarios has their tokens per second, and their ratio to those of
+    the first.
+    """
+    show("batches", "sweeping the batch", asked)
+
+
+@click.command("methods")
+@single
+@only
+@study
+def methods(**asked: Any) -> None:
+    """All methods on SCENARIO's target, device, engine and trace: one table and one bar chart."""
+    show("methods", "simulating", asked)
+
+
+@click.command("crossovers")
+@single
+@only
+@click.option("--sizes", type=options.SIZES, help="Batch sizes for the law [default: 1-128].")
+@study
+def crossovers(**asked: Any) -> None:
+    """The batch at which methods stop paying on SCENARIO's hardware, by law."""
+    show("crossovers", "sweeping the batch", asked)
+
+
+@click.command("drafts")
+@several
+@click.option(
+    "--model",
+    "models",
+    metavar="MODEL",
+    multiple=True,
+    required=True,
+    help="Another draft, repeatable.",
+)
+@study
+def drafts(**asked: Any) -> None:
+    """What drafts of other sizes would have to be kept in a vanilla_sd SCENARIO to come level with
+    its own, by law.
+    """
+    show("drafts", "pricing drafts", asked)
+
+
+@click.command("budget")
+@several
+@click.option(
+    "--budgets", type=options.SIZES, help="Budgets for the law [default: 1 to well past c]."
+)
+@click.option(
+    "--simulate",
+    "simulated",
+    type=options.SIZES,
+    help="Budgets to simulate [default: a dozen, and those around c].",
+)
+@study
+def budget(**asked: Any) -> None:
+    """The budget of a DuoDecoding SCENARIO: c, gamma = c, the true optimum, numbers of sequences.
+
+    By law, replay and simulation, with verified tokens counted and with shown ones.
+    """
+    show("budget", "sweeping the budget", asked)
+
+
+@click.command("streams")
+@single
+@study
+def streams(**asked: Any) -> None:
+    """Speculative Streaming SCENARIO over its tree factor k, pruned or not, and against decoding
+    with a draft.
+    """
+    show("streams", "sweeping the tree", asked)
+
+
+@click.command("trees")
+@several
+@study
+def trees(**asked: Any) -> None:
+    """What a token costs with all draft trees that the trace of a SpecPipe SCENARIO holds."""
+    show("trees", "sweeping the tree", asked)
+
+
+@click.command("network")
+@several
+@study
+def network(**asked: Any) -> None:
+    """What the network between servers costs a SpecPipe SCENARIO, with sending beside pruning and
+    after it.
+
+    With --out, the link between the servers of the last SCENARIO is swept over latencies and
+    rates.
+    """
+    show("network", "simulating", asked)
+
+
+class Shown(NamedTuple):
+    """Where a study is shown, beside the terminal."""
+
     out: Path | None
     as_json: bool
-    own: tuple[Path, ...]
-
-    def loaded(self, *overrides: str) -> list[Loaded]:
-        """Return the loaded scenarios, with further overrides. Raises :class:`BadInput` for a
-        faulty one.
-        """
-        from simulator.scenario import load
-
-        return [
-            load(name, (*self.overrides, *overrides), Catalogue(self.own), self.seed)
-            for name in self.scenarios
-        ]
 
 
-Options = dict[str, Any]
-Prepare = Callable[[Asked, Options], tuple[Sequence[Any], Options]]
-"""A function that makes of what was asked, and of the study's options, what its ``study`` function
-takes.
-"""
-
-
-def scenarios(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
-    """Return the scenarios, and the options as they are."""
-    return asked.loaded(), options
-
-
-def drafts(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
-    """Return a scenario, and the same with the drafts that were named."""
-    if len(asked.scenarios) > 1:
-        raise BadInput.at(asked.scenarios[1], "expected one scenario; its drafts are compared")
-    models = options.pop("models") or ()
-    return [
-        *asked.loaded(),
-        *(loaded for name in models for loaded in asked.loaded(f"draft.model={name}")),
-    ], options
-
-
-def traffic(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
-    """Return the scenarios with the name of their workload, under the traffic that was named or
-    their own.
-    """
-    named = options.pop("traffic")
-    if not named:
-        return [("its own workload", loaded) for loaded in asked.loaded()], options
-    pairs = []
-    for text in named:
-        name = Path(text.partition(":")[2] or text).stem
-        pairs += [(name, loaded) for loaded in asked.loaded(f"requests={workload(text)}")]
-    return pairs, options
-
-
-def workload(text: str) -> str:
-    """Return what ``requests`` is set to: a name, or a mapping for FORMAT:FILE."""
-    kind, colon, file = text.partition(":")
-    return (
-        f"{{arrivals: {{name: file, format: {kind}, file: {in_a_line(file)}}}}}" if colon else text
-    )
-
-
-def methods(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
-    """Return the methods that can be compared on a scenario."""
-    from simulator.studies.methods import candidates
-
-    (scenario,), only = asked.scenarios, options.pop("only")
-    tried = candidates(scenario, asked.overrides, Catalogue(asked.own), asked.seed, only)
-    return list(tried), options | {"scenario": scenario}
-
-
-def network(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
-    """Return the scenarios, and to sweep a link where a picture is asked for."""
-    return asked.loaded(), options | {"swept": asked.out is not None}
-
-
-def contestants(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
-    """Return the scenarios under their letters, with what is set in each of them."""
-    from simulator.studies.compare import Contestant
-
-    runs, changes = [], by_letter(asked)
-    names = asked.scenarios * (len(changes) if len(asked.scenarios) == 1 else 1)
-    for name, (letter, overrides) in zip(names, changes.items(), strict=True):
-        (loaded,) = asked._replace(scenarios=(name,), overrides=tuple(overrides)).loaded()
-        alone = [
-            match[2]
-            for match in map(LETTERED.fullmatch, asked.overrides)
-            if match and match[1] == letter
-        ]
-        command = typed("run", [name], overrides, asked.seed)
-        runs.append(Contestant(letter, ", ".join([loaded.scenario.name, *alone]), command, loaded))
-    return runs, options
-
-
-def by_letter(asked: Asked) -> dict[str, list[str]]:
-    """Return the overrides of all scenarios by letter; a single scenario is taken once for each
-    letter up to the last.
-
-    Raises :class:`click.UsageError` for too few or too many scenarios or letters.
-    """
-    count, most = len(asked.scenarios), len(ascii_uppercase)
-    if count == 1:
-        letters = [match[1] for match in map(LETTERED.fullmatch, asked.overrides) if match]
-        count = ascii_uppercase.index(max(letters, default="A")) + 1
-    if not 2 <= count <= most:
-        alone = ", or one with --set A:KEY=VALUE --set B:KEY=VALUE"
-        raise click.UsageError(f"expected 2 to {most} scenarios{alone}, got {len(asked.scenarios)}")
-    overrides: dict[str, list[str]] = {letter: [] for letter in ascii_uppercase[:count]}
-    for text in asked.overrides:
-        match = LETTERED.fullmatch(text)
-        if match and match[1] not in overrides:
-            raise click.UsageError(
-                f"--set {text}: there are scenarios A to {ascii_uppercase[count - 1]}"
-            )
-        for letter in match[1] if match else overrides:
-            overrides[letter].append(match[2] if match else text)
-    return overrides
-
-
-@dataclass(frozen=True)
-class StudyCommand:
-    """Describes a study as ``commands.yaml`` states it: its help, what is shown while it works, the
-    options of its own.
-    """
-
-    name: str
-    help: str
-    status: str
-    options: Sequence[click.Parameter]
-    prepare: Prepare
-    metavar: str = "SCENARIO..."
-    lettered: bool = False
-    """Whether ``--set`` may name one of the scenarios by its letter, and ``--out`` a folder."""
-
-    def defaults(self) -> Options:
-        """Return the values of all options that are not given."""
-        command = click.Command(self.name, params=[*self.options])
-        return dict(command.make_context(self.name, [], resilient_parsing=True).params)
-
-
-def _study(
-    name: str, prepare: str = "scenarios", options: Mapping[str, Any] | None = None, **stated: Any
-) -> StudyCommand:
-    own = [
-        parameter(flag, show_default="default" in facts, **facts)
-        for flag, facts in (options or {}).items()
-    ]
-    return StudyCommand(name, options=own, prepare=PREPARED[prepare], **stated)
-
-
-PREPARED = {
-    function.__name__: function
-    for function in (scenarios, drafts, traffic, methods, network, contestants)
-}
-STUDIES = tuple(_study(name, **stated) for name, stated in COMMANDS["studies"].items())
-
-
-def commands() -> Iterator[click.Command]:
-    """Yield the commands of all studies."""
-    for study in STUDIES:
-        several = study.metavar != "SCENARIO"
-        argument = click.Argument(
-            ["scenarios"], nargs=-1 if several else 1, required=True, metavar=study.metavar
-        )
-        params = [
-            argument,
-            *study.options,
-            *stated("lettered study" if study.lettered else "study")["params"],
-        ]
-        yield click.Command(
-            study.name, params=params, help=study.help, callback=partial(run, study)
-        )
-
-
-def run(study: StudyCommand, **options: Any) -> None:
+def show(name: str, status: str, given: dict[str, Any]) -> None:
     """Compute a study and show it: on the terminal, as JSON, and in a file where one is asked
     for.
     """
-    asked = Asked(*(options.pop(name) for name in Asked._fields))
-    if isinstance(asked.scenarios, str):
-        asked = asked._replace(scenarios=(asked.scenarios,))
-    command = _typed(study, asked, options)
-    with working(study.status), ExitStack() as stack:
-        inputs, arguments = study.prepare(asked, options)
+    scenarios = given.pop("scenarios")
+    if isinstance(scenarios, str):
+        scenarios = (scenarios,)
+    shown = Shown(given.pop("out"), given.pop("as_json"))
+    overrides, seed, own = given.pop("overrides"), given.pop("seed"), given.pop("own")
+    asked = Asked(scenarios, overrides, seed, own, pictured=shown.out is not None)
+    command = _typed(name, asked, given, shown.out)
+    stated = {option: value for option, value in given.items() if value not in (None, ())}
+    with working(status), ExitStack() as stack:
         write = None
-        if asked.out:
+        if shown.out:
             from simulator.report.page import page_file
 
-            write = stack.enter_context(page_file(asked.out, study.name))
-        result = import_module(f"simulator.studies.{study.name}").study(inputs, **arguments)
-        if write or not asked.as_json:
-            page = replace(
-                import_module(f"simulator.report.pages.{study.name}").page(result), command=command
-            )
+            write = stack.enter_context(page_file(shown.out, name))
+        result = computed(name, asked, stated)
+        if write or not shown.as_json:
+            page = page_of(name, result, command)
         if write:
             write(page)
-    answer(
-        asked.as_json,
-        result.as_data,
-        lambda: page,
-        *([_written(study, asked.out)] if asked.out else []),
-    )
+    lines = [_written(name, shown.out)] if shown.out else []
+    answer(shown.as_json, result.as_data, lambda: page, *lines)
 
 
-def _written(study: StudyCommand, out: Path) -> str:
+def _written(name: str, out: Path) -> str:
     """Return the line that says where the study was written to."""
     if out.is_dir():
-        return f"page: {out / f'{study.name}.html'}   {out / f'{study.name}.md'}"
-    return f"{'figure' if out.suffix in PICTURES else 'page'}: {out}"
+        return f"page: {out / f'{name}.html'}   {out / f'{name}.md'}"
+    if out.suffix in PICTURES:
+        return f"figure: {out}"
+    return f"page: {out}"
 
 
-def _typed(study: StudyCommand, asked: Asked, options: Options) -> str:
+def _typed(name: str, asked: Asked, given: dict[str, Any], out: Path | None) -> str:
     """Return the command as it can be typed again, with the options that were typed."""
-    context, words = click.get_current_context(), list[str]()
-    for option in study.options:
-        name = option.name or ""
-        if (
-            name not in UNTYPED
-            and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        ):
-            values = options[name] if option.multiple else [options[name]]
-            words += [word for value in values for word in (option.opts[0], _text(value))]
-    if asked.out:
-        words += ["--out", str(asked.out)]
-    return typed(study.name, asked.scenarios, asked.overrides, asked.seed, words)
+    context = click.get_current_context()
+    words: list[str] = []
+    for option in context.command.params:
+        key = option.name or ""
+        if key not in given or key in UNTYPED:
+            continue
+        if context.get_parameter_source(key) is not ParameterSource.COMMANDLINE:
+            continue
+        for value in given[key] if option.multiple else [given[key]]:
+            words += [option.opts[0], _text(value)]
+    if out:
+        words += ["--out", str(out)]
+    return command_line(name, asked.scenarios, asked.overrides, asked.seed, words)
 
 
 def _text(value: Any) -> str:

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import INTERRUPTED, answer, faults_as_lines, repeated, stated, typed
+from simulator.cli import options
+from simulator.cli.groups import INTERRUPTED
+from simulator.cli.options import answer, faults_as_lines
 from simulator.files.document import CONTROLS, BadInput, Document, Fault
+from simulator.files.shell import command_line, repeated
 from simulator.names import Catalogue
 from simulator.parallel import CORES
 
@@ -26,10 +29,79 @@ NAMED_FAULTS = 20
 """Faulty points that are printed with their fault."""
 
 
-@click.command("sweep", **stated("sweep"))
+@click.command("sweep")
+@click.argument("name", metavar="SWEEP_OR_SCENARIO")
+@click.option(
+    "--axis",
+    "axes",
+    metavar="KEY=VALUES",
+    multiple=True,
+    help="a,b,c or low:high:count or log:low:high:count.",
+)
+@click.option(
+    "--zip",
+    "combine",
+    flag_value="zip",
+    help="All axes change in step, instead of every combination.",
+)
+@click.option(
+    "--latin-hypercube",
+    "samples",
+    type=click.IntRange(1, 100_000_000),
+    metavar="N",
+    help="N points spread over all axes.",
+)
+@click.option(
+    "--evaluate",
+    type=click.Choice(["law", "replay", "simulation", "law then simulation"]),
+    help="How points are evaluated.",
+)
+@click.option(
+    "--keep",
+    metavar="RULE",
+    help="Points of a law that a simulation confirms: 'best 10% of tpot_ms', 'speedup >= 1.2'.",
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 4_096), help="Processes  [default: one for each core]."
+)
+@click.option(
+    "--scheduler",
+    metavar="tcp://HOST:PORT",
+    help="A Dask scheduler whose workers evaluate the points.",
+)
+@options.output(
+    "--store", type=options.NEW_FILE, help="SQLite file  [default: reports/sweeps/NAME.sqlite]."
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with a store; points that it holds are not evaluated again.",
+)
+@click.option("--status", is_flag=True, help="Only print how many points the store holds.")
+@options.output(
+    "--export",
+    "exported",
+    type=options.NEW_FILE,
+    help="Table of all points, .csv or .parquet, once all are evaluated.",
+)
+@options.output(
+    "--plots", type=options.FOLDER, help="Folder for the pictures that the sweep names."
+)
+@options.pictures
+@options.output(
+    "--report", type=options.FOLDER, help="Folder for a page, .md and .html, and its files."
+)
+@options.as_json
+@options.overrides
+@options.seed
+@options.own
 def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: Any) -> None:
     """Evaluate every point of a sweep: a file of scenarios/sweeps, or axes over any fields of a
     scenario.
+
+    A point that is wrong or fails is named at the end and stops no other point; exit code 2
+    where all points fail. Ctrl-C leaves a store that --resume goes on with, and changes no
+    other file.
     """
     from simulator.studies.sweep.store import reading
     from simulator.studies.sweep.table import check_ending, table
@@ -143,7 +215,7 @@ def _typed(name: str, asked: dict[str, Any], more: Sequence[str] = ()) -> str:
             words += [flag, str(asked[key])]
     if asked["combine"]:
         words.append("--zip")
-    return typed("sweep", [name], asked["overrides"], asked["seed"], [*words, *more])
+    return command_line("sweep", [name], asked["overrides"], asked["seed"], [*words, *more])
 
 
 def _resuming(path: Path, files: dict[str, Path | None], asked: dict[str, Any]) -> list[str]:
@@ -240,7 +312,28 @@ def _draw_all(points: SweepTable, folder: Path) -> list[str]:
     return write_pictures(drawings)
 
 
-@click.command("plot", **stated("plot"))
+@click.command("plot")
+@click.argument("store", type=options.NEW_FILE)
+@click.option(
+    "--kind",
+    type=click.Choice(["line", "heatmap", "contour", "pareto"]),
+    help="[default: the sweep's own plots]",
+)
+@click.option("--x", help="Axis or metric.")
+@click.option("--y", help="Axis or metric.")
+@click.option("--value", help="What colours a heat map, or is cut by a contour.")
+@click.option("--hue", help="Axis that tells lines or points of one panel apart.")
+@click.option("--facet", help="Axis with a panel for each of its values (small multiples).")
+@click.option(
+    "--level",
+    type=float,
+    help="Where the contour is drawn  [default: 1, where speculation stops paying].",
+)
+@click.option("--title", help="Above the picture.")
+@options.output(
+    "--out", type=options.PATH, required=True, help="SVG file; without --kind a folder."
+)
+@options.pictures
 def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     """Draw the points of a sweep's STORE: lines, heat maps, contours, Pareto fronts, each also as
     small multiples.

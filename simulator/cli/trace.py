@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulator.cli.options import (
-    Names,
-    Paths,
-    answer,
-    command_at,
-    faults_as_lines,
-    repeated,
-    stated,
-    typed,
-)
+from simulator.cli import options
+from simulator.cli.bank import advise, list_
+from simulator.cli.options import Names, Paths, answer, faults_as_lines
+from simulator.cli.record import record
 from simulator.files import reading, writing
 from simulator.files.document import BadInput, did_you_mean, readable
+from simulator.files.shell import command_line, repeated
 from simulator.names import Catalogue
 
 if TYPE_CHECKING:
@@ -32,10 +27,18 @@ def trace() -> None:
     """Inspect, convert, re-scale, record and borrow traces of acceptance."""
 
 
-@trace.command("info", **stated("trace info"))
+@trace.command("info")
+@click.argument("name")
+@options.own
+@options.as_json
+@options.draws_seed
+@options.flavours
 def info(name: str, flavours: Names, seed: int, as_json: bool, own: Paths) -> None:
     """Print the numbers of a trace, NAME or file, and of the formulas; NAME:DRAFTER for another
     drafter of the same text.
+
+    Header, acceptance by kind of text, accepted tokens by window (replayed, i.i.d., law), hits
+    of draft and early exits, run lengths, repetition.
     """
     from dataclasses import asdict
 
@@ -50,7 +53,12 @@ def info(name: str, flavours: Names, seed: int, as_json: bool, own: Paths) -> No
     answer(as_json, lambda: data, lambda: page(label, opened, numbers, size))
 
 
-@trace.command("compare", **stated("trace compare"))
+@trace.command("compare")
+@click.argument("names", nargs=-1, required=True)
+@options.own
+@options.as_json
+@options.draws_seed
+@options.flavours
 def compare(names: Names, flavours: Names, seed: int, as_json: bool, own: Paths) -> None:
     """Compare several traces."""
     from dataclasses import asdict
@@ -67,7 +75,21 @@ def compare(names: Names, flavours: Names, seed: int, as_json: bool, own: Paths)
     answer(as_json, lambda: data, lambda: comparison_page(traces))
 
 
-@trace.command("plot", **stated("trace plot"))
+@trace.command("plot")
+@click.argument("name")
+@options.own
+@options.as_json
+@options.draws_seed
+@options.flavours
+@options.output("--out", type=options.PATH, required=True, help="Folder for the pictures.")
+@click.option(
+    "--form",
+    type=click.Choice(["svg", "pdf", "png"]),
+    default="svg",
+    show_default=True,
+    help="Form of the pictures.",
+)
+@options.pictures
 def plot(
     name: str, flavours: Names, seed: int, as_json: bool, own: Paths, out: Path, form: str
 ) -> None:
@@ -85,7 +107,20 @@ def plot(
     answer(as_json, lambda: {"written": written}, None, *written)
 
 
-@trace.command("iid", **stated("trace iid"))
+@trace.command("iid")
+@click.argument("names", nargs=-1, required=True)
+@options.own
+@options.as_json
+@options.draws_seed
+@options.flavours
+@click.option(
+    "--window",
+    "windows",
+    type=click.IntRange(2, 64),
+    multiple=True,
+    help="Draft tokens; repeatable [default: 3, 5, 8].",
+)
+@options.output("--out", type=options.PATH, help="Folder for a page and its figure.")
 def iid(
     names: Names,
     flavours: Names,
@@ -95,7 +130,11 @@ def iid(
     windows: tuple[int, ...],
     out: Path | None,
 ) -> None:
-    """Compute how wrong the i.i.d. formula is, fitted at one draft token and applied to more."""
+    """Compute how wrong the i.i.d. formula is, fitted at one draft token and applied to more.
+
+    All drafters of a trace, or one with NAME:DRAFTER; a trace with one drafter also by kind of
+    text.
+    """
     from simulator.acceptance.iid import WINDOWS, every_drafter
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.iid import NAME, page
@@ -108,7 +147,10 @@ def iid(
             drafters += every_drafter(opened, label, flavours, windows or WINDOWS, seed)
         options = [*repeated("--flavour", flavours), *repeated("--window", windows)]
         options += ["--seed", str(seed)] if seed else []
-        written, answered = [], page(drafters, typed("trace iid", names, (), options=options))
+        written, answered = (
+            [],
+            page(drafters, command_line("trace iid", names, (), options=options)),
+        )
         if out:
             files = page_files(answered, NAME)
             write_files(out, files)
@@ -125,11 +167,70 @@ def iid(
     )
 
 
-@trace.command("convert", **stated("trace convert"))
+@trace.command("convert")
+@click.argument("source", metavar="IN")
+@click.option(
+    "--from",
+    "form",
+    type=click.Choice(
+        [
+            "specdecode_bench",
+            "specdecode_bench_eagle",
+            "specdecode_bench_ngram",
+            "rest",
+            "steps",
+            "vllm_log",
+            "vllm_metrics",
+            "vllm_bench",
+            "sglang",
+            "trtllm",
+            "llama_cpp",
+            "llama_batched_bench",
+            "golden_lengths",
+            "mean_length",
+        ]
+    ),
+    required=True,
+    help="What IN is.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(1, 1_000),
+    help="Draft tokens per window, where IN does not say, or to continue to.",
+)
+@click.option("--series", help="Which of several curves of a golden file, e.g. thinking_on.")
+@options.output(
+    "--out", type=options.PATH, help="Trace (.npz) or acceptance block (.yaml) to write."
+)
+@options.as_json
 def convert(
     source: str, form: str, window: int | None, series: str | None, out: Path | None, as_json: bool
 ) -> None:
-    """Convert records of other programs to a trace or to rates."""
+    """Convert records of other programs to a trace or to rates.
+
+    IN is a file; for a summary it may also be the numbers themselves.
+
+    \b
+    Records of what happened, to a trace:
+      specdecode_bench   JSONL, lengths by position of EAGLE (draft) and ngram;
+               specdecode_bench_eagle, specdecode_bench_ngram: of one alone
+      rest     JSONL of REST's answers, lengths by step
+      steps    JSONL, {"accepted": [2, 0, 3], "flavour": "code"} per request;
+               draft tokens kept by each step, correction not counted
+    Summaries, to an acceptance block of a scenario:
+      vllm_log         lines "SpecDecoding metrics", or per-position rates
+      vllm_metrics     text of /metrics, one scrape or two (their difference)
+      vllm_bench       JSON of vllm bench serve --save-result
+      sglang           log, /get_server_info, /metrics or benchmark, with --window
+      trtllm           TensorRT-LLM's /metrics or iteration statistics
+      llama_cpp        log of llama-server or llama-speculative; with --window
+                       where it has no rates by position
+      llama_batched_bench   its table, to a durations block: costs by batch
+      golden_lengths   mean accepted lengths at windows 1, 2, 3, ..., bare or
+                       as InferenceX writes them; continued up to --window
+      mean_length      one mean accepted length, with --window
+    Lengths count correction or bonus.
+    """
     import yaml
 
     from simulator.acceptance.converters import TO_TRACE
@@ -153,11 +254,36 @@ def convert(
     )
 
 
-@trace.command("rescale", **stated("trace rescale"))
+@trace.command("rescale")
+@click.argument("source", metavar="IN")
+@click.option(
+    "--mean",
+    type=float,
+    required=True,
+    help="Tokens per step wanted, correction or bonus included.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(1, 1_000),
+    required=True,
+    help="Draft tokens per window at which that holds.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 1_000_000_000_000_000_000),
+    default=0,
+    help="Seed of the draws of a sampled trace [default: 0].",
+)
+@options.output("--out", type=options.PATH, required=True, help="Trace (.npz) to write.")
+@options.as_json
+@options.own
 def rescale(
     source: str, mean: float, window: int, seed: int, out: Path, as_json: bool, own: Paths
 ) -> None:
-    """Make a trace easier or harder, to a published mean."""
+    """Make a trace easier or harder, to a published mean.
+
+    Bursts stay where they are; `derived_from` in the header says how it was done.
+    """
     from simulator.acceptance.rescale import rescale as rescaled
 
     with faults_as_lines():
@@ -239,5 +365,5 @@ def _write(path: Path, content: Trace | str | bytes) -> str:
     return str(path)
 
 
-for command in map(command_at, ("record:record", "bank:list_", "bank:advise")):
+for command in (record, list_, advise):
     trace.add_command(command)

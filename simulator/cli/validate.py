@@ -10,19 +10,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from simulator.cli import options
 from simulator.cli.claims import judged_claims
-from simulator.cli.options import (
-    Names,
-    Paths,
-    answer,
-    beside_the_package,
-    repeated,
-    stated,
-    typed,
-    working,
-)
+from simulator.cli.options import Names, Paths, answer, beside_the_package, working
 from simulator.files.document import BadInput, Fault, did_you_mean
 from simulator.files.plugins import packages_found
+from simulator.files.shell import command_line, repeated
 from simulator.names import Catalogue
 from simulator.parallel import CORES, Spread, spread
 
@@ -44,7 +37,60 @@ def _live(context: click.Context, option: click.Parameter, wanted: bool) -> None
         )
 
 
-@click.command("validate", **stated("validate"))
+@click.command("validate")
+@click.argument("papers", metavar="[PAPER]...", nargs=-1, required=False)
+@click.option(
+    "--law",
+    "laws",
+    metavar="STRATEGY",
+    multiple=True,
+    help="Its law alone, on its own example; `all`: every one.",
+)
+@click.option(
+    "--claims", "only_claims", is_flag=True, help="The papers' claims alone: ours, verdict, bound."
+)
+@click.option(
+    "--cell",
+    "patterns",
+    metavar="CELL",
+    multiple=True,
+    help="Single cells: their runs and commands.",
+)
+@options.output(
+    "--out", type=options.FOLDER, help="Folder for the page, its cells and its pictures."
+)
+@options.pictures
+@click.option(
+    "--most-mape",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="Largest MAPE over all predicted cells.",
+)
+@click.option(
+    "--most-median",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="Largest median error over all predicted cells.",
+)
+@click.option(
+    "--least-within-10",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="Smallest share of cells within 10 %.",
+)
+@click.option(
+    "--most-mape-of-a-paper",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="Largest MAPE of a paper with ten cells or more.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 4_096),
+    help="Runs at a time [default: one for each core].",
+)
+@options.as_json
+@options.own
 @click.option("--live", is_flag=True, hidden=True, expose_value=False, callback=_live)
 def validate(
     papers: Names,
@@ -59,6 +105,9 @@ def validate(
 ) -> None:
     """Compare laws with simulation, then published values and claims with runs that use the
     committed fits.
+
+    Nothing is fitted. Exit code 3 where a bound that was given is missed, a law breaks what it
+    claims, or a claim of a paper has no verdict.
     """
     if laws:
         _laws(laws, processes, as_json)
@@ -106,7 +155,7 @@ def _papers(
             results.append(validated(paper, processes_map, said))
         missed = shortfalls(results, ErrorBounds(**bounds))
         fits = engine_fits(Catalogue(own))
-        command, goals = typed("validate", papers, ()), shortfalls(results, GOAL)
+        command, goals = command_line("validate", papers, ()), shortfalls(results, GOAL)
         answered = page(
             results, gaps, goals, paper_figures(), contradictions(), command, claims, fits
         )
@@ -158,7 +207,7 @@ def _claims(
         claims = _judged(
             [paper.name for paper in papers(Catalogue(own), names)], own, everywhere, status
         )
-        answered = page(claims, typed("validate", names, (), options=["--claims"]))
+        answered = page(claims, command_line("validate", names, (), options=["--claims"]))
         if out:
             write_files(out, page_files(answered, "claims") | {CLAIMS: claims_csv(claims)})
     answer(as_json, lambda: {"claims": as_data(claims)}, lambda: answered)
@@ -196,7 +245,11 @@ def _cells(
             single_data(paper, cell, question, run)
             for (paper, cell, question), run in zip(asked, runs, strict=True)
         ]
-    answer(as_json, lambda: {"cells": data}, lambda: cells_page(data, typed("validate", names, ())))
+    answer(
+        as_json,
+        lambda: {"cells": data},
+        lambda: cells_page(data, command_line("validate", names, ())),
+    )
     _end([])
 
 
@@ -209,7 +262,7 @@ def _laws(names: Names, processes: int | None, as_json: bool) -> None:
     with working("laws"), spread(processes or (CORES if ALL in names else 1)) as everywhere:
         verdicts = _examples(names, everywhere)
     disagreement = any(verdict.disagreement for verdict in verdicts)
-    command = typed("validate", (), (), options=repeated("--law", names))
+    command = command_line("validate", (), (), options=repeated("--law", names))
     answer(
         as_json,
         lambda: {"examples": law_data(verdicts), "disagreement": disagreement},

@@ -2,7 +2,7 @@
 for one word and runs none.
 
 Commands that are shown or written are made of words here; those of specsim with overrides and
-options by :func:`simulator.cli.options.typed`, which joins them by :func:`typed`.
+options by :func:`command_line`, which joins them by :func:`typed`.
 """
 
 import re
@@ -50,6 +50,23 @@ def typed(*words: object, names: Iterable[object] = (), options: Iterable[object
     ends = any(name.startswith("-") for name in named)
     order = [*words, *options, "--", *named] if ends else [*words, *named, *options]
     return shlex.join(map(str, order))
+
+
+def repeated(flag: str, values: Iterable[object]) -> list[str]:
+    """Return an option as it is typed, once for each value."""
+    return [word for value in values for word in (flag, str(value))]
+
+
+def command_line(
+    verb: str,
+    scenarios: Iterable[str],
+    overrides: Iterable[str],
+    seed: int | None = None,
+    options: Iterable[str] = (),
+) -> str:
+    """Return a command of specsim as it can be typed again."""
+    changes = [*repeated("--set", overrides), *repeated("--seed", [] if seed is None else [seed])]
+    return typed("specsim", *verb.split(), names=scenarios, options=[*changes, *options])
 
 
 def named_file(name: str) -> str:

@@ -1,0 +1,34 @@
+"""What calls are asked: scenarios, changes to them, a catalogue of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from simulator.files.document import in_a_line
+from simulator.names import Catalogue
+
+if TYPE_CHECKING:
+    from simulator.scenario import Loaded
+
+Overrides: TypeAlias = Mapping[str, object] | Sequence[str]
+"""Fields to change: ``{"strategy.gamma": 5}``, or lines as after ``--set``:
+``["strategy.gamma=5"]``.
+"""
+Source: TypeAlias = Union[str, Path, "Loaded"]
+"""A scenario: its name in the catalogue, the path of a YAML file, or one that was loaded."""
+Folder: TypeAlias = str | Path | None
+"""A catalogue of the user's own, which is searched before the shipped one."""
+
+
+def lines(overrides: Overrides) -> tuple[str, ...]:
+    """Return overrides as ``key=value``, with values as YAML."""
+    if isinstance(overrides, Mapping):
+        return tuple(f"{key}={in_a_line(value)}" for key, value in overrides.items())
+    return tuple(overrides)
+
+
+def shelves(folder: Folder) -> Catalogue:
+    """Return the shipped catalogue, behind a folder of the user's own where there is one."""
+    return Catalogue((Path(folder),) if folder else ())

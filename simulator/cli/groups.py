@@ -1,0 +1,73 @@
+"""Groups of commands that are loaded by name: ``--help`` imports none of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from simulator.cli.streams import whole_streams
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+class Entry(NamedTuple):
+    """A command of a group: the module below ``simulator.cli`` and the function in it, and the line
+    that ``--help`` of the group has for it.
+    """
+
+    module: str
+    function: str
+    line: str
+
+
+class LazyGroup(click.Group):
+    """A group of many commands, which ``--help`` lists with a line each, section by section."""
+
+    def __init__(
+        self, *args: Any, sections: Mapping[str, Mapping[str, Entry]], **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.sections = sections
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of the sections."""
+        return [name for entries in self.sections.values() for name in entries]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, importing its module; None where there is none of this name."""
+        for entries in self.sections.values():
+            if cmd_name in entries:
+                entry = entries[cmd_name]
+                module = import_module(f"simulator.cli.{entry.module}")
+                command: click.Command = getattr(module, entry.function)
+                return command
+        return super().get_command(ctx, cmd_name)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command; what it prints is made to reach its reader, and Ctrl-C ends it with its
+        exit code.
+        """
+        with whole_streams():
+            return super().main(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was named; Ctrl-C before there is anything to tidy up just ends
+        it.
+        """
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections of ``--help``; nothing is imported for it."""
+        widest = max(len(name) for name in self.list_commands(ctx))
+        for title, entries in self.sections.items():
+            with formatter.section(title):
+                lines = [(f"{name:<{widest}}", entry.line) for name, entry in entries.items()]
+                formatter.write_dl(lines)
