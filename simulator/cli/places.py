@@ -1,8 +1,8 @@
 """What a command writes is none of its inputs, and nothing else that it writes: looked at before
 any work.
 
-Options that write are made by :data:`simulator.cli.options.output`. Files that are reached by way of others
-(``like``, a traffic file, a device) are looked at when something is written:
+Options that write are made by :data:`simulator.cli.options.output`. Files that are reached by way
+of others (``like``, a traffic file, a device) are looked at when something is written:
 :func:`simulator.files.writing.apart`.
 """
 
