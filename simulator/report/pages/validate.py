@@ -7,11 +7,11 @@ Terminal, JSON, CSV of every cell, and a page.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from simulator.cost.engine import EngineErrors
 from simulator.evidence.claims import Judged
-from simulator.evidence.fits import Question
+from simulator.evidence.fits import OpenChoice, Paper, Question
 from simulator.evidence.law_check import LawGap
 from simulator.evidence.published import Contradiction, PaperFigure, PublishedCell
 from simulator.evidence.validation import (
@@ -19,6 +19,7 @@ from simulator.evidence.validation import (
     Errors,
     Prediction,
     Shortfall,
+    Summary,
     Validated,
     apart,
     summaries,
@@ -29,39 +30,54 @@ from simulator.report import validation_figures
 from simulator.report.blocks import (
     Block,
     Bullets,
+    Code,
     Figure,
+    Highlight,
     Hyperlink,
     Page,
     Paragraph,
+    Strong,
     Table,
     sections,
 )
+from simulator.report.columns import Column, table
 from simulator.report.pages.claims import by_paper, counts
-from simulator.report.wording import Wording, share
+from simulator.report.wording import number, share, shown, signed_share, whole_share
 from simulator.scenario.uncertainty import SHARE
 
-say = Wording("validate")
 CELLS, PARITY, RESIDUALS = "cells.csv", "parity.svg", "residuals.svg"
 FAR = 0.10
 """An error from here on, as a share, is listed by name."""
 
 
-def _laws_headline(gaps: Sequence[LawGap]) -> str:
-    """Return a sentence: the median and the largest gap of a step, of the laws that claim to be
-    exact.
-    """
-    exact = sorted(
-        (gap for gap in gaps if gap.relation == "exact"), key=lambda gap: abs(gap.step_gap)
-    )
-    middle = abs(exact[len(exact) // 2].step_gap) if exact else 0.0
-    return say("laws", worst=exact[-1] if exact else None, middle=middle, count=len(gaps))
+ROLES = (
+    "Roles of the published values were frozen before anything was fitted; free parameters are "
+    "fitted to calibrated cells alone. Every number comes out of a run of its scenario."
+)
+BASELINE_RULE = (
+    "Arithmetic has the same inputs: of the calibrated cells of the same method those that differ "
+    "least (model and hardware first, then task and settings); printed tokens times the sibling's "
+    "ratio of speed-up to tokens, else its value times the ratio that another method shows between "
+    "the two settings; times the layers where it is a time. Interpolations are cells with a "
+    "calibrated sibling of the same method, model and hardware that differs in the task or in one "
+    "setting only; the others are predictions."
+)
+ENGINES_LEGEND = (
+    "Calibrated, not predicted, but for groups that took no part. One constant: speed-up 1 + c "
+    "(tokens a step - 1), a step c times the time in which the datasheet's bandwidth reads its "
+    "weights, fitted to the same rows. The rows are not shipped; each engine's file names them."
+)
+LAWS_LEGEND = (
+    "Step: with the acceptance and the kinds of steps that the run met, at its mean context. "
+    "Token: with marginal rates, prompts left out. The worked examples of every equation are tests."
+)
 
 
 def as_data(
     papers: Sequence[Validated], gaps: Sequence[LawGap], missed: Sequence[Shortfall]
 ) -> dict[str, Any]:
     """Return laws, papers and cells as the object that ``--json`` prints."""
-    unmapped = []
+    cells, unmapped = _records(papers), []
     for paper in papers:
         unmapped += [
             {"paper": paper.paper.name, "cell": cell.cell, "role": cell.role}
@@ -72,10 +88,7 @@ def as_data(
             gap._asdict() | {"step_gap": gap.step_gap, "tpot_gap": gap.tpot_gap} for gap in gaps
         ],
         "papers": [asdict(summary) for summary in summaries(papers)],
-        "cells": [
-            dict(zip(say.head("cells"), row, strict=True))
-            for row in say.rows("cells", _run(papers))
-        ],
+        "cells": [dict(zip(cells.head, row, strict=True)) for row in cells.rows],
         "unmapped": unmapped,
         "missed": [shortfall._asdict() for shortfall in missed],
     }
@@ -89,7 +102,54 @@ def _run(papers: Sequence[Validated]) -> Iterator[Prediction]:
 
 def cells_csv(papers: Sequence[Validated]) -> str:
     """Return every cell that was run as CSV text."""
-    return csv_text(say.head("cells"), say.rows("cells", _run(papers)))
+    cells = _records(papers)
+    return csv_text(cells.head, cells.rows)
+
+
+def _records(papers: Sequence[Validated]) -> Table:
+    """Return the table of every cell that was run, for programs."""
+    columns = [
+        Column[Prediction]("paper", lambda cell: cell.paper),
+        Column[Prediction]("role", lambda cell: cell.cell.role),
+        Column[Prediction]("cell", lambda cell: cell.cell.cell),
+        Column[Prediction]("source", lambda cell: cell.cell.source),
+        Column[Prediction]("model", lambda cell: cell.cell.model),
+        Column[Prediction]("task", lambda cell: cell.cell.task),
+        Column[Prediction]("method", lambda cell: cell.cell.method),
+        Column[Prediction]("hardware", lambda cell: cell.cell.hardware),
+        Column[Prediction]("temperature", lambda cell: shown(cell.cell.temperature, "g")),
+        Column[Prediction]("batch_size", lambda cell: shown(cell.cell.batch_size, "g")),
+        Column[Prediction]("quantity", lambda cell: cell.cell.quantity),
+        Column[Prediction]("unit", lambda cell: cell.cell.unit),
+        Column[Prediction]("published", lambda cell: cell.cell.published),
+        Column[Prediction]("run", lambda cell: f"{cell.run:.5g}"),
+        Column[Prediction]("error_percent", lambda cell: f"{100 * cell.error:.5g}"),
+        Column[Prediction]("low", lambda cell: _end(cell, 0)),
+        Column[Prediction]("high", lambda cell: _end(cell, 1)),
+        Column[Prediction]("baseline", lambda cell: shown(cell.baseline, ".5g")),
+        Column[Prediction]("baseline_error_percent", _baseline_error_percent),
+        Column[Prediction]("kind", _kind),
+        Column[Prediction]("same_as", lambda cell: cell.cell.same_as),
+        Column[Prediction]("note", lambda cell: cell.note),
+    ]
+    return table("Cells", _run(papers), columns)
+
+
+def _end(prediction: Prediction, place: int) -> str:
+    """Return an end of the interval of a cell; nothing where it has none."""
+    return "" if prediction.interval is None else f"{prediction.interval[place]:.5g}"
+
+
+def _baseline_error_percent(prediction: Prediction) -> str:
+    error = prediction.baseline_error
+    return "" if error is None else f"{100 * error:.5g}"
+
+
+def _kind(prediction: Prediction) -> str:
+    """Return how far a predicted cell is from what was calibrated; nothing for other roles."""
+    if prediction.cell.role != "predict":
+        return ""
+    return "interpolation" if prediction.interpolated else "prediction"
 
 
 def page(
@@ -110,13 +170,21 @@ def page(
     every = summaries(papers)[-1]
     pooled = every.errors
     drawings = [
-        Figure(say("parity"), PARITY, lambda: validation_figures.parity(papers)),
-        Figure(say("residuals"), RESIDUALS, lambda: validation_figures.residuals(papers)),
+        Figure(
+            "Run against published, by paper",
+            PARITY,
+            lambda: validation_figures.parity(papers),
+        ),
+        Figure(
+            "Error of every predicted cell",
+            RESIDUALS,
+            lambda: validation_figures.residuals(papers),
+        ),
     ]
     return Page(
-        title=say("title"),
-        answer=say("headline", pooled=pooled, again=every.again) if pooled else "",
-        opening=[Paragraph(_laws_headline(gaps)), *_answer(papers, missed), *drawings],
+        title="How far off the simulator is",
+        answer=headline(pooled, every.again) if pooled else "",
+        opening=[Paragraph(laws_headline(gaps)), *_answer(papers, missed), *drawings],
         sections=[
             *sections(
                 ("Engines beside arithmetic with one constant", _engines(engines)),
@@ -125,69 +193,193 @@ def page(
             *sections(
                 *((f"Claims of {name}", blocks) for name, blocks in by_paper(claims).items()),
                 *((paper.paper.name, _paper(paper)) for paper in papers),
-                (
-                    "Laws against simulation",
-                    [Paragraph(say("laws_legend")), say.table("gaps", gaps)],
-                ),
+                ("Laws against simulation", [Paragraph(LAWS_LEGEND), _gaps(gaps)]),
                 ("Figures of the papers", _figures(figures, claims)),
-                (
-                    "What is wrong in the papers",
-                    [Paragraph(say("slips_legend", slips=slips)), say.table("slips", slips)],
-                ),
+                ("What is wrong in the papers", _slips(slips)),
                 ("Every cell", [Paragraph(("As a table: ", Hyperlink(CELLS, CELLS), "."))]),
                 terminal=False,
             ),
         ],
         command=command,
-        highlights=say.highlights(pooled=pooled) if pooled else (),
+        highlights=list(highlights(pooled)) if pooled else (),
     )
+
+
+def headline(pooled: Errors, again: int) -> str:
+    """Return how far off predictions are on average; ``again``: cells that print the value of
+    another one.
+    """
+    printed_twice = ""
+    if again:
+        printed_twice = f" ({pooled.count + again} cells, {again} of them printed twice)"
+    return (
+        f"{pooled.count} published values predicted from runs{printed_twice}: "
+        f"{share(pooled.mape)} off on average, half of them by less than {share(pooled.median)}, "
+        f"{whole_share(pooled.within_10)} within 10 %."
+    )
+
+
+def highlights(pooled: Errors) -> Iterator[Highlight]:
+    """Yield the statistics of all predicted values."""
+    yield Highlight(share(pooled.mape), f"mean absolute error of {pooled.count} predicted values")
+    yield Highlight(share(pooled.median), "median")
+    yield Highlight(whole_share(pooled.within_10), "of them within 10 %")
+    yield Highlight(signed_share(pooled.bias), "bias")
+
+
+def laws_headline(gaps: Sequence[LawGap]) -> str:
+    """Return a sentence: the median and the largest gap of a step, of the laws that claim to be
+    exact.
+    """
+    exact = [gap for gap in gaps if gap.relation == "exact"]
+    exact.sort(key=lambda gap: abs(gap.step_gap))
+    if not exact:
+        return "No law was checked."
+    middle, worst = exact[len(exact) // 2], exact[-1]
+    return (
+        f"Law against simulation, {len(gaps)} shipped scenarios: a step by law is within "
+        f"{abs(middle.step_gap):.1e} of the simulated one in half of them; furthest off is "
+        f"{worst.scenario} ({signed_share(worst.step_gap)})."
+    )
+
+
+class _FittedEngine(NamedTuple):
+    name: str
+    fit: EngineErrors
 
 
 def _engines(engines: Mapping[str, EngineErrors]) -> Iterator[Block]:
     """Yield the errors that fits of engines left of measured runs, beside those of arithmetic
     fitted to the same rows.
     """
+    if not engines:
+        return
+    columns = [
+        Column[_FittedEngine]("engine", lambda engine: engine.name),
+        Column[_FittedEngine]("runs", lambda engine: engine.fit.rows),
+        Column[_FittedEngine]("free", lambda engine: engine.fit.free),
+        Column[_FittedEngine]("fitted", lambda engine: share(engine.fit.errors["fitted"])),
+        Column[_FittedEngine]("groups that took no part", _left_out),
+        Column[_FittedEngine](
+            "one constant", lambda engine: share(engine.fit.errors["one constant"])
+        ),
+    ]
+    rows = [_FittedEngine(name, fit) for name, fit in engines.items()]
+    yield table("Mean absolute errors", rows, columns)
+    yield Paragraph(ENGINES_LEGEND)
 
-    def outside(fit: EngineErrors) -> str:
-        return ", ".join(
-            f"{what} {share(error)}"
-            for what, error in fit.errors.items()
-            if what.startswith("without")
-        )
 
-    if engines:
-        yield say.table("engines", engines.items(), outside=outside)
-        yield Paragraph(say("engines_legend"))
+def _left_out(engine: _FittedEngine) -> str:
+    """Return the errors of the groups of runs that an engine was fitted without."""
+    return ", ".join(
+        f"{group} {share(error)}"
+        for group, error in engine.fit.errors.items()
+        if group.startswith("without")
+    )
 
 
 def _answer(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator[Block]:
-    spans = [
-        (name, list(dict.fromkeys(f"{100 * end:.3g}" for end in ends)))
-        for name, ends in NOISE_FLOOR.items()
-    ]
-    yield Paragraph(say("roles"))
-    yield say.table("errors", summaries(papers))
-    yield Paragraph(say("legend", covered=SHARE, noise=say("noise", spans=spans)))
-    yield say.table(
-        "apart",
-        apart(papers),
-        both=lambda summary: summary.comparable if summary.baseline else None,
-    )
-    yield Paragraph(f"{_as_good(papers)} {say('baseline_rule')}")
+    yield Paragraph(ROLES)
+    yield _errors(papers)
+    yield Paragraph(legend())
+    yield _beside_arithmetic(papers)
+    yield Paragraph(f"{as_good(papers)} {BASELINE_RULE}")
     yield Paragraph("Goals:")
     yield Bullets([f"missed: {shortfall}" for shortfall in missed] or ["every bound is met"])
 
 
-def _as_good(papers: Sequence[Validated]) -> str:
-    """Return a sentence: where arithmetic is as good as the simulator, or better."""
-    parted = [(summary.name, summary.comparable, summary.baseline) for summary in apart(papers)]
-    both = [(name, ours, baseline) for name, ours, baseline in parted if ours and baseline]
-    beaten = [
-        (name, ours.mape, theirs.mape, ours.count)
-        for name, ours, theirs in both
-        if theirs.mape <= ours.mape
+def _errors(papers: Sequence[Validated]) -> Table:
+    """Return the table of errors, by paper and of all papers."""
+    columns = [
+        Column[Summary]("paper", lambda paper: paper.name),
+        Column[Summary]("cells", _cells_with_a_run),
+        Column[Summary]("free", lambda paper: paper.free),
+        Column[Summary]("MAPE", lambda paper: _mape(paper.errors)),
+        Column[Summary]("median", lambda paper: _median(paper.errors)),
+        Column[Summary]("most", lambda paper: share(paper.errors.most) if paper.errors else ""),
+        Column[Summary](
+            "bias", lambda paper: signed_share(paper.errors.bias) if paper.errors else ""
+        ),
+        Column[Summary](
+            "≤ 5 %", lambda paper: whole_share(paper.errors.within_5) if paper.errors else ""
+        ),
+        Column[Summary](
+            "≤ 10 %", lambda paper: whole_share(paper.errors.within_10) if paper.errors else ""
+        ),
+        Column[Summary]("baseline", lambda paper: _mape(paper.baseline)),
+        Column[Summary](
+            "covered", lambda paper: whole_share(paper.covered) if paper.errors else ""
+        ),
+        Column[Summary]("choices", lambda paper: paper.choices),
     ]
-    return say("as_good", beaten=beaten)
+    return table(
+        "Errors by paper",
+        summaries(papers),
+        columns,
+        terminal_columns=(0, 1, 2, 3, 4, 8, 9, 10),
+    )
+
+
+def _cells_with_a_run(paper: Summary) -> str:
+    count = paper.errors.count if paper.errors else 0
+    return f"{count} of {paper.asked - paper.again}"
+
+
+def _mape(errors: Errors | None) -> str:
+    return "" if errors is None else share(errors.mape)
+
+
+def _median(errors: Errors | None) -> str:
+    return "" if errors is None else share(errors.median)
+
+
+def legend() -> str:
+    """Return what the columns of errors mean, and how far measurements of others are apart."""
+    return (
+        "cells: predicted ones with a run, of those there are, each measurement once; free: "
+        "parameters fitted to other cells of the paper; MAPE, median and most of the absolute "
+        "error, bias of the signed error; baseline: MAPE of arithmetic on the calibrated cells, "
+        f"which needs no simulator; covered: published values within the {whole_share(SHARE)} "
+        "interval of the run; choices: discrete ones, listed below. "
+        f"{noise()} The intervals leave out links, host times that are not fitted, and acceptance."
+    )
+
+
+def noise() -> str:
+    """Return how far apart measurements of the same methods are."""
+    spans = []
+    for name, ends in NOISE_FLOOR.items():
+        distinct = dict.fromkeys(f"{100 * end:.3g}" for end in ends)
+        spans.append(f"{name}: {' to '.join(distinct)} %")
+    return f"Noise floor of the field, the same methods measured again: {'; '.join(spans)}."
+
+
+def _beside_arithmetic(papers: Sequence[Validated]) -> Table:
+    """Return the table of our errors beside those of arithmetic, of the same cells."""
+    columns = [
+        Column[Summary]("paper", lambda paper: paper.name),
+        Column[Summary]("cells", lambda paper: paper.comparable.count if paper.comparable else 0),
+        Column[Summary]("MAPE", lambda paper: _mape(paper.comparable)),
+        Column[Summary]("baseline", lambda paper: _mape(paper.baseline)),
+        Column[Summary]("median", lambda paper: _median(paper.comparable)),
+        Column[Summary]("its median", lambda paper: _median(paper.baseline)),
+    ]
+    return table("Beside arithmetic", apart(papers), columns)
+
+
+def as_good(papers: Sequence[Validated]) -> str:
+    """Return a sentence: where arithmetic is as good as the simulator, or better."""
+    beaten = []
+    for summary in apart(papers):
+        ours, theirs = summary.comparable, summary.baseline
+        if ours and theirs and theirs.mape <= ours.mape:
+            beaten.append(
+                f"{summary.name} ({share(theirs.mape)} against our {share(ours.mape)}, "
+                f"{ours.count} cells)"
+            )
+    if not beaten:
+        return "Arithmetic is nowhere as good."
+    return f"Arithmetic is as good or better for {'; '.join(beaten)}."
 
 
 def _paper(paper: Validated) -> Iterator[Block]:
@@ -196,12 +388,10 @@ def _paper(paper: Validated) -> Iterator[Block]:
     """
     name, choices = paper.paper.name, paper.paper.choices
     if choices:
-        yield Paragraph(
-            say("choices_legend", paper=paper.paper, seen=sum(one.after_seeing for one in choices))
-        )
-        yield say.table("choices", choices, name=name)
+        yield Paragraph(choices_legend(paper.paper))
+        yield _choices(name, choices)
     if paper.predicted:
-        yield say.table("predicted", paper.predicted, name=name, what=_what, far=FAR)
+        yield _predicted(name, paper.predicted)
     roles = {
         "Must come out": paper.checked,
         "Reported, not pooled": paper.reported,
@@ -209,13 +399,11 @@ def _paper(paper: Validated) -> Iterator[Block]:
     }
     for role, cells in roles.items():
         if cells:
-            yield Paragraph(
-                say("role", role=role, errors=Errors.of([cell.error for cell in cells]))
-            )
+            yield Paragraph(_summed_up(role, Errors.of([cell.error for cell in cells])))
     for role in ("Must come out", "Reported, not pooled"):
         if roles[role]:
             yield Paragraph(f"{role}:")
-            yield say.table("plain", roles[role], role=role, name=name, what=_what)
+            yield _unpredicted(f"{role}: cells of {name}", roles[role])
     if paper.unmapped:
         yield Paragraph(f"Without a run ({len(paper.unmapped)}):")
         yield Table(
@@ -223,10 +411,80 @@ def _paper(paper: Validated) -> Iterator[Block]:
         )
 
 
-def _what(prediction: Prediction) -> str:
+def choices_legend(paper: Paper) -> str:
+    """Return how many numbers are free and how many settings were chosen, before or after results
+    were seen.
+    """
+    seen = sum(choice.after_seeing for choice in paper.choices)
+    return (
+        f"{paper.free} free parameters and {len(paper.choices)} discrete choices, {seen} of them "
+        "made after results were seen:"
+    )
+
+
+def _choices(paper: str, choices: Sequence[OpenChoice]) -> Table:
+    columns = [
+        Column[OpenChoice]("choice", lambda choice: choice.what),
+        Column[OpenChoice]("value", lambda choice: choice.value),
+        Column[OpenChoice]("rests on", lambda choice: choice.rests_on),
+        Column[OpenChoice]("results seen", lambda choice: "yes" if choice.after_seeing else "no"),
+    ]
+    return table(f"Discrete choices of {paper}", choices, columns)
+
+
+CELL = [
+    Column[Prediction]("cell", lambda cell: cell.cell.cell),
+    Column[Prediction]("what", lambda cell: what(cell.cell)),
+    Column[Prediction]("published", lambda cell: f"{cell.cell.published} {cell.cell.unit}"),
+    Column[Prediction]("run", lambda cell: number(cell.run, 3)),
+]
+"""The columns that every table of cells begins with."""
+NOTE = Column[Prediction]("note", lambda cell: cell.note)
+
+
+def _predicted(paper: str, cells: Sequence[Prediction]) -> Table:
+    """Return the table of predicted cells; an error beyond ``FAR`` stands out."""
+    columns = [
+        *CELL,
+        Column[Prediction]("90 % interval", _interval),
+        Column[Prediction]("error", _error),
+        Column[Prediction]("baseline", lambda cell: signed_share(cell.baseline_error)),
+        NOTE,
+    ]
+    return table(f"Predicted cells of {paper}", cells, columns, sortable=True)
+
+
+def _interval(prediction: Prediction) -> str:
+    if prediction.interval is None:
+        return ""
+    return f"{number(prediction.interval.low, 3)} to {number(prediction.interval.high, 3)}"
+
+
+def _error(prediction: Prediction) -> Strong | str:
+    error = signed_share(prediction.error)
+    return Strong(error) if abs(prediction.error) > FAR else error
+
+
+def _unpredicted(title: str, cells: Sequence[Prediction]) -> Table:
+    """Return the table of cells that are not predicted."""
+    error = Column[Prediction]("error", lambda cell: signed_share(cell.error))
+    return table(title, cells, [*CELL, error, NOTE], sortable=True)
+
+
+def _summed_up(role: str, errors: Errors) -> str:
+    return f"{role}: {errors.count} cells, MAPE {share(errors.mape)}, most {share(errors.most)}."
+
+
+def what(cell: PublishedCell) -> str:
     """Return method, model, task and conditions of a cell, and the quantity that was published."""
-    cell = prediction.cell
-    return f"{', '.join(say.all('what', cell=cell))}: {cell.quantity.replace('_', ' ')}"
+    parts = [cell.method, cell.model, cell.task]
+    if cell.temperature is not None:
+        parts.append(f"T {cell.temperature:g}")
+    if cell.batch_size not in (None, 1):
+        parts.append(f"batch {cell.batch_size}")
+    parts.append(cell.qualifier)
+    conditions = ", ".join(part for part in parts if part)
+    return f"{conditions}: {cell.quantity.replace('_', ' ')}"
 
 
 def _unmapped_rows(paper: Validated) -> Iterator[tuple[str, ...]]:
@@ -246,27 +504,87 @@ def _unmapped_rows(paper: Validated) -> Iterator[tuple[str, ...]]:
 
 def _far_off(papers: Sequence[Validated]) -> Iterator[Block]:
     """Yield the predicted cells with an error beyond ``FAR``, each in words."""
-    far = [one for paper in papers for one in paper.predicted if abs(one.error) > FAR]
+    far = []
+    for paper in papers:
+        far += [cell for cell in paper.predicted if abs(cell.error) > FAR]
     if far:
-        yield Bullets([say("far", one=one) for one in far])
+        yield Bullets([far_off(cell) for cell in far])
+
+
+def far_off(prediction: Prediction) -> str:
+    """Return a sentence: what the paper prints, what its run says, and why, where that is known."""
+    sentence = (
+        f"{prediction.paper} {prediction.cell.cell}: {number(prediction.run)} for "
+        f"{number(prediction.published)} {prediction.cell.unit} ({signed_share(prediction.error)})"
+    )
+    return f"{sentence}: {prediction.note}" if prediction.note else sentence
+
+
+def _gaps(gaps: Sequence[LawGap]) -> Table:
+    """Return the table of laws beside simulations of the shipped scenarios."""
+    columns = [
+        Column[LawGap]("scenario", lambda gap: gap.scenario),
+        Column[LawGap]("step, simulated (ms)", lambda gap: number(gap.simulated_step_ms)),
+        Column[LawGap]("step, law (ms)", lambda gap: number(gap.law_step_ms)),
+        Column[LawGap]("", lambda gap: f"{100 * gap.step_gap:+.3f} %"),
+        Column[LawGap]("token, simulated (ms)", lambda gap: number(gap.simulated_tpot_ms)),
+        Column[LawGap]("token, law (ms)", lambda gap: number(gap.law_tpot_ms)),
+        Column[LawGap]("", lambda gap: signed_share(gap.tpot_gap)),
+        Column[LawGap]("the law is", lambda gap: gap.shown if gap.disagreement else gap.relation),
+    ]
+    return table("Laws against simulation", gaps, columns, sortable=True)
 
 
 def _figures(figures: Sequence[PaperFigure], claims: Sequence[Judged]) -> Iterator[Block]:
-    judged = {(one.row.paper, one.claim.claim): one for one in claims}
+    """Yield the figures of the papers, and how their claims come out."""
+    judged = {(claim.row.paper, claim.claim.claim): claim for claim in claims}
 
     def verdicts(figure: PaperFigure) -> str:
-        return counts(
-            judged[figure.paper, name]
-            for name in figure.claims.split()
-            if (figure.paper, name) in judged
-        )
+        places = [(figure.paper, name) for name in figure.claims.split()]
+        return counts(judged[place] for place in places if place in judged)
 
-    shown, claimed = (
-        sum(figure.reproduced for figure in figures),
-        sum(bool(figure.claims) for figure in figures),
+    columns = [
+        Column[PaperFigure]("paper", lambda figure: figure.paper),
+        Column[PaperFigure]("figure", lambda figure: figure.figure),
+        Column[PaperFigure]("shows", lambda figure: figure.shows),
+        Column[PaperFigure]("claims", verdicts),
+        Column[PaperFigure](
+            "command",
+            lambda figure: Code(figure.command) if figure.command else "not reproduced",
+        ),
+        Column[PaperFigure]("picture", _picture),
+        Column[PaperFigure]("remark", lambda figure: figure.remark),
+    ]
+    reproduced = sum(figure.reproduced for figure in figures)
+    claimed = sum(bool(figure.claims) for figure in figures)
+    yield Paragraph(
+        f"{len(figures)} entries; {reproduced} have a command, {claimed} have claims, the others "
+        "say why not."
     )
-    yield Paragraph(say("figures_legend", count=len(figures), shown=shown, judged=claimed))
-    yield say.table("figures", figures, verdicts=verdicts)
+    yield table("Figures of the papers", figures, columns, sortable=True)
+
+
+def _picture(figure: PaperFigure) -> Hyperlink | str:
+    return Hyperlink(figure.picture, f"../{figure.picture}") if figure.picture else ""
+
+
+def _slips(slips: Sequence[Contradiction]) -> Iterator[Block]:
+    """Yield what is wrong in the papers themselves."""
+    heavy = [slip for slip in slips if slip.weight in ("medium", "large")]
+    columns = [
+        Column[Contradiction]("", lambda slip: slip.id),
+        Column[Contradiction]("paper", lambda slip: slip.paper),
+        Column[Contradiction]("where", lambda slip: slip.where),
+        Column[Contradiction]("finding", lambda slip: slip.finding),
+        Column[Contradiction]("treatment", lambda slip: slip.treatment),
+        Column[Contradiction]("weight", lambda slip: slip.weight),
+    ]
+    yield Paragraph(
+        f"{len(slips)} slips, ambiguities and statements that cannot both hold; {len(heavy)} of "
+        "them matter to a simulation. Findings that follow from printed values alone are "
+        "recomputed from them by tests."
+    )
+    yield table("Slips of the papers", slips, columns, sortable=True)
 
 
 def single_data(paper: str, cell: PublishedCell, question: Question, run: float) -> dict[str, Any]:
@@ -299,6 +617,17 @@ def cells_page(cells: Sequence[dict[str, Any]], command: str) -> Page:
     again = [f"{cell['cell']}: {' against '.join(cell['commands'])}" for cell in cells]
     return Page(
         "Published values beside runs",
-        opening=[say.table("single", cells), Bullets(again)],
+        opening=[_single(cells), Bullets(again)],
         command=command,
     )
+
+
+def _single(cells: Sequence[dict[str, Any]]) -> Table:
+    columns = [
+        Column[dict[str, Any]]("cell", lambda cell: cell["cell"]),
+        Column[dict[str, Any]]("quantity", lambda cell: cell["quantity"]),
+        Column[dict[str, Any]]("published", lambda cell: number(cell["published"])),
+        Column[dict[str, Any]]("run", lambda cell: number(cell["run"])),
+        Column[dict[str, Any]]("error", lambda cell: f"{cell['error_percent']:+.1f} %"),
+    ]
+    return table("Cells", cells, columns)
