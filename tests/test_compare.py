@@ -13,9 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from simulator.cli.main import main
+from simulator.report.blocks import Code, Highlight, Page, Table
+from simulator.report.pages.compare import borrowed, page
 from simulator.scenario import load
 from simulator.scenario.uncertainty import with_slower
-from simulator.studies.compare import Value, differences
+from simulator.studies.compare import CHECKS, MEASURES, Contestant, Value, differences, study
 
 TEXT = """\
 strategy: {name: vanilla_sd, gamma: 3}
@@ -228,6 +230,102 @@ def test_the_page_says_it_all(mine: str, tmp_path: Path) -> None:
     again = asked(mine, mine, "--set", "B:durations.draft_ms=0", "--out", str(folder))
     assert again.exit_code == 0
     assert (folder / "compare.md").read_text() == page
+
+
+def compared(mine: str, *overrides: list[str]) -> Page:
+    """The page of a scenario with these overrides, by letter."""
+    contestants = [
+        Contestant(letter, f"mine {letter}", f"specsim run {letter}", load(mine, changes))
+        for letter, changes in zip("ABCD", overrides, strict=False)
+    ]
+    return page(study(contestants))
+
+
+def test_the_answer_says_how_many_times_as_fast_each_is(mine: str) -> None:
+    pair = compared(mine, [], ["durations.draft_ms=0"])
+    assert pair.title == "mine"
+    assert pair.answer == "A takes 10.0 ms per token (simulation); B 7.50 ms, 1.33 times as fast."
+    assert pair.highlights == [
+        Highlight("10.0 ms", "per token, A: mine A"),
+        Highlight("7.50 ms", "per token, B: mine B"),
+        Highlight("1.33 ×", "as fast, B against A"),
+    ]
+    three = compared(mine, [], ["durations.draft_ms=30"], ["durations.draft_ms=0"])
+    assert three.answer == (
+        "A takes 10.0 ms per token (simulation); B 15.0 ms, 0.67 times as fast; C 7.50 ms, 1.33 "
+        "times as fast."
+    )
+    assert three.highlights == [
+        Highlight("10.0 ms", "per token, A: mine A"),
+        Highlight("7.50 ms", "per token, C: mine C, the fastest of the others"),
+        Highlight("1.33 ×", "as fast, C against A"),
+    ]
+    assert [section.title for section in pair.sections] == [
+        "Results",
+        "Inputs that differ",
+        "Where the time goes",
+        "Commands that run each alone",
+        "The scenarios, resolved",
+    ]
+
+
+def test_numbers_that_differ_have_their_sources_in_a_table() -> None:
+    small = ["requests.count=1", "requests.output_tokens=5"]
+    faster = [*small, "target.device.memory_bandwidth_gb_s=3000"]
+    found = compared("mirror_qwen3_32b_a100", small, faster)
+    section = next(one for one in found.sections if one.title.startswith("Sources"))
+    (sources,) = section.blocks
+    assert section.title == "Sources of the numbers that differ"
+    assert isinstance(sources, Table)
+    assert list(sources.head) == ["field", "", "confidence", "source"]
+    assert sources.rows[-1] == (
+        Code("target.device.memory_bandwidth_gb_s"),
+        "B: 3000",
+        "assumed",
+        "set on the command line",
+    )
+
+
+def test_letters_whose_acceptance_is_borrowed_are_listed() -> None:
+    rest = "is a stand-in, recorded from other models."
+    assert borrowed(["B"]) == f"Acceptance of B {rest}"
+    assert borrowed(["A", "B"]) == f"Acceptance of A and B {rest}"
+    assert borrowed(["A", "B", "D"]) == f"Acceptance of A, B and D {rest}"
+
+
+def test_what_is_compared_is_named() -> None:
+    assert {measure.key: measure.words for measure in MEASURES} == {
+        "tpot_ms": "ms per token, simulation",
+        "law_tpot_ms": "ms per token, law",
+        "baseline_tpot_ms": "ms per token, autoregressive",
+        "speedup": "speed-up over autoregressive",
+        "step_ms": "ms per step",
+        "tokens_per_step": "tokens per step and request",
+        "tokens_per_s": "tokens per second, all requests",
+        "goodput_requests_per_s": "good requests per second (SLO)",
+        "ttft_ms": "TTFT, mean (ms)",
+        "tbt_p99_ms": "between deliveries, p99 (ms)",
+        "usd_per_million_tokens": "USD per million tokens",
+        "most_j_per_token": "J per token, at most",
+        "memory_gb": "GB on the fullest device",
+    }
+
+
+def test_what_may_not_be_compared_is_said_in_these_words() -> None:
+    assert [check.words for check in CHECKS] == [
+        "decodes another target: its times and its text are another model's",
+        "has its times from elsewhere: hardware in one, stated in the other",
+        "serves other requests: times, tokens per second and tails are under another load",
+        (
+            "takes acceptance from elsewhere: keeping more or less may be due to the text, not to "
+            "the method"
+        ),
+        (
+            "drafts another window in the same stated draft_ms, as if more tokens took no longer; "
+            "draft_step_ms would grow with it"
+        ),
+        "has another seed: a small difference may be chance",
+    ]
 
 
 def test_a_single_scenario_is_changed_letter_by_letter(mine: str) -> None:

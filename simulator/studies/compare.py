@@ -8,12 +8,10 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from simulator.files.sentences import Sentences
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.caveats import continued_rates
 from simulator.scenario.run import RunResult
@@ -23,20 +21,18 @@ UNCOMPARED = ("about", "maker", "year", "source", "confidence", "width_source")
 """Fields that only say what further fields mean, or where they come from."""
 SOURCED = {"value", "source", "confidence"}
 INDEX = re.compile(r"\.\d+(?=\.|$)")
-STATED = Sentences(Path(__file__).with_suffix(".yaml"))
-"""The numbers that are compared, and what has to agree."""
 LONGEST = 32
 """Letters of a value that is shown whole."""
 
 
 class Measure(NamedTuple):
-    """Describes a number of a result: its key with the unit, what it is in words, and the
-    expression that reads it.
+    """Describes a number of a result: its key with the unit, what it is in words, and the function
+    that reads it; None where a result has no such number.
     """
 
     key: str
     words: str
-    of: str
+    of: Callable[[RunResult], float | None]
 
 
 class Value(NamedTuple):
@@ -155,15 +151,64 @@ def _fullest_gb(result: RunResult) -> float | None:
     return max((size / limit, size) for size, limit in groups)[1] if groups else None
 
 
+def _speedup(result: RunResult) -> float | None:
+    return result.speedup if result.scenario.schedule.window else None
+
+
+def _goodput(result: RunResult) -> float | None:
+    """Return good requests per second; None without an SLO."""
+    counted = result.simulated.serving.counted
+    return counted.goodput_requests_per_s if counted.slo else None
+
+
+def _usd_per_million_tokens(result: RunResult) -> float | None:
+    return result.expenses.usd_per_million_tokens if result.expenses else None
+
+
+def _most_j_per_token(result: RunResult) -> float | None:
+    return result.expenses.most_j_per_token if result.expenses else None
+
+
+MEASURES = (
+    Measure("tpot_ms", "ms per token, simulation", lambda result: result.simulated.tpot_s * 1e3),
+    Measure("law_tpot_ms", "ms per token, law", lambda result: result.law.tpot_s * 1e3),
+    Measure(
+        "baseline_tpot_ms",
+        "ms per token, autoregressive",
+        lambda result: result.baseline.tpot_s * 1e3,
+    ),
+    Measure("speedup", "speed-up over autoregressive", _speedup),
+    Measure("step_ms", "ms per step", lambda result: result.simulated.step_s * 1e3),
+    Measure(
+        "tokens_per_step",
+        "tokens per step and request",
+        lambda result: result.simulated.tokens_per_step,
+    ),
+    Measure(
+        "tokens_per_s",
+        "tokens per second, all requests",
+        lambda result: result.simulated.tokens_per_s,
+    ),
+    Measure("goodput_requests_per_s", "good requests per second (SLO)", _goodput),
+    Measure("ttft_ms", "TTFT, mean (ms)", lambda result: result.simulated.ttft_s * 1e3),
+    Measure(
+        "tbt_p99_ms",
+        "between deliveries, p99 (ms)",
+        lambda result: result.simulated.serving.tbt.quantile_ms(0.99),
+    ),
+    Measure("usd_per_million_tokens", "USD per million tokens", _usd_per_million_tokens),
+    Measure("most_j_per_token", "J per token, at most", _most_j_per_token),
+    Measure("memory_gb", "GB on the fullest device", _fullest_gb),
+)
+"""The numbers that are compared."""
+
+
 def measured(comparison: Comparison) -> Iterator[tuple[Measure, list[float | None]]]:
     """Yield the measures that any of the scenarios has, with their values in the order of the
     runs.
     """
-    for key, (words, of) in STATED.said["measures"].items():
-        measure = Measure(key, words, of)
-        values = [
-            STATED.value(of, run=run.result, fullest_gb=_fullest_gb) for run in comparison.runs
-        ]
+    for measure in MEASURES:
+        values = [measure.of(run.result) for run in comparison.runs]
         if any(value is not None for value in values):
             yield measure, values
 
@@ -204,19 +249,32 @@ def _differing(
     """Yield path and values of the fields below ``path`` that differ; a part that not all scenarios
     have comes once.
     """
-    present = [value for value in values if value is not None]
     if all(_number(value) == _number(values[0]) for value in values):
         return
-    fields, lacking = all(map(_has_fields, present)), len(present) < len(values)
-    if not fields or (lacking and path):
+    present = [value for value in values if value is not None]
+    lacking = len(present) < len(values)
+    nested = all(map(_has_fields, present))
+    if not nested or (lacking and path):
         yield ".".join(path), tuple(_shown(values))
-    if fields and (not lacking or any(value != present[0] for value in present)):
-        keyed = [
-            dict(enumerate(value)) if isinstance(value, list) else value or {} for value in values
-        ]
-        for key in dict.fromkeys(key for part in keyed for key in part):
-            if key not in UNCOMPARED:
-                yield from _differing([part.get(key) for part in keyed], (*path, str(key)))
+    if nested and (not lacking or any(value != present[0] for value in present)):
+        yield from _differing_below([_keyed(value) for value in values], path)
+
+
+def _differing_below(
+    parts: Sequence[Mapping[Any, Any]], path: tuple[str, ...]
+) -> Iterator[tuple[str, tuple[Value | None, ...]]]:
+    """Yield path and values of the fields of parts that differ, in the order in which they come
+    up.
+    """
+    keys = {key: None for part in parts for key in part}
+    for key in keys:
+        if key not in UNCOMPARED:
+            yield from _differing([part.get(key) for part in parts], (*path, str(key)))
+
+
+def _keyed(value: Any) -> Mapping[Any, Any]:
+    """Return the fields of a mapping, or the entries of a list by their place; none for None."""
+    return dict(enumerate(value)) if isinstance(value, list) else value or {}
 
 
 def _number(value: Any) -> Any:
@@ -265,14 +323,39 @@ def _value(value: Any) -> Value | None:
 # ---- whether that is one question
 
 
+def _any_two(reference: Scenario, scenario: Scenario) -> bool:
+    return True
+
+
+def _two_targets(reference: Scenario, scenario: Scenario) -> bool:
+    return bool(reference.target and scenario.target)
+
+
+def _hardware_and_stated_times(reference: Scenario, scenario: Scenario) -> bool:
+    return (reference.target is None) != (scenario.target is None)
+
+
+def _two_that_draft(reference: Scenario, scenario: Scenario) -> bool:
+    return bool(reference.schedule.window and scenario.schedule.window)
+
+
+def _draft_ms(scenario: Scenario) -> float | None:
+    return scenario.durations.draft_ms if scenario.durations else None
+
+
+def _same_stated_window(reference: Scenario, scenario: Scenario) -> bool:
+    """Whether both state the same time in ms for a whole window, however long it is."""
+    draft_ms = _draft_ms(reference)
+    return draft_ms is not None and draft_ms == _draft_ms(scenario)
+
+
 class AgreementCheck(NamedTuple):
     """Says which fields have to agree, themselves and below, between which pairs, and what it means
     where they do not.
     """
 
     fields: Sequence[str]
-    between: str
-    """A key of :data:`BETWEEN`."""
+    between: Callable[[Scenario, Scenario], bool]
     words: str
 
     def asks(self, field: str) -> bool:
@@ -280,26 +363,51 @@ class AgreementCheck(NamedTuple):
         return any(field == name or field.startswith(f"{name}.") for name in self.fields)
 
 
-def _one_stated_window(reference: Scenario, scenario: Scenario) -> bool:
-    """Whether both state the same time in ms for a whole window, however long it is."""
-    first, second = (
-        one.durations.draft_ms if one.durations else None for one in (reference, scenario)
-    )
-    return first is not None and first == second
-
-
-BETWEEN: Mapping[str, Callable[[Scenario, Scenario], bool]] = {
-    "any two": lambda reference, scenario: True,
-    "two targets": lambda reference, scenario: bool(reference.target and scenario.target),
-    "hardware and stated times": lambda reference, scenario: (
-        (reference.target is None) != (scenario.target is None)
+CHECKS = (
+    AgreementCheck(
+        ("target.model", "target.weights"),
+        _two_targets,
+        "decodes another target: its times and its text are another model's",
     ),
-    "two that draft": lambda reference, scenario: bool(
-        reference.schedule.window and scenario.schedule.window
+    AgreementCheck(
+        ("durations", "target"),
+        _hardware_and_stated_times,
+        "has its times from elsewhere: hardware in one, stated in the other",
     ),
-    "one stated window": _one_stated_window,
-}
-QUESTIONS = [AgreementCheck(**stated) for stated in STATED.said["questions"]]
+    AgreementCheck(
+        ("requests", "slo"),
+        _any_two,
+        "serves other requests: times, tokens per second and tails are under another load",
+    ),
+    AgreementCheck(
+        (
+            "acceptance.trace",
+            "acceptance.flavours",
+            "acceptance.rescale",
+            "acceptance.rate",
+            "acceptance.per_position",
+            "acceptance.lengths",
+            "acceptance.overlap",
+            "acceptance.always",
+            "acceptance.cycle",
+        ),
+        _two_that_draft,
+        (
+            "takes acceptance from elsewhere: keeping more or less may be due to the text, not to "
+            "the method"
+        ),
+    ),
+    AgreementCheck(
+        ("strategy.gamma",),
+        _same_stated_window,
+        (
+            "drafts another window in the same stated draft_ms, as if more tokens took no longer; "
+            "draft_step_ms would grow with it"
+        ),
+    ),
+    AgreementCheck(("seed",), _any_two, "has another seed: a small difference may be chance"),
+)
+"""What has to agree for two scenarios to answer the same question."""
 
 
 def cautions(
@@ -309,10 +417,10 @@ def cautions(
     reference = scenarios[0]
     for letter, scenario in zip(letters, scenarios, strict=True):
         yield from (f"{letter}: {words}" for words in continued_rates(scenario))
-    for question in QUESTIONS:
-        asked = [difference for difference in differing if question.asks(difference.field)]
+    for check in CHECKS:
+        asked = [difference for difference in differing if check.asks(difference.field)]
         for place, scenario in enumerate(scenarios[1:], start=1):
             fields = [difference.field for difference in asked if place in difference.others()]
-            if fields and BETWEEN[question.between](reference, scenario):
+            if fields and check.between(reference, scenario):
                 more = f" and {len(fields) - 2} more" if len(fields) > 2 else ""
-                yield f"{letters[place]} {question.words} ({', '.join(fields[:2])}{more})"
+                yield f"{letters[place]} {check.words} ({', '.join(fields[:2])}{more})"

@@ -3,7 +3,7 @@ goes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure as Drawing
 
@@ -12,6 +12,7 @@ from simulator.report.blocks import (
     Bullets,
     Code,
     Figure,
+    Highlight,
     Page,
     Paragraph,
     Section,
@@ -19,17 +20,35 @@ from simulator.report.blocks import (
     Table,
     Words,
 )
+from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import panel
 from simulator.report.inputs import resolved_blocks
-from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
-from simulator.report.wording import Wording, number, share
+from simulator.report.panels import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    YELLOW,
+    dress,
+)
+from simulator.report.wording import number, share
 from simulator.scenario.uncertainty import SHARE
 from simulator.studies.compare import ComparedRun, Comparison, Value, measured, parts_ms
 
 FIELDS_SHOWN = 16
 """Fields that differ, of those that a terminal shows."""
-say = Wording("compare")
+LEGEND = (
+    "In brackets: against A. Law: step over tokens at the mean context, with marginal acceptance; "
+    "simulation: mean over requests. Autoregressive decoding is simulated for each on its own "
+    "target. USD and J count every device for the whole run."
+)
+PARTS_LEGEND = (
+    "Mean over the steps of the simulation, by the cost model at the mean context; parts that run "
+    "side by side overlap."
+)
 COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, YELLOW)
 MOST_PARTS = 8
 """Parts of a step that are drawn, the longest; the table of parts has all."""
@@ -45,28 +64,72 @@ def page(result: Comparison) -> Page:
         opening.append(
             Bullets([(Strong("Caution: "), f"{caution}.") for caution in result.cautions])
         )
-    if borrowed := say(
-        "borrowed", letters=[run.letter for run in runs if run.result.scenario.acceptance.stand_in]
-    ):
-        opening.append(Paragraph(borrowed))
-    opening.append(Figure(say("picture"), "compare.svg", lambda: comparison_figure(result)))
+    letters = [run.letter for run in runs if run.result.scenario.acceptance.stand_in]
+    if letters:
+        opening.append(Paragraph(borrowed(letters)))
+    opening.append(
+        Figure(
+            "Time per token of each scenario, and the parts of a step",
+            "compare.svg",
+            lambda: comparison_figure(result),
+        )
+    )
     numbers = Table(_head(result, ""), list(measure_rows(result)), "Numbers of the scenarios")
     parts = Table(_head(result, ""), list(part_rows(result)), "Parts of a step, and lanes")
     commands = Bullets([(Strong(run.letter), " ", Code(run.command)) for run in runs])
     resolved = [block for scenario in result.scenarios for block in resolved_blocks(scenario)]
     sections = [
-        Section("What they come to", [numbers, Paragraph(say("legend"))]),
-        Section("What differs in what went in", list(_differences(result))),
-        Section("Where differing numbers come from", list(_sources(result)), terminal=False),
-        Section("Where the time goes", [parts, Paragraph(say("parts_legend"))]),
-        Section("Each of them alone", [commands], terminal=False),
+        Section("Results", [numbers, Paragraph(LEGEND)]),
+        Section("Inputs that differ", list(_differences(result))),
+        Section("Sources of the numbers that differ", list(_sources(result)), terminal=False),
+        Section("Where the time goes", [parts, Paragraph(PARTS_LEGEND)]),
+        Section("Commands that run each alone", [commands], terminal=False),
         Section("The scenarios, resolved", resolved, terminal=False),
     ]
     return Page(
-        **say.first_screen(runs=runs),
+        " against ".join(dict.fromkeys(scenario.name for scenario in result.scenarios)),
+        answer=headline(runs),
+        highlights=list(highlights(runs)),
         opening=opening,
         sections=[section for section in sections if section.blocks],
     )
+
+
+def headline(runs: Sequence[ComparedRun]) -> str:
+    """Return the time per token of the first run, and how many times as fast the rest are."""
+    first, *others = runs
+    clauses = [
+        f"{run.letter} {number(_tpot_ms(run), 3)} ms, {_tpot_ms(first) / _tpot_ms(run):.2f} times "
+        "as fast"
+        for run in others
+    ]
+    return (
+        f"{first.letter} takes {number(_tpot_ms(first), 3)} ms per token (simulation); "
+        f"{'; '.join(clauses)}."
+    )
+
+
+def highlights(runs: Sequence[ComparedRun]) -> Iterator[Highlight]:
+    """Yield the time per token of the first and of the fastest of the others, and their ratio."""
+    first, *others = runs
+    fastest = min(others, key=_tpot_ms)
+    which = ", the fastest of the others" if len(others) > 1 else ""
+    yield Highlight(f"{number(_tpot_ms(first), 3)} ms", f"per token, {first.letter}: {first.name}")
+    yield Highlight(
+        f"{number(_tpot_ms(fastest), 3)} ms",
+        f"per token, {fastest.letter}: {fastest.name}{which}",
+    )
+    yield Highlight(
+        f"{_tpot_ms(first) / _tpot_ms(fastest):.2f} ×",
+        f"as fast, {fastest.letter} against {first.letter}",
+    )
+
+
+def borrowed(letters: Sequence[str]) -> str:
+    """Return whose acceptance is recorded from other models."""
+    *others, last = letters
+    named = f"{', '.join(others)} and {last}" if others else last
+    return f"Acceptance of {named} is a stand-in, recorded from other models."
 
 
 def _tpot_ms(run: ComparedRun) -> float:
@@ -109,10 +172,11 @@ def ratios(values: Sequence[float | None]) -> Iterator[str]:
 
 def _differences(result: Comparison) -> Iterator[Block]:
     if not result.differences:
-        yield Paragraph(say("same"))
+        yield Paragraph("None: the scenarios are the same.")
         return
     rows: list[Sequence[Words]] = [
-        (Code(one.field), *map(_said, one.values)) for one in result.differences
+        (Code(difference.field), *map(_said, difference.values))
+        for difference in result.differences
     ]
     yield Table(
         _head(result, "field"),
@@ -130,10 +194,31 @@ def _said(value: Value | None) -> str:
 
 
 def _sources(result: Comparison) -> Iterator[Block]:
-    each = ((one.field, zip(result.runs, one.values, strict=True)) for one in result.differences)
-    differing = ((field, run.letter, value) for field, pairs in each for run, value in pairs)
-    if rows := [row for row in differing if row[2] and row[2].confidence]:
-        yield say.table("sources", rows)
+    rows = list(_sourced(result))
+    if rows:
+        columns = [
+            Column[SourcedNumber]("field", lambda row: Code(row.field)),
+            Column[SourcedNumber]("", lambda row: f"{row.letter}: {row.value.text}"),
+            Column[SourcedNumber]("confidence", lambda row: row.value.confidence),
+            Column[SourcedNumber]("source", lambda row: row.value.source),
+        ]
+        yield table("Sources of the numbers that differ", rows, columns, badges=(2,))
+
+
+class SourcedNumber(NamedTuple):
+    """Holds a number that differs, with its source, and the letter of its scenario."""
+
+    field: str
+    letter: str
+    value: Value
+
+
+def _sourced(result: Comparison) -> Iterator[SourcedNumber]:
+    """Yield the numbers with a source in the fields that differ."""
+    for difference in result.differences:
+        for run, value in zip(result.runs, difference.values, strict=True):
+            if value and value.confidence:
+                yield SourcedNumber(difference.field, run.letter, value)
 
 
 def part_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
@@ -181,7 +266,7 @@ def _draw_tokens(axes: Any, result: Comparison) -> None:
             axes.plot(plain_ms, place, "|", ms=16, mew=2, color=GREY, label="autoregressive")
     labels = [f"{run.letter}\n{number(_tpot_ms(run))}" for run in result.runs]
     axes.set_yticks(range(len(result.runs)), labels)
-    panel(axes, say, "tokens_panel", ())
+    dress(axes, x_label="time per token (ms)", title="a token, simulation", xlim=(0, None))
     axes.invert_yaxis()
 
 
@@ -192,7 +277,7 @@ def _draw_parts(axes: Any, result: Comparison, names: list[str]) -> None:
         heights = [row - 0.4 + thick * (place + 0.5) for row in range(len(names))]
         axes.barh(heights, [parts.get(name, 0.0) for name in names], thick, color=_colour(place))
     axes.set_yticks(range(len(names)), names)
-    panel(axes, say, "parts_panel", ())
+    dress(axes, x_label="ms in a mean step", title="its parts; some run side by side")
     axes.invert_yaxis()
 
 
