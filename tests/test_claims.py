@@ -193,7 +193,8 @@ def written_claims(root: Path, *rows: str) -> Path:
         ),
         (f"a,T1,fast,2,x,{RUN},x,,,,rises,why,,", "expected a bound like 'at_most 64.8'"),
         (f"a,T1,fast,2,x,{RUN},x,,,,64.8,why,,", "there is no shape '64.8'"),
-        (f"a,T1,fast,2,x,{RUN},x,,,flat,,,,", "expected 'flat and a number'"),
+        (f"a,T1,fast,2,x,{RUN},x,,,flat,,,,", "expected 'flat' and a number, got 'flat'"),
+        (f"a,T1,fast,2,x,{RUN},x,,,rises 5,,,,", "expected 'rises' alone, got 'rises 5'"),
         (f"a,T1,fast,3..2,x,{RUN},x,,,,,,,", "expected a range from the least to the most"),
         (
             "a,T1,fast,2,x,law durations_only,x,,,,,,,",

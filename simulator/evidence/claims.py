@@ -12,12 +12,16 @@ value by value (one value serves all): ``combine`` says ``over`` (command / agai
 or ``reduction_percent`` (100 less ``percent``). A ``|`` in the metric parts the path for
 ``command`` from the one for ``against``. The word before the path counts after combining.
 
-``shape`` holds one condition or several, joined by `` and ``, on our values in their order;
-``claims.yaml`` has all of them. ``bound`` is ``at_most X`` or ``at_least X`` in the claim's unit:
+``shape`` holds one condition or several, joined by `` and ``, on our values in their order:
+:data:`CONDITIONS`. ``bound`` is ``at_most X`` or ``at_least X`` in the claim's unit:
 what can come out at all, with its arithmetic in ``bound_why``. ``missing`` names the input that the
 paper does not print, and where its range is from: a command says ``{0.58 in 0.56..0.8}`` for what
 is taken and the two ends that are plausible; several go to their ends together. The verdict is the
-first in ``claims.yaml`` that applies.
+first that applies. ``reproduced``: ours is within 10 % of the number, or every value inside the
+range widened by 5 % at both ends, and the shape holds where one is claimed. ``refuted``: the bound
+excludes number and range, or nothing between the ends is near (neither end has the shape). ``in
+shape``: the shape holds; the number is off or not printed. ``inputs not printed``: ``missing`` says
+which.
 
 ``cells`` names the values of ``cells.csv`` that say the same; those of role ``report`` without a
 scenario get their run from here: the end of a range its least or most, a value that is printed as
@@ -34,7 +38,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Literal, NamedTuple, Self
 
-import yaml
 from pydantic import model_validator
 
 from simulator.evidence.published import PAPERS, PublishedCell, numbered
@@ -46,8 +49,15 @@ VERDICTS: tuple[Verdict, ...] = ("reproduced", "in shape", "inputs not printed",
 Combine = Literal["", "over", "under", "percent", "change_percent", "reduction_percent"]
 Answers = Mapping[str, Any]
 """What commands print with ``--json``, by command; :class:`BadInput` for one that fails."""
-STATED: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
-"""What columns may say: shapes, scales of what is combined, and verdicts."""
+SCALES: Mapping[Combine, tuple[int, int]] = {
+    "over": (1, 0),
+    "percent": (100, 0),
+    "change_percent": (100, 100),
+    "reduction_percent": (-100, -100),
+}
+"""What command / against is multiplied by, and what is then taken off; ``under`` is against /
+command.
+"""
 NEAR, WIDENED = 0.10, 0.05
 UNPRINTED = re.compile(r"\{([^{}]+) in ([^{}]+?)\.\.([^{}]+)\}")
 """An input in a command: what is taken, and its two plausible ends."""
@@ -73,7 +83,14 @@ CONDITIONS: Mapping[str, Holds] = {
     "largest_at": lambda values, place: values.index(max(values)) + 1 == place,
     "smallest_at": lambda values, place: values.index(min(values)) + 1 == place,
 }
-"""Conditions on values in their order."""
+"""Conditions on values in their order. ``rises`` and ``falls``: no value is on the wrong side of
+the one before, and the last differs from the first; ``peaks`` and ``dips``: the largest or the
+smallest value is neither the first nor the last; ``flat 5%``: the largest is at most 5 % above the
+smallest; ``at_least X`` and ``at_most X``: every value is; ``largest_at N`` and ``smallest_at N``:
+it is the Nth, counted from 1.
+"""
+WITHOUT_NUMBER = ("rises", "falls", "peaks", "dips")
+"""Conditions that stand alone; the others take a number."""
 
 
 class PrintedRange(NamedTuple):
@@ -118,11 +135,10 @@ class Condition(NamedTuple):
         word, *rest = text.split() or [""]
         if word not in CONDITIONS:
             raise ValueError(f"there is no shape '{word}'{did_you_mean(word, CONDITIONS)}")
-        numbered = STATED["shapes"][word]["number"]
-        if len(rest) != numbered:
-            raise ValueError(
-                f"expected '{word}{' and a number' if numbered else ' alone'}', got '{text}'"
-            )
+        if word in WITHOUT_NUMBER and rest:
+            raise ValueError(f"expected '{word}' alone, got '{text}'")
+        if word not in WITHOUT_NUMBER and len(rest) != 1:
+            raise ValueError(f"expected '{word}' and a number, got '{text}'")
         number = rest[0] if rest else "0"
         return cls(word, float(number.removesuffix("%")) / (100 if number.endswith("%") else 1))
 
@@ -327,7 +343,7 @@ def combined(values: Sequence[float], others: Sequence[float], combine: Combine)
     pairs = zip(values, others, strict=True)
     if combine == "under":
         return [other / value for value, other in pairs]
-    scale, less = STATED["scales"][combine]
+    scale, less = SCALES[combine]
     return [scale * value / other - less for value, other in pairs]
 
 

@@ -9,6 +9,7 @@ first, and statistics count it once.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from math import log, sqrt
 from statistics import mean, median
 from types import MappingProxyType
@@ -90,6 +91,11 @@ class Errors:
         sizes = [abs(error) for error in errors]
         shares = (mean(size <= bound for size in sizes) for bound in (0.05, 0.10))
         return cls(len(sizes), mean(sizes), median(sizes), max(sizes), mean(errors), *shares)
+
+    @classmethod
+    def of_any(cls, errors: Sequence[float]) -> Self | None:
+        """Summarise signed errors; None for an empty sequence."""
+        return cls.of(errors) if errors else None
 
 
 @dataclass(frozen=True)
@@ -252,18 +258,23 @@ def _summary(
     name: str, papers: Sequence[Validated], chosen: Callable[[Prediction], bool] = lambda _: True
 ) -> Summary:
     """Return the summary of papers, of those predictions that are ``chosen``."""
-    every = [prediction for paper in papers for prediction in paper.predicted if chosen(prediction)]
+    predicted = list(chain.from_iterable(paper.predicted for paper in papers))
+    every = [prediction for prediction in predicted if chosen(prediction)]
     once = [prediction for prediction in every if not prediction.cell.same_as]
-    pairs = [(cell.error, cell.baseline_error) for cell in once if cell.baseline_error is not None]
+    comparable, baselines = [], []
+    for prediction in once:
+        if prediction.baseline_error is not None:
+            comparable.append(prediction.error)
+            baselines.append(prediction.baseline_error)
     return Summary(
         name,
         sum(paper.asked for paper in papers),
         len(every) - len(once),
         sum(paper.paper.free for paper in papers),
         sum(len(paper.paper.choices) for paper in papers),
-        Errors.of([prediction.error for prediction in once]) if once else None,
-        Errors.of([error for error, _ in pairs]) if pairs else None,
-        Errors.of([baseline for _, baseline in pairs]) if pairs else None,
+        Errors.of_any([prediction.error for prediction in once]),
+        Errors.of_any(comparable),
+        Errors.of_any(baselines),
         mean(prediction.covered for prediction in once) if once else 0.0,
     )
 
