@@ -48,7 +48,9 @@ def shipped() -> Path:
     """
     package = Path(__file__).parent
     inside = package / "_shipped"
-    return inside if inside.is_dir() else package.parent
+    if inside.is_dir():
+        return inside
+    return package.parent
 
 
 def is_shipped(file: str) -> bool:
@@ -169,7 +171,9 @@ class Catalogue:
         if Path(f"{name}.yaml").is_file():
             return f"; did you mean the file ./{name}.yaml?"
         kind = next((kind for kind in FOLDERS if name in self.names(kind)), None)
-        return f"; it is the name of a {kind}" if kind else ""
+        if kind:
+            return f"; it is the name of a {kind}"
+        return ""
 
     def _scenario(self, path: Path, seen: tuple[Path, ...]) -> Document:
         """Return a scenario, expanded; ``seen`` are the scenarios that start from it."""
@@ -191,7 +195,10 @@ class Catalogue:
         borrowed, and says so.
         """
         document = _file(path)
-        origin = self._origin(kind, document, (*seen, path)) if kind in PROFILES else None
+        if kind in PROFILES:
+            origin = self._origin(kind, document, (*seen, path))
+        else:
+            origin = None
         if origin is None:
             return document
         base = self.content(kind, origin, (*seen, path))
@@ -351,11 +358,10 @@ def _relative_file(name: str, document: Document, where: Path_) -> Path:
         path.stat()
     except (OSError, ValueError) as error:  # a ValueError for a name with a zero byte
         lost = isinstance(error, FileNotFoundError)
-        message = (
-            f"there is no file {shown(path)}"
-            if lost
-            else f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        )
+        if lost:
+            message = f"there is no file {shown(path)}"
+        else:
+            message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise document.refusal(where, message) from error
     return path
 
@@ -396,4 +402,6 @@ def strategy_names() -> list[str]:
 def shown(path: Path) -> str:
     """Return a path as a person would write it from the current folder."""
     relative = os.path.relpath(path)
-    return os.path.abspath(path) if relative.startswith("..") else relative
+    if relative.startswith(".."):
+        return os.path.abspath(path)
+    return relative

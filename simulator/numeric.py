@@ -31,7 +31,9 @@ def quotient(measured: float | None, by: float | None) -> float | None:
     """Return a measured value over another; None where either was not measured, or nothing was
     there to divide by.
     """
-    return measured / by if measured is not None and by else None
+    if measured is not None and by:
+        return measured / by
+    return None
 
 
 def elementwise_max(*seconds: Any) -> Any:

@@ -145,9 +145,10 @@ def _uninterrupted() -> Iterator[None]:
     heard: list[int] = []
     in_main = threading.current_thread() is threading.main_thread()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    handler = (
-        signal.signal(signal.SIGINT, lambda number, _: heard.append(number)) if in_main else None
-    )
+    if in_main:
+        handler = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    else:
+        handler = None
     try:
         yield
     finally:

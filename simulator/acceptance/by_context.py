@@ -81,17 +81,18 @@ class ByContext(Frozen):
         curves = np.exp(-np.outer(RATES, (np.array(list(self.tokens_per_step)) / last) ** power))
         amounts = curves @ accepted / (curves**2).sum(axis=1)
         misses = (((amounts[:, None] * curves - accepted) / NOISE) ** 2).sum(axis=1)
-        best = int(misses.argmin()) if misses[0] - misses.min() > needed else 0
+        if misses[0] - misses.min() > needed:
+            best = int(misses.argmin())
+        else:
+            best = 0
         amount, rate = float(amounts[best]), float(RATES[best])
         return lambda context: amount * exp(-rate * (max(context, first) / last) ** power)
 
     def accepted(self, context: float) -> float:
         """Return the accepted drafts a step behind ``context`` tokens."""
-        return (
-            self._curves[0](context)
-            if self.fall == "likely"
-            else min(curve(context) for curve in self._curves)
-        )
+        if self.fall == "likely":
+            return self._curves[0](context)
+        return min(curve(context) for curve in self._curves)
 
     def between(self, context: int) -> tuple[float, float]:
         """Return the 80 % interval of the tokens a step behind ``context`` tokens."""
@@ -169,9 +170,10 @@ class Falling:
         """
         if context not in self.chances:
             share = self.stated.accepted(context) / max(self.stated.accepted(0), 1e-300)
-            self.chances[context] = (
-                1.0 if share >= 1.0 else float(np.interp(share, self._means, KEPT))
-            )
+            if share >= 1.0:
+                self.chances[context] = 1.0
+            else:
+                self.chances[context] = float(np.interp(share, self._means, KEPT))
         return self.chances[context]
 
     def cursor(self, request: int, exit: Exit | None) -> FallingCursor:

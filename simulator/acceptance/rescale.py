@@ -99,11 +99,10 @@ def rescaled_chain(
             "tokens",
         )
     if acceptance.trace.run is None:
-        own = (
-            {acceptance.only(name): mean for name, mean in length.items()}
-            if isinstance(length, dict)
-            else {acceptance: length}
-        )
+        if isinstance(length, dict):
+            own = {acceptance.only(name): mean for name, mean in length.items()}
+        else:
+            own = {acceptance: length}
         ranks = acceptance.trace.draft_rank.copy()
         for part, mean in own.items():
             trace = rescale(
@@ -240,11 +239,10 @@ def rescale(
 
     _check_reach(length, surplus(0.0), surplus(1.0))
     decided = at(_root(surplus, 0.0, 1.0, 0.1 / len(score)))
-    kind = (
-        "q/p over a fixed uniform"
-        if trace.temperature
-        else "first choice of the draft, then its probability q,"
-    )
+    if trace.temperature:
+        kind = "q/p over a fixed uniform"
+    else:
+        kind = "first choice of the draft, then its probability q,"
     derived = {
         "trace": name,
         "how": f"accepted where {kind} exceeds a threshold",

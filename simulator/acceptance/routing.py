@@ -23,7 +23,9 @@ def experts_of(trace: Trace) -> tuple[int, int] | None:
     """
     recorded = (trace.header["models"].get("target") or {}).get("experts") or {}
     known = {"routed", "per_token"} <= recorded.keys() and "experts.taken" in trace.extra
-    return (recorded["routed"], recorded["per_token"]) if known else None
+    if known:
+        return (recorded["routed"], recorded["per_token"])
+    return None
 
 
 class Window(NamedTuple):

@@ -34,7 +34,9 @@ class Split(NamedTuple):
         """
         if self.fixed is not None:
             return self.fixed
-        return largest_divisor(self.budget, worth) if self.divisors else min(self.budget, worth)
+        if self.divisors:
+            return largest_divisor(self.budget, worth)
+        return min(self.budget, worth)
 
     def tail(self, sequences: int) -> int:
         """Return the unverified tokens that an accepted sequence leaves; the remainder of the
@@ -196,7 +198,10 @@ class RecordedSequences:
         if recorded is None:
             trace = self.replay.trace
             inside = slice(int(trace.offsets[recording]) + 1, int(trace.offsets[recording + 1]))
-            worth = [] if self.split.fixed else trace.extra["rollout.sequences"][:, inside].tolist()
+            if self.split.fixed:
+                worth = []
+            else:
+                worth = trace.extra["rollout.sequences"][:, inside].tolist()
             rank = trace.draft_rank[inside].tolist()
             recorded = RecordedRequest(self.replay.runs(recording).tolist(), rank, worth)
             self._requests[recording] = recorded
@@ -244,9 +249,10 @@ class RecordedSequences:
             else:
                 drafted = np.full(len(run), self.split.sequences(1))
             runs = np.array(run)
-            begins = (
-                np.roll(rank, -tail) < drafted if rank and self.split.fixed != 1 else runs > tail
-            )
+            if rank and self.split.fixed != 1:
+                begins = np.roll(rank, -tail) < drafted
+            else:
+                begins = runs > tail
             yield drafted, runs >= tail, begins
 
 
@@ -350,11 +356,10 @@ class DrawnSequences:
 
     def cursor(self, request: int, exit: Exit | None) -> DrawnDrafting:
         """Return a cursor with verdicts of its own."""
-        firsts = (
-            None
-            if self.first_rate is None
-            else Rates((self.first_rate,), seed=-1).cursor(request, exit)
-        )
+        if self.first_rate is None:
+            firsts = None
+        else:
+            firsts = Rates((self.first_rate,), seed=-1).cursor(request, exit)
         return DrawnDrafting(self.verdicts.cursor(request, exit), firsts)
 
     def odds(self, gamma: int, exit: Exit | None) -> SequenceOdds:

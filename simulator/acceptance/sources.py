@@ -353,7 +353,9 @@ class Replay:
             for name, tokens in (self.weights or {}).items()
         ]
         odds = mean_odds(parts) if parts else self._odds(gamma, exit)
-        return odds if self.p_min is None else replace(odds, gated=self._gated(gamma))
+        if self.p_min is None:
+            return odds
+        return replace(odds, gated=self._gated(gamma))
 
     def _odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the odds of all requests in ``order`` as one, but for the gate."""
@@ -362,7 +364,10 @@ class Replay:
         positions = self.positions()
         kept, off = self.accepted[positions], self._off(exit)[positions]
         rate, rejected_off = float(kept.mean()), float((~kept & off).mean())
-        on_path = rate * (1.0 - float((kept & off).mean()) / rate) if rate else 0.0
+        if rate:
+            on_path = rate * (1.0 - float((kept & off).mean()) / rate)
+        else:
+            on_path = 0.0
         source = "marginal rates of the trace"
         return chain_odds(
             [rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, source
@@ -390,11 +395,10 @@ class Replay:
         ]
         steps = defaultdict[int, NDArray[np.float64]](lambda: np.zeros(2))
         for tokens, kept in parts or [(0.0, self._visited(gamma))]:
-            once = (
-                tokens / sum(len(of_window) + sum(of_window) for of_window in kept.values())
-                if tokens
-                else 1.0
-            )
+            if tokens:
+                once = tokens / sum(len(of_window) + sum(of_window) for of_window in kept.values())
+            else:
+                once = 1.0
             for window, of_window in kept.items():
                 steps[window] += np.array([len(of_window), sum(of_window)]) * once
         total = sum(many for many, _ in steps.values())
@@ -451,11 +455,9 @@ class Replay:
 
     def _off(self, exit: Exit | None) -> Bools:
         """Return (positions,) whether the emitted token is off the exit; never without an exit."""
-        return (
-            np.zeros(len(self.accepted), dtype=bool)
-            if exit is None
-            else ~self.trace.on_exit(exit.fraction, exit.kappa)
-        )
+        if exit is None:
+            return np.zeros(len(self.accepted), dtype=bool)
+        return ~self.trace.on_exit(exit.fraction, exit.kappa)
 
 
 BEST_OF = "best_of"

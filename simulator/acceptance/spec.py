@@ -28,11 +28,9 @@ Means = (
 
 def each(means: Means, change: Callable[[float], float]) -> Means:
     """Return tokens per step that are changed, those of each kind of text if there are several."""
-    return (
-        {name: change(mean) for name, mean in means.items()}
-        if isinstance(means, dict)
-        else change(means)
-    )
+    if isinstance(means, dict):
+        return {name: change(mean) for name, mean in means.items()}
+    return change(means)
 
 
 class CycleSpec(Frozen):
@@ -76,11 +74,9 @@ class Rescale(Frozen):
     def words(self) -> str:
         """Return the mean in words, or that of each kind of text."""
         means = self.tokens_per_step
-        return (
-            ", ".join(f"{name} {of:g}" for name, of in means.items())
-            if isinstance(means, dict)
-            else f"{means:g}"
-        )
+        if isinstance(means, dict):
+            return ", ".join(f"{name} {of:g}" for name, of in means.items())
+        return f"{means:g}"
 
 
 SOURCES = (
@@ -248,7 +244,9 @@ class AcceptanceSpec(Frozen):
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds of text that have means of their own; none where all have one."""
         means = (self.rescale or self).tokens_per_step
-        return tuple(means) if isinstance(means, dict) else ()
+        if isinstance(means, dict):
+            return tuple(means)
+        return ()
 
     def continuation(self, window: int) -> ContinuedLength | None:
         """Return tokens a step at a ``window`` behind the last known position, and their interval;
@@ -295,8 +293,6 @@ class AcceptanceSpec(Frozen):
             return Replay(trace, self.flavours or self.kinds, seed)
         if self.cycle:
             return Cycle(self.cycle.accepted, self.cycle.off_exit)
-        return (
-            Cycle((self.always,))
-            if self.always is not None
-            else Rates(self.stated_rates, self.overlap, seed)
-        )
+        if self.always is not None:
+            return Cycle((self.always,))
+        return Rates(self.stated_rates, self.overlap, seed)

@@ -295,4 +295,6 @@ def _vocabulary(trace: Trace, replay: Replay) -> Iterable[VocabularyShare]:
 
 
 def _repetition(trace: Trace, requests: Sequence[int]) -> float | None:
-    return trace.repetition(requests) if len(trace.token) else None
+    if len(trace.token):
+        return trace.repetition(requests)
+    return None

@@ -98,7 +98,10 @@ class Trace:
             return replace(
                 self, header=header, draft_rank=rank, q=self.q if q is None else q, extra=own
             )
-        kept = rank == 0 if self.temperature == 0 or q is None else self._coupled(q, rank, seed)
+        if self.temperature == 0 or q is None:
+            kept = rank == 0
+        else:
+            kept = self._coupled(q, rank, seed)
         run = np.cumprod(kept, axis=0, dtype=np.uint16).sum(axis=0, dtype=np.uint16)
         return self._by_run({**header, "window": len(rank)}, run)
 
@@ -149,7 +152,9 @@ class Trace:
         where these are not known.
         """
         layers = ((self.header["models"].get("target") or {}).get("shape") or {}).get("layers")
-        return tuple(layer / layers for layer in self.header["exit_layers"]) if layers else ()
+        if layers:
+            return tuple(layer / layers for layer in self.header["exit_layers"])
+        return ()
 
     @property
     def vocabulary(self) -> int | None:
@@ -216,7 +221,10 @@ class Trace:
         none for an unknown name.
         """
         (flavour, _, number), own = name.rpartition("/"), self.requests_by_flavour
-        last = int(number) if number.isdecimal() and len(number) < 10 else 0
+        if number.isdecimal() and len(number) < 10:
+            last = int(number)
+        else:
+            last = 0
         return own.get(name) or own.get(flavour, [])[max(0, last - 1) : last]
 
     def repetition(self, requests: Sequence[int] | None = None) -> float:
@@ -230,7 +238,9 @@ class Trace:
                 zip(*(self.token[start + i : end - 3 + i].tolist() for i in range(4)), strict=True)
             )
             repeated, total = repeated + len(grams) - len(set(grams)), total + len(grams)
-        return repeated / total if total else 0.0
+        if total:
+            return repeated / total
+        return 0.0
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all; the same content gives the same bytes. Raises
@@ -252,7 +262,9 @@ def _words(role: str, model: Mapping[str, Any]) -> str:
     """Return a recorded model in words."""
     if model.get("parameters"):
         return f"a {role} of {model['parameters']:,} parameters"
-    return f"the {role} {model['name']}" if model.get("name") else f"an unknown {role}"
+    if model.get("name"):
+        return f"the {role} {model['name']}"
+    return f"an unknown {role}"
 
 
 MOST_BYTES = 400_000_000

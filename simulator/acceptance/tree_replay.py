@@ -47,7 +47,10 @@ def ranks_ahead(trace: Trace, drafter: str, depths: int) -> Ints:
     Reads ``draft_rank`` or ``NAME.rank``; ranks are 65,535 behind the end of a request. A head
     answers for the depths it has.
     """
-    rank = trace.draft_rank if drafter == "draft" else trace.extra[f"{drafter}.rank"]
+    if drafter == "draft":
+        rank = trace.draft_rank
+    else:
+        rank = trace.extra[f"{drafter}.rank"]
     if rank.ndim == 2:
         return rank[:depths].astype(np.int64)
     ranks = np.full((depths, trace.positions), UNKNOWN, dtype=np.int64)
@@ -166,18 +169,20 @@ class RecordedRuns(Replay):
         if recording not in self._cursors:
             start, end = self._span(recording)
             run = self.kept[start:end]
-            matched = (
-                np.ones(len(run), dtype=bool)
-                if self.proposed is None
-                else self.proposed[start:end] > 0
-            )
+            if self.proposed is None:
+                matched = np.ones(len(run), dtype=bool)
+            else:
+                matched = self.proposed[start:end] > 0
             self._cursors[recording] = run.tolist(), matched.tolist()
         return RunCursor(*self._cursors[recording])
 
     def _odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the shares over every start at which something is proposed, visited or not."""
         positions = self.positions()
-        matched = positions if self.proposed is None else positions[self.proposed[positions] > 0]
+        if self.proposed is None:
+            matched = positions
+        else:
+            matched = positions[self.proposed[positions] > 0]
         kept = np.bincount(np.minimum(self.kept[matched], gamma), minlength=gamma + 1) / max(
             1, len(matched)
         )
@@ -197,7 +202,9 @@ class MatchCursor:
         verdicts.
         """
         self.matched = self.random.random() < self.share
-        return self.cursor.judge(proposal) if proposal.tokens else Verdict(0, 1, False, False)
+        if proposal.tokens:
+            return self.cursor.judge(proposal)
+        return Verdict(0, 1, False, False)
 
 
 class DrawnMatches:
@@ -366,8 +373,6 @@ def recorded_beams(trace: Trace) -> list[Beam]:
     """Return the recorded pipeline trees, in the order of the arrays; none where a derived trace
     has left them out.
     """
-    return (
-        [Beam(**beam) for beam in trace.header.get("beams", [])]
-        if "beam.steps" in trace.extra
-        else []
-    )
+    if "beam.steps" in trace.extra:
+        return [Beam(**beam) for beam in trace.header.get("beams", [])]
+    return []

@@ -129,7 +129,10 @@ class WindowReplay:
         """
         missed = np.flatnonzero(self.run == 0)
         request = np.searchsorted(self.first + self.lengths, missed, side="right")
-        before = np.concatenate(([-1], missed[:-1])) if len(missed) else missed
+        if len(missed):
+            before = np.concatenate(([-1], missed[:-1]))
+        else:
+            before = missed
         begins = np.maximum(before + 1, self.first[request])
         length = missed - begins
         self.stretches, self.pooled = (
@@ -140,11 +143,12 @@ class WindowReplay:
         np.maximum.at(ends, request, missed + 1)
         self.tail = self.first + self.lengths - ends
         """(requests,) agreements at the end of each request."""
-        self.beyond = (
-            np.where(self.tail > 0, self.run[np.minimum(ends, max(0, len(self.run) - 1))], 0)
-            if len(self.run)
-            else ends
-        )
+        if len(self.run):
+            self.beyond = np.where(
+                self.tail > 0, self.run[np.minimum(ends, max(0, len(self.run) - 1))], 0
+            )
+        else:
+            self.beyond = ends
         """(requests,) the same, plus those at its beginning, where a window goes on."""
 
     # ---- by start
@@ -209,11 +213,10 @@ class Walk(NamedTuple):
             {recording: at for at, recording in enumerate(recordings)},
         )
         run = np.concatenate(runs)
-        sure = (
-            np.concatenate([replay.sure(recording) for recording in recordings])
-            if replay.p_min is not None
-            else None
-        )
+        if replay.p_min is not None:
+            sure = np.concatenate([replay.sure(recording) for recording in recordings])
+        else:
+            sure = None
         at = np.array([place[recording] for recording, _ in written], dtype=np.int64)
         left = np.array([tokens for _, tokens in written], dtype=np.int64)
         position, turn, tokens, steps = np.zeros_like(at), 0, 0, 0

@@ -61,7 +61,9 @@ class Result(Generic[Value]):
 
     def __repr__(self) -> str:
         name = type(self.value).__name__
-        return f"<{name}: {self.page.answer or self.page.title}>" if self.page else f"<{name}>"
+        if self.page:
+            return f"<{name}: {self.page.answer or self.page.title}>"
+        return f"<{name}>"
 
     def with_frame(self, frame: Callable[[], pd.DataFrame]) -> Result[Value]:
         """Return the same result with another table."""
@@ -70,7 +72,9 @@ class Result(Generic[Value]):
     @cached_property
     def page(self) -> Page | None:
         """Return the report as blocks; None for a result that has no report."""
-        return self._page() if self._page else None
+        if self._page:
+            return self._page()
+        return None
 
     def to_frame(self) -> pd.DataFrame:
         """Return the numbers as a pandas table; its columns carry their units."""

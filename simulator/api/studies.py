@@ -202,9 +202,10 @@ def study(
     folders = (Path(catalogue),) if catalogue else ()
     asked = Asked(tuple(map(str, scenarios)), lines(overrides), seed, folders)
     value = computed(name, asked, options)
-    command = (
-        "" if options or catalogue else command_line(name, asked.scenarios, asked.overrides, seed)
-    )
+    if options or catalogue:
+        command = ""
+    else:
+        command = command_line(name, asked.scenarios, asked.overrides, seed)
 
     def page() -> Page:
         return page_of(name, value, command)

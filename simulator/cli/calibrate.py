@@ -91,10 +91,15 @@ def import_(
         tables: list[Any] = []
         for file in counted(files, "files"):
             status.update(f"reading {file.name}")
-            path = "/".join(file.parts[-2:]) if file.is_absolute() else file
+            path = str(file)
+            if file.is_absolute():
+                path = "/".join(file.parts[-2:])
             tables.append(imported(form, file, shapes, skipped).assign(source=f"{source} {path}"))
         if cache_mb is None:
-            cache_mb = chip.cache_mb.value if chip and chip.cache_mb else CACHE_MB.get(form, 0.0)
+            if chip and chip.cache_mb:
+                cache_mb = chip.cache_mb.value
+            else:
+                cache_mb = CACHE_MB.get(form, 0.0)
         rows = checked(pd.concat(tables, ignore_index=True), chip, cache_mb, skipped)
         write(rows, out)
     counts = {str(name): len(part) for name, part in rows.groupby("operation")}

@@ -185,11 +185,9 @@ def details(name: str, catalogue: Catalogue) -> Details:
         )
     for kind in FOLDERS:
         if path := catalogue.names(kind).get(name):
-            return (
-                _trace_details(name, path)
-                if kind == "trace"
-                else _file_details(kind, name, path, catalogue)
-            )
+            if kind == "trace":
+                return _trace_details(name, path)
+            return _file_details(kind, name, path, catalogue)
     path = Path(name)
     if path.suffix in OF_MODELS or (path / "config.json").is_file():
         from simulator.cost.huggingface import read_config

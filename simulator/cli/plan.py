@@ -178,11 +178,10 @@ def plan(
         )
         if out:
             write_plan(answered, out)
-    files = (
-        [f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {', '.join(answered.exports)}"]
-        if out
-        else []
-    )
+    files = []
+    if out:
+        exported = ", ".join(answered.exports)
+        files.append(f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {exported}")
     answer(as_json, lambda: summary(answered), lambda: page(answered), *files)
 
 

@@ -19,7 +19,10 @@ def shares(text: str) -> tuple[float, ...]:
     :class:`BadInput`.
     """
     try:
-        numbers = tuple(float(word) for word in text.split(",")) if text else ()
+        if text:
+            numbers = tuple(float(word) for word in text.split(","))
+        else:
+            numbers = ()
     except ValueError:
         numbers = (0.0,)
     if not all(0.0 < number < 1.0 for number in numbers):

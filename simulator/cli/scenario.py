@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,10 @@ def new(name: Path, example: str, own: Paths) -> None:
     with faults_as_lines():
         if not name.name:
             raise BadInput.at("NAME", "expected the name of a file to write, got an empty one")
-        path = name if name.suffix == ".yaml" else name.with_name(f"{name.name}.yaml")
+        if name.suffix == ".yaml":
+            path = name
+        else:
+            path = name.with_name(f"{name.name}.yaml")
         text = Catalogue(own).file("scenario", example).read_text("utf-8")
         try:
             with path.open("x", encoding="utf-8") as file:
@@ -63,13 +66,14 @@ def new(name: Path, example: str, own: Paths) -> None:
                     path.unlink()
                     raise
         except OSError as error:
-            reason = (
-                "is there already; choose another name"
-                if isinstance(error, FileExistsError)
-                else error.strerror
-            )
-            raise BadInput.at(path, f"{reason}") from error
-    typed_path = str(path) if "/" in str(path) else f"./{path}"
+            reason = error.strerror or str(error)
+            if isinstance(error, FileExistsError):
+                reason = "is there already; choose another name"
+            raise BadInput.at(path, reason) from error
+    if "/" in str(path):
+        typed_path = str(path)
+    else:
+        typed_path = f"./{path}"
     click.echo(
         f"{path}, copied from {example}. Next: {command_line('explain', [typed_path], ())}, "
         f"{command_line('run', [typed_path], ())}"
@@ -201,9 +205,11 @@ def run(
             *["--explain-gap"] * explain_gap,
         ]
         command = command_line("run", [scenario], overrides, seed, words)
-        until = (
-            stoppable() if folder and loaded.scenario.requests.count >= LONG_RUN else nullcontext()
-        )
+        until: AbstractContextManager[None]
+        if folder and loaded.scenario.requests.count >= LONG_RUN:
+            until = stoppable()
+        else:
+            until = nullcontext()
         with (
             logs.iteration_log(iteration_log) as log,
             logs.request_log(request_log) as finished,

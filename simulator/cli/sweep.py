@@ -253,7 +253,10 @@ def _print_status(store: Store, as_json: bool) -> None:
     keys = ", ".join(axis.key for axis in design.axes)
     lines = [f"{file.name}: {file.scenario} over {keys}".translate(CONTROLS)]
     for evaluator, state in evaluators.items():
-        total = f" of {state['points']:,}" if state["points"] else ""
+        if state["points"]:
+            total = f" of {state['points']:,}"
+        else:
+            total = ""
         lines.append(
             f"  {evaluator}: {state['done']:,}{total} points, {state['faults']:,} of them faulty"
         )
@@ -301,7 +304,10 @@ def _draw_all(points: SweepTable, folder: Path) -> list[str]:
 
     drawings = {}
     for number, plot in enumerate(points.file.plots, start=1):
-        ending = f"_{plot.name or number}" if len(points.file.plots) > 1 or plot.name else ""
+        if len(points.file.plots) > 1 or plot.name:
+            ending = f"_{plot.name or number}"
+        else:
+            ending = ""
         path = folder / f"{points.name}{ending}.svg"
         if path in drawings:
             raise BadInput.at(

@@ -278,7 +278,10 @@ def _examples(names: Names, everywhere: Spread) -> list[ExampleVerdict]:
     from simulator.evidence.law_check import check_strategy
     from simulator.strategies import strategies
 
-    chosen = list(strategies()) if ALL in names else list(dict.fromkeys(names))
+    if ALL in names:
+        chosen = list(strategies())
+    else:
+        chosen = list(dict.fromkeys(names))
     wrong = [name for name in chosen if name not in strategies()]
     if wrong:
         message = "there is no strategy of this name"

@@ -74,7 +74,9 @@ def _data_share(profile: dict[str, Any]) -> float:
     """
     stated = profile.get("ecc_data_share")
     share = stated.get("value") if isinstance(stated, dict) else stated
-    return share if isinstance(share, int | float) and 0.0 < share <= 1.0 else 1.0
+    if isinstance(share, int | float) and 0.0 < share <= 1.0:
+        return share
+    return 1.0
 
 
 def _scale(value: object, ratio: float) -> None:

@@ -90,7 +90,9 @@ def refusal(place: Placed) -> str:
     }:
         return ""
     why = next(refusals(place, place.tensor_parallel), "")
-    return f"{why}; {working_words(place)}" if why else ""
+    if why:
+        return f"{why}; {working_words(place)}"
+    return ""
 
 
 def refusals(place: Placed, ranks: int) -> Iterator[str]:
@@ -125,11 +127,10 @@ def working(place: Placed) -> list[int]:
 def working_words(place: Placed) -> str:
     """Return the degrees that work in words, and those that would with whole experts."""
     degrees = working(place)
-    words = (
-        f"tensor_parallel {_either(degrees)} works"
-        if degrees
-        else "no degree works with this link, engine and format"
-    )
+    if degrees:
+        words = f"tensor_parallel {_either(degrees)} works"
+    else:
+        words = "no degree works with this link, engine and format"
     if place.model.experts and place.experts == "sliced":
         whole = working(place.model_copy(update={"experts": "whole"}))
         if more := [ranks for ranks in whole if ranks not in degrees]:
@@ -268,11 +269,16 @@ def _cuts(place: Placed, part: Slice) -> Iterator[str]:
         sides[1] = place.engine.slicing.expert_groups[stored]
     block = max(sides[side] for side in part.sides)
     if part.width % block:
-        how = f"cuts {part.what} into {part.width:,.0f}" if part.ranks > 1 else f"has {part.what}"
+        if part.ranks > 1:
+            how = f"cuts {part.what} into {part.width:,.0f}"
+        else:
+            how = f"has {part.what}"
         yield f"{how}, no multiple of the {block} that share a scale in {stored}"
 
 
 def _either(degrees: list[int]) -> str:
     """Return degrees in words, as in ``1, 2 or 4``."""
     *most, last = map(str, degrees)
-    return f"{', '.join(most)} or {last}" if most else last
+    if most:
+        return f"{', '.join(most)} or {last}"
+    return last

@@ -27,7 +27,9 @@ def _in_parts(given: object) -> str:
     in_parts = isinstance(given, Attention) or (
         isinstance(given, dict) and ("decode" in given or "prefill" in given)
     )
-    return "parts" if in_parts else "one roofline"
+    if in_parts:
+        return "parts"
+    return "one roofline"
 
 
 class Device(Frozen):

@@ -152,22 +152,24 @@ class Tabulated(Frozen):
         if not asked:
             return self._sorted[0][-1]
         read = self._read(np.stack(np.broadcast_arrays(*asked), axis=-1))
-        return read if np.ndim(rows.kv_tokens) else float(read[0])
+        if np.ndim(rows.kv_tokens):
+            return read
+        return float(read[0])
 
 
 def _form(given: Any) -> str:
     """Return which form of a duration is stated."""
     if isinstance(given, ByLoad | Tabulated):
-        return "by load" if isinstance(given, ByLoad) else "from a table"
+        if isinstance(given, ByLoad):
+            return "by load"
+        return "from a table"
     if not isinstance(given, Mapping):
         return "for any rows"
     if {"columns", "points", "file"} & set(given):
         return "from a table"
-    return (
-        "by load"
-        if any(isinstance(key, str) and key.endswith("_ms") for key in given)
-        else "by rows"
-    )
+    if any(isinstance(key, str) and key.endswith("_ms") for key in given):
+        return "by load"
+    return "by rows"
 
 
 PassDuration = Annotated[

@@ -291,7 +291,9 @@ class Engine(Frozen):
 
     def logit_rows(self, rows: Rows) -> int:
         """Return the rows of a pass that get logits."""
-        return rows.tokens if self.all_logits and rows.logit_rows else rows.logit_rows
+        if self.all_logits and rows.logit_rows:
+            return rows.tokens
+        return rows.logit_rows
 
     @property
     def monotone(self) -> bool:
@@ -345,11 +347,10 @@ class Engine(Frozen):
         if drafting is None or drafting not in self.speculation:
             return 0.0
         host = self.speculation[drafting]
-        waited = (
-            0.0
-            if host.asynchronous
-            else self.schedule_us.value + requests * self.schedule_us_per_request.value
-        )
+        if host.asynchronous:
+            waited = 0.0
+        else:
+            waited = self.schedule_us.value + requests * self.schedule_us_per_request.value
         return self._seconds(host.fixed_us.value + requests * host.request_us.value + waited)
 
     def _seconds(self, microseconds: float) -> float:
@@ -359,7 +360,9 @@ class Engine(Frozen):
         """Return the seconds of one pass whose host takes ``host`` seconds and whose device takes
         ``device``.
         """
-        return host + device if self.launch == "synchronous" else elementwise_max(host, device)
+        if self.launch == "synchronous":
+            return host + device
+        return elementwise_max(host, device)
 
     def kv_traffic(self, group: int) -> float:
         """Return the KV bytes that are moved for every cached byte, with ``group`` query heads to a

@@ -118,7 +118,9 @@ class PassTimes:
         """Return the rows of prompts where an engine prices them otherwise than those of a
         verification.
         """
-        return rows.prompt_tokens if self.place.engine.further_rows.value else 0
+        if self.place.engine.further_rows.value:
+            return rows.prompt_tokens
+        return 0
 
     def _step_seconds(self, rows: Rows) -> float:
         """Return the host's seconds in a step that verifies drafts, which it spends once the pass
@@ -126,7 +128,9 @@ class PassTimes:
         """
         requests = rows.sequences - rows.prompt_sequences
         verifies = rows.tokens - rows.prompt_tokens > requests
-        return self.place.engine.step_seconds(self.drafts, requests) if verifies else 0.0
+        if verifies:
+            return self.place.engine.step_seconds(self.drafts, requests)
+        return 0.0
 
     def parts(
         self,
@@ -151,11 +155,10 @@ class PassTimes:
         kinds = self._kinds[first, last]
         ends = last == model.num_hidden_layers
         collectives = all_reduce_time(place, tokens) * place.collectives.count
-        collectives = (
-            collectives * self._reduced(kinds)
-            if place.collectives.per == "layer"
-            else collectives * ends
-        )
+        if place.collectives.per == "layer":
+            collectives = collectives * self._reduced(kinds)
+        else:
+            collectives = collectives * ends
         collectives += exchange_time(place, tokens) * sum(
             count for kind, count in kinds.items() if kind.experts
         )
@@ -269,7 +272,10 @@ class PassTimes:
 
     def _phase(self, rows: Rows, parts: PassParts, step: float = 0.0) -> Phase:
         device, taken = parts.head, dict[Timer, Any]()
-        mixed = rows.on_rank(self.place.busiest_share(rows.sequences)) if self._splits else rows
+        if self._splits:
+            mixed = rows.on_rank(self.place.busiest_share(rows.sequences))
+        else:
+            mixed = rows
         for layers, layer, timer in parts.layers:
             if timer not in taken:
                 taken[timer] = timer(mixed)
@@ -317,11 +323,9 @@ class HardwareCost:
         all its stages in turn.
         """
         place = self.target_place
-        return (
-            self._through(rows)
-            if self.stages
-            else self._pass("target", place, rows, place.layer(start), place.layer(stop))
-        )
+        if self.stages:
+            return self._through(rows)
+        return self._pass("target", place, rows, place.layer(start), place.layer(stop))
 
     @property
     def method_host_ratio(self) -> float:
@@ -364,30 +368,34 @@ class HardwareCost:
         """
         pipeline = self.target_place.pipeline
         size = message_bytes(self.target_place.model, tokens)
-        return pipeline.links[index].transfer_seconds(size, self.random) if pipeline else 0.0
+        if pipeline:
+            return pipeline.links[index].transfer_seconds(size, self.random)
+        return 0.0
 
     def token(self) -> float:
         """Return the seconds in which every link carries a token id, all at the same time: those of
         the slowest.
         """
         pipeline = self.target_place.pipeline
-        return (
-            max(link.transfer_seconds(TOKEN_BYTES, self.random) for link in pipeline.links)
-            if pipeline
-            else 0.0
-        )
+        if pipeline:
+            return max(link.transfer_seconds(TOKEN_BYTES, self.random) for link in pipeline.links)
+        return 0.0
 
     @cached_property
     def jitters(self) -> bool:
         """Return whether a link between stages has a jitter."""
         pipeline = self.target_place.pipeline
-        return any(link.jitter is not None for link in pipeline.links) if pipeline else False
+        if pipeline:
+            return any(link.jitter is not None for link in pipeline.links)
+        return False
 
     def drawn(self, seed: int) -> Self:
         """Return this cost with the jitter of links drawn from ``seed``; the cached times are
         shared.
         """
-        return replace(self, random=np.random.default_rng(seed)) if self.jitters else self
+        if self.jitters:
+            return replace(self, random=np.random.default_rng(seed))
+        return self
 
     def _through(self, rows: Rows) -> Phase:
         """Return the phase of one pass through all stages, one after the other."""
@@ -419,7 +427,9 @@ class HardwareCost:
         no model.
         """
         if role == "draft":
-            return self.draft(rows) if self.draft_place else Phase(0.0, {})
+            if self.draft_place:
+                return self.draft(rows)
+            return Phase(0.0, {})
         return self.target(rows)
 
     def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
@@ -442,9 +452,9 @@ class HardwareCost:
         once.
         """
         place = self.draft_place
-        return (
-            2.0 * place.kv_gb(tokens) / place.device.memory_bandwidth_gb_s.value if place else 0.0
-        )
+        if place:
+            return 2.0 * place.kv_gb(tokens) / place.device.memory_bandwidth_gb_s.value
+        return 0.0
 
     def _pass(self, role: str, place: Placement, rows: Rows, first: int, last: int) -> Phase:
         if role not in self._times:

@@ -41,11 +41,10 @@ def read_config(path: Path) -> ModelSpec:
     if file.suffix == gguf.ENDING:
         config, formats, words = gguf.config_of(file)
         spec = spec_of(config, formats)
-        unknown = (
-            ""
-            if formats
-            else ", of which no format here is like it: state the format of the weights"
-        )
+        if formats:
+            unknown = ""
+        else:
+            unknown = ", of which no format here is like it: state the format of the weights"
         about = (
             f"{config.model_type} as its GGUF header describes it, with weights in {words}{unknown}"
         )
@@ -84,7 +83,9 @@ def spec_of(config: Config, formats: Mapping[str, str]) -> ModelSpec:
         * spec.num_hidden_layers
         * (config.count("vocab_size_per_layer_input", default=1) + 3 * spec.hidden_size)
     )
-    return spec.model_copy(update={"parameters": spec.weights + more}) if more else spec
+    if more:
+        return spec.model_copy(update={"parameters": spec.weights + more})
+    return spec
 
 
 def _about(config: Config) -> str:
@@ -168,7 +169,9 @@ def _key_heads(config: Config, heads: int) -> int:
     if config.model_type in FIELDS["one_head_of_keys"] and not config.get(
         "new_decoder_architecture"
     ):
-        return 1 if config.get("multi_query") else heads
+        if config.get("multi_query"):
+            return 1
+        return heads
     return config.count("num_key_value_heads", default=heads)
 
 
@@ -197,11 +200,9 @@ def _width(config: Config, hidden: int, default: int | None) -> int:
             "block_ffn_dim_multiplier", f"expected a number above 0, got {str(ratio)[:60]}"
         )
         return width
-    return (
-        -(-int(ratio * int(2 * width / 3)) // multiple) * multiple
-        if config.get("block_auto_adjust_ff_dim")
-        else width
-    )
+    if config.get("block_auto_adjust_ff_dim"):
+        return -(-int(ratio * int(2 * width / 3)) // multiple) * multiple
+    return width
 
 
 def _experts(config: Config) -> dict[str, Any]:
@@ -250,7 +251,9 @@ def _layers(config: Config, shape: Shape) -> dict[str, Any]:
     mixers = {}
     for name in dict.fromkeys(run["mixer"] for run in runs if run["mixer"]):
         mixers[name] = _mixer(config, shape, name)
-    return {} if config.faults else _shortest(shape, mixers, runs)
+    if config.faults:
+        return {}
+    return _shortest(shape, mixers, runs)
 
 
 def _heads_of_some(config: Config, mixers: list[str]) -> None:
@@ -261,11 +264,10 @@ def _heads_of_some(config: Config, mixers: list[str]) -> None:
     if stated is None:
         return
     full = {index for index, name in enumerate(mixers) if name == "full"}
-    own = (
-        [dict(part) for part in stated.values() if isinstance(part, dict)]
-        if isinstance(stated, dict)
-        else []
-    )
+    if isinstance(stated, dict):
+        own = [dict(part) for part in stated.values() if isinstance(part, dict)]
+    else:
+        own = []
     numbers = isinstance(stated, dict) and all(str(key).isdecimal() for key in stated)
     same = (
         numbers
@@ -289,7 +291,9 @@ def _blocks_of(config: Config) -> str:
     listed = (
         "layer_types" if config.model_type == "nemotron_h" and config.get("layer_types") else ""
     )
-    return "hybrid_pattern" if config.get("hybrid_pattern") else listed
+    if config.get("hybrid_pattern"):
+        return "hybrid_pattern"
+    return listed
 
 
 def _depth(config: Config) -> int:
@@ -310,11 +314,9 @@ def _shortest(shape: Shape, mixers: dict[str, Any], runs: list[dict[str, Any]]) 
     usual = [{"mixer": "attention", "mlp": "dense"}, {"mixer": "attention", "mlp": "experts"}]
     if [run for run, _ in grouped] in (usual[:1], usual[1:], usual):
         first = grouped[0][1] if len(grouped) == 2 else 0
-        return (
-            {"experts": shape["experts"] | {"first_dense_layers": first}}
-            if shape["experts"]
-            else {}
-        )
+        if shape["experts"]:
+            return {"experts": shape["experts"] | {"first_dense_layers": first}}
+        return {}
     period = next(
         every for every in range(1, len(runs) + 1) if runs[every:] == runs[: len(runs) - every]
     )
@@ -335,11 +337,10 @@ def _block(config: Config, shape: Shape, block: Any) -> dict[str, Any]:
             * FFN_MULTIPLE
             or None
         )
-    mixer = (
-        None
-        if field("attention.no_op")
-        else f"full {shape['num_attention_heads'] // (field('attention.n_heads_in_group') or 1)}"
-    )
+    if field("attention.no_op"):
+        mixer = None
+    else:
+        mixer = f"full {shape['num_attention_heads'] // (field('attention.n_heads_in_group') or 1)}"
     return {
         "mixer": mixer,
         "mlp": "none" if field("ffn.no_op") else "dense",

@@ -234,11 +234,10 @@ def _curve(place: Placement, weight_format: str, prompt_rows: float = 0.0) -> Ro
     costs = (
         engine.rows.get("quantised") if lacks_curve(device, weight_format) else None
     ) or engine.rows.get("any")
-    width = (
-        [WidthPoint(tokens=tokens, ratio=ratio) for tokens, ratio in costs.ratios()]
-        if costs
-        else [*curve.width]
-    )
+    if costs:
+        width = [WidthPoint(tokens=tokens, ratio=ratio) for tokens, ratio in costs.ratios()]
+    else:
+        width = [*curve.width]
     quantised = device.number_format(weight_format).weight_bytes < ACTIVATION_BYTES
     if engine.beyond_curve_ratio and width and not costs and quantised:
         beyond = {
@@ -266,7 +265,9 @@ def measured_rows(place: Placement) -> int:
         return 0
     if costs:
         return costs.most
-    return curve.width[-1].tokens if curve.width else 0
+    if curve.width:
+        return curve.width[-1].tokens
+    return 0
 
 
 def _further(width: list[WidthPoint], relative: float, prompt_rows: int) -> list[WidthPoint]:
@@ -308,7 +309,10 @@ def layer_products(
     mixed = n if share == 1.0 else n * share
     hidden, ff = model.hidden_size, kind.intermediate_size
     ups = 2 * ff if model.mlp == "gated" else ff
-    mlp = product(hidden, ups, full) + product(ff, hidden, full) if ff else 0.0
+    if ff:
+        mlp = product(hidden, ups, full) + product(ff, hidden, full)
+    else:
+        mlp = 0.0
     if kind.experts and model.experts:
         inner = model.experts.intermediate_size
         mlp += experts_time(

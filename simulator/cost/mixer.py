@@ -134,11 +134,10 @@ class Mixer(Frozen):
         if not self.own_cache:
             return 0.0
         near = min(tokens, self.window) if self.window else tokens
-        entries = (
-            near
-            if self.entry_tokens == 1
-            else tokens / self.entry_tokens + near * bool(self.window)
-        )
+        if self.entry_tokens == 1:
+            entries = near
+        else:
+            entries = tokens / self.entry_tokens + near * bool(self.window)
         return (
             entries * self.cached * value_bytes
             + tokens / self.entry_tokens * self.index_width * INDEX_BYTES
@@ -177,7 +176,10 @@ class Mixer(Frozen):
         shape, every = (tokens, max(1, sequences), cached, pairs), self.entry_tokens
         near, near_pairs = 0.0, 0.0
         if self.window is not None:
-            window = (self.window + 1) // 2 if self.kind == "chunked" else self.window
+            if self.kind == "chunked":
+                window = (self.window + 1) // 2
+            else:
+                window = self.window
             near = elementwise_min(cached, sequences * (window - 1) + tokens)
             near_pairs = _pairs(*shape, window)
             if every == 1:

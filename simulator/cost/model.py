@@ -259,7 +259,9 @@ class ModelSpec(Frozen):
         """Return the number of weights in one routed expert; 0 without experts."""
         matrices = 3 if self.mlp == "gated" else 2
         width = self.experts and (self.experts.latent_size or self.hidden_size)
-        return matrices * width * self.experts.intermediate_size if self.experts and width else 0
+        if self.experts and width:
+            return matrices * width * self.experts.intermediate_size
+        return 0
 
     @property
     def shared_expert_weights(self) -> int:
@@ -267,7 +269,9 @@ class ModelSpec(Frozen):
         without experts.
         """
         matrices = 3 if self.mlp == "gated" else 2
-        return matrices * self.hidden_size * self.experts.intermediate_size if self.experts else 0
+        if self.experts:
+            return matrices * self.hidden_size * self.experts.intermediate_size
+        return 0
 
     @cached_property
     def attention(self) -> Mixer:
@@ -314,11 +318,10 @@ class ModelSpec(Frozen):
         """
         mixers, kinds = {"attention": self.attention} | self.mixers, Counter[LayerKind]()
         for run in self.runs(first, last):
-            width = (
-                (run.intermediate_size or self.intermediate_size)
-                if run.mlp in ("dense", "both")
-                else 0
-            )
+            if run.mlp in ("dense", "both"):
+                width = run.intermediate_size or self.intermediate_size
+            else:
+                width = 0
             kinds[
                 LayerKind(
                     mixers[run.mixer] if run.mixer else None, width, run.mlp in ("experts", "both")
@@ -375,7 +378,9 @@ class ModelSpec(Frozen):
     @property
     def routed_weights(self) -> int:
         """Return the number of weights of all routed experts."""
-        return self.expert_layers * self.experts.routed * self.expert_weights if self.experts else 0
+        if self.experts:
+            return self.expert_layers * self.experts.routed * self.expert_weights
+        return 0
 
     @property
     def active_weights(self) -> int:
@@ -508,9 +513,10 @@ class DraftHead(Frozen):
 
     def weights(self, target: ModelSpec) -> int:
         """Return the number of weights that it adds to the target's."""
-        lm_heads = (
-            self.width(target) * target.hidden_size if self.vocabulary or self.lm_heads else 0
-        )
+        if self.vocabulary or self.lm_heads:
+            lm_heads = self.width(target) * target.hidden_size
+        else:
+            lm_heads = 0
         transform = 2 * self.rank * target.hidden_size
         layers = self.layers * target.kind_weights(self.layer(target))
         return layers + self.squares * target.hidden_size**2 + transform + lm_heads

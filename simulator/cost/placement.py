@@ -139,7 +139,9 @@ class Placement(Frozen):
     def servers(self) -> int:
         """Return over how many servers the ranks are spread: 1 where the link joins all of them."""
         joined = self.link.server_devices if self.link else None
-        return max(1, self.tensor_parallel // int(joined.value)) if joined and self.network else 1
+        if joined and self.network:
+            return max(1, self.tensor_parallel // int(joined.value))
+        return 1
 
     @property
     def ranks_inside(self) -> int:
@@ -157,7 +159,9 @@ class Placement(Frozen):
             raise ValueError(f"link '{link.name}' has no all_reduce in form {wanted}; {hint}")
 
     def _wanted_forms(self) -> tuple[str, ...]:
-        return (self.collectives.form,) if self.collectives.form else self.engine.all_reduce
+        if self.collectives.form:
+            return (self.collectives.form,)
+        return self.engine.all_reduce
 
     def _form(self, link: Link | None, ranks: int) -> AllReduceForm | None:
         forms = link.all_reduce.forms(ranks) if link else {}
@@ -187,15 +191,17 @@ class Placement(Frozen):
     @property
     def mixer_ranks(self) -> int:
         """Return among how many devices the attention of a request is shared out."""
-        return self.tensor_parallel if self.attention == "tensor_parallel" else 1
+        if self.attention == "tensor_parallel":
+            return self.tensor_parallel
+        return 1
 
     @property
     def decode_attention(self) -> Roofline:
         """Return the device's roofline for attention of few rows over this cache."""
         attention = self.device.attention
-        return (
-            attention.over(self.kv_cache).decode if isinstance(attention, Attention) else attention
-        )
+        if isinstance(attention, Attention):
+            return attention.over(self.kv_cache).decode
+        return attention
 
     def busiest_share(self, sequences: int) -> float:
         """Return the share of the requests whose attention the busiest device computes, relative to
@@ -214,11 +220,10 @@ class Placement(Frozen):
             FORMATS[self.table_format].weight_bytes - form.weight_bytes
         )
         for mixer, count in self.model.mixer_layers:
-            whole = (
-                mixer.weights * ranks
-                if self.mixer_ranks == 1
-                else round(mixer.weights_before(ranks)) + mixer.output
-            )
+            if self.mixer_ranks == 1:
+                whole = mixer.weights * ranks
+            else:
+                whole = round(mixer.weights_before(ranks)) + mixer.output
             extra += count * (whole - mixer.weights)
         experts = self.model.routed_weights * (
             FORMATS[self.expert_format].weight_bytes - form.weight_bytes
@@ -247,7 +252,9 @@ class Placement(Frozen):
     @property
     def table_format(self) -> WeightFormat:
         """Return the format of embedding and LM head."""
-        return "fp16" if FORMATS[self.weights].tables_in_16_bits else self.weights
+        if FORMATS[self.weights].tables_in_16_bits:
+            return "fp16"
+        return self.weights
 
     @property
     def expert_format(self) -> WeightFormat:
@@ -264,11 +271,9 @@ class Placement(Frozen):
         model's reads them from memory, which is left out.
         """
         cache = self.device.cache_mb
-        unread = (
-            0
-            if self.model.tie_word_embeddings
-            else self.model.head_weights * FORMATS[self.table_format].weight_bytes
-        )
+        unread = 0.0
+        if not self.model.tie_word_embeddings:
+            unread = self.model.head_weights * FORMATS[self.table_format].weight_bytes
         return (
             cache is not None
             and self.weights_gb() * 1e9 - unread / self.tensor_parallel <= cache.value * 1e6
@@ -328,5 +333,7 @@ class Placement(Frozen):
         """Return the number of layers up to ``depth``."""
         layers = self.model.num_hidden_layers
         if isinstance(depth, int):
-            return depth if depth >= 0 else max(0, layers + depth)
+            if depth >= 0:
+                return depth
+            return max(0, layers + depth)
         return round(depth * layers)

@@ -115,7 +115,10 @@ class Roofline(Frozen):
         for point in self.width:
             if tokens <= point.tokens:
                 span = point.tokens - below.tokens
-                share = (tokens - below.tokens) / span if span and tokens > below.tokens else 1.0
+                if span and tokens > below.tokens:
+                    share = (tokens - below.tokens) / span
+                else:
+                    share = 1.0
                 ratio = below.ratio + share * (point.ratio - below.ratio)
                 return ratio, below.fixed_ratio + share * (point.fixed_ratio - below.fixed_ratio)
             below = point
@@ -200,11 +203,10 @@ class AttentionRoofline(Roofline):
         )
         copied = grouped & (read.kv_heads > 1) & (read.sequences > 1)
         on_top = self.reduction_us.value * beyond**0.5 + self.regroup_us.value * copied
-        share = (
-            elementwise_min(1.0, elementwise_max(0.0, 2.0 - size_bytes / (cache_mb * 1e6)))
-            if cache_mb
-            else 0.0
-        )
+        if cache_mb:
+            share = elementwise_min(1.0, elementwise_max(0.0, 2.0 - size_bytes / (cache_mb * 1e6)))
+        else:
+            share = 0.0
         size = size_bytes * (1.0 - share + share / self.cached_ratio.value)
         return (
             size,

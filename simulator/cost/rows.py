@@ -59,7 +59,9 @@ class Rows(NamedTuple):
         """Return the rows whose attention one device computes, where devices share requests out;
         all with a share of 1.
         """
-        return self if share == 1.0 else Rows._make(value * share for value in self)
+        if share == 1.0:
+            return self
+        return Rows._make(value * share for value in self)
 
     @staticmethod
     def decode(tokens: int, context: Any, sequences: int = 1) -> Rows:

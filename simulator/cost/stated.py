@@ -220,7 +220,9 @@ class StatedCost:
 
     def carry(self, index: int, tokens: int) -> float:
         """Return the stated seconds of the link behind stage ``index``; 0 where none are stated."""
-        return self.durations.links_ms[index] * 1e-3 if self.durations.links_ms else 0.0
+        if self.durations.links_ms:
+            return self.durations.links_ms[index] * 1e-3
+        return 0.0
 
     def token(self) -> float:
         """Return the stated seconds of a verified token's transfer to all stages; 0 where none are

@@ -57,14 +57,12 @@ class Fault:
     def __str__(self) -> str:
         file, line, column = self.place
         where = f"{file}:{line}:{column}" if line else file
-        text = (
-            f"{where}: {self.field}: {self.message}" if self.field else f"{where}: {self.message}"
-        )
-        text = (
-            text
-            if len(text) <= LONGEST_FAULT
-            else f"{text[: LONGEST_FAULT // 2]} … {text[-LONGEST_FAULT // 2 :]}"
-        )
+        if self.field:
+            text = f"{where}: {self.field}: {self.message}"
+        else:
+            text = f"{where}: {self.message}"
+        if len(text) > LONGEST_FAULT:
+            text = f"{text[: LONGEST_FAULT // 2]} … {text[-LONGEST_FAULT // 2 :]}"
         return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
@@ -305,7 +303,9 @@ def told(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """Return numbers and arrays of numpy as those of Python; any other value as it is."""
-    return value.tolist() if hasattr(value, "tolist") else value
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return value
 
 
 def parse(text: str, file: str) -> Document:
@@ -317,7 +317,10 @@ def parse(text: str, file: str) -> Document:
         root = yaml.compose(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = (file, mark.line + 1, mark.column + 1) if mark else (file, 0, 0)
+        if mark:
+            place = (file, mark.line + 1, mark.column + 1)
+        else:
+            place = (file, 0, 0)
         tab = "found character '\\t'" in str(error.problem)
         problem = "a tab, where YAML takes spaces alone" if tab else error.problem
         raise BadInput.at(place, f"not valid YAML: {problem}") from error
@@ -442,11 +445,9 @@ def head(path: Path, shown: str) -> dict[str, str]:
             if not (isinstance(key, yaml.ScalarEvent) and isinstance(value, yaml.ScalarEvent)):
                 break
             fields[key.value] = value.value
-    return (
-        fields
-        if "about" in fields
-        else {**fields, "about": str(read(path, shown).data.get("about", ""))}
-    )
+    if "about" in fields:
+        return fields
+    return {**fields, "about": str(read(path, shown).data.get("about", ""))}
 
 
 def holds(value: Any, part: str | int) -> bool:
@@ -461,5 +462,10 @@ def did_you_mean(word: str, possible: Iterable[str]) -> str:
     names = sorted(possible)
     if near := nearest_name(word, names):
         return f"; did you mean '{near}'?"
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"; expected one of {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+    if len(names) > MOST_NAMES:
+        more = f" and {len(names) - MOST_NAMES} more"
+    else:
+        more = ""
+    if names:
+        return f"; expected one of {', '.join(names[:MOST_NAMES])}{more}"
+    return ""

@@ -25,11 +25,10 @@ class Loader(yaml.SafeLoader):
         """
         self.depth, self.values = self.depth + 1, self.values + 1
         if self.depth > 2 * DEEPEST or self.values > MOST_VALUES:
-            what = (
-                "is nested too deeply"
-                if self.depth > 2 * DEEPEST
-                else f"holds more than {MOST_VALUES:,} values"
-            )
+            if self.depth > 2 * DEEPEST:
+                what = "is nested too deeply"
+            else:
+                what = f"holds more than {MOST_VALUES:,} values"
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(problem=what, problem_mark=mark)
         node = super().compose_node(parent, index)

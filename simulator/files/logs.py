@@ -91,7 +91,10 @@ class RecordedLog:
             )
         ]
         if self.timed and arrivals[-1]:
-            span = f"{arrivals[-1]:,.0f} s" if arrivals[-1] >= 1 else f"{arrivals[-1]:.3g} s"
+            if arrivals[-1] >= 1:
+                span = f"{arrivals[-1]:,.0f} s"
+            else:
+                span = f"{arrivals[-1]:.3g} s"
             said.append(
                 f"over {span} |{picture(arrivals)}| {len(arrivals) / arrivals[-1]:.3g} a second "
                 "in the mean"
@@ -141,11 +144,10 @@ def _read(file: str, stated: tuple[tuple[str, str], ...], _: tuple[int, int]) ->
     if not whole.any():
         raise BadInput.at(file, "holds no request with a prompt and an output")
     at = _arrivals(file, table, taken, whole)
-    tasks = (
-        table[taken["task"]].fillna("").astype(str)
-        if "task" in taken
-        else dict.fromkeys(table.index, "")
-    )
+    if "task" in taken:
+        tasks = table[taken["task"]].fillna("").astype(str)
+    else:
+        tasks = dict.fromkeys(table.index, "")
     kept = sorted(table.index[whole], key=lambda row: at[row])
     since = (at - at[kept[0]]).round(6)  # seconds since 1970 have no more digits
     requests = (
@@ -153,11 +155,10 @@ def _read(file: str, stated: tuple[tuple[str, str], ...], _: tuple[int, int]) ->
         for row in kept
     )
     timed = "arrival" in taken or "end" in taken
-    hashes = (
-        tuple(listed_hashes(table[taken["hashes"]][row]) for row in kept)
-        if "hashes" in taken
-        else ()
-    )
+    if "hashes" in taken:
+        hashes = tuple(listed_hashes(table[taken["hashes"]][row]) for row in kept)
+    else:
+        hashes = ()
     return RecordedLog(tuple(requests), taken, int((~whole).sum()), timed, counted, hashes)
 
 
@@ -170,14 +171,18 @@ def listed_hashes(value: Any) -> tuple[Any, ...]:
     listed = (
         value.tolist() if hasattr(value, "tolist") else value
     )  # an array where a log is Parquet
-    return tuple(listed) if isinstance(listed, list) else ()
+    if isinstance(listed, list):
+        return tuple(listed)
+    return ()
 
 
 def _line(file: str, row: int) -> int:
     """Return the line of a record: below its head in a table, its own in lines of JSON; 0 where
     records have no lines.
     """
-    return row + FIRST_LINE[Path(file).suffix] if Path(file).suffix in FIRST_LINE else 0
+    if Path(file).suffix in FIRST_LINE:
+        return row + FIRST_LINE[Path(file).suffix]
+    return 0
 
 
 def _table(file: str) -> tuple["pd.DataFrame", str]:
@@ -251,12 +256,13 @@ def _exploded(table: "pd.DataFrame") -> "pd.DataFrame":
     if counts is not None:
         alike = [name for name in listed if table[name].str.len().equals(table[counts].str.len())]
         return table[alike].explode(alike, ignore_index=True)
-    records = table[listed[0]].iloc[0] if len(table) == len(listed) == 1 else ()
-    return (
-        pd.json_normalize(records)
-        if records and all(isinstance(record, dict) for record in records)
-        else table
-    )
+    if len(table) == len(listed) == 1:
+        records = table[listed[0]].iloc[0]
+    else:
+        records = ()
+    if records and all(isinstance(record, dict) for record in records):
+        return pd.json_normalize(records)
+    return table
 
 
 def _turns(record: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -368,7 +374,10 @@ def _numbers(
     )
     if wrong.any():
         row = int(wrong.to_numpy().argmax())
-        beyond = f", {most:g} at most" if numbers.iloc[row] > most else ""
+        if numbers.iloc[row] > most:
+            beyond = f", {most:g} at most"
+        else:
+            beyond = ""
         message = f"expected {expected}{beyond}, got {told(table[name].iloc[row])}"
         raise BadInput.at((file, _line(file, row), 1), message, name)
     return numbers
@@ -408,11 +417,10 @@ def _arrivals(
         if unit is None and _milliseconds(numbers[whole], name):
             scale = 1e-3
         seconds = numbers * scale
-    late = (
-        pd.to_numeric(table[taken["duration_s"]], errors="coerce").fillna(0.0)
-        if "duration_s" in taken
-        else 0.0
-    )
+    if "duration_s" in taken:
+        late = pd.to_numeric(table[taken["duration_s"]], errors="coerce").fillna(0.0)
+    else:
+        late = 0.0
     return seconds - late
 
 

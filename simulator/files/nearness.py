@@ -36,4 +36,6 @@ def nearest_name(word: str, possible: Iterable[str]) -> str | None:
     close = spelt or difflib.get_close_matches(
         word, names, n=1, cutoff=NEAR_WITH_OTHER_NUMBERS if numbers else NEAR
     )
-    return close[0] if close else None
+    if close:
+        return close[0]
+    return None

@@ -48,4 +48,6 @@ def plugin_file(name: str) -> Path | None:
     from importlib.util import find_spec
 
     spec = find_spec(module) if module else None
-    return Path(spec.origin) if spec and spec.origin else None
+    if spec and spec.origin:
+        return Path(spec.origin)
+    return None

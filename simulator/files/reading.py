@@ -114,7 +114,10 @@ def _bounded(path: Path, file: IO[str], most_bytes: int) -> Iterator[str]:
 
 
 def _too_much(path: Path, most_bytes: int) -> OSError:
-    most = f"{most_bytes // 1000} kB" if most_bytes < 10**7 else f"{most_bytes // 10**6:,} MB"
+    if most_bytes < 10**7:
+        most = f"{most_bytes // 1000} kB"
+    else:
+        most = f"{most_bytes // 10**6:,} MB"
     return OSError(
         errno.EFBIG, f"holds more than {most}, which no file of this kind needs", str(path)
     )
@@ -147,4 +150,6 @@ def from_json(text: str) -> Any:
 
 def reason(error: OSError | UnicodeDecodeError) -> str:
     """Return in words why a file could not be read."""
-    return (error.strerror or str(error)) if isinstance(error, OSError) else "not UTF-8 text"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "not UTF-8 text"

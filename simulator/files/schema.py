@@ -98,7 +98,9 @@ class Sourced(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _bare_number(cls, data: object) -> object:
-        return data if isinstance(data, bool | dict | Sourced) else {"value": data}
+        if isinstance(data, bool | dict | Sourced):
+            return data
+        return {"value": data}
 
     @model_validator(mode="after")
     def _within_rules(self) -> Self:
@@ -234,7 +236,9 @@ def _step(model: Any, part: str | int) -> Any:
     """Return a field of a model, or an entry of a mapping or list; None where there is none."""
     if isinstance(model, BaseModel):
         return getattr(model, str(part), None)
-    return model[part] if holds(model, part) else None
+    if holds(model, part):
+        return model[part]
+    return None
 
 
 def _bad_input(model: type[BaseModel], document: Document, error: ValidationError) -> BadInput:
@@ -323,14 +327,19 @@ def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
         text = re.sub(theirs, ours, text)
     if kind == "model_attributes_type" and isinstance(given, str):
         text += f", as in {{name: {given}}}"
-    shown = "" if isinstance(given, dict | list) else f", got {told(given)}"
+    if isinstance(given, dict | list):
+        shown = ""
+    else:
+        shown = f", got {told(given)}"
     return f"{text}{shown}{_near(report) if kind == 'literal_error' else ''}"
 
 
 def _near(report: Any) -> str:
     """Return which of the words that are possible was perhaps meant; empty where none is near."""
     near = nearest_name(str(report["input"]), re.findall(r"'([^']*)'", report["ctx"]["expected"]))
-    return f"; did you mean '{near}'?" if near else ""
+    if near:
+        return f"; did you mean '{near}'?"
+    return ""
 
 
 def _perhaps(path: Path_, around: Sequence[type[BaseModel]]) -> str:
@@ -375,7 +384,9 @@ def _around(model: type[BaseModel], loc: Path_) -> list[type[BaseModel]]:
 def _models_in(annotation: object) -> list[type[BaseModel]]:
     """Return the models that a type annotation mentions."""
     if isinstance(annotation, type):
-        return [annotation] if issubclass(annotation, BaseModel) else []
+        if issubclass(annotation, BaseModel):
+            return [annotation]
+        return []
     return [model for inner in getattr(annotation, "__args__", ()) for model in _models_in(inner)]
 
 
@@ -403,11 +414,10 @@ def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
         }
     for name in type(model).model_fields:
         value, where = getattr(model, name), f"{path}.{name}" if path else name
-        parts = (
-            {f"{where}.{key}": inner for key, inner in value.items()}
-            if isinstance(value, dict)
-            else {where: value}
-        )
+        if isinstance(value, dict):
+            parts = {f"{where}.{key}": inner for key, inner in value.items()}
+        else:
+            parts = {where: value}
         for place, part in parts.items():
             if isinstance(part, Sourced):
                 yield {"parameter": place, **part.model_dump()}
@@ -446,18 +456,15 @@ def replace_nested(value: Any, kind: type[Part], change: Callable[[Part], Part])
         return change(value)
     if isinstance(value, tuple):
         parts = [replace_nested(part, kind, change) for part in value]
-        return (
-            value
-            if all(new is old for new, old in zip(parts, value, strict=True))
-            else type(value)(parts)
-        )
+        changed = any(new is not old for new, old in zip(parts, value, strict=True))
+        return type(value)(parts) if changed else value
     if isinstance(value, dict):
         members = {key: replace_nested(member, kind, change) for key, member in value.items()}
-        return value if all(members[key] is value[key] for key in value) else members
+        changed = any(members[key] is not value[key] for key in value)
+        return members if changed else value
     if isinstance(value, Frozen):
         before = {name: getattr(value, name) for name in type(value).model_fields}
         fields = {name: replace_nested(field, kind, change) for name, field in before.items()}
-        return (
-            value if all(fields[name] is before[name] for name in before) else type(value)(**fields)
-        )
+        changed = any(fields[name] is not before[name] for name in before)
+        return type(value)(**fields) if changed else value
     return value

@@ -36,9 +36,9 @@ def quoted(value: Any) -> str:
     """
     if isinstance(value, Comment):
         return str(value)
-    return (
-        shlex.join(map(str, value)) if isinstance(value, list | tuple) else shlex.quote(str(value))
-    )
+    if isinstance(value, list | tuple):
+        return shlex.join(map(str, value))
+    return shlex.quote(str(value))
 
 
 def typed(*words: object, names: Iterable[object] = (), options: Iterable[object] = ()) -> str:
@@ -48,7 +48,10 @@ def typed(*words: object, names: Iterable[object] = (), options: Iterable[object
     """
     named = list(map(str, names))
     ends = any(name.startswith("-") for name in named)
-    order = [*words, *options, "--", *named] if ends else [*words, *named, *options]
+    if ends:
+        order = [*words, *options, "--", *named]
+    else:
+        order = [*words, *named, *options]
     return shlex.join(map(str, order))
 
 
@@ -71,7 +74,9 @@ def command_line(
 
 def named_file(name: str) -> str:
     """Return the name of a file as a word that no program takes for an option."""
-    return f"./{name}" if name.startswith("-") else name
+    if name.startswith("-"):
+        return f"./{name}"
+    return name
 
 
 def hub_id(text: str) -> str:
@@ -94,4 +99,6 @@ def checkpoint_name(text: str) -> str:
         and text.isprintable()
         and len(text) <= LONGEST_CHECKPOINT
     )
-    return text if path else hub_id(text)
+    if path:
+        return text
+    return hub_id(text)

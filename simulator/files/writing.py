@@ -213,7 +213,9 @@ def plain_cell(value: Any) -> Any:
     if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
         return value
     with suppress(ValueError):
-        return value if isfinite(float(value)) else f"'{value}"
+        if isfinite(float(value)):
+            return value
+        return f"'{value}"
     return f"'{value}"
 
 
@@ -261,10 +263,14 @@ def _finite(data: Any, path: tuple[object, ...]) -> Any:
         )
     if isinstance(data, dict):
         members = {key: _finite(value, (*path, key)) for key, value in data.items()}
-        return data if all(members[key] is value for key, value in data.items()) else members
+        if all(members[key] is value for key, value in data.items()):
+            return data
+        return members
     if isinstance(data, list | tuple):
         parts = [_finite(value, (*path, place)) for place, value in enumerate(data)]
-        return data if all(map(is_, parts, data)) else parts
+        if all(map(is_, parts, data)):
+            return data
+        return parts
     return data
 
 

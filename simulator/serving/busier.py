@@ -77,7 +77,9 @@ def busier(requests: Requests, factor: float, seed: int = 0, least_s: float = 0.
     if isinstance(arrivals, TrafficFile):
         recorded = tuple(requests.lines())
         drawn = redrawn(recorded, factor, seed, least_s)
-        return requests if drawn is recorded else with_lines(requests, arrivals, drawn)
+        if drawn is recorded:
+            return requests
+        return with_lines(requests, arrivals, drawn)
     rate = arrivals.rate_per_s * factor
     count = max(requests.count, ceil(rate * least_s))
     faster = arrivals.model_copy(update={"rate_per_s": rate})
@@ -86,7 +88,9 @@ def busier(requests: Requests, factor: float, seed: int = 0, least_s: float = 0.
 
 def requests_in_words(count: int) -> str:
     """Return how many requests there are, in words."""
-    return "1 request" if count == 1 else f"{count:,} requests"
+    if count == 1:
+        return "1 request"
+    return f"{count:,} requests"
 
 
 def with_lines(requests: Requests, traffic: TrafficFile, lines: Iterable[Line]) -> Requests:
@@ -116,7 +120,9 @@ def rate_per_s(requests: Requests) -> float:
     if requests.traffic is None:
         return float(getattr(requests.arrivals, "rate_per_s", np.inf))
     times = [line.arrival_s for line in requests.lines()]
-    return (len(times) - 1) / (times[-1] - times[0]) if times[-1] > times[0] else np.inf
+    if times[-1] > times[0]:
+        return (len(times) - 1) / (times[-1] - times[0])
+    return np.inf
 
 
 def redrawn(
@@ -130,7 +136,10 @@ def redrawn(
     gaps = np.append(np.diff(times), 0.0)
     if len(lines) > 1:
         last = parts[-1]
-        gaps[-1] = gaps[last.begin : -1].mean() if last.end - last.begin > 1 else gaps[-2]
+        if last.end - last.begin > 1:
+            gaps[-1] = gaps[last.begin : -1].mean()
+        else:
+            gaps[-1] = gaps[-2]
     whole_s = float(gaps.sum())
     if factor == 1.0 and not (steady and whole_s < least_s):
         return lines
@@ -145,7 +154,10 @@ def redrawn(
         begin_s, lasts_s = float(times[part.begin]), float(gaps[part.begin : part.end].sum())
         if not number:
             continue
-        until_s = float(times[part.end]) if part.end < len(times) else None
+        if part.end < len(times):
+            until_s = float(times[part.end])
+        else:
+            until_s = None
         drawn += _passages(lines, gaps, part, number, begin_s, lasts_s, random, until_s)
     return tuple(drawn) or lines[:1]
 
@@ -178,7 +190,10 @@ def _passages(
         at = np.minimum(at, until_s)  # a sum of gaps may end a rounding later
     for place, when, repeated in zip(chosen.tolist(), at.tolist(), passage.tolist(), strict=True):
         line = lines[place]
-        hashes = tuple(f"{repeated}:{name}" for name in line.hashes) if repeated else line.hashes
+        if repeated:
+            hashes = tuple(f"{repeated}:{name}" for name in line.hashes)
+        else:
+            hashes = line.hashes
         yield line._replace(arrival_s=when, hashes=hashes)
 
 

@@ -35,7 +35,10 @@ class Carried:
             return step, entering
         self.line.appendleft(entering)
         rows = [rows_of(prompts) for prompts in self.line]
-        ending = self.line.pop() if len(self.line) == self.stages else []
+        if len(self.line) == self.stages:
+            ending = self.line.pop()
+        else:
+            ending = []
         if not any(self.line):
             self.line.clear()
         return self.strategy.carrying(step, rows), ending

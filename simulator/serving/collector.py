@@ -109,8 +109,14 @@ class MetricsCollector:
         if self._whole:
             return f"all {count:,} requests, over the whole run"
         last = min(self.last, count)
-        until = "the end of the run" if last == count else f"that of request {last + 1:,}"
-        since = f"the arrival of request {self.first + 1:,}" if self.first else "the start"
+        if last == count:
+            until = "the end of the run"
+        else:
+            until = f"that of request {last + 1:,}"
+        if self.first:
+            since = f"the arrival of request {self.first + 1:,}"
+        else:
+            since = "the start"
         return (
             f"requests {self.first + 1:,} to {last:,} of {count:,} in order of arrival; rates "
             f"from {since} to {until}"
@@ -139,7 +145,9 @@ class MetricsCollector:
         """
         if stopping():
             self.close()
-        return self._source.due(now) if self._whole else self._marking(now)
+        if self._whole:
+            return self._source.due(now)
+        return self._marking(now)
 
     def _marking(self, now: float) -> Iterator[Request]:
         for request in self._source.due(now):

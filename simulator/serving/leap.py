@@ -130,7 +130,10 @@ class Leap:
     def _within(self, kind: TimedSteps) -> TimedSteps:
         """Return the steps of a kind that are still in the run."""
         places, step, durations = kind
-        kept = slice(self.steps) if isinstance(places, slice) else places < self.steps
+        if isinstance(places, slice):
+            kept = slice(self.steps)
+        else:
+            kept = places < self.steps
         left = kept if isinstance(places, slice) else places[kept]
         return (
             left,
@@ -193,7 +196,10 @@ class Leap:
         scheduler.gaps.add_each(gaps[1:], batch)
         late = max(gaps[1:], default=0.0) > scheduler.longest_gap_s
         memory = scheduler.memory
-        used = [memory.used] * self.steps if self.used is None else self.used.tolist()
+        if self.used is None:
+            used = [memory.used] * self.steps
+        else:
+            used = self.used.tolist()
         tally.block_area_s = reduce(add, map(mul, used, gaps), tally.block_area_s)
         tally.blocks_since, memory.most_used = end_s, max(memory.most_used, *used)
         for request, state, context in zip(
@@ -271,10 +277,15 @@ class Leaps:
         if sure >= least:
             step_s = float(scheduler.strategy.step_seconds(scheduler.times.of(step), step.kind))
             until_s = scheduler.source.next_s - batch.begin_s
-            most = MOST if until_s >= MOST * step_s else int(until_s / step_s) + 2
+            if until_s >= MOST * step_s:
+                most = MOST
+            else:
+                most = int(until_s / step_s) + 2
             if most - 2 >= least:
                 leap = Leap(scheduler, batch, step, most) if self._repeats(batch) else None
-                return leap if leap and leap.steps else None
+                if leap and leap.steps:
+                    return leap
+                return None
             sure = most - 2
         self.resting = max(0, sure - 1)  # this step is one of them
         return None

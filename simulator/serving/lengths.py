@@ -105,7 +105,9 @@ Lengths = Uniform | LogNormal | Exponential | Even
 
 def _which(value: object) -> object:
     """Return the tag of a length: the name of its distribution, or ``number``."""
-    return value.get("name") if isinstance(value, dict) else getattr(value, "name", "number")
+    if isinstance(value, dict):
+        return value.get("name")
+    return getattr(value, "name", "number")
 
 
 _Drawn = (

@@ -55,11 +55,9 @@ class Blocks:
     def needed(self, tokens: int) -> int:
         """Return the number of blocks for so many tokens."""
         blocks = -(-tokens // self.block_tokens)
-        return (
-            blocks
-            if self.held is None or not tokens
-            else ceil(self.held(blocks * self.block_tokens) / self.block_tokens)
-        )
+        if self.held is None or not tokens:
+            return blocks
+        return ceil(self.held(blocks * self.block_tokens) / self.block_tokens)
 
     def room_of(self, tokens: int) -> int:
         """Return the tokens that fit the blocks of so many."""
@@ -240,7 +238,9 @@ def cache_hits(pools: Sequence[Blocks]) -> dict[str, float]:
         "hit_rate": hit / max(1, asked),
         "evicted_tokens": evicted,
     }
-    return counts if kept else {}
+    if kept:
+        return counts
+    return {}
 
 
 def above_watermark(share: float, longest_tokens: int, memory: Blocks) -> str | None:

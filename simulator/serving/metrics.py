@@ -64,7 +64,9 @@ class Sketch:
     @property
     def mean(self) -> float:
         """Return the arithmetic mean; 0 without values."""
-        return self.total / self.count if self.count else 0.0
+        if self.count:
+            return self.total / self.count
+        return 0.0
 
     def quantile(self, share: float) -> float:
         """Return the value that ``share`` of all values do not exceed; 0 without values."""
@@ -79,16 +81,22 @@ class Sketch:
     @property
     def mean_ms(self) -> float | None:
         """Return the mean of seconds in milliseconds; None where nothing was measured."""
-        return self.mean * 1e3 if self.count else None
+        if self.count:
+            return self.mean * 1e3
+        return None
 
     @property
     def most_ms(self) -> float | None:
         """Return the largest of them in milliseconds; None where nothing was measured."""
-        return self.most * 1e3 if self.count else None
+        if self.count:
+            return self.most * 1e3
+        return None
 
     def quantile_ms(self, share: float) -> float | None:
         """Return the quantile of seconds in milliseconds; None where nothing was measured."""
-        return self.quantile(share) * 1e3 if self.count else None
+        if self.count:
+            return self.quantile(share) * 1e3
+        return None
 
     def join(self, sketch: Self) -> None:
         """Add all values of another sketch; which of them met its limits is not taken over."""

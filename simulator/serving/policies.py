@@ -78,7 +78,9 @@ class Queues:
         ready = [
             request for request in self.running if request.state is not None and not request.flying
         ]
-        return ready if self.in_flight == 1 else ready[: -(-len(self.running) // self.in_flight)]
+        if self.in_flight == 1:
+            return ready
+        return ready[: -(-len(self.running) // self.in_flight)]
 
     def beside(self, entering: list[tuple[Request, int]]) -> list[Request]:
         """Return who decodes while these prompts are prefilled: all who can where prompts are
@@ -163,7 +165,9 @@ class Queues:
 
     def watermark_blocks(self, share: float) -> int:
         """Return the number of blocks that an admission must leave free."""
-        return 0 if self.memory.total == inf else int(share * self.memory.total)
+        if self.memory.total == inf:
+            return 0
+        return int(share * self.memory.total)
 
 
 class Policy(Frozen, ABC):

@@ -132,27 +132,29 @@ class Requests(Frozen):
     @property
     def traffic(self) -> TrafficFile | None:
         """Return the file that requests are read from; None without one."""
-        return self.arrivals if isinstance(self.arrivals, TrafficFile) else None
+        if isinstance(self.arrivals, TrafficFile):
+            return self.arrivals
+        return None
 
     @property
     def flavours_by_task(self) -> Mapping[str, Sequence[str]]:
         """Return what the requests of a task replay; a request without a traffic file has what it
         replays as its task.
         """
-        return (
-            {}
-            if isinstance(self.task_flavours, str)
-            else self.task_flavours or {name: (name,) for name in self.recordings}
-        )
+        if isinstance(self.task_flavours, str):
+            return {}
+        return self.task_flavours or {name: (name,) for name in self.recordings}
 
     def tasks(self) -> Iterator[str]:
         """Yield the task of request 0, 1, 2, ...; empty words where nothing says what it is."""
-        stated = (
-            Counter(self.recordings).elements()
-            if isinstance(self.recordings, dict)
-            else self.recordings
-        )
-        return (line.task for line in self.lines()) if self.traffic else cycle([*stated] or [""])
+        stated: Iterable[str]
+        if isinstance(self.recordings, dict):
+            stated = Counter(self.recordings).elements()
+        else:
+            stated = self.recordings
+        if self.traffic:
+            return (line.task for line in self.lines())
+        return cycle([*stated] or [""])
 
     @property
     def offered_per_s(self) -> float | None:
@@ -162,7 +164,9 @@ class Requests(Frozen):
         if self.traffic is None:
             return getattr(self.arrivals, "rate_per_s", None)
         last = max((line.arrival_s for line in self.lines()), default=0.0)
-        return self.count / last if last else None
+        if last:
+            return self.count / last
+        return None
 
     @property
     def together(self) -> bool:
@@ -224,11 +228,9 @@ class Requests(Frozen):
 
     def source_of(self, seed: int, deal: Deal = lambda index, task: index) -> Source:
         """Return the source of the requests, which makes each as it arrives and keeps none."""
-        return (
-            ClosedLoop(self, seed, deal)
-            if self.arrivals is None
-            else Arrivals(self._arriving(seed, deal))
-        )
+        if self.arrivals is None:
+            return ClosedLoop(self, seed, deal)
+        return Arrivals(self._arriving(seed, deal))
 
     def _arriving(self, seed: int, deal: Deal) -> Iterator[Request]:
         """Yield the requests of an open loop in order of arrival."""
@@ -360,12 +362,16 @@ class Request:
     @property
     def dealt(self) -> int:
         """Return the number under which it asks for acceptance, and is dealt a recording."""
-        return self.index if self.number is None else self.number
+        if self.number is None:
+            return self.index
+        return self.number
 
     @property
     def left(self) -> int:
         """Return the tokens that still have to go through a prefill before it can decode."""
-        return 0 if self.state is not None else self.prompt_tokens + self.tokens - self.cached
+        if self.state is not None:
+            return 0
+        return self.prompt_tokens + self.tokens - self.cached
 
     @property
     def spent_s(self) -> dict[Metric, float]:
@@ -456,7 +462,9 @@ class Arrivals:
     @property
     def next_s(self) -> float:
         """Return when the next request arrives, in seconds; infinity after the last."""
-        return inf if self._next is None else self._next.arrival_s
+        if self._next is None:
+            return inf
+        return self._next.arrival_s
 
     @property
     def exhausted(self) -> bool:

@@ -186,11 +186,9 @@ def _numbered(on_iteration: OnIteration | None, replica: int) -> OnIteration | N
     """Return a function that hands iterations on with the number of their replica; None where
     nobody wants them.
     """
-    return (
-        None
-        if on_iteration is None
-        else lambda iteration: on_iteration(iteration._replace(replica=replica))
-    )
+    if on_iteration is None:
+        return None
+    return lambda iteration: on_iteration(iteration._replace(replica=replica))
 
 
 @dataclass(frozen=True)

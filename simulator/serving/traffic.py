@@ -103,11 +103,9 @@ class TrafficFile(Frozen):
     @property
     def dropped(self) -> int:
         """Return how many requests of the slice are too long."""
-        return (
-            sum(line.tokens > self.drop_above_tokens for line in self._slice())
-            if self.drop_above_tokens
-            else 0
-        )
+        if self.drop_above_tokens:
+            return sum(line.tokens > self.drop_above_tokens for line in self._slice())
+        return 0
 
     def empty(self) -> BadInput:
         """Return the error of a slice without a request, or whose requests are all too long."""
@@ -121,7 +119,10 @@ class TrafficFile(Frozen):
         shortest.
         """
         lengths = [line.tokens for line in self._slice()]
-        what = "its request is" if len(lengths) == 1 else f"all {len(lengths):,} requests are"
+        if len(lengths) == 1:
+            what = "its request is"
+        else:
+            what = f"all {len(lengths):,} requests are"
         message = f"{what} longer than {whose} of {limit:,} tokens"
         return self.fault(
             0, f"{message}: the shortest has {min(lengths):,}, prompt and output together"
@@ -274,11 +275,9 @@ def _column(values: Values, name: str) -> int:
     """
     cells = list(values.items())
     before = [value for key, value in cells[: [key for key, _ in cells].index(name)]]
-    return (
-        1 + sum(len(cell) + 1 for cell in before)
-        if all(isinstance(cell, str) for cell in before)
-        else 1
-    )
+    if all(isinstance(cell, str) for cell in before):
+        return 1 + sum(len(cell) + 1 for cell in before)
+    return 1
 
 
 def _date(text: str) -> float:

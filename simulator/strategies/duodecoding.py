@@ -194,7 +194,9 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
     @property
     def fixed(self) -> int | None:
         """Return the number of sequences, None where it is dynamic."""
-        return None if self.sequences == "dynamic" else self.sequences
+        if self.sequences == "dynamic":
+            return None
+        return self.sequences
 
     @property
     def accounting(self) -> Literal["verified", "emitted"]:
@@ -342,9 +344,10 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
             together(self._pass(cost, rows, kv_tokens), times=times)
             for rows, times in self.passes(sequences).items()
         ]
-        copied = (
-            (sequences + 1) * cost.copy(kv_tokens) if sequences > 1 and not self.batched else 0.0
-        )
+        if sequences > 1 and not self.batched:
+            copied = (sequences + 1) * cost.copy(kv_tokens)
+        else:
+            copied = 0.0
         send, reply = self._exchange(cost, self.gamma)
         return {
             "target": cost.target(step.rows),
@@ -414,11 +417,9 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
         self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
     ) -> Claim:
         """Return that the law is exact on two machines, which are the point of the method."""
-        return (
-            Claim("lower_bound", "target and draft share one lane and cannot overlap")
-            if one_lane
-            else EXACT
-        )
+        if one_lane:
+            return Claim("lower_bound", "target and draft share one lane and cannot overlap")
+        return EXACT
 
     def step_seconds(self, durations: DuoDecodingDurations, kind: Kind) -> Any:
         """Return the seconds of the longer side, with the contention of one memory, and of the

@@ -154,4 +154,6 @@ class Pipelined(Autoregressive, PrefillsOnStages):
         self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
     ) -> Claim:
         """Return that the law is exact where all batches are of one size."""
-        return Claim("idealised", "batches of unequal size") if requests % self.in_flight else EXACT
+        if requests % self.in_flight:
+            return Claim("idealised", "batches of unequal size")
+        return EXACT

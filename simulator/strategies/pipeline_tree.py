@@ -113,11 +113,9 @@ class PipelineTree(Pipelined):
         """Return the tree where a trace holds windows by start: only ranks say what any static tree
         keeps.
         """
-        return (
-            None
-            if trace.run is None
-            else ("branching", "holds no ranks of a draft, which a tree needs")
-        )
+        if trace.run is None:
+            return None
+        return ("branching", "holds no ranks of a draft, which a tree needs")
 
     def _contradictions(self, facts: Facts) -> Iterator[Finding]:
         """Yield stages that are stated, and more children of a node than there are tokens."""

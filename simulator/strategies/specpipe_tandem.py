@@ -102,11 +102,10 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
         (state,) = states
         if not isinstance(state, InTandem):
             raise TypeError(f"{type(state).__name__} is no request in a pipeline")
-        vain = (
-            [self.level(self.width)]
-            if self.late and state.passage and not state.passage.hit
-            else []
-        )
+        if self.late and state.passage and not state.passage.hit:
+            vain = [self.level(self.width)]
+        else:
+            vain = []
         self._look_ahead(state)
         entering = [*vain, *self._entering(state)]
         state.passage = state.ahead.popleft()
@@ -202,7 +201,10 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
         """Return a full level after a hit, a tree that grows after a miss."""
         active = filled(kind).active
         late = active > self.stages
-        grown = self.grown(active - late) if active >= self.stages else [self.width] * active
+        if active >= self.stages:
+            grown = self.grown(active - late)
+        else:
+            grown = [self.width] * active
         levels = [self.level(rows) for rows in [self.width] * late + grown]
         loads = tuple(Rows.decode(rows, context) for level in levels for rows in level)
         return Step(kind, sum(loads[:: self.stages], start=NO_ROWS), 0, NO_ROWS, loads)

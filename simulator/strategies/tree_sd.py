@@ -185,7 +185,9 @@ class TreeSD(
             return "tree"
         if not self.passes:
             return "look_up"
-        return "draft_model" if self.drafts_with_model else "head"
+        if self.drafts_with_model:
+            return "draft_model"
+        return "head"
 
     def extra_memory(self, target: ModelSpec) -> ExtraMemory:
         """Return the weights of the heads, each set once, and the token ids kept for every entry of
@@ -212,7 +214,9 @@ class TreeSD(
         nothing to propose.
         """
         if not isinstance(verdicts, Replay):
-            return verdicts if self.matched is None else DrawnMatches(verdicts, self.matched.value)
+            if self.matched is None:
+                return verdicts
+            return DrawnMatches(verdicts, self.matched.value)
         trace, drafter = verdicts.trace, self.drafter or ""
         proposed = trace.extra.get(f"{drafter}.proposed") if self.matched else None
         return RecordedRuns(verdicts, self.tree.kept(trace, drafter), self.window, proposed)
@@ -226,7 +230,9 @@ class TreeSD(
             )
             return "drafter", message
         missing = self.tree.unrecorded(trace, self.drafter or "", self.borrowed)
-        return ("tree", missing) if missing else None
+        if missing:
+            return ("tree", missing)
+        return None
 
     # ---- the batch
 
@@ -307,11 +313,10 @@ class TreeSD(
             * kind.verifying
             // max(1, kind.verifying + kind.bare)
         )
-        chunks = (
-            [cost.prefill("draft", step.prompts)]
-            if step.prompts.sequences and self.drafts_with_model
-            else []
-        )
+        if step.prompts.sequences and self.drafts_with_model:
+            chunks = [cost.prefill("draft", step.prompts)]
+        else:
+            chunks = []
         drafted = [
             phase for entry in self.passes for phase in entry.phases(cost, kind.verifying, cached)
         ]

@@ -142,7 +142,10 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
                 cut = True
         verifying, bare = (requests, 0) if gamma else (0, requests)
         kind = intern_kind("step", verifying, bare, 0, self._noted(gamma), prompts.sequences)
-        rows = cut_to_grants(states) if cut else Rows.decode(gamma + 1, context, requests)
+        if cut:
+            rows = cut_to_grants(states)
+        else:
+            rows = Rows.decode(gamma + 1, context, requests)
         return Step(kind, rows, 0, prompts)
 
     def steady(self, states: Sequence[State]) -> bool:
@@ -205,11 +208,10 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         a blind one.
         """
         rule, window = self.adaptive, self._window_of(kind)
-        more = (
-            rule.kept(self.gamma, window, odds) - odds(window).mean_accepted
-            if isinstance(rule, RequestWindow)
-            else 0.0
-        )
+        if isinstance(rule, RequestWindow):
+            more = rule.kept(self.gamma, window, odds) - odds(window).mean_accepted
+        else:
+            more = 0.0
         return super()._committed(kind, odds) + kind.verifying * more
 
     def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Any]:
@@ -224,15 +226,15 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         """
         requests, gamma = step.kind.verifying, self._window_of(step.kind)
         headed = isinstance(self.drafter, HeadDrafter)
-        chunks = (
-            [cost.prefill("draft", step.prompts)] if step.prompts.sequences and not headed else []
-        )
+        if step.prompts.sequences and not headed:
+            chunks = [cost.prefill("draft", step.prompts)]
+        else:
+            chunks = []
         window: list[Phase] = []
-        beyond = (
-            self.adaptive.passes_beyond(self.gamma, gamma)
-            if isinstance(self.adaptive, RequestWindow)
-            else 0
-        )
+        if isinstance(self.adaptive, RequestWindow):
+            beyond = self.adaptive.passes_beyond(self.gamma, gamma)
+        else:
+            beyond = 0
         if drafting := requests + step.kind.bare * beyond:
             window += [
                 phase

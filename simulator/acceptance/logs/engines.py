@@ -55,15 +55,17 @@ def _increases(pattern: str, lines: Sequence[str]) -> dict[str, dict[str, float]
                     f"{message}: the server was started anew in between, take two scrapes "
                     "behind that"
                 )
-        increases.setdefault(name, {})[labels] = (
-            values[-1] - values[0] if len(values) > 1 else values[0]
-        )
+        if len(values) > 1:
+            increases.setdefault(name, {})[labels] = values[-1] - values[0]
+        else:
+            increases.setdefault(name, {})[labels] = values[0]
     most = max(map(len, scrapes.values()), default=0)
     for (name, labels), values in scrapes.items():
         if len(values) < most:
-            stands = (
-                f"{len(values)} of {most} scrapes" if len(values) > 1 else "one of several scrapes"
-            )
+            if len(values) > 1:
+                stands = f"{len(values)} of {most} scrapes"
+            else:
+                stands = "one of several scrapes"
             raise unknown(f"the counter {name}{{{labels}}} stands in {stands}; is one cut off?")
     return increases
 
@@ -242,7 +244,10 @@ def vllm_bench(lines: Sequence[str], window: int | None, _: str | None = None) -
         raise unknown("spec_decode_per_position_acceptance_rates, a list of rates, is missing")
     if not all(type(rate) in (int, float) for rate in rates):
         raise unknown("spec_decode_per_position_acceptance_rates: expected numbers")
-    counted = f"{drafts:,} drafts" if type(drafts) is int else "an unknown number of drafts"
+    if type(drafts) is int:
+        counted = f"{drafts:,} drafts"
+    else:
+        counted = "an unknown number of drafts"
     source = (
         f"vllm bench serve: {counted}; steps that drafted nothing are not counted, {BEHIND_THE_END}"
     )
@@ -280,11 +285,10 @@ def sglang(lines: Sequence[str], window: int | None, _: str | None = None) -> Bl
     if not window:
         raise BadInput.at("", "holds no window: expected --window, the draft steps served with")
     lengths, weights = zip(*means, strict=True)
-    idle = (
-        f", {len(stated) - len(means):,} of an idle server left out"
-        if len(stated) > len(means)
-        else ""
-    )
+    if len(stated) > len(means):
+        idle = f", {len(stated) - len(means):,} of an idle server left out"
+    else:
+        idle = ""
     return measured_mean(
         float(np.average(lengths, weights=weights)),
         window,

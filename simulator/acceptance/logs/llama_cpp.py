@@ -74,7 +74,10 @@ def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) ->
             return _llama_positions(parts, written, window)
     if parts := requests or statistics:
         all_predicted = bool(requests) and len(predicted) >= len(requests)
-        steps = sum(predicted) - sum(part.accepted for part in parts) if all_predicted else 0
+        if all_predicted:
+            steps = sum(predicted) - sum(part.accepted for part in parts)
+        else:
+            steps = 0
         return _llama_mean(parts, steps, window)
     if any(PATTERNS["counter"].match(line) for line in lines):
         return vllm_metrics(lines, window)
@@ -103,7 +106,10 @@ def _requests(lines: Sequence[str]) -> list[_Drafted]:
                 f"expected at most {drafted:,} accepted tokens, as many as were generated, got "
                 f"{accepted:,}",
             )
-        length = None if match[3] is None else number(line, match[3])
+        if match[3] is None:
+            length = None
+        else:
+            length = number(line, match[3])
         if drafted:
             requests.append(_Drafted(accepted, drafted, length, numbers([match[4] or ""])))
     return requests
@@ -119,7 +125,10 @@ def _statistics(lines: Sequence[str]) -> list[_Drafted]:
             drafts, drafted, accepted = (
                 count(line, match[name]) for name in ("drafts", "drafted", "accepted")
             )
-            length = None if match["length"] is None else number(line, match["length"])
+            if match["length"] is None:
+                length = None
+            else:
+                length = number(line, match["length"])
             rates = numbers([match["rates"] or ""])
             verified = match["verified"] is None or count(line, match["verified"]) > 0
             drafters[match["drafter"]] = _Drafted(
@@ -168,11 +177,10 @@ def _llama_mean(parts: Sequence[_Drafted], steps: int, window: int | None) -> Bl
     drafts = [part.drafts for part in parts]
     counted = [many for many in drafts if many is not None]
     if window is None:
-        least = (
-            f", at least {ceil(drafted / sum(counted) - 0.02)}"
-            if counted and len(counted) == len(drafts)
-            else ""
-        )
+        if counted and len(counted) == len(drafts):
+            least = f", at least {ceil(drafted / sum(counted) - 0.02)}"
+        else:
+            least = ""
         raise BadInput.at(
             "", f"holds no window: expected --window, the draft tokens of a step{least} ({SWITCH})"
         )

@@ -117,7 +117,10 @@ def write(
     for step in range(uniforms.shape[1]):
         logits = reading.feed(tokens, present)[:, 0]
         odds = pair.sampling.distribution(logits)
-        chosen = draw(odds, uniforms[:, step]) if pair.sampling.temperature else logits.argmax(-1)
+        if pair.sampling.temperature:
+            chosen = draw(odds, uniforms[:, step])
+        else:
+            chosen = logits.argmax(-1)
         p = odds.gather(-1, chosen[:, None])[:, 0]
         ranks = [rank_of(lens, chosen) for lens in pair.lens.logits()]
         columns.append(

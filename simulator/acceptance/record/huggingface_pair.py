@@ -113,14 +113,18 @@ class Folder:
             ids = ids if stated is None else stated
         if ids is None:
             return ()
-        return tuple(ids) if isinstance(ids, list) else (ids,)
+        if isinstance(ids, list):
+            return tuple(ids)
+        return (ids,)
 
     def dtype(self, asked: str) -> str:
         """Return the number format to compute in; ``auto`` is the config's own, float32 where it
         states none.
         """
         own = getattr(self.config, "dtype", None) or torch.float32
-        return str(own).removeprefix("torch.") if asked == "auto" else asked
+        if asked == "auto":
+            return str(own).removeprefix("torch.")
+        return asked
 
     def describe(self, dtype: str) -> dict[str, Any]:
         """Return the model's entry in a trace's header; the hash is BLAKE2b over configs and

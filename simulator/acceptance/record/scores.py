@@ -34,7 +34,9 @@ class Sampling:
         1, uncut.
         """
         odds = (logits / (self.temperature or 1.0)).softmax(-1)
-        return self._cut(odds) if self.top_k or self.top_p < 1.0 else odds
+        if self.top_k or self.top_p < 1.0:
+            return self._cut(odds)
+        return odds
 
     def probability(self, logits: Tensor, tokens: Tensor) -> Tensor:
         """Return the probability (...) of each of ``tokens`` (...) to be drawn from ``logits``

@@ -128,11 +128,10 @@ class Config:
             return 1
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
             return value
-        bound = (
-            f"at most {LARGEST:g}"
-            if isinstance(value, int) and value > LARGEST
-            else f"at least {least}"
-        )
+        if isinstance(value, int) and value > LARGEST:
+            bound = f"at most {LARGEST:g}"
+        else:
+            bound = f"at least {least}"
         wanted = f"expected a whole number of {bound}, got {told(value)}"
         self.refuse(key, "is required and missing" if value is None else wanted)
         return 1
@@ -186,11 +185,10 @@ class Config:
             return
         near = difflib.get_close_matches(kind, sorted(known), n=NEAR, cutoff=0.6)
         names = self.data.get("architectures")
-        words = (
-            f" (architecture {', '.join(map(str, names))[:80]})"
-            if isinstance(names, list) and names
-            else ""
-        )
+        if isinstance(names, list) and names:
+            words = f" (architecture {', '.join(map(str, names))[:80]})"
+        else:
+            words = ""
         perhaps = f"; the nearest that are: {', '.join(near)}" if near else ""
         message = (
             f"{told(kind[:60])} is not known here{words}{perhaps}; state its sizes in a model "
@@ -217,7 +215,9 @@ class Config:
 def _single(value: Any) -> Any:
     """Return the number of a list of equal numbers, one a layer; anything else as it is."""
     numbers = isinstance(value, list) and all(type(entry) is int for entry in value)
-    return value[0] if numbers and len(set(value)) == 1 else value
+    if numbers and len(set(value)) == 1:
+        return value[0]
+    return value
 
 
 def _inner(key: str) -> str:

@@ -41,7 +41,9 @@ def _stated(config: Config, file: Path) -> Mapping[str, Any] | None:
     companion = file.with_name(file.name.replace("config.json", "hf_quant_config.json"))
     if stated is None and companion != file and companion.is_file():
         stated = load_config(companion).data.get("quantization")
-    return stated if isinstance(stated, dict) else None
+    if isinstance(stated, dict):
+        return stated
+    return None
 
 
 def _weight_formats(config: Config, stated: Mapping[str, Any]) -> tuple[str | None, str | None]:
@@ -85,11 +87,10 @@ def _cache_format(config: Config, stated: Mapping[str, Any]) -> dict[str, str]:
     scheme = stated.get("kv_cache_scheme") or stated.get("kv_cache_quant_algo")
     if not scheme:
         return {}
-    word = (
-        f"{scheme.get('type')}{scheme.get('num_bits')}"
-        if isinstance(scheme, dict)
-        else str(scheme).lower()
-    )
+    if isinstance(scheme, dict):
+        word = f"{scheme.get('type')}{scheme.get('num_bits')}"
+    else:
+        word = str(scheme).lower()
     if word not in FIELDS["cache_formats"]:
         config.refuse(
             "kv_cache_scheme" if stated.get("kv_cache_scheme") else "kv_cache_quant_algo",
@@ -98,7 +99,9 @@ def _cache_format(config: Config, stated: Mapping[str, Any]) -> dict[str, str]:
             f"kv_cache where the model is placed: {', '.join(CACHE_BYTES)}",
         )
     known = FIELDS["cache_formats"].get(word)
-    return {"cache_format": str(known)} if known else {}
+    if known:
+        return {"cache_format": str(known)}
+    return {}
 
 
 def _named(name: object, quantisation: Mapping[str, Any]) -> str | None:
@@ -107,9 +110,9 @@ def _named(name: object, quantisation: Mapping[str, Any]) -> str | None:
     """
     known = FIELDS["formats"].get(str(name).lower())
     if known is not None:
-        return (
-            "fp8_block" if known == "fp8" and quantisation.get("weight_block_size") else str(known)
-        )
+        if known == "fp8" and quantisation.get("weight_block_size"):
+            return "fp8_block"
+        return str(known)
     groups = quantisation.get("config_groups")
     group: Any = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
     bits = group.get("weights", {}) if isinstance(group, dict) else {}

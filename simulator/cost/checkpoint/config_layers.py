@@ -47,13 +47,17 @@ def _listed(config: Config, count: int) -> list[str]:
         if config.get(key) is not None:
             attends = config.numbers(key)
             return ["full" if layer in attends else others for layer in range(count)]
-    return ["linear"] * count if config.model_type in FIELDS["recurrent_unless_listed"] else []
+    if config.model_type in FIELDS["recurrent_unless_listed"]:
+        return ["linear"] * count
+    return []
 
 
 def _mixer_of(key: str, entry: object) -> str:
     """Return the name of a mixer that an entry of the list ``key`` means."""
     if key == "hybrid_layer_pattern":
-        return "sliding" if entry else "full"
+        if entry:
+            return "sliding"
+        return "full"
     return str(FIELDS["layer_types"].get(str(entry), entry))
 
 
@@ -89,11 +93,10 @@ def _sliding(config: Config, count: int) -> list[str]:
             "full" if pattern[layer % len(pattern)] == "G" else "sliding" for layer in range(count)
         ]
     every_so_many = config.count("sliding_window_pattern", default=count + 1)
-    first = (
-        config.count("max_window_layers", default=0, least=0)
-        if config.get("use_sliding_window")
-        else 0
-    )
+    if config.get("use_sliding_window"):
+        first = config.count("max_window_layers", default=0, least=0)
+    else:
+        first = 0
     shift = 0 if config.get("first_layer_is_full") else 1
     return [
         "full" if layer < first or (layer + shift) % every_so_many == 0 else "sliding"

@@ -92,9 +92,9 @@ class _Reader:
         if inner in NUMBERS:
             form = NUMBERS[inner]
             packed = self.bytes(count * struct.calcsize(f"<{form}"))
-            return (
-                list(struct.unpack(f"<{count}{form}", packed)) if count <= LONGEST_KEPT else count
-            )
+            if count <= LONGEST_KEPT:
+                return list(struct.unpack(f"<{count}{form}", packed))
+            return count
         for _ in range(count):
             self.value(inner)
         return count
@@ -183,11 +183,11 @@ def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
         if value is not None:
             yield name, value
     embedding = tensors.get("token_embd.weight")
-    tokens = (
-        embedding[-1]
-        if embedding
-        else values.get(f"{architecture}.vocab_size", values.get("tokenizer.ggml.tokens"))
-    )
+    tokens: Any
+    if embedding:
+        tokens = embedding[-1]
+    else:
+        tokens = values.get(f"{architecture}.vocab_size", values.get("tokenizer.ggml.tokens"))
     if isinstance(tokens, list):
         tokens = len(tokens)
     if tokens is not None:

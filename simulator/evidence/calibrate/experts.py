@@ -31,7 +31,9 @@ def experts_read(tokens: int, routed: int, per_token: int, distribution: str) ->
     """
     if distribution == "balanced":
         stride = -(-routed // per_token)
-        starts = np.arange(tokens) if tokens >= stride else np.arange(tokens) * stride / tokens
+        starts = np.arange(tokens, dtype=float)
+        if tokens < stride:
+            starts = np.arange(tokens) * stride / tokens
         chosen = (starts[:, None] + np.arange(per_token) * stride).astype(int) % routed
         return float(len(np.unique(chosen)))
     random, alpha = np.random.default_rng(0), float(distribution.removeprefix("power_law_"))

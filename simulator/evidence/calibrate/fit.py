@@ -82,11 +82,9 @@ class Form(NamedTuple):
         """Return the plateau of each point of the table; a new one begins between two neighbouring
         token counts.
         """
-        return (
-            [0, *accumulate(int(after == before + 1) for before, after in pairwise(self.at))]
-            if self.at
-            else []
-        )
+        if self.at:
+            return [0, *accumulate(int(after == before + 1) for before, after in pairwise(self.at))]
+        return []
 
 
 TILES = tuple(Form(tiles) for tiles in ((1,), (16, 64), (64,), (128,), (256,), (64, 128, 192, 256)))
@@ -220,7 +218,9 @@ def cache_bandwidth(device: Device, operation: Roofline, rows: Table) -> float |
         return np.asarray(np.log(seconds(faster, operation, held_back) / truth))
 
     (speed,) = least(off, (2.0 * bandwidth,), ((bandwidth,), (20.0 * bandwidth,)))
-    return speed if speed > bandwidth else None
+    if speed > bandwidth:
+        return speed
+    return None
 
 
 def measured(rows: Table) -> Seconds:
@@ -271,7 +271,11 @@ def products(device: Device, rows: Table, form: Form, start: Roofline | None = N
         )
 
     points, plateaus = len(form.at[1:]), len(set(form.plateaus[1:]) - {0})
-    first = (*START, *[1.2] * (points + plateaus)) if start is None else _numbers(start)
+    first: Sequence[float]
+    if start is None:
+        first = (*START, *[1.2] * (points + plateaus))
+    else:
+        first = _numbers(start)
     low, high = (
         (*four, *[memory] * points, *[fixed] * plateaus)
         for four, memory, fixed in zip(BOUNDS, *RATIOS, strict=True)
@@ -294,11 +298,10 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
     layer, source = grouped.ngroup().to_numpy(), grouped.source.first().to_numpy()
     single = grouped.tokens.first().to_numpy() == 1.0
     if not points or set(source) != set(source[single]):
-        missing = (
-            f"hold no single row of {', '.join(set(source) - set(source[single]))}"
-            if points
-            else "have no table to fit"
-        )
+        if points:
+            missing = f"hold no single row of {', '.join(set(source) - set(source[single]))}"
+        else:
+            missing = "have no table to fit"
         raise unfit(missing, "tokens")
 
     def off(operation: Roofline) -> Seconds:

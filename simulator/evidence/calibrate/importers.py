@@ -173,11 +173,10 @@ def _layers(row: Row) -> Iterator[Row]:
 
 def _attention(row: Row) -> Iterator[Row]:
     if row.get("before") is not None:  # a batch of a chunk behind cached tokens, or of decodes
-        row = (
-            {**row, "part": "decode"}
-            if not row["new"]
-            else {**row, "sequences": 1, "cached": row["before"]}
-        )
+        if not row["new"]:
+            row = {**row, "part": "decode"}
+        else:
+            row = {**row, "sequences": 1, "cached": row["before"]}
     part = str(row.get("part", "prefill" if row.get("new") else "decode"))
     cache = str(row.get("cache", row["format"]))
     ranks, width = (
@@ -196,7 +195,10 @@ def _attention(row: Row) -> Iterator[Row]:
 
 
 def _collectives(row: Row) -> Iterator[Row]:
-    size = row["elements"] * row["element_bytes"] if "elements" in row else row["size_bytes"]
+    if "elements" in row:
+        size = row["elements"] * row["element_bytes"]
+    else:
+        size = row["size_bytes"]
     work = {"size_bytes": size, "ranks": row["ranks"], "time_us": row[row["operation"]]}
     yield {"operation": row["operation"], "implementation": row.get("implementation", ""), **work}
 
@@ -373,7 +375,9 @@ def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Tabl
         **{column: frame.eval(rule) for column, rule in kind.get("derived", {}).items()}
     )
     keys = [column for column in frame if column not in (*sums, "kernel")]
-    return frame.groupby(keys, as_index=False)[list(sums)].median() if kind.get("median") else frame
+    if kind.get("median"):
+        return frame.groupby(keys, as_index=False)[list(sums)].median()
+    return frame
 
 
 def _placed(frame: Table, kind: Mapping[str, Any], path: Path, model: ModelSpec | None) -> Table:

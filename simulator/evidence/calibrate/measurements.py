@@ -157,7 +157,10 @@ def _values(name: str, frame: Table) -> Iterator[Fault]:
             expected = {0.0: "a number of 0 or more", SMALLEST: "a number above 0"}.get(
                 float(least[row]), f"{fewest} or more"
             )
-            beyond = f", {LARGEST:g} at most" if LARGEST < values[row] < np.inf else ""
+            if LARGEST < values[row] < np.inf:
+                beyond = f", {LARGEST:g} at most"
+            else:
+                beyond = ""
             yield Fault(
                 (name, int(row) + 2, 1), column, f"expected {expected}{beyond}, got '{text[row]}'"
             )

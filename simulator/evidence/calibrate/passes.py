@@ -90,7 +90,10 @@ def _format(device: Device, passes: Table, us_per_layer: float) -> FormatFit:
         for row in narrow.itertuples()
     )
     busy = (wide.time_us - constant) * device.peak_tflops.value * 1e6
-    compute = _rounded(float((wide.flops / busy).mean())) if len(wide) else None
+    if len(wide):
+        compute = _rounded(float((wide.flops / busy).mean()))
+    else:
+        compute = None
     for value, rate in ((efficiency, "bandwidth"), (compute, "peak")):
         if value is not None and not 0.0 < value <= 1.0:
             raise unfit(

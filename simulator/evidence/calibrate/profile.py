@@ -88,7 +88,10 @@ def device(
         for (name, form), part in rows.groupby(["operation", "format"], sort=False)
     }
     products = groups.get(PRODUCTS)
-    tried = fit.best_tiles(profile, products) if products is not None and form is None else {}
+    if products is not None and form is None:
+        tried = fit.best_tiles(profile, products)
+    else:
+        tried = {}
     form = form or min(tried, key=tried.__getitem__, default=TABLE)
     data, before, fits = deepcopy(like.data), dict[str, Operation](), dict[str, Operation]()
     errors, errors_before = dict[str, list[FitError]](), dict[str, list[FitError]]()
@@ -279,9 +282,10 @@ def _section(
     """Return an operation as it stands in a file; what was not measured keeps its source, or says
     that it is not used.
     """
-    errors = (
-        _layer(profile, operation, rows) if name == "matmul" else _parts(profile, operation, rows)
-    )
+    if name == "matmul":
+        errors = _layer(profile, operation, rows)
+    else:
+        errors = _parts(profile, operation, rows)
     if name == "experts":
         growth = quality.growth_bias(profile, operation, rows)
         errors += "" if growth is None else f"; t(n)/t(1) {growth:+.1f} % on average"
@@ -391,11 +395,10 @@ def _numbers(values: Mapping[str, float], source: str) -> dict[str, Any]:
 
 def _source(rows: Table, errors: str) -> str:
     parts = ", ".join(str(part) for part in rows.part.unique() if part)
-    tokens = (
-        f"{rows.tokens.min():g}..{rows.tokens.max():g} tokens"
-        if rows.tokens.max()
-        else f"{len(rows)} sizes"
-    )
+    if rows.tokens.max():
+        tokens = f"{rows.tokens.min():g}..{rows.tokens.max():g} tokens"
+    else:
+        tokens = f"{len(rows)} sizes"
     return (
         f"calibrated-on: {'; '.join(rows.source.unique())}; "
         f"{', '.join(filter(None, (parts, tokens)))}; {errors}"

@@ -128,7 +128,9 @@ def growth_bias(device: Device, operation: Roofline, rows: Table) -> float | Non
     pairs = timed.merge(timed[timed.tokens == 1], on=keys, suffixes=("", "_of_one")).query(
         "tokens > 1"
     )
-    return float(100.0 * (pairs.off / pairs.off_of_one - 1.0).mean()) if len(pairs) else None
+    if len(pairs):
+        return float(100.0 * (pairs.off / pairs.off_of_one - 1.0).mean())
+    return None
 
 
 def layers(timed: Table) -> Table:
@@ -177,11 +179,11 @@ def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
     try:
         for (name, weights, part), some in rows.groupby(["operation", "format", "part"]):
             choose: Any = {"matmul": device.matmul_for, "experts": device.experts_for}.get(name)
-            whole = (
-                device.small_operations
-                if name == "small_operations"
-                else device.attention_for(name)
-            )
+            whole: Any
+            if name == "small_operations":
+                whole = device.small_operations
+            else:
+                whole = device.attention_for(name)
             operation: Any = choose(weights) or DATASHEET if choose else whole
             if bare or not isinstance(operation, Attention):
                 times[some.index] = seconds(device, DATASHEET if bare else operation, some)
@@ -205,11 +207,12 @@ def _by_range(
         if len(part):
             truth = part.seconds.to_numpy()
             sheet = percents(part.sheet.to_numpy(), truth)[0]
-            inside = (
-                None
-                if spread is None
-                else 100.0 * float(((part.predicted / truth - 1.0).abs() <= spread.value).mean())
-            )
+            if spread is None:
+                inside = None
+            else:
+                inside = 100.0 * float(
+                    ((part.predicted / truth - 1.0).abs() <= spread.value).mean()
+                )
             yield FitError(
                 name,
                 low,
@@ -227,7 +230,11 @@ def ways_left_out(
     """Yield the errors of each model, degree or shape, or group of single products, as a fit to all
     the others predicts it.
     """
-    ways = SINGLE_PRODUCTS if rows.groupby(LAYER).size().eq(1).all() else LEFT_OUT
+    ways: tuple[str, ...]
+    if rows.groupby(LAYER).size().eq(1).all():
+        ways = SINGLE_PRODUCTS
+    else:
+        ways = LEFT_OUT
     for by in ("shape",) if isinstance(fitted, ExpertRoofline) else ways:
         yield from left_out(device, rows, form, fitted, by)
 
@@ -265,23 +272,25 @@ def left_out(
         excluded = rows[outside]
         start = fitted if by == "shape" else None  # one of forty leaves the numbers where they are
         of_experts = isinstance(fitted, ExpertRoofline)
-        refit = (
-            experts.fitted(device, rows[others])
-            if of_experts
-            else fit.products(device, rows[others], form, start)
-        )
+        refit: Any
+        if of_experts:
+            refit = experts.fitted(device, rows[others])
+        else:
+            refit = fit.products(device, rows[others], form, start)
         times = {"seconds": measured(excluded), "predicted": seconds(device, refit, excluded)}
-        timed = (
-            excluded.assign(**times)
-            if by in ("shape", *SINGLE_PRODUCTS)
-            else by_layer(excluded, **times)
-        )
+        if by in ("shape", *SINGLE_PRODUCTS):
+            timed = excluded.assign(**times)
+        else:
+            timed = by_layer(excluded, **times)
         parts = [timed[timed.tokens.between(*limits)] for limits in LEFT_OUT_RANGES]
         mapes = [
             percents(part.predicted.to_numpy(), part.seconds.to_numpy())[0] if len(part) else np.nan
             for part in parts
         ]
-        name = f"{value:g}" if isinstance(value, float) else str(value)
+        if isinstance(value, float):
+            name = f"{value:g}"
+        else:
+            name = str(value)
         results.append(HeldOutErrors(by, name, tuple(mapes), tuple(map(len, parts))))
     return results
 
@@ -355,11 +364,10 @@ def link_scores(link: Link, rows: Table) -> Iterator[FitError]:
             yield from link_errors(str(operation), some, fit.reduced(form, some), moved)
             continue
         for name in (implementation,) if implementation in forms else forms:
-            what = (
-                f"all_reduce {implementation}, {name}"
-                if implementation not in ("", name)
-                else f"all_reduce, {name}"
-            )
+            if implementation not in ("", name):
+                what = f"all_reduce {implementation}, {name}"
+            else:
+                what = f"all_reduce, {name}"
             bare = 2.0 * (some.ranks - 1.0) / some.ranks * moved
             yield from link_errors(what, some, fit.reduced(forms[name], some), bare)
 

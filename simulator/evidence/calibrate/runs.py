@@ -283,9 +283,9 @@ def _predictions(
 
 
 def _mape(pairs: Sequence[tuple[MeasuredRun, float]]) -> float:
-    return (
-        float(np.mean([abs(value / run.measured - 1.0) for run, value in pairs])) if pairs else 0.0
-    )
+    if pairs:
+        return float(np.mean([abs(value / run.measured - 1.0) for run, value in pairs]))
+    return 0.0
 
 
 def _one_constant(runs: Sequence[MeasuredRun]) -> float:
@@ -324,7 +324,10 @@ def _groups(runs: Sequence[MeasuredRun], column: str) -> Iterator[list[MeasuredR
 def _at(engine: Engine, name: str) -> Ranged:
     part: Any = engine
     for key in name.split("."):
-        part = part.get(key) if isinstance(part, dict) else getattr(part, key, None)
+        if isinstance(part, dict):
+            part = part.get(key)
+        else:
+            part = getattr(part, key, None)
     if not isinstance(part, Ranged):
         raise BadInput.at(
             engine.name, "expected a number of the engine, as speculation.tree.fixed_us", name

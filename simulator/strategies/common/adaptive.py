@@ -53,7 +53,9 @@ class WindowTable(Frozen):
         there is none.
         """
         sizes = [size for size in self.windows if size <= requests]
-        return min(gamma, self.windows[max(sizes)]) if sizes else gamma
+        if sizes:
+            return min(gamma, self.windows[max(sizes)])
+        return gamma
 
 
 class OffAbove(Frozen):
@@ -67,7 +69,9 @@ class OffAbove(Frozen):
 
     def window(self, gamma: int, requests: int) -> int:
         """Return gamma or 0 draft tokens."""
-        return gamma if requests <= self.requests else 0
+        if requests <= self.requests:
+            return gamma
+        return 0
 
 
 class GoodputWindow(WindowTable):
@@ -99,7 +103,9 @@ class RequestWindow(Frozen, ABC):
         """Return the draft tokens of the window that a request is about to write, before the
         scheduler cuts it.
         """
-        return self.after(gamma, None, False, 0) if state.window is None else state.window
+        if state.window is None:
+            return self.after(gamma, None, False, 0)
+        return state.window
 
     def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
         """Return the window behind one of so many tokens in this turn of a request; None: the
@@ -166,7 +172,9 @@ class MovingWindow(RequestWindow):
         """Return the window behind one that was kept whole or not."""
         if window is None:
             return min(gamma, self.start)
-        return min(gamma, window + self.up) if kept_all else max(1, window - self.down)
+        if kept_all:
+            return min(gamma, window + self.up)
+        return max(1, window - self.down)
 
     def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
         """Return the stationary shares of the chain of windows that a request's first one leads
@@ -244,7 +252,9 @@ class ConfidentWindow(RequestWindow):
     def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Any:
         """Return the mean accepted draft tokens: where a draft is sure more of them are kept."""
         gated = odds(gamma).gated
-        return gated[window][1] if gated else super().kept(gamma, window, odds)
+        if gated:
+            return gated[window][1]
+        return super().kept(gamma, window, odds)
 
 
 Adaptive = Annotated[
@@ -265,4 +275,6 @@ def stated_windows(rule: Frozen) -> dict[int, int]:
     """Return the draft tokens that a rule states from each batch size on; empty for a rule without
     a table.
     """
-    return rule.windows if isinstance(rule, WindowTable) else {}
+    if isinstance(rule, WindowTable):
+        return rule.windows
+    return {}

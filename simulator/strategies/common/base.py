@@ -101,7 +101,9 @@ class Strategy(_Timed[D], Frozen, ABC):
             for name, value in settings.items()
             if value is not None and name in type(self).model_fields
         }
-        return self.model_copy(update=own) if own else self
+        if own:
+            return self.model_copy(update=own)
+        return self
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
         """Return the source whose cursors this strategy asks: ``verdicts`` of chains, or another
@@ -189,7 +191,10 @@ class Strategy(_Timed[D], Frozen, ABC):
         together.
         """
         target = cost.prefill("target", prompts)
-        draft = cost.prefill("draft", prompts) if self.needs.draft_model else Phase(0.0, {})
+        if self.needs.draft_model:
+            draft = cost.prefill("draft", prompts)
+        else:
+            draft = Phase(0.0, {})
         return Admission(target.wall_s, draft.wall_s, 0.0)
 
     @abstractmethod
@@ -263,11 +268,9 @@ class Strategy(_Timed[D], Frozen, ABC):
 
         def claim() -> Claim:
             own = self.claim(cost, requests, context, shares, one_lane)
-            return (
-                _with_ends(own, self._renews(shares), independent, emitted)
-                if own.exact and outputs
-                else own
-            )
+            if own.exact and outputs:
+                return _with_ends(own, self._renews(shares), independent, emitted)
+            return own
 
         return Law(
             _plain(step_s), _plain(verified), claim, source, shares, _plain(request_step_s), emitted
@@ -301,7 +304,9 @@ class Strategy(_Timed[D], Frozen, ABC):
 
     def _window_of(self, kind: Kind) -> int:
         """Return the draft tokens of the windows that a step of this kind verifies."""
-        return self.window if kind.window is None else kind.window
+        if kind.window is None:
+            return self.window
+        return kind.window
 
 
 def early_exit(strategy: Strategy, layers: int | None) -> Exit | None:
@@ -309,7 +314,9 @@ def early_exit(strategy: Strategy, layers: int | None) -> Exit | None:
     without one.
     """
     exit = strategy.needs.exit
-    return exit.within(layers) if exit else None
+    if exit:
+        return exit.within(layers)
+    return None
 
 
 def law_parts(
@@ -389,4 +396,6 @@ def _with_ends(own: Claim, renews: bool, independent: bool, emitted: Any) -> Cla
 
 def _plain(value: Any) -> Any:
     """Return a number as Python's float, and an array as it is."""
-    return value if np.ndim(value) else float(value)
+    if np.ndim(value):
+        return value
+    return float(value)

@@ -46,7 +46,9 @@ def extra_memory(strategy: Strategy, target: ModelSpec) -> ExtraMemory:
     """Return the parameters and the bytes that a strategy adds to the target's device; nothing by
     default.
     """
-    return strategy.extra_memory(target) if isinstance(strategy, AddsMemory) else ExtraMemory()
+    if isinstance(strategy, AddsMemory):
+        return strategy.extra_memory(target)
+    return ExtraMemory()
 
 
 class DraftsOtherwise(ABC):
@@ -63,7 +65,9 @@ def drafting_of(strategy: Strategy) -> Drafting | None:
     if isinstance(strategy, DraftsOtherwise):
         return strategy.drafting
     headed: Drafting | None = "head" if isinstance(strategy, DraftsChain) else None
-    return "draft_model" if strategy.needs.draft_model else headed
+    if strategy.needs.draft_model:
+        return "draft_model"
+    return headed
 
 
 class Tunable(ABC):
@@ -100,7 +104,9 @@ def line_of(strategy: Strategy, cost: Cost, lanes: Lanes) -> StagePipeline | Non
     """Return the empty pipeline that a strategy feeds; None where its steps book the lanes
     themselves.
     """
-    return strategy.line(cost, lanes) if isinstance(strategy, BlocksByStage) else None
+    if isinstance(strategy, BlocksByStage):
+        return strategy.line(cost, lanes)
+    return None
 
 
 class DraftsFirst:

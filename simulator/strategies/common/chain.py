@@ -66,7 +66,9 @@ class ChainStrategy(Strategy[D], DraftsChain, ReadsHiddenStates, Tunable, ABC):
     def _oracle(cls, stated: Any) -> Any:
         """Read ``gamma: oracle`` as the oracle's window of up to :data:`FORESEEN` tokens."""
         oracle = isinstance(stated, dict) and stated.get("gamma") == "oracle"
-        return {"adaptive": "oracle", **stated, "gamma": FORESEEN} if oracle else stated
+        if oracle:
+            return {"adaptive": "oracle", **stated, "gamma": FORESEEN}
+        return stated
 
     @property
     def window(self) -> int:
@@ -261,7 +263,9 @@ class ChainStrategy(Strategy[D], DraftsChain, ReadsHiddenStates, Tunable, ABC):
 
     def _noted(self, window: int) -> int | None:
         """Return ``window`` as a kind of step notes it: only where it is not gamma."""
-        return None if window == self.gamma else window
+        if window == self.gamma:
+            return None
+        return window
 
 
 def _sizes() -> Iterator[int]:

@@ -27,7 +27,9 @@ class Claim:
     def __str__(self) -> str:
         """The relation in words, with what is left out behind a colon."""
         relation = self.relation.replace("_", " ")
-        return f"{relation}: {self.words}" if self.words else relation
+        if self.words:
+            return f"{relation}: {self.words}"
+        return relation
 
     @property
     def noun(self) -> str:
@@ -81,7 +83,9 @@ class Example:
     @property
     def batches(self) -> tuple[int, ...]:
         """Return the numbers of requests that decode together in the runs of this example."""
-        return (1,) if self.strategy.traits.alone else (1, SEVERAL)
+        if self.strategy.traits.alone:
+            return (1,)
+        return (1, SEVERAL)
 
     def strategy_for(self, requests: int) -> Any:
         """Return the strategy as it is set for so many requests, on the stated stages."""
@@ -105,8 +109,6 @@ def _scaled(stated: Any, factors: Iterator[float]) -> Any:
     """
     if isinstance(stated, dict):
         return {key: _scaled(value, factors) for key, value in stated.items()}
-    return (
-        [_scaled(value, factors) for value in stated]
-        if isinstance(stated, list | tuple)
-        else stated * next(factors)
-    )
+    if isinstance(stated, list | tuple):
+        return [_scaled(value, factors) for value in stated]
+    return stated * next(factors)

@@ -100,7 +100,9 @@ class StreamingDrafter(Frozen):
     @property
     def tokens_below(self) -> int:
         """Return the rows that one branch adds to the layers without streams."""
-        return 1 if self.verifies == "main" else 1 + self.streams
+        if self.verifies == "main":
+            return 1
+        return 1 + self.streams
 
     @property
     def tokens_per_branch(self) -> int:

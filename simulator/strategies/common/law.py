@@ -44,7 +44,9 @@ class Law:
     @cached_property
     def claim(self) -> Claim:
         """Return how the law relates to the process: exact, a bound, an idealisation."""
-        return self.claimed() if callable(self.claimed) else self.claimed
+        if callable(self.claimed):
+            return self.claimed()
+        return self.claimed
 
     @property
     def relation(self) -> str:
@@ -107,8 +109,6 @@ def _mean(weighted: Sequence[tuple[Any, Any]]) -> Any:
     """Return the mean of values by their shares, which add up to 1; a single value is returned as
     it is.
     """
-    return (
-        weighted[0][1]
-        if len(weighted) == 1
-        else reduce(add, (share * value for share, value in weighted))
-    )
+    if len(weighted) == 1:
+        return weighted[0][1]
+    return reduce(add, (share * value for share, value in weighted))

@@ -109,7 +109,9 @@ class PipelineTimes:
         m = len(self.stages)
         if steps > m:
             return self.pace + self.latency
-        return self.latency if steps == m else steps * self.pace
+        if steps == m:
+            return self.latency
+        return steps * self.pace
 
     def claim(self, shares: Mapping[int, float]) -> Claim:
         """Return how the mean of :meth:`at_most` relates to the process in tandem; ``shares`` of
@@ -122,11 +124,11 @@ class PipelineTimes:
             )
             return Claim("lower_bound", words)
         gaps = ordered_sum(share for steps, share in shares.items() if 1 < steps < len(self.stages))
-        return (
-            Claim("upper_bound", "a partial refill is charged the pace for each of its steps")
-            if np.any(gaps)
-            else EXACT
-        )
+        if np.any(gaps):
+            return Claim(
+                "upper_bound", "a partial refill is charged the pace for each of its steps"
+            )
+        return EXACT
 
 
 def hit_shares(hit: Any, stages: int, late: bool = False) -> dict[int, Any]:

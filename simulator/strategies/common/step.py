@@ -91,7 +91,9 @@ class Kind(NamedTuple):
     @property
     def extra_work(self) -> int:
         """Return how many requests do more in this step than the paper's equation is about."""
-        return self.detail.extra_work if self.detail else 0
+        if self.detail:
+            return self.detail.extra_work
+        return 0
 
     def data(self) -> dict[str, object]:
         """Return the kind as plain data for ``law --json``, where every strategy has the same

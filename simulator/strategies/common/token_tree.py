@@ -86,11 +86,9 @@ class TokenTree(Frozen):
     @cached_property
     def nodes(self) -> tuple[RankPath, ...]:
         """Return the draft tokens of a static tree as rank paths; empty for a dynamic tree."""
-        return (
-            tuple(tuple(map(int, word)) for word in self.paths.split())
-            if self.paths
-            else tuple(tree_of(self.branching))
-        )
+        if self.paths:
+            return tuple(tuple(map(int, word)) for word in self.paths.split())
+        return tuple(tree_of(self.branching))
 
     @property
     def size(self) -> int:
@@ -109,17 +107,18 @@ class TokenTree(Frozen):
         if trace.run is not None:
             recorded_levels = trace.window
         elif f"{drafter}.run" in trace.extra:
-            return (
-                None
-                if borrowed
-                else self._not_as_recorded(trace.header.get("trees", {}).get(drafter), drafter)
-            )
+            if borrowed:
+                return None
+            return self._not_as_recorded(trace.header.get("trees", {}).get(drafter), drafter)
         elif drafter != "draft" and f"{drafter}.rank" not in trace.extra:
             return f"holds nothing of the drafter '{drafter}'"
         elif self.dynamic:
             return f"holds no tree of '{drafter}'; only a recording says what a dynamic tree keeps"
         else:
-            rank = trace.draft_rank if drafter == "draft" else trace.extra[f"{drafter}.rank"]
+            if drafter == "draft":
+                rank = trace.draft_rank
+            else:
+                rank = trace.extra[f"{drafter}.rank"]
             recorded_levels = len(rank) if rank.ndim == 2 else None
         if recorded_levels is None or self.depth <= recorded_levels:
             return None
@@ -128,7 +127,9 @@ class TokenTree(Frozen):
     def _not_as_recorded(self, recorded: Mapping[str, int] | None, drafter: str) -> str | None:
         """Return what is missing in a recording by start: it holds one tree, or chains."""
         if recorded is None:
-            return None if self.size == self.depth else f"holds chains of '{drafter}', and no trees"
+            if self.size == self.depth:
+                return None
+            return f"holds chains of '{drafter}', and no trees"
         mine = {"budget": self.budget, "levels": self.levels, "branching": self.choices}
         if all(recorded[key] == value for key, value in mine.items()):
             return None

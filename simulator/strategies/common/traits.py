@@ -49,7 +49,10 @@ class EarlyExit(NamedTuple):
         """Return the exit of a target of ``layers`` as a share of its depth; a number stays one
         where they are unknown.
         """
-        share = self.depth / layers if isinstance(self.depth, int) and layers else float(self.depth)
+        if isinstance(self.depth, int) and layers:
+            share = self.depth / layers
+        else:
+            share = float(self.depth)
         return Exit(share, self.width)
 
 

@@ -52,7 +52,9 @@ class RecordedTrees:
         """Return the odds over all recorded starts: of the chain whose transitions they count, or
         of trees that stand alone.
         """
-        return self._odds if self.fused else self._alone(gamma)
+        if self.fused:
+            return self._odds
+        return self._alone(gamma)
 
     def _alone(self, gamma: int) -> Odds:
         """Return the odds of drafted trees, or of those sampled again where ``gamma`` levels, fewer
@@ -65,7 +67,10 @@ class RecordedTrees:
             counts += np.bincount(
                 runs[row][runs[0] == row - 1] if row else runs[0], minlength=depth + 1
             )
-        kept = counts[: gamma + 1] if counts.any() else np.eye(gamma + 1)[0]
+        if counts.any():
+            kept = counts[: gamma + 1]
+        else:
+            kept = np.eye(gamma + 1)[0]
         return Odds(kept / kept.sum(), np.zeros(gamma + 1), 0.0, "trees of every recorded start")
 
     def _runs(self) -> Iterator[NDArray[np.int64]]:

@@ -228,14 +228,18 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         root stays alone (LYA-6).
         """
         remaining = self.depth - accepted - 1
-        return remaining if self.resample and remaining > self.threshold else 0
+        if self.resample and remaining > self.threshold:
+            return remaining
+        return 0
 
     @property
     def least(self) -> int:
         """Return the levels that must be left for another sampling; more than there can be where
         nothing is sampled again.
         """
-        return self.threshold + 1 if self.resample else self.depth
+        if self.resample:
+            return self.threshold + 1
+        return self.depth
 
     def extra_memory(self, target: ModelSpec) -> ExtraMemory:
         """Return one layer with the matrices that fuse state and token, and the bytes of the
@@ -363,11 +367,10 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         left = self.left(verdict.accepted) if levels == self.depth else 0
         state.left = left  # type: ignore[attr-defined]  # opened here
         where = "beside it" if self.fusion else "before it"
-        choice = (
-            f"one re-sampled from {left} level{'s' * (left > 1)} {where}"
-            if left
-            else "a drafted tree alone"
-        )
+        if left:
+            choice = f"one re-sampled from {left} level{'s' * (left > 1)} {where}"
+        else:
+            choice = "a drafted tree alone"
         return Progress(verdict.committed, verdict.committed, verdict.accepted, levels, choice)
 
     # ---- the time
@@ -378,7 +381,10 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         """
         kind, rows = step.kind, step.rows
         level, host = self.level_us.value * 1e-6, self.host_ms.value * 1e-3
-        chunks = [cost.head(FUSING, step.prompts._replace(logit_rows=0))] if kind.prompts else []
+        if kind.prompts:
+            chunks = [cost.head(FUSING, step.prompts._replace(logit_rows=0))]
+        else:
+            chunks = []
         parts = {"host": Phase(host, {"target host": host})}
         if kind.detail:
             parts["resample"] = _sampling(level * (self.depth - 1))
@@ -406,7 +412,10 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
             cost.head(FUSING, first),
             together(cost.head(LAYER if hidden else FUSING, rows), times=later),
         )
-        logits = [self.depth * requests] if hidden else [requests, *[width] * later]
+        if hidden:
+            logits = [self.depth * requests]
+        else:
+            logits = [requests, *[width] * later]
         return together(*passes), together(
             *(cost.head(HEAD, Rows(count, count)) for count in logits)
         )

@@ -49,7 +49,10 @@ def eq_10(t: MirrorDurations, waits: bool) -> Any:
     ``waits``: the whole batch waits for a window that is written again; else it may end later than
     the draft's next one begins.
     """
-    late = 0.0 if waits else np.maximum(0.0, t.redraft - t.prefix - t.rv_ee)
+    if waits:
+        late = 0.0
+    else:
+        late = np.maximum(0.0, t.redraft - t.prefix - t.rv_ee)
     sides = t.suffix, t.draft + late
     overlap = np.maximum(*sides) + (t.contention - 1.0) * np.minimum(*sides)
     return (t.redraft if waits else 0.0) + t.prefix + t.rv_ee + overlap + t.rv_fv
@@ -59,5 +62,7 @@ def in_turn(t: MirrorDurations, one_lane: bool) -> tuple[Any, ...]:
     """Return the parts of Eq. 10 that follow one another: of suffix and draft the longer one, or
     both on one lane.
     """
-    overlap = (t.suffix, t.draft) if one_lane else (np.maximum(t.suffix, t.draft),)
-    return (t.redraft, t.prefix, t.rv_ee, *overlap, t.rv_fv)
+    before = (t.redraft, t.prefix, t.rv_ee)
+    if one_lane:
+        return (*before, t.suffix, t.draft, t.rv_fv)
+    return (*before, np.maximum(t.suffix, t.draft), t.rv_fv)

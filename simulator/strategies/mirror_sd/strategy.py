@@ -138,7 +138,9 @@ class MirrorSD(
 
     def positions(self, window: int) -> int:
         """Return the positions of a verified window for which the early exit sends candidates."""
-        return window + 1 if self.message == "per_position" else 1
+        if self.message == "per_position":
+            return window + 1
+        return 1
 
     def extra_memory(self, target: ModelSpec) -> ExtraMemory:
         """Return the weights of the exit adapter H -> H/2 -> H; it shares the target's LM head."""
@@ -252,7 +254,9 @@ class MirrorSD(
 
     def _kind_with(self, window: int, kind: Kind) -> Kind:
         """Return the kind with the length of its windows noted where that is not gamma."""
-        return kind._replace(window=window) if kind.verifying and window != self.gamma else kind
+        if kind.verifying and window != self.gamma:
+            return kind._replace(window=window)
+        return kind
 
     def kind_of(self, ready: int, missing: int, drafting: int = 1) -> Kind:
         """Return the kind of a batch with ``ready`` windows at hand, ``missing`` ones, and a window
@@ -350,7 +354,9 @@ class MirrorSD(
         """Return the three-way selection of the next window in words (MSD-7)."""
         if not reuse:
             return "fresh rollout"
-        return "stored continuation" if verdict.accepted else "branch rooted at the correction"
+        if verdict.accepted:
+            return "stored continuation"
+        return "branch rooted at the correction"
 
     # ---- the time
 
@@ -362,7 +368,10 @@ class MirrorSD(
         phases, requests = {}, kind.verifying + kind.bare
         drafting = self.window_for(kind.batch)
         if kind.redrafts:
-            window = self._window_of(kind) if kind.verifying and self.others == "wait" else drafting
+            if kind.verifying and self.others == "wait":
+                window = self._window_of(kind)
+            else:
+                window = drafting
             phases["redraft"] = self._chain(
                 cost, kind.redrafts, step.redraft_kv_tokens // kind.redrafts, window
             )
@@ -421,7 +430,10 @@ class MirrorSD(
         seconds.
         """
         admission = super().admission(cost, prompts, ending, context)
-        window = self._chain(cost, ending, context // ending, self.gamma).wall_s if ending else 0.0
+        if ending:
+            window = self._chain(cost, ending, context // ending, self.gamma).wall_s
+        else:
+            window = 0.0
         return admission._replace(window=window)
 
     def timeline(self, lanes: Lanes, durations: MirrorDurations, kind: Kind) -> Timeline:
@@ -490,7 +502,9 @@ class MirrorSD(
         missed = self.miss(odds(gamma))
         if self.fallback == "undrafted":
             return missed / np.where(missed > 0.0, 1.0 + missed - odds(0).off_exit[0], 1.0)
-        return missed / (1.0 + missed) if self.others == "proceed" else missed
+        if self.others == "proceed":
+            return missed / (1.0 + missed)
+        return missed
 
     def miss(self, odds: Odds) -> Any:
         """Return the chance that the draft tree does not cover what follows a verified window

@@ -25,9 +25,9 @@ class SpecPipeDurations(NamedTuple):
     def exchange(self) -> Any:
         """Return the seconds from the verdict to the next compute."""
         carried = elementwise_max(0.0, *self.links)
-        return (
-            elementwise_max(self.verdict, carried) if self.asynchronous else self.verdict + carried
-        )
+        if self.asynchronous:
+            return elementwise_max(self.verdict, carried)
+        return self.verdict + carried
 
 
 @dataclass(slots=True)
@@ -74,4 +74,6 @@ class FillDetail(NamedTuple):
 
 def filled(kind: Kind) -> FillDetail:
     """Return how full the pipeline is in a step of this kind."""
-    return kind.detail if isinstance(kind.detail, FillDetail) else FillDetail()
+    if isinstance(kind.detail, FillDetail):
+        return kind.detail
+    return FillDetail()

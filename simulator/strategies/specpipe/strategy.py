@@ -150,7 +150,9 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
     @property
     def nodes(self) -> int:
         """Return the nodes of a level of one request."""
-        return max(1, self.width // self.requests) if self.width_rule == "shared" else self.width
+        if self.width_rule == "shared":
+            return max(1, self.width // self.requests)
+        return self.width
 
     @property
     def notices_late(self) -> bool:
@@ -183,11 +185,9 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
         """Return passages through the pipeline: recorded, or drawn from stated verdicts."""
-        return (
-            RecordedPassages(verdicts, self.beam)
-            if isinstance(verdicts, Replay)
-            else DrawnPassages(verdicts, self.beam)
-        )
+        if isinstance(verdicts, Replay):
+            return RecordedPassages(verdicts, self.beam)
+        return DrawnPassages(verdicts, self.beam)
 
     def _unrecorded(self, trace: Trace) -> Finding | None:
         """Return the width of a tree that the trace does not hold."""
@@ -208,11 +208,10 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
                     "so, or state a rate"
                 ),
             )
-        shared = (
-            f" ({self.width} shared by {self.requests} requests)"
-            if self.nodes != self.width
-            else ""
-        )
+        if self.nodes != self.width:
+            shared = f" ({self.width} shared by {self.requests} requests)"
+        else:
+            shared = ""
         wanted = (
             f"width {self.nodes}{shared} and branching {self.branching} over {self.stages} stages"
         )
@@ -330,11 +329,11 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         """
         m, batch = self.stages, step.kind.batch
         levels, prompts = step.loads[:m], step.loads[m:]
-        loads = (
-            [level + prompt for level, prompt in zip(levels, prompts, strict=True)]
-            if prompts
-            else levels
-        )
+        loads: Sequence[Rows]
+        if prompts:
+            loads = [level + prompt for level, prompt in zip(levels, prompts, strict=True)]
+        else:
+            loads = levels
         stages = tuple(
             cost.stage(index, rows).wall_s if rows.tokens else 0.0
             for index, rows in enumerate(loads)
@@ -351,8 +350,14 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
             cost.carry(index, rows.tokens) if rows.tokens else 0.0
             for index, rows in enumerate(loads[1:])
         )
-        verdict = cost.token() + self.prune_s if filled(step.kind).begun else 0.0
-        reading = cost.prefill("draft", prompts[0]).wall_s if prompts and prompts[0].tokens else 0.0
+        if filled(step.kind).begun:
+            verdict = cost.token() + self.prune_s
+        else:
+            verdict = 0.0
+        if prompts and prompts[0].tokens:
+            reading = cost.prefill("draft", prompts[0]).wall_s
+        else:
+            reading = 0.0
         draft = reading + (cost.draft(levels[0]).wall_s if levels[0].tokens else 0.0)
         return SpecPipeDurations(stages, links, verdict, draft, self.asynchronous)
 

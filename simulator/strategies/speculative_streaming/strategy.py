@@ -352,11 +352,10 @@ class SpeculativeStreaming(
         """
         prompts, (upper,) = step.prompts._replace(logit_rows=0), step.loads
         read, rated = upper.tokens + step.prompts.logit_rows, step.rows.tokens
-        pruning = (
-            cost.head(DraftHead(rank=self.pruning_rank), Rows(rated, rated))
-            if self.prunes
-            else Phase(0.0, {})
-        )
+        if self.prunes:
+            pruning = cost.head(DraftHead(rank=self.pruning_rank), Rows(rated, rated))
+        else:
+            pruning = Phase(0.0, {})
         return {
             "lower": cost.target(step.rows + prompts, 0.0, -self.stream_layers),
             "prune": pruning,
