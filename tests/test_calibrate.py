@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from command_tree import choices
 from hypothesis import given, settings, strategies as st
 
+from simulator.acceptance.sources import Rates
 from simulator.cli.main import main
 from simulator.cost.collectives import RingAllReduce, TreeAllReduce
 from simulator.cost.device import Device, Link
@@ -32,9 +33,14 @@ from simulator.evidence.calibrate import (
     quality,
 )
 from simulator.evidence.calibrate.fit import DATASHEET, Form, roofline
+from simulator.evidence.calibrate.quality import FitError, HeldOutErrors, TileStep
+from simulator.evidence.calibrate.runs import EngineFit, FittedNumber, MeasuredRun
 from simulator.files.schema import BadInput, Positive, read, validate
 from simulator.names import Catalogue
+from simulator.report.blocks import Paragraph, Table
+from simulator.report.pages import calibrate as calibrate_page
 from simulator.report.pages.calibrate import tables
+from simulator.scenario import load
 
 PARTS = {"matmul": {"default": DATASHEET}, "attention": DATASHEET, "small_operations": DATASHEET}
 RATES = {"memory_gb": 80.0, "memory_bandwidth_gb_s": 1000.0, "peak_tflops": 100.0}
@@ -1152,6 +1158,106 @@ def test_a_link_and_passes_are_written(tmp_path: Path) -> None:
     found = validate(Device, read(tmp_path / "m2.yaml"))
     assert found.small_operations.fixed_us.value == 100.0
     assert [point.ratio for point in found.matmul["q4_0"].width] == [1.0, 3.0]
+
+
+def test_tables_of_a_fit_name_what_they_show() -> None:
+    error = FitError("layer", 1, 64, 1200, 2.04, 5.0, -1.0, None)
+    outside = HeldOutErrors("model", "m", (1.0, float("nan")), (3, 0))
+    step, before = TileStep(64, 65, 10.0, 9.0), TileStep(64, 65, 10.0, 4.0)
+    fitted = profile.FittedProfile(
+        {}, {"matmul": [error]}, {}, [outside], [step], [before], {"64, 128": 1.25}, None
+    )
+    page = calibrate_page.page("mine", fitted, "specsim calibrate device")
+    assert [block.words for block in page.opening if isinstance(block, Paragraph)] == [
+        (
+            "Errors in % of the measured time; like: MAPE of the profile it starts from; sheet: of "
+            "the datasheet's rates."
+        ),
+        (
+            "Predicted by a fit to all the others: layers of a model or degree, products of a "
+            "shape (%)."
+        ),
+        "Growth of a layer behind a step, median over models and degrees (%).",
+        "Tiles tried, layer MAPE up to 512 tokens (%): 64, 128: 1.2.",
+    ]
+    assert [(list(one.head), list(one.rows)) for one in tables(fitted)] == [
+        (
+            ["", "tokens", "rows", "MAPE", "p95", "bias", "like", "sheet"],
+            [("layer", "1..64", "1,200", "2.0", "5.0", "-1.0", "", "")],
+        ),
+        (
+            ["left out", "", "MAPE 1..64", "MAPE 1..256"],
+            [("model", "all 1", "1.0", ""), ("", "m", "1.0", "")],
+        ),
+        (
+            ["behind", "next", "measured", "predicted", "like"],
+            [("64", "65", "+10.0", "+9.0", "+4.0")],
+        ),
+    ]
+
+
+def test_a_score_says_how_it_was_reckoned() -> None:
+    error = FitError("all_reduce", 0, 0, 7, 2.0, 5.0, 1.0, 3.0, 90.4)
+    page = calibrate_page.score_page("card", [error], "specsim calibrate score")
+    assert page.title == "card against measured times"
+    assert page.about == (
+        "Errors in % of the measured time, without a fit. inside: share of times within the "
+        "profile's spread; bare: MAPE of the datasheet's rates alone. Rows that no fit uses are "
+        "named: cached, test, eager."
+    )
+    (shown,) = page.opening
+    assert isinstance(shown, Table)
+    assert shown.title == "Errors (%)"
+    assert list(shown.head) == [
+        "",
+        "rows or bytes",
+        "times",
+        "MAPE",
+        "p95",
+        "bias",
+        "inside",
+        "bare",
+    ]
+    assert list(shown.rows) == [("all_reduce", "", "7", "2.0", "5.0", "+1.0", "90", "3.0")]
+
+
+def test_a_fit_of_an_engine_says_what_its_rows_identify() -> None:
+    loaded = load("vanilla_qwen3_32b_a100")
+    assert loaded.scenario.target
+    columns = {"strategy": "eagle_1", "step_ms": "2", "source": "a test", "draft.model": ""}
+    measured_run = MeasuredRun(loaded, Rates((0.5,)), "step_ms", 2.0, 1.0, columns)
+    numbers = {
+        "host_us": FittedNumber(2.0, 0.5, 1.0, 0.2),
+        "device": FittedNumber(0.1, 0.01, 0.0, 0.75),
+    }
+    fitted = EngineFit(
+        loaded.scenario.target.engine,
+        numbers,
+        {"before": 0.2, "fitted": 0.1},
+        [(measured_run, 2.2)],
+    )
+    page = calibrate_page.engine_page(fitted, "vllm")
+    assert page.title == "vllm, fitted to 1 runs"
+    assert page.answer == "Mean absolute errors: before 20.0 %, fitted 10.0 %."
+    (shown,) = page.opening
+    (section,) = page.sections
+    (runs,) = section.blocks
+    assert isinstance(shown, Table)
+    assert isinstance(runs, Table)
+    assert (shown.title, list(shown.head)) == (
+        "Numbers of the engine",
+        ["number", "before", "fitted", "deviation", "rows"],
+    )
+    assert list(shown.rows) == [
+        ("host_us", "1.000", "2.000", "0.500", "identified"),
+        ("device", "0", "0.100", "0.010", "not identified: 75 % of its pull is left"),
+    ]
+    assert (section.title, runs.title, list(runs.head)) == (
+        "Runs",
+        "Runs by law",
+        ["run", "what", "measured", "law", "error"],
+    )
+    assert list(runs.rows) == [("eagle_1", "step_ms", "2.000", "2.200", "+10.0 %")]
 
 
 VIDUR = ["--from", "vidur", "--source", "x", "--out", "x.csv"]

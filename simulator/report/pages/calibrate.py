@@ -2,9 +2,9 @@
 ``link`` and ``engine``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from matplotlib.figure import Figure as Drawing
@@ -18,19 +18,37 @@ from simulator.evidence.calibrate.quality import (
     SINGLE_PRODUCTS,
     FitError,
     HeldOutErrors,
+    TileStep,
 )
-from simulator.evidence.calibrate.runs import IDENTIFIED, EngineFit, MeasuredRun
+from simulator.evidence.calibrate.runs import IDENTIFIED, EngineFit, FittedNumber, MeasuredRun
 from simulator.report.blocks import Block, Figure, Listing, Page, Paragraph, Table, sections
+from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.figures import panel
-from simulator.report.wording import Wording, share
+from simulator.report.panels import BLUE, GREY, ORANGE, VERMILLION, Curve, draw, dress
+from simulator.report.wording import number, share, shown, signed_share
 
 FEW_SHAPES = 3
 """How many shapes of a product are listed by name: those with the largest errors."""
 MOST_PANELS = 12
 MOST_TOKENS = 512
 """Largest token count that the figure shows."""
-say = Wording("calibrate")
+ERRORS = (
+    "Errors in % of the measured time; like: MAPE of the profile it starts from; sheet: of the "
+    "datasheet's rates"
+)
+LEFT_OUT_ERRORS = (
+    "Predicted by a fit to all the others: layers of a model or degree, products of a shape (%)"
+)
+STEPS = "Growth of a layer behind a step, median over models and degrees (%)"
+SCORES = (
+    "Errors in % of the measured time, without a fit. inside: share of times within the profile's "
+    "spread; bare: MAPE of the datasheet's rates alone. Rows that no fit uses are named: cached, "
+    "test, eager."
+)
+SHOWN_RUNS = 20
+"""Runs of an engine's fit that a terminal shows."""
+NOT_NAMES = ("step_ms", "tokens_per_s", "speedup", "left_out", "source")
+"""Columns of a run that say nothing about which run it is."""
 
 
 def tables(profile: FittedProfile) -> Iterator[Table]:
@@ -44,10 +62,60 @@ def tables(profile: FittedProfile) -> Iterator[Table]:
         # formats and latents have ranges of the same name; keys and values in 16 bits go without
         for error in own:
             before[error._replace(what=", ".join((*kind, error.what)))] = of_like.get(error[:3], "")
+    yield _errors(list(before), before)
     head = ("left out", "", *(f"MAPE {low}..{high}" for low, high in LEFT_OUT_RANGES))
-    yield say.table("errors", list(before), like=before)
-    yield Table(head, list(_left_out_rows(profile.left_out)), say("left_out"))
-    yield say.table("steps", zip(profile.steps, profile.steps_before, strict=True))
+    yield Table(head, list(_left_out_rows(profile.left_out)), LEFT_OUT_ERRORS)
+    yield _steps(list(zip(profile.steps, profile.steps_before, strict=True)))
+
+
+def _errors(errors: Sequence[FitError], before: Mapping[FitError, str]) -> Table:
+    """Return the errors of a fit, beside those of the profile that it starts from."""
+    columns = [
+        Column[FitError]("", lambda error: error.what),
+        Column[FitError]("tokens", _tokens),
+        Column[FitError]("rows", lambda error: f"{error.rows:,}"),
+        Column[FitError]("MAPE", lambda error: f"{error.mape_percent:.1f}"),
+        Column[FitError]("p95", lambda error: f"{error.p95_percent:.1f}"),
+        Column[FitError]("bias", lambda error: f"{error.bias_percent:+.1f}"),
+        Column[FitError]("like", lambda error: before[error]),
+        Column[FitError]("sheet", lambda error: shown(error.datasheet_mape_percent, ".1f")),
+    ]
+    return table(ERRORS, errors, columns)
+
+
+def _scores(errors: Sequence[FitError]) -> Table:
+    """Return the errors of a profile that nothing was fitted to."""
+    columns = [
+        Column[FitError]("", lambda error: error.what),
+        Column[FitError]("rows or bytes", _tokens),
+        Column[FitError]("times", lambda error: f"{error.rows:,}"),
+        Column[FitError]("MAPE", lambda error: f"{error.mape_percent:.1f}"),
+        Column[FitError]("p95", lambda error: f"{error.p95_percent:.1f}"),
+        Column[FitError]("bias", lambda error: f"{error.bias_percent:+.1f}"),
+        Column[FitError]("inside", lambda error: shown(error.inside_percent, ".0f")),
+        Column[FitError]("bare", lambda error: shown(error.datasheet_mape_percent, ".1f")),
+    ]
+    return table("Errors (%)", errors, columns)
+
+
+def _tokens(error: FitError) -> str:
+    return f"{error.least_tokens}..{error.most_tokens}" if error.most_tokens else ""
+
+
+def _steps(steps: Sequence[tuple[TileStep, TileStep]]) -> Table:
+    """Return by how much a layer grows behind a step, by this fit and by what it starts from."""
+    columns = [
+        Column[tuple[TileStep, TileStep]]("behind", lambda pair: pair[0].after_tokens),
+        Column[tuple[TileStep, TileStep]]("next", lambda pair: pair[0].next_tokens),
+        Column[tuple[TileStep, TileStep]](
+            "measured", lambda pair: f"{pair[0].measured_percent:+.1f}"
+        ),
+        Column[tuple[TileStep, TileStep]](
+            "predicted", lambda pair: f"{pair[0].predicted_percent:+.1f}"
+        ),
+        Column[tuple[TileStep, TileStep]]("like", lambda pair: f"{pair[1].predicted_percent:+.1f}"),
+    ]
+    return table(STEPS, steps, columns)
 
 
 def _left_out_rows(left_out: Sequence[HeldOutErrors]) -> Iterator[tuple[str, ...]]:
@@ -114,10 +182,12 @@ def page(name: str, profile: FittedProfile, command: str) -> Page:
         opening.append(
             Figure("Time of a layer by token count", f"{name}.svg", lambda: figure(layers))
         )
-    for table in tables(profile):
-        opening += [Paragraph(f"{table.title}."), table] if table.rows else []
+    for errors in tables(profile):
+        if errors.rows:
+            opening += [Paragraph(f"{errors.title}."), errors]
     if profile.tiles:
-        opening.append(Paragraph(say("tiles", found=profile.tiles.items())))
+        tried = "; ".join(f"{tiles}: {error:.1f}" for tiles, error in profile.tiles.items())
+        opening.append(Paragraph(f"Tiles tried, layer MAPE up to 512 tokens (%): {tried}."))
     fitted = sections(("Profile", [Listing(text(profile.data), "yaml")]), terminal=False)
     return Page(
         f"{name}: fitted to measurements", opening=opening, sections=fitted, command=command
@@ -125,22 +195,33 @@ def page(name: str, profile: FittedProfile, command: str) -> Page:
 
 
 def score_page(name: str, errors: Sequence[FitError], command: str) -> Page:
-    """Return the page of a profile held against a table."""
-    table = say.table("scores", errors, tokens="rows or bytes", rows="times")
+    """Return the page of a profile compared with a table of measured times."""
     return Page(
-        f"{name} against measured times", about=say("about"), opening=[table], command=command
+        f"{name} against measured times", about=SCORES, opening=[_scores(errors)], command=command
     )
+
+
+class LayerTimes(NamedTuple):
+    """Holds the seconds of a layer at a number of tokens: of the datasheet's rates, of the profile
+    that the fit starts from, of the fit, and measured.
+    """
+
+    tokens: float
+    sheet: float
+    like: float
+    fitted: float
+    measured: float
 
 
 def figure(layers: pd.DataFrame) -> Drawing:
     """Draw the products of a layer by token count: measured, fitted, as before and by the
     datasheet.
     """
-    shown = layers[layers.tokens <= MOST_TOKENS]
+    drawn = layers[layers.tokens <= MOST_TOKENS]
     groups = [
         (model, ranks, rows)
-        for (model, ranks), rows in shown.groupby(fit.LAYER[:2])
-        if ranks in _ends(shown, model)
+        for (model, ranks), rows in drawn.groupby(fit.LAYER[:2])
+        if ranks in _ends(drawn, model)
     ]
     groups = groups[
         :: -(-len(groups) // MOST_PANELS)
@@ -149,7 +230,7 @@ def figure(layers: pd.DataFrame) -> Drawing:
         panels = drawing.subplots(-(-len(groups) // 2), 2, squeeze=False, sharex=True).ravel()
         for axes, (model, ranks, rows) in zip(panels, groups, strict=False):
             columns = (rows.tokens, rows.sheet, rows.like, rows.predicted, rows.seconds)
-            panel(axes, say, "layer_panel", list(zip(*columns, strict=True)))
+            _draw_layer(axes, [LayerTimes(*times) for times in zip(*columns, strict=True)])
             axes.set_title(f"{model}, TP {ranks:g}", size=8.5)
             axes.xaxis.set_major_locator(MultipleLocator(64))
             axes.tick_params(labelsize=7.5)
@@ -161,9 +242,23 @@ def figure(layers: pd.DataFrame) -> Drawing:
         return drawing
 
 
-def _ends(shown: pd.DataFrame, model: object) -> tuple[float, float]:
+def _draw_layer(axes: Any, times: Sequence[LayerTimes]) -> None:
+    """Draw the µs of a layer by token count."""
+    draw(
+        axes,
+        times,
+        lambda time: time.tokens,
+        Curve(lambda time: time.sheet * 1e6, ":", GREY, "datasheet", look={"lw": 1.0}),
+        Curve(lambda time: time.like * 1e6, "--", ORANGE, "like", look={"lw": 1.1}),
+        Curve(lambda time: time.fitted * 1e6, "-", BLUE, "fitted", look={"lw": 1.3}),
+        Curve(lambda time: time.measured * 1e6, ".", VERMILLION, "measured", look={"ms": 2.5}),
+    )
+    dress(axes, ylim=(0.0, None))
+
+
+def _ends(layers: pd.DataFrame, model: object) -> tuple[float, float]:
     """Return the smallest and the largest tensor-parallel degree that was measured of a model."""
-    ranks = shown[shown.model == model].tensor_parallel
+    ranks = layers[layers.model == model].tensor_parallel
     return float(ranks.min()), float(ranks.max())
 
 
@@ -171,17 +266,49 @@ def engine_page(fitted: EngineFit, name: str) -> Page:
     """Return the page of an engine's fit: its numbers, what the rows do not identify, errors, and
     every row.
     """
-
-    def what(run: MeasuredRun) -> str:
-        shown = ("step_ms", "tokens_per_s", "speedup", "left_out", "source")
-        return ", ".join(cell for key, cell in run.columns.items() if cell and key not in shown)[
-            :60
-        ]
-
     errors = ", ".join(f"{what} {share(error)}" for what, error in fitted.errors.items())
     return Page(
         title=f"{name}, fitted to {len(fitted.predictions)} runs",
         answer=f"Mean absolute errors: {errors}.",
-        opening=[say.table("numbers", fitted.numbers.items(), identified=IDENTIFIED)],
-        sections=sections(("Runs", [say.table("runs", fitted.predictions, what=what)])),
+        opening=[_numbers(fitted.numbers)],
+        sections=sections(("Runs", [_runs(fitted.predictions)])),
     )
+
+
+def _numbers(numbers: Mapping[str, FittedNumber]) -> Table:
+    """Return the free numbers of an engine, and which of them the rows identify."""
+    columns = [
+        Column[tuple[str, FittedNumber]]("number", lambda row: row[0]),
+        Column[tuple[str, FittedNumber]]("before", lambda row: number(row[1].before)),
+        Column[tuple[str, FittedNumber]]("fitted", lambda row: number(row[1].value)),
+        Column[tuple[str, FittedNumber]]("deviation", lambda row: number(row[1].deviation)),
+        Column[tuple[str, FittedNumber]]("rows", lambda row: identified(row[1].left)),
+    ]
+    return table("Numbers of the engine", numbers.items(), columns)
+
+
+def identified(left: float) -> str:
+    """Return whether the rows identify a number, of whose pull so much is left."""
+    if left < IDENTIFIED:
+        return "identified"
+    return f"not identified: {100 * left:.0f} % of its pull is left"
+
+
+def _runs(predictions: Sequence[tuple[MeasuredRun, float]]) -> Table:
+    """Return every row of the table of runs, with what the law says of it."""
+    columns = [
+        Column[tuple[MeasuredRun, float]]("run", lambda row: _name(row[0])),
+        Column[tuple[MeasuredRun, float]]("what", lambda row: row[0].quantity),
+        Column[tuple[MeasuredRun, float]]("measured", lambda row: number(row[0].measured)),
+        Column[tuple[MeasuredRun, float]]("law", lambda row: number(row[1])),
+        Column[tuple[MeasuredRun, float]](
+            "error", lambda row: signed_share(row[1] / row[0].measured - 1.0)
+        ),
+    ]
+    return table("Runs by law", predictions, columns, terminal_rows=SHOWN_RUNS)
+
+
+def _name(run: MeasuredRun) -> str:
+    """Return what distinguishes a run: its columns, cut to what a line has room for."""
+    cells = (cell for key, cell in run.columns.items() if cell and key not in NOT_NAMES)
+    return ", ".join(cells)[:60]
