@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from simulator.report.blocks import Highlight, Page, Table
-from simulator.report.pages import budget
+from simulator.report.pages import budget, drafts, streams
 from simulator.studies.budget import BudgetPoint, BudgetRates, BudgetStudies, BudgetStudy
+from simulator.studies.drafts import RATES, DraftPoint, DraftStudy
+from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels
 
 
 def tables(page: Page) -> list[Table]:
@@ -82,3 +86,142 @@ def test_a_page_of_budgets_reads_so() -> None:
     assert budgets.rows[2] == ("3", *row)
     assert sequences.rows == [("1", *row)]
     assert not unsimulated.rows
+
+
+# ---- streams
+
+
+def stream(branching: int, speedup: float, kept: int | None = None) -> StreamPoint:
+    """A tree of four streams with this speed-up."""
+    return StreamPoint(branching, 1000 * branching, kept, 2.5, 30.0, 12.0, speedup, 1.25)
+
+
+CHAIN = stream(1, 1.5)
+STREAMS = StreamStudy(
+    "any",
+    (CHAIN, stream(2, 1.8), stream(3, 1.4)),
+    (CHAIN, stream(2, 1.7, 32), stream(3, 1.9, 32)),
+    (1.6, 2.1),
+    TwoModels("small", 4, 10.0, 1.0, 0.9, 1.5),
+)
+
+
+def test_a_stream_study_in_sentences() -> None:
+    assert streams.headline(STREAMS) == (
+        "Pruned, k = 3 is best: 1.90 times autoregressive decoding; unpruned, k = 2: 1.80 times."
+    )
+    assert list(streams.highlights(STREAMS)) == [
+        Highlight("1.90 ×", "as fast, pruned, with k = 3"),
+        Highlight("1.80 ×", "as fast with whole trees, k = 2"),
+        Highlight("1.50 ×", "as fast without a tree, k = 1"),
+    ]
+    assert list(streams.sentences(STREAMS)) == [
+        "Slower than the chain (k = 1): whole trees from k = 3 on, pruned ones nowhere up to k = "
+        "3.",
+        "As the drafter of mirror_sd, with 1 to 2 streams: 1.60, 2.10 tokens per internal step "
+        "(strategy.drafter.emitted).",
+        "With small as the draft of 4 tokens: R = 10.0, C_target / C_ss = 1.00, zeta / beta = "
+        "0.900 (even at 1.40): streaming is 1.50 times as fast (Eq. 10, law).",
+    ]
+
+
+def test_a_single_stream_without_a_draft_in_sentences() -> None:
+    alone = replace(STREAMS, emitted=(1.6,), two_models=None)
+    assert list(streams.sentences(alone))[1:] == [
+        "As the drafter of mirror_sd, with a stream: 1.60 tokens per internal step "
+        "(strategy.drafter.emitted)."
+    ]
+
+
+def test_a_page_of_streams_reads_so() -> None:
+    page = streams.page(STREAMS)
+    assert page.title == "any: streams over the tree factor k"
+    (trees,) = tables(page)
+    assert trees.head == [
+        "k",
+        "nodes",
+        "kept",
+        "tokens",
+        "step (ms)",
+        "plain steps",
+        "ms/token",
+        "speed-up",
+        "",
+    ]
+    same = ("2.50", "30.00", "1.250", "12.00")
+    assert trees.rows == [
+        ("1", "1,000", "all", *same, "1.50", ""),
+        ("2", "2,000", "all", *same, "1.80", "best"),
+        ("2", "2,000", "32", *same, "1.70", ""),
+        ("3", "3,000", "all", *same, "1.40", ""),
+        ("3", "3,000", "32", *same, "1.90", "best"),
+    ]
+
+
+# ---- drafts
+
+
+def draft(model: str, billions: float, needed: float | None, pays: float | None) -> DraftPoint:
+    """A draft whose speed-up grows with the chance that a token is kept."""
+    speedups = tuple(2 * rate for rate in RATES)
+    return DraftPoint(model, billions, 3.5, (4,) * len(RATES), speedups, needed, pays)
+
+
+DRAFTS = DraftStudy(
+    "any",
+    True,
+    0.72,
+    1.9,
+    (
+        draft("small", 0.5, 0.72, 0.31),
+        draft("middle", 1.5, 0.81, 0.4),
+        draft("big", 4.0, None, None),
+    ),
+)
+
+
+def test_a_draft_study_in_sentences() -> None:
+    worth = "1.90 times autoregressive decoding with its best window"
+    assert drafts.headline(DRAFTS) == (
+        f"small is worth {worth}; middle comes level where 81% of its tokens are kept; big never "
+        "comes level."
+    )
+    assert list(drafts.highlights(DRAFTS)) == [
+        Highlight("1.90 ×", "as fast as autoregressive decoding, with small"),
+        Highlight("72%", "of its tokens are kept"),
+        Highlight("31%", "would have to be kept for it to pay"),
+    ]
+    assert list(drafts.sentences(DRAFTS)) == [
+        "small keeps 72% of its tokens (acceptance stand-in: recorded from small models) and is "
+        f"worth {worth}.",
+        "middle, 3.0 times as big, comes level where 81% of its tokens are kept (+9 points).",
+        "big, 8.0 times as big, cannot come level, however often its tokens are kept.",
+    ]
+
+
+def test_a_draft_that_never_pays_in_sentences() -> None:
+    study = DraftStudy("any", False, 0.72, 0.9, (draft("small", 0.5, 0.72, None),))
+    assert len(list(drafts.highlights(study))) == 2
+    assert list(drafts.sentences(study)) == [
+        "small keeps 72% of its tokens (acceptance of the scenario) and is worth 0.90 times "
+        "autoregressive decoding with its best window."
+    ]
+
+
+def test_a_page_of_drafts_reads_so() -> None:
+    (table,) = tables(drafts.page(DRAFTS))
+    shares = ["at 50%", "at 60%", "at 70%", "at 80%", "at 90%"]
+    assert table.head == [
+        "draft",
+        "1e9 weights",
+        "ms a token",
+        *shares,
+        "pays above",
+        "needs, for level",
+    ]
+    worth = ("1.00 (4)", "1.20 (4)", "1.40 (4)", "1.60 (4)", "1.80 (4)")
+    assert table.rows == [
+        ("small", "0.500", "3.50", *worth, "31%", "72%"),
+        ("middle", "1.50", "3.50", *worth, "40%", "81%"),
+        ("big", "4.00", "3.50", *worth, "never", "never"),
+    ]

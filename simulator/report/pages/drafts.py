@@ -6,29 +6,91 @@ from collections.abc import Iterator
 
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
+from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
+from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.figures import panel
-from simulator.report.panels import GREY, LOOKS
-from simulator.report.wording import Wording
-from simulator.studies.drafts import RATES, DraftStudy
+from simulator.report.panels import GREY, LOOKS, dress
+from simulator.report.wording import number, shown
+from simulator.studies.drafts import RATES, DraftPoint, DraftStudy
 
-say = Wording("drafts")
 SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of kept tokens that the table shows."""
+
+
+LEGEND = (
+    "By law, one request. At 50 %, ...: speed-up over autoregressive decoding and (best window) "
+    "where draft tokens are kept with that chance. Pays above: the chance at which it is level "
+    "with no draft. Needs: the chance at which it is level with the scenario's draft at what that "
+    "keeps. How often tokens of a bigger draft are really kept has to be recorded."
+)
 
 
 def page(result: DraftStudy) -> Page:
     """Return the page of the draft study: its picture, the answer in words, and a table of
     drafts.
     """
-    places = [min(range(len(RATES)), key=lambda place: abs(RATES[place] - rate)) for rate in SHOWN]
-    picture = Figure(say("picture"), "drafts.svg", lambda: draft_figure(result))
-    table = say.table("drafts", result.points, places=places)
+    picture = Figure(
+        "Speed-up of drafts over the share of kept tokens",
+        "drafts.svg",
+        lambda: draft_figure(result),
+    )
     return Page(
-        **say.first_screen(study=result),
+        "Does a bigger draft pay?",
+        answer=headline(result),
+        highlights=list(highlights(result)),
         opening=[picture, Bullets(list(sentences(result)))],
-        sections=[Section(result.scenario, [table, Paragraph(say("legend"))])],
+        sections=[Section(result.scenario, [_drafts(result), Paragraph(LEGEND)])],
+    )
+
+
+def headline(study: DraftStudy) -> str:
+    """Return what the scenario's draft is worth, and where the others come level with it."""
+    base, *others = study.points
+    parts = [
+        f"{base.model} is worth {study.own_speedup:.2f} times autoregressive decoding with its "
+        "best window"
+    ]
+    for point in others:
+        if point.needed is None:
+            parts.append(f"{point.model} never comes level")
+        else:
+            parts.append(
+                f"{point.model} comes level where {point.needed:.0%} of its tokens are kept"
+            )
+    return f"{'; '.join(parts)}."
+
+
+def highlights(study: DraftStudy) -> Iterator[Highlight]:
+    """Yield the speed-up of the scenario's draft, how often it is right, and how often it has to
+    be.
+    """
+    base = study.points[0]
+    yield Highlight(
+        f"{study.own_speedup:.2f} ×", f"as fast as autoregressive decoding, with {base.model}"
+    )
+    yield Highlight(f"{study.own_rate:.0%}", "of its tokens are kept")
+    if base.pays is not None:
+        yield Highlight(f"{base.pays:.0%}", "would have to be kept for it to pay")
+
+
+def _drafts(study: DraftStudy) -> Table:
+    """Return the table of drafts: what each is worth by how often its tokens are kept."""
+    columns = [
+        Column[DraftPoint]("draft", lambda point: point.model),
+        Column[DraftPoint]("1e9 weights", lambda point: number(point.billions, 3)),
+        Column[DraftPoint]("ms a token", lambda point: number(point.draft_ms, 3)),
+        *(_at(rate) for rate in SHOWN),
+        Column[DraftPoint]("pays above", lambda point: shown(point.pays, ".0%") or "never"),
+        Column[DraftPoint]("needs, for level", lambda point: shown(point.needed, ".0%") or "never"),
+    ]
+    return table("Drafts of several sizes", study.points, columns)
+
+
+def _at(rate: float) -> Column[DraftPoint]:
+    """Return the column of speed-ups, with the best window, where this share of tokens is kept."""
+    place = min(range(len(RATES)), key=lambda place: abs(RATES[place] - rate))
+    return Column(
+        f"at {rate:.0%}", lambda point: f"{point.speedups[place]:.2f} ({point.windows[place]})"
     )
 
 
@@ -36,10 +98,24 @@ def sentences(study: DraftStudy) -> Iterator[str]:
     """Yield what the scenario's draft is worth, and what the further drafts need to come level with
     it.
     """
-    base, *alternatives = study.points
-    yield say("base", base=base, study=study)
-    for point in alternatives:
-        yield say("other", one=point, base=base, rate=study.own_rate)
+    base, *others = study.points
+    origin = "of the scenario"
+    if study.stand_in:
+        origin = "stand-in: recorded from small models"
+    yield (
+        f"{base.model} keeps {study.own_rate:.0%} of its tokens (acceptance {origin}) and is worth "
+        f"{study.own_speedup:.2f} times autoregressive decoding with its best window."
+    )
+    for point in others:
+        bigger = f"{point.model}, {point.billions / base.billions:.1f} times as big"
+        if point.needed is None:
+            yield f"{bigger}, cannot come level, however often its tokens are kept."
+        else:
+            points = 100 * (point.needed - study.own_rate)
+            yield (
+                f"{bigger}, comes level where {point.needed:.0%} of its tokens are kept "
+                f"({points:+.0f} points)."
+            )
 
 
 def draft_figure(study: DraftStudy) -> Drawing:
@@ -55,6 +131,11 @@ def draft_figure(study: DraftStudy) -> Drawing:
                 axes.plot(point.needed * 100, study.own_speedup, "o", color=colour, ms=5)
         axes.axhline(study.own_speedup, color=GREY, lw=0.8, ls=":")
         axes.axhline(1.0, color=GREY, lw=0.8)
-        panel(axes, say, "panel", ())
+        dress(
+            axes,
+            x_label="draft tokens kept (%)",
+            y_label="speed-up over autoregressive decoding",
+            title="best window at all points; dots: level with the scenario's draft",
+        )
         axes.legend(loc="upper left")
         return figure

@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from simulator.report.blocks import Bullets, Figure, Page, Paragraph, Section
+from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
+from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.figures import panel
-from simulator.report.panels import BLUE, GREY, ORANGE, SHADE, VERMILLION
-from simulator.report.wording import Wording
+from simulator.report.panels import BLUE, GREY, ORANGE, SHADE, VERMILLION, dress
+from simulator.report.wording import number
 from simulator.strategies.speculative_streaming.laws import parity, speedup_over_two_models
 from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels, best, fall
 
-say = Wording("streams")
 PAPER_GAMMA = 4
 """App. N's example, drawn where a scenario has no draft to compare with."""
 LEVELS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
@@ -22,35 +21,107 @@ LABELLED_AT = 30.0
 """R at which the lines of the plane are labelled."""
 
 
+LEGEND = (
+    "Replay of recorded streams. tokens: per step; plain steps: a step in units of one of "
+    "autoregressive decoding."
+)
+
+
 def page(result: StreamStudy) -> Page:
     """Return the page of the stream study: its picture, what it shows in words, and a table of
     trees.
     """
-    trees = sorted(
-        {*result.whole, *result.pruned}, key=lambda point: (point.branching, point.kept is not None)
+    picture = Figure(
+        "Speed-up over k, and streaming against two models",
+        "streams.svg",
+        lambda: stream_figure(result),
     )
-    table = say.table("trees", trees, fastest=(best(result.whole), best(result.pruned)))
-    picture = Figure(say("picture"), "streams.svg", lambda: stream_figure(result))
     return Page(
-        **say.first_screen(scenario=result.scenario, study=result),
+        f"{result.scenario}: streams over the tree factor k",
+        answer=headline(result),
+        highlights=list(highlights(result)),
         opening=[picture, Bullets(list(sentences(result)))],
-        sections=[Section("Trees", [table, Paragraph(say("legend"))])],
+        sections=[Section("Trees", [_trees(result), Paragraph(LEGEND)])],
     )
+
+
+def headline(study: StreamStudy) -> str:
+    """Return the best pruned tree and the best whole one, with their speed-ups."""
+    pruned = best(study.pruned)
+    whole = best(study.whole)
+    return (
+        f"Pruned, k = {pruned.branching} is best: {pruned.speedup:.2f} times autoregressive "
+        f"decoding; unpruned, k = {whole.branching}: {whole.speedup:.2f} times."
+    )
+
+
+def highlights(study: StreamStudy) -> Iterator[Highlight]:
+    """Yield the speed-ups of the best pruned tree, of the best whole one, and of the chain."""
+    pruned = best(study.pruned)
+    whole = best(study.whole)
+    chain = study.whole[0]
+    yield Highlight(f"{pruned.speedup:.2f} ×", f"as fast, pruned, with k = {pruned.branching}")
+    yield Highlight(f"{whole.speedup:.2f} ×", f"as fast with whole trees, k = {whole.branching}")
+    yield Highlight(f"{chain.speedup:.2f} ×", "as fast without a tree, k = 1")
+
+
+def _trees(study: StreamStudy) -> Table:
+    """Return the table of trees by k, whole ones before pruned ones."""
+    trees = sorted(
+        {*study.whole, *study.pruned}, key=lambda point: (point.branching, point.kept is not None)
+    )
+    fastest = (best(study.whole), best(study.pruned))
+    columns = [
+        Column[StreamPoint]("k", lambda point: point.branching),
+        Column[StreamPoint]("nodes", lambda point: f"{point.nodes:,}"),
+        Column[StreamPoint]("kept", lambda point: "all" if point.kept is None else point.kept),
+        Column[StreamPoint]("tokens", lambda point: number(point.tokens_per_step, 3)),
+        Column[StreamPoint]("step (ms)", lambda point: number(point.step_ms)),
+        Column[StreamPoint]("plain steps", lambda point: f"{point.step_cost:.3f}"),
+        Column[StreamPoint]("ms/token", lambda point: number(point.tpot_ms)),
+        Column[StreamPoint]("speed-up", lambda point: f"{point.speedup:.2f}"),
+        Column[StreamPoint]("", lambda point: "best" if point in fastest else ""),
+    ]
+    return table("Trees, whole and pruned", trees, columns)
 
 
 def sentences(study: StreamStudy) -> Iterator[str]:
     """Yield from where trees are slower than the chain, what the streams bring Mirror-SD, and how
     two models compare.
     """
-    two = study.two_models
-    even = float(parity(two.gamma, two.latency_ratio, two.target_over_single)) if two else None
-    yield from say.all(
-        "sentences",
-        study=study,
-        whole=fall(study.whole),
-        pruned=fall(study.pruned),
-        two=two,
-        even=even,
+    yield (
+        f"Slower than the chain (k = 1): whole trees {_slower(study.whole)}, pruned ones "
+        f"{_slower(study.pruned)}."
+    )
+    streams = "a stream"
+    if len(study.emitted) > 1:
+        streams = f"1 to {len(study.emitted)} streams"
+    tokens = ", ".join(f"{tokens:.2f}" for tokens in study.emitted)
+    yield (
+        f"As the drafter of mirror_sd, with {streams}: {tokens} tokens per internal step "
+        "(strategy.drafter.emitted)."
+    )
+    if study.two_models:
+        yield _against(study.two_models)
+
+
+def _slower(points: Sequence[StreamPoint]) -> str:
+    """Return from which k on trees are slower than the chain."""
+    first = fall(points)
+    if first is None:
+        return f"nowhere up to k = {points[-1].branching}"
+    return f"from k = {first.branching} on"
+
+
+def _against(models: TwoModels) -> str:
+    """Return how streaming compares with a draft model and as long a window."""
+    even = float(parity(models.gamma, models.latency_ratio, models.target_over_single))
+    return (
+        f"With {models.draft} as the draft of {models.gamma} tokens: "
+        f"R = {number(models.latency_ratio, 3)}, "
+        f"C_target / C_ss = {number(models.target_over_single, 3)}, "
+        f"zeta / beta = {number(models.token_ratio, 3)} (even at {number(even, 3)}): streaming is "
+        f"{number(models.speedup, 3)} times as fast (Eq. 10, law)."
     )
 
 
@@ -95,7 +166,15 @@ def _over_k(axes: Any, study: StreamStudy) -> None:
         ha="right",
         va="bottom",
     )
-    panel(axes, say, "factor_panel", ())
+    dress(
+        axes,
+        x_label="tree factor k (tokens of a stream), and nodes of the whole tree",
+        y_label="speed-up over autoregressive",
+        levels=(1.0,),
+        ylim=(0.0, None),
+        room=1.1,
+        legend_columns=2,
+    )
     axes.set_xticks(
         [p.branching for p in study.whole],
         [f"{p.branching}\n{p.nodes:,} nodes" for p in study.whole],
@@ -131,6 +210,11 @@ def _plane(axes: Any, figure: Drawing, models: TwoModels | None) -> None:
     if models:
         label = f"here, with {models.draft} as the draft: {models.speedup:.2f}"
         axes.plot(models.latency_ratio, models.token_ratio, "o", color=VERMILLION, label=label)
-    panel(axes, say, "plane_panel", ())
+    dress(
+        axes,
+        x_label="R: pass of the target over one of the draft",
+        y_label="ζ / β: tokens per step,\ntwo models over one",
+        log_x=10,
+    )
     axes.set_ylim(tokens[0], tokens[-1])
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=1)
