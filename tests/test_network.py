@@ -12,10 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.report.pages.network import published, sentences
+from simulator.report.blocks import Highlight
+from simulator.report.pages.network import broken, page as page_of, published, sentences
 from simulator.scenario import load
 from simulator.studies.network import (
+    Breaking,
     NetworkRow,
+    NetworkStudy,
     latency_sweep,
     link_between_servers,
     rate_sweep,
@@ -71,26 +74,78 @@ def test_sweeps_rise_with_latency_and_fall_with_the_rate() -> None:
     assert link_between_servers(loaded) == 4
 
 
+PRINTED = (
+    "SpecPipe prints 4.19 to 5.53 on one server, 3.89 to 5.23 on two servers: 7.2 % and 5.4 % less."
+)
+ROWS = (
+    NetworkRow("a", True, True, 40.0, 0.0, 160.0),
+    NetworkRow("a", True, False, 42.0, 2.0, 160.0),
+    NetworkRow("b", True, True, 40.0, 0.0, 152.0),
+    NetworkRow("b", False, True, 41.0, 1.0, 152.0),
+    NetworkRow("b", False, False, 44.0, 4.0, 152.0),
+)
+
+
 def test_what_the_paper_prints_stands_beside_it() -> None:
-    assert published() == (
-        "SpecPipe prints 4.19 to 5.53 on one server, 3.89 to 5.23 on two servers: 7.2 % and 5.4 "
-        "% less."
-    )
-    rows = [
-        NetworkRow("a", True, True, 40.0, 0.0, 160.0),
-        NetworkRow("b", True, True, 40.0, 0.0, 152.0),
-        NetworkRow("b", False, True, 41.0, 1.0, 152.0),
-        NetworkRow("b", False, False, 44.0, 4.0, 152.0),
+    assert published() == PRINTED
+    assert list(sentences(ROWS)) == [
+        "b: the network between servers costs 1.000 ms a token (2.5 %) where sending is overlapped "
+        "with pruning, 4.000 ms (10.0 %) where it is not.",
+        "Speed-up over the plain pipeline: 4.00 times for a, 3.71 for b: 7.3 % less, of which 5.0 "
+        f"% without any network, from the devices alone. {PRINTED}",
     ]
-    cost, ratio = sentences(rows)
-    assert cost.endswith(
-        "costs 1.000 ms a token (2.5 %) where sending is overlapped with pruning, 4.000 ms "
-        "(10.0 %) where it is not."
+    assert not list(sentences(ROWS[:2]))
+
+
+def test_a_page_of_networks_reads_so() -> None:
+    page = page_of(NetworkStudy(ROWS))
+    assert page.answer == (
+        "The network between servers costs b 1.00 ms per token (2.5 %) where sending overlaps with "
+        "pruning."
     )
-    assert ratio.startswith(
-        "Speed-up over the plain pipeline: 4.00 times for a, 3.71 for b: 7.3 % less, of which "
-        "5.0 % without"
+    assert page.highlights == [
+        Highlight("41.0 ms", "per token, b, sending while stages prune"),
+        Highlight("1.00 ms", "of that added by the network"),
+        Highlight("3.71 ×", "as fast as the plain pipeline over the same links"),
+    ]
+    one_server, two_servers = (section.blocks[0] for section in page.sections)
+    assert one_server.title == "Network of a"
+    assert one_server.head == [
+        "between servers",
+        "sending",
+        "ms per token",
+        "added ms",
+        "added",
+        "speed-up",
+    ]
+    assert one_server.rows == [
+        ("none", "overlapped", "40.00", "0", "0.0 %", "4.00"),
+        ("none", "in turn", "42.00", "2.000", "5.0 %", "3.81"),
+    ]
+    assert [row[:2] for row in two_servers.rows] == [
+        ("as within one", "overlapped"),
+        ("network", "overlapped"),
+        ("network", "in turn"),
+    ]
+
+
+def test_a_page_of_a_single_server_reads_so() -> None:
+    assert page_of(NetworkStudy(ROWS[:2])).answer == (
+        "All stages share a server: 40.0 ms per token where sending overlaps with pruning."
     )
+
+
+def test_where_a_link_breaks_a_pipeline_in_sentences() -> None:
+    breakings = (
+        Breaking("b", True, 2.5, 0.125, 0.05, 10.0),
+        Breaking("b", False, None, None, 0.05, 10.0),
+    )
+    assert list(broken(breakings)) == [
+        "b, sending overlapped: a token takes twice as long as on one server from 2.5 ms of "
+        "latency on (at 10 Gbit/s), or below 0.12 Gbit/s (at 0.05 ms).",
+        "b, sending in turn: a token takes twice as long as on one server at no latency up to 1 s "
+        "(at 10 Gbit/s), or at no rate down to 1 Mbit/s (at 0.05 ms).",
+    ]
 
 
 def test_the_command_draws_and_tells(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ sweep over links.
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 from matplotlib.patches import Patch
@@ -11,15 +12,35 @@ from matplotlib.ticker import FuncFormatter
 
 from simulator.evidence.published import cells
 from simulator.numeric import grouped
-from simulator.report.blocks import Block, Bullets, Figure, Page, Paragraph, Section
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Figure,
+    Highlight,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+)
+from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.figures import panel
-from simulator.report.pipeline_timeline import COLOURS, draw
-from simulator.report.wording import Wording, share
-from simulator.studies.network import Breaking, LinkSweep, NetworkRow, NetworkStudy
+from simulator.report.panels import BLUE, VERMILLION, Curve, draw, dress
+from simulator.report.pipeline_timeline import COLOURS, draw as draw_lanes
+from simulator.report.wording import number, share
+from simulator.studies.network import (
+    Breaking,
+    LinkSweep,
+    NetworkPoint,
+    NetworkRow,
+    NetworkStudy,
+)
 from simulator.world import Span
 
-say = Wording("network")
+LEGEND = (
+    "ms per token: simulation. Overlapped: links carry while stages prune; in turn: behind that. "
+    "Added: more than with all links as within a server and overlapped. Speed-up: over one request "
+    "at a time on the plain pipeline, over the same links."
+)
 PAPER = {"one server": "8x RTX 3090", "two servers": "4x RTX 3090 + 4x RTX 4090"}
 """The hardware that SpecPipe names (sec. 4)."""
 SHOWN = 4.0
@@ -30,19 +51,76 @@ def page(result: NetworkStudy) -> Page:
     """Return the page of the network study: the cost in words, a table per scenario, and a picture
     where a link was swept.
     """
-    sweep, rows = result.sweep, result.rows
+    sweep = result.sweep
+    rows = result.rows
+    said = list(sentences(rows))
     opening: list[Block] = []
     if sweep:
-        opening.append(Figure(say("picture"), "network.svg", lambda: network_figure(sweep)))
-    opening.append(Bullets([*sentences(rows), *broken(sweep.breaking if sweep else ())]))
+        opening.append(
+            Figure("An exchange, and what links cost", "network.svg", lambda: network_figure(sweep))
+        )
+        said += broken(sweep.breaking)
+    by_scenario = grouped(rows, lambda row: row.scenario)
     return Page(
-        **say.first_screen(rows=rows),
-        opening=[*opening, Paragraph(say("legend"))],
-        sections=[
-            Section(name, [say.table("network", own, rows=own, scenario=name)])
-            for name, own in grouped(rows, lambda row: row.scenario).items()
-        ],
+        "What the network between servers costs",
+        answer=headline(rows),
+        highlights=list(highlights(rows)),
+        opening=[*opening, Bullets(said), Paragraph(LEGEND)],
+        sections=[Section(name, [_links(name, own)]) for name, own in by_scenario.items()],
     )
+
+
+def headline(rows: Sequence[NetworkRow]) -> str:
+    """Return what the network costs the first scenario that has one, where sending overlaps with
+    pruning.
+    """
+    networked = [row for row in rows if not row.one_server]
+    if not networked:
+        return (
+            f"All stages share a server: {number(rows[0].tpot_ms, 3)} ms per token where sending "
+            "overlaps with pruning."
+        )
+    first = networked[0]
+    return (
+        f"The network between servers costs {first.scenario} {number(first.added_ms, 3)} ms per "
+        f"token ({share(first.added_share)}) where sending overlaps with pruning."
+    )
+
+
+def highlights(rows: Sequence[NetworkRow]) -> Iterator[Highlight]:
+    """Yield time per token, the network's part of it and the speed-up of the last scenario, with
+    sending overlapped.
+    """
+    last = [row for row in rows if row.overlapped][-1]
+    yield Highlight(
+        f"{number(last.tpot_ms, 3)} ms", f"per token, {last.scenario}, sending while stages prune"
+    )
+    yield Highlight(f"{number(last.added_ms, 3)} ms", "of that added by the network")
+    yield Highlight(f"{last.speedup:.2f} ×", "as fast as the plain pipeline over the same links")
+
+
+def _links(scenario: str, rows: Sequence[NetworkRow]) -> Table:
+    """Return the table of a scenario, with its links as they are and as within a server."""
+    networked = any(not row.one_server for row in rows)
+
+    def between(row: NetworkRow) -> str:
+        if not row.one_server:
+            return "network"
+        return "as within one" if networked else "none"
+
+    columns = [
+        Column[NetworkRow]("between servers", between),
+        Column[NetworkRow]("sending", _sending),
+        Column[NetworkRow]("ms per token", lambda row: number(row.tpot_ms)),
+        Column[NetworkRow]("added ms", lambda row: number(row.added_ms)),
+        Column[NetworkRow]("added", lambda row: share(row.added_share)),
+        Column[NetworkRow]("speed-up", lambda row: f"{row.speedup:.2f}"),
+    ]
+    return table(f"Network of {scenario}", rows, columns)
+
+
+def _sending(row: NetworkRow | Breaking) -> str:
+    return "overlapped" if row.overlapped else "in turn"
 
 
 def sentences(rows: Sequence[NetworkRow]) -> Iterator[str]:
@@ -51,16 +129,24 @@ def sentences(rows: Sequence[NetworkRow]) -> Iterator[str]:
     """
     for overlapped, in_turn in pairwise(rows):
         if not overlapped.one_server and overlapped.overlapped:
-            yield say("cost", overlapped=overlapped, in_turn=in_turn)
-    first, networked = rows[0], [row for row in rows if row.overlapped and not row.one_server]
+            yield (
+                f"{overlapped.scenario}: the network between servers costs "
+                f"{number(overlapped.added_ms)} ms a token ({share(overlapped.added_share)}) where "
+                f"sending is overlapped with pruning, {number(in_turn.added_ms)} ms "
+                f"({share(in_turn.added_share)}) where it is not."
+            )
+    first = rows[0]
+    networked = [row for row in rows if row.overlapped and not row.one_server]
     last = networked[-1] if networked else first
     if first.scenario != last.scenario:
-        alone = next(
-            row
-            for row in rows
-            if row.scenario == last.scenario and row.one_server and row.overlapped
+        of_last = [row for row in rows if row.scenario == last.scenario]
+        alone = next(row for row in of_last if row.one_server and row.overlapped)
+        yield (
+            f"Speed-up over the plain pipeline: {first.speedup:.2f} times for {first.scenario}, "
+            f"{last.speedup:.2f} for {last.scenario}: {share(1 - last.speedup / first.speedup)} "
+            f"less, of which {share(1 - alone.speedup / first.speedup)} without any network, from "
+            f"the devices alone. {published()}"
         )
-        yield say("less", first=first, last=last, alone=alone, published=published())
 
 
 def published() -> str:
@@ -92,27 +178,38 @@ def _ends(hardware: str) -> tuple[float, float]:
 def broken(breakings: Sequence[Breaking]) -> Iterator[str]:
     """Yield where the network makes a token take twice as long."""
     for limit in breakings:
-        yield say("broken", one=limit)
+        if limit.latency_ms is None:
+            latency = "at no latency up to 1 s"
+        else:
+            latency = f"from {number(limit.latency_ms, 2)} ms of latency on"
+        if limit.gbit_s is None:
+            rate = "at no rate down to 1 Mbit/s"
+        else:
+            rate = f"below {number(limit.gbit_s, 2)} Gbit/s"
+        yield (
+            f"{limit.scenario}, sending {_sending(limit)}: a token takes twice as long as on one "
+            f"server {latency} (at {limit.own_gbit_s:g} Gbit/s), or {rate} (at "
+            f"{limit.own_latency_ms:g} ms)."
+        )
+
+
+OVERLAPPED = Curve[NetworkPoint](
+    lambda point: point.overlapped_ms, "-o", BLUE, "sending while stages prune", look={"ms": 4}
+)
+IN_TURN = Curve[NetworkPoint](
+    lambda point: point.in_turn_ms, "--s", VERMILLION, "sending after pruning", look={"ms": 4}
+)
 
 
 def network_figure(sweep: LinkSweep) -> Drawing:
     """Return stages on both sides of the link, overlapped and in turn, above the ms that links add
     to a token.
     """
-    link = sweep.link
     with canvas(5.6) as figure:
         (above, below) = figure.subplots(2, 2, height_ratios=(1, 2))
-        for axes, spans, curve in zip(
-            above, sweep.exchanges, say.said["latency_panel"]["curves"], strict=True
-        ):
-            begin, end = exchange(spans, link)
-            draw(axes, spans, (begin, end), (f"stage {link}", f"stage {link + 1}"))
-            axes.xaxis.set_major_formatter(
-                FuncFormatter(lambda at, _, begin=begin: f"{at - begin * 1e3:g}")
-            )
-            axes.set_xticks([begin * 1e3 + at for at in range(0, int((end - begin) * 1e3) + 1, 5)])
-            axes.set_title(curve["label"], size=9, loc="left")
-            axes.set_xlabel("time (ms)")
+        for axes, spans, curve in zip(above, sweep.exchanges, (OVERLAPPED, IN_TURN), strict=True):
+            _exchange(axes, spans, sweep.link)
+            axes.set_title(curve.label, size=9, loc="left")
         above[0].legend(
             handles=[
                 Patch(color=COLOURS[label], label=label)
@@ -122,10 +219,30 @@ def network_figure(sweep: LinkSweep) -> Drawing:
             bbox_to_anchor=(0.0, 1.18),
             ncols=3,
         )
-        panel(below[0], say, "latency_panel", sweep.by_latency)
-        panel(below[1], say, "rate_panel", sweep.by_rate)
-        below[0].legend(loc="upper left")
+        by_latency, by_rate = below
+        draw(by_latency, sweep.by_latency, _latency_ms, OVERLAPPED, IN_TURN)
+        draw(by_rate, sweep.by_rate, lambda point: point.gbit_s, OVERLAPPED, IN_TURN)
+        _dress(by_latency, "latency between servers (ms)")
+        _dress(by_rate, "rate between servers (Gbit/s)")
+        by_latency.legend(loc="upper left")
         return figure
+
+
+def _exchange(axes: Any, spans: Sequence[Span], link: int) -> None:
+    """Draw what the stages on both sides of a link do around a full level."""
+    begin, end = exchange(spans, link)
+    draw_lanes(axes, spans, (begin, end), (f"stage {link}", f"stage {link + 1}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at - begin * 1e3:g}"))
+    axes.set_xticks([begin * 1e3 + at for at in range(0, int((end - begin) * 1e3) + 1, 5)])
+    axes.set_xlabel("time (ms)")
+
+
+def _latency_ms(point: NetworkPoint) -> float:
+    return point.latency_us / 1e3
+
+
+def _dress(axes: Any, x_label: str) -> None:
+    dress(axes, x_label, "ms per token more than on one server", levels=(0.0,), log_x=10)
 
 
 def exchange(spans: Sequence[Span], link: int) -> tuple[float, float]:
