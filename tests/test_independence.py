@@ -12,13 +12,19 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
-from simulator.acceptance.iid import WINDOWS, every_drafter, independence
+from simulator.acceptance.iid import (
+    WINDOWS,
+    IidError,
+    Independence,
+    every_drafter,
+    independence,
+)
 from simulator.acceptance.statistics import independent
 from simulator.acceptance.trace import Trace, read
 from simulator.cli.main import main
 from simulator.names import Catalogue
 from simulator.report.markdown import as_markdown
-from simulator.report.pages.iid import FIGURE, NAME, error_at, page, say
+from simulator.report.pages.iid import FIGURE, NAME, detailed, headline, page
 from tests.test_acceptance import make_trace
 
 REPORT = Path(__file__).parents[1] / "reports" / "iid" / f"{NAME}.md"
@@ -112,8 +118,8 @@ def test_windows_beyond_what_was_recorded_are_left_out() -> None:
 )
 def test_the_committed_page_says_what_we_find(name: str) -> None:
     text = REPORT.read_text()
-    for one in every_drafter(read(Catalogue().names("trace")[name]), name, (), WINDOWS, 0):
-        (row,) = say.rows("detailed", [one], gammas=WINDOWS, at=error_at)
+    trace = read(Catalogue().names("trace")[name])
+    for row in detailed(every_drafter(trace, name, (), WINDOWS, 0)).rows:
         assert f"| {' | '.join(map(str, row))} |" in text
 
 
@@ -156,3 +162,54 @@ def test_the_page_says_the_worst_both_ways() -> None:
         f"too much by up to {max(error.percent for error in found[1].errors):.1f} % "
         f"({found[1].name}"
     ) in text
+
+
+def drafter(name: str, *errors: IidError) -> Independence:
+    """A drafter with these errors, whose windows reach two positions."""
+    return Independence(name, 10, 0.75, (0.75, 0.6), errors)
+
+
+def off(gamma: int, percent: float) -> IidError:
+    """An error at a window, of which the sign is sure."""
+    return IidError(gamma, 2.0, 2.0 + percent / 50, percent, percent / 2, 2 * percent)
+
+
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        ((off(3, 1.0), off(8, 2.0)), "too much by up to 2.0 % (any, γ = 8)."),
+        ((off(3, -1.0), off(8, -2.0)), "too little by up to 2.0 % (any, γ = 8)."),
+        (
+            (off(3, 1.0), off(8, -2.0)),
+            "too much by up to 1.0 % (any, γ = 3) and too little by up to 2.0 % (any, γ = 8).",
+        ),
+        ((off(3, 0.0),), "exactly what was recorded."),
+    ],
+)
+def test_the_largest_errors_in_a_sentence(errors: tuple[IidError, ...], said: str) -> None:
+    assert headline([drafter("any", *errors)]) == f"The i.i.d. formula predicts {said}"
+
+
+def test_a_recording_without_windows_in_a_sentence() -> None:
+    assert headline([drafter("any")]) == "No window to compare."
+
+
+def test_a_page_reads_so() -> None:
+    drafters = [drafter("long", off(3, 1.0), off(8, -2.0)), drafter("short", off(3, 0.5))]
+    written = page(drafters, "a command")
+    brief = written.opening[0]
+    (_, whole) = written.sections[0].blocks
+    assert brief.title == "Error by drafter and window"
+    assert brief.head == ["", "a", "γ = 3", "γ = 8"]
+    assert brief.rows == [
+        ("long", "0.750", "+1.0 %", "-2.0 %"),
+        ("short", "0.750", "+0.5 %", ""),
+    ]
+    assert whole.title == "Error of the formula by drafter"
+    assert whole.sortable
+    assert whole.head == ["", "a", "at 1", "at 2", "at 3", "γ = 3", "γ = 8"]
+    kept = ("0.750", "0.600", "")
+    assert whole.rows == [
+        ("long", "0.750", *kept, "+1.0 % (+0.5 to +2.0)", "-2.0 % (-1.0 to -4.0)"),
+        ("short", "0.750", *kept, "+0.5 % (+0.2 to +1.0)", ""),
+    ]
