@@ -10,7 +10,7 @@ from simulator.acceptance.by_context import Falling
 from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cost.kernels import computes_longer_than_it_reads, lacks_curve
-from simulator.files.sentences import Sentences
+from simulator.cost.placement import Placement
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
 from simulator.scenario.as_served import said_of_engine
@@ -20,25 +20,61 @@ from simulator.scenario.stability import load_of
 from simulator.strategies.common.capabilities import DraftsChain
 from simulator.strategies.common.drafters import StreamingDrafter
 
-say = Sentences(Path(__file__).with_suffix(".yaml"))
 NAMED = 12
-"""Most tasks of which each is told what it replays."""
+"""Most tasks of which each is named with what it replays."""
+FORMATS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+"""Formats of weights, by their names in a recording."""
 
 
 def cautions(scenario: Scenario) -> Iterator[str]:
     """Yield sentences that stand beside the headline: what was asked is not what was measured, or
     makes no sense.
     """
-    window, (_, mean_output, most) = scenario.schedule.window, scenario.lengths
-    longest = window
-    if window >= mean_output:  # if it is shorter, it is shorter than the longest output too
-        longest = max(output for _, output in scenario.requests.lengths(scenario.seed)) - 1
-    stated = scenario.acceptance.by_context if window else None
-    yield from say.all("cautions", window=window, longest=longest, stated=stated, most=most)
+    yield from _too_long_window(scenario)
+    yield from _fallen_acceptance(scenario)
     yield from about_ranks(scenario)
     yield from about_rows(scenario)
     yield from about_sharded_drafts(scenario)
     yield from continued_rates(scenario)
+
+
+def _too_long_window(scenario: Scenario) -> Iterator[str]:
+    """Yield that no output is as long as a window of draft tokens."""
+    window, mean_output = scenario.schedule.window, scenario.lengths[1]
+    if window < mean_output:  # then it is shorter than the longest output, too
+        return
+    longest = _longest_output(scenario)
+    if window > longest:
+        yield (
+            f"a window of {window:,} draft tokens is longer than any output behind its first "
+            f"token, {longest:,} at most: what lies beyond the end is drafted and verified for "
+            "nothing"
+        )
+
+
+def _longest_output(scenario: Scenario) -> int:
+    """Return the tokens of the longest output, behind its first."""
+    return max(output for _, output in scenario.requests.lengths(scenario.seed)) - 1
+
+
+def _fallen_acceptance(scenario: Scenario) -> Iterator[str]:
+    """Yield how far acceptance falls with the context, beyond the shortest that was measured."""
+    stated, window, most = (
+        scenario.acceptance.by_context,
+        scenario.schedule.window,
+        scenario.lengths[2],
+    )
+    if stated is None or not window or most <= stated.ends[0]:
+        return
+    shortest, longest = stated.ends
+    low, high = stated.between(most)
+    possible = 1.0 + (stated.window or window)
+    yield (
+        f"acceptance falls with the context (measured from {shortest:,} to {longest:,} tokens; "
+        f"{stated.source}, {stated.confidence}): behind {most:,} "
+        f"{1.0 + stated.accepted(most):.3g} tokens a step are left of "
+        f"{1.0 + stated.accepted(shortest):.3g} ({low:.3g} to {min(high, possible):.3g}, 80 %)"
+    )
 
 
 def continued_rates(scenario: Scenario) -> Iterator[str]:
@@ -91,13 +127,11 @@ def taken_over(loaded: Loaded) -> Iterator[str]:
     no part.
     """
     document, strategy = loaded.document, loaded.scenario.schedule
-    unused = {
-        "about",
-        "name",
-        "method",
-        *["draft"] * (not strategy.needs.draft_model),
-        *["acceptance"] * (not strategy.window),
-    }
+    unused = {"about", "name", "method"}
+    if not strategy.needs.draft_model:
+        unused.add("draft")
+    if not strategy.window:
+        unused.add("acceptance")
     written = {
         path: place
         for path, place in document.places.items()
@@ -121,10 +155,8 @@ def taken_over(loaded: Loaded) -> Iterator[str]:
     for file, names in fields.items():
         yield f"taken over from {Path(file).stem} (like): {', '.join(names)}"
     if not loaded.scenario.draft and document.get(("draft", "model")):
-        origin, draft = (
-            Path(document.file(("draft", "model"))).stem,
-            document.get(("draft", "model", "name")),
-        )
+        origin = Path(document.file(("draft", "model"))).stem
+        draft = document.get(("draft", "model", "name"))
         yield (
             f"not taken over from {origin} (like): draft.model {draft}, whose vocabulary is not "
             "that of the target"
@@ -135,93 +167,233 @@ def _about_hardware(scenario: Scenario) -> Iterator[str]:
     """Yield what a model needs that was not measured on its device: a mixer, a format, as many
     rows.
     """
-    rows = (
-        scenario.schedule.needs.rows or 1 + scenario.schedule.window
-    ) * scenario.requests.concurrency
-    if scenario.target and scenario.draft and scenario.schedule.needs.draft_model:
-        sizes = {
-            role: place.model.vocab_size
-            for role, place in (("target", scenario.target), ("draft", scenario.draft))
-        }
-        yield from say.all("vocabularies", **sizes)
+    yield from _about_vocabularies(scenario)
     for role, place in (("target", scenario.target), ("draft", scenario.draft)):
         if place:
-            for mixer, layers in place.model.mixer_layers:
-                yield from say.all("mixer", role=role, place=place, mixer=mixer, layers=layers)
-            product = place.device.matmul_for(place.weights)
-            yield from say.all(
-                "hardware",
-                role=role,
-                place=place,
-                lacks_curve=lacks_curve(place.device, place.weights),
-                computes=computes_longer_than_it_reads(place),
-                product=product,
-                measured=product.width[-1].tokens if product.width else 0,
-                rows=rows,
-                arrivals=scenario.requests.arrivals,
-            )
+            yield from _about_mixers(role, place)
+            yield from _about_formats(role, place)
+            if role == "target" and not scenario.requests.arrivals:
+                yield from _about_rows_of(place, scenario)
+            if computes_longer_than_it_reads(place):
+                rows = place.device.matmul_for(place.weights).tiled(1)
+                yield (
+                    f"a {role}'s pass of one row comes out bound by compute on "
+                    f"{place.device.name} (it is billed for {rows:g} rows): check peak_tflops, "
+                    "compute_efficiency and tile_tokens of its products"
+                )
+
+
+def _about_vocabularies(scenario: Scenario) -> Iterator[str]:
+    """Yield that target and draft have vocabularies of different sizes."""
+    if not (scenario.target and scenario.draft and scenario.schedule.needs.draft_model):
+        return
+    target, draft = scenario.target.model.vocab_size, scenario.draft.model.vocab_size
+    if target != draft:
+        yield (
+            f"the draft's vocabulary of {draft:,} and the target's of {target:,} are taken as one "
+            "tokenizer with different padding"
+        )
+
+
+def _about_mixers(role: str, place: Placement) -> Iterator[str]:
+    """Yield mixers that are timed by the kernels of full attention."""
+    for mixer, layers in place.model.mixer_layers:
+        measured = mixer.kind == "latent" and place.device.latent_attention
+        if mixer.kind == "full" or measured:
+            continue
+        kind = "a recurrence" if mixer.kind == "linear" else f"{mixer.kind} attention"
+        yield (
+            f"{layers} layers of the {role} have {kind}, timed by other kernels of "
+            f"{place.device.name} (assumed)"
+        )
+
+
+def _about_formats(role: str, place: Placement) -> Iterator[str]:
+    """Yield formats of weights for which the device has no curve."""
+    device, engine = place.device, place.engine
+    if lacks_curve(device, place.weights):
+        stand_in = "it takes that of 16 bits"
+        if engine.rows:
+            stand_in = f"several rows cost what engine {engine.name} says"
+        yield (
+            f"{device.name} has no curve for products in {place.weights} of the {role}: {stand_in}"
+        )
+    if place.model.experts and device.experts and device.lacks_experts(place.expert_format):
+        yield (
+            f"{device.name} has no curve for experts in {place.expert_format} of the {role}: they "
+            "take that of another format"
+        )
+
+
+def _about_rows_of(target: Placement, scenario: Scenario) -> Iterator[str]:
+    """Yield that a pass of the target has more rows than were measured on its device."""
+    schedule = scenario.schedule
+    rows = (schedule.needs.rows or 1 + schedule.window) * scenario.requests.concurrency
+    product = target.device.matmul_for(target.weights)
+    measured = product.width[-1].tokens if product.width else 0
+    if measured and measured < rows:
+        yield (
+            f"products of {rows:,} rows are outside what was measured on {target.device.name}: "
+            f"{measured} rows at most"
+        )
 
 
 def _about_law(scenario: Scenario) -> Iterator[str]:
     """Yield what the law leaves out, and what stands in for what."""
     requests, schedule = scenario.requests, scenario.schedule
+    claim = claim_of(scenario)
+    if not claim.exact:
+        yield f"the law is no equality here ({claim})"
+    yield from _about_streams(scenario)
+    if schedule.needs.in_flight > 1:
+        yield (
+            "steps are in flight together, which a replay does not follow; the simulation stands "
+            "in its column"
+        )
+    elif scenario.serving.replicas > 1:
+        yield (
+            "a replay follows one replica, and there are several: the simulation stands in its "
+            "column; pictures show the first replica, busy shares are means over all"
+        )
+    if requests.traffic and requests.traffic.dropped:
+        yield (
+            f"{requests.traffic.dropped:,} requests of more than "
+            f"{requests.traffic.drop_above_tokens:,} tokens, prompt and output together, are left "
+            "out of the traffic"
+        )
+    if requests.arrivals:
+        yield (
+            "the law is taken at the mean batch that the simulation saw, and with replayed means "
+            "at every batch it saw"
+        )
+    if requests.together:
+        yield (
+            "the law is about steps; what admissions of other requests cost in between is left out "
+            "of it"
+        )
+    if scenario.cost.jitters:
+        yield (
+            "links jitter: drawn for every transfer in the simulation, at its mean in law and "
+            "replay"
+        )
+    if scenario.durations and requests.together and not scenario.durations.by_load:
+        batch = "" if requests.arrivals else f" of {requests.concurrency}"
+        yield f"stated durations are taken for the whole batch{batch}, whatever its size"
+
+
+def _about_streams(scenario: Scenario) -> Iterator[str]:
+    """Yield that nobody recorded how many tokens a pass of several streams writes."""
+    schedule = scenario.schedule
     drafter = schedule.chain_drafter if isinstance(schedule, DraftsChain) else None
-    streams = (
-        drafter.streams
-        if isinstance(drafter, StreamingDrafter) and not (drafter.emitted or drafter.per_pass)
-        else 0
-    )
-    facts = {
-        "claim": claim_of(scenario),
-        "dropped": requests.traffic.dropped if requests.traffic else 0,
-    }
-    yield from say.all("law", scenario=scenario, requests=requests, streams=streams, **facts)
+    if not isinstance(drafter, StreamingDrafter) or drafter.emitted or drafter.per_pass:
+        return
+    if drafter.streams:
+        yield (
+            f"no recording says what a pass of the draft with {drafter.streams} streams writes: "
+            "one token a stream is taken"
+        )
 
 
 def _about_recording(scenario: Scenario, trace: Trace, acceptance: Acceptance) -> Iterator[str]:
     """Yield in sentences in what the recording differs from what the scenario asks."""
     if scenario.acceptance.stand_in:
-        yield say(
-            "stand_in", pair=acceptance.trace.pair if isinstance(acceptance, Replay) else trace.pair
+        pair = acceptance.trace.pair if isinstance(acceptance, Replay) else trace.pair
+        yield (
+            f"acceptance is a stand-in: recorded from {pair}, not from the models of this scenario"
         )
     if isinstance(acceptance, Replay):
         yield from _dealt(scenario, acceptance)
-    yield from say.all(
-        "recording",
-        scenario=scenario,
-        spec=scenario.acceptance,
-        draft=scenario.draft if scenario.schedule.needs.draft_model else None,
-        trace=trace,
-        most=scenario.lengths[2],
-        recorded=trace.header["models"].get("target", {}).get("dtype"),
-        formats=say.said["formats"],
-    )
+    yield from _about_drafter(scenario)
+    yield from _recorded_otherwise(scenario, trace)
     if "replay" in trace.header:
         yield f"replay of this trace: {trace.header['replay']}"
     if scenario.exit:
-        wanted, used = (
-            scenario.exit.fraction,
-            trace.exit_fractions[trace.nearest_exit(scenario.exit.fraction)],
-        )
+        wanted = scenario.exit.fraction
+        used = trace.exit_fractions[trace.nearest_exit(wanted)]
         if abs(used - wanted) > 1e-9:
-            yield say("exit", wanted=wanted, used=used)
+            yield (
+                f"the trace has no exit at {wanted:.3f} of the depth; the recorded one at "
+                f"{used:.3f} stands in"
+            )
+
+
+def _about_drafter(scenario: Scenario) -> Iterator[str]:
+    """Yield how drafting is priced where another drafter than the draft model was recorded."""
+    spec = scenario.acceptance
+    if spec.drafter == "draft" or not scenario.schedule.window:
+        return
+    priced = "the strategy or the durations state it"
+    if scenario.draft and scenario.schedule.needs.draft_model:
+        priced = scenario.draft.model.name
+    if spec.best_of:
+        priced += (
+            ", in series with what the strategy states beside it; any other drafter as if it ran "
+            "only where it is best"
+        )
+    yield f"acceptance is that of the drafter '{spec.drafter}'; drafting is priced as {priced}"
+
+
+def _recorded_otherwise(scenario: Scenario, trace: Trace) -> Iterator[str]:
+    """Yield contexts, temperature and weights that are not those of the recording."""
+    spec, most = scenario.acceptance, scenario.lengths[2]
+    longest = trace.longest_context
+    if longest and most > longest and not (spec.by_context or spec.rescale):
+        yield (
+            f"acceptance was recorded behind contexts of up to {longest:,} tokens, the requests "
+            f"reach {most:,}: it may fall with the context (acceptance.by_context)"
+        )
+    asked, drawn = spec.temperature, trace.temperature
+    if asked is not None and drawn is not None and asked != drawn:
+        yield f"the mean is of temperature {asked:g}, the bursts were recorded at {drawn:g}"
+    recorded = trace.header["models"].get("target", {}).get("dtype")
+    if scenario.target and recorded and FORMATS.get(recorded) != scenario.target.weights:
+        yield (
+            f"acceptance was recorded with weights in {recorded}, the target's are in "
+            f"{scenario.target.weights}"
+        )
 
 
 def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
     """Yield in sentences how a recording was re-scaled, and where recordings are used more than
     once.
     """
-    if mean := scenario.acceptance.rescale:
-        before = replay.trace.header["derived_from"]["mean_length_recorded_tokens"]
-        yield say("rescaled", scenario=scenario, mean=mean, before=before)
+    yield from _rescaled(scenario, replay)
     count, recordings = scenario.requests.count, len(replay.order)
     tasks = scenario.requests.flavours_by_task
     by_task = TraceAssignment(replay, tasks).places
     if len(tasks) > NAMED:
-        yield say("tasks", tasks=len(tasks))
-    for task, flavours in tasks.items() if len(tasks) <= NAMED else ():
-        yield say("task", task=task, recordings=len(by_task[task]), flavours=flavours)
+        yield f"requests of {len(tasks):,} tasks replay the recordings of theirs, over and over"
+    else:
+        for task, flavours in tasks.items():
+            yield (
+                f"requests of task '{task}' replay {len(by_task[task])} recordings "
+                f"({', '.join(flavours)}), over and over"
+            )
+    if count > recordings and not by_task:
+        yield (
+            f"{count:,} requests replay {recordings:,} recordings, which are dealt out again from "
+            "the first"
+        )
     shortest = min(replay.length(request) for request in range(min(count, recordings)))
-    longest = max(output for _, output in scenario.requests.lengths(scenario.seed)) - 1
-    lengths = {"shortest": shortest, "longest": longest}
-    yield from say.all("dealt", count=count, recordings=recordings, by_task=by_task, **lengths)
+    longest = _longest_output(scenario)
+    if longest > shortest:
+        yield (
+            f"outputs of up to {longest:,} tokens after the first go round in recordings of "
+            f"{shortest:,} and more positions"
+        )
+
+
+def _rescaled(scenario: Scenario, replay: Replay) -> Iterator[str]:
+    """Yield to which mean a recording was re-scaled, and where that mean is from."""
+    mean = scenario.acceptance.rescale
+    if mean is None:
+        return
+    how = "by kind of text"
+    if not scenario.acceptance.kinds:
+        before = replay.trace.header["derived_from"]["mean_length_recorded_tokens"]
+        how = f"from {before:.3g} recorded"
+    moving = f" with windows that move ({mean.adaptive['name']})" if mean.adaptive else ""
+    yield (
+        f"acceptance is re-scaled {how} to {mean.words} tokens a step{moving} ({mean.source}, "
+        f"{mean.confidence}); the bursts stay as recorded"
+    )
