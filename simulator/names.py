@@ -251,7 +251,8 @@ class Catalogue:
         if name in strategy_names():
             document.data["strategy"] = {"name": name}
             return
-        where, mention = ("strategy",), document.place(("strategy",))
+        where = ("strategy",)
+        mention = document.place(("strategy",))
         possible = [*self.names("method"), *strategy_names()]
         if "/" not in name and name not in self.names("method"):
             message = (
@@ -262,9 +263,10 @@ class Catalogue:
         path = self.path("method", name, document, where)
         facts = _file(path)
         strategy = facts.data.pop("strategy", {})
-        inner = {
-            place[1:]: facts.places.pop(place) for place in [*facts.places] if place[:1] == where
-        }
+        inner = {}
+        for place in [*facts.places]:
+            if place[:1] == where:
+                inner[place[1:]] = facts.places.pop(place)
         document.graft(where, Document(strategy, inner))
         facts.data.setdefault("name", name_of(path))
         document.graft(("method",), facts)

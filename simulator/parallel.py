@@ -90,7 +90,8 @@ def stoppable() -> Iterator[None]:
         asked.append(True)
         say("stopping: no more requests come; Ctrl-C again ends at once")
 
-    token, before = STOP.set(asked), signal.signal(signal.SIGINT, ask)
+    token = STOP.set(asked)
+    before = signal.signal(signal.SIGINT, ask)
     try:
         yield
     finally:

@@ -90,7 +90,8 @@ class World:
 class _Moment(Event):
     """An event that :func:`at` or :meth:`Lane.start` makes and schedules."""
 
-    _ok, _value = True, None
+    _ok = True
+    _value = None
 
 
 def at(environment: Environment, time_s: float) -> Event:
@@ -100,7 +101,8 @@ def at(environment: Environment, time_s: float) -> Event:
     event: Event = Event.__new__(
         _Moment
     )  # does what ``Event.__init__`` would do, in a third of its time
-    event.env, event.callbacks = environment, []
+    event.env = environment
+    event.callbacks = []
     heappush(environment._queue, (time_s, NORMAL, next(environment._eid), event))
     return event
 
@@ -166,7 +168,8 @@ class Lane:
         self.free_at = end = begin + seconds
         self.spans.append((begin, end, label))
         event: Event = Event.__new__(_Moment)
-        event.env, event.callbacks = environment, []
+        event.env = environment
+        event.callbacks = []
         heappush(environment._queue, (end, NORMAL, next(environment._eid), event))
         return event
 
@@ -202,7 +205,8 @@ class Lane:
 
     def retract(self) -> None:
         """Remove every booking that has not begun."""
-        now, spans = self.environment._now, self.spans
+        now = self.environment._now
+        spans = self.spans
         while spans and spans[-1][0] >= now:
             spans.pop()
         self.free_at = max(spans[-1][1] if spans else now, now)
@@ -211,7 +215,9 @@ class Lane:
         """Drop the spans beyond the first ``room`` that have ended; those that have not may still
         be cut short.
         """
-        now, spans, ended = self.environment._now, self.spans, len(self.spans)
+        now = self.environment._now
+        spans = self.spans
+        ended = len(self.spans)
         while ended > self.room and spans[ended - 1][1] > now:
             ended -= 1
         if ended > self.room:
@@ -272,7 +278,8 @@ class SharingLane(Lane):
         """Let this lane and ``partner`` share a memory; while both are busy, each takes
         ``slowdown`` times as long.
         """
-        self.partner, partner.partner = partner, self
+        self.partner = partner
+        partner.partner = self
         self.slowdown = partner.slowdown = slowdown
         self.end = partner.end = None
 
@@ -284,7 +291,8 @@ class SharingLane(Lane):
         """
         self.end = None
         super().occupy(seconds, label, after, also)
-        begin, partner = self.spans[-1][0], self.partner
+        begin = self.spans[-1][0]
+        partner = self.partner
         if partner.spans and partner.spans[-1][0] > begin:
             raise ValueError(
                 f"'{label}' on {self.name} begins before what {partner.name} was booked for last"
@@ -306,7 +314,8 @@ class SharingLane(Lane):
 
     def cancel(self) -> None:
         """Cut the newest booking short; the partner's booking goes on alone and ends sooner."""
-        partner, now = self.partner, self.environment._now
+        partner = self.partner
+        now = self.environment._now
         if partner.spans and partner.spans[-1][0] > now:
             raise ValueError(
                 f"{self.name} cannot be cut short: {partner.name} has more booked behind what "

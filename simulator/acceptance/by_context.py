@@ -85,7 +85,8 @@ class ByContext(Frozen):
             best = int(misses.argmin())
         else:
             best = 0
-        amount, rate = float(amounts[best]), float(RATES[best])
+        amount = float(amounts[best])
+        rate = float(RATES[best])
         return lambda context: amount * exp(-rate * (max(context, first) / last) ** power)
 
     def accepted(self, context: float) -> float:
@@ -115,7 +116,10 @@ class FallingCursor:
     def __init__(
         self, cursor: Cursor, kept: Callable[[int], float], context: int, random: Random
     ) -> None:
-        self.cursor, self.kept, self.context, self.random = cursor, kept, context, random.random
+        self.cursor = cursor
+        self.kept = kept
+        self.context = context
+        self.random = random.random
 
     def __getattr__(self, name: str) -> Any:
         """Return what else the source's cursor knows, such as whether look-up has something to
@@ -127,7 +131,8 @@ class FallingCursor:
         """Verify a proposal behind so much context, move on, and return the verdict; one draw a
         window whatever its length.
         """
-        luck, kept = 1.0 - self.random(), self.kept(self.context)
+        luck = 1.0 - self.random()
+        kept = self.kept(self.context)
         if luck <= kept**proposal.tokens:
             judged = self.cursor.judge(proposal)
         else:
@@ -193,7 +198,8 @@ class Falling:
         )
         reached = kept * plain.accepted[::-1].cumsum()[::-1]
         steps = np.array([tokens for _, tokens in self.met]) / reached.sum(axis=1)
-        reached, kept = (steps / steps.sum()) @ reached, (steps / steps.sum()) @ kept
+        reached = (steps / steps.sum()) @ reached
+        kept = (steps / steps.sum()) @ kept
         changed = {"off_exit": kept * plain.off_exit, "off_path": kept[-1] * plain.off_path}
         source = f"{plain.source}, falling with the context"
         accepted = reached - np.append(reached[1:], 0.0)

@@ -33,7 +33,8 @@ BENT = 0.3
 """Standard deviation of ln b before a length is known; drafters that are known to eight tokens have
 b from 0.6 to 2.5.
 """
-SPREAD, SPREAD_OF_ONE = 0.04, 0.08
+SPREAD = 0.04
+SPREAD_OF_ONE = 0.08
 """Half of the 80 % interval, as a share of the length, per unit of ln(window / known windows);
 where one window is known.
 """
@@ -138,7 +139,8 @@ def continued_range(lengths: Sequence[float], window: int, taken: float) -> Cont
     length = continued(tuple(lengths), window)[-1]
     half = half_of_measured(lengths, window)
     most = known[-1] + (window - len(lengths)) * (known[-1] - known[-2])
-    low, high = max(known[-1], length * (1.0 - half)), min(most, length * (1.0 + half))
+    low = max(known[-1], length * (1.0 - half))
+    high = min(most, length * (1.0 + half))
     return ContinuedLength(len(lengths), window, taken, min(low, taken), max(high, taken))
 
 
@@ -161,7 +163,8 @@ def _fitted(lengths: Sequence[float]) -> tuple[float, float]:
     # slow to load, and few runs continue a curve
     from scipy.optimize import least_squares
 
-    stated, positions = np.array(lengths), np.arange(1.0, len(lengths) + 1.0)
+    stated = np.array(lengths)
+    positions = np.arange(1.0, len(lengths) + 1.0)
 
     def misses(logs: NDArray[np.float64]) -> NDArray[np.float64]:
         curve = 1.0 + _survival(positions, exp(logs[0]), exp(logs[1])).cumsum()

@@ -26,7 +26,8 @@ REPLAYS: Mapping[str, str] = yaml.safe_load(Path(__file__).with_suffix(".yaml").
 """Which questions a replay can answer, by what was recorded."""
 BEHIND = "those kept behind the end of an output count, as in vLLM"
 """What the last step of a request holds."""
-FROM_ANY_START, FROM_STEPS = REPLAYS["from_any_start"], REPLAYS["from_steps"]
+FROM_ANY_START = REPLAYS["from_any_start"]
+FROM_STEPS = REPLAYS["from_steps"]
 
 
 class ConvertedRequest(NamedTuple):
@@ -94,7 +95,8 @@ def both(rows: Sequence[Row], window: int | None = None) -> Trace:
 
 def _positional(line: int, row: Row, method: str) -> list[int]:
     """Return the lengths of a method, which stand in an object of its own or flat in the row."""
-    field, nested = f"acc_len_{method}", row.get(f"acc_{method}")
+    field = f"acc_len_{method}"
+    nested = row.get(f"acc_{method}")
     return _counts(
         line, {field: nested.get("acc_len")} if isinstance(nested, Mapping) else row, field, least=1
     )
@@ -110,11 +112,9 @@ def rest(rows: Iterable[Row], window: int | None = None) -> Trace:
     """
     requests = []
     for line, row in enumerate(rows, 1):
-        flavour, lengths, taken = (
-            _flavour(line, row, "category"),
-            _counts(line, row, "accept_lengths"),
-            0,
-        )
+        flavour = _flavour(line, row, "category")
+        lengths = _counts(line, row, "accept_lengths")
+        taken = 0
         for last in _counts(line, row, "steps_idx"):
             first, *following = lengths[taken : taken + last + 1] or [0]
             taken += last + 1
@@ -143,12 +143,13 @@ def steps(rows: Iterable[Row], window: int | None = None) -> Trace:
     Exact at that window only, see ``FROM_STEPS``. vLLM counts the last step of a request to its
     end, so that its outputs are up to a window longer than they were.
     """
-    requests = [
-        ConvertedRequest(
-            _flavour(line, row, "flavour"), _inside_steps(_counts(line, row, "accepted"))
+    requests = []
+    for line, row in enumerate(rows, 1):
+        requests.append(
+            ConvertedRequest(
+                _flavour(line, row, "flavour"), _inside_steps(_counts(line, row, "accepted"))
+            )
         )
-        for line, row in enumerate(rows, 1)
-    ]
     return _trace(
         requests,
         window,
@@ -207,10 +208,9 @@ def _trace(
             "recorded one was not smaller"
         )
         raise BadInput.at("", message)
-    numbers = {
-        name: number
-        for number, name in enumerate(dict.fromkeys(request.flavour for request in requests))
-    }
+    numbers = {}
+    for number, name in enumerate(dict.fromkeys(request.flavour for request in requests)):
+        numbers[name] = number
     if len(numbers) > MOST_FLAVOURS:
         raise BadInput.at(
             "", f"holds {len(numbers):,} flavours; a trace can distinguish {MOST_FLAVOURS:,}"

@@ -81,13 +81,13 @@ class RecordedVerdicts:
         """Return the verdict on a proposal that begins at a position, and remember it."""
         run, (tokens, bonus), off_exit = self.run[position], proposal, self.off_exit
         if run < tokens:
-            accepted, committed, off_path = run, run + 1, False
+            accepted = run
+            committed = run + 1
+            off_path = False
         else:
-            accepted, committed, off_path = (
-                tokens,
-                tokens + bonus,
-                off_exit[position] or run == tokens,
-            )
+            accepted = tokens
+            committed = tokens + bonus
+            off_path = off_exit[position] or run == tokens
         judged = verdict(
             accepted, committed, off_exit[(position + accepted) % len(off_exit)], off_path
         )
@@ -99,8 +99,11 @@ class RecordedCursor(Retraceable):
     """Follows one recording from position 1 on, and starts over at its end."""
 
     def __init__(self, recorded: RecordedVerdicts) -> None:
-        self.recorded, self.position, self.length = recorded, 0, len(recorded.run)
-        self.proposal, self.judged = BARE, recorded.of(BARE)
+        self.recorded = recorded
+        self.position = 0
+        self.length = len(recorded.run)
+        self.proposal = BARE
+        self.judged = recorded.of(BARE)
 
     @property
     def sure(self) -> int:
@@ -110,7 +113,8 @@ class RecordedCursor(Retraceable):
     def judge(self, proposal: Chain) -> Verdict:
         """Verify a proposal as :class:`Cursor` does, by one look-up."""
         if proposal is not self.proposal:
-            self.proposal, self.judged = proposal, self.recorded.of(proposal)
+            self.proposal = proposal
+            self.judged = self.recorded.of(proposal)
         position = self.position
         judged = self.judged[position] or self.recorded.at(position, proposal)
         self.position = (position + judged.committed) % self.length
@@ -126,7 +130,10 @@ def foreseen(
     There are ``most`` at most, and together they commit fewer than ``tokens``. The cursor stays
     where it is.
     """
-    stands, judge, verdicts, positions = cursor.position, cursor.judge, list[Verdict](), list[int]()
+    stands = cursor.position
+    judge = cursor.judge
+    verdicts = list[Verdict]()
+    positions = list[int]()
     while len(verdicts) < most:
         judged = judge(proposal)
         tokens -= judged.committed

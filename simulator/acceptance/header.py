@@ -137,10 +137,8 @@ def check_arrays(
 
 def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with an array, if anything."""
-    kinds, dimensions = (
-        KINDS.get(name, "iuf"),
-        ARRAYS["dimensions"].get(name, (1, 2) if "." in name else (1,)),
-    )
+    kinds = KINDS.get(name, "iuf")
+    dimensions = ARRAYS["dimensions"].get(name, (1, 2) if "." in name else (1,))
     if array.dtype.kind not in kinds:
         yield f"expected {NUMBERS[kinds]}, holds {array.dtype}"
     elif array.ndim not in dimensions:

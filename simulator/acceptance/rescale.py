@@ -138,7 +138,8 @@ def tilted(
         raise BadInput.at("", message)
     if isinstance(length, dict):
         for name, mean in length.items():
-            pool, recorded = recorded.order, tilted(recorded.only(name), mean, window, seed, walk)
+            pool = recorded.order
+            recorded = tilted(recorded.only(name), mean, window, seed, walk)
             recorded.order = pool
         return recorded
     positions = recorded.positions()
@@ -163,7 +164,8 @@ def tilted(
             "", f"cannot be re-scaled to {length:g}: the recorded lengths reach {reach}"
         )
     theta = _root(surplus, -STEEPEST, STEEPEST, 1e-5)
-    tilted_runs, before = at(theta), walk.mean(recorded, window)
+    tilted_runs = at(theta)
+    before = walk.mean(recorded, window)
     derived = {
         "how": "runs by start, exponentially tilted in their recorded order",
         "tilt": round(theta, 5),

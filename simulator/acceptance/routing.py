@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from simulator.acceptance.sources import Replay
 from simulator.acceptance.trace import Trace
 
-ROWS, REQUESTS = (1, 2, 3, 4, 6, 8, 12, 16), (1, 2, 4, 8, 16, 32)
+ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+REQUESTS = (1, 2, 4, 8, 16, 32)
 """Rows of a window, and windows of as many requests, whose experts are counted."""
 DRAWS = 400
 """Draws of windows behind a mean, for more than one request."""
@@ -52,7 +53,8 @@ class RecordedRouting:
 
     def __init__(self, replay: Replay) -> None:
         trace = replay.trace
-        self._order, self._offsets = replay.order, trace.offsets
+        self._order = replay.order
+        self._offsets = trace.offsets
         self._taken = trace.extra["experts.taken"].astype(np.int64)
         none = np.empty((0, *self._taken.shape), dtype=np.int64)
         self._drafted = trace.extra.get("experts.drafted", none).astype(np.int64)
@@ -68,8 +70,10 @@ class RecordedRouting:
     def _of(self, request: int, position: int, drafted: int) -> NDArray[np.int64]:
         """Return (layers, tokens x experts of a token) what the tokens of a window take."""
         recording = self._order[request % len(self._order)]
-        start, end = int(self._offsets[recording]) + 1, int(self._offsets[recording + 1])
-        first, recorded = start + position, min(drafted, len(self._drafted))
+        start = int(self._offsets[recording]) + 1
+        end = int(self._offsets[recording + 1])
+        first = start + position
+        recorded = min(drafted, len(self._drafted))
         beyond = start + (position + np.arange(recorded, drafted)) % (
             end - start
         )  # a cursor goes round, and so does this
@@ -91,10 +95,12 @@ def experts_read(
     far as there are so many.
     """
     routed = (experts_of(trace) or (0, 0))[0]
-    taken, chosen = trace.extra["experts.taken"][layers], flavours or trace.flavours
+    taken = trace.extra["experts.taken"][layers]
+    chosen = flavours or trace.flavours
     requests = [request for name in chosen for request in trace.named(name)]
     hot = (taken[:, :, None, :] == np.arange(routed)[:, None]).any(1)  # layers, experts, positions
-    random, means = np.random.default_rng(0), {}
+    random = np.random.default_rng(0)
+    means = {}
     for rows in ROWS:
         windows = [
             _windows(hot[..., slice(*trace.offsets[request : request + 2])], rows)

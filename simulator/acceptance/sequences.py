@@ -92,13 +92,15 @@ class Automaton:
     """
 
     def __init__(self, drafting: Drafting, split: Split) -> None:
-        self.drafting, self.split = drafting, split
+        self.drafting = drafting
+        self.split = split
         self.unverified = 0
         self.sequences = split.sequences(drafting.worth(0))
 
     def judge(self) -> SequenceIteration:
         """Draft and verify once; return the outcome."""
-        unverified, sequences = self.unverified, self.sequences
+        unverified = self.unverified
+        sequences = self.sequences
         right, hit = self.drafting.check(unverified, sequences)
         self.unverified = self.split.tail(sequences) if hit else 0
         self.sequences = self.split.sequences(self.drafting.worth(self.unverified))
@@ -139,7 +141,8 @@ class RecordedDrafting:
     """
 
     def __init__(self, request: RecordedRequest) -> None:
-        self.request, self.position = request, 0
+        self.request = request
+        self.position = 0
 
     def worth(self, unverified: int) -> int:
         """Return the recorded number of sequences worth while; raises ValueError where no roll-out
@@ -159,7 +162,8 @@ class RecordedDrafting:
         """Return the right tokens of the tail, and whether a sequence begins right by the rank of
         its first token.
         """
-        request, start = self.request, self.position
+        request = self.request
+        start = self.position
         right = min(request.run[start], unverified)
         hit = request.run[start] > unverified
         if sequences > 1 and right == unverified:
@@ -183,7 +187,8 @@ class RecordedSequences:
     """Recorded sequences answer from a recording; every request walks one recorded request."""
 
     def __init__(self, replay: Replay, split: Split) -> None:
-        self.replay, self.split = replay, split
+        self.replay = replay
+        self.split = split
         self._requests: dict[int, RecordedRequest] = {}
         self._odds: dict[int, SequenceOdds] = {}
 
@@ -324,7 +329,8 @@ class DrawnDrafting:
     """
 
     def __init__(self, tails: Cursor, firsts: Cursor | None) -> None:
-        self.tails, self.firsts = tails, firsts
+        self.tails = tails
+        self.firsts = firsts
 
     def worth(self, unverified: int) -> int:
         """Return 1: the number is unknown, and the split fixes it."""
@@ -364,7 +370,8 @@ class DrawnSequences:
 
     def odds(self, gamma: int, exit: Exit | None) -> SequenceOdds:
         """Return the odds of a tail of ``gamma`` tokens and of the first token behind it."""
-        tail, longer = self.verdicts.odds(gamma, exit), self.verdicts.odds(gamma + 1, exit)
+        tail = self.verdicts.odds(gamma, exit)
+        longer = self.verdicts.odds(gamma + 1, exit)
         survives = float(tail.accepted[-1])
         hit = float(longer.accepted[-1]) / survives if survives else 0.0
         drafts = {

@@ -139,7 +139,8 @@ def chain_odds(
     rejected and off the exit.
     """
     reach = list(accumulate(rates, mul, initial=1.0))
-    stops, offs = (*(1.0 - rate for rate in rates), 1.0), (*rejected_off, next_off)
+    stops = (*(1.0 - rate for rate in rates), 1.0)
+    offs = (*rejected_off, next_off)
     rows = (np.broadcast_arrays(*map(mul, reach, chances)) for chances in (stops, offs))
     accepted, off_exit = (np.array(chances, dtype=np.float64) for chances in rows)
     return Odds(accepted, off_exit, reach[-1] * path_off, source)
@@ -190,7 +191,9 @@ class _RateCursor(Retraceable):
     """
 
     def __init__(self, source: Rates, random: Random) -> None:
-        self.source, self.random, self.off = source, random.random, 1.0 - source.overlap
+        self.source = source
+        self.random = random.random
+        self.off = 1.0 - source.overlap
         self.drawn: list[tuple[float, float, float]] = []
         """The draws of every window so far."""
         self.rates = [source.rate(0)]
@@ -199,7 +202,10 @@ class _RateCursor(Retraceable):
         """Chance that all tokens up to a place are kept, by place in a window."""
 
     def judge(self, proposal: Chain) -> Verdict:
-        random, rates, reach, drawn = self.random, self.rates, self.reach, self.drawn
+        random = self.random
+        rates = self.rates
+        reach = self.reach
+        drawn = self.drawn
         if self.position == len(drawn):
             drawn.append((random(), random(), random()))
         luck, exit_luck, path_luck = drawn[self.position]
@@ -233,14 +239,13 @@ class Cycle:
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the shares over one whole cycle of both sequences."""
         length = int(np.lcm(len(self.accepted), len(self.off_exit)))
-        kept, off = (
-            np.minimum(np.resize(self.accepted, length), gamma),
-            np.resize(self.off_exit, length),
-        )
+        kept = np.minimum(np.resize(self.accepted, length), gamma)
+        off = np.resize(self.off_exit, length)
         accepted, off_exit = (
             np.bincount(kept, weights, minlength=gamma + 1) / length for weights in (None, off)
         )
-        path, alike = float(np.mean(off & (kept == gamma))), len(set(kept.tolist())) == 1
+        path = float(np.mean(off & (kept == gamma)))
+        alike = len(set(kept.tolist())) == 1
         return Odds(accepted, off_exit, path, "stated cycle", independent=alike)
 
 
@@ -294,13 +299,17 @@ class Replay:
         text.
         """
         replay = copy(self)
-        replay.trace, replay.accepted, replay._verdicts = trace, trace.accepted(seed), {}
+        replay.trace = trace
+        replay.accepted = trace.accepted(seed)
+        replay._verdicts = {}
         return replay
 
     def only(self, flavour: str) -> Self:
         """Return a replay of the requests of one flavour."""
-        replay, named = copy(self), set(self.trace.named(flavour))
-        replay.order, replay.weights = [request for request in self.order if request in named], None
+        replay = copy(self)
+        named = set(self.trace.named(flavour))
+        replay.order = [request for request in self.order if request in named]
+        replay.weights = None
         return replay
 
     def behind_gate(self, p_min: float) -> Replay:
@@ -308,7 +317,8 @@ class Replay:
         draft is so sure.
         """
         replay = copy(self)
-        replay.p_min, replay._verdicts = p_min, {}
+        replay.p_min = p_min
+        replay._verdicts = {}
         return replay
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
@@ -319,7 +329,8 @@ class Replay:
         key = (recording, exit)
         if key not in self._verdicts:
             start, end = self._span(recording)
-            run, off_exit = self.runs(recording).tolist(), self._off(exit)[start:end].tolist()
+            run = self.runs(recording).tolist()
+            off_exit = self._off(exit)[start:end].tolist()
             self._verdicts[key] = RecordedVerdicts(run, off_exit, self.sure(recording))
         return RecordedCursor(self._verdicts[key])
 
@@ -348,10 +359,9 @@ class Replay:
         trace with ``run`` is not broken up into positions: its windows start at every position with
         the same weight.
         """
-        parts = [
-            (tokens, self.only(name)._odds(gamma, exit))
-            for name, tokens in (self.weights or {}).items()
-        ]
+        parts = []
+        for name, tokens in (self.weights or {}).items():
+            parts.append((tokens, self.only(name)._odds(gamma, exit)))
         odds = mean_odds(parts) if parts else self._odds(gamma, exit)
         if self.p_min is None:
             return odds
@@ -362,8 +372,10 @@ class Replay:
         if self.trace.run is not None:
             return self._run_odds(gamma, exit)
         positions = self.positions()
-        kept, off = self.accepted[positions], self._off(exit)[positions]
-        rate, rejected_off = float(kept.mean()), float((~kept & off).mean())
+        kept = self.accepted[positions]
+        off = self._off(exit)[positions]
+        rate = float(kept.mean())
+        rejected_off = float((~kept & off).mean())
         if rate:
             on_path = rate * (1.0 - float((kept & off).mean()) / rate)
         else:
@@ -411,7 +423,9 @@ class Replay:
         """Return the kept tokens of every step, by the window that a gate leaves it."""
         kept: dict[int, list[int]] = {}
         for recording in self.order:
-            run, sure, position = self.runs(recording).tolist(), self.sure(recording), 0
+            run = self.runs(recording).tolist()
+            sure = self.sure(recording)
+            position = 0
             while position < len(run):
                 window = min(sure[position], gamma)
                 kept.setdefault(window, []).append(min(run[position], window))
@@ -421,14 +435,19 @@ class Replay:
     def _run_odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the odds of windows that start at every position of a trace with ``run``."""
         outside = self._off(exit)
-        kept, next_off, path_off = [], [], 0
+        kept = []
+        next_off = []
+        path_off = 0
         for recording in self.order:
             start, end = self._span(recording)
-            run, off = self.runs(recording), outside[start:end]
+            run = self.runs(recording)
+            off = outside[start:end]
             kept.append(np.minimum(run, gamma))
             next_off.append(off[(np.arange(len(run)) + kept[-1]) % len(run)])
             path_off += int(((run == gamma) | (off & (run > gamma))).sum())
-        lengths, count, off = np.concatenate(kept), sum(map(len, kept)), np.concatenate(next_off)
+        lengths = np.concatenate(kept)
+        count = sum(map(len, kept))
+        off = np.concatenate(next_off)
         accepted, off_exit = (
             np.bincount(lengths, weights, minlength=gamma + 1) / count for weights in (None, off)
         )

@@ -212,7 +212,8 @@ def _drafter(trace: Trace, name: str, flavours: Sequence[str], seed: int) -> Dra
 
 
 def _pipeline(trace: Trace, beam: Beam, replay: Replay) -> PipelineNumbers:
-    index, positions = recorded_beams(trace).index(beam), replay.positions()
+    index = recorded_beams(trace).index(beam)
+    positions = replay.positions()
     steps, hit, rows = (
         trace.extra[f"beam.{name}"][index][..., positions] for name in ("steps", "hit", "rows")
     )
@@ -238,11 +239,12 @@ def _windows(replay: Replay, windows: WindowReplay) -> tuple[WindowMean, ...]:
     first = windows.mean(1)
     means = []
     for gamma in range(1, min(LONGEST, replay.trace.window or LONGEST) + 1):
-        replayed, formula = windows.mean(gamma), independent(first, gamma)
+        replayed = windows.mean(gamma)
+        formula = independent(first, gamma)
         law = float(replay.odds(gamma, None).mean_accepted)
-        errors = [
-            (value / replayed - 1.0) * 100.0 if replayed else None for value in (formula, law)
-        ]
+        errors = []
+        for value in (formula, law):
+            errors.append((value / replayed - 1.0) * 100.0 if replayed else None)
         means.append(WindowMean(gamma, replayed, formula, law, errors[0], errors[1]))
     return tuple(means)
 

@@ -32,9 +32,10 @@ def golden_lengths(lines: Sequence[str], window: int | None, series: str | None 
     if not any(":" in line.partition("#")[0] for line in lines):
         return rates_from_lengths(numbers(lines), window)
     curves = dict(_curves(parse("\n".join(line.rstrip("\n") for line in lines), "").data))
-    chosen = [
-        curve for name, curve in curves.items() if series in (None, name, name.rpartition(" ")[2])
-    ]
+    chosen = []
+    for name, curve in curves.items():
+        if series in (None, name, name.rpartition(" ")[2]):
+            chosen.append(curve)
     if len(chosen) != 1:
         raise BadInput.at(
             "",

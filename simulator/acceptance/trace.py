@@ -85,16 +85,17 @@ class Trace:
             "models": {"target": models.get("target", {}), "draft": models.get(name, {})},
         }
         if f"{name}.run" in self.extra:
-            run, tree = self.extra[f"{name}.run"], self.header.get("trees", {}).get(name)
+            run = self.extra[f"{name}.run"]
+            tree = self.header.get("trees", {}).get(name)
             header |= {"window": tree["levels"]} if tree and "levels" in tree else {}
             return self._by_run(header, run[0] if run.ndim == 2 else run)
-        rank, q = self.extra[f"{name}.rank"], self.extra.get(f"{name}.q")
+        rank = self.extra[f"{name}.rank"]
+        q = self.extra.get(f"{name}.q")
         if rank.ndim == 1:
-            own = {
-                key.removeprefix(f"{name}."): rows
-                for key, rows in self.extra.items()
-                if key.startswith(f"{name}.rollout.")
-            }
+            own = {}
+            for key, rows in self.extra.items():
+                if key.startswith(f"{name}.rollout."):
+                    own[key.removeprefix(f"{name}.")] = rows
             return replace(
                 self, header=header, draft_rank=rank, q=self.q if q is None else q, extra=own
             )
@@ -237,7 +238,8 @@ class Trace:
             grams = list(
                 zip(*(self.token[start + i : end - 3 + i].tolist() for i in range(4)), strict=True)
             )
-            repeated, total = repeated + len(grams) - len(set(grams)), total + len(grams)
+            repeated = repeated + len(grams) - len(set(grams))
+            total = total + len(grams)
         if total:
             return repeated / total
         return 0.0

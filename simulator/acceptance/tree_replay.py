@@ -126,7 +126,9 @@ class RunCursor:
     __slots__ = ("_matched", "position", "run")
 
     def __init__(self, run: list[int], matched: list[bool]) -> None:
-        self.run, self._matched, self.position = run, matched, 0
+        self.run = run
+        self._matched = matched
+        self.position = 0
 
     @property
     def matched(self) -> bool:
@@ -158,7 +160,9 @@ class RecordedRuns(Replay):
         self.trace = dataclasses.replace(
             replay.trace, header=header, run=self.kept.astype(np.uint16)
         )
-        self.order, self.accepted, self.proposed = replay.order, replay.accepted, proposed
+        self.order = replay.order
+        self.accepted = replay.accepted
+        self.proposed = proposed
         self._cursors: dict[int, tuple[list[int], list[bool]]] = {}
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
@@ -194,7 +198,9 @@ class MatchCursor:
     """A match cursor draws for every step whether there is something to propose."""
 
     def __init__(self, cursor: Cursor, random: Random, share: float) -> None:
-        self.cursor, self.random, self.share = cursor, random, share
+        self.cursor = cursor
+        self.random = random
+        self.share = share
         self.matched = self.random.random() < self.share
 
     def judge(self, proposal: Chain) -> Verdict:
@@ -213,7 +219,9 @@ class DrawnMatches:
     """
 
     def __init__(self, verdicts: Acceptance, share: float, seed: int = 0) -> None:
-        self.verdicts, self.share, self.seed = verdicts, share, seed
+        self.verdicts = verdicts
+        self.share = share
+        self.seed = seed
 
     def cursor(self, request: int, exit: Exit | None) -> MatchCursor:
         """Return a cursor with random numbers of its own."""
@@ -231,8 +239,10 @@ class Recording:
     """
 
     def __init__(self, trace: Trace, recording: int) -> None:
-        self.trace, self.recording = trace, recording
-        self.start, self.end = int(trace.offsets[recording]) + 1, int(trace.offsets[recording + 1])
+        self.trace = trace
+        self.recording = recording
+        self.start = int(trace.offsets[recording]) + 1
+        self.end = int(trace.offsets[recording + 1])
         self.position = 0
 
     def array(self, name: str) -> NDArray[np.generic]:
@@ -257,7 +267,9 @@ class ResampledReplay:
     """
 
     def __init__(self, trace: Trace, recording: int, least: int = 1, fused: bool = True) -> None:
-        self.recording, self.least, self.fused = Recording(trace, recording), least, fused
+        self.recording = Recording(trace, recording)
+        self.least = least
+        self.fused = fused
         self.runs = self.recording.array("lyanna_tree.run").astype(np.int64)
         self.left: int | None = None
         """Draft tokens kept of the tree that is sampled again; None where there is none."""
@@ -266,7 +278,9 @@ class ResampledReplay:
         """Judge the trees of this step; a proposal of nothing moves one token on and leaves
         nothing.
         """
-        here, left, accepted = self.recording.position, self.left or 0, 0
+        here = self.recording.position
+        left = self.left or 0
+        accepted = 0
         self.left = None
         if not self.fused and 0 < proposal.tokens < len(self.runs):
             accepted = left
@@ -288,7 +302,8 @@ def recorded_passages(trace: Trace, recording: int, beam: Beam) -> Iterator[Pass
     recorded = recorded_beams(trace)
     if beam not in recorded:
         raise ValueError(f"{beam} is not recorded; {', '.join(map(str, recorded)) or 'no tree is'}")
-    index, here = recorded.index(beam), Recording(trace, recording)
+    index = recorded.index(beam)
+    here = Recording(trace, recording)
     steps, hit, rows = (here.array(f"beam.{name}")[index] for name in ("steps", "hit", "rows"))
     tokens = zip(
         steps.tolist(), rows[: beam.stages].T.tolist(), hit.astype(bool).tolist(), strict=True
@@ -316,7 +331,8 @@ class RecordedPassages:
     """
 
     def __init__(self, replay: Replay, beam: Beam) -> None:
-        self.replay, self.beam = replay, beam
+        self.replay = replay
+        self.beam = beam
 
     def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
         """Return a cursor over the recording that is assigned to this request."""
@@ -345,7 +361,8 @@ class DrawnPassages:
     """
 
     def __init__(self, verdicts: Acceptance, beam: Beam) -> None:
-        self.verdicts, self.beam = verdicts, beam
+        self.verdicts = verdicts
+        self.beam = beam
 
     def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
         """Return a cursor with a pipeline of its own."""
@@ -357,7 +374,9 @@ class DrawnPassages:
 
     def _passages(self, cursor: Cursor) -> Iterator[Passage]:
         width, branching, stages = self.beam
-        depth, steps, rows = 0, stages, list[int]()
+        depth = 0
+        steps = stages
+        rows = list[int]()
         while True:
             entered = [
                 min(width, branching ** min(depth + step, width.bit_length()))

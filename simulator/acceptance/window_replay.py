@@ -118,7 +118,8 @@ class WindowReplay:
         """Return whether every run is one less than the one before, so that stretches say all about
         them.
         """
-        run, inside = self.run, self.lengths > 0
+        run = self.run
+        inside = self.lengths > 0
         behind = np.append(run[1:], 0)
         behind[(self.first + self.lengths - 1)[inside]] = run[self.first[inside]]
         return bool(np.all((run == 0) | (behind == run - 1) | (run == ENDLESS)))
@@ -135,10 +136,8 @@ class WindowReplay:
             before = missed
         begins = np.maximum(before + 1, self.first[request])
         length = missed - begins
-        self.stretches, self.pooled = (
-            Stretches.counted(request, length),
-            Stretches.counted(np.zeros_like(length), length),
-        )
+        self.stretches = Stretches.counted(request, length)
+        self.pooled = Stretches.counted(np.zeros_like(length), length)
         ends = self.first.copy()
         np.maximum.at(ends, request, missed + 1)
         self.tail = self.first + self.lengths - ends
@@ -162,7 +161,8 @@ class WindowReplay:
             yield request, kept, np.ones_like(kept)
             position = position + np.minimum(kept + 1, stride)
             going = position < self.lengths[request]
-            request, position = request[going], position[going]
+            request = request[going]
+            position = position[going]
 
 
 class WindowRule(Protocol):
@@ -208,10 +208,8 @@ class Walk(NamedTuple):
         recordings = list(dict.fromkeys(recording for recording, _ in written))
         runs = [replay.runs(recording) for recording in recordings]
         lengths = np.array([len(run) for run in runs], dtype=np.int64)
-        begins, place = (
-            np.cumsum(lengths) - lengths,
-            {recording: at for at, recording in enumerate(recordings)},
-        )
+        begins = np.cumsum(lengths) - lengths
+        place = {recording: at for at, recording in enumerate(recordings)}
         run = np.concatenate(runs)
         if replay.p_min is not None:
             sure = np.concatenate([replay.sure(recording) for recording in recordings])
@@ -219,20 +217,28 @@ class Walk(NamedTuple):
             sure = None
         at = np.array([place[recording] for recording, _ in written], dtype=np.int64)
         left = np.array([tokens for _, tokens in written], dtype=np.int64)
-        position, turn, tokens, steps = np.zeros_like(at), 0, 0, 0
+        position = np.zeros_like(at)
+        turn = 0
+        tokens = 0
+        steps = 0
         window = np.full_like(at, self.rule.after(gamma, None, False, 0) if self.rule else gamma)
         while len(at):
             here = begins[at] + position
             if sure is not None:
                 window = np.minimum(gamma, sure[here])
             kept = np.minimum(run[here], window)
-            tokens, steps, turn = tokens + int(kept.sum()) + len(kept), steps + len(kept), turn + 1
+            tokens = tokens + int(kept.sum()) + len(kept)
+            steps = steps + len(kept)
+            turn = turn + 1
             position = (position + kept + 1) % lengths[at]
             left = left - kept - 1
             if self.rule is not None and sure is None:
                 window = self._moved(gamma, window, kept == window, turn)
             going = left > 0
-            at, position, left, window = at[going], position[going], left[going], window[going]
+            at = at[going]
+            position = position[going]
+            left = left[going]
+            window = window[going]
         return tokens / steps
 
     def _moved(self, gamma: int, window: Ints, kept_all: NDArray[np.bool_], turn: int) -> Ints:

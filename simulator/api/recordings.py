@@ -27,10 +27,9 @@ def trace(name: str | Path, *, seed: int = 0, catalogue: Folder = None) -> Resul
     numbers = statistics(read(path), seed=seed)
 
     def frame() -> pd.DataFrame:
-        rows = [
-            {"gamma": mean.gamma, "tokens_per_step": 1.0 + mean.replayed}
-            for mean in numbers.windows
-        ]
+        rows = []
+        for mean in numbers.windows:
+            rows.append({"gamma": mean.gamma, "tokens_per_step": 1.0 + mean.replayed})
         return pd.DataFrame(rows).set_index("gamma")
 
     return Result(numbers, lambda: asdict(numbers), frame)
@@ -53,10 +52,11 @@ def iid(
     drafters = every_drafter(read(path), path.stem, (), tuple(windows), seed)
 
     def frame() -> pd.DataFrame:
-        errors = {
-            drafter.name: {f"gamma {error.gamma}": error.percent for error in drafter.errors}
-            for drafter in drafters
-        }
+        errors = {}
+        for drafter in drafters:
+            errors[drafter.name] = {
+                f"gamma {error.gamma}": error.percent for error in drafter.errors
+            }
         return pd.DataFrame(errors).T
 
     return Result(

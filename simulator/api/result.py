@@ -44,7 +44,10 @@ class Result(Generic[Value]):
         the folder of a report.
         """
         self.value = value
-        self._data, self._frame, self._page, self._write = data, frame, page, write
+        self._data = data
+        self._frame = frame
+        self._page = page
+        self._write = write
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the numbers; raise AttributeError where they have none of this

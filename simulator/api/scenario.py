@@ -63,10 +63,9 @@ def run(
         import pandas as pd
 
         numbers = run_summary(result)
-        rows = {
-            origin: numbers[origin]
-            for origin in ("law", "law_replayed", "replay", "simulated", "baseline")
-        }
+        rows = {}
+        for origin in ("law", "law_replayed", "replay", "simulated", "baseline"):
+            rows[origin] = numbers[origin]
         columns = ["step_ms", "tokens_per_step", "tpot_ms", "ttft_ms", "tokens_per_s"]
         return pd.DataFrame(rows).T.reindex(columns=columns).astype(float)
 
@@ -95,10 +94,11 @@ def law(
     def frame() -> pd.DataFrame:
         import pandas as pd
 
-        rows = [
-            {key: kind[key] for key in ("name", "share", "step_ms")} | kind["durations"]
-            for kind in details["kinds"]
-        ]
+        rows = []
+        for kind in details["kinds"]:
+            rows.append(
+                {key: kind[key] for key in ("name", "share", "step_ms")} | kind["durations"]
+            )
         return pd.DataFrame(rows).set_index("name")
 
     return Result(law_of(loaded.scenario, loaded.acceptance()), lambda: details, frame)

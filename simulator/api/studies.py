@@ -114,15 +114,15 @@ def contestants(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]
     """Return the scenarios under their letters, with what is set in each of them."""
     from simulator.studies.compare import Contestant
 
-    runs, changes = [], by_letter(asked)
+    runs = []
+    changes = by_letter(asked)
     names = asked.scenarios * (len(changes) if len(asked.scenarios) == 1 else 1)
     for name, (letter, overrides) in zip(names, changes.items(), strict=True):
         (loaded,) = asked._replace(scenarios=(name,), overrides=tuple(overrides)).loaded()
-        alone = [
-            match[2]
-            for match in map(LETTERED.fullmatch, asked.overrides)
-            if match and match[1] == letter
-        ]
+        alone = []
+        for match in map(LETTERED.fullmatch, asked.overrides):
+            if match and match[1] == letter:
+                alone.append(match[2])
         command = command_line("run", [name], overrides, asked.seed)
         runs.append(Contestant(letter, ", ".join([loaded.scenario.name, *alone]), command, loaded))
     return runs, options
@@ -134,7 +134,8 @@ def by_letter(asked: Asked) -> dict[str, list[str]]:
 
     Raises :class:`BadInput` for too few or too many scenarios or letters.
     """
-    count, most = len(asked.scenarios), len(ascii_uppercase)
+    count = len(asked.scenarios)
+    most = len(ascii_uppercase)
     if count == 1:
         letters = [match[1] for match in map(LETTERED.fullmatch, asked.overrides) if match]
         count = ascii_uppercase.index(max(letters, default="A")) + 1

@@ -30,7 +30,8 @@ def list_(as_json: bool, own: Paths) -> None:
     from simulator.scenario.bank import published, recordings
 
     with faults_as_lines():
-        recorded, means = list(recordings(Catalogue(own))), list(published(Catalogue(own)))
+        recorded = list(recordings(Catalogue(own)))
+        means = list(published(Catalogue(own)))
     targets = len({target for target, _ in means})
     data = {"recordings": recorded, "published": {"means": len(means), "targets": targets}}
     answer(as_json, lambda: data, lambda: list_page(recorded, len(means), targets))

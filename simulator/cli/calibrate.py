@@ -382,10 +382,8 @@ def _entry(kind: str, name: str, own: Paths) -> tuple[Document, Any]:
     """
     from simulator.files.schema import validate
 
-    catalogue, mention = (
-        Catalogue(own),
-        Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)}),
-    )
+    catalogue = Catalogue(own)
+    mention = Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
     path = catalogue.path(kind, name, mention, (kind,))
     document = catalogue.content(kind, path)
     if kind == "model":

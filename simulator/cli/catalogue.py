@@ -102,10 +102,10 @@ def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own:
     if as_json:
         print_json(abouts)
         return
-    column, width = (
-        min(max((len(name) for names in abouts.values() for name in names), default=0), NAME) + 2,
-        _width(),
+    column = (
+        min(max((len(name) for names in abouts.values() for name in names), default=0), NAME) + 2
     )
+    width = _width()
     width = max(width, column + LEAST_ABOUT)
     for title, names in abouts.items():
         click.secho(f"{title} ({len(names)})", bold=True)
@@ -241,10 +241,9 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
 
 def _counts(model: Any) -> str:
     """Return in lines what follows from a model's shapes."""
-    lines = [
-        f"  {key}: {value:,.6g}" if value % 1 else f"  {key}: {value:,.0f}"
-        for key, value in model.counts().items()
-    ]
+    lines = []
+    for key, value in model.counts().items():
+        lines.append(f"  {key}: {value:,.6g}" if value % 1 else f"  {key}: {value:,.0f}")
     return "\n".join(["\ncomputed", *lines, ""])
 
 
@@ -258,7 +257,8 @@ def _number(number: dict[str, object]) -> str:
     """Return a number of a profile with its source in lines of the terminal; a source may begin
     with its confidence.
     """
-    source, confidence = str(number["source"]), str(number["confidence"])
+    source = str(number["source"])
+    confidence = str(number["confidence"])
     words = source if source.startswith(confidence) else f"{confidence}: {source}"
     line = f"  {number['parameter']} = {number['value']:g}   {words}"
     return fill(
@@ -272,7 +272,8 @@ def _formats(device: Any) -> tuple[dict[str, dict[str, Any]], str]:
     """
     from simulator.cost.formats import FORMATS
 
-    rows, text = {}, "\nformats of weights: bytes, what products compute in, whose kernels\n"
+    rows = {}
+    text = "\nformats of weights: bytes, what products compute in, whose kernels\n"
     for name in device.formats:
         form = FORMATS[name]
         peak = device.peaks_tflops.get(form.arithmetic, device.peak_tflops).value

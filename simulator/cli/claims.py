@@ -31,11 +31,11 @@ def output(command: str, roots: Paths) -> Any:
 
     A word that is a file below one of ``roots`` stands for that file, wherever this is run.
     """
-    words = [
-        next((str(root / word) for root in roots if (root / word).is_file()), word)
-        for word in shlex.split(command)
-    ]
-    printed, said = StringIO(), StringIO()
+    words = []
+    for word in shlex.split(command):
+        words.append(next((str(root / word) for root in roots if (root / word).is_file()), word))
+    printed = StringIO()
+    said = StringIO()
     with redirect_stdout(printed), redirect_stderr(said):
         try:
             import_module("simulator.cli.main").main([*words[1:], "--json"], prog_name="specsim")
@@ -123,7 +123,8 @@ def _list(paper: str | None, as_json: bool, own: Paths) -> None:
     from simulator.report.pages.figure import list_data, page
 
     with faults_as_lines():
-        every, drawn = paper_figures(), drawn_figures(Catalogue(own))
+        every = paper_figures()
+        drawn = drawn_figures(Catalogue(own))
         figures = [known for known in every if paper in (None, known.paper)]
         if not figures:
             hint = did_you_mean(str(paper), {known.paper for known in every})

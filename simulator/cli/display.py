@@ -21,7 +21,8 @@ from rich.text import Text
 
 from simulator.parallel import WATCHER, Advance
 
-SHOWN_AFTER_S, REFRESHED_S = 1.0, 0.1
+SHOWN_AFTER_S = 1.0
+REFRESHED_S = 0.1
 """How long work lasts before it gets a bar, and how long a bar stands still at least: nothing
 flickers, nothing is slowed.
 """
@@ -66,14 +67,19 @@ class Display:
     def watch(self, what: str, total: int, done: int) -> Iterator[Advance]:
         """Show a bar for as long as the block lasts."""
         task = self.bars.add_task(what, total=total, completed=done, faulty="")
-        drawn, new, faulty = monotonic(), 0, 0
+        drawn = monotonic()
+        new = 0
+        faulty = 0
 
         def advance(parts: int = 1, faults: int = 0) -> None:
             nonlocal drawn, new, faulty
-            new, faulty, now = new + parts, faulty + faults, monotonic()
+            new = new + parts
+            faulty = faulty + faults
+            now = monotonic()
             if now - drawn >= REFRESHED_S:
                 self.bars.update(task, advance=new, faulty=f"{faulty} faulty" if faulty else "")
-                drawn, new = now, 0
+                drawn = now
+                new = 0
 
         try:
             yield advance
@@ -87,8 +93,11 @@ class Lines:
     """
 
     def __init__(self, what: str, stream: TextIO) -> None:
-        self.what, self.stream, self.works = what, stream, dict[int, str]()
-        self.numbers, self.ended = count(), Event()
+        self.what = what
+        self.stream = stream
+        self.works = dict[int, str]()
+        self.numbers = count()
+        self.ended = Event()
 
     def update(self, what: str) -> None:
         """Say what the command is at now."""
@@ -101,11 +110,14 @@ class Lines:
     @contextmanager
     def watch(self, what: str, total: int, done: int) -> Iterator[Advance]:
         """Count work for as long as the block lasts."""
-        key, finished, faulty = next(self.numbers), done, 0
+        key = next(self.numbers)
+        finished = done
+        faulty = 0
 
         def advance(parts: int = 1, faults: int = 0) -> None:
             nonlocal finished, faulty
-            finished, faulty = finished + parts, faulty + faults
+            finished = finished + parts
+            faulty = faulty + faults
             wrong = f", {faulty:,} faulty" if faulty else ""
             self.works[key] = f"{what} {finished:,} of {total:,}{wrong}".strip()
 
@@ -134,7 +146,8 @@ def showing(what: str) -> Iterator[Display | Lines]:
     """Show on stderr what the block is at; beside JSON, and where that is no terminal, as lines now
     and then.
     """
-    console, context = Console(stderr=True), click.get_current_context(silent=True)
+    console = Console(stderr=True)
+    context = click.get_current_context(silent=True)
     if WATCHER.get() is not None:  # a command within another, which tells how far it is
         yield Display(what, console)
         return

@@ -26,7 +26,8 @@ def check_places(context: click.Context) -> None:
     """Raise :class:`BadInput` where two options of a command write to one place, or one writes to
     an input.
     """
-    written, read = [], []
+    written = []
+    read = []
     for option in context.command.params:
         values = list(_paths(context.params.get(option.name or "")))
         if isinstance(option, Output):

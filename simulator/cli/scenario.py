@@ -97,7 +97,8 @@ def explain(scenario: str, overrides: Names, seed: int | None, as_json: bool, ow
     with faults_as_lines():
         loaded = load(scenario, overrides, Catalogue(own), seed)
         explanation = explanation_of(loaded)
-    name, defaults = loaded.scenario.name, [default._asdict() for default in explanation.defaults]
+    name = loaded.scenario.name
+    defaults = [default._asdict() for default in explanation.defaults]
     rests_on = [footing._asdict() for footing in explanation.rests_on]
     data = {"scenario": name, **explanation._asdict(), "defaults": defaults, "rests_on": rests_on}
     answer(as_json, lambda: data, lambda: page(name, explanation))

@@ -238,7 +238,9 @@ def show(name: str, status: str, given: dict[str, Any]) -> None:
     if isinstance(scenarios, str):
         scenarios = (scenarios,)
     shown = Shown(given.pop("out"), given.pop("as_json"))
-    overrides, seed, own = given.pop("overrides"), given.pop("seed"), given.pop("own")
+    overrides = given.pop("overrides")
+    seed = given.pop("seed")
+    own = given.pop("own")
     asked = Asked(scenarios, overrides, seed, own, pictured=shown.out is not None)
     command = _typed(name, asked, given, shown.out)
     stated = {option: value for option, value in given.items() if value not in (None, ())}

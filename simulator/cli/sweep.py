@@ -123,7 +123,8 @@ def sweep(name: str, store: Path | None, status: bool, as_json: bool, **asked: A
             try:
                 _write_files(points, study, _typed(name, asked), **files)
             except KeyboardInterrupt:
-                finished, unwritten = False, "files that were not reached are as they were"
+                finished = False
+                unwritten = "files that were not reached are as they were"
         if finished and len(points.frame) and points.frame["fault"].notna().all():
             raise _all_wrong(points)
     _print_points(points, study.base.scenario, _typed(name, asked), path, as_json)
@@ -158,7 +159,8 @@ def _evaluated(
     from simulator.studies.sweep.study import study as read_study
     from simulator.studies.sweep.sweeping import sweep as evaluate
 
-    samples, combine = asked.pop("samples"), asked.pop("combine")
+    samples = asked.pop("samples")
+    combine = asked.pop("combine")
     if samples:
         combine = "latin_hypercube"
     catalogue = Catalogue(asked.pop("own"))

@@ -48,7 +48,8 @@ def info(name: str, flavours: Names, seed: int, as_json: bool, own: Paths) -> No
     with faults_as_lines():
         path, opened = _open(name, own)
         numbers = statistics(opened, flavours, seed)
-    size, label = path.stat().st_size, name if ":" in name else path.stem
+    size = path.stat().st_size
+    label = name if ":" in name else path.stem
     data = {"trace": path.stem, "bytes": size, **asdict(numbers), "header": dict(opened.header)}
     answer(as_json, lambda: data, lambda: page(label, opened, numbers, size))
 
@@ -147,18 +148,15 @@ def iid(
             drafters += every_drafter(opened, label, flavours, windows or WINDOWS, seed)
         options = [*repeated("--flavour", flavours), *repeated("--window", windows)]
         options += ["--seed", str(seed)] if seed else []
-        written, answered = (
-            [],
-            page(drafters, command_line("trace iid", names, (), options=options)),
-        )
+        written = []
+        answered = page(drafters, command_line("trace iid", names, (), options=options))
         if out:
             files = page_files(answered, NAME)
             write_files(out, files)
             written = [str(out / file) for file in files]
-    data = [
-        {**drafter._asdict(), "errors": [error._asdict() for error in drafter.errors]}
-        for drafter in drafters
-    ]
+    data = []
+    for drafter in drafters:
+        data.append({**drafter._asdict(), "errors": [error._asdict() for error in drafter.errors]})
     answer(
         as_json,
         lambda: {"traces": data, "written": written},

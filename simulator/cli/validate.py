@@ -146,7 +146,9 @@ def _papers(
 
     with working("laws") as status, spread(processes or CORES) as processes_map:
         asked = chosen(Catalogue(own), papers)  # before the laws, which take minutes
-        examples, gaps, results = _examples((ALL,), processes_map), law_gaps(processes_map), []
+        examples = _examples((ALL,), processes_map)
+        gaps = law_gaps(processes_map)
+        results = []
         status.update("claims")
         claims = _judged([paper.name for paper in asked], own, processes_map, status)
         for paper in asked:
@@ -155,7 +157,8 @@ def _papers(
             results.append(validated(paper, processes_map, said))
         missed = shortfalls(results, ErrorBounds(**bounds))
         fits = engine_fits(Catalogue(own))
-        command, goals = command_line("validate", papers, ()), shortfalls(results, GOAL)
+        command = command_line("validate", papers, ())
+        goals = shortfalls(results, GOAL)
         answered = page(
             results, gaps, goals, paper_figures(), contradictions(), command, claims, fits
         )

@@ -32,7 +32,8 @@ def lend(base: dict[str, Any], own: dict[str, Any], origin: str) -> None:
         base.pop(
             "peaks_tflops", None
         )  # those of the other device, beside which this peak would be odd
-    ours, theirs = own.get("attention"), base.get("attention")
+    ours = own.get("attention")
+    theirs = base.get("attention")
     if isinstance(ours, dict) and {*IN_PARTS}.isdisjoint(ours) != {*IN_PARTS}.isdisjoint(
         theirs or ()
     ):
@@ -54,7 +55,8 @@ def borrow(value: object, origin: str) -> None:
     if (
         "value" in value or "source" in value
     ):  # a number, or a table with one source for all of its numbers
-        source, before = str(value.get("source", "not stated")), value.get("confidence", "assumed")
+        source = str(value.get("source", "not stated"))
+        before = value.get("confidence", "assumed")
         if before != "borrowed":
             value |= {
                 "source": f"borrowed from {origin} ({before}): {source}",

@@ -183,7 +183,8 @@ def _unshared_heads(place: Placed, ranks: int) -> Iterator[str]:
     """
     if place.attention == "data_parallel":
         return
-    heads, name = place.model.num_attention_heads, place.model.name
+    heads = place.model.num_attention_heads
+    name = place.model.name
     if heads % ranks:
         yield f"tensor_parallel {ranks} does not divide the {heads} attention heads of {name}"
         return
@@ -220,7 +221,8 @@ def _homeless_experts(place: Placed, ranks: int) -> Iterator[str]:
 
 def _slices(place: Placed, ranks: int) -> Iterator[Slice]:
     """Yield what every rank has of the widths of a model."""
-    model, of_mixers = place.model, ranks if place.attention == "tensor_parallel" else 1
+    model = place.model
+    of_mixers = ranks if place.attention == "tensor_parallel" else 1
     for kind in model.kinds():
         if kind.mixer is not None:
             value = kind.mixer.value_width

@@ -169,11 +169,13 @@ class Device(Frozen):
             * self.peaks_tflops.get(arithmetic, self.peak_tflops).value
             * 1e12
         )
-        constant, p = operation.fixed_us.value * 1e-6, operation.p_norm.value
+        constant = operation.fixed_us.value * 1e-6
+        p = operation.p_norm.value
 
         def seconds(size_bytes: Any, flops: Any, tokens: float, *apart: Any) -> Any:
             memory_ratio, fixed_ratio = operation.width_ratios(tokens)
-            memory, fixed = size_bytes / bandwidth * memory_ratio, constant * fixed_ratio
+            memory = size_bytes / bandwidth * memory_ratio
+            fixed = constant * fixed_ratio
             compute = flops * (operation.tiled(tokens) / tokens if tokens else 1.0) / peak
             largest = elementwise_max(memory, compute, *apart)
             if isinstance(largest, float) and not largest:

@@ -72,7 +72,9 @@ class PassTimes:
         drafting: Drafting | None = None,
         alike: Self | None = None,
     ) -> None:
-        self.place, self.role, self.drafts = place, role, drafting
+        self.place = place
+        self.role = role
+        self.drafts = drafting
         self._products: dict[tuple[Any, ...], LayerTime] = alike._products if alike else {}
         self._mixers: dict[Mixer | None, Timer] = {}
         self._kinds: dict[tuple[int, int], dict[LayerKind, int]] = {}
@@ -149,7 +151,8 @@ class PassTimes:
 
         A ``share`` of the rows passes a rank's mixers.
         """
-        place, model = self.place, self.place.model
+        place = self.place
+        model = self.place.model
         if (first, last) not in self._kinds:
             self._kinds[first, last] = model.kinds(first, last)
         kinds = self._kinds[first, last]
@@ -224,7 +227,8 @@ class PassTimes:
         """Return the phase of a pass of a draft head; its LM head runs where rows need logits."""
         read = self.place.model.experts_read(rows)
         share = self.place.busiest_share(rows.sequences) if self._splits else 1.0
-        many_rows, prompt_rows = rows.tokens > rows.sequences, self._prompts(rows)
+        many_rows = rows.tokens > rows.sequences
+        prompt_rows = self._prompts(rows)
         key = head, rows.tokens, rows.logit_rows, rows.adapted, many_rows, read, share, prompt_rows
         parts = self._drafting.get(key)
         if parts is None:
@@ -245,7 +249,8 @@ class PassTimes:
         """Return the seconds of a draft head's pass that do not depend on the cached tokens;
         squares count with the LM head.
         """
-        place, model = self.place, self.place.model
+        place = self.place
+        model = self.place.model
         matrices = head.squares * side_product_time(place, tokens, model.hidden_size)
         if head.rank:
             matrices += 2 * side_product_time(place, tokens, head.rank)
@@ -271,7 +276,8 @@ class PassTimes:
         return self._with_logits[logits]
 
     def _phase(self, rows: Rows, parts: PassParts, step: float = 0.0) -> Phase:
-        device, taken = parts.head, dict[Timer, Any]()
+        device = parts.head
+        taken = dict[Timer, Any]()
         if self._splits:
             mixed = rows.on_rank(self.place.busiest_share(rows.sequences))
         else:
@@ -280,7 +286,8 @@ class PassTimes:
             if timer not in taken:
                 taken[timer] = timer(mixed)
             device += layers * (layer.qkv + taken[timer] + layer.output + layer.mlp + layer.small)
-        collectives, host = parts.collectives, parts.host
+        collectives = parts.collectives
+        host = parts.host
         compute_lane, collectives_lane, host_lane = self._busy
         wall = self.place.engine.wall_seconds(host, device + collectives) + step
         if (

@@ -107,8 +107,10 @@ def _about(config: Config) -> str:
 
 def _shape(config: Config) -> dict[str, Any]:
     """Return the fields of ModelSpec that all layers share, in elements."""
-    hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
-    latent, blocks = config.get("kv_lora_rank") is not None, config.get("block_configs") is not None
+    hidden = config.count("hidden_size")
+    heads = config.count("num_attention_heads")
+    latent = config.get("kv_lora_rank") is not None
+    blocks = config.get("block_configs") is not None
     config.asked.add("head_dim")  # with a latent it is a part of a key that other fields state
     if not (latent or config.faults or config.get("head_dim")) and hidden % heads:
         config.refuse(
@@ -119,7 +121,8 @@ def _shape(config: Config) -> dict[str, Any]:
     tied = config.get("tie_word_embeddings", False)
     if not isinstance(tied, bool):
         config.refuse("tie_word_embeddings", f"expected true or false, got {told(tied)}")
-    without_gate, kind = FIELDS["two_matrices"], config.model_type
+    without_gate = FIELDS["two_matrices"]
+    kind = config.model_type
     ungated = (
         kind in without_gate["types"] or config.get("activation") in without_gate["activations"]
     )
@@ -191,10 +194,8 @@ def _width(config: Config, hidden: int, default: int | None) -> int:
     width = config.count("intermediate_size", default=default)
     if config.model_type != "lfm2":
         return width
-    ratio, multiple = (
-        config.get("block_ffn_dim_multiplier", 1.0),
-        config.count("block_multiple_of", default=1),
-    )
+    ratio = config.get("block_ffn_dim_multiplier", 1.0)
+    multiple = config.count("block_multiple_of", default=1)
     if not isinstance(ratio, int | float) or not 0 < ratio < LARGEST:
         config.refuse(
             "block_ffn_dim_multiplier", f"expected a number above 0, got {str(ratio)[:60]}"
@@ -230,7 +231,8 @@ def _layers(config: Config, shape: Shape) -> dict[str, Any]:
     """Return the fields mixers and layers of ModelSpec, or how many layers have no experts where no
     others differ.
     """
-    count, experts = shape["num_hidden_layers"], shape["experts"]
+    count = shape["num_hidden_layers"]
+    experts = shape["experts"]
     if pattern := _blocks_of(config):
         blocks = [str(block) for block in config.by_layer(pattern, count)]
         runs = [

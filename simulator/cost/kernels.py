@@ -25,7 +25,8 @@ def computes_longer_than_it_reads(place: Placement) -> bool:
     """Return whether a weight takes longer to multiply with one row than to read: no decoding that
     was measured is so.
     """
-    device, form = place.device, place.device.number_format(place.weights)
+    device = place.device
+    form = place.device.number_format(place.weights)
     product = device.matmul_for(place.weights)
     peak = (
         device.peaks_tflops.get(form.arithmetic, device.peak_tflops).value
@@ -58,7 +59,9 @@ def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[R
     Kinds of attention differ in what their queries see, and in bytes and flops; the curves are
     those of the device's attention.
     """
-    model, ranks, device = place.model, place.mixer_ranks, place.device
+    model = place.model
+    ranks = place.mixer_ranks
+    device = place.device
     mixer = mixer or model.attention
     if mixer.kind == "linear":
         return _state_timer(place, mixer)
@@ -68,7 +71,8 @@ def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[R
     if isinstance(attention, Attention):
         attend = _attention_in_parts(place, attention, mixer, cached / ranks)
     else:
-        whole, pair = device.timer(attention), mixer.pair_flops / ranks
+        whole = device.timer(attention)
+        pair = mixer.pair_flops / ranks
         widened = (mixer.prompt_pair_flops or mixer.pair_flops) / ranks - pair
 
         def attend(rows: Rows) -> Any:
@@ -85,11 +89,10 @@ def _index_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Any]:
     """Return a function from rows to the seconds in which an indexer reads its keys of the context;
     0 without one.
     """
-    seconds, every = place.device.timer(place.decode_attention), mixer.entry_tokens
-    size, pair = (
-        mixer.index_width * INDEX_BYTES / every,
-        2.0 * mixer.index_heads * mixer.index_width / every,
-    )
+    seconds = place.device.timer(place.decode_attention)
+    every = mixer.entry_tokens
+    size = mixer.index_width * INDEX_BYTES / every
+    pair = 2.0 * mixer.index_heads * mixer.index_width / every
     return lambda rows: (
         seconds(rows.kv_tokens * size, rows.attention_pairs * pair, rows.tokens) if size else 0.0
     )
@@ -103,8 +106,10 @@ def _state_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Any]:
     prompt writes the last. Memory and peak are reached as by products in 16 bits, without their
     tiles.
     """
-    product, ranks = place.device.matmul_for("bf16"), place.mixer_ranks
-    seconds, moved = place.device.timer(product), 2.0 * ACTIVATION_BYTES * mixer.value_width / ranks
+    product = place.device.matmul_for("bf16")
+    ranks = place.mixer_ranks
+    seconds = place.device.timer(product)
+    moved = 2.0 * ACTIVATION_BYTES * mixer.value_width / ranks
     flops = STATE_FLOPS * mixer.state / ranks / product.tiled(1)
 
     def state_seconds(rows: Rows) -> Any:
@@ -124,12 +129,12 @@ def _attention_in_parts(
     Prompts are priced by ``prefill``, all other rows by ``decode``, with ``extra_row`` for those of
     a verification.
     """
-    ranks, parts, device = place.mixer_ranks, attention.over(place.kv_cache), place.device
-    decode, prefill, extra = (
-        device.timer(parts.decode),
-        device.timer(parts.prefill),
-        attention.extra_row.value,
-    )
+    ranks = place.mixer_ranks
+    parts = attention.over(place.kv_cache)
+    device = place.device
+    decode = device.timer(parts.decode)
+    prefill = device.timer(parts.prefill)
+    extra = attention.extra_row.value
     pair = mixer.pair_flops / ranks
     prompt_pair = pair if mixer.prompt_pair_flops is None else mixer.prompt_pair_flops / ranks
     heads = max(1.0, mixer.cache_heads / ranks)
@@ -162,7 +167,8 @@ def _attention_in_parts(
     def seconds(rows: Rows) -> Any:
         total: Any = 0.0
         if prompt := rows.prompt_tokens:
-            sequences, cached_tokens = max(1, rows.prompt_sequences), rows.prompt_kv_tokens
+            sequences = max(1, rows.prompt_sequences)
+            cached_tokens = rows.prompt_kv_tokens
             total = timed(
                 parts.prefill,
                 prefill,
@@ -173,10 +179,8 @@ def _attention_in_parts(
                 prompt_pair,
             )
         if tokens := rows.tokens - rows.prompt_tokens:
-            sequences, cached_tokens = (
-                max(1, rows.sequences - rows.prompt_sequences),
-                rows.kv_tokens - rows.prompt_kv_tokens,
-            )
+            sequences = max(1, rows.sequences - rows.prompt_sequences)
+            cached_tokens = rows.kv_tokens - rows.prompt_kv_tokens
             took = timed(
                 parts.decode,
                 decode,
@@ -201,11 +205,9 @@ def product_timer(
     Every row has so many inputs and outputs over all ranks; ``weights`` are inputs times outputs by
     default, ``ranks`` those of tensor parallelism. ``prompt_rows`` of the rows belong to prompts.
     """
-    device, ranks, form = (
-        place.device,
-        ranks or place.tensor_parallel,
-        place.device.number_format(weight_format),
-    )
+    device = place.device
+    ranks = ranks or place.tensor_parallel
+    form = place.device.number_format(weight_format)
     timed = device.timer(_curve(place, weight_format, prompt_rows), form.arithmetic, place.in_cache)
 
     def seconds(inputs: float, outputs: float, rows: float, weights: float | None = None) -> float:
@@ -230,7 +232,9 @@ def lacks_curve(device: Device, weight_format: str) -> bool:
 
 def _curve(place: Placement, weight_format: str, prompt_rows: float = 0.0) -> Roofline:
     """Return the roofline of products; with what several rows cost in the engine's own kernels."""
-    device, engine, curve = place.device, place.engine, place.device.matmul_for(weight_format)
+    device = place.device
+    engine = place.engine
+    curve = place.device.matmul_for(weight_format)
     costs = (
         engine.rows.get("quantised") if lacks_curve(device, weight_format) else None
     ) or engine.rows.get("any")
@@ -254,7 +258,8 @@ def measured_rows(place: Placement) -> int:
     """Return the most rows of a product that were measured where further ones are continued in a
     line; 0 where they are not.
     """
-    device, engine = place.device, place.engine
+    device = place.device
+    engine = place.engine
     curve = device.matmul_for(place.weights)
     costs = (
         engine.rows.get("quantised") if lacks_curve(device, place.weights) else None
@@ -277,7 +282,8 @@ def _further(width: list[WidthPoint], relative: float, prompt_rows: int) -> list
     The last point is the ratio of the kernels beyond; rows of prompts cost no more than that.
     """
     *measured, beyond = width
-    first, last = (measured[1] if len(measured) > 2 else measured[0]), measured[-1]
+    first = measured[1] if len(measured) > 2 else measured[0]
+    last = measured[-1]
     slope = relative * (last.ratio - first.ratio) / (last.tokens - first.tokens)
     begin = last.tokens + prompt_rows
     flat = [beyond, beyond.model_copy(update={"tokens": begin})][: min(prompt_rows, 2)]
@@ -304,10 +310,15 @@ def layer_products(
     as independent rows do; a ``share`` of them passes the mixer on one rank, by default all.
     ``prompt_rows`` of them belong to prompts.
     """
-    model, device, ranks, mixer = place.model, place.device, place.tensor_parallel, kind.mixer
-    product, full = product_timer(place, place.weights, None, prompt_rows), n - adapted
+    model = place.model
+    device = place.device
+    ranks = place.tensor_parallel
+    mixer = kind.mixer
+    product = product_timer(place, place.weights, None, prompt_rows)
+    full = n - adapted
     mixed = n if share == 1.0 else n * share
-    hidden, ff = model.hidden_size, kind.intermediate_size
+    hidden = model.hidden_size
+    ff = kind.intermediate_size
     ups = 2 * ff if model.mlp == "gated" else ff
     if ff:
         mlp = product(hidden, ups, full) + product(ff, hidden, full)
@@ -330,15 +341,12 @@ def layer_products(
     )  # tracks of an SPD draft have their own
     qkv = output = projected = 0.0
     if mixer is not None:
-        own, among = (
-            product_timer(place, place.weights, place.mixer_ranks, prompt_rows * share),
-            place.mixer_ranks,
-        )
-        before, projected = mixer.weights_before(among), 2 * mixer.projected / among * share
-        qkv, output = (
-            own(hidden, mixer.projected, mixed, before),
-            own(mixer.value_width, hidden, mixed, mixer.output),
-        )
+        own = product_timer(place, place.weights, place.mixer_ranks, prompt_rows * share)
+        among = place.mixer_ranks
+        before = mixer.weights_before(among)
+        projected = 2 * mixer.projected / among * share
+        qkv = own(hidden, mixer.projected, mixed, before)
+        output = own(mixer.value_width, hidden, mixed, mixer.output)
         qkv += (mixer.products - 1) * own(0, 0, mixed) if mixer.products > 1 else 0.0
     widths = n * (4 * kind.parts * stream + projected) + full * 3 * ff / ranks
     small = device.seconds(device.small_operations, ACTIVATION_BYTES * widths, 0.0, n)
@@ -351,24 +359,25 @@ def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0)
     It is that of the busiest rank where ranks hold whole experts. On a device without a fit for
     experts it is one product over all experts read, each with its share of the rows, and no router.
     """
-    model, experts, ranks, device = (
-        place.model,
-        place.model.experts,
-        place.tensor_parallel,
-        place.device,
-    )
+    model = place.model
+    experts = place.model.experts
+    ranks = place.tensor_parallel
+    device = place.device
     if experts is None:
         return 0.0
-    sliced, touched, pairs = place.experts == "sliced", read, float(rows * experts.per_token)
-    hidden, weights = experts.latent_size or model.hidden_size, float(model.expert_weights)
+    sliced = place.experts == "sliced"
+    touched = read
+    pairs = float(rows * experts.per_token)
+    hidden = experts.latent_size or model.hidden_size
+    weights = float(model.expert_weights)
     inner = float(experts.intermediate_size)
     if not sliced:
-        touched, pairs = (
-            min(busiest(touched, ranks, experts.routed), experts.routed / ranks),
-            busiest(pairs, ranks),
-        )
-    stored, each = place.expert_format, max(1.0, pairs / touched)
-    curve, form = device.experts_for(stored), device.number_format(stored)
+        touched = min(busiest(touched, ranks, experts.routed), experts.routed / ranks)
+        pairs = busiest(pairs, ranks)
+    stored = place.expert_format
+    each = max(1.0, pairs / touched)
+    curve = device.experts_for(stored)
+    form = device.number_format(stored)
     if curve is None:  # product_timer takes a slice of every weight
         whole = touched * weights * (1 if sliced else ranks)
         of_prompts = each * prompt_rows / rows if rows else 0.0
@@ -376,7 +385,8 @@ def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0)
             hidden + inner, 2 * inner, each, whole
         )
     if sliced:
-        inner, weights = inner / ranks, weights / ranks
+        inner = inner / ranks
+        weights = weights / ranks
     size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)
     seconds: float = device.timer(curve, form.arithmetic)(size, 2.0 * pairs * weights, each)
     undivided = place.model_copy(update={"tensor_parallel": 1})  # every device routes all rows
@@ -403,7 +413,8 @@ def exchange_time(place: Placement, rows: int) -> float:
     16 bits (DeepEP), instead of summing the layer's output over the ranks; 0 where rows are not
     sent.
     """
-    experts, exchange = place.model.experts, place.link.all_to_all if place.link else None
+    experts = place.model.experts
+    exchange = place.link.all_to_all if place.link else None
     if (
         experts is None
         or exchange is None
@@ -444,7 +455,8 @@ def all_reduce_time(place: Placement, tokens: int) -> float:
     """
     if not place.collectives.count:
         return 0.0
-    seconds, size = 0.0, float(tokens * place.model.hidden_size * ACTIVATION_BYTES)
+    seconds = 0.0
+    size = float(tokens * place.model.hidden_size * ACTIVATION_BYTES)
     for form, _, ranks in place.all_reduce_forms():
         seconds += form.seconds(size, ranks)
         size /= ranks

@@ -151,11 +151,10 @@ class Mixer(Frozen):
         """
         if self.sees_all:
             return rows
-        tokens, sequences = rows.tokens - rows.prompt_tokens, rows.sequences - rows.prompt_sequences
-        cached, pairs = (
-            rows.kv_tokens - rows.prompt_kv_tokens,
-            rows.attention_pairs - rows.prompt_pairs,
-        )
+        tokens = rows.tokens - rows.prompt_tokens
+        sequences = rows.sequences - rows.prompt_sequences
+        cached = rows.kv_tokens - rows.prompt_kv_tokens
+        pairs = rows.attention_pairs - rows.prompt_pairs
         entries, pairs = self._seen(tokens, sequences, cached, pairs)
         of_prompts = self._seen(
             rows.prompt_tokens, rows.prompt_sequences, rows.prompt_kv_tokens, rows.prompt_pairs
@@ -173,8 +172,10 @@ class Mixer(Frozen):
         """
         if not tokens:
             return 0, 0
-        shape, every = (tokens, max(1, sequences), cached, pairs), self.entry_tokens
-        near, near_pairs = 0.0, 0.0
+        shape = (tokens, max(1, sequences), cached, pairs)
+        every = self.entry_tokens
+        near = 0.0
+        near_pairs = 0.0
         if self.window is not None:
             if self.kind == "chunked":
                 window = (self.window + 1) // 2

@@ -75,7 +75,8 @@ class Experts(Frozen):
         """
         total: float = 0.0
         exponent = self.window_exponent.value
-        prompts, sequences = rows.prompt_tokens, rows.prompt_sequences
+        prompts = rows.prompt_tokens
+        sequences = rows.prompt_sequences
         for tokens, parts in (
             (prompts, sequences),
             (rows.tokens - prompts, rows.sequences - sequences),
@@ -278,7 +279,9 @@ class ModelSpec(Frozen):
         """Return the mixer of the model's own heads: grouped keys and values, or one latent for all
         heads.
         """
-        latent, query, heads = self.kv_latent_width, self.query_width, self.num_key_value_heads
+        latent = self.kv_latent_width
+        query = self.query_width
+        heads = self.num_key_value_heads
         return Mixer(
             kind="latent" if latent else "full",
             projections=self.qkv_weights,
@@ -295,13 +298,15 @@ class ModelSpec(Frozen):
         """Return the runs of equal layers from ``first`` to before ``last``, each as long as it
         is.
         """
-        runs, layers = self.layers, self.num_hidden_layers
+        runs = self.layers
+        layers = self.num_hidden_layers
         if not runs:
             dense = min(layers, self.experts.first_dense_layers) if self.experts else layers
             runs = (LayerRun(count=dense),) if dense else ()
             runs += (LayerRun(count=layers, mlp="experts"),) if self.experts else ()
         chosen: list[LayerRun] = []
-        begin, stop = 0, layers if last is None else last
+        begin = 0
+        stop = layers if last is None else last
         for run in cycle(runs):
             if begin >= stop:
                 return tuple(chosen)
@@ -316,7 +321,8 @@ class ModelSpec(Frozen):
         """Return how many layers there are of each kind from ``first`` to before ``last``, in the
         order in which they come.
         """
-        mixers, kinds = {"attention": self.attention} | self.mixers, Counter[LayerKind]()
+        mixers = {"attention": self.attention} | self.mixers
+        kinds = Counter[LayerKind]()
         for run in self.runs(first, last):
             if run.mlp in ("dense", "both"):
                 width = run.intermediate_size or self.intermediate_size
@@ -364,10 +370,8 @@ class ModelSpec(Frozen):
             kind.mixer.weights if kind.mixer else 0
         ) + matrices * self.hidden_size * kind.intermediate_size
         if kind.experts and self.experts:
-            router, latent = (
-                self.hidden_size * self.experts.routed,
-                2 * self.hidden_size * (self.experts.latent_size or 0),
-            )
+            router = self.hidden_size * self.experts.routed
+            latent = 2 * self.hidden_size * (self.experts.latent_size or 0)
             weights += (
                 self.experts.routed * self.expert_weights
                 + self.experts.shared * self.shared_expert_weights

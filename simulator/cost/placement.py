@@ -215,7 +215,8 @@ class Placement(Frozen):
         """Return the size of the weights on one device in 1e9 bytes, with ``extra`` weights that a
         method adds.
         """
-        form, ranks = FORMATS[self.weights], self.tensor_parallel
+        form = FORMATS[self.weights]
+        ranks = self.tensor_parallel
         tables = self.model.table_weights * (
             FORMATS[self.table_format].weight_bytes - form.weight_bytes
         )
@@ -234,7 +235,8 @@ class Placement(Frozen):
         """Return the size of the KV caches of ``sequences`` of ``tokens`` each on one device in 1e9
         bytes, without states.
         """
-        value, ranks = CACHE_BYTES[self.kv_cache], self.mixer_ranks
+        value = CACHE_BYTES[self.kv_cache]
+        ranks = self.mixer_ranks
         layers = self.model.mixer_layers
         size = ordered_sum(
             count * mixer.cache_bytes(tokens, value) * mixer.copies(ranks)
@@ -304,7 +306,8 @@ class Placement(Frozen):
         """
         if self.pipeline is None:
             return ()
-        model, table = self.model, self.model.head_weights
+        model = self.model
+        table = self.model.head_weights
         layer = (
             model.weights - table * (1 if model.tie_word_embeddings else 2)
         ) / model.num_hidden_layers

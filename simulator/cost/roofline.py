@@ -126,7 +126,9 @@ class Roofline(Frozen):
 
 
 NOT_TOLD = NonNegative(value=0.0, source="assumed: not told apart")
-PIECE_KEYS, TILE_ROWS, BLOCKS = 128, 128, 2
+PIECE_KEYS = 128
+TILE_ROWS = 128
+BLOCKS = 2
 """Keys of the smallest piece of a cache, query rows of a tile, and thread blocks of a
 multiprocessor (FlashAttention 2).
 """

@@ -79,7 +79,8 @@ class Rows(NamedTuple):
         """Return the rows of a prompt, or of a chunk behind ``context`` cached ones; if it ``ends``
         here, with a logit.
         """
-        cached, pairs = context + tokens, tokens * context + tokens * (tokens + 1) // 2
+        cached = context + tokens
+        pairs = tokens * context + tokens * (tokens + 1) // 2
         return Rows(tokens, int(ends), 1, cached, pairs, 0, tokens, 1, cached, pairs)
 
 

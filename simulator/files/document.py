@@ -195,7 +195,8 @@ class Document:
         whole, and so does a number with a ``value``, whose source is its own.
         """
         for key, value in overlay.get(path).items():
-            inner, old = (*path, key), self.get((*path, key))
+            inner = (*path, key)
+            old = self.get((*path, key))
             both = isinstance(value, dict) and isinstance(old, dict) and "value" not in value
             if both and value.get("name", old.get("name")) == old.get("name"):
                 self.merge(overlay, inner)

@@ -23,7 +23,8 @@ class Loader(yaml.SafeLoader):
         """Return the next value; raises :class:`yaml.MarkedYAMLError` for too many values, or too
         deep ones.
         """
-        self.depth, self.values = self.depth + 1, self.values + 1
+        self.depth = self.depth + 1
+        self.values = self.values + 1
         if self.depth > 2 * DEEPEST or self.values > MOST_VALUES:
             if self.depth > 2 * DEEPEST:
                 what = "is nested too deeply"

@@ -220,20 +220,16 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of JSON, of JSONL, or those that the patterns find in a text log."""
     if path.suffix == ".json":
         value = reading.from_json(reading.text(path, reading.MOST_TABLE_BYTES))
-        yield from (
-            record
-            for record in (value if isinstance(value, list) else [value])
-            if isinstance(record, dict)
-        )
+        for record in value if isinstance(value, list) else [value]:
+            if isinstance(record, dict):
+                yield (record)
         return
     with reading.lines(path) as opened:
         for number, line in enumerate(opened, start=1):
             if path.suffix in TEXTS:
-                yield from (
-                    match.groupdict()
-                    for pattern in KNOWN["lines"]
-                    if (match := re.search(pattern, line))
-                )
+                for pattern in KNOWN["lines"]:
+                    if match := re.search(pattern, line):
+                        yield (match.groupdict())
             elif line.strip():
                 try:
                     yield reading.from_json(line)
@@ -334,9 +330,10 @@ def _recognised(role: str, names: list[str]) -> str | None:
     shallowest.
     """
     stems = (*KNOWN.get(role, ()), role)
-    known = [
-        stem + ending for stem in stems for ending in (("", *UNITS) if role == "arrival" else ("",))
-    ]
+    known = []
+    for stem in stems:
+        for ending in ("", *UNITS) if role == "arrival" else ("",):
+            known.append(stem + ending)
     for word in map(str.lower, known):
         if fitting := [
             name for name in names if name.lower() == word or name.lower().endswith(f".{word}")

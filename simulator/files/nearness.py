@@ -8,7 +8,8 @@ LONGEST_NAME = 100
 """Characters of a name that are compared with possible names."""
 SHORTEST_STEM = 3
 """Fewest characters of a word for which a name that begins with it counts as nearest."""
-NEAR, NEAR_WITH_OTHER_NUMBERS = 0.5, 0.8
+NEAR = 0.5
+NEAR_WITH_OTHER_NUMBERS = 0.8
 """Least likeness of a name that is suggested, and of one whose numbers are others."""
 
 
@@ -19,7 +20,8 @@ def nearest_name(word: str, possible: Iterable[str]) -> str | None:
     spelling. Numbers tell models and formats apart: of a word with numbers, one that has the same
     is near, and another only where nearly all of it is the same.
     """
-    names, word = sorted(possible), word[:LONGEST_NAME].lower()
+    names = sorted(possible)
+    word = word[:LONGEST_NAME].lower()
     begun = [name for name in names if len(word) >= SHORTEST_STEM and name.lower().startswith(word)]
     if begun:
         return difflib.get_close_matches(word, begun, n=1, cutoff=0.0)[0]

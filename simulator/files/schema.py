@@ -281,7 +281,8 @@ def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
     members).
     """
     path: Path_ = ()
-    value, member = document.data, None
+    value = document.data
+    member = None
     for step, part in enumerate(loc):
         if (
             isinstance(value, dict)
@@ -309,11 +310,13 @@ PLAIN_WORDS: list[list[str]] = yaml.safe_load(
 
 def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
     """Return what pydantic reports in our words."""
-    kind, given = report["type"], report.get("input")
+    kind = report["type"]
+    given = report.get("input")
     if kind == "extra_forbidden":
         return f"unknown field{_perhaps(path, _around(model, report['loc']))}"
     if kind == "union_tag_invalid":
-        tag, tags = report["ctx"]["tag"], re.findall(r"'([^']*)'", report["ctx"]["expected_tags"])
+        tag = report["ctx"]["tag"]
+        tags = re.findall(r"'([^']*)'", report["ctx"]["expected_tags"])
         return f"there is no {path[-1]} '{tag}'{did_you_mean(tag, tags)}"
     if kind == "union_tag_not_found":
         return "needs a field 'name'"
@@ -413,7 +416,8 @@ def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
             "confidence": confidence,
         }
     for name in type(model).model_fields:
-        value, where = getattr(model, name), f"{path}.{name}" if path else name
+        value = getattr(model, name)
+        where = f"{path}.{name}" if path else name
         if isinstance(value, dict):
             parts = {f"{where}.{key}": inner for key, inner in value.items()}
         else:

@@ -39,7 +39,8 @@ def apart() -> Iterator[None]:
     if WRITTEN.get() is not None:
         yield
         return
-    read, written = reading.READ.set(set()), WRITTEN.set(set())
+    read = reading.READ.set(set())
+    written = WRITTEN.set(set())
     try:
         yield
     finally:
@@ -54,7 +55,8 @@ def same(path: Path, other: Path) -> bool:
     with suppress(OSError):
         if os.path.samefile(path, other):
             return True
-    first, second = Path(os.path.realpath(path)), Path(os.path.realpath(other))
+    first = Path(os.path.realpath(path))
+    second = Path(os.path.realpath(other))
     if first == second:
         return True
     return (
@@ -120,7 +122,8 @@ def _check_apart(path: Path) -> None:
     """Raise :class:`BadInput` for a file that the command under way has read, or written
     already.
     """
-    read, written = reading.READ.get(), WRITTEN.get()
+    read = reading.READ.get()
+    written = WRITTEN.get()
     if read and path.is_file():
         facts = path.stat()
         if (facts.st_dev, facts.st_ino) in read:

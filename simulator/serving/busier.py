@@ -132,7 +132,9 @@ def redrawn(
     seconds at least.
     """
     arrivals = tuple(line.arrival_s for line in lines)
-    times, parts, steady = np.array(arrivals), stretches(arrivals), _is_stream(arrivals)
+    times = np.array(arrivals)
+    parts = stretches(arrivals)
+    steady = _is_stream(arrivals)
     gaps = np.append(np.diff(times), 0.0)
     if len(lines) > 1:
         last = parts[-1]
@@ -151,7 +153,8 @@ def redrawn(
         return tuple(_passages(lines, gaps, parts[0], number, float(times[0]), lasts_s, random))
     for part in parts:
         number = floor(part.end * factor + 0.5) - floor(part.begin * factor + 0.5)
-        begin_s, lasts_s = float(times[part.begin]), float(gaps[part.begin : part.end].sum())
+        begin_s = float(times[part.begin])
+        lasts_s = float(gaps[part.begin : part.end].sum())
         if not number:
             continue
         if part.end < len(times):

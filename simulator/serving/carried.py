@@ -19,7 +19,8 @@ class Carried:
     """Prompts on their way, by stage."""
 
     def __init__(self, strategy: Strategy, stages: int) -> None:
-        self.strategy, self.stages = strategy, stages
+        self.strategy = strategy
+        self.stages = stages
         self.line: deque[Prompts] = deque()
 
     def __bool__(self) -> bool:

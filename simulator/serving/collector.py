@@ -33,9 +33,12 @@ class MetricsCollector:
         slo: Slo | None = None,
         finished: Callable[[Request], object] | None = None,
     ) -> None:
-        self._source, self._replicas, self._finished = source, tuple[Scheduler, ...](), finished
+        self._source = source
+        self._replicas = tuple[Scheduler, ...]()
+        self._finished = finished
         self._requests = requests
-        self.first, self.last = requests.warm_up, requests.count - requests.cool_down
+        self.first = requests.warm_up
+        self.last = requests.count - requests.cool_down
         self._whole = not (requests.warm_up or requests.cool_down)
         limits = slo.limits if slo else ()
         self.times = {
@@ -50,7 +53,8 @@ class MetricsCollector:
         for limit in limits:
             self.longest_s[limit.metric] = max(limit.seconds, self.longest_s.get(limit.metric, 0.0))
         self.good = self.good_tokens = self.tokens = 0
-        self.begin_s, self.end_s = (inf if self.first else 0.0), inf
+        self.begin_s = inf if self.first else 0.0
+        self.end_s = inf
 
     def watch(self, replicas: Sequence[Scheduler]) -> None:
         """Note from now on what these replicas finish, and gaps between tokens while the stretch
@@ -74,7 +78,8 @@ class MetricsCollector:
 
     def _begin(self, at: float) -> None:
         """Begin the stretch."""
-        self.begin_s, self.tokens = at, -self._shown
+        self.begin_s = at
+        self.tokens = -self._shown
         self._gaps_go_to(self.times["tbt"])
 
     def end(self, at: float) -> None:

@@ -82,11 +82,10 @@ class Batch:
         parts = [] if self.step is None else [self.step.kind.name]
         if self.prompts:
             parts.append("prefill")
-        rows, ids = (
-            (*self.rows, *(tokens for _, tokens in self.prompts)),
-            tuple(request.index for request in members),
-        )
-        seconds, tokens = now - self.begin_s, tuple(self.tokens)
+        rows = (*self.rows, *(tokens for _, tokens in self.prompts))
+        ids = tuple(request.index for request in members)
+        seconds = now - self.begin_s
+        tokens = tuple(self.tokens)
         return Iteration(
             self.begin_s, seconds, "+".join(parts), ids, rows, tokens, self.waiting, self.kv_tokens
         )

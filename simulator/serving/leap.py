@@ -50,12 +50,10 @@ class Leap:
     """
 
     def __init__(self, scheduler: Scheduler, batch: Batch, first: Step, most: int) -> None:
-        self.scheduler, self.batch, self.requests, self.states = (
-            scheduler,
-            batch,
-            batch.decode,
-            batch.states,
-        )
+        self.scheduler = scheduler
+        self.batch = batch
+        self.requests = batch.decode
+        self.states = batch.states
         self.first = first
         self.strategy = cast("TakesRuns", scheduler.strategy)
         left = [request.output_tokens - request.tokens for request in self.requests]
@@ -75,7 +73,8 @@ class Leap:
         """Note the blocks that each step needs, and end the run before one that would find no
         room.
         """
-        memory, ahead = self.scheduler.memory, self.scheduler.queues.ahead
+        memory = self.scheduler.memory
+        ahead = self.scheduler.queues.ahead
         before = self.behind - self.foreseen.committed
         self.used = (-(-(before + ahead) // memory.block_tokens)).sum(axis=0)
         if memory.total < inf and self.used.max(initial=0) > memory.total:
@@ -84,18 +83,17 @@ class Leap:
     def _cut(self, steps: int) -> None:
         """End the run after so many steps."""
         if steps < self.steps:
-            self.steps, self.foreseen, self.behind = (
-                steps,
-                self.foreseen.cut(steps),
-                self.behind[:, :steps],
-            )
+            self.steps = steps
+            self.foreseen = self.foreseen.cut(steps)
+            self.behind = self.behind[:, :steps]
             self.used = None if self.used is None else self.used[:steps]
 
     def time(self, one_lane: bool = False, by_law: bool = False) -> float:
         """Work out when each step begins and ends, up to the first that ends after an arrival;
         return the end in seconds.
         """
-        scheduler, parts = self.scheduler, list[tuple[Any, ...]]()
+        scheduler = self.scheduler
+        parts = list[tuple[Any, ...]]()
         self.kinds: list[TimedSteps] = []
         contexts = self.behind - self.foreseen.committed
         for places, step in self.strategy.steps_of_run(
@@ -124,7 +122,8 @@ class Leap:
                 for kind in map(self._within, self.kinds)
                 if isinstance(kind[0], slice) or len(kind[0])
             ]
-        self.starts, self.ends = times[: self.steps], times[1 : self.steps + 1]
+        self.starts = times[: self.steps]
+        self.ends = times[1 : self.steps + 1]
         return float(self.ends[-1])
 
     def _within(self, kind: TimedSteps) -> TimedSteps:
@@ -179,7 +178,9 @@ class Leap:
         """Write into the books what the steps did, in their order, and leave the requests where the
         last one does.
         """
-        scheduler, tally, batch = self.scheduler, self.scheduler.tally, len(self.requests)
+        scheduler = self.scheduler
+        tally = self.scheduler.tally
+        batch = len(self.requests)
         scheduler.under_way.remove(self.batch)
         seconds = self.ends - self.starts
         for places, step, _ in self.kinds:
@@ -192,7 +193,8 @@ class Leap:
         for progress, times in self.strategy.settle_run(self.states, self.foreseen):
             tally.settled[progress] += times
         self._settle_first(float(self.ends[0]))
-        gaps, end_s = seconds.tolist(), float(self.ends[-1])
+        gaps = seconds.tolist()
+        end_s = float(self.ends[-1])
         scheduler.gaps.add_each(gaps[1:], batch)
         late = max(gaps[1:], default=0.0) > scheduler.longest_gap_s
         memory = scheduler.memory
@@ -201,7 +203,8 @@ class Leap:
         else:
             used = self.used.tolist()
         tally.block_area_s = reduce(add, map(mul, used, gaps), tally.block_area_s)
-        tally.blocks_since, memory.most_used = end_s, max(memory.most_used, *used)
+        tally.blocks_since = end_s
+        memory.most_used = max(memory.most_used, *used)
         for request, state, context in zip(
             self.requests, self.states, self.behind[:, -1].tolist(), strict=True
         ):
@@ -234,8 +237,10 @@ class Leaps:
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler, self.resting = scheduler, 0
-        cost, strategy = scheduler.cost, scheduler.strategy
+        self.scheduler = scheduler
+        self.resting = 0
+        cost = scheduler.cost
+        strategy = scheduler.strategy
         alone = (
             strategy.needs.in_flight == 1
             and not cost.stages
@@ -263,7 +268,9 @@ class Leaps:
         if self.resting:
             self.resting -= 1
             return None
-        scheduler, requests, step = self.scheduler, batch.decode, batch.step
+        scheduler = self.scheduler
+        requests = batch.decode
+        step = batch.step
         if (
             step is None
             or batch.prompts
@@ -294,7 +301,9 @@ class Leaps:
         """Return whether the policy and the strategy go on as in this iteration, for which there is
         just room.
         """
-        scheduler, policy, memory = self.scheduler, self.scheduler.policy, self.scheduler.memory
+        scheduler = self.scheduler
+        policy = self.scheduler.policy
+        memory = self.scheduler.memory
         steady = cast("TakesRuns", scheduler.strategy).steady(batch.states) and policy.repeats(
             scheduler.queues
         )

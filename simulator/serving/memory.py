@@ -173,7 +173,8 @@ class PrefixBlocks(Blocks):
                 return False
             for piece, _ in found:
                 self._take(piece)
-            request.blocks, request.shared = shared, len(found)
+            request.blocks = shared
+            request.shared = len(found)
             if not request.preemptions:
                 self.asked_tokens += request.prompt_tokens
                 self.hit_tokens += request.cached
@@ -230,7 +231,8 @@ def cache_hits(pools: Sequence[Blocks]) -> dict[str, float]:
     nothing without caching.
     """
     kept = [pool for pool in pools if isinstance(pool, PrefixBlocks)]
-    asked, hit = sum(pool.asked_tokens for pool in kept), sum(pool.hit_tokens for pool in kept)
+    asked = sum(pool.asked_tokens for pool in kept)
+    hit = sum(pool.hit_tokens for pool in kept)
     evicted = sum(pool.evicted * pool.block_tokens for pool in kept)
     counts = {
         "prompt_tokens": asked,

@@ -35,8 +35,12 @@ class Sketch:
 
     def __init__(self, limits: Sequence[Limit] = ()) -> None:
         self.buckets: defaultdict[int | None, int] = defaultdict(int)
-        self.count, self.total, self.least, self.most = 0, 0.0, inf, -inf
-        self.limits, self.within = tuple(limits), [0] * len(limits)
+        self.count = 0
+        self.total = 0.0
+        self.least = inf
+        self.most = -inf
+        self.limits = tuple(limits)
+        self.within = [0] * len(limits)
 
     def add(self, value: float, times: int = 1) -> None:
         """Add ``value`` so many times."""
@@ -53,7 +57,8 @@ class Sketch:
         """Add every one of ``values`` so many times, in their order."""
         self.count += times * len(values)
         self.total = reduce(add, [value * times for value in values], self.total)
-        self.least, self.most = min([self.least, *values]), max([self.most, *values])
+        self.least = min([self.least, *values])
+        self.most = max([self.most, *values])
         for bucket, found in Counter(
             [ceil(log(value) / GROWTH) if value > 0.0 else None for value in values]
         ).items():
@@ -70,7 +75,8 @@ class Sketch:
 
     def quantile(self, share: float) -> float:
         """Return the value that ``share`` of all values do not exceed; 0 without values."""
-        rank, seen = max(1, ceil(share * self.count)), 0
+        rank = max(1, ceil(share * self.count))
+        seen = 0
         for bucket in sorted(self.buckets, key=lambda number: -inf if number is None else number):
             seen += self.buckets[bucket]
             if seen >= rank:
@@ -104,14 +110,16 @@ class Sketch:
             self.buckets[bucket] += times
         self.count += sketch.count
         self.total += sketch.total
-        self.least, self.most = min(self.least, sketch.least), max(self.most, sketch.most)
+        self.least = min(self.least, sketch.least)
+        self.most = max(self.most, sketch.most)
 
 
 def level_quantile(seconds: Mapping[int, float], share: float) -> int:
     """Return the level that is not exceeded for ``share`` of the time, from seconds by level; 0
     without any.
     """
-    rank, seen = share * ordered_sum(seconds.values()), 0.0
+    rank = share * ordered_sum(seconds.values())
+    seen = 0.0
     for level in sorted(seconds):
         seen += seconds[level]
         if seen >= rank:
@@ -276,7 +284,8 @@ class Tally:
     def queue(self, waiting: int, now: float) -> None:
         """Note how many requests wait from now on."""
         self.queue_s[self.waiting] += now - self._queue_since
-        self.waiting, self._queue_since = waiting, now
+        self.waiting = waiting
+        self._queue_since = now
 
     def arrive(self, at: float) -> None:
         """Count a request that has entered the system."""

@@ -61,9 +61,11 @@ class Queues:
     def __init__(self, memory: Blocks, strategy: Strategy) -> None:
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
-        self.memory, self.strategy = memory, strategy
+        self.memory = memory
+        self.strategy = strategy
         self.ahead = strategy.needs.cache_tokens
-        self.in_flight, self.rows = strategy.needs.in_flight, strategy.needs.rows
+        self.in_flight = strategy.needs.in_flight
+        self.rows = strategy.needs.rows
         self.carries = isinstance(strategy, CarriesPrompts)
         """Whether requests decode while prompts of others are on their way through the stages."""
         self.preemptions = 0
@@ -96,7 +98,8 @@ class Queues:
         """Give each request in order room for its step; return those that still run and have got
         it.
         """
-        ahead, all_fit = self.ahead, True
+        ahead = self.ahead
+        all_fit = True
         self.short = False
         for request in requests:
             state = request.state
@@ -134,7 +137,8 @@ class Queues:
         self.memory.keep(request, 0)
         self.running.remove(request)
         self.waiting.appendleft(request)
-        request.state, request.cached = None, 0
+        request.state = None
+        request.cached = 0
         request.queued_s = self.now
         request.preemptions += 1
         self.preemptions += 1
@@ -224,7 +228,8 @@ class FixedBatch(Policy):
 
     def plan(self, queues: Queues) -> IterationPlan:
         """Return the prompts of all requests that may enter, else a decode step of all that run."""
-        waiting, entering = queues.waiting, []
+        waiting = queues.waiting
+        entering = []
         places = self.max_requests or UNLIMITED
         while waiting and len(queues.running) < places:
             first = queues.first()
@@ -265,7 +270,8 @@ class PrefillFirst(Policy):
     def plan(self, queues: Queues) -> IterationPlan:
         """Return prompts if any may enter or go on, else all requests that can decode."""
         entering = self._under_way(queues) if self.splits_prompts else []
-        waiting, budget = queues.waiting, self.batch_tokens - sum(tokens for _, tokens in entering)
+        waiting = queues.waiting
+        budget = self.batch_tokens - sum(tokens for _, tokens in entering)
         if waiting and len(queues.running) < self.max_requests and not queues.short:
             spare = queues.watermark_blocks(self.watermark)
             while waiting and budget > 0 and len(queues.running) < self.max_requests:
@@ -284,7 +290,8 @@ class PrefillFirst(Policy):
         """Return the prompts that go on, with the tokens that they get; they have had room for all
         since they entered.
         """
-        budget, going_on = self.batch_tokens, list[tuple[Request, int]]()
+        budget = self.batch_tokens
+        going_on = list[tuple[Request, int]]()
         for request in queues.running:
             if budget > 0 and request.state is None and not request.flying:
                 going_on.append(queues.grant(request, min(request.left, budget)))
@@ -335,7 +342,9 @@ class ChunkedPrefill(Policy):
         """
         before = queues.preemptions
         decode = queues.with_room(queues.decoding())
-        rest, prompts, waiting = self.chunk_tokens - len(decode), [], queues.waiting
+        rest = self.chunk_tokens - len(decode)
+        prompts = []
+        waiting = queues.waiting
         if len(queues.running) > len(decode):
             for request in queues.running:
                 if rest > 0 and request.state is None and not request.flying:
@@ -385,7 +394,8 @@ class UnifiedBudget(Policy):
 
     def plan(self, queues: Queues) -> IterationPlan:
         """Return what the budget is enough for, in running order."""
-        before, rest = queues.preemptions, self.budget_tokens
+        before = queues.preemptions
+        rest = self.budget_tokens
         decode, prompts = self._under_way(queues)
         rest -= sum(tokens for _, tokens in prompts) + sum(
             request.state.most_rows for request in decode if request.state is not None
@@ -414,7 +424,8 @@ class UnifiedBudget(Policy):
         prompts with their tokens.
         """
         queues.short = False
-        able, rest = queues.decoding(), self.budget_tokens
+        able = queues.decoding()
+        rest = self.budget_tokens
         places = len(able)
         rows = queues.rows or 1 + queues.strategy.window_for(places)
         decode: list[Request] = []

@@ -21,7 +21,9 @@ class Times:
         self.then = then
         self._groups = list[tuple[float, int]]()
         self._group_size = 1
-        self._seconds, self._tokens, self._pending = 0.0, 0, 0
+        self._seconds = 0.0
+        self._tokens = 0
+        self._pending = 0
         """Sums over the requests of the group that is not yet full, and their number."""
 
     def note(self, request: Request) -> None:
@@ -36,7 +38,9 @@ class Times:
                 self._pair_up()
             else:
                 self._groups.append((self._seconds, self._tokens))
-                self._seconds, self._tokens, self._pending = 0.0, 0, 0
+                self._seconds = 0.0
+                self._tokens = 0
+                self._pending = 0
 
     @property
     def requests(self) -> list[tuple[float, int]]:
@@ -50,6 +54,7 @@ class Times:
         """Join neighbouring groups, so that half as many are left, each twice as long; the pending
         one is then half full.
         """
-        firsts, seconds = self._groups[::2], self._groups[1::2]
+        firsts = self._groups[::2]
+        seconds = self._groups[1::2]
         self._groups = [(a[0] + b[0], a[1] + b[1]) for a, b in zip(firsts, seconds, strict=True)]
         self._group_size *= 2

@@ -196,7 +196,9 @@ class Requests(Frozen):
         """
         if self.traffic is None:
             return self
-        traffic, count, tasks = self.traffic, 0, self.flavours_by_task
+        traffic = self.traffic
+        count = 0
+        tasks = self.flavours_by_task
         if self.task_flavours == "by_name":
             tasks = {line.task: (line.task,) for line in self.lines()}
         for line in self.lines():
@@ -419,12 +421,11 @@ class ClosedLoop:
     def __init__(
         self, requests: Requests, seed: int = 0, deal: Deal = lambda index, task: index
     ) -> None:
-        self._lengths, self._tasks, self._deal = (
-            enumerate(requests.lengths(seed)),
-            requests.tasks(),
-            deal,
-        )
-        self._idle, self._left = requests.concurrency, requests.count
+        self._lengths = enumerate(requests.lengths(seed))
+        self._tasks = requests.tasks()
+        self._deal = deal
+        self._idle = requests.concurrency
+        self._left = requests.count
         self._cut = requests.past_end == "cut"
         self.next_s = inf
 

@@ -51,8 +51,11 @@ class Fleet:
 
     def __init__(self, source: Source, router: RouterName, environment: Environment) -> None:
         self.replicas: Sequence[Scheduler] = ()
-        self._source, self._environment = source, environment
-        self._load, self._last, self._wakeup_at_s = LOADS[router], -1, -inf
+        self._source = source
+        self._environment = environment
+        self._load = LOADS[router]
+        self._last = -1
+        self._wakeup_at_s = -inf
 
     def open(self, replicas: Sequence[Scheduler]) -> None:
         """Send these replicas what is there at the start, and from now on whatever arrives."""

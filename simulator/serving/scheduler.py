@@ -56,8 +56,14 @@ class Scheduler:
         log: Callable[[Iteration], object] | None = None,
         finished: Callable[[Request], object] | None = None,
     ) -> None:
-        self.strategy, self.acceptance, self.exit, self.cost = strategy, acceptance, exit, cost
-        self.source, self.policy, self.log, self.finished = source, policy, log, finished
+        self.strategy = strategy
+        self.acceptance = acceptance
+        self.exit = exit
+        self.cost = cost
+        self.source = source
+        self.policy = policy
+        self.log = log
+        self.finished = finished
         self.memory = Blocks() if memory is None else memory
         self.queues = Queues(self.memory, strategy)
         self.times = StepTimes(strategy, cost)
@@ -94,7 +100,10 @@ class Scheduler:
         """Run as a SimPy process in which iterations take what their lanes take; start
         ``in_flight`` of them.
         """
-        environment, strategy, leap_from, turn = world.environment, self.strategy, self.leap_from, 0
+        environment = world.environment
+        strategy = self.strategy
+        leap_from = self.leap_from
+        turn = 0
         while True:
             turn += 1
             if not turn % TURNS:
@@ -143,7 +152,8 @@ class Scheduler:
                 continue
             if batch.step is None:
                 admission = self._admission(batch)
-                sides, in_turn = (admission.target, admission.draft), one_lane or self._first_window
+                sides = (admission.target, admission.draft)
+                in_turn = one_lane or self._first_window
                 now += (
                     sum(sides)
                     if in_turn
@@ -176,7 +186,8 @@ class Scheduler:
     def ring(self) -> None:
         """Wake every process of this replica that waits for something to do."""
         if self._wakeup is not None:
-            wakeup, self._wakeup = self._wakeup, None
+            wakeup = self._wakeup
+            self._wakeup = None
             wakeup.succeed()
 
     # ---- who takes part
@@ -198,7 +209,8 @@ class Scheduler:
         """Let a request leave at ``now`` without its output; what an iteration under way brings it
         is thrown away.
         """
-        tally, queues = self.tally, self.queues
+        tally = self.tally
+        queues = self.queues
         tally.hold(self.memory.used, now)
         self._same = None
         request.gone = True
@@ -219,12 +231,11 @@ class Scheduler:
 
     def next(self, now: float) -> Batch | None:
         """Return the batch of the next iteration; None if there is nothing to do at this time."""
-        queues, same = self.queues, self._same
+        queues = self.queues
+        same = self._same
         if same is not None and now < self.source.next_s:
-            same.begin_s, same.step = (
-                now,
-                same.routed(self.strategy.compose(same.states), self.routing),
-            )
+            same.begin_s = now
+            same.step = same.routed(self.strategy.compose(same.states), self.routing)
             self.under_way.append(same)
             return same
         for request in self.source.due(now):
@@ -239,20 +250,16 @@ class Scheduler:
         batch = Batch(now, decode, prompts)
         for request, _ in prompts:
             if request.cursor is None:
-                request.cursor, request.admitted_s = (
-                    self.acceptance.cursor(request.dealt, self.exit),
-                    now,
-                )
+                request.cursor = self.acceptance.cursor(request.dealt, self.exit)
+                request.admitted_s = now
                 self.tally.wait.add(now - request.arrival_s)
         if queues.in_flight > 1:
             self._mark(batch, True)
         if decode or self.carried:
             # who decodes has one
             states: list[State] = [request.state for request in decode]  # type: ignore[misc]
-            batch.states, rows = (
-                states,
-                self._prompt_rows(prompts) if prompts and not queues.carries else NO_ROWS,
-            )
+            batch.states = states
+            rows = self._prompt_rows(prompts) if prompts and not queues.carries else NO_ROWS
             batch.step, batch.prompts = self.carried.move(
                 prompts, self.strategy.compose(states, rows), self._prompt_rows
             )
@@ -261,10 +268,8 @@ class Scheduler:
                 batch.rows = [
                     0 if state.proposed is None else state.proposed + 1 for state in states
                 ]
-        batch.waiting, batch.kv_tokens = (
-            len(queues.waiting),
-            self.memory.used * self.memory.block_tokens,
-        )
+        batch.waiting = len(queues.waiting)
+        batch.kv_tokens = self.memory.used * self.memory.block_tokens
         self.under_way.append(batch)
         return batch
 
@@ -306,7 +311,9 @@ class Scheduler:
 
     def settle(self, batch: Batch, now: float) -> None:
         """End an iteration: hand out its tokens, note its time, let go who has finished."""
-        tally, queues, step = self.tally, self.queues, batch.step
+        tally = self.tally
+        queues = self.queues
+        step = batch.step
         tally.hold(self.memory.used, now)
         self.under_way.remove(batch)
         if step is None:
@@ -346,13 +353,16 @@ class Scheduler:
 
     def _settle_step(self, batch: Batch, now: float) -> None:
         """Hand every decoding request its tokens; equal gaps between tokens are noted together."""
-        tally, progress_of = self.tally, self.strategy.settle(batch.states)
+        tally = self.tally
+        progress_of = self.strategy.settle(batch.states)
         if self.log:
             batch.tokens = [progress.verified for progress in progress_of]
         tally.note(progress_of)
-        block, shrinks = self.memory.block_tokens, self._shrinks
+        block = self.memory.block_tokens
+        shrinks = self._shrinks
         shown_now = equal_gaps = 0
-        gap, late = 0.0, False
+        gap = 0.0
+        late = False
         for request, progress in zip(batch.decode, progress_of, strict=True):
             if request.gone:
                 continue
@@ -364,7 +374,8 @@ class Scheduler:
                 else:
                     if equal_gaps:
                         self.gaps.add(gap, equal_gaps)
-                    gap, equal_gaps = now - request.last_token_s, 1
+                    gap = now - request.last_token_s
+                    equal_gaps = 1
                     late = gap > self.longest_gap_s
                 request.last_token_s = now
                 if late:
@@ -441,7 +452,8 @@ class Scheduler:
     def _finish(self, request: Request, now: float) -> None:
         """Let a request that has its whole output leave."""
         tally = self.tally
-        request.finished_s, request.gone = now, True
+        request.finished_s = now
+        request.gone = True
         self._leaving = True
         tally.finished += 1
         tally.tokens += request.tokens

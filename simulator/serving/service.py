@@ -89,7 +89,8 @@ class Service:
         request that has ended.
         """
         first = World(spans)
-        environment, count = first.environment, self.serving.replicas
+        environment = first.environment
+        count = self.serving.replicas
         worlds = [first, *(World(0, environment) for _ in range(count - 1))]
         collector = self._collector(on_finished)
         fleet = Fleet(collector, self.serving.router, environment) if count > 1 else None
@@ -175,7 +176,8 @@ def lanes_of(
     if cost.contention > 1.0:
         world.share_memory(("target", "draft"), cost.contention)
     target = world.lane("target")
-    draft, rendezvous = target if one_lane else world.lane("draft"), world.lane("rendezvous")
+    draft = target if one_lane else world.lane("draft")
+    rendezvous = world.lane("rendezvous")
     of_stages = tuple(world.lane(f"stage {number}") for number in range(1, stages + 1))
     links = tuple(world.lane(f"link {number}") for number in range(1, stages))
     lanes = Lanes(target, draft, rendezvous, of_stages, links)

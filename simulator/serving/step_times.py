@@ -23,7 +23,8 @@ class StepTimes:
     """Durations of the steps of a strategy on its hardware, remembered."""
 
     def __init__(self, strategy: Strategy, cost: Cost) -> None:
-        self._strategy, self._cost = strategy, cost
+        self._strategy = strategy
+        self._cost = cost
         self._remembered: dict[tuple[object, ...], Any] = {}
         self._lists: dict[Kind, tuple[int, list[tuple[float, ...]]]] = {}
         """By kind, the context of the first step that was worked out ahead, and the durations from
@@ -74,7 +75,8 @@ class StepTimes:
         kind, rows, *_ = step
         if rows.experts_read:  # differs from step to step
             return None
-        context, named = rows.kv_tokens - rows.tokens, self._strategy.traits.durations
+        context = rows.kv_tokens - rows.tokens
+        named = self._strategy.traits.durations
         first, listed = self._lists.get(kind, (-AHEAD, []))
         if 0 <= context - first < AHEAD:
             return named._make(listed[context - first])
@@ -102,11 +104,10 @@ def _without_context(step: Step) -> tuple[object, ...]:
 
 def _single(step: Step, place: int) -> Step:
     """Return one step of those whose contexts are arrays."""
-    rows, redraft = step.rows, step.redraft_kv_tokens
-    pairs, behind = (
-        int(rows.attention_pairs[place]),
-        int(np.broadcast_to(redraft, rows.kv_tokens.shape)[place]),
-    )
+    rows = step.rows
+    redraft = step.redraft_kv_tokens
+    pairs = int(rows.attention_pairs[place])
+    behind = int(np.broadcast_to(redraft, rows.kv_tokens.shape)[place])
     return step._replace(
         rows=rows._replace(kv_tokens=int(rows.kv_tokens[place]), attention_pairs=pairs),
         redraft_kv_tokens=behind,

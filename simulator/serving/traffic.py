@@ -159,7 +159,9 @@ class TrafficFile(Frozen):
         if self.format == "log":
             yield from self._logged()
             return
-        columns, first, number = TRAFFIC[self.format], None, 1
+        columns = TRAFFIC[self.format]
+        first = None
+        number = 1
         read = _rows_of_table if columns["table"] else _lines_of_json
         try:
             with readable(self.file), reading.lines(self.file, MOST_BYTES) as lines:
@@ -218,7 +220,8 @@ class TrafficFile(Frozen):
         )
 
     def _seconds(self, number: int, values: Values, columns: Mapping[str, Any]) -> float:
-        clock, name = CLOCKS[columns["time"]], columns["arrival"]
+        clock = CLOCKS[columns["time"]]
+        name = columns["arrival"]
         return self._number(
             number,
             values,

@@ -19,7 +19,8 @@ def strategies() -> dict[str, type[Strategy]]:
     """
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
-    bases, found = f"{__name__}.common.", descendants(Strategy)
+    bases = f"{__name__}.common."
+    found = descendants(Strategy)
     shipped = [
         one
         for one in found

@@ -324,7 +324,8 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
         One after another a sequence of n tokens takes n passes, all but the first one less, as its
         first token is known; where the number is dynamic, it is known after two.
         """
-        length, seen = self.gamma // sequences, 2 if self.fixed is None and self.gamma > 1 else 1
+        length = self.gamma // sequences
+        seen = 2 if self.fixed is None and self.gamma > 1 else 1
         if not self.batched or sequences == 1:
             return {1: max(length, seen) + (sequences - 1) * (length - 1)}
         passes = Counter({1: seen})
@@ -338,7 +339,8 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
         """Return the pass of the target, the drafting of all sequences with the copies between
         them, and the messages.
         """
-        kv_tokens, detail = step.rows.kv_tokens, step.kind.detail
+        kv_tokens = step.rows.kv_tokens
+        detail = step.kind.detail
         sequences = detail.sequences if isinstance(detail, SequenceDetail) else 0
         written = [
             together(self._pass(cost, rows, kv_tokens), times=times)
@@ -375,7 +377,8 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
         """Return the cost coefficient (DUO-1), and how long either side waits for the other
         (DUO-2).
         """
-        t, context = self.durations(cost, step), step.rows.kv_tokens - step.rows.tokens
+        t = self.durations(cost, step)
+        context = step.rows.kv_tokens - step.rows.tokens
         return {
             "cost_coefficient": self.coefficient(cost, context),
             "target_idle_ms": max(0.0, t.draft - t.target) * 1e3,

@@ -169,10 +169,8 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
         self, lanes: Lanes, durations: TandemDurations, kind: Kind
     ) -> Timeline:
         """Let levels enter and wait until the next token is known."""
-        line, levels = (
-            lanes.line,
-            [Level(times.stages, times.links, times.draft) for times in durations.levels],
-        )
+        line = lanes.line
+        levels = [Level(times.stages, times.links, times.draft) for times in durations.levels]
         if line is None:
             raise TypeError("a pipeline in tandem needs a line")
         if filled(kind).active > self.stages:

@@ -120,7 +120,8 @@ class TreeSD(
         """Return a tree of two levels, drafted in two passes, with 1.5 ms of the host for each
         request and 0.5 for all.
         """
-        tree, passes = TokenTree(branching=(2, 2)), (DraftPass(rows=(1, 2)),)
+        tree = TokenTree(branching=(2, 2))
+        passes = (DraftPass(rows=(1, 2)),)
         durations = StatedDurations(target_ms=20.0, draft_step_ms=2.0)
         return Example(
             cls(
@@ -217,7 +218,8 @@ class TreeSD(
             if self.matched is None:
                 return verdicts
             return DrawnMatches(verdicts, self.matched.value)
-        trace, drafter = verdicts.trace, self.drafter or ""
+        trace = verdicts.trace
+        drafter = self.drafter or ""
         proposed = trace.extra.get(f"{drafter}.proposed") if self.matched else None
         return RecordedRuns(verdicts, self.tree.kept(trace, drafter), self.window, proposed)
 
@@ -240,7 +242,8 @@ class TreeSD(
         """Return a step in which requests that propose something, and are granted the rows, verify
         a tree, others a token.
         """
-        rows, looks_up = self.rows, self.matched is not None
+        rows = self.rows
+        looks_up = self.matched is not None
         hits = hit_context = miss_context = 0
         for state in states:
             # what `reads` gives has it
@@ -290,7 +293,8 @@ class TreeSD(
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify each tree: the longest path that agrees is kept, and the target adds a token."""
-        proposal, size = Chain(self.window, self.bonus_on_full_accept), self.tree.size
+        proposal = Chain(self.window, self.bonus_on_full_accept)
+        size = self.tree.size
         settled = []
         for state in states:
             accepted, committed, _, _ = state.cursor.judge(proposal if state.proposed else BARE)

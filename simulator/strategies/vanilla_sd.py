@@ -134,7 +134,9 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         requests = len(states)
         if isinstance(self.adaptive, RequestWindow):
             return self._composed(states, self.adaptive, prompts)
-        gamma, context, cut = self.window_for(requests), 0, False
+        gamma = self.window_for(requests)
+        context = 0
+        cut = False
         for state in states:
             state.proposed = gamma
             context += state.context
@@ -158,10 +160,8 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         """
         for state in states:
             state.proposed = min(rule.opened(self.gamma, state), state.most_rows - 1)
-        longest, verifying = (
-            max(state.proposed or 0 for state in states),
-            sum(bool(state.proposed) for state in states),
-        )
+        longest = max(state.proposed or 0 for state in states)
+        verifying = sum(bool(state.proposed) for state in states)
         kind = intern_kind(
             "step", verifying, len(states) - verifying, 0, self._noted(longest), prompts.sequences
         )
@@ -207,7 +207,8 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         """Return the expected tokens of a step; a rule that looks ahead keeps more of a window than
         a blind one.
         """
-        rule, window = self.adaptive, self._window_of(kind)
+        rule = self.adaptive
+        window = self._window_of(kind)
         if isinstance(rule, RequestWindow):
             more = rule.kept(self.gamma, window, odds) - odds(window).mean_accepted
         else:
@@ -224,7 +225,8 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         """Return prompts through the draft and J internal steps, the transfer, and a pass over
         gamma + 1 tokens per request.
         """
-        requests, gamma = step.kind.verifying, self._window_of(step.kind)
+        requests = step.kind.verifying
+        gamma = self._window_of(step.kind)
         headed = isinstance(self.drafter, HeadDrafter)
         if step.prompts.sequences and not headed:
             chunks = [cost.prefill("draft", step.prompts)]

@@ -63,7 +63,8 @@ def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) ->
     commits one token of the target's own. Where a request lacks its predicted tokens there is the
     mean length of the steps that drafted, or the share accepted of those drafted.
     """
-    requests, statistics = _requests(lines), _statistics(lines)
+    requests = _requests(lines)
+    statistics = _statistics(lines)
     predicted = [
         count(line, found)
         for line, text in enumerate(lines, 1)
@@ -99,7 +100,8 @@ def _requests(lines: Sequence[str]) -> list[_Drafted]:
                 "/ 297 generated)'"
             )
             raise fault(line, f"{message}; acceptance is unknown")
-        accepted, drafted = count(line, match[1]), count(line, match[2])
+        accepted = count(line, match[1])
+        drafted = count(line, match[2])
         if accepted > drafted:
             raise fault(
                 line,

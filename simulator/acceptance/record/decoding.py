@@ -22,7 +22,8 @@ class Reading:
     """One model reads a batch: left-padded prompts, then what follows them, with its KV cache."""
 
     def __init__(self, model: Any, batch: int) -> None:
-        self.model, self.cache = model, None
+        self.model = model
+        self.cache = None
         self.present = torch.zeros(
             batch, 0, dtype=torch.long, device=next(model.parameters()).device
         )
@@ -108,10 +109,8 @@ def write(
     ``alive`` ends behind the token that ends a text; what a finished request goes on to write is
     filler.
     """
-    reading, ends = (
-        Reading(pair.target, len(tokens)),
-        torch.tensor(pair.ends, dtype=torch.long, device=tokens.device),
-    )
+    reading = Reading(pair.target, len(tokens))
+    ends = torch.tensor(pair.ends, dtype=torch.long, device=tokens.device)
     going = torch.ones(len(tokens), dtype=torch.bool, device=tokens.device)
     columns: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     for step in range(uniforms.shape[1]):
@@ -130,7 +129,8 @@ def write(
         going = going & ~torch.isin(chosen, ends)
         if not going.any():
             break
-        tokens, present = chosen[:, None], torch.ones_like(chosen[:, None])
+        tokens = chosen[:, None]
+        present = torch.ones_like(chosen[:, None])
     written, alive, odds_of_written, exits = (
         torch.stack(column, -1) for column in zip(*columns, strict=True)
     )
@@ -143,10 +143,8 @@ def ask(pair: Pair, tokens: Tensor, present: Tensor, written: Tensor) -> tuple[T
     """
     reading = Reading(pair.draft, len(tokens))
     logits = reading.feed(tokens, present)
-    span, pieces = (
-        max(1, LOGITS_AT_ONCE // logits[:, 0].numel()),
-        [_score(pair, logits, written[:, :1])],
-    )
+    span = max(1, LOGITS_AT_ONCE // logits[:, 0].numel())
+    pieces = [_score(pair, logits, written[:, :1])]
     for start in range(1, written.shape[1], span):
         wanted = written[:, start : start + span]
         logits = reading.feed(

@@ -49,7 +49,8 @@ class Folder:
     """One model as it lies on disk, its weights not loaded yet."""
 
     def __init__(self, role: str, path: Path) -> None:
-        self.role, self.path = role, path
+        self.role = role
+        self.path = path
         if not (path / "config.json").is_file():
             absent = "config.json here" if path.is_dir() else "such folder"
             raise BadInput.at(path, f"{role}: there is no {absent}")
@@ -172,10 +173,8 @@ class Lens:
         self.layers = tuple(layers)
         if self.layers:
             decoder = model.get_decoder()
-            blocks, self.norm = (
-                _named(decoder, ("layers", "h")),
-                _named(decoder, ("norm", "final_layer_norm", "ln_f")),
-            )
+            blocks = _named(decoder, ("layers", "h"))
+            self.norm = _named(decoder, ("norm", "final_layer_norm", "ln_f"))
             self.head = model.get_output_embeddings()
             if blocks is None or self.norm is None or self.head is None:
                 raise BadInput.at(

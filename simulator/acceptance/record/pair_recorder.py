@@ -107,7 +107,8 @@ def record_pair(job: RecordingJob) -> Trace:
     if job.out.exists() and not folder_of(job.out).exists():
         raise BadInput.at(job.out, "is there already; delete it to record it anew")
     ready = prepare(job)
-    parts, batches = Parts(job.out, ready.header), -(-len(ready.ids) // job.batch)
+    parts = Parts(job.out, ready.header)
+    batches = -(-len(ready.ids) // job.batch)
     with parts.opened():
         missing = [number for number in range(batches) if not parts.finished(number)]
         if missing:
@@ -120,7 +121,8 @@ def record_pair(job: RecordingJob) -> Trace:
 def prepare(job: RecordingJob) -> Ready:
     """Read and check everything but the weights."""
     prompts = read_prompts(job.prompts, job.limit)
-    target, draft = Folder("target", job.target), Folder("draft", job.draft)
+    target = Folder("target", job.target)
+    draft = Folder("draft", job.draft)
     tokenizer = target.tokenizer()
     check_vocabulary(target, draft, tokenizer.get_vocab(), draft.tokenizer().get_vocab())
     ids = [_encode(job, tokenizer, prompt) for prompt in prompts]

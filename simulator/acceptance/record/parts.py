@@ -31,7 +31,8 @@ class Parts:
     """
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
-        self.out, self.folder = out, folder_of(out)
+        self.out = out
+        self.folder = folder_of(out)
         self.settings = json.loads(json_text(settings))
 
     @contextmanager
@@ -86,10 +87,8 @@ class Parts:
                 file.unlink()
         if not self._batches():
             return
-        begun, now = (
-            dict(_flat(json.loads(manifest.read_text("utf-8")))),
-            dict(_flat(self.settings)),
-        )
+        begun = dict(_flat(json.loads(manifest.read_text("utf-8"))))
+        now = dict(_flat(self.settings))
         differ = [
             name
             for name in sorted(begun | now)

@@ -28,10 +28,8 @@ FAMILIES: Mapping[str, Any] = yaml.load(
 """By ``model_type``: what its class in transformers takes where a file is silent, the model of a
 composite; unread types.
 """
-HARMLESS, COSTLY = (
-    re.compile("|".join(FIELDS["harmless"])),
-    re.compile(FIELDS["costly"].replace(" ", "")),
-)
+HARMLESS = re.compile("|".join(FIELDS["harmless"]))
+COSTLY = re.compile(FIELDS["costly"].replace(" ", ""))
 STATED_ALONE = ("hidden_size", "num_hidden_layers")
 """Width and depth: a file that is not part of another always states them."""
 NEAR = 3
@@ -97,10 +95,12 @@ class Config:
     def _places(self) -> dict[str, Place]:
         """Return where every text in quotes stands first."""
         places: dict[str, Place] = {}
-        line, start = 1, 0
+        line = 1
+        start = 0
         for match in QUOTED_OR_NEW_LINE.finditer(self.text):
             if match[0] == "\n":
-                line, start = line + 1, match.end()
+                line = line + 1
+                start = match.end()
             else:
                 places.setdefault(match[0][1:-1], (self.file, line, match.start() - start + 1))
         return places
@@ -180,7 +180,8 @@ class Config:
         """Note, before all other faults, that the family is not known here, where there are others
         or it is read by nobody.
         """
-        kind, known = self.model_type, known_families()
+        kind = self.model_type
+        known = known_families()
         if not kind or kind in known or not (self.faults or kind in FAMILIES["not_read"]):
             return
         near = difflib.get_close_matches(kind, sorted(known), n=NEAR, cutoff=0.6)
@@ -265,7 +266,8 @@ def load_config(file: Path) -> Config:
                 )
             ]
         )
-    outer, alone = data.get("model_type"), True
+    outer = data.get("model_type")
+    alone = True
     for inner in FIELDS["text"]:
         if isinstance(data.get(inner), dict):
             data = (

@@ -72,7 +72,8 @@ def _of_modules(stated: Mapping[str, Any]) -> tuple[Any, Any]:
     """
     listed = stated.get("quantized_layers")
     modules = listed.items() if isinstance(listed, dict) else ()
-    others, experts = list[Any](), list[Any]()
+    others = list[Any]()
+    experts = list[Any]()
     for name, module in modules:
         if isinstance(module, dict):
             routed = "expert" in name and "shared" not in name

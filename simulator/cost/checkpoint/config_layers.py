@@ -63,7 +63,8 @@ def _mixer_of(key: str, entry: object) -> str:
 
 def _computed(config: Config, count: int) -> list[str]:
     """Return the name of each layer's mixer, by periods and windows."""
-    window, chunk = config.get("sliding_window"), config.get("attention_chunk_size")
+    window = config.get("sliding_window")
+    chunk = config.get("attention_chunk_size")
     if interval := config.count("full_attention_interval", default=0, least=0):
         return ["full" if (layer + 1) % interval == 0 else "linear" for layer in range(count)]
     if chunk:
@@ -108,10 +109,8 @@ def _indexers(config: Config, count: int) -> list[str]:
     """Return for each layer whether it has an indexer (full) or takes what an earlier one chose
     (shared).
     """
-    every, first = (
-        config.count("index_topk_freq", default=1),
-        config.count("index_skip_topk_offset", default=0, least=0),
-    )
+    every = config.count("index_topk_freq", default=1)
+    first = config.count("index_skip_topk_offset", default=0, least=0)
     if config.get("indexer_types"):
         return [str(entry) for entry in config.by_layer("indexer_types", count)]
     return [
@@ -132,21 +131,18 @@ def mlps(config: Config, count: int) -> list[str]:
 
 def _with_experts(config: Config, count: int) -> list[bool]:
     """Return for each layer whether it has experts, by a list of layers or by periods."""
-    first, step = (
-        config.count("first_k_dense_replace", default=0, least=0),
-        config.count("decoder_sparse_step", default=1),
-    )
-    only, listed = config.numbers("mlp_only_layers"), config.numbers("moe_layers")
+    first = config.count("first_k_dense_replace", default=0, least=0)
+    step = config.count("decoder_sparse_step", default=1)
+    only = config.numbers("mlp_only_layers")
+    listed = config.numbers("moe_layers")
     if isinstance(config.get("moe_layer_freq"), list):
         return [bool(entry) for entry in config.by_layer("moe_layer_freq", count)]
     if config.get("mlp_layer_types"):
         return [entry == "sparse" for entry in config.by_layer("mlp_layer_types", count)]
     if listed:
         return [layer in listed for layer in range(count)]
-    step, every = (
-        config.count("interleave_moe_layer_step", default=step),
-        config.count("moe_layer_freq", default=1),
-    )
+    step = config.count("interleave_moe_layer_step", default=step)
+    every = config.count("moe_layer_freq", default=1)
     return [
         i >= first and i % every == 0 and (i + 1) % step == 0 and i not in only
         for i in range(count)

@@ -18,7 +18,9 @@ from simulator.files.schema import BadInput
 ENDING = ".gguf"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-MOST_KEYS, MOST_TENSORS, MOST_ENTRIES = 10_000, 200_000, 4_000_000
+MOST_KEYS = 10_000
+MOST_TENSORS = 200_000
+MOST_ENTRIES = 4_000_000
 """Most keys, tensors and entries of a list: vocabularies have up to 300,000 entries."""
 LONGEST_TEXT = 1_000_000
 """Most bytes of a text; chat templates have up to 20,000."""
@@ -39,7 +41,8 @@ NUMBERS = {
     12: "d",
 }
 """Number types of a value, as :mod:`struct` calls them."""
-TEXT, LIST = 8, 9
+TEXT = 8
+LIST = 9
 
 
 class GgufHeader(NamedTuple):
@@ -59,7 +62,8 @@ class _Reader:
     """Reads numbers and texts, never beyond the end of a file."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
-        self.file, self.left = file, size
+        self.file = file
+        self.left = size
 
     def bytes(self, count: int) -> bytes:
         self.left -= count
@@ -86,7 +90,8 @@ class _Reader:
             return self.text()
         if kind != LIST:
             raise _Damaged(f"has a value of type {kind}, which no version knows")
-        inner, count = self.number("I"), self.bounded(MOST_ENTRIES, "entries of a list")
+        inner = self.number("I")
+        count = self.bounded(MOST_ENTRIES, "entries of a list")
         if inner == LIST:
             raise _Damaged("has a list within a list")
         if inner in NUMBERS:
@@ -122,7 +127,8 @@ def _header(reader: _Reader) -> GgufHeader:
     version = reader.number("I")
     if version not in VERSIONS:
         raise _Damaged(f"has version {version}; versions 2 and 3 are read, little-endian")
-    tensors, keys = reader.bounded(MOST_TENSORS, "tensors"), reader.bounded(MOST_KEYS, "keys")
+    tensors = reader.bounded(MOST_TENSORS, "tensors")
+    keys = reader.bounded(MOST_KEYS, "keys")
     values = {}
     for _ in range(keys):
         key = reader.text()
@@ -131,7 +137,8 @@ def _header(reader: _Reader) -> GgufHeader:
 
 
 def _tensor(reader: _Reader) -> tuple[str, tuple[int, ...]]:
-    name, dimensions = reader.text(), reader.number("I")
+    name = reader.text()
+    dimensions = reader.number("I")
     if dimensions > MOST_DIMENSIONS:
         raise _Damaged(f"has a tensor of {dimensions:,} dimensions")
     sizes = tuple(reader.number("Q") for _ in range(dimensions))
@@ -146,7 +153,8 @@ def config_of(path: Path) -> tuple[Config, dict[str, str], str]:
     Raises :class:`BadInput` for a header that cannot be read, and for an architecture that is not
     known here.
     """
-    header, stated = read_header(path), FIELDS["gguf"]
+    header = read_header(path)
+    stated = FIELDS["gguf"]
     architecture = str(header.values.get("general.architecture", ""))
     kind = stated["architectures"].get(architecture)
     if kind is None:
@@ -177,7 +185,8 @@ def config_of(path: Path) -> tuple[Config, dict[str, str], str]:
 
 def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a configuration by the names of Hugging Face."""
-    values, tensors = header.values, header.tensors
+    values = header.values
+    tensors = header.tensors
     for key, name in FIELDS["gguf"]["keys"].items():
         value = values.get(f"{architecture}.{key}")
         if value is not None:

@@ -47,7 +47,9 @@ def one_roofline(device: Device, rows: Table, like: Roofline) -> Roofline:
     """
     if bound_by_memory(device, rows):
         return nearest(roofline, device, evenly(rows), START, BOUNDS)
-    memory, p, bounds = like.memory_efficiency.value, like.p_norm.value, ((0.0, 0.02), (60.0, 1.0))
+    memory = like.memory_efficiency.value
+    p = like.p_norm.value
+    bounds = ((0.0, 0.02), (60.0, 1.0))
     return nearest(
         lambda x: roofline((x[0], memory, x[1], p)), device, sample(rows), (6.0, 0.5), bounds
     )
@@ -72,7 +74,8 @@ def with_queries(rows: Table) -> Table:
     sequences = rows.sequences.where(
         rows.sequences > 0.0, rows.tokens.where(rows.part == "decode", 1.0)
     )
-    each, heads = rows.tokens / sequences, rows.kv_heads.clip(lower=1.0)
+    each = rows.tokens / sequences
+    heads = rows.kv_heads.clip(lower=1.0)
     keys = (
         rows.flops
         / (4.0 * rows.tokens * rows.query_width.clip(lower=1.0))
@@ -116,8 +119,10 @@ def in_parts(device: Device, rows: Table, like: AttentionParts) -> AttentionPart
     """
     latent = bool((rows.operation == "latent_attention").all())
     rows = evenly(with_queries(uncached(device, rows)))
-    prefill, decode = like.prefill, like.decode
-    wide, narrow = rows[rows.part == "prefill"], rows[rows.part == "decode"]
+    prefill = like.prefill
+    decode = like.decode
+    wide = rows[rows.part == "prefill"]
+    narrow = rows[rows.part == "decode"]
     if len(wide):
         prefill = _fitted(device, wide, prefill, PREFILL | BOTH)
     if len(narrow):

@@ -36,7 +36,8 @@ def experts_read(tokens: int, routed: int, per_token: int, distribution: str) ->
             starts = np.arange(tokens) * stride / tokens
         chosen = (starts[:, None] + np.arange(per_token) * stride).astype(int) % routed
         return float(len(np.unique(chosen)))
-    random, alpha = np.random.default_rng(0), float(distribution.removeprefix("power_law_"))
+    random = np.random.default_rng(0)
+    alpha = float(distribution.removeprefix("power_law_"))
     return float(
         np.mean(
             [(_loads(random, tokens, routed, per_token, alpha) > 0).sum() for _ in range(DRAWS)]

@@ -26,7 +26,8 @@ Seconds: TypeAlias = NDArray[np.float64]
 Bounds: TypeAlias = tuple[Sequence[float], Sequence[float]]
 Formula = TypeVar("Formula", bound=Roofline)
 Collective = TypeVar("Collective", RingAllReduce, TreeAllReduce, Exchange)
-DIGITS, NOTHING = 3, 9
+DIGITS = 3
+NOTHING = 9
 """Digits of a fitted number, and decimals behind which it is zero."""
 LEAST_TILE = 8
 """Rows that tensor cores multiply at once: the N of their instructions, with the weights as M."""
@@ -91,7 +92,8 @@ TILES = tuple(Form(tiles) for tiles in ((1,), (16, 64), (64,), (128,), (256,), (
 """Candidates for the formula; below the first tile there are those of 8, 16, 32, ... rows."""
 TABLE = Form((64,), (1, 64, 65, 128, 129, 192, 256, 257, 384, 385, 512))
 """The table: a point on each side of a step; steps beyond one tile of 64 stand in it."""
-START, BOUNDS = (5.0, 0.8, 0.7, 3.0), ((0.0, 0.2, 0.05, 1.0), (60.0, 1.0, 1.0, 50.0))
+START = (5.0, 0.8, 0.7, 3.0)
+BOUNDS = ((0.0, 0.2, 0.05, 1.0), (60.0, 1.0, 1.0, 50.0))
 """Start and bounds of fixed_us, memory_efficiency, compute_efficiency and p_norm."""
 RATIOS = ((1.0, 30.0), (0.5, 30.0))
 """Bounds of the ratio of the memory time, and of that of the constant."""
@@ -105,11 +107,11 @@ def roofline(numbers: Sequence[float], form: Form = TILES[0]) -> Roofline:
     """
     fixed, memory, compute, p, *ratios = numbers
     further = len(form.at[1:])
-    slower, constants = (1.0, *ratios[:further]), (1.0, *ratios[further:])
-    points = [
-        {"tokens": tokens, "ratio": ratio, "fixed_ratio": constants[plateau]}
-        for tokens, ratio, plateau in zip(form.at, slower, form.plateaus, strict=False)
-    ]
+    slower = (1.0, *ratios[:further])
+    constants = (1.0, *ratios[further:])
+    points = []
+    for tokens, ratio, plateau in zip(form.at, slower, form.plateaus, strict=False):
+        points.append({"tokens": tokens, "ratio": ratio, "fixed_ratio": constants[plateau]})
     named = {
         "fixed_us": fixed,
         "memory_efficiency": memory,
@@ -129,13 +131,13 @@ DATASHEET = roofline((0.0, 1.0, 1.0, 200.0))
 
 def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
     """Return ``Device.seconds`` of every row, shape (rows,)."""
-    tokens, size, beside = rows.tokens.to_numpy(float), rows.size_bytes.to_numpy(), 0.0
+    tokens = rows.tokens.to_numpy(float)
+    size = rows.size_bytes.to_numpy()
+    beside = 0.0
     apart: Sequence[Any] = ()
     if isinstance(operation, ExpertRoofline):
-        tokens, size = (
-            (rows.pairs / rows.experts).to_numpy(),
-            size + operation.pair_bytes(rows.pairs, rows.width).to_numpy(),
-        )
+        tokens = (rows.pairs / rows.experts).to_numpy()
+        size = size + operation.pair_bytes(rows.pairs, rows.width).to_numpy()
         beside = operation.beside_s(rows.experts, rows.width).to_numpy()
     elif isinstance(operation, AttentionRoofline):
         read = CachedHeads(
@@ -157,7 +159,8 @@ def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
         * tiled
         / (operation.compute_efficiency.value * _peaks(device, rows) * 1e12)
     )
-    largest, p = np.maximum.reduce((memory, compute, *apart)), operation.p_norm.value
+    largest = np.maximum.reduce((memory, compute, *apart))
+    p = operation.p_norm.value
     norm = sum((term / largest) ** p for term in (memory, compute, *apart))
     return np.asarray(
         operation.fixed_us.value * 1e-6 * fixed_ratio + largest * norm ** (1.0 / p) + beside
@@ -233,11 +236,10 @@ def sample(rows: Table, at: Sequence[int] = ()) -> Table:
     of a table.
     """
     counts = np.unique(rows.tokens)
-    near = {
-        counts[np.abs(counts - wanted).argmin()]
-        for wanted in (*SAMPLE, *at)
-        if wanted <= counts[-1]
-    }
+    near = set()
+    for wanted in (*SAMPLE, *at):
+        if wanted <= counts[-1]:
+            near.add(counts[np.abs(counts - wanted).argmin()])
     return rows[rows.tokens.isin(near)]
 
 
@@ -270,7 +272,8 @@ def products(device: Device, rows: Table, form: Form, start: Roofline | None = N
             [PRODUCTS_BESIDE_LAYERS * by_product, np.log(layers[whole] / measured_layers[whole])]
         )
 
-    points, plateaus = len(form.at[1:]), len(set(form.plateaus[1:]) - {0})
+    points = len(form.at[1:])
+    plateaus = len(set(form.plateaus[1:]) - {0})
     first: Sequence[float]
     if start is None:
         first = (*START, *[1.2] * (points + plateaus))
@@ -292,10 +295,12 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
     without a table, or a source's single rows.
     """
     points = [point.tokens for point in like.width]
-    form, numbers = Form(like.tile_tokens, tuple(points)), np.array(_numbers(like))
+    form = Form(like.tile_tokens, tuple(points))
+    numbers = np.array(_numbers(like))
     rows = sample(rows[rows.tokens <= most_tokens], points)
     grouped = rows.groupby(["source", *LAYER])
-    layer, source = grouped.ngroup().to_numpy(), grouped.source.first().to_numpy()
+    layer = grouped.ngroup().to_numpy()
+    source = grouped.source.first().to_numpy()
     single = grouped.tokens.first().to_numpy() == 1.0
     if not points or set(source) != set(source[single]):
         if points:
@@ -308,18 +313,17 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
         return np.log(np.bincount(layer, seconds(device, operation, rows)) / truth)
 
     truth = np.bincount(layer, measured(rows))
-    start, sources = off(like), [source == name for name in np.unique(source)]
+    start = off(like)
+    sources = [source == name for name in np.unique(source)]
     level = sum(np.median(start[here & single]) * here for here in sources)
     weight = np.sqrt(sum(here * here.size / (here.sum() * len(sources)) for here in sources))
-    ratios, constants = (
-        np.array(points[1:]) <= most_tokens,
-        np.array(
-            [
-                points[form.plateaus.index(plateau)] <= most_tokens
-                for plateau in sorted(set(form.plateaus) - {0})
-            ],
-            bool,
-        ),
+    ratios = np.array(points[1:]) <= most_tokens
+    constants = np.array(
+        [
+            points[form.plateaus.index(plateau)] <= most_tokens
+            for plateau in sorted(set(form.plateaus) - {0})
+        ],
+        bool,
     )
     free = np.concatenate([np.zeros(len(START), bool), ratios, constants])
 
@@ -341,7 +345,8 @@ def best_tiles(device: Device, rows: Table) -> Mapping[Form, float]:
     """Return the layer error in per cent, up to 512 tokens, of each candidate form at its own best
     numbers.
     """
-    few, errors = rows[rows.tokens <= 512], {}
+    few = rows[rows.tokens <= 512]
+    errors = {}
     for form in TILES:
         layers = by_layer(
             few, truth=measured(few), predicted=seconds(device, products(device, rows, form), few)
@@ -354,7 +359,8 @@ def small_operations(device: Device, rows: Table) -> Roofline:
     """Return the roofline of small operations: constant and memory efficiency, on up to 512 tokens;
     they count no flops.
     """
-    rows, bounds = sample(rows[rows.tokens <= 512]), ((0.0, 0.02), (300.0, 1.0))
+    rows = sample(rows[rows.tokens <= 512])
+    bounds = ((0.0, 0.02), (300.0, 1.0))
     return nearest(lambda x: roofline((*x, 1.0, 1.0)), device, rows, (20.0, 0.5), bounds)
 
 
@@ -362,10 +368,8 @@ def collective(kind: type[Collective], rows: Table) -> Collective:
     """Return a form of all-reduce, or a direction of an all-to-all, its constant in microseconds
     and its bandwidth fitted.
     """
-    constant, start = (
-        "alpha_us" if kind is TreeAllReduce else "fixed_us",
-        10.0 if kind is Exchange else 30.0,
-    )
+    constant = "alpha_us" if kind is TreeAllReduce else "fixed_us"
+    start = 10.0 if kind is Exchange else 30.0
     truth = measured(rows)
 
     def made(x: Sequence[float]) -> Collective:
@@ -397,7 +401,8 @@ def transfer_latency_us(rows: Table, bandwidth_gb_s: float) -> float:
     bandwidth runs.
     """
     rows = spread(rows)
-    carried, truth = rows.size_bytes.to_numpy() / (bandwidth_gb_s * 1e9), measured(rows)
+    carried = rows.size_bytes.to_numpy() / (bandwidth_gb_s * 1e9)
+    truth = measured(rows)
     return least(lambda x: np.log((x[0] * 1e-6 + carried) / truth), (15.0,), ((0.0,), (200.0,)))[0]
 
 
@@ -406,10 +411,9 @@ def spread(rows: Table, sizes: int = 60) -> Table:
     as large ones.
     """
     grid = np.geomspace(rows.size_bytes.min(), rows.size_bytes.max(), sizes)
-    near = [
-        np.unique([part.size_bytes.sub(size).abs().idxmin() for size in grid])
-        for _, part in rows.groupby("ranks")
-    ]
+    near = []
+    for _, part in rows.groupby("ranks"):
+        near.append(np.unique([part.size_bytes.sub(size).abs().idxmin() for size in grid]))
     return rows.loc[np.concatenate(near)]
 
 

@@ -130,7 +130,8 @@ def attention(
 
 
 def _products(row: Row) -> Iterator[Row]:
-    weights, form = row["format"], FORMATS[row["format"]]
+    weights = row["format"]
+    form = FORMATS[row["format"]]
     name = f"{row['framework']} {row['inputs']}x{row['outputs']}"
     if weights != "fp16":
         name += f" {weights.removeprefix('fp16')}"
@@ -142,14 +143,13 @@ def _products(row: Row) -> Iterator[Row]:
 
 
 def _layers(row: Row) -> Iterator[Row]:
-    ranks, hidden, tokens, weights = (
-        row["tensor_parallel"],
-        row["hidden"],
-        row["tokens"],
-        row["format"],
-    )
+    ranks = row["tensor_parallel"]
+    hidden = row["hidden"]
+    tokens = row["tokens"]
+    weights = row["format"]
     width = row.get("head_width", hidden / row["query_heads"])
-    query, inner = width * row["query_heads"] / ranks, row["inner"] / ranks
+    query = width * row["query_heads"] / ranks
+    inner = row["inner"] / ranks
     qkv = query + 2 * width * row["kv_heads"] / ranks
     shapes = {
         "qkv": (hidden, qkv),
@@ -179,11 +179,10 @@ def _attention(row: Row) -> Iterator[Row]:
             row = {**row, "sequences": 1, "cached": row["before"]}
     part = str(row.get("part", "prefill" if row.get("new") else "decode"))
     cache = str(row.get("cache", row["format"]))
-    ranks, width = (
-        row["tensor_parallel"],
-        row.get("head_width") or row["hidden"] / row["query_heads"],
-    )
-    kv_heads, time_us = row["kv_heads"] / ranks, row["both" if "both" in row else part]
+    ranks = row["tensor_parallel"]
+    width = row.get("head_width") or row["hidden"] / row["query_heads"]
+    kv_heads = row["kv_heads"] / ranks
+    time_us = row["both" if "both" in row else part]
     heads = Heads(
         kv_heads, 2 * CACHE_BYTES[cache] * width * kv_heads, width * row["query_heads"] / ranks
     )
@@ -204,17 +203,14 @@ def _collectives(row: Row) -> Iterator[Row]:
 
 
 def _experts(row: Row) -> Iterator[Row]:
-    ranks, tokens, routed, per_token = (
-        row["tensor_parallel"],
-        row["tokens"],
-        row["routed"],
-        row["per_token"],
-    )
-    inner, read = row["inner"] / ranks, experts_read(tokens, routed, per_token, row["distribution"])
-    weights, shape = (
-        row["matrices"] * row["hidden"] * inner,
-        f"{row['hidden']}x{row['inner']}, {per_token} of {routed}",
-    )
+    ranks = row["tensor_parallel"]
+    tokens = row["tokens"]
+    routed = row["routed"]
+    per_token = row["per_token"]
+    inner = row["inner"] / ranks
+    read = experts_read(tokens, routed, per_token, row["distribution"])
+    weights = row["matrices"] * row["hidden"] * inner
+    shape = f"{row['hidden']}x{row['inner']}, {per_token} of {routed}"
     work = {
         "size_bytes": read * weights * FORMATS[row["format"]].weight_bytes,
         "flops": 2.0 * tokens * per_token * weights,
@@ -311,10 +307,8 @@ def _frame(path: Path) -> Table:
 
 
 def _kind(form: str, frame: Table) -> Mapping[str, Any]:
-    refused, kinds = (
-        IMPORTERS[form]["refused"],
-        {kind["known_by"]: kind for kind in IMPORTERS[form]["kinds"]},
-    )
+    refused = IMPORTERS[form]["refused"]
+    kinds = {kind["known_by"]: kind for kind in IMPORTERS[form]["kinds"]}
     for column in (column for column in refused if column in frame):
         raise BadInput.at(("", 1, 1), refused[column], column)
     for column in (column for column in kinds if column in frame):
@@ -340,7 +334,8 @@ def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Tabl
         frame = frame.pivot_table(
             frame.columns[-1], list(names), kind["long"], "median"
         ).reset_index()
-    sums, unit = {}, kind["unit_us"]
+    sums = {}
+    unit = kind["unit_us"]
     for part, columns in kind["times"].items():
         wanted = [
             column.removesuffix("?")
@@ -433,7 +428,8 @@ def checked(rows: Table, device: Device | None, cache_mb: float, skipped: Skippe
 
     A format for whose arithmetic the device states no peak is compared with the memory alone.
     """
-    local, inside = rows.operation.isin(OPERATIONS[:3]), rows.size_bytes < cache_mb * 1e6
+    local = rows.operation.isin(OPERATIONS[:3])
+    inside = rows.size_bytes < cache_mb * 1e6
     weights = rows.flops / rows.tokens / 2 * rows.format.map(WEIGHT_BYTES)
     weights = weights.where(rows.operation == "matmul", rows.size_bytes / EVICTS)
     cached = rows.operation.isin(("matmul", "experts")) & (weights < cache_mb * 1e6)

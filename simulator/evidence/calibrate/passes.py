@@ -58,7 +58,8 @@ def fit(device: Device, rows: Table) -> PassFit:
             "hold no model in two weight formats, which tell the constant of a layer from the "
             "time of its weights"
         )
-    least, most = pairs[0].iloc[0], pairs[0].iloc[-1]
+    least = pairs[0].iloc[0]
+    most = pairs[0].iloc[-1]
     if most.size_bytes == least.size_bytes:
         raise unfit(
             "hold two weight formats of one size, which do not tell how long their bytes take",
@@ -72,9 +73,9 @@ def fit(device: Device, rows: Table) -> PassFit:
             "more",
             "time_us",
         )
-    formats = {
-        str(name): _format(device, passes, us_per_layer) for name, passes in rows.groupby("part")
-    }
+    formats = {}
+    for name, passes in rows.groupby("part"):
+        formats[str(name)] = _format(device, passes, us_per_layer)
     return PassFit(us_per_layer, formats)
 
 
@@ -84,7 +85,8 @@ def _format(device: Device, passes: Table, us_per_layer: float) -> FormatFit:
     constant = us_per_layer * single.layers
     memory = single.time_us - constant
     efficiency = single.size_bytes / memory / (device.memory_bandwidth_gb_s.value * 1e3)
-    narrow, wide = passes[passes.tokens < PROMPT_TOKENS], passes[passes.tokens >= PROMPT_TOKENS]
+    narrow = passes[passes.tokens < PROMPT_TOKENS]
+    wide = passes[passes.tokens >= PROMPT_TOKENS]
     width = tuple(
         (int(row.tokens), round(float(row.time_us - constant) / float(memory), 3))
         for row in narrow.itertuples()

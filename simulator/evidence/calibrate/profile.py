@@ -71,11 +71,9 @@ def device(
     rows hold nothing of a device.
     """
     if ratios:
-        rows, form, left_out = (
-            rows[(rows.operation == "matmul") & (rows.format == "fp16")],
-            TABLE,
-            False,
-        )
+        rows = rows[(rows.operation == "matmul") & (rows.format == "fp16")]
+        form = TABLE
+        left_out = False
     rows = rows[
         rows.operation.isin(DEVICE_OPERATIONS)
         & rows.left_out.isin(("", *[CACHED] * (profile.cache_mb is not None)))
@@ -93,8 +91,11 @@ def device(
     else:
         tried = {}
     form = form or min(tried, key=tried.__getitem__, default=TABLE)
-    data, before, fits = deepcopy(like.data), dict[str, Operation](), dict[str, Operation]()
-    errors, errors_before = dict[str, list[FitError]](), dict[str, list[FitError]]()
+    data = deepcopy(like.data)
+    before = dict[str, Operation]()
+    fits = dict[str, Operation]()
+    errors = dict[str, list[FitError]]()
+    errors_before = dict[str, list[FitError]]()
     for group in counted(
         sorted(groups, key=lambda group: (group != PRODUCTS, group[1] != "fp16")), "operations"
     ):
@@ -107,9 +108,9 @@ def device(
             data, profile = _with_cache(data, profile, fitted, groups[group])
         _write(data, group, profile, fitted, measured, like)
         if ratios:
-            fitted_ratios = {
-                key: data["matmul"]["default"][key] for key in ("width", "width_source")
-            }
+            fitted_ratios = {}
+            for key in ("width", "width_source"):
+                fitted_ratios[key] = data["matmul"]["default"][key]
             data["matmul"] |= {"default": like.data["matmul"]["default"] | fitted_ratios}
         errors[name], errors_before[name] = (
             _errors(profile, of[name], measured) for of in (fits, before)
@@ -119,8 +120,11 @@ def device(
             if left_out and "attention" in name
             else []
         )
-    outside, steps = list[HeldOutErrors](), [list[TileStep](), list[TileStep]()]
-    layers, now, old = None, fits.get("matmul"), before.get("matmul")
+    outside = list[HeldOutErrors]()
+    steps = [list[TileStep](), list[TileStep]()]
+    layers = None
+    now = fits.get("matmul")
+    old = before.get("matmul")
     if products is not None and isinstance(now, Roofline) and isinstance(old, Roofline):
         steps = [quality.steps(profile, operation, products) for operation in (now, old)]
         operations = {"predicted": now, "like": old, "sheet": fit.DATASHEET}
@@ -245,7 +249,8 @@ def _write(
     """
     name, form = group
     if isinstance(fitted, AttentionParts):
-        whole, parts = data["attention"], data.get(name, {})
+        whole = data["attention"]
+        parts = data.get(name, {})
         if (
             "decode" not in parts
         ):  # one roofline until now, or none of latents, of which either part may stay
@@ -311,20 +316,21 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
         raise unfit("hold no all_reduce, transfer, dispatch or combine; nothing to fit a link to")
     if len(names := sorted(reduces.implementation.unique())) > 1:
         raise unfit(f"expected all-reduces of one, got {', '.join(names)}", "implementation")
-    data, errors = deepcopy(like.data), dict[str, list[FitError]]()
+    data = deepcopy(like.data)
+    errors = dict[str, list[FitError]]()
 
     def collective(kind: Any, rows: Table, name: str, title: str) -> dict[str, Any]:
         form = fit.collective(kind, rows)
         errors[name] = quality.link_errors(title, rows, fit.reduced(form, rows))
-        numbers = {
-            key: value["value"]
-            for key, value in form.model_dump().items()
-            if isinstance(value, dict)
-        }
+        numbers = {}
+        for key, value in form.model_dump().items():
+            if isinstance(value, dict):
+                numbers[key] = value["value"]
         return _numbers(numbers, _source(rows, _first(errors[name])))
 
     if len(reduces):
-        sample, forms = fit.spread(reduces), {"ring": RingAllReduce, "tree": TreeAllReduce}
+        sample = fit.spread(reduces)
+        forms = {"ring": RingAllReduce, "tree": TreeAllReduce}
         data["all_reduce"] = {
             name: collective(kind, sample, name, f"all_reduce, {name}")
             for name, kind in forms.items()

@@ -35,7 +35,8 @@ SINGLE_PRODUCTS = HALF, WIDTH = "half of the shapes", "width"
 """What is left out where every layer is one product, so that a shape has neighbours on all
 sides.
 """
-WIDTH_KNOWN, WIDTHS_ASKED = {"4096"}, {"5120", "8192"}
+WIDTH_KNOWN = {"4096"}
+WIDTHS_ASKED = {"5120", "8192"}
 MEGABYTE = 1e6
 
 
@@ -188,7 +189,8 @@ def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
             if bare or not isinstance(operation, Attention):
                 times[some.index] = seconds(device, DATASHEET if bare else operation, some)
                 continue
-            parts, of_part = operation.over(weights), attention.with_queries(some)
+            parts = operation.over(weights)
+            of_part = attention.with_queries(some)
             times[some.index] = seconds(
                 device, parts.prefill if part == "prefill" else parts.decode, of_part
             )
@@ -249,14 +251,13 @@ def _splits(rows: Table, by: str) -> Iterator[tuple[object, Any, Any]]:
         )
     elif by == WIDTH:
         sides = shapes.map(lambda name: set(name.split("x")))
-        asked, known = (
-            sides.map(WIDTHS_ASKED.intersection).astype(bool),
-            sides.map(WIDTH_KNOWN.intersection).astype(bool),
-        )
+        asked = sides.map(WIDTHS_ASKED.intersection).astype(bool)
+        known = sides.map(WIDTH_KNOWN.intersection).astype(bool)
         if asked.any() and (known & ~asked).any():
             yield "5120, 8192 by 4096", asked, known & ~asked
     elif rows[by].nunique() > 1:
-        yield from ((value, rows[by] == value, rows[by] != value) for value in rows[by].unique())
+        for value in rows[by].unique():
+            yield ((value, rows[by] == value, rows[by] != value))
 
 
 def left_out(
@@ -283,10 +284,13 @@ def left_out(
         else:
             timed = by_layer(excluded, **times)
         parts = [timed[timed.tokens.between(*limits)] for limits in LEFT_OUT_RANGES]
-        mapes = [
-            percents(part.predicted.to_numpy(), part.seconds.to_numpy())[0] if len(part) else np.nan
-            for part in parts
-        ]
+        mapes = []
+        for part in parts:
+            mapes.append(
+                percents(part.predicted.to_numpy(), part.seconds.to_numpy())[0]
+                if len(part)
+                else np.nan
+            )
         if isinstance(value, float):
             name = f"{value:g}"
         else:
@@ -299,7 +303,8 @@ def heads_left_out(device: Device, rows: Table, like: Roofline | AttentionParts)
     """Return the errors of decode and prefill where each half of the head shapes is asked of a fit
     to the other; maybe none.
     """
-    shapes, asked = rows.kv_heads.map(str) + "x" + rows.query_width.map(str), []
+    shapes = rows.kv_heads.map(str) + "x" + rows.query_width.map(str)
+    asked = []
     for _, outside, others in _splits(rows.assign(shape=shapes), HALF):
         if isinstance(like, Roofline) or shapes.nunique() == 1:
             return []
@@ -307,10 +312,9 @@ def heads_left_out(device: Device, rows: Table, like: Roofline | AttentionParts)
         for part, some in attention.with_queries(attention.uncached(device, rows[outside])).groupby(
             "part"
         ):
-            times = [
-                seconds(device, operation, some)
-                for operation in (getattr(parts, str(part)), DATASHEET)
-            ]
+            times = []
+            for operation in (getattr(parts, str(part)), DATASHEET):
+                times.append(seconds(device, operation, some))
             asked.append(some.assign(seconds=measured(some), predicted=times[0], sheet=times[1]))
     parts_asked = pd.concat(asked).groupby("part")
     return [
@@ -325,10 +329,9 @@ def steps(device: Device, operation: Roofline, rows: Table) -> list[TileStep]:
     measured token count.
     """
     layers = by_layer(rows, measured=measured(rows), predicted=seconds(device, operation, rows))
-    at = {
-        tokens: some.set_index(LAYER[:2])[["measured", "predicted"]]
-        for tokens, some in layers.groupby("tokens")
-    }
+    at = {}
+    for tokens, some in layers.groupby("tokens"):
+        at[tokens] = some.set_index(LAYER[:2])[["measured", "predicted"]]
     pairs = (
         (after, min(then for then in at if then > after))
         for after in STEPS

@@ -94,7 +94,8 @@ class MeasuredRun:
         """
         if self.quantity == "speedup":
             return 1.0, self.tokens - 1.0
-        scenario, needs = self.loaded.scenario, self.loaded.scenario.schedule.needs
+        scenario = self.loaded.scenario
+        needs = self.loaded.scenario.schedule.needs
         places = ((scenario.target, 1), (scenario.draft, needs.draft_steps * needs.draft_model))
         sizes = (
             (place.weights_gb() * times, place.device.memory_bandwidth_gb_s.value)
@@ -162,10 +163,8 @@ def _run(
         raise BadInput.at(
             place, f"expected one of {', '.join(MEASURED)}, got {', '.join(stated) or 'none'}"
         )
-    value, tokens = (
-        _number(place, stated[0], cells),
-        _number(place, "tokens_per_step", {"tokens_per_step": "1"} | cells),
-    )
+    value = _number(place, stated[0], cells)
+    tokens = _number(place, "tokens_per_step", {"tokens_per_step": "1"} | cells)
     settings = [
         f"{key}={cell}"
         for key, cell in cells.items()
@@ -206,7 +205,8 @@ def acceptance_of(loaded: Loaded, tokens: float) -> Acceptance:
             float(law(scenario, scenario.schedule.reads(Rates((rate,)))).verified_per_step) - tokens
         )
 
-    low, high = 1e-6, 1.0 - 1e-9
+    low = 1e-6
+    high = 1.0 - 1e-9
     rate = low if over(low) >= 0.0 else high
     if over(low) < 0.0 < over(high):
         rate = float(brentq(over, low, high))
@@ -290,7 +290,8 @@ def _mape(pairs: Sequence[tuple[MeasuredRun, float]]) -> float:
 
 def _one_constant(runs: Sequence[MeasuredRun]) -> float:
     """Return the least error of arithmetic with one constant, which is where it meets a row."""
-    shapes, measured = [run.simple for run in runs], [run.measured for run in runs]
+    shapes = [run.simple for run in runs]
+    measured = [run.measured for run in runs]
     meets = [
         (value - fixed) / size
         for (fixed, size), value in zip(shapes, measured, strict=True)
@@ -312,12 +313,14 @@ def _groups(runs: Sequence[MeasuredRun], column: str) -> Iterator[list[MeasuredR
     """Yield the rows of each value of a column, with ``+`` also those above it; rows without a
     value are never left out.
     """
-    name, above = column.rstrip("+"), column.endswith("+")
+    name = column.rstrip("+")
+    above = column.endswith("+")
     cells = [cell for cell in dict.fromkeys(run.columns.get(name, "") for run in runs) if cell]
     for cell in cells:
-        wanted = {
-            other for other in cells if other == cell or (above and float(other) > float(cell))
-        }
+        wanted = set()
+        for other in cells:
+            if other == cell or (above and float(other) > float(cell)):
+                wanted.add(other)
         yield [run for run in runs if run.columns.get(name, "") in wanted]
 
 

@@ -180,7 +180,8 @@ class MovingWindow(RequestWindow):
         """Return the stationary shares of the chain of windows that a request's first one leads
         to.
         """
-        windows, moves = [self.after(gamma, None, False, 0)], dict[int, dict[int, float]]()
+        windows = [self.after(gamma, None, False, 0)]
+        moves = dict[int, dict[int, float]]()
         for window in windows:
             whole = float(odds(window).accepted[-1])
             moves[window] = {}
@@ -216,7 +217,8 @@ class GatedWindow(RequestWindow):
 
     def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
         """Return the tokens that pass in this turn."""
-        reach, tokens = 1.0 - turn * GOLDEN % 1.0, 0
+        reach = 1.0 - turn * GOLDEN % 1.0
+        tokens = 0
         while tokens < gamma and reach <= self.passed.value ** (tokens + 1):
             tokens += 1
         return tokens

@@ -156,14 +156,18 @@ class Strategy(_Timed[D], Frozen, ABC):
         """Verify what was proposed and return the progress of each request, in the order of
         ``states``.
         """
-        bonus, proposal, judged, settled = self.bonus_on_full_accept, BARE, 0, []
+        bonus = self.bonus_on_full_accept
+        proposal = BARE
+        judged = 0
+        settled = []
         for state in states:
             tokens = state.proposed
             if tokens is None:
                 settled.append(ABSENT)
                 continue
             if tokens != judged:
-                proposal, judged = intern_chain(tokens, bonus) if tokens else BARE, tokens
+                proposal = intern_chain(tokens, bonus) if tokens else BARE
+                judged = tokens
             accepted, committed, _, _ = state.cursor.judge(proposal)
             state.context += committed
             settled.append(intern_progress(committed, committed, accepted, tokens))
@@ -360,7 +364,8 @@ def share_emitted(strategy: Strategy, parts: Sequence[Part], odds: OddsOf, outpu
             return odds(window).by_kind[place][1]
 
         share = _share_of_one_kind(strategy, parts, of_kind, outputs)
-        endless, with_ends = endless + steps, with_ends + steps / share
+        endless = endless + steps
+        with_ends = with_ends + steps / share
     return endless / with_ends
 
 
@@ -369,7 +374,8 @@ def _share_of_one_kind(
 ) -> Any:
     chances: dict[int, Any] = defaultdict(float)
     for part in parts:
-        kind, share = part.kind, part.share / part.batch
+        kind = part.kind
+        share = part.share / part.batch
         chances[1] = chances[1] + share * kind.bare
         for tokens, chance in strategy._chances(kind, odds).items() if kind.verifying else ():
             chances[tokens] = chances[tokens] + share * kind.verifying * chance

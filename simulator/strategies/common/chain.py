@@ -96,11 +96,9 @@ class ChainStrategy(Strategy[D], DraftsChain, ReadsHiddenStates, Tunable, ABC):
 
     def foresee(self, states: Sequence[State], left: Sequence[int], most: int) -> Foreseen:
         """Return what is kept of windows of this batch, as their cursors tell ahead."""
-        proposal, verdicts, positions = (
-            self._proposal(self.window_for(len(states))),
-            list[list[Verdict]](),
-            list[list[int]](),
-        )
+        proposal = self._proposal(self.window_for(len(states)))
+        verdicts = list[list[Verdict]]()
+        positions = list[list[int]]()
         for state, tokens in zip(states, left, strict=True):
             # as _foreseeable said
             ahead, places = foreseen(state.cursor, proposal, tokens, most)  # type: ignore[arg-type]
@@ -249,7 +247,8 @@ class ChainStrategy(Strategy[D], DraftsChain, ReadsHiddenStates, Tunable, ABC):
         """Return a window, or confidence in it, that was not recorded; a shorter one in place of an
         oracle's is one still.
         """
-        depths, missing = len(trace.extra.get("rollout.q", ())), super()._unrecorded(trace)
+        depths = len(trace.extra.get("rollout.q", ()))
+        missing = super()._unrecorded(trace)
         if isinstance(self.adaptive, ConfidentWindow) and depths < self.gamma:
             return (
                 "adaptive",

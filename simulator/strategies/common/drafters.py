@@ -122,7 +122,8 @@ class StreamingDrafter(Frozen):
         """Return the phase of one internal step: below the top layers rows are fewer, and none
         reaches the LM head there.
         """
-        first, above = -self.stream_layers, branch_rows(self, branches, sequences, kv_tokens)
+        first = -self.stream_layers
+        above = branch_rows(self, branches, sequences, kv_tokens)
         below = _rows(branches * self.tokens_below, sequences, kv_tokens)._replace(logit_rows=0)
         return together(
             cost.draft(below, purpose, 0.0, first), cost.draft(above, purpose, first, 1.0)

@@ -65,8 +65,11 @@ class StagePipeline:
         token_s: float = 0.0,
         asynchronous: bool = True,
     ) -> None:
-        self.environment, self.draft = draft.environment, draft
-        self.prune_s, self.token_s, self.asynchronous = prune_s, token_s, asynchronous
+        self.environment = draft.environment
+        self.draft = draft
+        self.prune_s = prune_s
+        self.token_s = token_s
+        self.asynchronous = asynchronous
         self.lanes = [stages[0]]
         for link, stage in zip(links, stages[1:], strict=True):
             self.lanes += [link, stage]
@@ -95,15 +98,18 @@ class StagePipeline:
         """Drop levels behind the one that was due, let others enter, and return the event at which
         the next token is known.
         """
-        now, flying = self.environment.now, self.flying
+        now = self.environment.now
+        flying = self.flying
         if dropped:
             self._drop(dropped, now)
         elif flying:
             self.let_go = flying.popleft().let_go
         if flying:
-            let_go, grown = flying[-1].let_go, flying[-1].grown
+            let_go = flying[-1].let_go
+            grown = flying[-1].grown
         else:
-            let_go, grown = self.let_go, -inf
+            let_go = self.let_go
+            grown = -inf
             self.draft.cancel()
         ready = now + self.prune_s
         pruned = max(let_go[0] + self.prune_s, now)
@@ -113,7 +119,8 @@ class StagePipeline:
             level.ready = ready
             self._book(level, let_go, grown, now)
             flying.append(level)
-            let_go, grown = level.let_go, level.grown
+            let_go = level.let_go
+            grown = level.grown
         return at(self.environment, max(flying[0].let_go[-1] + self.token_s, now))
 
     def _book(self, level: Level, let_go: Sequence[float], grown: float, now: float) -> None:
@@ -138,7 +145,9 @@ class StagePipeline:
                 pruning.append((arrival, arrival + prune_s, "prune"))
         if not self.asynchronous:
             ends[:-1:2] = ends[1::2]
-        level.begin, level.let_go, level.grown = begins, ends, begins[0] + level.draft
+        level.begin = begins
+        level.let_go = ends
+        level.grown = begins[0] + level.draft
         if level.draft and begins[0] >= now:
             self.draft.book(begins[0], level.grown, "draft level")
 
@@ -149,9 +158,12 @@ class StagePipeline:
         for lane in (*self.lanes, self.draft):
             lane.retract()
         gone = [self.flying.popleft() for _ in range(min(count + 1, len(self.flying)))]
-        let_go, grown, begun = list(self.let_go), -inf, 0
+        let_go = list(self.let_go)
+        grown = -inf
+        begun = 0
         for level in reversed(gone):
-            past, begun = begun, bisect_left(level.begin, now)
+            past = begun
+            begun = bisect_left(level.begin, now)
             for index in range(past, begun):
                 let_go[index] = self._cut(level, index, now)
             if begun and grown == -inf:
@@ -159,11 +171,13 @@ class StagePipeline:
         self.let_go = let_go
         for level in self.flying:
             self._book(level, let_go, grown, now)
-            let_go, grown = level.let_go, level.grown
+            let_go = level.let_go
+            grown = level.grown
 
     def _cut(self, level: Level, index: int, now: float) -> float:
         """Return when a stage or link is done with a level that is dropped ``now``."""
-        lane, planned = self.lanes[index], level.let_go[index]
+        lane = self.lanes[index]
+        planned = level.let_go[index]
         if level.begin[index] + level.seconds[index] > now:
             lane.cancel()
         if planned < now:

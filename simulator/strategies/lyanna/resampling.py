@@ -96,7 +96,8 @@ class RecordedTrees:
     def _pairs(self, depth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the tokens kept of the tree of every start, and by the step behind it."""
         for runs in self._runs():
-            kept, here = runs[0], np.arange(runs.shape[1])
+            kept = runs[0]
+            here = np.arange(runs.shape[1])
             left = np.where(depth - 1 - kept >= self.least, runs[(kept + 1) % depth, here], 0)
             yield kept, np.maximum(kept[(here + kept + 1) % len(here)], left)
 
@@ -171,7 +172,9 @@ class RatedTrees:
 
 class _RatedCursor:
     def __init__(self, trees: list[Cursor], least: int, fused: bool) -> None:
-        self.trees, self.least, self.fused = trees, least, fused
+        self.trees = trees
+        self.least = least
+        self.fused = fused
         self.begins = 0
         """Level at which the tree left from the step before begins; 0: none was left."""
 
@@ -179,7 +182,9 @@ class _RatedCursor:
         """Judge the better of the two trees, or unfused one of as many levels; a proposal of
         nothing leaves nothing.
         """
-        depth, begins, self.begins = len(self.trees), self.begins, 0
+        depth = len(self.trees)
+        begins = self.begins
+        self.begins = 0
         if not self.fused:
             return self.trees[-proposal.tokens % depth].judge(proposal)
         if not proposal.tokens:

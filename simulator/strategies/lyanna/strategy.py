@@ -65,11 +65,14 @@ from simulator.strategies.common.studied import ResampledTrees
 from simulator.strategies.common.traits import Facts, Finding, Needs, Traits, too_many_children
 from simulator.strategies.lyanna.resampling import RatedTrees, RecordedTrees
 
-FUSING, LAYER, HEAD = DraftHead(layers=1, squares=2), DraftHead(layers=1), DraftHead()
+FUSING = DraftHead(layers=1, squares=2)
+LAYER = DraftHead(layers=1)
+HEAD = DraftHead()
 """A layer that reads a token beside the state (2h to h), one that reads the state alone, the
 target's LM head.
 """
-DENSE_UP_TO, HOT_TOKENS = 40_000, 32_000
+DENSE_UP_TO = 40_000
+HOT_TOKENS = 32_000
 """Vocabularies above the first keep the second number of tokens in the table (sec. 6.1)."""
 
 
@@ -344,7 +347,9 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         """Return the rows of the pass; contexts are cached tokens of all requests and of
         re-sampling ones.
         """
-        count, tree, left = kind.extra_work, 1 + self.budget, self.resampled_budget
+        count = kind.extra_work
+        tree = 1 + self.budget
+        left = self.resampled_budget
         if self._apart(kind):
             return Step(kind, Rows.decode(1 + left, resampled_context, count))
         alone = Rows.decode(tree, context - resampled_context, kind.verifying - count)
@@ -379,8 +384,10 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         """Return drafting, sampling and verification; prompts travel through the target and the
         layer.
         """
-        kind, rows = step.kind, step.rows
-        level, host = self.level_us.value * 1e-6, self.host_ms.value * 1e-3
+        kind = step.kind
+        rows = step.rows
+        level = self.level_us.value * 1e-6
+        host = self.host_ms.value * 1e-3
         if kind.prompts:
             chunks = [cost.head(FUSING, step.prompts._replace(logit_rows=0))]
         else:
@@ -403,7 +410,8 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         """Return the passes of the layer and of the LM head behind ``context`` cached tokens of all
         requests.
         """
-        hidden, later = self.chain == "hidden_states", self.depth - 1
+        hidden = self.chain == "hidden_states"
+        later = self.depth - 1
         branches = 1 if hidden else self.branching
         width = branches * requests
         first = Rows.decode(self.depth + 1, context, requests)._replace(logit_rows=0)
@@ -431,7 +439,8 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         """Book the parts in series on one device; the levels of a token chain are booked
         together.
         """
-        t, device = durations, lanes.target
+        t = durations
+        device = lanes.target
         for seconds, label in (
             (t.layers, "draft layers"),
             (t.head, "LM head"),

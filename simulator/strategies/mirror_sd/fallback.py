@@ -91,7 +91,9 @@ def fallback_rates(
     """Return the share of lost windows for every recorded exit at every width, as the strategy
     reads the message.
     """
-    windows, reuses, draws = _walked(replay, strategy), _reuses(strategy), _draws(len(replay.order))
+    windows = _walked(replay, strategy)
+    reuses = _reuses(strategy)
+    draws = _draws(len(replay.order))
     exits = (Exit(fraction, kappa) for fraction in replay.trace.exit_fractions for kappa in widths)
     return [_rate(replay, windows, reuses, draws, exit) for exit in exits]
 
@@ -103,14 +105,14 @@ def _walked(replay: Replay, strategy: Reuse) -> _Windows:
     windows: list[tuple[int, int, int, bool]] = []
     for request, recording in enumerate(replay.order):
         begins.append(len(windows))
-        cursor, length, runs = (
-            replay.cursor(request, None),
-            replay.length(request),
-            replay.runs(recording),
-        )
-        start, left = int(replay.trace.offsets[recording]) + 1, length
+        cursor = replay.cursor(request, None)
+        length = replay.length(request)
+        runs = replay.runs(recording)
+        start = int(replay.trace.offsets[recording]) + 1
+        left = length
         while left > 0:
-            here, seen = length - left, cursor.judge(proposal)
+            here = length - left
+            seen = cursor.judge(proposal)
             windows.append(
                 (
                     start + here,

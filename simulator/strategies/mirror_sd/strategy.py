@@ -172,7 +172,8 @@ class MirrorSD(
 
     def _contradictions(self, facts: Facts) -> Iterator[Finding]:
         """Yield an early exit that stands at no layer of the target."""
-        depth, layers = self.exit_layer, facts.layers
+        depth = self.exit_layer
+        layers = facts.layers
         if isinstance(depth, int):
             if layers is None:
                 yield (
@@ -313,11 +314,9 @@ class MirrorSD(
         """Yield the steps by how many requests have lost their window."""
         window = self.window_for(requests := len(states))
         lost = lost_windows(states, foreseen.verdicts, partial(self.reuses, proposed=window))
-        missing, total, behind = (
-            lost.sum(axis=0),
-            contexts.sum(axis=0),
-            (contexts * lost).sum(axis=0),
-        )
+        missing = lost.sum(axis=0)
+        total = contexts.sum(axis=0)
+        behind = (contexts * lost).sum(axis=0)
         for many in dict.fromkeys(missing.tolist()):
             kind = self._kind_with(window, self.kind_of(requests - many, many, window))
             (these,) = np.nonzero(missing == many)
@@ -364,8 +363,10 @@ class MirrorSD(
         """Return the parts of Eq. 10; the draft grows kappa branches per position and request, a
         redraft one per request.
         """
-        kind, rows = step.kind, step.rows
-        phases, requests = {}, kind.verifying + kind.bare
+        kind = step.kind
+        rows = step.rows
+        phases = {}
+        requests = kind.verifying + kind.bare
         drafting = self.window_for(kind.batch)
         if kind.redrafts:
             if kind.verifying and self.others == "wait":
@@ -404,7 +405,8 @@ class MirrorSD(
         """Return exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and
         payload (MSD-12).
         """
-        kind, requests = step.kind, step.kind.verifying + step.kind.bare
+        kind = step.kind
+        requests = step.kind.verifying + step.kind.bare
         if not requests or not self.window_for(kind.batch):
             return {}
         t = self.durations(cost, step)
@@ -440,7 +442,8 @@ class MirrorSD(
         """Book two lanes behind the early exit, and the verification behind both; the overlap
         follows from the lanes.
         """
-        t, awaited = durations, None
+        t = durations
+        awaited = None
         if kind.redrafts:
             if not (kind.verifying or kind.prompts):
                 return (lanes.draft.start(t.redraft, "redraft"),)

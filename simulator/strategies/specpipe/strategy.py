@@ -255,7 +255,8 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
             state.proposed = sum(state.levels) - 1
             for stage, rows in enumerate(state.levels):
                 if rows:
-                    level, others = Rows.decode(rows, state.context), loads[stage]
+                    level = Rows.decode(rows, state.context)
+                    others = loads[stage]
                     loads[stage] = level if others is NO_ROWS else others + level
         active = max((stage for stage, rows in enumerate(loads, start=1) if rows.tokens), default=0)
         kind = self.kind_of(due, len(states) - due, active, begun)._replace(
@@ -327,8 +328,10 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         """Return the seconds of each stage and link with work; the draft reads what enters, prompts
         first.
         """
-        m, batch = self.stages, step.kind.batch
-        levels, prompts = step.loads[:m], step.loads[m:]
+        m = self.stages
+        batch = step.kind.batch
+        levels = step.loads[:m]
+        prompts = step.loads[m:]
         loads: Sequence[Rows]
         if prompts:
             loads = [level + prompt for level, prompt in zip(levels, prompts, strict=True)]
@@ -386,7 +389,8 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         """Book stages that prune and links that carry, then stages that compute; the draft grows a
         level meanwhile.
         """
-        t, environment = durations, lanes.draft.environment
+        t = durations
+        environment = lanes.draft.environment
         barrier: Lane | None = None
         if t.verdict:
             pruning = [

@@ -324,10 +324,8 @@ class SpeculativeStreaming(
         """Return the rows of the top layers: nodes see the context and each other, streams a part
         of the context.
         """
-        streams, seen = (
-            kept * self.streams,
-            context if self.attended_tokens is None else self.attended_tokens,
-        )
+        streams = kept * self.streams
+        seen = context if self.attended_tokens is None else self.attended_tokens
         products = int(query_products(kept, self.streams, context, seen)) + kept * (kept + 1) // 2
         return Rows(
             kept + streams, 0, 1, context + kept, products, adapted=streams if self.rank else 0
@@ -351,7 +349,8 @@ class SpeculativeStreaming(
         not pruned.
         """
         prompts, (upper,) = step.prompts._replace(logit_rows=0), step.loads
-        read, rated = upper.tokens + step.prompts.logit_rows, step.rows.tokens
+        read = upper.tokens + step.prompts.logit_rows
+        rated = step.rows.tokens
         if self.prunes:
             pruning = cost.head(DraftHead(rank=self.pruning_rank), Rows(rated, rated))
         else:
