@@ -27,7 +27,7 @@ from simulator.report.pages import (
     sweep as sweep_page,
     validate as validate_page,
 )
-from simulator.report.run_page import run_page
+from simulator.report.run.page import run_page
 from simulator.scenario import Scenario, load
 from simulator.scenario.run import law_details, run, tuned
 from simulator.scenario.uncertainty import of_speedup

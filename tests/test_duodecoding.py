@@ -16,7 +16,9 @@ from simulator.cli.main import main
 from simulator.cost.rows import Phase
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import BadInput
-from simulator.report.run_summary import conditions, gaps, kind_name
+from simulator.report.run.answer import conditions
+from simulator.report.run.gaps import gaps
+from simulator.report.run.steps import kind_name
 from simulator.scenario import Loaded, load, run
 from simulator.serving.memory import Blocks
 from simulator.serving.policies import FixedBatch

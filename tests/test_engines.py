@@ -571,7 +571,7 @@ def test_the_page_of_a_run_and_explain_say_what_it_rests_on() -> None:
             *(w for one in ON_HF for w in ("--set", one)),
         ],
     )
-    assert "What the answer rests on" in done.output
+    assert "What the answer depends on most" in done.output
     assert "confidence" in done.output
     done = CliRunner().invoke(
         main, ["explain", METHODS, "--set", "strategy=eagle_1", *SET, "--json"]

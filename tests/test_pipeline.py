@@ -13,7 +13,7 @@ from simulator.cli.main import main
 from simulator.cost.hardware_cost import HardwareCost
 from simulator.cost.rows import Rows
 from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.report.run_serving import stage_caption, stages
+from simulator.report.run.memory import stage_caption, stages
 from simulator.scenario import Loaded, load
 
 STAGES = """\

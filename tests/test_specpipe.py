@@ -21,7 +21,7 @@ from simulator.cost.rows import Phase, Rows
 from simulator.cost.stated import StatedCost, StatedDurations
 from simulator.files.schema import NonNegative, OneOrMore
 from simulator.names import Catalogue, shown
-from simulator.report.run_summary import gaps
+from simulator.report.run.gaps import gaps
 from simulator.scenario import load
 from simulator.scenario.run import run
 from simulator.serving.iteration import Iteration

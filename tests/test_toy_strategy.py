@@ -103,7 +103,7 @@ def test_a_wrong_law_is_called_a_disagreement_by_every_command(wrong: Path, tmp_
     page = (tmp_path / "report/report.md").read_text("utf-8")
     assert "DISAGREEMENT: the law claims to be exact, and its step is 92.3 % longer" in page
     assert "unexplained" in page
-    assert "they DISAGREE, and while they do nothing else is named" in page
+    assert "May be due to: the law or the timeline is wrong, as they disagree; no other" in page
     assert "are verified but not delivered" not in printed + page
     found = json.loads(specsim(wrong, *words, "--json").stdout)
     assert found["agreement"]["disagreement"] is True

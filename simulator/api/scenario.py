@@ -53,7 +53,7 @@ def run(
     result, span = run_with_interval(loaded, command)
 
     def page() -> Page:
-        from simulator.report.run_page import run_page
+        from simulator.report.run.page import run_page
         from simulator.studies.what_if import of_run
         from simulator.studies.window import window_sweep
 

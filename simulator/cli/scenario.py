@@ -240,11 +240,16 @@ def run(
 
 def _brief(page: Page, explain_gap: bool, replications: bool) -> Page:
     """Return what is printed of a page: its answer, and what was asked for beside it."""
-    from simulator.report.run_page import ANSWERS, SERVING, brief
+    from simulator.report.run import gaps, serving
+    from simulator.report.run.page import brief
 
     return brief(
         page,
-        [title for title, asked in {ANSWERS: explain_gap, SERVING: replications}.items() if asked],
+        [
+            title
+            for title, asked in {gaps.TITLE: explain_gap, serving.TITLE: replications}.items()
+            if asked
+        ],
     )
 
 
@@ -252,7 +257,7 @@ def _reported(
     loaded: Loaded, result: RunResult, span: Interval, folder: Path, status: Display | Lines
 ) -> Page:
     """Write the report of a run, with the results of other windows; return its page."""
-    from simulator.report.run_page import run_page
+    from simulator.report.run.page import run_page
     from simulator.report.write import write
     from simulator.studies.what_if import of_run
     from simulator.studies.window import window_sweep

@@ -3,32 +3,50 @@ filled in.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import get_args
 
 import yaml
 
 from simulator.files.schema import Confidence, provenance
-from simulator.report.blocks import Block, Listing, Paragraph
-from simulator.report.wording import Wording
+from simulator.report.blocks import Block, Code, Listing, Paragraph
+from simulator.report.columns import Column, table
 from simulator.scenario import Scenario, resolved
 
 PROVENANCE, RESOLVED = "Where the numbers come from", "The scenario, resolved"
 CONFIDENCES = get_args(Confidence)
-say = Wording("inputs")
 
 
 def provenance_blocks(scenario: Scenario) -> Iterator[Block]:
     """Yield the table of every number with a source, measured ones first."""
     entries = list(provenance(scenario))
     counts = Counter(str(entry["confidence"]) for entry in entries)
-    order = [name for name in CONFIDENCES if name in counts]
-    yield Paragraph(
-        say("counted", count=len(entries), confidences=[(counts[name], name) for name in order])
+    ranked = {name: counts[name] for name in CONFIDENCES if name in counts}
+    yield Paragraph(counted(ranked))
+    if not entries:
+        return
+    order = list(ranked)
+    columns = [
+        Column[Mapping[str, object]]("confidence", lambda entry: str(entry["confidence"])),
+        Column[Mapping[str, object]]("parameter", lambda entry: Code(str(entry["parameter"]))),
+        Column[Mapping[str, object]]("value", lambda entry: format(entry["value"], "g")),
+        Column[Mapping[str, object]]("source", lambda entry: str(entry["source"])),
+    ]
+    yield table(
+        "Numbers used",
+        sorted(entries, key=lambda entry: order.index(str(entry["confidence"]))),
+        columns,
+        badges=(0,),
+        sortable=True,
     )
-    ranked = sorted(entries, key=lambda entry: order.index(str(entry["confidence"])))
-    if entries:
-        yield say.table("numbers", ranked)
+
+
+def counted(confidences: Mapping[str, int]) -> str:
+    """Return how many numbers have which confidence, in a sentence."""
+    if not confidences:
+        return "No number with a source was used: durations and rates are stated in the scenario."
+    each = ", ".join(f"{count} {name}" for name, count in confidences.items())
+    return f"{sum(confidences.values())} numbers: {each}."
 
 
 def resolved_blocks(scenario: Scenario) -> Iterator[Block]:

@@ -8,7 +8,9 @@ from simulator.files.schema import BadInput
 from simulator.files.writing import json_text, replacing
 from simulator.report.blocks import Page
 from simulator.report.page import DATA, page_files
-from simulator.report.run_page import ACCEPTED, SWEEP, TIMELINE, TRACE
+from simulator.report.run.acceptance import ACCEPTED
+from simulator.report.run.steps import TIMELINE, TRACE
+from simulator.report.run.window import SWEEP
 from simulator.report.timeline import chrome_trace
 from simulator.world import Span
 

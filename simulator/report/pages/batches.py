@@ -24,7 +24,7 @@ from simulator.report.panels import (
     legend_above,
     logarithmic,
 )
-from simulator.report.run_summary import origin
+from simulator.report.run.answer import origin
 from simulator.report.wording import number, short_names, spread
 from simulator.studies.batches import BatchPoint, BatchStudies, BatchStudy, crossover
 

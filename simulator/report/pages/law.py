@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from simulator.files.shell import typed
-from simulator.report.blocks import Bullets, Page, Paragraph, Table
-from simulator.report.pages.what_if import blocks
-from simulator.report.wording import Wording, number, share
+from simulator.report.blocks import Block, Bullets, Highlight, Page, Paragraph, Table
+from simulator.report.pages.what_if import blocks as sliders
+from simulator.report.wording import number, share
 from simulator.studies.what_if import WhatIf
 
-say = Wording("law")
 KINDS_SHOWN = 4
 """Step kinds that a terminal shows, the most frequent ones."""
 
@@ -20,24 +19,54 @@ def page(details: Mapping[str, Any], command: str = "", law: WhatIf | None = Non
     """Return the page of :func:`~simulator.scenario.run.law_details`: the answer, sliders over
     ``law``, parts of a step.
     """
-    kinds = details["kinds"]
-    cautions = [f"{caution[0].upper()}{caution[1:]}." for caution in details["cautions"]]
-    sentences = list(say.all("sentences", shown=KINDS_SHOWN, **details))
-    head = ("ms", *(f"{_kind(kind)}\n{share(kind['share'])}" for kind in kinds))
-    shown = tuple(range(min(len(head), KINDS_SHOWN + 1)))
-    parts = Table(head, list(_rows(kinds)), "Durations by step kind", terminal_columns=shown)
+    opening: list[Block] = [
+        Paragraph(f"{caution[0].upper()}{caution[1:]}.") for caution in details["cautions"]
+    ]
+    if law:
+        opening += sliders(law)
+    opening += [_durations(details["kinds"]), Bullets(list(sentences(details)))]
     return Page(
         title=details["scenario"],
-        answer=say("answer", **details),
-        opening=[
-            *map(Paragraph, cautions),
-            *(blocks(law) if law else ()),
-            parts,
-            Bullets(sentences),
-        ],
-        highlights=say.highlights(**details),
+        answer=answer(details),
+        opening=opening,
+        highlights=list(highlights(details)),
         command=command or typed("specsim", "law", names=[details["scenario"]]),
     )
+
+
+def answer(details: Mapping[str, Any]) -> str:
+    """Return the answer in a sentence."""
+    law, baseline_ms = details["law"], number(details["baseline"]["tpot_ms"], 3)
+    return (
+        f"{number(law['tpot_ms'], 3)} ms per token (law), {details['speedup']:.2f} times the speed "
+        f"of autoregressive decoding ({baseline_ms} ms, law): {number(law['step_ms'])} ms per "
+        f"step, {number(law['tokens_per_step'])} tokens per step"
+    )
+
+
+def highlights(details: Mapping[str, Any]) -> Iterator[Highlight]:
+    """Yield time per token and speed-up."""
+    yield Highlight(f"{number(details['law']['tpot_ms'], 3)} ms", "per token, by law")
+    yield Highlight(f"{details['speedup']:.2f} ×", "the speed of autoregressive decoding")
+
+
+def sentences(details: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is left out, what the law is, and what it rests on."""
+    law, kinds = details["law"], len(details["kinds"])
+    if kinds > KINDS_SHOWN:
+        yield f"On a terminal {kinds - KINDS_SHOWN} rarer step kinds are left out"
+    yield f"Law: {law['source']}. Relation to the process: {law['relation']}"
+    if "load" in details:
+        yield details["load"]["words"]
+    if details["stand_in"]:
+        yield "Acceptance is a stand-in, recorded from other models"
+
+
+def _durations(kinds: Sequence[Mapping[str, Any]]) -> Table:
+    head = ("ms", *(f"{_kind(kind)}\n{share(kind['share'])}" for kind in kinds))
+    on_terminal = tuple(range(min(len(head), KINDS_SHOWN + 1)))
+    rows = list(_rows(kinds))
+    return Table(head, rows, "Durations by step kind", terminal_columns=on_terminal)
 
 
 def _rows(kinds: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -45,17 +74,12 @@ def _rows(kinds: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     them, by step kind.
     """
     for name in dict.fromkeys(name for kind in kinds for name in kind["durations"]):
-        durations = [kind["durations"].get(name) for kind in kinds]
-        yield (
-            name.removesuffix("_ms"),
-            *("" if value is None else number(value) for value in durations),
-        )
-    yield ("step", *(number(kind["step_ms"]) for kind in kinds))
+        durations_ms = (number(kind["durations"].get(name)) for kind in kinds)
+        yield name.removesuffix("_ms"), *durations_ms
+    yield "step", *(number(kind["step_ms"]) for kind in kinds)
     for name in kinds[0]["derived"]:
-        yield (
-            name.removesuffix("_ms").replace("_", " "),
-            *(number(kind["derived"].get(name, 0.0)) for kind in kinds),
-        )
+        derived_ms = (number(kind["derived"].get(name, 0.0)) for kind in kinds)
+        yield name.removesuffix("_ms").replace("_", " "), *derived_ms
 
 
 def _kind(kind: Mapping[str, Any]) -> str:

@@ -1,0 +1,1 @@
+"""The page of ``specsim run``: a module for each of its sections."""

@@ -1,0 +1,202 @@
+"""What a run answers: time per token and speed-up, how sure they are, and under what conditions."""
+
+from collections.abc import Iterator
+
+from simulator.acceptance.spec import AcceptanceSpec
+from simulator.report.blocks import Block, Highlight, Paragraph, Strong
+from simulator.report.run.drafting import regime
+from simulator.report.run.gaps import agreement_sentence
+from simulator.report.wording import number, percent, whole_share
+from simulator.scenario import Scenario
+from simulator.scenario.outcome import LimitOutcome
+from simulator.scenario.run import RunResult
+from simulator.scenario.uncertainty import SHARE, Interval
+from simulator.serving.arrivals import Deterministic, Gamma, Poisson
+from simulator.serving.lengths import OutputTokens, PromptTokens
+from simulator.serving.requests import Requests
+from simulator.serving.traffic import TrafficFile
+from simulator.strategies.common.studied import SharedBudget
+
+
+def headline(result: RunResult) -> str:
+    """Return the answer in one sentence."""
+    simulated, baseline = result.simulated, result.baseline
+    answer = f"{number(simulated.tpot_s * 1e3, 3)} ms per token (simulation)"
+    if not result.scenario.schedule.window:
+        return f"{answer}."
+    slower = "only " if result.speedup < 1.0 else ""
+    answer += (
+        f", {slower}{result.speedup:.2f} times as fast as autoregressive decoding "
+        f"({number(baseline.tpot_s * 1e3, 3)} ms, simulation)"
+    )
+    if result.scenario.requests.together:
+        answer += (
+            f"; {number(simulated.tokens_per_s, 3)} tokens per second against "
+            f"{number(baseline.tokens_per_s, 3)}, {_with_prompts(result.speedup_with_prompts)}"
+        )
+    return f"{answer}; {regime(result)}."
+
+
+def _with_prompts(speedup: float | None) -> str:
+    if speedup is None:
+        return "too few to compare"
+    return f"{speedup:.2f} times, admissions included"
+
+
+def highlights(result: RunResult, speedup: Interval | None) -> Iterator[Highlight]:
+    """Yield the simulated time per token, the speed-up with its interval, and the law's time."""
+    simulated_ms, law_ms = result.simulated.tpot_s * 1e3, result.law.tpot_s * 1e3
+    yield Highlight(f"{number(simulated_ms, 3)} ms", "per token, simulation")
+    if result.scenario.schedule.window:
+        baseline_ms = number(result.baseline.tpot_s * 1e3, 3)
+        what = f"the speed of autoregressive decoding ({baseline_ms} ms)"
+        if speedup:
+            what += f"; {speedup.low:.2f} to {speedup.high:.2f} ×, {whole_share(SHARE)} interval"
+        yield Highlight(f"{result.speedup:.2f} ×", what)
+    error = percent((law_ms / simulated_ms - 1) * 100)
+    yield Highlight(f"{number(law_ms, 3)} ms", f"per token by law, {error} against the simulation")
+
+
+def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
+    """Yield what stands behind the answer: what is wrong or in doubt with it, and its conditions,
+    which come last.
+    """
+    if result.agreement.disagreement:
+        yield Paragraph((Strong(agreement_sentence(result)),))
+    for caution in result.cautions:
+        yield Paragraph(as_sentence(caution))
+    if speedup and result.scenario.schedule.window:
+        yield Paragraph(f"{doubt(result.speedup, speedup)}.")
+    if result.rests_on:
+        yield Paragraph(as_sentence(result.rests_on))
+    if result.scenario.acceptance.stand_in:
+        yield Paragraph("Acceptance is a stand-in, recorded from other models.")
+    limits = result.simulated.serving.counted.slo
+    if limits:
+        yield Paragraph(f"SLO: {', '.join(map(_limit, limits))}.")
+    yield Paragraph(conditions(result))
+
+
+def as_sentence(words: str) -> str:
+    """Return words with a capital and a full stop."""
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def doubt(speedup: float, interval: Interval) -> str:
+    """Return a speed-up and its interval in words."""
+    return (
+        f"Speed-up {speedup:.2f}x ({whole_share(SHARE)} interval "
+        f"{interval.low:.2f} to {interval.high:.2f})"
+    )
+
+
+def _limit(limit: LimitOutcome) -> str:
+    """Return a limit of the SLO in words, and whether it is met."""
+    met = "met" if limit.met else "MISSED"
+    return (
+        f"{limit.metric.upper()} {limit.percentile} {number(limit.found_ms)} of "
+        f"{number(limit.limit_ms)} ms {met}"
+    )
+
+
+def conditions(result: RunResult) -> str:
+    """Return in words what a speed-up depends on: acceptance, engines, token accounting, load."""
+    scenario, requests = result.scenario, result.scenario.requests
+    load = f"{requests.count:,} requests, {arrivals(requests)}, {sizes(scenario)}"
+    return (
+        f"Acceptance: {acceptance_source(scenario.acceptance)}. Times: {placements(scenario)}. "
+        f"Tokens counted: {counted(scenario)}. Load: {load}."
+    )
+
+
+def origin(spec: AcceptanceSpec) -> str:
+    """Return in a word where acceptance comes from: recorded, stand-in, or the confidence of stated
+    rates.
+    """
+    if spec.trace is not None:
+        return "stand-in" if spec.stand_in else "recorded"
+    return spec.confidence or "assumed"
+
+
+def acceptance_source(spec: AcceptanceSpec) -> str:
+    """Return in words where acceptance comes from."""
+    if spec.trace is None:
+        stated = "stated rates"
+        if spec.cycle or spec.always is not None:
+            stated = "stated cycle"
+        source = f"; source: {spec.source}" if spec.source else ""
+        return f"{stated} ({origin(spec)}{source})"
+    words = f"trace {spec.trace}"
+    if spec.drafter != "draft":
+        words += f", drafter {spec.drafter}"
+    if spec.stand_in:
+        words += " (stand-in from other models)"
+    if spec.rescale:
+        words += f", re-scaled to {spec.rescale.words} tokens a step"
+    return words
+
+
+def placements(scenario: Scenario) -> str:
+    """Return which models run on what, in words."""
+    roles = {"target": scenario.target}
+    if scenario.schedule.needs.draft_model:
+        roles["draft"] = scenario.draft
+    placed = [
+        f"{role} {place.model.name} on {place.devices} with {place.engine.name}"
+        for role, place in roles.items()
+        if place
+    ]
+    return "; ".join(placed) or "stated in the scenario, no hardware or engine"
+
+
+def counted(scenario: Scenario) -> str:
+    """Return which tokens count as output: ``verified``, or ``emitted`` where tokens are shown
+    before they are checked.
+    """
+    strategy = scenario.schedule
+    return strategy.accounting if isinstance(strategy, SharedBudget) else "verified"
+
+
+def arrivals(requests: Requests) -> str:
+    """Return when requests come, in words."""
+    when = requests.arrivals
+    match when:
+        case None:
+            return f"{requests.concurrency} at a time"
+        case TrafficFile():
+            return _traffic(when)
+        case Gamma():
+            return f"{when.rate_per_s:g} a second (gamma with burstiness {when.burstiness:g})"
+        case Poisson() | Deterministic():
+            return f"{when.rate_per_s:g} a second ({when.name})"
+
+
+def _traffic(traffic: TrafficFile) -> str:
+    """Return which part of a traffic file is used, in words."""
+    part = ""
+    if traffic.from_s or traffic.to_s:
+        end = "its end" if traffic.to_s is None else f"{traffic.to_s:g} s"
+        part = f", {traffic.from_s:g} s to {end}"
+    rate = ""
+    if traffic.rate_scale != 1.0:
+        rate = f", at {traffic.rate_scale:g} times its rate"
+    return f"from {traffic.file} ({traffic.format}{part}){rate}"
+
+
+def sizes(scenario: Scenario) -> str:
+    """Return how long prompts and outputs are, in words."""
+    requests = scenario.requests
+    if requests.traffic:
+        prompt, output, longest = scenario.lengths
+        return (
+            f"{prompt:,.0f} prompt and {output:,.0f} output tokens on average, at most "
+            f"{longest:,} together"
+        )
+    prompts, outputs = _length(requests.prompt_tokens), _length(requests.output_tokens)
+    return f"{prompts} prompt and {outputs} output tokens each"
+
+
+def _length(tokens: PromptTokens | OutputTokens) -> str:
+    if isinstance(tokens, int):
+        return f"{tokens:,}"
+    return f"{tokens.least_tokens:,} to {tokens.most_tokens:,} ({tokens.name})"

@@ -1,0 +1,70 @@
+"""The page of a run (``specsim run``): the answer first, then how it comes about, then all
+inputs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from simulator.report.blocks import Block, Bullets, Page, Section
+from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
+from simulator.report.pages import what_if
+from simulator.report.run import acceptance, answer, gaps, memory, serving, steps, window
+from simulator.scenario.run import RunResult
+from simulator.scenario.uncertainty import Interval
+from simulator.studies.what_if import WhatIf
+from simulator.studies.window import SweepPoint
+
+
+def run_page(
+    result: RunResult,
+    sweep: Sequence[SweepPoint],
+    speedup: Interval | None = None,
+    law: WhatIf | None = None,
+) -> Page:
+    """Return the page of a run. ``sweep``: other windows, if any; ``speedup``: its interval;
+    ``law``: what sliders are over.
+    """
+    scenario = result.scenario
+    sections = [
+        gaps.section(result),
+        steps.section(result),
+        serving.section(result),
+        memory.section(scenario),
+        acceptance.lost_windows(result),
+        window.section(result, sweep),
+        _sliders(law),
+        acceptance.kept_tokens(result),
+        steps.steps_drawn(),
+        _notes(result),
+        Section(PROVENANCE, list(provenance_blocks(scenario)), terminal=False),
+        Section(RESOLVED, list(resolved_blocks(scenario)), terminal=False),
+    ]
+    return Page(
+        title=f"{scenario.name}: {scenario.method_name}",
+        about=scenario.about,
+        answer=answer.headline(result),
+        highlights=list(answer.highlights(result, speedup)),
+        opening=[*answer.paragraphs(result, speedup), steps.timeline(result)],
+        sections=[section for section in sections if section.blocks],
+        command=result.command,
+    )
+
+
+def _sliders(law: WhatIf | None) -> Section:
+    blocks = list(what_if.blocks(law)) if law else []
+    return Section(what_if.TITLE, blocks, terminal=False)
+
+
+def _notes(result: RunResult) -> Section:
+    blocks: list[Block] = []
+    if result.caveats:
+        blocks.append(Bullets(result.caveats))
+    return Section("Notes", blocks)
+
+
+def brief(page: Page, asked: Sequence[str] = ()) -> Page:
+    """Return what a run ends with on a terminal: the answer, how sure it is, and the sections that
+    were asked for.
+    """
+    kept = [section for section in page.sections if section.title in asked]
+    return replace(page, about="", opening=page.opening[:-2], sections=kept)

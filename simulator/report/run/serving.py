@@ -1,0 +1,270 @@
+"""Requests and batches of a run: times, replicas, queue, memory in use, waste, cost."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from simulator.files.descriptions import summary
+from simulator.report.blocks import Block, Bullets, Paragraph, Section, Table
+from simulator.report.columns import Column, table
+from simulator.report.wording import number, share, whole_share
+from simulator.scenario.expenses import Expenses
+from simulator.scenario.outcome import (
+    CONFIDENCE,
+    QUANTILES,
+    Counted,
+    LimitOutcome,
+    Outcome,
+    Replica,
+    ServingOutcome,
+)
+from simulator.scenario.run import RunResult
+from simulator.serving.metrics import Sketch, level_quantile
+from simulator.serving.slo import METRICS
+
+TITLE = "Requests and batches"
+
+
+class TimesOf(NamedTuple):
+    """Times of one sort, over requests or tokens."""
+
+    name: str
+    sketch: Sketch
+
+
+class NumberedReplica(NamedTuple):
+    """A replica, with its number and the busy share of its busiest lane."""
+
+    number: int
+    replica: Replica
+    busy: float
+
+
+def section(result: RunResult) -> Section:
+    """Return the tables and sentences about requests and batches."""
+    serving = result.simulated.serving
+    blocks: list[Block] = []
+    if serving.counted.slo:
+        blocks.append(_limits(serving.counted))
+    blocks.append(_times(serving))
+    if result.replications:
+        blocks += [_replications(result), Paragraph(seeds(result))]
+    if result.simulated.replicas:
+        blocks.append(_replicas(result.simulated))
+    blocks.append(Bullets(list(sentences(result))))
+    rule = summary(type(result.scenario.serving.policy).__doc__)
+    blocks.append(Paragraph(f"Origin: simulation; quantiles within 0.5 %. Batching: {rule}."))
+    return Section(TITLE, blocks)
+
+
+def _limits(counted: Counted) -> Table:
+    """Return the table of what the SLO limits."""
+    columns = [
+        Column[LimitOutcome]("SLO", lambda limit: f"{limit.metric.upper()} {limit.percentile}"),
+        Column[LimitOutcome]("limit (ms)", lambda limit: number(limit.limit_ms)),
+        Column[LimitOutcome]("simulated (ms)", lambda limit: number(limit.found_ms)),
+        Column[LimitOutcome]("within the limit", lambda limit: share(limit.attainment)),
+        Column[LimitOutcome]("", lambda limit: "met" if limit.met else "MISSED"),
+    ]
+    return table("Limits of the SLO, and simulated times", counted.slo, columns)
+
+
+def _times(serving: ServingOutcome) -> Table:
+    """Return the table of times in milliseconds; quantiles are within half a per cent."""
+    rows = [
+        TimesOf("from arrival to admission", serving.wait),
+        TimesOf("TTFT", serving.ttft),
+        TimesOf("TBT", serving.tbt),
+        TimesOf("TPOT", serving.tpot),
+        TimesOf("E2E", serving.e2e),
+    ]
+    columns = [
+        Column[TimesOf]("ms", lambda times: times.name),
+        Column[TimesOf]("mean", lambda times: number(times.sketch.mean_ms) or "not measured"),
+        *map(_quantile, QUANTILES),
+        Column[TimesOf]("most", lambda times: number(times.sketch.most_ms)),
+    ]
+    return table("Times of requests and tokens", rows, columns)
+
+
+def _quantile(percentile: int) -> Column[TimesOf]:
+    return Column(
+        f"p{percentile}", lambda times: number(times.sketch.quantile_ms(percentile / 100))
+    )
+
+
+def _replications(result: RunResult) -> Table:
+    """Return the table of means over seeds, each with half of its interval."""
+    means = result.replications
+
+    def cell(name: str) -> str:
+        return f"{number(means[name].value, 3)} ± {number(means[name].half_width, 2)}"
+
+    columns = ["mean", *(f"p{percentile}" for percentile in QUANTILES)]
+    rows = [
+        (f"{metric.upper()} (ms)", *(cell(f"{metric}_{column}_ms") for column in columns))
+        for metric in METRICS
+    ]
+    rates = {"tokens_per_s": "tokens per s", "goodput_requests_per_s": "goodput per s"}
+    no_quantiles = ("",) * len(QUANTILES)
+    for name, words in rates.items():
+        if name in means:
+            rows.append((words, cell(name), *no_quantiles))
+    return Table([f"over seeds, {CONFIDENCE:.0%}", *columns], rows, "Over several seeds")
+
+
+def seeds(result: RunResult) -> str:
+    """Return what the intervals over seeds are."""
+    return (
+        f"± is half of a {whole_share(CONFIDENCE)} interval over {result.seeds} seeds "
+        "(Student's t), of which this run's is the first."
+    )
+
+
+def _replicas(outcome: Outcome) -> Table:
+    """Return the table of replicas."""
+    rows = []
+    for place, replica in enumerate(outcome.replicas, start=1):
+        busy = max(replica.busy_s.values(), default=0.0) / outcome.end_s
+        rows.append(NumberedReplica(place, replica, busy))
+    columns = [
+        Column[NumberedReplica]("replica", lambda row: row.number),
+        Column[NumberedReplica]("requests", lambda row: f"{row.replica.requests:,}"),
+        Column[NumberedReplica]("tokens", lambda row: f"{row.replica.tokens:,}"),
+        Column[NumberedReplica]("busy", lambda row: share(row.busy)),
+        Column[NumberedReplica]("batch", lambda row: number(row.replica.mean_batch, 3)),
+        Column[NumberedReplica]("queue", lambda row: number(row.replica.mean_waiting, 3)),
+        Column[NumberedReplica]("preempted", lambda row: f"{row.replica.preemptions:,}"),
+        Column[NumberedReplica](
+            "TTFT p99 (ms)", lambda row: number(row.replica.ttft.quantile_ms(0.99))
+        ),
+    ]
+    return table("Replica by replica", rows, columns)
+
+
+def sentences(result: RunResult) -> Iterator[str]:
+    """Yield a sentence each on what is counted, goodput, batch, queue, Little's law, memory, waste
+    and cost.
+    """
+    serving = result.simulated.serving
+    if serving.counted.requests != serving.requests:
+        yield _what_counts(serving.counted)
+    if serving.counted.slo:
+        yield goodput(serving.counted)
+    yield _batch(result)
+    yield _queue(result)
+    yield _littles_law(serving)
+    yield _kv_cache(result)
+    if serving.prefix_cache:
+        yield _prefix_cache(result)
+    if serving.drafted:
+        yield _waste(serving)
+    if result.expenses:
+        yield from _costs(result.expenses)
+
+
+def _what_counts(counted: Counted) -> str:
+    no_length = ""
+    if not counted.seconds:
+        no_length = (
+            ", in which no rate and no time between tokens is measured: tokens per second are of "
+            "the whole run"
+        )
+    return (
+        f"Counted: {counted.rule}, {number(counted.seconds, 3)} s{no_length}; "
+        "all else is of the whole run."
+    )
+
+
+def goodput(counted: Counted) -> str:
+    """Return the rate of requests that meet every limit, and their share, in a sentence."""
+    if counted.goodput_requests_per_s is None:
+        rate = "not measured"
+    else:
+        requests = number(counted.goodput_requests_per_s, 3)
+        tokens = number(counted.goodput_tokens_per_s)
+        rate = f"{requests} requests and {tokens} tokens per second"
+    good = share(counted.good / counted.requests)
+    return f"Goodput: {rate}, of the {good} of requests that meet every limit themselves."
+
+
+def _batch(result: RunResult) -> str:
+    serving, setup = result.simulated.serving, result.scenario.serving
+    behind = ""
+    if setup.replicas > 1:
+        behind = f"; {setup.replicas} replicas behind {setup.router.replace('_', ' ')}"
+    return (
+        f"Batch: {number(serving.mean_batch, 3)} requests decode in a step on average, up to "
+        f"{_usual_and_most(serving.batch_s)}{behind}."
+    )
+
+
+def _queue(result: RunResult) -> str:
+    serving = result.simulated.serving
+    before = " before a replica" if result.scenario.serving.replicas > 1 else ""
+    return (
+        f"Queue: {number(serving.mean_waiting, 3)} requests wait on average, up to "
+        f"{_usual_and_most(serving.queue_s)}{before}."
+    )
+
+
+def _usual_and_most(levels_s: Mapping[int, float]) -> str:
+    """Return a level that is exceeded for 5 % of the time, and the highest one, in words."""
+    usual, most = level_quantile(levels_s, 0.95), max(levels_s, default=0)
+    return f"{usual:,} for 95 % of the time, {most:,} at most"
+
+
+def _littles_law(serving: ServingOutcome) -> str:
+    law = serving.littles_law
+    return (
+        f"Little's law holds: {number(law.mean_in_system)} in the system = "
+        f"{number(law.arrivals_per_s)} per second x {number(law.mean_time_s)} s, to within "
+        f"{abs(law.gap):.0e}."
+    )
+
+
+def _kv_cache(result: RunResult) -> str:
+    serving = result.simulated.serving
+    whose = " of a replica" if result.scenario.serving.replicas > 1 else ""
+    if serving.kv_tokens:
+        most = share(serving.most_kv_tokens / serving.kv_tokens)
+        room = f"room for {serving.kv_tokens:,}, at most {most} in use"
+    else:
+        room = "no limit stated"
+    return (
+        f"KV cache{whose}: {number(serving.mean_kv_tokens, 3)} tokens held on average, "
+        f"{serving.most_kv_tokens:,} at most, {room}; {serving.preemptions:,} preemptions, "
+        f"{serving.recomputed_rows:,} of {serving.prompt_rows:,} prefilled tokens recomputed."
+    )
+
+
+def _prefix_cache(result: RunResult) -> str:
+    cache = result.simulated.serving.prefix_cache
+    whose = "s of all replicas" if result.scenario.serving.replicas > 1 else ""
+    return (
+        f"Prefix cache{whose}: {share(cache['hit_rate'])} of {cache['prompt_tokens']:,} prompt "
+        f"tokens were there already and not computed; {cache['evicted_tokens']:,} tokens of blocks "
+        "evicted. Blocks of outputs are not kept."
+    )
+
+
+def _waste(serving: ServingOutcome) -> str:
+    drafts = share(serving.wasted_drafts / serving.drafted)
+    rows = share(serving.wasted_rows / serving.verified_rows)
+    return (
+        f"Wasted work: {drafts} of {serving.drafted:,} verified draft tokens were rejected, and "
+        f"{rows} of {serving.verified_rows:,} rows that the target verified brought no token."
+    )
+
+
+def _costs(costs: Expenses) -> Iterator[str]:
+    """Yield price and energy of tokens, as far as they are known."""
+    if costs.usd_per_hour and costs.usd_per_million_tokens:
+        yield (
+            f"Cost: {number(costs.usd_per_million_tokens)} USD per million tokens, at "
+            f"{number(costs.usd_per_hour)} USD per hour."
+        )
+    if costs.most_j_per_token and costs.busy_j_per_token:
+        yield (
+            f"Energy: at most {number(costs.most_j_per_token)} J per token, with all devices at "
+            f"their datasheet's power; {number(costs.busy_j_per_token)} J while they are busy."
+        )
