@@ -2,23 +2,41 @@
 of ``plot``.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from simulator.acceptance.statistics import Hits, Statistics
+from simulator.acceptance.statistics import (
+    DrafterNumbers,
+    FlavourNumbers,
+    Hits,
+    PipelineNumbers,
+    Statistics,
+    WindowMean,
+)
 from simulator.acceptance.trace import Trace
 from simulator.files.shell import typed
 from simulator.numeric import grouped
-from simulator.report.blocks import Block, Bullets, Page, Table, Words, sections
+from simulator.report.blocks import Bullets, Page, Section, Table, Words
+from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.figures import panel
-from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, legend_above
-from simulator.report.wording import Wording, share
+from simulator.report.panels import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    Curve,
+    draw,
+    dress,
+)
+from simulator.report.wording import number, percent, share
 
 FLAVOUR_WINDOW = 7
 """Window in draft tokens at which flavours are compared; a trace with shorter windows uses its
@@ -28,108 +46,219 @@ COMPARED = (1, 2, 3, 4, 5, 7, 10, 16)
 """Windows in draft tokens at which traces are compared."""
 COMPARED_WIDTHS = (1, 8)
 """Numbers of first choices at which traces are compared."""
-say = Wording("trace")
+FORMULAS = (
+    "Accepted draft tokens, correction or bonus not counted. i.i.d.: rate + rate² + ... with the "
+    "replayed rate at γ = 1; law: from all positions, visited or not"
+)
 RUNS_SHOWN = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24)
 """Where the classes of the run-length histogram begin, in tokens."""
-COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, GREY, "black")
+COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, GREY, BLACK)
 MARKS = "osD^vP*X"
 LONGEST_RUN = 24
 """Runs of this many tokens or more share a bar of the figure."""
+SHOWN_POSITIONS = (1, 2, 3, 4, 5)
+"""Positions of a window at which drafters are compared."""
+PERCENT_AXIS = (0.0, 101.0)
 
 
 def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
     """Return the page of the trace ``name``: header, flavours, windows, hits and run lengths."""
     widths = ["", *(f"k = {width}" for width in _widths(numbers))]
     gamma = min(FLAVOUR_WINDOW, len(numbers.windows))
-
-    tables: list[Block] = [
-        say.table("windows", numbers.windows),
-        say.table("flavours", numbers.flavours, gamma=gamma),
-        Table(widths, list(_hit_rows(numbers)), "Hits"),
-        say.table("drafters", numbers.drafters),
-        say.table("pipelines", numbers.pipelines),
-        Table(("tokens", "windows"), list(_run_rows(numbers)), "Run lengths", bars=(1,)),
-    ]
-    blocks: list[list[Block]] = [
-        [table] if isinstance(table, Table) and table.rows else [] for table in tables
-    ]
-    blocks.append([Bullets([say("formulas")])])
-    titled = zip(say.all("sections", gamma=gamma), blocks, strict=True)
-    facts = Bullets(_facts(trace, numbers, size_bytes))
+    tables = {
+        "Accepted draft tokens per window (correction or bonus not counted), errors against the "
+        "replay": table("Windows", numbers.windows, WINDOWS),
+        f"By kind of text: accepted at all positions; the rest at γ = {gamma}": table(
+            "Kinds of text", numbers.flavours, _flavour_columns(gamma)
+        ),
+        "Emitted token among the first k choices; at corrections: where the draft was "
+        "rejected": Table(widths, list(_hit_rows(numbers)), "Hits"),
+        "Every drafter of the same text: kept at each position, in % of the windows that got "
+        "there": table("Drafters", numbers.drafters, _drafter_columns()),
+        "Dynamic trees in a pipeline (SpecPipe), as grown and verified": table(
+            "Dynamic trees", numbers.pipelines, PIPELINES
+        ),
+        "Accepted in a row: windows of unlimited length": Table(
+            ("tokens", "windows"), list(_run_rows(numbers)), "Run lengths", bars=(1,)
+        ),
+    }
+    filled = [Section(title, [shown]) for title, shown in tables.items() if shown.rows]
     return Page(
         f"trace {name}",
-        opening=[facts],
-        sections=sections(*titled),
+        opening=[Bullets(list(facts(trace, numbers, size_bytes)))],
+        sections=[*filled, Section("How the means are computed", [Bullets([FORMULAS])])],
         command=typed("specsim", "trace", "info", names=[name]),
     )
 
 
-def _facts(trace: Trace, numbers: Statistics, size_bytes: int) -> list[str]:
-    """Return what a trace was recorded from, a sentence each."""
-    facts = list(say.all("facts", trace=trace, numbers=numbers, size=size_bytes))
-    facts += [
-        f"{key}: {trace.header[key]}"
-        for key in ("source", "replay", "command", "selection")
-        if key in trace.header
+WINDOWS = (
+    Column[WindowMean]("γ", lambda window: window.gamma),
+    Column[WindowMean]("replayed", lambda window: number(window.replayed)),
+    Column[WindowMean]("i.i.d.", lambda window: number(window.independent)),
+    Column[WindowMean]("error", lambda window: percent(window.independent_error_percent)),
+    Column[WindowMean]("law", lambda window: number(window.law)),
+    Column[WindowMean]("error", lambda window: percent(window.law_error_percent)),
+)
+PIPELINES = (
+    Column[PipelineNumbers]("width", lambda tree: tree.width),
+    Column[PipelineNumbers]("children", lambda tree: tree.branching),
+    Column[PipelineNumbers]("stages", lambda tree: tree.stages),
+    Column[PipelineNumbers]("in the tree", lambda tree: share(tree.hit_rate)),
+    Column[PipelineNumbers]("steps a token", lambda tree: number(tree.steps_per_token)),
+    Column[PipelineNumbers]("rows a step", lambda tree: number(tree.rows_per_step)),
+    Column[PipelineNumbers]("in flight", lambda tree: number(tree.rows_in_flight)),
+)
+
+
+def _flavour_columns(gamma: int) -> list[Column[FlavourNumbers]]:
+    """Return the columns of kinds of text, with their windows of ``gamma`` draft tokens."""
+
+    def window(flavour: FlavourNumbers) -> WindowMean:
+        return flavour.windows[gamma - 1]
+
+    return [
+        Column("", lambda flavour: flavour.flavour),
+        Column("tokens", lambda flavour: f"{flavour.tokens:,}"),
+        Column("accepted", lambda flavour: share(flavour.rate)),
+        Column("replayed", lambda flavour: number(window(flavour).replayed)),
+        Column("i.i.d. error", lambda flavour: percent(window(flavour).independent_error_percent)),
+        Column("law error", lambda flavour: percent(window(flavour).law_error_percent)),
+        Column("repeats", lambda flavour: share(flavour.repetition)),
     ]
-    if derived := trace.header.get("derived_from"):
-        facts.append(
-            "derived from a recording: "
-            f"{', '.join(f'{key} {value}' for key, value in derived.items())}"
-        )
-    return facts
+
+
+def _drafter_columns() -> list[Column[DrafterNumbers]]:
+    """Return the columns of drafters: what is kept at each position, and in a step."""
+    return [
+        Column("", lambda drafter: drafter.name),
+        *(_kept_at(position) for position in SHOWN_POSITIONS),
+        Column("window", lambda drafter: drafter.window),
+        Column("kept a step", lambda drafter: number(drafter.kept_per_step)),
+    ]
+
+
+def _kept_at(position: int) -> Column[DrafterNumbers]:
+    """Return the column of what is kept at a position; empty where too few windows got there."""
+
+    def kept(drafter: DrafterNumbers) -> str:
+        if position > len(drafter.by_position):
+            return ""
+        return f"{100.0 * drafter.by_position[position - 1]:.1f}"
+
+    return Column(str(position), kept)
+
+
+def facts(trace: Trace, numbers: Statistics, size_bytes: int) -> Iterator[str]:
+    """Yield how much was recorded, from what, and what else its header says."""
+    yield (
+        f"{numbers.requests:,} requests, {numbers.tokens:,} tokens; accepted at "
+        f"{share(numbers.rate)} of all positions"
+    )
+    pair = trace.pair[0].upper() + trace.pair[1:]
+    vocabulary = "vocabulary not known"
+    if trace.vocabulary:
+        vocabulary = f"vocabulary of {trace.vocabulary:,}"
+    windows = "any window"
+    if trace.window:
+        windows = f"windows of up to {trace.window} draft tokens"
+    yield (
+        f"{pair}; {vocabulary}; {_sampled(trace.temperature)}; {windows}; format "
+        f"{trace.header['format']}, {size_bytes / trace.positions:.1f} bytes a token"
+    )
+    for key in ("source", "replay", "command", "selection"):
+        if key in trace.header:
+            yield f"{key}: {trace.header[key]}"
+    derived = trace.header.get("derived_from")
+    if derived:
+        stated = ", ".join(f"{key} {value}" for key, value in derived.items())
+        yield f"derived from a recording: {stated}"
+
+
+def _sampled(temperature: float | None) -> str:
+    """Return in words how tokens were drawn."""
+    if temperature is None:
+        return "temperature not stated"
+    if temperature == 0:
+        return "greedy"
+    return f"sampled at temperature {temperature:g}"
 
 
 def comparison_page(traces: Sequence[tuple[str, Statistics]]) -> Page:
     """Return the page of several traces: their numbers, a column for each."""
+    names = [name for name, _ in traces]
     statistics = [numbers for _, numbers in traces]
-    head = ("", *(name for name, _ in traces))
-    rows = [*_size_rows(statistics), *_compared_windows(statistics)]
-    hits = [
-        {(hit.fraction, hit.width): hit.everywhere for hit in numbers.hits}
-        for numbers in statistics
+    rows = [
+        *_size_rows(statistics),
+        *_compared_windows(statistics),
+        *_compared_hits(statistics),
     ]
-    for fraction, width in dict.fromkeys(place for by_place in hits for place in by_place):
-        if width in COMPARED_WIDTHS:
-            shares = (_share(by_place.get((fraction, width))) for by_place in hits)
-            rows.append((f"{_place(fraction)}, first {width}", *shares))
-    opening: list[Block] = [Table(head, rows, "Traces"), Bullets([say("formulas")])]
-    command = typed("specsim", "trace", "compare", names=[name for name, _ in traces])
-    return Page("Traces side by side", opening=opening, command=command)
+    return Page(
+        "Traces side by side",
+        opening=[Table(["", *names], rows, "Traces"), Bullets([FORMULAS])],
+        command=typed("specsim", "trace", "compare", names=names),
+    )
+
+
+SIZES: dict[str, Callable[[Statistics], str]] = {
+    "requests": lambda numbers: f"{numbers.requests:,}",
+    "tokens": lambda numbers: f"{numbers.tokens:,}",
+    "repeated four-grams": lambda numbers: share(numbers.repetition),
+    "accepted, all positions": lambda numbers: share(numbers.rate),
+}
+"""How much was recorded in a trace and how much of it was accepted, by label."""
+MEASURES: dict[str, Callable[[WindowMean], str]] = {
+    "replayed": lambda window: number(window.replayed),
+    "i.i.d. error": lambda window: percent(window.independent_error_percent),
+    "law error": lambda window: percent(window.law_error_percent),
+}
+"""What is compared of a window, by label."""
 
 
 def _size_rows(statistics: Sequence[Statistics]) -> Iterator[tuple[Words, ...]]:
     """Yield how much was recorded in each trace, and how much of it was accepted, over all and by
     kind of text.
     """
-    yield from zip(say.head("sizes"), *say.rows("sizes", statistics), strict=True)
-    rates = [
-        {flavour.flavour: flavour.rate for flavour in numbers.flavours} for numbers in statistics
-    ]
-    for name in dict.fromkeys(name for by_flavour in rates for name in by_flavour):
-        yield (f"  {name}", *(_share(by_flavour.get(name)) for by_flavour in rates))
+    for label, show in SIZES.items():
+        yield (label, *map(show, statistics))
+    rates: dict[str, dict[int, float]] = {}
+    for place, numbers in enumerate(statistics):
+        for flavour in numbers.flavours:
+            rates.setdefault(flavour.flavour, {})[place] = flavour.rate
+    for name, by_trace in rates.items():
+        yield (f"  {name}", *_shares(by_trace, len(statistics)))
 
 
 def _compared_windows(statistics: Sequence[Statistics]) -> Iterator[tuple[Words, ...]]:
     """Yield a row for each number of a window at which traces are compared, with its value in each
     of them.
     """
-    windows = [
-        [window for window in numbers.windows if window.gamma in COMPARED] for numbers in statistics
-    ]
-    cells = [{row[0]: row for row in say.rows("compared", each)} for each in windows]
-    for place, label in list(enumerate(say.head("compared")))[1:]:
-        for gamma in map(str, COMPARED):
-            if any(
-                values := [
-                    by_gamma[gamma][place] if gamma in by_gamma else "" for by_gamma in cells
-                ]
-            ):
+    for label, show in MEASURES.items():
+        for gamma in COMPARED:
+            values = [_at_window(numbers, gamma, show) for numbers in statistics]
+            if any(values):
                 yield (f"γ = {gamma}: {label}", *values)
 
 
-def _share(value: float | None) -> str:
-    return "" if value is None else share(value)
+def _at_window(numbers: Statistics, gamma: int, show: Callable[[WindowMean], str]) -> str:
+    """Return what is shown of a window; nothing where the trace cannot answer for it."""
+    window = next((window for window in numbers.windows if window.gamma == gamma), None)
+    return show(window) if window else ""
+
+
+def _compared_hits(statistics: Sequence[Statistics]) -> Iterator[tuple[Words, ...]]:
+    """Yield the hits of the draft and of every exit at the widths at which traces are compared."""
+    shares: dict[tuple[float | None, int], dict[int, float]] = {}
+    for place, numbers in enumerate(statistics):
+        for hit in numbers.hits:
+            shares.setdefault((hit.fraction, hit.width), {})[place] = hit.everywhere
+    for (fraction, width), by_trace in shares.items():
+        if width in COMPARED_WIDTHS:
+            yield (f"{_place(fraction)}, first {width}", *_shares(by_trace, len(statistics)))
+
+
+def _shares(by_trace: Mapping[int, float], traces: int) -> list[str]:
+    """Return the shares of all traces, by their places; nothing for those that have none."""
+    return [share(by_trace.get(place)) for place in range(traces)]
 
 
 def _place(fraction: float | None) -> str:
@@ -145,7 +274,7 @@ def _hit_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
     for fraction in dict.fromkeys(hit.fraction for hit in numbers.hits):
         hits = [hit for hit in numbers.hits if hit.fraction == fraction]
         yield (f"{_place(fraction)}, all positions", *(share(hit.everywhere) for hit in hits))
-        yield (f"{_place(fraction)}, at corrections", *(_share(hit.at_corrections) for hit in hits))
+        yield (f"{_place(fraction)}, at corrections", *(share(hit.at_corrections) for hit in hits))
 
 
 def _run_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
@@ -163,28 +292,47 @@ def _run_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
 
 def figures(numbers: Statistics) -> dict[str, Drawing]:
     """Return drawings by file name without ending, of what was recorded in the trace."""
-    drawings = {
-        "windows": lambda drawing, numbers: panel(
-            drawing.subplots(), say, "windows_panel", numbers.windows
-        ),
+    drawings: dict[str, Callable[[Drawing, Statistics], None]] = {
+        "windows": _draw_windows,
         "run_lengths": _draw_runs,
-        "acceptance_by_position": partial(_by_position, of="flavours", verb="accepted"),
+        "acceptance_by_position": _draw_flavours,
     }
     if numbers.hits:
         drawings["hits_by_width"] = _draw_hits
     if any(hit.fraction is not None for hit in numbers.hits):
         drawings["exit_hits_at_corrections"] = _draw_corrections
     if numbers.drafters:
-        drawings["drafters_by_position"] = partial(_by_position, of="drafters", verb="kept")
+        drawings["drafters_by_position"] = _draw_drafters
     if len(numbers.pipelines) > 1:
         drawings["pipeline_hits"] = _draw_pipelines
-    return {name: _drawn(draw, numbers) for name, draw in drawings.items()}
+    return {name: _drawn(drawing, numbers) for name, drawing in drawings.items()}
 
 
-def _drawn(draw: Any, numbers: Statistics) -> Drawing:
-    with canvas(3.2) as drawing:
-        draw(drawing, numbers)
-        return drawing
+def _drawn(drawing: Callable[[Drawing, Statistics], None], numbers: Statistics) -> Drawing:
+    with canvas(3.2) as empty:
+        drawing(empty, numbers)
+        return empty
+
+
+def _draw_windows(drawing: Drawing, numbers: Statistics) -> None:
+    """Draw accepted draft tokens by window: the replay beside both formulas."""
+    axes = drawing.subplots()
+    draw(
+        axes,
+        numbers.windows,
+        lambda window: window.gamma,
+        Curve(lambda window: window.independent, "--", ORANGE, "i.i.d., rate at γ = 1"),
+        Curve(lambda window: window.law, "-", BLUE, "law, all positions"),
+        Curve(lambda window: window.replayed, "o", VERMILLION, "replay", hollow=True),
+    )
+    dress(
+        axes,
+        x_label="window γ (draft tokens)",
+        y_label="accepted draft tokens",
+        ylim=(0.0, None),
+        integers=True,
+        legend_columns=3,
+    )
 
 
 def _draw_runs(drawing: Drawing, numbers: Statistics) -> None:
@@ -197,7 +345,8 @@ def _draw_runs(drawing: Drawing, numbers: Statistics) -> None:
     for kept, windows in numbers.runs.items():
         shares[min(kept, longest)] += windows
     shares *= 100.0 / shares.sum()
-    lengths, rate = np.arange(longest + 1), numbers.windows[0].replayed
+    lengths = np.arange(longest + 1)
+    rate = numbers.windows[0].replayed
     expected = 100.0 * np.append(rate ** lengths[:-1] * (1.0 - rate), rate**longest)
     axes.bar(lengths, shares, width=0.7, color=BLUE, alpha=0.55, label="replay")
     axes.plot(
@@ -210,21 +359,42 @@ def _draw_runs(drawing: Drawing, numbers: Statistics) -> None:
         ms=4,
         label=f"i.i.d., rate {rate:.3f}",
     )
-    panel(axes, say, "runs_panel", (), longest=longest)
+    dress(
+        axes,
+        x_label=f"draft tokens accepted in a row (last: {longest} or more)",
+        y_label="windows of unlimited length (%)",
+        integers=True,
+        legend_columns=2,
+    )
 
 
-def _by_position(drawing: Drawing, numbers: Statistics, of: str, verb: str) -> None:
-    """Draw acceptance at each position of a window, of the windows that got there, by kind of text
-    or by drafter.
-    """
-    axes = drawing.subplots()
-    for index, curve in enumerate(getattr(numbers, of)):
-        name, rates = curve.flavour if of == "flavours" else curve.name, curve.by_position
-        axes.plot(
-            range(1, len(rates) + 1), [100.0 * rate for rate in rates], label=name, **_look(index)
-        )
-    panel(axes, say, "position_panel", (), verb=verb)
-    legend_above(axes, 4 if of == "flavours" else 5)
+def _draw_flavours(drawing: Drawing, numbers: Statistics) -> None:
+    """Draw acceptance at each position of a window by kind of text."""
+    rates = {flavour.flavour: flavour.by_position for flavour in numbers.flavours}
+    _by_position(drawing.subplots(), rates, "accepted", 4)
+
+
+def _draw_drafters(drawing: Drawing, numbers: Statistics) -> None:
+    """Draw what is kept at each position of a window by drafter."""
+    rates = {drafter.name: drafter.by_position for drafter in numbers.drafters}
+    _by_position(drawing.subplots(), rates, "kept", 5)
+
+
+def _by_position(
+    axes: Any, rates: Mapping[str, Sequence[float]], verb: str, legend_columns: int
+) -> None:
+    """Draw acceptance at each position of a window, of the windows that got there, by name."""
+    for index, (name, by_position) in enumerate(rates.items()):
+        positions = range(1, len(by_position) + 1)
+        axes.plot(positions, [100.0 * rate for rate in by_position], label=name, **_look(index))
+    dress(
+        axes,
+        x_label=f"position in the window (all before it {verb})",
+        y_label=f"{verb} (%)",
+        integers=True,
+        ylim=PERCENT_AXIS,
+        legend_columns=legend_columns,
+    )
 
 
 def _draw_hits(drawing: Drawing, numbers: Statistics) -> None:
@@ -237,7 +407,14 @@ def _draw_hits(drawing: Drawing, numbers: Statistics) -> None:
             label=name,
             **_look(index),
         )
-    panel(axes, say, "hits_panel", ())
+    dress(
+        axes,
+        x_label="first k choices of the draft or exit",
+        y_label="emitted token among them (%)",
+        log_x=2,
+        ylim=PERCENT_AXIS,
+        legend_columns=4,
+    )
     _width_axis(axes, _widths(numbers))
 
 
@@ -248,13 +425,22 @@ def _draw_corrections(drawing: Drawing, numbers: Statistics) -> None:
     exits = {
         name: hits for name, hits in _by_place(numbers).items() if hits[0].fraction is not None
     }
+    everywhere = Curve[Hits](
+        lambda hit: 100.0 * hit.everywhere, "-o", BLUE, "all positions", look={"ms": 4}
+    )
+    corrections = Curve[Hits](_at_corrections, "--s", VERMILLION, "at corrections", look={"ms": 4})
     panels = drawing.subplots(1, len(exits), sharey=True, squeeze=False)[0]
     for axes, (name, hits) in zip(panels, exits.items(), strict=True):
-        panel(axes, say, "corrections_panel", hits)
+        draw(axes, hits, lambda hit: hit.width, everywhere, corrections)
+        dress(axes, x_label="first k choices", log_x=2, ylim=PERCENT_AXIS)
         _width_axis(axes, (hit.width for hit in hits))
         axes.set_title(name, size=9.0)
     panels[0].set_ylabel("emitted token among them (%)")
     drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
+
+
+def _at_corrections(hit: Hits) -> float | None:
+    return None if hit.at_corrections is None else 100.0 * hit.at_corrections
 
 
 def _draw_pipelines(drawing: Drawing, numbers: Statistics) -> None:
@@ -262,25 +448,20 @@ def _draw_pipelines(drawing: Drawing, numbers: Statistics) -> None:
     that a token took.
     """
     hits, steps = drawing.subplots(1, 2)
-    families = grouped(numbers.pipelines, lambda pipeline: (pipeline.branching, pipeline.stages))
-    for index, ((branching, stages), members) in enumerate(
-        sorted(families.items(), key=lambda family: -len(family[1]))
-    ):
-        members.sort(key=lambda pipeline: pipeline.width)
-        widths, style = (
-            [pipeline.width for pipeline in members],
-            _look(index) | {"ls": "-" if len(members) > 2 else ":"},
-        )
-        hits.plot(
-            widths,
-            [100.0 * pipeline.hit_rate for pipeline in members],
-            label=f"{branching} children, {stages} stages",
-            **style,
-        )
-        steps.plot(widths, [pipeline.steps_per_token for pipeline in members], **style)
-    for axes, key in ((hits, "tree_hits_panel"), (steps, "tree_steps_panel")):
-        panel(axes, say, key, ())
-        _width_axis(axes, (pipeline.width for pipeline in numbers.pipelines))
+    families = grouped(numbers.pipelines, lambda tree: (tree.branching, tree.stages))
+    largest_first = sorted(families.items(), key=lambda family: -len(family[1]))
+    for index, ((branching, stages), members) in enumerate(largest_first):
+        trees = sorted(members, key=lambda tree: tree.width)
+        widths = [tree.width for tree in trees]
+        style = _look(index) | {"ls": "-" if len(trees) > 2 else ":"}
+        label = f"{branching} children, {stages} stages"
+        hits.plot(widths, [100.0 * tree.hit_rate for tree in trees], label=label, **style)
+        steps.plot(widths, [tree.steps_per_token for tree in trees], **style)
+    width = "width of the tree (nodes a level)"
+    dress(hits, x_label=width, y_label="token in the tree (%)", log_x=2)
+    dress(steps, x_label=width, y_label="pipeline steps a token", log_x=2, ylim=(0, None))
+    for axes in (hits, steps):
+        _width_axis(axes, (tree.width for tree in numbers.pipelines))
     drawing.legend(*hits.get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
 
