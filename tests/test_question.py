@@ -297,7 +297,7 @@ def test_a_device_without_a_price_is_counted_or_left_out_beside_others_and_never
     )
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
-    assert "Of m1_max no price is known: what stands as USD an hour is a number of devices." in said
+    assert "No price is known for m1_max: its USD per hour counts devices;" in said
     assert "Headroom: unknown from 4 requests, too few to draw more from" in said
 
 
@@ -599,7 +599,7 @@ def test_speculation_stops_where_the_cache_of_the_draft_is_long(tmp_path: Path) 
     assert 0 not in answered.lengths[1024].values()
     assert 0 in answered.lengths[4096].values()
     assert list(answered.lengths[131_072].values())[-1] == 0
-    assert "speculation has to be switched off from" in as_html(plan_page(answered))
+    assert "recommends turning speculation off from" in as_html(plan_page(answered))
     assert ",0\n" in answered.exports["schedule.csv"]
 
 

@@ -3,10 +3,9 @@ exports, what went in.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from matplotlib.figure import Figure as Drawing
 
@@ -17,28 +16,35 @@ from simulator.report.blocks import (
     Bullets,
     Code,
     Figure,
+    Highlight,
     Listing,
     Page,
     Paragraph,
     Strong,
+    Table,
     sections,
 )
+from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.figures import panel
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files
 from simulator.report.pages import what_if
-from simulator.report.panels import GREY, LOOKS, VERMILLION
-from simulator.report.wording import Wording, number
+from simulator.report.panels import GREY, LOOKS, VERMILLION, dress
+from simulator.report.wording import number, share
+from simulator.scenario import Scenario
 from simulator.scenario.caveats import taken_over
 from simulator.scenario.uncertainty import SHARE
 from simulator.serving.busier import requests_in_words
-from simulator.studies.plan.export import ENGINES
-from simulator.studies.plan.file import Candidate
+from simulator.serving.slo import Limit
+from simulator.studies.capacity import Trial
+from simulator.studies.plan.break_even import BreakEven
+from simulator.studies.plan.export import ENGINES, DraftLengths, WindowSchedule
+from simulator.studies.plan.file import Candidate, NoCandidate, Offer
 from simulator.studies.plan.headroom import Headroom
 from simulator.studies.plan.question import DEFAULTS
-from simulator.studies.plan.search import Finding
-from simulator.studies.plan.study import PlanStudy, limit_name
+from simulator.studies.plan.robustness import Chance, Sensitivity
+from simulator.studies.plan.search import Finding, Search
+from simulator.studies.plan.study import LawPoint, PlanStudy, limit_name
 
 NAME, PICTURE, SCENARIO, REQUESTS = "plan", "plan.svg", "scenario.yaml", "traffic.csv"
 FIGURE_TITLE = "Cost of fleets against the SLO: the cheapest of each family, and its sizes"
@@ -46,7 +52,11 @@ ON_TERMINAL = (0, 1, 2, 3, 5, 6, 8)
 """Columns of the table of alternatives that a terminal shows, before those of the limits."""
 MOST_USED = 200
 """Per cent of a limit, more of which is drawn as so much."""
-say = Wording("plan")
+LEGEND = (
+    "Each line is the cheapest fleet of a strategy on some hardware that meets the SLO in "
+    "simulation. Headroom: how many times the planned traffic it carries. Million tokens: of "
+    "output, with the work for prompts included; when full: at that traffic."
+)
 
 
 def write_plan(study: PlanStudy, folder: Path) -> None:
@@ -70,17 +80,13 @@ def write_plan(study: PlanStudy, folder: Path) -> None:
 
 def page(study: PlanStudy) -> Page:
     """Return the page of a plan and its answer."""
-    plan, chosen = study.search.plan, study.chosen.candidate.loaded.scenario
-    named = {
-        "fleet": fleet,
-        "words": _words,
-        "replicas": _replicas,
-        "covered": SHARE,
-        "multiple": multiple,
-    }
+    plan = study.search.plan
+    scenario = study.chosen.candidate.loaded.scenario
     return Page(
-        **say.first_screen(study=study, plan=plan, chosen=study.chosen, **named),
+        f"Plan {plan.file.name}",
         about=plan.file.about,
+        answer=headline(study.chosen),
+        highlights=list(highlights(study)),
         opening=[
             Figure(FIGURE_TITLE, PICTURE, lambda: plan_figure(study)),
             *(
@@ -90,15 +96,17 @@ def page(study: PlanStudy) -> Page:
             Bullets(list(sentences(study))),
         ],
         sections=[
-            *sections(("Alternatives", _families(study)), ("Taken by default", _assumed(study))),
+            *sections(
+                ("Alternatives", _alternatives(study)), ("Taken by default", _assumed(study))
+            ),
             *sections(
                 (what_if.TITLE, what_if.blocks(study.law)),
-                ("By law, one replica", _laws(study)),
-                ("Left out", [say.table("left_out", plan.left_out)] if plan.left_out else []),
-                ("Prices", [say.table("prices", plan.file.devices.items())]),
+                ("By law, one replica", [_laws(study)]),
+                ("Left out", [_left_out(plan.left_out)] if plan.left_out else []),
+                ("Prices", [_prices(plan.file.devices)]),
                 ("Exported", _exports(study)),
-                (PROVENANCE, provenance_blocks(chosen)),
-                (RESOLVED, resolved_blocks(chosen)),
+                (PROVENANCE, provenance_blocks(scenario)),
+                (RESOLVED, resolved_blocks(scenario)),
                 terminal=False,
             ),
         ],
@@ -107,6 +115,30 @@ def page(study: PlanStudy) -> Page:
 
 
 # ---- the answer in words
+
+
+def headline(chosen: Finding) -> str:
+    """Return the fleet to rent and what it costs."""
+    return (
+        f"{fleet(chosen)}: {number(chosen.cost_usd_per_hour)} USD per hour, "
+        f"{number(chosen.cost_usd_per_million_tokens)} USD per million output tokens."
+    )
+
+
+def highlights(study: PlanStudy) -> Iterator[Highlight]:
+    """Yield replicas, price, headroom, and how often the SLO was met."""
+    chosen = study.chosen
+    yield Highlight(_replicas(chosen), _words(chosen.candidate))
+    yield Highlight(f"{number(chosen.cost_usd_per_hour, 3)} USD", "an hour")
+    yield Highlight(multiple(study.headroom), "headroom (times the planned traffic)")
+    yield Highlight(
+        f"{study.chance.share:.0%}", f"of resampled runs met the SLO ({_interval(study.chance)})"
+    )
+
+
+def _interval(chance: Chance) -> str:
+    low, high = chance.interval.low, chance.interval.high
+    return f"{SHARE:.0%} interval {low:.0%} to {high:.0%}"
 
 
 def fleet(finding: Finding) -> str:
@@ -139,66 +171,109 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
     next, each with its topic.
     """
     chosen = study.chosen
-    yield "Why", say("why", chosen=chosen, binding=study.binding, limit=limit_name, ms=_ms)
+    yield "Why", why(chosen, study.binding)
     if chosen.candidate.loaded.scenario.requests.prompts_alone:
         yield (
             "Not measured",
             "time per token (TPOT), as no output has a second token; drafts are of no use there.",
         )
     yield "Headroom", headroom_words(study.headroom)
-    for finding in [
-        finding for finding in study.search.by_family.values() if finding is not chosen
-    ][:1]:
-        yield "Next", say("next", dearer=finding, chosen=chosen, fleet=fleet)
+    others = [finding for finding in study.search.by_family.values() if finding is not chosen]
+    if others:
+        yield "Next", dearer(others[0], chosen)
 
 
-def multiple(found: Headroom) -> str:
+def why(chosen: Finding, binding: Limit | None) -> str:
+    """Return how the answer meets the SLO, and why it is not smaller: the limit that it breaks with
+    one replica fewer.
+    """
+    limits = ", ".join(
+        f"{limit_name(measured.limit)} {_ms(measured.seconds)} of {_ms(measured.limit.seconds)} ms"
+        for measured in chosen.measured
+    )
+    if binding is None:
+        tightest = chosen.tightest
+        size = (
+            f"One replica is enough; the tightest limit is {limit_name(tightest.limit)}, at "
+            f"{share(tightest.strain)}."
+        )
+    else:
+        size = f"With one replica fewer it breaks {limit_name(binding)}."
+    return f"{limits}, simulated. {size}"
+
+
+def dearer(finding: Finding, chosen: Finding) -> str:
+    """Return the cheapest fleet of another family, and how much more than the answer it costs."""
+    if finding.cost_usd_per_hour == chosen.cost_usd_per_hour:
+        return f"{fleet(finding)}, at the same price, with less to spare."
+    times = finding.cost_usd_per_hour / chosen.cost_usd_per_hour
+    return (
+        f"{fleet(finding)}, {number(finding.cost_usd_per_hour)} USD per hour, {times:.2f} times "
+        "the price."
+    )
+
+
+def multiple(room: Headroom) -> str:
     """Return headroom as a number of times: two digits, or why there is none."""
-    if found.times is None:
+    if room.times is None:
         return "unknown"
-    return f"{'at least ' if found.capped else ''}{number(found.times, 2)} x"
+    return f"{_at_least(room)}{number(room.times, 2)} x"
 
 
-def headroom_words(found: Headroom) -> str:
+def _at_least(room: Headroom) -> str:
+    return "at least " if room.capped else ""
+
+
+def headroom_words(room: Headroom) -> str:
     """Return how much more traffic an answer carries, what that was drawn from, and what bounds
     it.
     """
-    ceiling = f"flops, bytes and KV cache allow at most {number(found.by_arithmetic, 2)} times"
-    if found.times is None:
-        return (
-            f"unknown from {requests_in_words(found.recorded or 0)}, too few to draw more from; "
-            f"{ceiling}."
-        )
-    log = (
-        f"the log's {requests_in_words(found.recorded)}"
-        if found.recorded
-        else "arrivals and lengths as stated"
-    )
-    run = f"{requests_in_words(found.requests)} within {number(found.lasted_s, 2)} s"
-    if found.times < 1.0:
-        law = "by law " if found.by_law else ""
-        share = (
-            f"carries {law}about {number(found.times, 1)} times it"
-            if found.times
-            else "carries none of it"
-        )
-        met = (
-            "These requests meet the SLO, but"
-            if found.recorded
-            else "The SLO is met as long as stated, but"
-        )
-        return f"none. {met} of traffic that goes on in the same way the fleet {share}; {ceiling}."
-    least = "at least " if found.capped else ""
-    words = f"{least}{number(found.times, 2)} times the planned traffic ("
-    if found.steady:
-        words += f"{log}, drawn again: {run}, to 5 %)"
+    if room.times is None:
+        carries = f"unknown from {requests_in_words(room.recorded or 0)}, too few to draw more from"
+    elif room.times < 1.0:
+        carries = _no_headroom(room, room.times)
     else:
-        words += f"{log}, once, their bursts so many times as large: {run}, to 5 %)"
-    if found.interval:
-        low, high = (number(end, 2) for end in found.interval)
+        carries = _headroom(room, room.times)
+    most = number(room.by_arithmetic, 2)
+    return f"{carries}; flops, bytes and KV cache allow at most {most} times."
+
+
+def _no_headroom(room: Headroom, times: float) -> str:
+    """Return that a fleet does not carry the planned traffic for long, and how much of it."""
+    if room.recorded:
+        met = "These requests meet the SLO"
+    else:
+        met = "The SLO is met as long as stated"
+    if not times:
+        carries = "none of it"
+    elif room.by_law:
+        carries = f"by law about {number(times, 1)} times it"
+    else:
+        carries = f"about {number(times, 1)} times it"
+    return f"none. {met}, but of traffic that goes on in the same way the fleet carries {carries}"
+
+
+def _headroom(room: Headroom, times: float) -> str:
+    """Return how many times the planned traffic a fleet carries, and how that is known."""
+    if room.recorded:
+        log = f"the log's {requests_in_words(room.recorded)}"
+    else:
+        log = "arrivals and lengths as stated"
+    if room.steady:
+        drawn = "drawn again"
+    else:
+        drawn = "once, their bursts so many times as large"
+    run = f"{requests_in_words(room.requests)} within {number(room.lasted_s, 2)} s"
+    words = (
+        f"{_at_least(room)}{number(times, 2)} times the planned traffic ({log}, {drawn}: {run}, "
+        "to 5 %)"
+    )
+    if room.interval:
+        low, high = (number(end, 2) for end in room.interval)
         words += f"; from so few requests anything between {low} and {high} ({SHARE:.0%} interval)"
-    tried = "; no more was tried" if found.capped else ""
-    return f"{words}{tried}; {ceiling}."
+    if room.capped:
+        words += "; no more was tried"
+    return words
 
 
 def changes(study: PlanStudy) -> Iterator[tuple[str, str]]:
@@ -206,24 +281,161 @@ def changes(study: PlanStudy) -> Iterator[tuple[str, str]]:
     link.
     """
     for case in study.sensitivity:
-        yield f"With {case.change}", f"{say('case', case=case, limit=limit_name, fleet=fleet)}."
+        yield f"With {case.change}", f"{outcome(case)}."
     if study.break_even is not None:
-        yield "Against plain decoding", say("break_even", point=study.break_even)
+        yield "Against plain decoding", break_even_words(study.break_even)
+
+
+def outcome(case: Sensitivity) -> str:
+    """Return what becomes of the answer where one thing is harder."""
+    if case.reason.startswith("unknown"):
+        return case.reason
+    if case.reason:
+        return f"does not apply: {case.reason}"
+    if case.answer is None:
+        return "no fleet meets the SLO"
+    if case.holds:
+        tightest = case.answer.tightest
+        return f"still holds; {limit_name(tightest.limit)} at {share(tightest.strain)} of its limit"
+    return f"{fleet(case.answer)}, {number(case.answer.cost_usd_per_hour)} USD per hour"
+
+
+def break_even_words(point: BreakEven) -> str:
+    """Return how far the answer is ahead of autoregressive decoding, and where that ends."""
+    ahead = (
+        f"by law it is {point.speedup:.2f} times as fast as autoregressive decoding on the same "
+        f"devices, at its mean batch of {point.batch}"
+    )
+    if point.rate is None and point.speedup < 1.0:
+        return f"{ahead}, and behind at any acceptance."
+    if point.rate is None:
+        accepted = "at any acceptance"
+    else:
+        accepted = f"while more than {point.rate:.0%} of draft tokens are kept"
+    if point.first_batch is None:
+        batches = f"up to {point.places}"
+    else:
+        batches = f"below {point.first_batch}"
+    if point.latency_ratio is not None:
+        links = f"up to {point.latency_ratio:.3g} times the latency of the links"
+    elif point.linked:
+        links = "whatever the latency of the links"
+    else:
+        links = "there are no links"
+    return f"{ahead}; it stays ahead {accepted}; in batches {batches}; {links}."
 
 
 def sentences(study: PlanStudy) -> Iterator[str]:
     """Yield how sure the answer is, with which draft lengths it runs, where speculation is off, and
     what was looked at.
     """
-    scenario, tables = study.chosen.candidate.loaded.scenario, study.lengths.items()
-    off = [
-        (min((batch for batch, tokens in table.items() if not tokens), default=0), context)
-        for context, table in tables
-    ]
-    unknown, offers = DEFAULTS["price"]["source"], study.search.plan.file.devices.items()
-    unpriced = [name for name, offer in offers if offer.price_usd_per_hour.source == unknown]
-    facts = {"scenario": scenario, "looked": study.search, "covered": SHARE, "unpriced": unpriced}
-    yield from say.all("sentences", study=study, off=off, limit=limit_name, ms=_ms, **facts)
+    scenario = study.chosen.candidate.loaded.scenario
+    unpriced = _unpriced(study.search.plan.file.devices)
+    if unpriced:
+        yield " ".join(map(without_price, unpriced))
+    yield longer(study.longer, recorded=scenario.requests.traffic is not None)
+    yield resampled(study.chance)
+    if study.rests_on:
+        doubt = f"{study.rests_on[0].upper()}{study.rests_on[1:]}"
+        yield f"{doubt}, by law and for one deviation each."
+    if scenario.acceptance.stand_in:
+        yield stand_in(scenario)
+    if study.schedule is not None:
+        yield scheduled(study.schedule, scenario.batch)
+    if study.lengths:
+        yield switched_off(study.lengths)
+    yield looked_at(study.search)
+
+
+def _unpriced(offers: Mapping[str, Offer]) -> list[str]:
+    """Return the devices of which no price is known."""
+    unknown = DEFAULTS["price"]["source"]
+    return [name for name, offer in offers.items() if offer.price_usd_per_hour.source == unknown]
+
+
+def without_price(name: str) -> str:
+    """Return what stands in place of a price of a device that has none."""
+    return (
+        f"No price is known for {name}: its USD per hour counts devices; state one with --price "
+        f"{name}=2.50."
+    )
+
+
+def resampled(chance: Chance) -> str:
+    """Return in how many of the resampled runs the SLO was met."""
+    return (
+        f"The SLO was met in {chance.kept} of {chance.draws} resampled runs ({_interval(chance)}; "
+        "arrivals, recordings and device speeds are resampled, links are not)."
+    )
+
+
+def longer(trial: Trial, recorded: bool) -> str:
+    """Return whether the SLO is met and the queue stable over more requests; of a log, that nothing
+    comes after it.
+    """
+    if recorded:
+        return (
+            f"The traffic is the {trial.requests:,} requests that were read, once; what comes "
+            "after them is not in it."
+        )
+    met = "met" if trial.slo_met else "missed"
+    queue = "stable" if trial.stable else "growing"
+    return (
+        f"Over {trial.requests:,} requests the SLO is {met} and the queue is {queue} (drift "
+        f"{trial.drift:+.1%} of arrivals)."
+    )
+
+
+def stand_in(scenario: Scenario) -> str:
+    """Return from where acceptance is borrowed that is not that of the planned models."""
+    rescale = scenario.acceptance.rescale
+    if rescale is None:
+        return (
+            "Acceptance is a stand-in, recorded from small models; that of the planned models may "
+            "be higher or lower."
+        )
+    source = rescale.source.partition(":")[0]
+    return (
+        f"Acceptance is borrowed: its mean is published for other models ({source}), its bursts "
+        "are recorded from small ones; yours may be higher or lower."
+    )
+
+
+def scheduled(schedule: WindowSchedule, places: int) -> str:
+    """Return the draft tokens by batch size, and whether the SLO is met with them."""
+    ranges = ", ".join(
+        f"{first} to {last}: {tokens}" for first, last, tokens in schedule.ranges(places)
+    )
+    run = schedule.finding
+    met = "met" if run.kept else "missed"
+    return (
+        f"Draft tokens by batch size that give the most tokens per second by law: {ranges}. Run "
+        f"with them, the SLO is {met}, {limit_name(run.tightest.limit)} "
+        f"{_ms(run.tightest.seconds)} ms."
+    )
+
+
+def switched_off(lengths: DraftLengths) -> str:
+    """Return from which batch on the law drafts nothing, by context."""
+    places = []
+    for context, tokens in lengths.items():
+        batches = [batch for batch, drafted in tokens.items() if not drafted]
+        if batches:
+            places.append(f"from {min(batches)} requests of {context:,} cached tokens on")
+    if places:
+        advice = f"The model recommends turning speculation off {', '.join(places)}"
+    else:
+        advice = "The model never recommends turning speculation off"
+    return f"{advice} (schedule.csv: draft tokens by batch and context)."
+
+
+def looked_at(search: Search) -> str:
+    """Return how many fleets were simulated, and how many a bound ruled out."""
+    bounded = sum(bool(finding.bound) for finding in search.findings)
+    return (
+        f"There are {len(search.plan.candidates)} candidates; of {len(search.findings)} fleets "
+        f"looked at, {search.simulated} were simulated and {bounded} ruled out by a bound."
+    )
 
 
 def _ms(seconds: float) -> str:
@@ -233,52 +445,104 @@ def _ms(seconds: float) -> str:
 # ---- tables
 
 
-def _families(study: PlanStudy) -> Iterator[Block]:
+class Family(NamedTuple):
+    """Holds a line of the table of alternatives: the cheapest fleet of a strategy on some
+    hardware, or why there is none.
+    """
+
+    hardware: str
+    strategy: str
+    settings: str
+    replicas: str
+    cheapest: Finding | None
+    capacity: Headroom | None
+    broken: str
+    """The limit that it breaks with one replica fewer, or that its largest fleet breaks."""
+
+
+def _alternatives(study: PlanStudy) -> Iterator[Block]:
     """Yield the table of alternatives: a line for each family of candidates, and a column for each
     limit (ms).
     """
-    limits, families, times = study.search.plan.file.slo.limits, [], list[list[str]]()
+    limits = study.search.plan.file.slo.limits
+    columns = [
+        Column[Family]("strategy", lambda row: row.strategy),
+        Column[Family]("hardware", lambda row: row.hardware),
+        Column[Family]("settings", lambda row: row.settings),
+        Column[Family]("replicas", lambda row: row.replicas),
+        Column[Family]("devices", lambda row: _devices(row.cheapest) if row.cheapest else ""),
+        Column[Family]("USD/hour", _usd_per_hour),
+        Column[Family]("USD/million tokens", _usd_per_million_tokens),
+        Column[Family]("when full", _when_full),
+        Column[Family]("headroom", lambda row: multiple(row.capacity) if row.capacity else ""),
+        Column[Family]("limit broken with one replica fewer", lambda row: row.broken),
+    ]
+    before = len(columns)
+    columns += [
+        Column(f"{limit_name(limit)} (ms)", _measured_ms(place))
+        for place, limit in enumerate(limits)
+    ]
+    yield table(
+        "The cheapest fleet of every strategy on every hardware",
+        _families(study),
+        columns,
+        sortable=True,
+        terminal_columns=(*ON_TERMINAL, *range(before, len(columns))),
+    )
+    yield Paragraph(LEGEND)
+
+
+def _families(study: PlanStudy) -> Iterator[Family]:
     for (hardware, strategy), cheapest in study.runners_up.items():
-        fleets = [
-            finding
-            for finding in study.search.findings
-            if finding.candidate.family == (hardware, strategy)
-        ]
-        if (
-            cheapest is None
-        ):  # of a family that meets the SLO nowhere, the limit that its last fleet missed
-            limit = fleets[-1].missed if fleets else None
-            facts: dict[str, Any] = {"settings": "none", "devices": "", "capacity": None}
-            facts["replicas"] = f"up to {max((finding.replicas for finding in fleets), default=0)}"
-        else:
-            limit = study.search.binding(cheapest)
-            settings = ", ".join(
-                f"{path.split('.')[-1]} {value}" for path, value in cheapest.candidate.settings
-            )
-            facts = {
-                "settings": settings or "as given",
-                "replicas": cheapest.replicas,
-                "devices": _devices(cheapest),
-            }
-            facts["capacity"] = study.capacities[cheapest.candidate.family]
-        named = {
-            "strategy": strategy,
-            "hardware": hardware,
-            "found": cheapest,
-            "limit": limit_name(limit) if limit else "",
-        }
-        families.append(named | facts)
-        times.append(
-            [_ms(measured.seconds) for measured in cheapest.measured]
-            if cheapest
-            else [""] * len(limits)
+        if cheapest is None:
+            yield _without_fleet(study.search, hardware, strategy)
+            continue
+        binding = study.search.binding(cheapest)
+        settings = ", ".join(
+            f"{path.split('.')[-1]} {value}" for path, value in cheapest.candidate.settings
         )
-    table = say.table("families", families, multiple=multiple)
-    rows = [(*row, *seconds) for row, seconds in zip(table.rows, times, strict=True)]
-    shown = (*ON_TERMINAL, *range(len(table.head), len(table.head) + len(limits)))
-    head = [*table.head, *(f"{limit_name(limit)} (ms)" for limit in limits)]
-    yield replace(table, head=head, rows=rows, terminal_columns=shown)
-    yield Paragraph(say("legend"))
+        yield Family(
+            hardware,
+            strategy,
+            settings or "as given",
+            str(cheapest.replicas),
+            cheapest,
+            study.capacities[cheapest.candidate.family],
+            limit_name(binding) if binding else "",
+        )
+
+
+def _without_fleet(search: Search, hardware: str, strategy: str) -> Family:
+    """Return the line of a family that meets the SLO nowhere, with a limit that its last fleet
+    missed.
+    """
+    fleets = [
+        finding for finding in search.findings if finding.candidate.family == (hardware, strategy)
+    ]
+    most = max((finding.replicas for finding in fleets), default=0)
+    missed = fleets[-1].missed if fleets else None
+    broken = limit_name(missed) if missed else ""
+    return Family(hardware, strategy, "none", f"up to {most}", None, None, broken)
+
+
+def _usd_per_hour(row: Family) -> str:
+    return number(row.cheapest.cost_usd_per_hour) if row.cheapest else ""
+
+
+def _usd_per_million_tokens(row: Family) -> str:
+    return number(row.cheapest.cost_usd_per_million_tokens) if row.cheapest else ""
+
+
+def _when_full(row: Family) -> str:
+    """Return USD per million tokens at the most traffic that a fleet carries."""
+    if row.cheapest is None or row.capacity is None or not row.capacity.times:
+        return ""
+    return number(row.cheapest.cost_usd_per_million_tokens / row.capacity.times)
+
+
+def _measured_ms(place: int) -> Callable[[Family], str]:
+    """Return what shows the measured time of a limit."""
+    return lambda row: _ms(row.cheapest.measured[place].seconds) if row.cheapest else ""
 
 
 def _assumed(study: PlanStudy) -> Iterator[Block]:
@@ -289,10 +553,57 @@ def _assumed(study: PlanStudy) -> Iterator[Block]:
         yield Bullets(said)
 
 
-def _laws(study: PlanStudy) -> Iterator[Block]:
+class CandidateLaw(NamedTuple):
+    """Holds the law of a candidate, by requests that decode together."""
+
+    name: str
+    by_batch: dict[int, LawPoint]
+
+    def tpot_ms(self, batch: int) -> str:
+        """Return the time per token of a batch; nothing where it has no room."""
+        point = self.by_batch.get(batch)
+        return number(point.tpot_ms, 3) if point else ""
+
+
+def _laws(study: PlanStudy) -> Table:
     by_name = grouped(study.laws, lambda point: point.candidate.name)
-    lines = [(name, {point.batch: point for point in points}) for name, points in by_name.items()]
-    yield say.table("laws", lines, sizes=sorted({point.batch for point in study.laws}))
+    rows = [
+        CandidateLaw(name, {point.batch: point for point in points})
+        for name, points in by_name.items()
+    ]
+    sizes = sorted({point.batch for point in study.laws})
+    columns = [
+        Column[CandidateLaw]("candidate", lambda row: row.name),
+        *(Column[CandidateLaw](f"ms/token at {size}", _at_size(size)) for size in sizes),
+        Column[CandidateLaw]("most tokens/s", _most_tokens_per_s),
+    ]
+    return table("Time per token by law and batch size", rows, columns, sortable=True)
+
+
+def _at_size(size: int) -> Callable[[CandidateLaw], str]:
+    return lambda row: row.tpot_ms(size)
+
+
+def _most_tokens_per_s(row: CandidateLaw) -> str:
+    return number(max(point.tokens_per_s for point in row.by_batch.values()), 3)
+
+
+def _left_out(combinations: Sequence[NoCandidate]) -> Table:
+    columns = [
+        Column[NoCandidate]("combination", lambda combination: combination.name),
+        Column[NoCandidate]("why", lambda combination: combination.reason),
+    ]
+    return table("Combinations that cannot run", combinations, columns)
+
+
+def _prices(offers: Mapping[str, Offer]) -> Table:
+    columns = [
+        Column[tuple[str, Offer]]("device", lambda row: row[0]),
+        Column[tuple[str, Offer]]("USD/hour", lambda row: f"{row[1].price_usd_per_hour.value:g}"),
+        Column[tuple[str, Offer]]("at most", lambda row: row[1].count),
+        Column[tuple[str, Offer]]("source", lambda row: row[1].price_usd_per_hour.source),
+    ]
+    return table("Prices", offers.items(), columns)
 
 
 def _exports(study: PlanStudy) -> Iterator[Block]:
@@ -339,7 +650,13 @@ def plan_figure(study: PlanStudy) -> Drawing:
             weight="bold",
         )
         axes.margins(0.12)
-        panel(axes, say, "panel", (), most=MOST_USED)
+        dress(
+            axes,
+            x_label="USD per hour",
+            y_label=f"% of the tightest limit ({MOST_USED}: or more)",
+            title="numbers: replicas; hollow: SLO missed",
+            ylim=(0.0, None),
+        )
         drawing.legend(loc="outside right upper")
         return drawing
 
