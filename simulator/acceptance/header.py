@@ -2,7 +2,7 @@
 its arrays.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,9 +40,11 @@ def share_tokenizer(*sizes: int | None) -> bool:
     one differs from others.
     """
     known = [size for size in sizes if size is not None]
+    if not known:
+        return True
     if len(known) < len(sizes):
-        return not known
-    return not known or max(known) - min(known) <= MOST_PADDING
+        return False
+    return max(known) - min(known) <= MOST_PADDING
 
 
 class _Open(BaseModel):
@@ -118,55 +120,93 @@ def check_arrays(
     describes them.
     """
     faults = []
-    if missing := [
-        name for name in BEAMS if name not in arrays and not arrays.keys().isdisjoint(BEAMS)
-    ]:
-        faults.append(
-            Fault(
-                (str(path), 0, 0),
-                f"array {missing[0]}",
-                "is missing beside the others of its trees",
-            )
-        )
+    missing = [name for name in BEAMS if name not in arrays]
+    if 0 < len(missing) < len(BEAMS):
+        message = "is missing beside the others of its trees"
+        faults.append(Fault((str(path), 0, 0), f"array {missing[0]}", message))
     for name, array in arrays.items():
-        messages = () if array is None else _wrong(name, array, header)
-        faults += [Fault((str(path), 0, 0), f"array {name}", message) for message in messages]
+        if array is None:
+            continue
+        message = _wrong(name, array, header)
+        if message:
+            faults.append(Fault((str(path), 0, 0), f"array {name}", message))
     if faults:
         raise BadInput(faults)
 
 
-def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with an array, if anything."""
+def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> str:
+    """Return the first thing that is wrong with an array; empty where nothing is."""
+    message = _wrong_numbers(name, array)
+    if message:
+        return message
+    if name == "offsets":
+        return _wrong_offsets(array)
+    if name == "flavour":
+        return _wrong_flavours(array, len(header["flavours"]))
+    return _wrong_rows(name, array, header)
+
+
+def _wrong_numbers(name: str, array: NDArray[Any]) -> str:
+    """Return what is wrong with the kind of an array's numbers, its dimensions, or its fractions'
+    range.
+    """
     kinds = KINDS.get(name, "iuf")
-    dimensions = ARRAYS["dimensions"].get(name, (1, 2) if "." in name else (1,))
     if array.dtype.kind not in kinds:
-        yield f"expected {NUMBERS[kinds]}, holds {array.dtype}"
-    elif array.ndim not in dimensions:
-        yield f"expected {' or '.join(map(str, dimensions))} dimensions, has {array.ndim}"
-    elif array.dtype.kind == "f" and not (np.isfinite(array).all() and (array >= 0).all()):
-        yield "expected numbers of 0 or more, holds negative or infinite ones"
-    elif name == "offsets" and not (
-        len(array) > 1 and array[0] == 0 and (np.diff(array) > 0).all()
-    ):
-        yield "expected offsets that rise from 0"
-    elif name == "offsets" and int(array[-1]) > MOST_POSITIONS:
-        yield f"holds {int(array[-1]):,} positions; expected at most {MOST_POSITIONS:,}"
-    elif name == "offsets" and int(array[-1]) < len(array):
-        yield "holds no token behind the first of a request, which its prefill emits"
-    elif "." in name and not array.size:
-        yield "holds nothing"
-    elif name == "flavour" and len(array) and int(array.max()) >= len(header["flavours"]):
-        yield f"holds {int(array.max())}, and the header names {len(header['flavours'])} flavours"
-    elif name == "flavour" and len(np.unique(array)) < len(header["flavours"]):
-        yield (
-            f"holds {len(np.unique(array)):,} flavours, and the header names "
-            f"{len(header['flavours']):,}"
-        )
-    elif (listed := ARRAYS["listed"].get(name)) and len(array) != len(header.get(listed, ())):
-        yield f"has {len(array)} rows, and the header names {len(header.get(listed, ()))} {listed}"
-    elif name == "beam.rows" and any(
-        rows.max() > beam["width"] for rows, beam in zip(array, header["beams"], strict=True)
-    ):
-        yield "holds more rows of a level than its beam is wide"
-    elif name == "beam.rows" and array.shape[1] < max(beam["stages"] for beam in header["beams"]):
-        yield "holds fewer levels than a beam has stages"
+        return f"expected {NUMBERS[kinds]}, holds {array.dtype}"
+    of_drafters = (1, 2) if "." in name else (1,)
+    dimensions = ARRAYS["dimensions"].get(name, of_drafters)
+    if array.ndim not in dimensions:
+        return f"expected {' or '.join(map(str, dimensions))} dimensions, has {array.ndim}"
+    if array.dtype.kind == "f":
+        usable = np.isfinite(array).all() and (array >= 0).all()
+        if not usable:
+            return "expected numbers of 0 or more, holds negative or infinite ones"
+    return ""
+
+
+def _wrong_offsets(offsets: NDArray[Any]) -> str:
+    """Return what is wrong with the starts of requests, of which the last is the end of all."""
+    if len(offsets) < 2 or offsets[0] != 0 or (np.diff(offsets) <= 0).any():
+        return "expected offsets that rise from 0"
+    positions = int(offsets[-1])
+    if positions > MOST_POSITIONS:
+        return f"holds {positions:,} positions; expected at most {MOST_POSITIONS:,}"
+    if positions < len(offsets):
+        return "holds no token behind the first of a request, which its prefill emits"
+    return ""
+
+
+def _wrong_flavours(flavours: NDArray[Any], names: int) -> str:
+    """Return what is wrong with the kinds of text of the requests, of which the header has so many
+    ``names``.
+    """
+    if len(flavours) and int(flavours.max()) >= names:
+        return f"holds {int(flavours.max())}, and the header names {names} flavours"
+    distinct = len(np.unique(flavours))
+    if distinct < names:
+        return f"holds {distinct:,} flavours, and the header names {names:,}"
+    return ""
+
+
+def _wrong_rows(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> str:
+    """Return what is wrong with an array whose rows the header may name."""
+    if "." in name and not array.size:
+        return "holds nothing"
+    listed = ARRAYS["listed"].get(name)
+    if listed:
+        names = len(header.get(listed, ()))
+        if len(array) != names:
+            return f"has {len(array)} rows, and the header names {names} {listed}"
+    if name == "beam.rows":
+        return _wrong_beam_rows(array, header["beams"])
+    return ""
+
+
+def _wrong_beam_rows(rows: NDArray[Any], beams: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is wrong with the rows that the trees of a pipeline have at each stage."""
+    for rows_of_beam, beam in zip(rows, beams, strict=True):
+        if rows_of_beam.max() > beam["width"]:
+            return "holds more rows of a level than its beam is wide"
+    if rows.shape[1] < max(beam["stages"] for beam in beams):
+        return "holds fewer levels than a beam has stages"
+    return ""
