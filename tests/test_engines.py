@@ -526,7 +526,7 @@ def test_numbers_in_doubt_are_named_with_what_they_change_and_widen_the_interval
     ]
     sure = load(METHODS, [*settings, "target.engine=ideal", "draft.engine=ideal"])
     unsure = load(METHODS, [*settings, "target.engine=tensorrt_llm", "draft.engine=tensorrt_llm"])
-    assert "target.engine.speculation.tree.fixed_us (assumed, -" in rests_on(unsure)
+    assert "uncertainty: target.engine.speculation.tree.fixed_us (assumed); " in rests_on(unsure)
     spans = [of_speedup(one, 2.0, []) for one in (sure, unsure)]
     assert spans[0].high / spans[0].low < spans[1].high / spans[1].low
     ranked = footings(unsure)
@@ -549,7 +549,7 @@ def test_a_format_without_a_curve_is_named() -> None:
         "target.weights=q4_k",
         "acceptance={rate: 0.7}",
     ]
-    assert "target: rows of products in q4_k on rtx_3090 (no curve of the format, -" in rests_on(
+    assert "target: rows of products in q4_k on rtx_3090 (no curve of the format); if" in rests_on(
         load(METHODS, [*few, "strategy=eagle_2"])
     )
 

@@ -467,12 +467,12 @@ def test_the_notes_say_what_may_be_compared() -> None:
     left_out = "left is left out: it has no law"
     assert notes(point("a", "stated", 10.0)) == [simulated, left_out]
     assert notes(
-        point("b", "published", 10.0, published_speedup=2.5, rests_on="the speed-up rests on x"),
+        point("b", "published", 10.0, published_speedup=2.5, rests_on="largest uncertainty: x"),
         point("a", "recorded", 10.0, relation="a bound"),
     ) == [
         "The two parts are not comparable: their acceptance is of models of very different size",
         "publ.: the speed-up that the source of the mean reports, on its own hardware and software",
-        "b: the speed-up rests on x",
+        "b: largest uncertainty: x",
         simulated,
         "a: the law is no equality here (a bound)",
         left_out,

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from simulator.files.schema import BadInput
-from simulator.scenario import load
+from simulator.scenario import load, uncertainty
 from simulator.scenario.run import run
 from simulator.scenario.uncertainty import (
     DRAWS,
     SHARE,
     Doubt,
+    Footing,
     doubt_of,
     interval,
     of_speedup,
@@ -157,7 +158,48 @@ def test_a_stated_range_of_acceptance_is_in_the_interval_and_named_beside_the_an
     without, with_it = doubt_of(known, ()), doubt_of(ranged, ())
     assert with_it.acceptance == pytest.approx((np.log(1.4 / 1.75), np.log(2.1 / 1.75)))
     assert with_it == without._replace(acceptance=with_it.acceptance)
-    assert "acceptance, tokens per step (assumed, -12.7 %)" in rests_on(ranged)
+    words = (
+        "largest uncertainty: acceptance, tokens per step (assumed); if it is off by one standard "
+        "deviation, the speed-up changes by -12.7 %; then "
+    )
+    assert rests_on(ranged).startswith(words)
     assert "acceptance" not in rests_on(known)
     with pytest.raises(BadInput, match="expected the lower mean first"):
         load("vanilla_llama_2_7b_a100", [*plain, "acceptance.tokens_per_step_between=[2.1, 1.4]"])
+
+
+SLOW = Footing("link.us", 1.0, "assumed", "a guess", -0.0961)
+LENT = Footing("host.us", 2.0, "borrowed", "calibrated on b; borrowed (x)", -0.07, (-0.076, 0.021))
+SMALL = Footing("draft.us", 3.0, "assumed", "a guess", 0.001)
+
+
+@pytest.mark.parametrize(
+    ("named", "strategy", "words"),
+    [
+        ([SMALL], "vanilla_sd", ""),
+        (
+            [SLOW, SMALL],
+            "vanilla_sd",
+            "largest uncertainty: link.us (assumed); if it is off by one standard deviation, the "
+            "speed-up changes by -9.6 %",
+        ),
+        (
+            [LENT, SLOW],
+            "autoregressive",
+            "largest uncertainty: host.us (calibrated on b; borrowed); over its range, the speed "
+            "changes by -7.6 to +2.1 %; then link.us (assumed, -9.6 %)",
+        ),
+        (
+            [SLOW, LENT],
+            "vanilla_sd",
+            "largest uncertainty: link.us (assumed); if it is off by one standard deviation, the "
+            "speed-up changes by -9.6 %; then host.us (calibrated on b; borrowed, -7.6 to +2.1 %)",
+        ),
+    ],
+)
+def test_the_largest_uncertainty_comes_first(
+    named: list[Footing], strategy: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load("vanilla_llama_2_7b_a100", [f"strategy={{name: {strategy}}}"])
+    monkeypatch.setattr(uncertainty, "footings", lambda loaded, every: named)
+    assert rests_on(loaded) == words

@@ -387,21 +387,36 @@ def doubtful(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]
 
 
 def rests_on(loaded: Loaded, most: int = 4) -> str:
-    """Return what in doubt the speed-up rests on and what it could change, in a sentence; empty
-    where that is little.
+    """Return which number in doubt could change the speed-up most, and by how much, and then the
+    next ones; empty where they change little.
     """
     named = [
         footing for footing in footings(loaded, every=False) if abs(footing.change) >= WORTH_NAMING
     ][:most]
-    known = [
-        one.source.partition(" (")[0] if one.confidence == "borrowed" else one.confidence
-        for one in named
-    ]
+    if not named:
+        return ""
+    largest, *others = named
+    what = "speed-up" if loaded.scenario.schedule.window else "speed"
+    how_far = "if it is off by one standard deviation"
+    if largest.ends is not None:
+        how_far = "over its range"
     words = (
-        f"{one.parameter} ({how}, {_size(one)} %)" for one, how in zip(named, known, strict=True)
+        f"largest uncertainty: {largest.parameter} ({_known(largest)}); {how_far}, the {what} "
+        f"changes by {_size(largest)} %"
     )
-    what = "speed-up" if loaded.scenario.schedule.window else "time per token"
-    return f"the {what} rests on {', '.join(words)}" if named else ""
+    if others:
+        smaller = (
+            f"{footing.parameter} ({_known(footing)}, {_size(footing)} %)" for footing in others
+        )
+        words += f"; then {', '.join(smaller)}"
+    return words
+
+
+def _known(footing: Footing) -> str:
+    """Return how well a number is known: its confidence, or where it is borrowed from."""
+    if footing.confidence == "borrowed":
+        return footing.source.partition(" (")[0]
+    return footing.confidence
 
 
 def _size(footing: Footing) -> str:
