@@ -5,7 +5,6 @@ devices.
 from bisect import bisect
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 from simulator.acceptance.header import share_tokenizer
 from simulator.cost.degrees import working
@@ -13,18 +12,14 @@ from simulator.cost.model import ModelSpec
 from simulator.cost.placement import Placement
 from simulator.cost.rows import Rows
 from simulator.files.schema import BadInput, Document, Fault, Infeasible, Path_, validate
-from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, is_shipped
 from simulator.scenario.as_served import cached_by_default
-from simulator.scenario.fields import Scenario
+from simulator.scenario.fields import DeviceGroup, Scenario
 from simulator.scenario.stated.means import impossible_means
 from simulator.serving.policies import EngineDefault, FixedBatch
 from simulator.serving.requests import HASHED_TOKENS
 from simulator.strategies.common.capabilities import drafts_first
 from simulator.strategies.common.traits import Facts
-
-say = Sentences(Path(__file__).with_name("faults.yaml"))
-"""What is said of every fault."""
 
 
 def with_fitting_draft(scenario: Scenario, document: Document) -> Scenario:
@@ -69,9 +64,12 @@ def faults_of(scenario: Scenario, document: Document, catalogue: Catalogue) -> I
         yield document.fault(("strategy", *field.split(".")), message)
     sizes = [place.model.vocab_size for place in (scenario.target, scenario.draft) if place]
     if strategy.needs.draft_model and not share_tokenizer(*sizes):
-        yield document.fault(
-            ("draft", "model"), say("vocabularies", draft=sizes[1], target=sizes[0])
+        target_size, draft_size = sizes
+        message = (
+            f"the draft's vocabulary of {draft_size:,} is not the target's of {target_size:,}; "
+            "they must share a tokenizer"
         )
+        yield document.fault(("draft", "model"), message)
     if scenario.durations:
         yield from _missing_durations(scenario, document)
     yield from impossible_means(scenario, document)
@@ -90,8 +88,15 @@ def _lacks_draft(
             models[name] = validate(ModelSpec, catalogue.content("model", path))
     smaller = {name: model for name, model in models.items() if model.weights < target.weights / 2}
     fitting = [name for name, model in smaller.items() if share_tokenizer(model.vocab_size, size)]
-    message = say("no_draft", strategy=scenario.strategy, lost=lost, fitting=fitting, size=size)
-    return document.fault(("draft", "model") if lost else ("strategy",), message)
+    field: Path_ = ("strategy",)
+    why = "the scenario has none"
+    if lost:
+        field = ("draft", "model")
+        why = f"{lost} has another vocabulary"
+    message = f"{scenario.strategy.name} needs a draft, and {why}"
+    if fitting:
+        message += f"; of the target's {size:,} tokens are {', '.join(fitting)}"
+    return document.fault(field, message)
 
 
 def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
@@ -99,20 +104,49 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
     under.
     """
     strategy, policy = scenario.strategy, scenario.serving.policy.name
+    field = ("serving", "policy")
     if isinstance(scenario.serving.policy, EngineDefault):
-        yield document.fault(("serving", "policy"), say("no_engine"))
+        message = (
+            "engine is what the engine of a target does, and stated durations have none; choose "
+            "another policy, as prefill_first"
+        )
+        yield document.fault(field, message)
         return
     if strategy.traits.separate_prompts and policy not in ("fixed_batch", "prefill_first"):
-        yield document.fault(("serving", "policy"), say("separate_prompts", strategy=strategy))
+        message = (
+            f"{strategy.name} takes prompts in passes of their own; choose fixed_batch or "
+            "prefill_first"
+        )
+        yield document.fault(field, message)
     if drafts_first(scenario.schedule) and policy != "fixed_batch":
-        yield document.fault(("serving", "policy"), say("drafts_first", strategy=strategy))
-    if scenario.requests.arrivals and scenario.serving.policy.max_requests is None:
-        yield document.fault(("serving", "policy"), say("places_of_arrivals", policy=policy))
-    elif scenario.serving.replicas > 1 and scenario.serving.policy.max_requests is None:
-        yield document.fault(("serving", "policy"), say("places_of_replicas", policy=policy))
-    elif strategy.traits.alone and scenario.batch > 1:
-        arrivals = scenario.requests.arrivals
-        message = say("alone", strategy=strategy, batch=scenario.batch, arrivals=arrivals)
+        message = (
+            f"{strategy.name} with drafts_first verifies a window in a prompt's pass; choose "
+            "fixed_batch"
+        )
+        yield document.fault(field, message)
+    yield from _wrong_places(scenario, document)
+
+
+def _wrong_places(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    """Yield that nobody says how many requests run at a time, or that the strategy takes fewer."""
+    policy, arrivals = scenario.serving.policy, scenario.requests.arrivals
+    if arrivals and policy.max_requests is None:
+        message = (
+            f"{policy.name} needs max_requests where requests arrive: there are no clients to "
+            "count as places; set it, or choose another policy, as in serving: {policy: {name: "
+            "prefill_first}}"
+        )
+        yield document.fault(("serving", "policy"), message)
+    elif scenario.serving.replicas > 1 and policy.max_requests is None:
+        message = (
+            f"{policy.name} needs max_requests where a router deals requests out: the clients of a "
+            "replica change"
+        )
+        yield document.fault(("serving", "policy"), message)
+    elif scenario.strategy.traits.alone and scenario.batch > 1:
+        message = f"{scenario.strategy.name} takes one request at a time, got {scenario.batch}"
+        if arrivals:
+            message += "; set serving.policy.max_requests=1"
         yield document.fault(("requests", "arrivals" if arrivals else "concurrency"), message)
 
 
@@ -122,15 +156,26 @@ def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fa
     if not memory.prefix_caching:
         stated_off, looks = memory.prefix_caching is False, scenario.serving.router == "most_cached"
         if looks and (stated_off or not cached_by_default(scenario)):
-            yield document.fault(("serving", "router"), say("most_cached"))
+            message = "looks into caches; set serving.memory.prefix_caching=true"
+            yield document.fault(("serving", "router"), message)
         return
     if scenario.requests.traffic is None:
-        yield document.fault(field, say("drawn_prompts"))
+        message = (
+            "nobody knows what drawn prompts have in common; take traffic with hash_ids (format: "
+            "mooncake)"
+        )
+        yield document.fault(field, message)
     if HASHED_TOKENS % memory.block_tokens:
-        message = say("block_tokens", hashed=HASHED_TOKENS, block_tokens=memory.block_tokens)
+        message = (
+            f"expected a divisor of the {HASHED_TOKENS} tokens that a hash stands for, got "
+            f"{memory.block_tokens}"
+        )
         yield document.fault(("serving", "memory", "block_tokens"), message)
     if scenario.held_tokens:
-        yield document.fault(field, say("held"))
+        message = (
+            "a window or a state of a layer is no sum over blocks, so that blocks cannot be shared"
+        )
+        yield document.fault(field, message)
 
 
 def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
@@ -139,31 +184,37 @@ def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """
     strategy, stages = scenario.strategy, scenario.stages
     if strategy.traits.staged and not stages:
-        yield document.fault(
-            ("strategy",), say("stages", strategy=strategy, durations=scenario.durations)
-        )
+        wanted = "durations.stages_ms" if scenario.durations else "target.pipeline"
+        message = f"{strategy.name} runs on the stages of a pipeline; set {wanted}"
+        yield document.fault(("strategy",), message)
     if strategy.traits.staged and scenario.shared_memory:
-        yield document.fault(("shared_memory",), say("shared_memory"))
+        message = (
+            "slows a target and a draft that work side by side; stages have memories of their own"
+        )
+        yield document.fault(("shared_memory",), message)
     if stages and (scenario.exit or strategy.traits.splits_passes):
-        yield document.fault(("strategy",), say("splits_on_stages", strategy=strategy))
+        message = f"{strategy.name} stops within a pass, which a pipeline cannot do"
+        yield document.fault(("strategy",), message)
 
 
 def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield stated durations that the strategy cannot do with."""
     given, strategy = scenario.durations, scenario.strategy
+    if given is None:
+        return
     rows = (Rows.decode(1, 1), Rows.decode(1 + strategy.window, scenario.batch, scenario.batch))
-    if given and not all(scenario.cost.target(pass_rows).wall_s for pass_rows in rows):
-        yield document.fault(("durations",), say("no_time"))
-    if (
-        given
-        and strategy.window
-        and strategy.needs.draft_steps
-        and given.draft_ms is None
-        and given.draft_step_ms is None
-    ):
-        yield document.fault(("durations",), say("no_draft_time", strategy=strategy))
-    if given and strategy.traits.splits_passes and given.target_ms is not None:
-        yield document.fault(("durations", "target_ms"), say("splits_passes", strategy=strategy))
+    if not all(scenario.cost.target(pass_rows).wall_s for pass_rows in rows):
+        message = "the target's passes take no time, so no speed can be told; state more than 0 ms"
+        yield document.fault(("durations",), message)
+    no_draft_time = given.draft_ms is None and given.draft_step_ms is None
+    if no_draft_time and strategy.window and strategy.needs.draft_steps:
+        message = f"{strategy.name} needs draft_ms (a window) or draft_step_ms"
+        yield document.fault(("durations",), message)
+    if strategy.traits.splits_passes and given.target_ms is not None:
+        message = (
+            f"{strategy.name} stops within a pass; state prefix_ms and suffix_ms, or layers_ms"
+        )
+        yield document.fault(("durations", "target_ms"), message)
 
 
 def check_memory(scenario: Scenario, document: Document) -> None:
@@ -172,50 +223,76 @@ def check_memory(scenario: Scenario, document: Document) -> None:
     The caches are those of the whole batch where it is fixed, else those of the longest request.
     Raises :class:`Infeasible`, and :class:`BadInput` for a context that is too short.
     """
-    policy, strategy, longest = scenario.serving.policy, scenario.schedule, scenario.lengths[2]
+    policy, longest = scenario.serving.policy, scenario.lengths[2]
     fixed = isinstance(policy, FixedBatch)
     places = scenario.batch if fixed and not scenario.requests.arrivals else 1
-    rows = strategy.needs.cache_tokens
     for group in scenario.device_groups:
-        needed, limit = group.needed_gb(longest + rows, places, rows), group.limit_gb
-        if needed > limit:
-            sizes = [
-                group._replace(roles=(part,)).needed_gb(longest + rows, places, rows)
-                for part in group.roles
-            ]
-            role, place, *_ = group.roles[sizes.index(max(sizes))]
-            where, remedy = _remedy(role, place, max(sizes), limit - needed + max(sizes))
-            fewer = bisect(
-                range(1, places),
-                limit,
-                key=lambda count: group.needed_gb(longest + rows, count, rows),
-            )
-            facts = {
-                "device": place.device,
-                "limit": limit,
-                "limited": group.utilisation < 1.0,
-                "fewer": fewer,
-            }
-            message = say(
-                "memory", parts=list(zip(group.roles, sizes, strict=True)), remedy=remedy, **facts
-            )
-            raise Infeasible([document.fault(where, message)])
-    held = scenario.held_tokens(longest) if scenario.held_tokens else longest
-    if fixed and scenario.kv_tokens is not None and places * held > scenario.kv_tokens:
-        room = scenario.kv_tokens
-        message = say("caches", places=places, longest=longest, room=room, fitting=room // held)
-        raise Infeasible([document.fault(("requests", "concurrency"), message)])
-    if refusal := policy.refusal(longest, strategy.needs.cache_tokens, scenario.memory()):
+        _check_device(group, scenario, document, places)
+    if fixed:
+        _check_caches(scenario, document, places)
+    refusal = policy.refusal(longest, scenario.schedule.needs.cache_tokens, scenario.memory())
+    if refusal:
         raise Infeasible([_about_longest(scenario, document, refusal)])
+    _check_context(scenario, document)
+
+
+def _check_device(group: DeviceGroup, scenario: Scenario, document: Document, places: int) -> None:
+    """Raise :class:`Infeasible` where what shares a device does not fit it, with what would."""
+    rows = scenario.schedule.needs.cache_tokens
+    tokens = scenario.lengths[2] + rows
+    needed, limit = group.needed_gb(tokens, places, rows), group.limit_gb
+    if needed <= limit:
+        return
+    sizes = [group._replace(roles=(part,)).needed_gb(tokens, places, rows) for part in group.roles]
+    largest = max(sizes)
+    role, place, *_ = group.roles[sizes.index(largest)]
+    where, remedy = _remedy(role, place, largest, limit - needed + largest)
+    parts = [
+        f"{part.role} {part.place.model.name} {size:.1f} GB"
+        for part, size in zip(group.roles, sizes, strict=True)
+    ]
+    device = place.device
+    message = f"{' + '.join(parts)} does not fit {device.name} with {device.memory_gb.value:g} GB"
+    if group.utilisation < 1.0:
+        message += f", of which {limit:g} may be used"
+    message += f"; {remedy}"
+    fewer = bisect(range(1, places), limit, key=lambda count: group.needed_gb(tokens, count, rows))
+    if fewer:
+        message += f", or take at most {fewer:,} requests at a time"
+    raise Infeasible([document.fault(where, message)])
+
+
+def _check_caches(scenario: Scenario, document: Document, places: int) -> None:
+    """Raise :class:`Infeasible` where the caches of a fixed batch do not fit those tokens that
+    there is room for.
+    """
+    longest, room = scenario.lengths[2], scenario.kv_tokens
+    cached = scenario.held_tokens(longest) if scenario.held_tokens else longest
+    if room is None or places * cached <= room:
+        return
+    fitting = f"requests of up to {room:,} fit, one at a time"
+    if room >= cached:
+        fitting = f"{int(room // cached):,} at a time fit"
+    message = f"{places} x {longest:,} tokens do not fit a KV cache of {room:,} tokens; {fitting}"
+    raise Infeasible([document.fault(("requests", "concurrency"), message)])
+
+
+def _check_context(scenario: Scenario, document: Document) -> None:
+    """Raise :class:`BadInput` where the longest request is longer than the model's context."""
+    longest = scenario.lengths[2]
     model = scenario.target.model if scenario.target else None
-    if model and model.context_tokens is not None and longest > model.context_tokens:
-        traffic, context = scenario.requests.traffic, model.context_tokens
-        if traffic and all(line.tokens > context for line in scenario.requests.lines()):
-            raise traffic.all_too_long(context, f"the context of {model.name}")
-        facts = {"model": model.name, "context": context, "traffic": traffic}
-        raise BadInput(
-            [_about_longest(scenario, document, say("context", longest=longest, **facts))]
-        )
+    if model is None or model.context_tokens is None or longest <= model.context_tokens:
+        return
+    traffic, context = scenario.requests.traffic, model.context_tokens
+    if traffic and all(line.tokens > context for line in scenario.requests.lines()):
+        raise traffic.all_too_long(context, f"the context of {model.name}")
+    message = (
+        f"a request of {longest:,} tokens is too long: {model.name} has a context of {context:,} "
+        "tokens"
+    )
+    if traffic:
+        message += f"; requests.arrivals.drop_above_tokens={context} leaves such requests out"
+    raise BadInput([_about_longest(scenario, document, message)])
 
 
 def _about_longest(scenario: Scenario, document: Document, message: str) -> Fault:

@@ -4,7 +4,6 @@ asks.
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from simulator.acceptance.header import share_tokenizer
 from simulator.acceptance.sequences import RecordedSequences
@@ -12,14 +11,11 @@ from simulator.acceptance.sources import Replay, best_of
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.acceptance.trace import Trace, read_once
 from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mean, read
-from simulator.files.sentences import Sentences
 from simulator.names import Catalogue, shown
 from simulator.scenario.fields import Scenario
 from simulator.scenario.stated.means import moving_rule, range_window
 from simulator.strategies.common.capabilities import DraftsChain, NamesRecording
 from simulator.strategies.common.traits import Facts
-
-say = Sentences(Path(__file__).with_name("faults.yaml"))
 
 
 def borrowed(
@@ -44,17 +40,8 @@ def borrowed(
     if spec.window is None and spec.adaptive is None and spec.tokens_per_step is not None:
         spec, document = _with_rule(scenario, spec, document)
     document = _with_window(document, window)
-    known: dict[str, Any] = {
-        "source": spec.source,
-        "confidence": spec.confidence,
-        "by_context": spec.by_context,
-    }
-    if spec.tokens_per_step_between:
-        known |= {"tokens_per_step_between": spec.tokens_per_step_between, "window": window}
     if mean in (1.0, window + 1.0):  # nothing or everything is kept, whatever the bursts
-        return scenario.replace(
-            acceptance=AcceptanceSpec(rate=float(mean > 1.0), **known)
-        ), document
+        return scenario.replace(acceptance=_at_rate(float(mean != 1.0), spec, window)), document
     drafter = spec.drafter
     if "drafter" not in spec.model_fields_set and isinstance(scenario.schedule, DraftsChain):
         drafter = _nearest_drafter(scenario, document, catalogue)
@@ -64,17 +51,35 @@ def borrowed(
             ("acceptance", "drafter"), f"no recording holds a drafter '{drafter}'"
         )
     name, trace = nearest
-    drafted = trace.drafted_by(drafter, scenario.seed)
-    unrecorded = any(scenario.schedule.findings(Facts(trace=drafted)))
-    if not unrecorded and isinstance(
-        scenario.schedule.reads(Replay(drafted)), Replay | RecordedSequences
-    ):
+    if _lends(trace, drafter, scenario):
         return scenario.replace(acceptance=spec.lent(mean, window, name, drafter)), document
     if isinstance(mean, dict):
-        raise document.refusal(("acceptance", "tokens_per_step"), say("not_lent"))
-    return scenario.replace(
-        acceptance=AcceptanceSpec(rate=_rate(scenario, mean, window, document), **known)
-    ), document
+        message = (
+            "nothing is recorded that lends this strategy the bursts of each kind of text; state "
+            "one mean"
+        )
+        raise document.refusal(("acceptance", "tokens_per_step"), message)
+    rate = _rate(scenario, mean, window, document)
+    return scenario.replace(acceptance=_at_rate(rate, spec, window)), document
+
+
+def _at_rate(rate: float, spec: AcceptanceSpec, window: int) -> AcceptanceSpec:
+    """Return acceptance at an i.i.d. rate, with what is known of the mean that it stands for."""
+    stated = AcceptanceSpec(
+        rate=rate, source=spec.source, confidence=spec.confidence, by_context=spec.by_context
+    )
+    if not spec.tokens_per_step_between:
+        return stated
+    between = {"tokens_per_step_between": spec.tokens_per_step_between, "window": window}
+    return stated.model_copy(update=between)
+
+
+def _lends(trace: Trace, drafter: str, scenario: Scenario) -> bool:
+    """Return whether a recording of a drafter lends the strategy its bursts."""
+    drafted = trace.drafted_by(drafter, scenario.seed)
+    if any(scenario.schedule.findings(Facts(trace=drafted))):
+        return False
+    return isinstance(scenario.schedule.reads(Replay(drafted)), Replay | RecordedSequences)
 
 
 def _range_at_its_window(scenario: Scenario, document: Document) -> tuple[Scenario, Document]:
@@ -161,9 +166,11 @@ def _rate(scenario: Scenario, mean: float, window: int, document: Document) -> f
 
     low, high = surplus(0.0), surplus(1.0)
     if not low < 0.0 < high:
-        raise document.refusal(
-            ("acceptance",), say("no_such_mean", mean=mean, low=low + mean, high=high + mean)
+        message = (
+            f"a mean of {mean:g} tokens a step cannot be: it lies between {low + mean:g} to "
+            f"{high + mean:g}"
         )
+        raise document.refusal(("acceptance",), message)
     return float(brentq(surplus, 0.0, 1.0, xtol=1e-12))
 
 
@@ -216,35 +223,34 @@ def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> 
 
 def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace:
     """Return the trace if it can answer what the scenario asks; else raise :class:`BadInput`."""
-    spec = scenario.acceptance
     _check_vocabulary(trace, scenario, document, catalogue)
-    field: Path_ = (
-        ("requests", "recordings")
-        if scenario.requests.recordings
-        else ("requests", "task_flavours")
-    )
-    kinds, stated = spec.kinds, document.get(("acceptance", "tokens_per_step"))
-    means: Path_ = ("acceptance", *(() if stated else ("rescale",)), "tokens_per_step")
+    spec, requests = scenario.acceptance, scenario.requests
+    kinds = spec.kinds
     if kinds and spec.flavours and set(kinds) != set(spec.flavours):
         raise document.refusal(
             ("acceptance", "flavours"), f"expected the kinds that have means: {', '.join(kinds)}"
         )
-    dealt, tasks = spec.flavours or kinds or trace.flavours, scenario.requests.flavours_by_task
-    held = {request for name in dealt for request in trace.named(name)}
-    asked: dict[Path_, Sequence[str]] = {("acceptance", "flavours"): spec.flavours}
-    asked |= {means: kinds} | {(*field, task): names for task, names in tasks.items()}
-    for place, flavours in asked.items():
-        known = set(trace.flavours).__contains__ if place == means else trace.named
-        if unknown := [flavour for flavour in flavours if not known(flavour)]:
-            raise document.refusal(
-                place,
-                "the trace has no flavour "
-                f"'{unknown[0]}'{did_you_mean(unknown[0], trace.flavours)}",
-            )
-        if flavours and not any(held.intersection(trace.named(name)) for name in flavours):
-            raise document.refusal(
-                place, f"none of these is among the flavours of acceptance, {', '.join(dealt)}"
-            )
+    dealt = spec.flavours or kinds or trace.flavours
+    replayed = {request for name in dealt for request in trace.named(name)}
+
+    def check(place: Path_, flavours: Sequence[str], known: Callable[[str], object]) -> None:
+        """Raise for a flavour that is not known, or where none of them is replayed."""
+        for flavour in flavours:
+            if not known(flavour):
+                close = did_you_mean(flavour, trace.flavours)
+                raise document.refusal(place, f"the trace has no flavour '{flavour}'{close}")
+        if flavours and not any(replayed.intersection(trace.named(name)) for name in flavours):
+            message = f"none of these is among the flavours of acceptance, {', '.join(dealt)}"
+            raise document.refusal(place, message)
+
+    check(("acceptance", "flavours"), spec.flavours, trace.named)
+    means: Path_ = ("acceptance", "rescale", "tokens_per_step")
+    if document.get(("acceptance", "tokens_per_step")):
+        means = ("acceptance", "tokens_per_step")
+    check(means, kinds, trace.flavours.__contains__)
+    tasks = "recordings" if requests.recordings else "task_flavours"
+    for task, flavours in requests.flavours_by_task.items():
+        check(("requests", tasks, task), flavours, trace.named)
     check_answers(
         trace, scenario, document, lambda: shown(_trace_path(scenario, document, catalogue))
     )
@@ -278,7 +284,13 @@ def _check_vocabulary(
     size = scenario.target.model.vocab_size if scenario.target else trace.vocabulary
     if not share_tokenizer(size, trace.vocabulary) and not scenario.acceptance.stand_in:
         file = shown(_trace_path(scenario, document, catalogue))
-        message = say("other_vocabulary", file=file, recorded=trace.vocabulary, size=size)
+        recorded = "an unknown vocabulary"
+        if trace.vocabulary:
+            recorded = f"a vocabulary of {trace.vocabulary:,}"
+        message = (
+            f"{file} was recorded with {recorded}, the target has {size:,}; record one from your "
+            "models, or set acceptance.stand_in=true to borrow its shape"
+        )
         raise document.refusal(("acceptance", "trace"), message)
 
 
@@ -288,16 +300,22 @@ def _beyond_trace(
     """Yield what the strategy asks for and the recording cannot answer."""
     strategy = scenario.strategy
     if scenario.exit and not trace.exit_fractions:
-        yield document.fault(
-            ("acceptance", "trace"), say("no_exits", strategy=strategy, file=file())
+        message = (
+            f"{strategy.name} needs early exits, and {file()} was recorded without; record it with "
+            "--exits, or choose another"
         )
+        yield document.fault(("acceptance", "trace"), message)
     if (
         isinstance(strategy, NamesRecording)
         and strategy.borrows_recording
         and not scenario.acceptance.rescale
     ):
         name = scenario.method.name if scenario.method else strategy.name
-        yield document.fault(("acceptance", "trace"), say("borrows", file=file(), name=name))
+        message = (
+            f"{file()} holds no drafting of {name}, only another's to borrow the bursts of; set "
+            "acceptance.rescale.tokens_per_step, or state a rate"
+        )
+        yield document.fault(("acceptance", "trace"), message)
     for field, message in scenario.schedule.findings(Facts(trace=trace)):
         drafter = scenario.acceptance.drafter
         recording = f"drafter '{drafter}' of {file()}" if drafter != "draft" else file()
