@@ -176,15 +176,35 @@ class AcceptanceSpec(Frozen):
     """How well stated rates are known."""
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        given = [name for name in SOURCES if getattr(self, name) is not None]
-        if len(given) != 1:
+    def _consistent(self) -> Self:
+        """Check the fields against each other; the first contradiction is raised."""
+        self._check_source()
+        self._check_origin_of_mean()
+        self._check_known_positions()
+        self._check_mean()
+        self._check_trace_fields()
+        self._check_interval()
+        self._check_lengths()
+        self._check_overlap()
+        return self
+
+    def _check_source(self) -> None:
+        """Raise :class:`ValueError` unless exactly one source is stated."""
+        stated = self._stated_sources
+        if len(stated) != 1:
             raise ValueError(
                 f"expected exactly one of {', '.join(SOURCES)}; found "
-                f"{' and '.join(given) or 'none'}"
+                f"{' and '.join(stated) or 'none'}"
             )
-        of_mean = self.rescale or {"tokens_per_step", "accepted_share"} & set(given)
-        if (self.method or (self.window and not self.tokens_per_step_between)) and not of_mean:
+
+    def _check_origin_of_mean(self) -> None:
+        """Raise :class:`ValueError` for fields that describe a measured mean where none is
+        stated.
+        """
+        measured = {"tokens_per_step", "accepted_share"}.intersection(self._stated_sources)
+        has_window_of_mean = bool(self.window) and not self.tokens_per_step_between
+        describes_mean = bool(self.method) or has_window_of_mean
+        if describes_mean and not (self.rescale or measured):
             raise ValueError(
                 "window and method say where tokens_per_step or accepted_share were measured; "
                 "neither is stated"
@@ -194,42 +214,71 @@ class AcceptanceSpec(Frozen):
                 "adaptive says how windows moved where tokens_per_step was measured, which is "
                 "not stated"
             )
-        if self.known_positions and self.known_positions > len(self.per_position or ()):
+
+    def _check_known_positions(self) -> None:
+        """Raise :class:`ValueError` where more positions are called known than are stated."""
+        positions = len(self.per_position or ())
+        if self.known_positions and self.known_positions > positions:
             raise ValueError("known_positions: expected at most as many as per_position states")
+
+    def _check_mean(self) -> None:
+        """Raise :class:`ValueError` for a mean that counts a bonus and leaves no room for it."""
         means = self.tokens_per_step
+        if means is None or self.bonus is False:
+            return
         least = min(means.values()) if isinstance(means, dict) else means
-        if least is not None and self.bonus is not False and least <= 1.0:
+        if least <= 1.0:
             raise ValueError(
                 f"tokens_per_step {least:g}: a correction or bonus makes it more than 1; if "
                 "none is counted, say bonus: false"
             )
-        if (self.drafter == BEST_OF) != bool(self.best_of) or (self.best_of and self.trace is None):
+
+    def _check_trace_fields(self) -> None:
+        """Raise :class:`ValueError` for fields that only a trace can have, or that need each
+        other.
+        """
+        takes_best = self.drafter == BEST_OF
+        names_drafters = bool(self.best_of)
+        if takes_best != names_drafters or (names_drafters and self.trace is None):
             raise ValueError(
                 "drafter: best_of and best_of: [...], several drafters of a trace, are stated "
                 "together"
             )
         if self.rescale and self.trace is None:
             raise ValueError("rescale is for a trace; other sources state their mean themselves")
-        if (
-            self.tokens_per_step_between
-            and self.tokens_per_step_between[0] > self.tokens_per_step_between[1]
-        ):
-            raise ValueError("tokens_per_step_between: expected the lower mean first")
-        if self.lengths:
-            even(self.lengths)
-        for window, length in enumerate(self.lengths or (), 1):
+
+    def _check_interval(self) -> None:
+        """Raise :class:`ValueError` for an interval of the mean whose ends are swapped."""
+        if self.tokens_per_step_between:
+            low, high = self.tokens_per_step_between
+            if low > high:
+                raise ValueError("tokens_per_step_between: expected the lower mean first")
+
+    def _check_lengths(self) -> None:
+        """Raise :class:`ValueError` for lengths that no windows can have."""
+        if not self.lengths:
+            return
+        even(self.lengths)
+        for window, length in enumerate(self.lengths, 1):
             if length > window + 1:
                 raise ValueError(
                     f"lengths: {length:g} cannot be: at window {window} a mean lies between 1 "
                     f"and {window + 1}"
                 )
+
+    def _check_overlap(self) -> None:
+        """Raise :class:`ValueError` where more tokens are accepted than are on the exit."""
         highest = max(self.stated_rates)
-        if highest > self.overlap < 1.0:
+        if self.overlap < min(highest, 1.0):
             raise ValueError(
                 f"overlap {self.overlap:g} must be at least the acceptance rate {highest:g}: "
                 "accepted tokens are on the exit"
             )
-        return self
+
+    @property
+    def _stated_sources(self) -> list[str]:
+        """Return the sources that are stated, in the order of their fields."""
+        return [name for name in SOURCES if getattr(self, name) is not None]
 
     @property
     def stated_rates(self) -> tuple[float, ...]:
@@ -252,13 +301,20 @@ class AcceptanceSpec(Frozen):
         """Return tokens a step at a ``window`` behind the last known position, and their interval;
         None where all are known.
         """
-        known = len(self.lengths or ()) or self.known_positions or len(self.per_position or ())
+        if self.lengths:
+            known = len(self.lengths)
+        elif self.known_positions:
+            known = self.known_positions
+        else:
+            known = len(self.per_position or ())
         if not known or window <= known:
             return None
         rates = self.stated_rates
-        kept = np.cumprod([rates[min(place, len(rates) - 1)] for place in range(window)])
-        lengths = (1.0 + np.cumsum(kept)).tolist()
-        return continued_range(self.lengths or lengths[:known], window, lengths[-1])
+        last = len(rates) - 1
+        reached = np.cumprod([rates[min(position, last)] for position in range(window)])
+        lengths = (1.0 + np.cumsum(reached)).tolist()
+        measured = self.lengths or lengths[:known]
+        return continued_range(measured, window, lengths[-1])
 
     def mean_at(self, window: int) -> Means | None:
         """Return the measured tokens per step, correction or bonus included, of a ``window``; None
@@ -266,23 +322,30 @@ class AcceptanceSpec(Frozen):
         """
         if self.accepted_share is not None:
             return 1.0 + self.accepted_share * window
-        return self.tokens_per_step and each(
-            self.tokens_per_step, lambda mean: mean + (self.bonus is False)
-        )
+        if self.tokens_per_step is None or self.bonus is not False:
+            return self.tokens_per_step
+        return each(self.tokens_per_step, lambda mean: mean + 1.0)
 
     def lent(self, mean: Means, window: int, trace: str, drafter: str) -> "AcceptanceSpec":
         """Return the acceptance of a recording that is re-scaled to the measured mean."""
-        known = {"source": self.source or "not stated", "confidence": self.confidence or "assumed"}
-        rescale = Rescale(tokens_per_step=mean, window=window, adaptive=self.adaptive, **known)
-        kept = ("method", "temperature", "by_context", "tokens_per_step_between")
-        origin = {"window": window, **{name: getattr(self, name) for name in kept}}
+        rescale = Rescale(
+            tokens_per_step=mean,
+            window=window,
+            adaptive=self.adaptive,
+            source=self.source or "not stated",
+            confidence=self.confidence or "assumed",
+        )
         return AcceptanceSpec(
             trace=trace,
             drafter=drafter,
             flavours=self.flavours,
             stand_in=True,
             rescale=rescale,
-            **origin,
+            window=window,
+            method=self.method,
+            temperature=self.temperature,
+            by_context=self.by_context,
+            tokens_per_step_between=self.tokens_per_step_between,
         )
 
     def verdicts(self, trace: Trace | None, seed: int) -> Acceptance:
