@@ -24,7 +24,7 @@ from hypothesis import given, strategies as some
 from benchmarks.live import page as live_page
 from benchmarks.live.page import rounds_csv
 from simulator.cli.main import main
-from simulator.report import figures, html, timeline
+from simulator.report import html, panels, timeline
 from simulator.report.blocks import (
     Bullets,
     Code,
@@ -328,7 +328,7 @@ def test_words_stand_out_from_what_is_behind_them(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "fill", sorted({*timeline.PALETTE["spans"], *chain.from_iterable(timeline.FAMILIES.values())})
+    "fill", sorted({*timeline.SPANS, *chain.from_iterable(timeline.FAMILIES.values())})
 )
 def test_words_on_spans_stand_out(fill: str) -> None:
     assert contrast(timeline.ink_on(fill), fill) >= 4.5
@@ -379,9 +379,9 @@ def test_spans_for_a_drawing_to_be_zoomed() -> None:
     assert timeline.span_data(spans, (0.005, 0.013), limit=5) == {
         "lanes": ["target", "stage 1", "link 1", "stage 2"],
         "kinds": [
-            {"lane": "target", "label": "verify", "fill": figures.SKY, "ink": "#000000"},
-            {"lane": "stage", "label": "compute", "fill": figures.BLUE, "ink": "#ffffff"},
-            {"lane": "link", "label": "transmit", "fill": figures.VERMILLION, "ink": "#000000"},
+            {"lane": "target", "label": "verify", "fill": panels.SKY, "ink": "#000000"},
+            {"lane": "stage", "label": "compute", "fill": panels.BLUE, "ink": "#ffffff"},
+            {"lane": "link", "label": "transmit", "fill": panels.VERMILLION, "ink": "#000000"},
         ],
         "spans": [
             [0, 0, 0.0, 10000.0],

@@ -65,6 +65,11 @@ def signed_share(value: float | None) -> str:
     return f"{value * 100:+.1f} %"
 
 
+def as_sentence(words: str) -> str:
+    """Return words with a capital and a full stop."""
+    return f"{words[0].upper()}{words[1:]}."
+
+
 def spread(values: Sequence[float] | None) -> str:
     """Return a number, if there is one, and in brackets the ends of its interval, which come
     last; nothing for None.

@@ -8,7 +8,7 @@ from typing import Any
 from simulator.files.shell import typed
 from simulator.report.blocks import Block, Bullets, Highlight, Page, Paragraph, Table
 from simulator.report.pages.what_if import blocks as sliders
-from simulator.report.wording import number, share
+from simulator.report.wording import as_sentence, number, share
 from simulator.studies.what_if import WhatIf
 
 KINDS_SHOWN = 4
@@ -19,9 +19,7 @@ def page(details: Mapping[str, Any], command: str = "", law: WhatIf | None = Non
     """Return the page of :func:`~simulator.scenario.run.law_details`: the answer, sliders over
     ``law``, parts of a step.
     """
-    opening: list[Block] = [
-        Paragraph(f"{caution[0].upper()}{caution[1:]}.") for caution in details["cautions"]
-    ]
+    opening: list[Block] = [Paragraph(as_sentence(caution)) for caution in details["cautions"]]
     if law:
         opening += sliders(law)
     opening += [_durations(details["kinds"]), Bullets(list(sentences(details)))]

@@ -30,7 +30,7 @@ from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, res
 from simulator.report.page import page_files
 from simulator.report.pages import what_if
 from simulator.report.panels import GREY, LOOKS, VERMILLION, dress
-from simulator.report.wording import number, share
+from simulator.report.wording import as_sentence, number, share
 from simulator.scenario import Scenario
 from simulator.scenario.caveats import taken_over
 from simulator.scenario.uncertainty import SHARE
@@ -336,8 +336,7 @@ def sentences(study: PlanStudy) -> Iterator[str]:
     yield longer(study.longer, recorded=scenario.requests.traffic is not None)
     yield resampled(study.chance)
     if study.rests_on:
-        doubt = f"{study.rests_on[0].upper()}{study.rests_on[1:]}"
-        yield f"{doubt}, by law and for one deviation each."
+        yield as_sentence(study.rests_on)
     if scenario.acceptance.stand_in:
         yield stand_in(scenario)
     if study.schedule is not None:

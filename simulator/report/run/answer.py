@@ -6,7 +6,7 @@ from simulator.acceptance.spec import AcceptanceSpec
 from simulator.report.blocks import Block, Highlight, Paragraph, Strong
 from simulator.report.run.drafting import regime
 from simulator.report.run.gaps import agreement_sentence
-from simulator.report.wording import number, percent, whole_share
+from simulator.report.wording import as_sentence, number, percent, whole_share
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import LimitOutcome
 from simulator.scenario.run import RunResult
@@ -75,11 +75,6 @@ def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
     if limits:
         yield Paragraph(f"SLO: {', '.join(map(_limit, limits))}.")
     yield Paragraph(conditions(result))
-
-
-def as_sentence(words: str) -> str:
-    """Return words with a capital and a full stop."""
-    return f"{words[0].upper()}{words[1:]}."
 
 
 def doubt(speedup: float, interval: Interval) -> str:
