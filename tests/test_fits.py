@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import log
 from pathlib import Path
 
 import pytest
 
-from benchmarks.papers.fitting import calibrate
+from benchmarks.papers.fitting import Calibration, calibrate
+from benchmarks.papers.page import page
 from simulator.evidence.baseline import arithmetic
-from simulator.evidence.fits import Paper, Question
+from simulator.evidence.fits import OpenChoice, Paper, Question
 from simulator.evidence.published import PublishedCell, cells
 from simulator.evidence.validation import Errors, predictions
 from simulator.files.schema import BadInput
@@ -93,3 +95,57 @@ def test_a_baseline_needs_something_calibrated(paper: Paper) -> None:
 def test_a_number_of_the_row_is_one_more_term(paper: Paper) -> None:
     stated = paper.cells[0].model_copy(update={"overrides": "durations.target_ms=2.5"})
     assert paper.question(stated, TERMS).answer() == pytest.approx(4 * 1 + 2.5 * 4)
+
+
+# ---- the page
+
+
+def test_a_page_of_a_fit_reads_so(paper: Paper) -> None:
+    fit = Calibration(TERMS, {"a": 0.0, "b": log(1.1), "c": log(0.9)}, 12)
+    chosen = OpenChoice(what="links", value=2.5, rests_on="a guess", after_seeing=True)
+    before = OpenChoice(what="lanes", value="two", rests_on="the text", after_seeing=False)
+    written = page(replace(paper, choices=(chosen, before)), fit)
+    assert written.title == "round: 4 free parameters, 3 calibrated cells, 2 predicted cells"
+    assert written.answer == "3 cells, residual 8.20 % (root mean square), 12 runs."
+    assert written.command == "python -m benchmarks.papers round"
+    (terms,) = written.opening
+    decided, why, choices = written.sections[0].blocks
+    (cells_left,) = written.sections[1].blocks
+    assert [section.title for section in written.sections] == ["What decides them", "Residuals"]
+    assert why.items == ["pass: host cost", "draft: size", "draft_on_code: longer"]
+    shown = {
+        table.title: [table.head, *table.rows] for table in (terms, decided, choices, cells_left)
+    }
+    assert shown == {
+        "Fitted terms": [
+            ["parameter", "for", "value", "term", ""],
+            ("pass", "all", "4.000", "1.386", ""),
+            ("draft", "small", "1.000", "1.000", ""),
+            ("draft", "large", "2.000", "2.000", ""),
+            ("draft_on_code", "all", "2.000", "2.000", ""),
+        ],
+        "Free parameters": [
+            ["parameter", "for", "key", "from", "to", "decided by"],
+            ("pass", "all", "durations.target_ms", "1.000", "148.4", "2 cells"),
+            ("draft", "small", "durations.draft_step_ms", "0.010", "9.000", "2 cells"),
+            ("draft", "large", "durations.draft_step_ms", "0.010", "9.000", "1 cells"),
+            ("draft_on_code", "all", "durations.draft_step_ms", "0", "9.000", "1 cells"),
+        ],
+        "Choices": [
+            ["chosen", "value", "after seeing results", "rests on"],
+            ("links", "2.5", "yes", "a guess"),
+            ("lanes", "two", "no", "the text"),
+        ],
+        "Cells": [
+            ["cell", "published", "run", "residual"],
+            ("a", "8.000", "8.000", "+0.0 %"),
+            ("b", "12.00", "13.20", "+10.0 %"),
+            ("c", "16.00", "14.40", "-10.0 %"),
+        ],
+    }
+
+
+def test_a_term_at_the_end_of_its_range_is_named(paper: Paper) -> None:
+    at_least = {**TERMS, "pass": {"all": 0.0}, "draft_on_code": {"all": 9.0}}
+    (terms,) = page(paper, Calibration(at_least, {"a": 0.0}, 1)).opening
+    assert [row[-1] for row in terms.rows] == ["at its bound", "", "", "at its bound"]

@@ -458,8 +458,9 @@ def test_a_sweep_is_told_with_its_best_point_and_how_to_look_closer(pages: dict[
         "--set strategy.gamma=8 --set durations.draft_ms=6" in text
     )
     assert re.search(
-        r"On 4 points that both evaluated, time per token by law \(marginal rates\) is "
-        r"[-+][\d.]+ % off",
+        r"The law \(marginal rates\) is off the simulation's time per token by \S+ % in the "
+        r"median, and by \S+ % at strategy.gamma = \S+, durations.draft_ms = \S+, the worst. "
+        r"Points that both evaluated: 4\.",
         text,
     )
     assert "| strategy.gamma=1, durations.draft_ms=-1 | " in text

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from simulator.report.blocks import Highlight, Page, Table
-from simulator.report.pages import budget, drafts, streams
+import pandas as pd
+import pytest
+
+from simulator.report.blocks import Code, Highlight, Listing, Page, Paragraph, Table
+from simulator.report.pages import budget, drafts, streams, sweep
+from simulator.scenario import load
 from simulator.studies.budget import BudgetPoint, BudgetRates, BudgetStudies, BudgetStudy
 from simulator.studies.drafts import RATES, DraftPoint, DraftStudy
 from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels
+from simulator.studies.sweep.axes import Axis, Design
+from simulator.studies.sweep.metrics import METRICS
+from simulator.studies.sweep.study import Plot, SweepFile
+from simulator.studies.sweep.table import SweepTable
 
 
 def tables(page: Page) -> list[Table]:
@@ -225,3 +235,124 @@ def test_a_page_of_drafts_reads_so() -> None:
         ("middle", "1.50", "3.50", *worth, "40%", "81%"),
         ("big", "4.00", "3.50", *worth, "never", "never"),
     ]
+
+
+# ---- sweeps
+
+
+DURATIONS = """\
+strategy: {name: vanilla_sd, gamma: 3}
+durations: {target_ms: 30, draft_ms: 10}
+acceptance: {always: 3}
+requests: {prompt_tokens: 8, output_tokens: 41, count: 2}
+"""
+WINDOWS = (1, 2, 4)
+
+
+def swept(columns: dict[str, list[float | None]], **stated: Any) -> SweepTable:
+    """A sweep over three windows, of which the last is faulty where a column has nothing."""
+    axis = Axis("strategy.gamma", WINDOWS, tuple({"strategy.gamma": gamma} for gamma in WINDOWS))
+    whole = all(None not in values for values in columns.values())
+    frame = pd.DataFrame(
+        {
+            "point": range(3),
+            "strategy.gamma": WINDOWS,
+            **columns,
+            "fault": [None, None, None if whole else "it broke"],
+        }
+    )
+    return SweepTable("small", SweepFile(scenario="mine", **stated), Design((axis,)), frame)
+
+
+def shown(points: SweepTable, folder: Path) -> Page:
+    """The page of a sweep over a scenario of stated durations."""
+    (folder / "mine.yaml").write_text(DURATIONS)
+    base = load(str(folder / "mine.yaml")).scenario
+    return sweep.page(points, base, "specsim sweep small")
+
+
+def test_a_page_of_a_sweep_reads_so(tmp_path: Path) -> None:
+    plots = (
+        Plot(kind="line", x="strategy.gamma", y="speedup", title="Windows"),
+        Plot(kind="heatmap", x="strategy.gamma", y="strategy.gamma", value="tpot_ms", name="map"),
+    )
+    page = shown(
+        swept(
+            {
+                "law_tpot_ms": [20.0, 11.0, None],
+                "simulation_tpot_ms": [20.0, 10.0, None],
+                "simulation_speedup": [2.0, 1.5, None],
+            },
+            evaluate="law then simulation",
+            metrics=("tpot_ms", "speedup"),
+            plots=plots,
+            set={"requests.count": 1},
+        ),
+        tmp_path,
+    )
+    assert page.title == "small: 3 points of mine"
+    assert page.answer == (
+        "Best at strategy.gamma = 2 (time per token (ms), simulation: 10.0) and at strategy.gamma "
+        "= 1 (speed-up, simulation: 2.00)."
+    )
+    assert list(page.highlights) == [
+        Highlight("10.0", "best time per token (ms), simulation"),
+        Highlight("2.00", "best speed-up, simulation"),
+        Highlight("3 of 3", "points evaluated"),
+        Highlight("1", "of them could not run"),
+    ]
+    assert list(page.opening) == [
+        Paragraph(
+            "Evaluated: 3 of 3 points, 1 of them faulty. Points are mine with the axes below "
+            "changed, evaluated by law, the best of them by simulation. Each is evaluated once, so "
+            "none has an interval here."
+        ),
+        Paragraph(
+            "Caution: durations.draft_ms is the time of a whole window and stays 10 ms whatever "
+            "strategy.gamma is, so that longer windows cost nothing here; state "
+            "durations.draft_step_ms instead to let it grow with them."
+        ),
+        Paragraph(
+            "The best point by speed-up, simulation, with its interval, its timeline and what went "
+            "into it:"
+        ),
+        Listing("specsim run mine --set requests.count=1 --set strategy.gamma=1"),
+    ]
+    blocks = {section.title: section.blocks for section in page.sections}
+    assert [(figure.title, figure.file) for figure in page.figures] == [
+        ("Windows, line: speedup over strategy.gamma", "small_1.svg"),
+        ("heatmap: tpot_ms over strategy.gamma and strategy.gamma", "small_map.svg"),
+    ]
+    assert blocks["Law against simulation"] == [
+        Paragraph(
+            "The law (marginal rates) is off the simulation's time per token by +5.00 % in the "
+            "median, and by +10.00 % at strategy.gamma = 2, the worst. Points that both evaluated: "
+            "2."
+        )
+    ]
+    (wrong,) = blocks["What could not be evaluated"]
+    assert (wrong.title, wrong.head) == ("Faults", ["point", "why"])
+    assert wrong.rows == [("strategy.gamma=4", "it broke")]
+    _, metrics = blocks["The sweep as stated"]
+    assert (metrics.title, metrics.head) == ("Metrics", ["column", "what"])
+    assert metrics.rows == [
+        (Code("tpot_ms"), METRICS["tpot_ms"].label),
+        (Code("speedup"), METRICS["speedup"].label),
+    ]
+
+
+def test_a_sweep_without_times_is_not_best_anywhere(tmp_path: Path) -> None:
+    page = shown(swept({"law_step_ms": [1.0, 2.0, 3.0]}, evaluate="law"), tmp_path)
+    assert page.answer == "No point has a time per token or a speed-up."
+    assert len(page.opening) == 2
+
+
+def test_a_page_shows_the_best_of_many_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "MOST_ROWS", 2)
+    points = swept({"law_tpot_ms": [20.0, 11.0, 12.0]}, evaluate="law")
+    (every,) = [part for part in shown(points, tmp_path).sections if part.title == "Every point"]
+    caption, table = every.blocks
+    assert caption.words[0] == ("The best 2 of 3 points by time per token (ms), law; all of them: ")
+    assert table.rows == [("2", "11.00"), ("4", "12.00")]

@@ -14,6 +14,7 @@ import yaml
 from simulator.files.writing import Content, write_all
 from simulator.report.blocks import (
     Block,
+    Code,
     Figure,
     Highlight,
     Hyperlink,
@@ -23,15 +24,15 @@ from simulator.report.blocks import (
     Table,
     sections,
 )
+from simulator.report.columns import Column, table
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files
 from simulator.report.pages.plot import label, picture
-from simulator.report.wording import Wording, number
+from simulator.report.wording import number, percent
 from simulator.scenario import Scenario
 from simulator.studies.sweep.metrics import LAW_METRICS, METRICS
 from simulator.studies.sweep.table import SweepTable, best, cautions, faults, table_writer
 
-say = Wording("sweep")
 MOST_ROWS = 400
 """Points that a page lists at most; the table in the file with it has all."""
 
@@ -43,7 +44,7 @@ def page(points: SweepTable, base: Scenario, command: str) -> Page:
     """
     chosen = best(points)
     return Page(
-        title=say("title", points=points),
+        title=f"{points.name}: {len(points.design):,} points of {points.file.scenario}",
         about=points.file.about,
         answer=_answer(chosen),
         opening=list(_opening(points, base, chosen)),
@@ -85,11 +86,15 @@ of the best point.
 
 
 def _answer(chosen: Best) -> str:
+    """Return where the best points are, with all metrics that are best there."""
     places: dict[str, list[str]] = {}
     for metric, point in chosen.items():
         place = ", ".join(f"{axis} = {value}" for axis, value in point["at"].items())
         places.setdefault(place, []).append(f"{label(metric)}: {number(point['value'], 3)}")
-    return say("answer", places=places)
+    if not places:
+        return "No point has a time per token or a speed-up."
+    parts = [f"at {place} ({'; '.join(values)})" for place, values in places.items()]
+    return f"Best {' and '.join(parts)}."
 
 
 def _highlights(points: SweepTable, chosen: Best) -> list[Highlight]:
@@ -102,35 +107,46 @@ def _highlights(points: SweepTable, chosen: Best) -> list[Highlight]:
 
 
 def _opening(points: SweepTable, base: Scenario, chosen: Best) -> Iterator[Block]:
-    yield Paragraph(say("evaluated", points=points, base=base, faulty=len(faults(points))))
+    evaluators = ", the best of them by ".join(points.file.evaluators)
+    yield Paragraph(
+        f"Evaluated: {len(points.frame):,} of {len(points.design):,} points, "
+        f"{len(faults(points)):,} of them faulty. Points are {base.name} with the axes below "
+        f"changed, evaluated by {evaluators}. Each is evaluated once, so none has an interval here."
+    )
     for caution in cautions(points, base):
         yield Paragraph(f"Caution: {caution}.")
-    for metric, point in list(chosen.items())[-1:]:
-        yield Paragraph(say("again", metric=label(metric)))
-        words = ["specsim", "run", points.file.scenario]
-        mean = base.acceptance.rescale  # stated at the window of the scenario, not at the point's
+    if chosen:
+        metric, point = list(chosen.items())[-1]
+        yield Paragraph(
+            f"The best point by {label(metric)}, with its interval, its timeline and what went "
+            "into it:"
+        )
+        yield Listing(_command(points, base, point["point"]))
+
+
+def _command(points: SweepTable, base: Scenario, place: int) -> str:
+    """Return the command that runs a point alone."""
+    settings = dict(points.file.set) | dict(points.design.point(place).settings)
+    mean = base.acceptance.rescale
+    if mean:  # stated at the window of the scenario, not at the point's
         field = "acceptance.window" if base.acceptance.window else "acceptance.rescale.window"
-        at_window = {field: mean.window} if mean else {}
-        for key, value in (
-            points.file.set | points.design.point(point["point"]).settings | at_window
-        ).items():
-            words += [
-                "--set",
-                f"{key}={yaml.safe_dump([value], default_flow_style=True, width=10_000)[1:-2]}",
-            ]
-        yield Listing(shlex.join(words))
+        settings[field] = mean.window
+    words = ["specsim", "run", points.file.scenario]
+    for key, value in settings.items():
+        in_brackets = yaml.safe_dump([value], default_flow_style=True, width=10_000)
+        words += ["--set", f"{key}={in_brackets[1:-2]}"]
+    return shlex.join(words)
 
 
 def _pictures(points: SweepTable) -> Iterator[Block]:
     for place, plot in enumerate(points.file.plots, start=1):
-        over = (
-            f"{plot.kind}: {plot.value or plot.y} over "
-            f"{plot.x}{f' and {plot.y}' if plot.value else ''}"
-        )
-        title = f"{plot.title}, {over}" if plot.title else over
-        yield Figure(
-            title, f"{points.name}_{plot.name or place}.svg", partial(picture, points, plot)
-        )
+        title = f"{plot.kind}: {plot.value or plot.y} over {plot.x}"
+        if plot.value:
+            title += f" and {plot.y}"
+        if plot.title:
+            title = f"{plot.title}, {title}"
+        file = f"{points.name}_{plot.name or place}.svg"
+        yield Figure(title, file, partial(picture, points, plot))
 
 
 def _gap(points: SweepTable) -> Iterator[Block]:
@@ -142,18 +158,26 @@ def _gap(points: SweepTable) -> Iterator[Block]:
     gap_percent = (both["law_tpot_ms"] / both["simulation_tpot_ms"] - 1.0) * 100.0
     worst = both.loc[gap_percent.abs().idxmax()]
     where = ", ".join(f"{axis} = {worst[axis]}" for axis in points.axes)
-    median, most = float(gap_percent.median()), float(gap_percent[worst.name])
-    yield Paragraph(say("gap", count=len(both), median=median, worst=most, where=where))
+    median = float(gap_percent.median())
+    most = float(gap_percent[worst.name])
+    yield Paragraph(
+        f"The law (marginal rates) is off the simulation's time per token by {percent(median)} in "
+        f"the median, and by {percent(most)} at {where}, the worst. Points that both evaluated: "
+        f"{len(both):,}."
+    )
 
 
 def _points(points: SweepTable) -> Iterator[Block]:
     frame = points.frame[points.frame["fault"].isna()]
     columns = [name for name in points.frame if name not in ("point", "fault")]
-    judge, caption = next(iter(best(points)), None), "All of them as a table: "
+    judge = next(iter(best(points)), None)
+    caption = "All of them as a table: "
     if judge and len(frame) > MOST_ROWS:
         ascending = METRICS[judge.partition("_")[2]].less_is_better
         frame = frame.sort_values([judge, "point"], ascending=[ascending, True]).head(MOST_ROWS)
-        caption = f"{say('some', shown=MOST_ROWS, all=len(points.frame), metric=label(judge))} "
+        caption = (
+            f"The best {MOST_ROWS} of {len(points.frame):,} points by {label(judge)}; all of them: "
+        )
     yield Paragraph((caption, Hyperlink(points_file(points), points_file(points)), "."))
     rows = [
         tuple(_cell(row[name], name in points.axes) for name in columns)
@@ -177,12 +201,18 @@ def _cell(value: Any, stated: bool) -> str:
 
 
 def _faults(points: SweepTable) -> Iterator[Block]:
-    if wrong := list(faults(points).values()):
-        yield say.table("faults", wrong[:MOST_ROWS])
+    wrong = list(faults(points).values())
+    columns = [
+        Column[dict[str, str]]("point", lambda fault: fault["at"]),
+        Column[dict[str, str]]("why", lambda fault: fault["fault"]),
+    ]
+    if wrong:
+        yield table("Faults", wrong[:MOST_ROWS], columns)
 
 
 def _stated(points: SweepTable) -> Iterator[Block]:
     stated = points.file.model_dump(mode="json", exclude_defaults=True)
     yield Listing(yaml.safe_dump(stated, sort_keys=False, allow_unicode=True, width=110), "yaml")
     evaluated = LAW_METRICS if points.file.evaluators == ("law",) else tuple(METRICS)
-    yield say.table("metrics", points.file.metrics or evaluated, metrics=METRICS)
+    columns = [Column[str]("column", Code), Column[str]("what", lambda name: METRICS[name].label)]
+    yield table("Metrics", points.file.metrics or evaluated, columns)
