@@ -11,6 +11,7 @@ from simulator.acceptance.sources import Acceptance, Replay
 from simulator.acceptance.trace import Trace
 from simulator.cost.kernels import computes_longer_than_it_reads, lacks_curve
 from simulator.cost.placement import Placement
+from simulator.files.schema import Path_, Place
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
 from simulator.scenario.as_served import said_of_engine
@@ -126,32 +127,14 @@ def taken_over(loaded: Loaded) -> Iterator[str]:
     """Yield from which scenarios values were taken over by ``like``, and which; not those that play
     no part.
     """
-    document, strategy = loaded.document, loaded.scenario.schedule
-    unused = {"about", "name", "method"}
-    if not strategy.needs.draft_model:
-        unused.add("draft")
-    if not strategy.window:
-        unused.add("acceptance")
-    written = {
-        path: place
-        for path, place in document.places.items()
-        if not isinstance(document.get(path), dict | list)
-    }
+    document = loaded.document
     fields: dict[str, list[str]] = {}
-    for path, (file, _, _) in (document.mentions | written).items():
-        inside = any(path[:end] in document.mentions for end in range(1, len(path)))
-        if (
-            path
-            and path[0] not in unused
-            and not inside
-            and file.endswith(".yaml")
-            and file != document.place(())[0]
-        ):
+    for path, (file, _, _) in _written(loaded):
+        if file.endswith(".yaml") and file != document.place(())[0]:
             value = document.get(path)
             named = value.get("name") if isinstance(value, dict) else value
-            fields.setdefault(file, []).append(
-                f"{'.'.join(map(str, path))} {'none' if named is None else named}"
-            )
+            field = ".".join(map(str, path))
+            fields.setdefault(file, []).append(f"{field} {'none' if named is None else named}")
     for file, names in fields.items():
         yield f"taken over from {Path(file).stem} (like): {', '.join(names)}"
     if not loaded.scenario.draft and document.get(("draft", "model")):
@@ -161,6 +144,27 @@ def taken_over(loaded: Loaded) -> Iterator[str]:
             f"not taken over from {origin} (like): draft.model {draft}, whose vocabulary is not "
             "that of the target"
         )
+
+
+def _written(loaded: Loaded) -> Iterator[tuple[Path_, Place]]:
+    """Yield every value that plays a part, with the place where it is written: a file that is named
+    as a whole, else each of its values.
+    """
+    document, strategy = loaded.document, loaded.scenario.schedule
+    unused = {"about", "name", "method"}
+    if not strategy.needs.draft_model:
+        unused.add("draft")
+    if not strategy.window:
+        unused.add("acceptance")
+    values = {
+        path: place
+        for path, place in document.places.items()
+        if not isinstance(document.get(path), dict | list)
+    }
+    for path, place in (document.mentions | values).items():
+        inside = any(path[:end] in document.mentions for end in range(1, len(path)))
+        if path and path[0] not in unused and not inside:
+            yield path, place
 
 
 def _about_hardware(scenario: Scenario) -> Iterator[str]:

@@ -330,24 +330,12 @@ def _accepting(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> Loaded:
-    same = {
-        name
-        for name, value in document.data.items()
-        if base and value is base.document.data.get(name)
-    }
-    if "acceptance" not in same:
-        same -= {"strategy"}  # which may have read the recording
+    same = _unchanged(document, base)
     if "requests" not in same:
         catalogue.find_traffic(document)
-    same -= {"serving"} if left_to_engine(document) else set()
-    same -= (
-        {"draft"} if base and base.scenario.draft is None else set()
-    )  # it may fit the target now
-    kept = (
-        {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)}
-        if base
-        else {}
-    )
+    kept: dict[str, Any] = {}
+    if base:
+        kept = {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)}
     scenario = validate(Scenario, replace(document, data=_accepting(document.data) | kept))
     scenario = with_fitting_draft(scenario, document)
     scenario, document = borrowed(scenario, document, catalogue)
@@ -357,28 +345,50 @@ def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> L
         raise BadInput(faults)
     if "requests" not in same:
         scenario = scenario.replace(requests=scenario.requests.counted())
-    if scenario.serving.memory.prefix_caching and (fault := scenario.requests.hash_fault()):
+    fault = scenario.requests.hash_fault() if scenario.serving.memory.prefix_caching else None
+    if fault:
         raise fault
     scenario = with_caching_of_engine(scenario, document)
     check_memory(scenario, document)
-    if (
-        base
-        and "acceptance" in same
-        and (scenario.seed == base.scenario.seed or not drawn(scenario, base.trace))
-    ):
+    if base and "acceptance" in same and _same_verdicts(scenario, base):
         trace = base.trace and fitting(base.trace, scenario, document, catalogue)
         loaded = Loaded(scenario, trace, document, base.verdicts, base.samples)
     else:
         loaded = Loaded(scenario, read_trace(scenario, document, catalogue), document)
-    target = loaded.scenario.target
-    if (
-        loaded.trace
-        and target
-        and (routed := routed_as_recorded(target, loaded.trace)) is not target
-    ):
-        loaded = loaded.replace(target=routed)
-    if loaded.trace is not None and isinstance(scenario.strategy, DraftsChain):
-        loaded = loaded.replace(strategy=scenario.strategy.recorded_in(loaded.trace))
+    return _as_recorded(loaded)
+
+
+def _unchanged(document: Document, base: Loaded | None) -> set[str]:
+    """Return the fields that are taken from ``base`` as they stand."""
+    if base is None:
+        return set()
+    before = base.document.data
+    same = {name for name, value in document.data.items() if value is before.get(name)}
+    if "acceptance" not in same:
+        same.discard("strategy")  # which may have read the recording
+    if left_to_engine(document):
+        same.discard("serving")
+    if base.scenario.draft is None:
+        same.discard("draft")  # it may fit the target now
+    return same
+
+
+def _same_verdicts(scenario: Scenario, base: Loaded) -> bool:
+    """Return whether the same recording gives a scenario the verdicts that it gives ``base``."""
+    return scenario.seed == base.scenario.seed or not drawn(scenario, base.trace)
+
+
+def _as_recorded(loaded: Loaded) -> Loaded:
+    """Return the scenario with what its recording says of target and strategy, and with the window
+    of its mean.
+    """
+    scenario, trace = loaded.scenario, loaded.trace
+    if trace and scenario.target:
+        routed = routed_as_recorded(scenario.target, trace)
+        if routed is not scenario.target:
+            loaded = loaded.replace(target=routed)
+    if trace is not None and isinstance(scenario.strategy, DraftsChain):
+        loaded = loaded.replace(strategy=scenario.strategy.recorded_in(trace))
     mean = loaded.scenario.acceptance.rescale
     if mean and mean.window is None:
         loaded = _at_its_window(loaded, mean)
