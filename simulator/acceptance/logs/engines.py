@@ -5,9 +5,11 @@ A count that a file does not hold is unknown, never 0: such a file is refused in
 what is missing. A 0 that was counted is 0. ``patterns.yaml`` holds the wordings.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import isfinite
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +31,9 @@ from simulator.files.schema import BadInput
 
 # ---- counters that are scraped
 
+Scrapes = Mapping[tuple[str, str], Sequence[float]]
+"""Values of counters by name and labels, scrape after scrape."""
+
 
 def _increases(pattern: str, lines: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return by name and labels what each counter of one scrape is, or how much it grew from the
@@ -37,37 +42,58 @@ def _increases(pattern: str, lines: Sequence[str]) -> dict[str, dict[str, float]
     Raises :class:`BadInput` where a counter fell, or one of its kind is in another number of
     scrapes.
     """
-    scrapes: dict[tuple[str, str], list[float]] = {}
-    for line, match in enumerate(map(PATTERNS[pattern].match, lines), 1):
-        if match:
-            value = number(line, match[3])
-            if not isfinite(value):
-                raise fault(line, f"expected a finite number, found '{match[3]}'")
-            scrapes.setdefault((match[1], match[2] or ""), []).append(value)
+    scrapes = _scrapes(pattern, lines)
     increases: dict[str, dict[str, float]] = {}
     for (name, labels), values in scrapes.items():
-        for before, after in pairwise(values):
-            if after < before:
-                message = (
-                    f"the counter of {name} fell from {before:g} to {after:g} between two scrapes"
-                )
-                raise unknown(
-                    f"{message}: the server was started anew in between, take two scrapes "
-                    "behind that"
-                )
-        if len(values) > 1:
-            increases.setdefault(name, {})[labels] = values[-1] - values[0]
-        else:
-            increases.setdefault(name, {})[labels] = values[0]
+        increases.setdefault(name, {})[labels] = _increase(name, values)
+    _check_complete(scrapes)
+    return increases
+
+
+def _scrapes(pattern: str, lines: Sequence[str]) -> Scrapes:
+    """Return the values of all counters that a pattern names; raise :class:`BadInput` for one that
+    is not finite.
+    """
+    scrapes: dict[tuple[str, str], list[float]] = {}
+    for line, text in enumerate(lines, 1):
+        match = PATTERNS[pattern].match(text)
+        if match is None:
+            continue
+        name = match[1]
+        labels = match[2] or ""
+        value = number(line, match[3])
+        if not isfinite(value):
+            raise fault(line, f"expected a finite number, found '{match[3]}'")
+        scrapes.setdefault((name, labels), []).append(value)
+    return scrapes
+
+
+def _increase(name: str, values: Sequence[float]) -> float:
+    """Return how much a counter grew over all scrapes, or what it is in the only one; raise
+    :class:`BadInput` where it fell.
+    """
+    for before, after in pairwise(values):
+        if after < before:
+            message = f"the counter of {name} fell from {before:g} to {after:g} between two scrapes"
+            raise unknown(
+                f"{message}: the server was started anew in between, take two scrapes behind that"
+            )
+    if len(values) == 1:
+        return values[0]
+    return values[-1] - values[0]
+
+
+def _check_complete(scrapes: Scrapes) -> None:
+    """Raise :class:`BadInput` for a counter that is in fewer scrapes than another."""
     most = max(map(len, scrapes.values()), default=0)
     for (name, labels), values in scrapes.items():
-        if len(values) < most:
-            if len(values) > 1:
-                stands = f"{len(values)} of {most} scrapes"
-            else:
-                stands = "one of several scrapes"
-            raise unknown(f"the counter {name}{{{labels}}} stands in {stands}; is one cut off?")
-    return increases
+        if len(values) == most:
+            continue
+        if len(values) > 1:
+            stands = f"{len(values)} of {most} scrapes"
+        else:
+            stands = "one of several scrapes"
+        raise unknown(f"the counter {name}{{{labels}}} stands in {stands}; is one cut off?")
 
 
 def vllm_metrics(lines: Sequence[str], window: int | None, _: str | None = None) -> Block:
@@ -91,14 +117,16 @@ def vllm_metrics(lines: Sequence[str], window: int | None, _: str | None = None)
     if not drafts > 0.0:
         raise unknown("vllm:spec_decode_num_drafts_total is 0, nothing was drafted")
     accepted = sum(increases.get("accepted_tokens", {}).values())
-    counted = f", {accepted:,.0f} tokens accepted" if "accepted_tokens" in increases else ""
+    counts_accepted = "accepted_tokens" in increases
+    counted = f", {accepted:,.0f} tokens accepted" if counts_accepted else ""
     source = (
         f"/metrics: {drafts:,.0f} drafts{counted}; steps that drafted nothing are not counted, "
         f"{BEHIND_THE_END}"
     )
-    if survival := _survival(increases.get("accepted_tokens_per_pos", {}), drafts):
+    survival = _survival(increases.get("accepted_tokens_per_pos", {}), drafts)
+    if survival:
         return measured_positions(survival, window, source)
-    if not counted:
+    if not counts_accepted:
         raise unknown("the counters vllm:spec_decode_num_accepted_tokens_per_pos_total are missing")
     if window is None:
         raise BadInput.at(
@@ -115,8 +143,10 @@ def _survival(by_labels: Mapping[str, float], drafts: float) -> list[float]:
     """
     by_position: dict[int, float] = {}
     for labels, accepted in by_labels.items():
-        if place := PATTERNS["position"].search(labels):
-            by_position[int(place[1])] = by_position.get(int(place[1]), 0.0) + accepted
+        match = PATTERNS["position"].search(labels)
+        if match:
+            position = int(match[1])
+            by_position[position] = by_position.get(position, 0.0) + accepted
     for position in range(max(by_position, default=-1) + 1):
         if position not in by_position:
             raise unknown(
@@ -134,14 +164,14 @@ def trtllm(lines: Sequence[str], window: int | None, _: str | None = None) -> Bl
     ``trtllm_speculative_config_info``.
     """
     text = "\n".join(lines)
-    totals = {
-        name: sum(of_labels.values())
-        for name, of_labels in _increases("trtllm_counter", lines).items()
-    }
+    totals = {}
+    for name, by_labels in _increases("trtllm_counter", lines).items():
+        totals[name] = sum(by_labels.values())
     if not totals:
         for name in ("draft", "accepted"):
-            if found := PATTERNS[f"trtllm_{name}"].findall(text):
-                totals[name] = float(sum(count(0, digits) for digits in found))
+            of_iterations = PATTERNS[f"trtllm_{name}"].findall(text)
+            if of_iterations:
+                totals[name] = float(sum(count(0, digits) for digits in of_iterations))
     if not totals:
         needed = "trtllm_spec_decode_num_draft_tokens_total or specDecodingStats"
         raise BadInput.at("", f"{NO_COUNTERS}{needed}")
@@ -153,8 +183,8 @@ def trtllm(lines: Sequence[str], window: int | None, _: str | None = None) -> Bl
             )
     if not totals["draft"] > 0.0:
         raise unknown("no draft token is counted")
-    windows = {int(found) for found in PATTERNS["trtllm_window"].findall(text)}
-    window = window or (windows.pop() if len(windows) == 1 else None)
+    stated_window = _only_window("trtllm_window", text)
+    window = window or stated_window
     if window is None:
         raise BadInput.at(
             "", "holds no window: expected --window, the draft tokens a step served with"
@@ -163,7 +193,24 @@ def trtllm(lines: Sequence[str], window: int | None, _: str | None = None) -> Bl
     return measured_share(totals["accepted"], totals["draft"], window, source)
 
 
+def _only_window(pattern: str, text: str) -> int | None:
+    """Return the window that a text states; None where it states none, or several."""
+    windows = {int(digits) for digits in PATTERNS[pattern].findall(text)}
+    if len(windows) == 1:
+        return windows.pop()
+    return None
+
+
 # ---- logs and results of vLLM and SGLang
+
+
+class _Interval(NamedTuple):
+    """An interval of a vLLM log that drafted something."""
+
+    line: int
+    drafted: int
+    rates: str | None
+    """Rates by position as they were logged; None: not logged."""
 
 
 def vllm_log(lines: Sequence[str], window: int | None = None, _: str | None = None) -> Block:
@@ -173,46 +220,63 @@ def vllm_log(lines: Sequence[str], window: int | None = None, _: str | None = No
     A line is about one interval; intervals are weighted by their drafted tokens, and idle ones have
     none.
     """
-    logged = [
-        (line, match)
-        for line, match in enumerate(map(PATTERNS["vllm_interval"].search, lines), 1)
-        if match
-    ]
-    if not logged:
-        if any(PATTERNS["vllm_said"].search(text) for text in lines):
-            raise unknown("lines 'SpecDecoding metrics' without 'Drafted: 300 tokens'")
-        if _bare_numbers(lines):
-            return rates_by_position(numbers(lines))
-        raise BadInput.at(
-            "", f"{NO_COUNTERS}lines 'SpecDecoding metrics: ...', or the rates by position alone"
-        )
-    busy = [
-        (line, drafted, match[2]) for line, match in logged if (drafted := count(line, match[1]))
-    ]
+    matches = _vllm_matches(lines)
+    if not matches:
+        return _bare_rates(lines)
+    busy = []
+    for line, match in matches:
+        drafted = count(line, match[1])
+        if drafted:
+            busy.append(_Interval(line, drafted, match[2]))
     if not busy:
         raise unknown("every interval of this log drafted 0 tokens")
-    intervals = [(drafted, numbers([rates])) for _, drafted, rates in busy if rates]
-    if not intervals:
+    with_rates = [interval for interval in busy if interval.rates]
+    if not with_rates:
         message = (
             "'Per-position acceptance rate: 0.800, 0.500' is missing behind the drafted tokens"
         )
-        raise fault(busy[0][0], f"{message}; acceptance is unknown")
-    if len({len(rates) for _, rates in intervals}) != 1:
+        raise fault(busy[0].line, f"{message}; acceptance is unknown")
+    rates = [numbers([interval.rates or ""]) for interval in with_rates]
+    if len(set(map(len, rates))) != 1:
         raise BadInput.at("", "mixes windows of different lengths; convert the log of one setting")
-    weights = [drafted for drafted, _ in intervals]
-    mean = np.average([rates for _, rates in intervals], axis=0, weights=weights).tolist()
-    without = len(busy) - len(intervals)
+    drafted_tokens = [interval.drafted for interval in with_rates]
+    mean = np.average(rates, axis=0, weights=drafted_tokens).tolist()
+    without = len(busy) - len(with_rates)
     left = f"; {without:,} more hold no rates by position and are left out" if without else ""
     source = (
-        f"vLLM's log: {sum(weights):,} tokens drafted in {len(intervals):,} intervals{left}; "
-        f"{BEHIND_THE_END}"
+        f"vLLM's log: {sum(drafted_tokens):,} tokens drafted in {len(with_rates):,} intervals"
+        f"{left}; {BEHIND_THE_END}"
     )
     return measured_positions(mean, window, source)
 
 
+def _vllm_matches(lines: Sequence[str]) -> list[tuple[int, re.Match[str]]]:
+    """Return the lines about intervals, each with its number in the file."""
+    matches = []
+    for line, text in enumerate(lines, 1):
+        match = PATTERNS["vllm_interval"].search(text)
+        if match:
+            matches.append((line, match))
+    return matches
+
+
+def _bare_rates(lines: Sequence[str]) -> Block:
+    """Return ``per_position`` rates of a text that is nothing but them; raise :class:`BadInput` for
+    any other text.
+    """
+    if any(PATTERNS["vllm_said"].search(text) for text in lines):
+        raise unknown("lines 'SpecDecoding metrics' without 'Drafted: 300 tokens'")
+    if _bare_numbers(lines):
+        return rates_by_position(numbers(lines))
+    raise BadInput.at(
+        "", f"{NO_COUNTERS}lines 'SpecDecoding metrics: ...', or the rates by position alone"
+    )
+
+
 def _bare_numbers(lines: Sequence[str]) -> bool:
     """Return whether half of the words of a text or more are numbers, comments apart."""
-    words = " ".join(line.partition("#")[0] for line in lines).replace(",", " ").split()
+    without_comments = " ".join(line.partition("#")[0] for line in lines)
+    words = without_comments.replace(",", " ").split()
     return 0 < len(words) <= 2 * sum(map(_is_number, words))
 
 
@@ -234,10 +298,8 @@ def vllm_bench(lines: Sequence[str], window: int | None, _: str | None = None) -
         raise BadInput.at("", "expected one object, the result of vllm bench serve --save-result")
     if not any(key.startswith("spec_decode_") for key in map(str, result)):
         raise BadInput.at("", f"{NO_COUNTERS}spec_decode_per_position_acceptance_rates")
-    rates, drafts = (
-        result.get(f"spec_decode_{name}")
-        for name in ("per_position_acceptance_rates", "num_drafts")
-    )
+    rates = result.get("spec_decode_per_position_acceptance_rates")
+    drafts = result.get("spec_decode_num_drafts")
     if type(drafts) is int and drafts == 0:
         raise unknown("spec_decode_num_drafts is 0, nothing was drafted")
     if not isinstance(rates, list) or not rates:
@@ -262,35 +324,42 @@ def sglang(lines: Sequence[str], window: int | None, _: str | None = None) -> Bl
     weighted. ``/get_server_info`` states ``avg_spec_accept_length`` and the window,
     ``speculative_num_steps``; ``/metrics`` has a gauge. A length of 0 is that of an idle server.
     """
-    text = "\n".join(lines)
-    stated = [
-        (float(match[2]), float(match[1] or 1))
-        for match in map(PATTERNS["sglang_log"].search, lines)
-        if match
-    ]
-    if not stated:
-        found = PATTERNS["sglang_result"].findall(text)
-        found += [match[1] for match in map(PATTERNS["sglang_gauge"].match, lines) if match]
-        stated = [(float(length), 1.0) for length in found]
+    stated = _accept_lengths(lines)
     if not stated:
         raise BadInput.at(
             "",
             f"{NO_COUNTERS}'accept len: 2.47', 'accept_length': 2.47 or sglang:spec_accept_length",
         )
-    means = [(length, weight) for length, weight in stated if length > 0.0 and weight > 0.0]
-    if not means:
+    busy = [(length, passes) for length, passes in stated if length > 0.0 and passes > 0.0]
+    if not busy:
         raise unknown("every accept length in this file is 0, as of a server that is idle")
-    steps = {int(found) for found in PATTERNS["sglang_steps"].findall(text)}
-    window = window or (steps.pop() if len(steps) == 1 else None)
+    stated_window = _only_window("sglang_steps", "\n".join(lines))
+    window = window or stated_window
     if not window:
         raise BadInput.at("", "holds no window: expected --window, the draft steps served with")
-    lengths, weights = zip(*means, strict=True)
-    if len(stated) > len(means):
-        idle = f", {len(stated) - len(means):,} of an idle server left out"
-    else:
-        idle = ""
-    return measured_mean(
-        float(np.average(lengths, weights=weights)),
-        window,
-        f"SGLang, {len(means)} value{'s' * (len(means) > 1)} of accept length{idle}",
-    )
+    lengths, weights = zip(*busy, strict=True)
+    values = "value" if len(busy) == 1 else "values"
+    source = f"SGLang, {len(busy)} {values} of accept length"
+    idle = len(stated) - len(busy)
+    if idle:
+        source += f", {idle:,} of an idle server left out"
+    return measured_mean(float(np.average(lengths, weights=weights)), window, source)
+
+
+def _accept_lengths(lines: Sequence[str]) -> list[tuple[float, float]]:
+    """Return the accept lengths of a log with the passes of each; where it holds none, those of
+    results and gauges, each of equal weight.
+    """
+    logged = []
+    for text in lines:
+        match = PATTERNS["sglang_log"].search(text)
+        if match:
+            logged.append((float(match[2]), float(match[1] or 1)))
+    if logged:
+        return logged
+    lengths = PATTERNS["sglang_result"].findall("\n".join(lines))
+    for text in lines:
+        match = PATTERNS["sglang_gauge"].match(text)
+        if match:
+            lengths.append(match[1])
+    return [(float(length), 1.0) for length in lengths]
