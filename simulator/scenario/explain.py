@@ -3,22 +3,20 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
+from simulator.acceptance.spec import AcceptanceSpec
+from simulator.cost.placement import Placement
 from simulator.files.descriptions import summary
 from simulator.files.schema import Document, Frozen, Path_, Sourced, provenance
-from simulator.files.sentences import Sentences
 from simulator.names import strategy_files
-from simulator.scenario import Loaded
+from simulator.scenario import Loaded, Scenario
 from simulator.scenario.as_served import source_of_engine
 from simulator.scenario.caveats import caveats
 from simulator.scenario.routing import why_by_law
 from simulator.scenario.uncertainty import Footing, footings
-
-say = Sentences(Path(__file__).with_suffix(".yaml"))
 
 
 class Default(NamedTuple):
@@ -71,28 +69,74 @@ def explain(loaded: Loaded) -> Explanation:
 
 def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
     """Yield topics of a scenario, each with a sentence about it."""
-    scenario, mixture = loaded.scenario, None
+    scenario = loaded.scenario
     if scenario.about:
         yield "about", scenario.about
+    purpose, equation = _purpose(scenario.strategy.name), scenario.schedule.traits.equation
+    yield "strategy", f"{scenario.method_name}: {purpose}; a step takes {equation}"
+    if scenario.target:
+        yield "target", _placed(scenario.target)
+    if scenario.draft and scenario.schedule.needs.draft_model:
+        yield "draft", _placed(scenario.draft)
     if scenario.target and scenario.target.model.experts:
-        mixture = scenario.target
-    places = {
-        "target": scenario.target,
-        "draft": scenario.draft if scenario.schedule.needs.draft_model else None,
-    }
-    facts = {
-        "scenario": scenario,
-        "requests": scenario.requests,
-        "spec": scenario.acceptance,
-        "purpose": _purpose(scenario.strategy.name),
-        "placed": {role: say("placed", one=place) for role, place in places.items() if place},
-        "mixture": mixture,
-        "by_law": mixture and why_by_law(mixture, scenario.schedule, loaded.acceptance()),
-        "policy": summary(type(scenario.serving.policy).__doc__).replace("``", "`"),
-    }
-    for topic, sentence in say.said["topics"].items():
-        if text := say.filled(sentence, **facts):
-            yield topic, text
+        yield "experts", _experts(loaded, scenario.target)
+    if scenario.durations:
+        yield "times", "stated outright, no hardware or engine"
+    yield "acceptance", acceptance_in_words(scenario.acceptance)
+    yield "requests", _requests(scenario)
+    yield "batching", summary(type(scenario.serving.policy).__doc__).replace("``", "`")
+    room = "no limit stated"
+    if scenario.kv_tokens is not None:
+        room = f"room for {scenario.kv_tokens:,} tokens of KV cache"
+    yield "memory", room
+    beside = "the law, a replay of the same acceptance, and autoregressive decoding of the same"
+    yield "beside it", f"{beside} requests"
+    yield "seed", str(scenario.seed)
+
+
+def _placed(place: Placement) -> str:
+    """Return a model with the formats of its weights, its devices and its engine."""
+    words = f"{place.model.name}, {place.model.weights / 1e9:.3g}e9 weights as {place.weights}"
+    if place.expert_weights:
+        words += f", routed experts as {place.expert_weights}"
+    words += f", on {place.devices}"
+    if place.link:
+        words += f", joined by {place.link.name}"
+    return f"{words}, with {place.engine.name}"
+
+
+def _experts(loaded: Loaded, target: Placement) -> str:
+    """Return how many experts of a mixture a window reads."""
+    by_law = why_by_law(target, loaded.scenario.schedule, loaded.acceptance())
+    if by_law:
+        return f"as many are read as the law says: {by_law}"
+    return (
+        "each window reads those that it took when recorded; law and plain decoding by two numbers "
+        "fitted to that"
+    )
+
+
+def acceptance_in_words(spec: AcceptanceSpec) -> str:
+    """Return where the verdicts of a run come from."""
+    if spec.trace is not None:
+        recorded = ", recorded from other models" if spec.stand_in else ""
+        return f"replayed from the recording {spec.trace}, drafter {spec.drafter}{recorded}"
+    if spec.cycle or spec.always is not None:
+        return "a stated cycle"
+    return "stated rates, every window drawn"
+
+
+def _requests(scenario: Scenario) -> str:
+    """Return how many requests there are, when they come, and how long they are."""
+    requests = scenario.requests
+    come = f"{requests.concurrency} at a time"
+    if requests.arrivals:
+        come = requests.arrivals.name
+    prompt, output, longest = scenario.lengths
+    return (
+        f"{requests.count:,} in the simulation, {come}; {prompt:,.0f} prompt and {output:,.0f} "
+        f"output tokens in the mean, {longest:,} together at most"
+    )
 
 
 def _purpose(strategy: str) -> str:
