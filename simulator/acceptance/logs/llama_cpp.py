@@ -5,6 +5,7 @@ A count that a log does not hold is unknown, never 0: such a log is refused in w
 is missing.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
@@ -27,6 +28,10 @@ from simulator.acceptance.logs.rates import (
 from simulator.files.schema import BadInput
 
 SWITCH = "the server's --draft-max or --spec-draft-n-max"
+ROUNDING_OF_WINDOW = 0.02
+"""Draft tokens by which a window may seem wider, as its mean length was rounded."""
+ROUNDING_OF_MEAN = 0.01
+"""Tokens by which a mean length may be off, as it was rounded."""
 
 
 class _Drafted(NamedTuple):
@@ -65,21 +70,21 @@ def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) ->
     """
     requests = _requests(lines)
     statistics = _statistics(lines)
-    predicted = [
-        count(line, found)
-        for line, text in enumerate(lines, 1)
-        for found in PATTERNS["llama_cpp_predicted"].findall(text)
-    ]
-    for parts, written in ((requests, predicted), (statistics, [])):
-        if parts and all(part.survival for part in parts):
-            return _llama_positions(parts, written, window)
-    if parts := requests or statistics:
-        all_predicted = bool(requests) and len(predicted) >= len(requests)
-        if all_predicted:
-            steps = sum(predicted) - sum(part.accepted for part in parts)
-        else:
-            steps = 0
-        return _llama_mean(parts, steps, window)
+    predicted = []
+    for line, text in enumerate(lines, 1):
+        for digits in PATTERNS["llama_cpp_predicted"].findall(text):
+            predicted.append(count(line, digits))
+    if requests and all(request.survival for request in requests):
+        return _llama_positions(requests, predicted, window)
+    if statistics and all(drafter.survival for drafter in statistics):
+        return _llama_positions(statistics, [], window)
+    if requests:
+        steps = 0
+        if len(predicted) >= len(requests):
+            steps = sum(predicted) - sum(request.accepted for request in requests)
+        return _llama_mean(requests, steps, window)
+    if statistics:
+        return _llama_mean(statistics, 0, window)
     if any(PATTERNS["counter"].match(line) for line in lines):
         return vllm_metrics(lines, window)
     return _llama_program(lines, window)
@@ -122,20 +127,21 @@ def _statistics(lines: Sequence[str]) -> list[_Drafted]:
     it.
     """
     drafters: dict[str, _Drafted] = {}
-    for line, match in enumerate(map(PATTERNS["llama_cpp_statistics"].search, lines), 1):
-        if match:
-            drafts, drafted, accepted = (
-                count(line, match[name]) for name in ("drafts", "drafted", "accepted")
-            )
-            if match["length"] is None:
-                length = None
-            else:
-                length = number(line, match["length"])
-            rates = numbers([match["rates"] or ""])
-            verified = match["verified"] is None or count(line, match["verified"]) > 0
-            drafters[match["drafter"]] = _Drafted(
-                accepted, drafted if verified else 0, length, rates, drafts
-            )
+    for line, text in enumerate(lines, 1):
+        match = PATTERNS["llama_cpp_statistics"].search(text)
+        if match is None:
+            continue
+        drafts = count(line, match["drafts"])
+        drafted = count(line, match["drafted"])
+        accepted = count(line, match["accepted"])
+        if match["length"] is None:
+            length = None
+        else:
+            length = number(line, match["length"])
+        rates = numbers([match["rates"] or ""])
+        if match["verified"] is not None and count(line, match["verified"]) == 0:
+            drafted = 0
+        drafters[match["drafter"]] = _Drafted(accepted, drafted, length, rates, drafts)
     return [drafter for drafter in drafters.values() if drafter.drafted and drafter.stated_drafts]
 
 
@@ -150,21 +156,23 @@ def _llama_positions(
     """
     longest = max(len(part.survival) for part in parts)
     drafts = [part.drafts or 0.0 for part in parts]
-    padded = [[*part.survival, *[0.0] * (longest - len(part.survival))] for part in parts]
+    padded = []
+    for part in parts:
+        not_drafted = [0.0] * (longest - len(part.survival))
+        padded.append([*part.survival, *not_drafted])
     survival = np.average(padded, axis=0, weights=drafts)
-    accepted, drafted = (
-        sum(getattr(part, name) for part in parts) for name in ("accepted", "drafted")
-    )
-    told = f"llama.cpp: {drafted:,} drafted, {accepted:,} accepted ({accepted / drafted:.3f}), "
-    told += f"mean length {1.0 + float(survival.sum()):.2f}"
+    accepted = sum(part.accepted for part in parts)
+    drafted = sum(part.drafted for part in parts)
+    source = f"llama.cpp: {drafted:,} drafted, {accepted:,} accepted ({accepted / drafted:.3f}), "
+    source += f"mean length {1.0 + float(survival.sum()):.2f}"
     steps = sum(predicted) - len(predicted) - accepted
     drafting = sum(map(round, drafts))
     if len(predicted) < len(parts):
-        told += "; steps that drafted nothing are not counted"
+        source += "; steps that drafted nothing are not counted"
     elif steps > drafting:
         survival = survival * (drafting / steps)
-        told += f"; {drafting:,} of {steps:,} steps drafted, which the first rate counts"
-    return measured_positions(survival.tolist(), window, f"{told}; {BEHIND_THE_END}")
+        source += f"; {drafting:,} of {steps:,} steps drafted, which the first rate counts"
+    return measured_positions(survival.tolist(), window, f"{source}; {BEHIND_THE_END}")
 
 
 def _llama_mean(parts: Sequence[_Drafted], steps: int, window: int | None) -> Block:
@@ -173,45 +181,67 @@ def _llama_mean(parts: Sequence[_Drafted], steps: int, window: int | None) -> Bl
 
     ``steps`` are all that were taken, with drafts or without; 0 where that is unknown.
     """
-    accepted, drafted = (
-        sum(getattr(part, name) for part in parts) for name in ("accepted", "drafted")
-    )
-    drafts = [part.drafts for part in parts]
-    counted = [many for many in drafts if many is not None]
+    accepted = sum(part.accepted for part in parts)
+    drafted = sum(part.drafted for part in parts)
+    window = _window_of(parts, window)
+    counts = f"{drafted:,} drafted, {accepted:,} accepted"
+    if accepted and steps > 0:
+        tokens = steps + accepted
+        source = f"llama.cpp: {tokens:,} predicted, {counts}, {steps:,} steps; {BEHIND_THE_END}"
+        return measured_mean(tokens / steps, window, source)
+    drafts = _steps_that_drafted(parts)
+    if drafts and 0 < accepted < window * drafts:
+        source = (
+            f"llama.cpp: {counts}; steps that drafted nothing are not counted, {BEHIND_THE_END}"
+        )
+        return measured_mean(1.0 + accepted / drafts, window, source)
+    return measured_share(accepted, drafted, window, f"llama.cpp: {counts}; {BEHIND_THE_END}")
+
+
+def _steps_that_drafted(parts: Sequence[_Drafted]) -> float | None:
+    """Return the number of steps that drafted, over all requests or drafters; None where it is
+    unknown of any.
+    """
+    known = [part.drafts for part in parts if part.drafts is not None]
+    if len(known) < len(parts):
+        return None
+    return sum(known)
+
+
+def _window_of(parts: Sequence[_Drafted], window: int | None) -> int:
+    """Return the window; raise :class:`BadInput` where none is stated, or one that is narrower than
+    what a draft keeps.
+    """
     if window is None:
-        if counted and len(counted) == len(drafts):
-            least = f", at least {ceil(drafted / sum(counted) - 0.02)}"
-        else:
+        drafts = _steps_that_drafted(parts)
+        if drafts is None:
             least = ""
+        else:
+            drafted = sum(part.drafted for part in parts)
+            least = f", at least {ceil(drafted / drafts - ROUNDING_OF_WINDOW)}"
         raise BadInput.at(
             "", f"holds no window: expected --window, the draft tokens of a step{least} ({SWITCH})"
         )
     kept = max((part.accepted / part.drafts for part in parts if part.drafts), default=0.0)
-    if kept > window + 0.01:
+    if kept > window + ROUNDING_OF_MEAN:
         message = (
             f"a draft keeps {kept:.2f} tokens in the mean: expected --window, the draft tokens "
             "of a step,"
         )
-        raise BadInput.at("", f"{message} at least {ceil(kept - 0.01)}, got {window} ({SWITCH})")
-    told = f"{drafted:,} drafted, {accepted:,} accepted"
-    if accepted and steps > 0:
-        told = f"{steps + accepted:,} predicted, {told}, {steps:,} steps; {BEHIND_THE_END}"
-        return measured_mean((steps + accepted) / steps, window, f"llama.cpp: {told}")
-    if counted and len(counted) == len(drafts) and 0 < accepted < window * sum(counted):
-        source = f"llama.cpp: {told}; steps that drafted nothing are not counted, {BEHIND_THE_END}"
-        return measured_mean(1.0 + accepted / sum(counted), window, source)
-    return measured_share(accepted, drafted, window, f"llama.cpp: {told}; {BEHIND_THE_END}")
+        least_window = ceil(kept - ROUNDING_OF_MEAN)
+        raise BadInput.at("", f"{message} at least {least_window}, got {window} ({SWITCH})")
+    return window
 
 
 def _llama_program(lines: Sequence[str], window: int | None) -> Block:
     """Return a mean, or the share accepted, of ``llama-speculative`` or of the timings in a
     server's answer.
     """
-    totals: dict[str, int] = {}
+    totals = Counter[str]()
     for line, text in enumerate(lines, 1):
         for name in ("n_predict", "n_drafted", "n_accept"):
             for digits in PATTERNS[f"llama_cpp_{name}"].findall(text):
-                totals[name] = totals.get(name, 0) + count(line, digits)
+                totals[name] += count(line, digits)
     lacking = [name for name in ("n_drafted", "n_accept") if name not in totals]
     if len(lacking) == 2:
         wordings = "'draft acceptance = 0.57 (171 accepted / 297 generated)'"
@@ -227,7 +257,7 @@ def _llama_program(lines: Sequence[str], window: int | None) -> Block:
             f"expected at most n_drafted = {counted.drafted:,} accepted tokens, got "
             f"{counted.accepted:,}",
         )
-    return _llama_mean([counted], totals.get("n_predict", 0) - counted.accepted, window)
+    return _llama_mean([counted], totals["n_predict"] - counted.accepted, window)
 
 
 def llama_batched_bench(lines: Sequence[str], *_: object) -> Block:
@@ -241,13 +271,14 @@ def llama_batched_bench(lines: Sequence[str], *_: object) -> Block:
     """
     by_prompt: dict[float, dict[float, Sequence[float]]] = {}
     for line in lines:
-        if PATTERNS["batched_bench"].match(line):
-            prompt, tokens, batch, *rest = numbers([line.replace("|", " ")])
-            if (
-                prompt and tokens
-            ):  # a row of prompts alone, or of tokens alone, has one of the two times
-                by_prompt.setdefault(prompt, {})[batch] = (tokens, *rest)
-    longest = max((prompt for prompt, rows in by_prompt.items() if len(rows) > 1), default=None)
+        if not PATTERNS["batched_bench"].match(line):
+            continue
+        prompt, tokens, batch, *times = numbers([line.replace("|", " ")])
+        has_both_times = prompt and tokens  # not a row of prompts alone, or of tokens alone
+        if has_both_times:
+            by_prompt.setdefault(prompt, {})[batch] = (tokens, *times)
+    several_batches = [prompt for prompt, rows in by_prompt.items() if len(rows) > 1]
+    longest = max(several_batches, default=None)
     if longest is None:
         message = (
             "expected the table of llama-batched-bench, | PP | TG | B | ..., with two batches B "
