@@ -165,8 +165,8 @@ FAULTS = [
         A100 + "target: {model: llama_3_1_70b}\n",
         (
             "x.yaml:3:10: draft.model: as mirror_qwen3_32b_m2_ultra.yaml:17 has it, mirror_sd "
-            "needs a draft, and spd_qwen_0_6b has another vocabulary; of the target's 128,256 "
-            "tokens are llama_3_1_8b, llama_3_2_1b"
+            "needs a draft, and spd_qwen_0_6b has another vocabulary; models with the target's "
+            "vocabulary of 128,256: llama_3_1_8b, llama_3_2_1b"
         ),
     ),
     (

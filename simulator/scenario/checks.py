@@ -95,7 +95,7 @@ def _lacks_draft(
         why = f"{lost} has another vocabulary"
     message = f"{scenario.strategy.name} needs a draft, and {why}"
     if fitting:
-        message += f"; of the target's {size:,} tokens are {', '.join(fitting)}"
+        message += f"; models with the target's vocabulary of {size:,}: {', '.join(fitting)}"
     return document.fault(field, message)
 
 

@@ -167,7 +167,7 @@ def _rate(scenario: Scenario, mean: float, window: int, document: Document) -> f
     low, high = surplus(0.0), surplus(1.0)
     if not low < 0.0 < high:
         message = (
-            f"a mean of {mean:g} tokens a step cannot be: it lies between {low + mean:g} to "
+            f"a mean of {mean:g} tokens a step cannot be: it lies between {low + mean:g} and "
             f"{high + mean:g}"
         )
         raise document.refusal(("acceptance",), message)
