@@ -73,27 +73,34 @@ def _show_table(console: Console, block: Table) -> None:
     """Print the rows under the head, or the first of them with a line that counts the remaining
     ones.
     """
-    places = block.terminal_columns or range(len(block.head))
-    rows = [
-        [plain(row[place]) for place in places] for row in block.rows[: block.terminal_rows or None]
-    ]
-    head = [
-        _folded(block.head[place], [row[column] for row in rows])
-        for column, place in enumerate(places)
-    ]
+    places = block.terminal_columns or tuple(range(len(block.head)))
+    shown = block.rows[: block.terminal_rows or None]
+    rows = [_cells(row, places) for row in shown]
+    names = [block.head[place] for place in places]
+    head = [_folded(name, [cells[column] for cells in rows]) for column, name in enumerate(names)]
     table = new_table(*head, *("" for _ in block.bars))
-    for row, cells in zip(block.rows, rows, strict=False):
-        table.add_row(*cells, *(_bar(plain(row[place])) for place in block.bars))
+    for row, cells in zip(shown, rows, strict=True):
+        table.add_row(*cells, *map(_bar, _cells(row, block.bars)))
     _fit(console, table, rows)
     if _least_width(console, table) <= console.width:
         console.print(table)
     else:
-        for row_cells in rows:
-            named = zip((block.head[place] for place in places), row_cells, strict=True)
-            _item(console, "; ".join(f"{name}: {cell}" for name, cell in named if cell))
+        for cells in rows:
+            _item(console, _in_a_line(names, cells))
     hidden = len(block.rows) - len(rows)
     if hidden:
         _item(console, f"{hidden} more rows: the page, as a file, has all of them")
+
+
+def _cells(row: Sequence[Words], places: Sequence[int]) -> list[str]:
+    """Return some cells of a row without their marks."""
+    return [plain(row[place]) for place in places]
+
+
+def _in_a_line(names: Sequence[str], cells: Sequence[str]) -> str:
+    """Return a row in words, without its empty cells."""
+    named = zip(names, cells, strict=True)
+    return "; ".join(f"{name}: {cell}" for name, cell in named if cell)
 
 
 def _fit(console: Console, table: RichTable, rows: Sequence[Sequence[str]]) -> None:

@@ -15,7 +15,8 @@ duration of which the law of some step has more than one corner is left out, as 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,27 +61,18 @@ def what_if(loaded: Loaded, requests: int | None = None) -> WhatIf:
     Rates are chances of independent places; a rejected token is outside an early exit as often as
     it is in the scenario.
     """
-    scenario, own = loaded.scenario, loaded.scenario.schedule.window
+    scenario = loaded.scenario
     requests = requests or scenario.batch
     many = len(_parts(loaded, loaded.acceptance(), requests)) > MANY_KINDS
+    few_rates = many or scenario.schedule.needs.single_rates
     grid = _windows(loaded, requests, FEW_WINDOWS if many else WINDOWS)
-    sources = _sources(loaded, FEW_RATES if many or scenario.schedule.needs.single_rates else RATES)
-    cells = {
-        rate: [_parts(at_window, sources[rate], requests) for at_window in grid.values()]
-        for rate in sources
-    }
-    cells = {
-        rate: row for rate, row in cells.items() if all(row)
-    }  # a rule may ask a recording, and rates have none
-    laws = {rate: [means(parts) for parts in row] for rate, row in cells.items()}
-    start = list(grid).index(own)
-    rates = sorted(cells, key=lambda rate: float(laws[rate][start][1]))
-    kinds = [
-        {part.kind: part for rate in rates for part in cells[rate][place]}
-        for place in range(len(grid))
-    ]
-    steps = [[_step(part) for part in by_kind.values()] for by_kind in kinds]
-    lines = [step["lines"] for of_window in steps for step in of_window]
+    cells = _cells(grid, _sources(loaded, FEW_RATES if few_rates else RATES), requests)
+    start = list(grid).index(scenario.schedule.window)
+    rates = sorted(cells, key=lambda rate: cells[rate][start].tokens)
+    by_window = list(zip(*(cells[rate] for rate in rates), strict=True))
+    kinds = [_kinds(of_window) for of_window in by_window]
+    steps = [list(map(_step, by_kind.values())) for by_kind in kinds]
+    lines = [step["lines"] for step in chain(*steps)]
     return {
         "name": scenario.method_name,
         "requests": requests,
@@ -90,11 +82,43 @@ def what_if(loaded: Loaded, requests: int | None = None) -> WhatIf:
         "durations": [name for name in lines[0] if _matters(name, lines)],
         "shares": SHARES.tolist(),
         "steps": steps,
-        "mixes": [[_mix(*cell) for cell in zip(cells[rate], kinds, strict=True)] for rate in rates],
-        "tpot_s": [[float(step_s / tokens) for _, tokens, step_s in laws[rate]] for rate in rates],
+        "mixes": [list(map(_mix, cells[rate], kinds)) for rate in rates],
+        "tpot_s": [[cell.tpot_s for cell in cells[rate]] for rate in rates],
         "plain_s": baseline(scenario, requests).tpot_s,
         "usd_per_hour": usd_per_hour(rented_devices(scenario)),
     }
+
+
+class _Cell(NamedTuple):
+    """The law at a rate and a window: its kinds of step, tokens per step, and time per token."""
+
+    parts: list[Part]
+    tokens: float
+    tpot_s: float
+
+
+def _cells(
+    grid: Mapping[int, Loaded], sources: Mapping[float | None, Acceptance], requests: int
+) -> dict[float | None, list[_Cell]]:
+    """Return the law by rate, at every window; without the rates at which a window has no step,
+    since a rule may ask a recording, which rates are not.
+    """
+    cells = {}
+    for rate, acceptance in sources.items():
+        parts = [_parts(at_window, acceptance, requests) for at_window in grid.values()]
+        if all(parts):
+            cells[rate] = list(map(_cell, parts))
+    return cells
+
+
+def _cell(parts: list[Part]) -> _Cell:
+    _, tokens, request_step_s = means(parts)
+    return _Cell(parts, float(tokens), float(request_step_s / tokens))
+
+
+def _kinds(cells: Iterable[_Cell]) -> dict[Kind, Part]:
+    """Return the kinds of step that occur in any of the cells, each with its last part."""
+    return {part.kind: part for cell in cells for part in cell.parts}
 
 
 def of_run(loaded: Loaded, result: RunResult) -> WhatIf:
@@ -149,9 +173,10 @@ def _matters(name: str, each: Sequence[Mapping[str, Sequence[float]]]) -> bool:
     )
 
 
-def _mix(parts: Iterable[Part], kinds: Iterable[Kind]) -> list[list[float]]:
+def _mix(cell: _Cell, kinds: Iterable[Kind]) -> list[list[float]]:
+    """Return place of the kind, share and tokens of every step of a cell."""
     places = {kind: place for place, kind in enumerate(kinds)}
-    return [[places[part.kind], float(part.share), float(part.committed)] for part in parts]
+    return [[places[part.kind], float(part.share), float(part.committed)] for part in cell.parts]
 
 
 def _step(part: Part) -> dict[str, Any]:

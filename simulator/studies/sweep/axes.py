@@ -7,6 +7,7 @@ Axes combine to their product, in step (zip), or to a Latin hypercube.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -188,30 +189,35 @@ def axis(key: str, stated: object, place: Place) -> Axis:
     ``place``.
     """
     limits = _range(key, stated, place) if isinstance(stated, str) else None
-    values: list[Any] = stated if isinstance(stated, list) else [stated]
+    values: list[Any]
     if limits:
         values = list(limits.values())
+    elif isinstance(stated, list):
+        values = stated
+    else:
+        values = [stated]
     if not values:
         raise BadInput.at(place, "expected at least one value", key)
-    if any(_labelled(value) for value in values):
-        for value in values:
-            if not _labelled(value):
-                raise BadInput.at(
-                    place,
-                    f"expected {{label: ..., set: {{field: value}}}} throughout, got {told(value)}",
-                    key,
-                )
-        return Axis(
-            key,
-            tuple(value["label"] for value in values),
-            tuple(dict(value["set"]) for value in values),
-        )
-    if infinite := [
-        value for value in values if isinstance(value, float) and not math.isfinite(value)
-    ]:
-        raise BadInput.at(place, f"expected finite numbers, got {infinite[0]}", key)
+    if any(map(_labelled, values)):
+        return _axis_of_labels(key, values, place)
+    for value in values:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadInput.at(place, f"expected finite numbers, got {value}", key)
     labels = tuple(value if isinstance(value, Label) else in_a_line(value) for value in values)
     return Axis(key, labels, tuple({key: value} for value in values), limits)
+
+
+def _axis_of_labels(key: str, values: Sequence[Any], place: Place) -> Axis:
+    """Return an axis whose values state a label and what they set."""
+    for value in values:
+        if not _labelled(value):
+            raise BadInput.at(
+                place,
+                f"expected {{label: ..., set: {{field: value}}}} throughout, got {told(value)}",
+                key,
+            )
+    labels = tuple(value["label"] for value in values)
+    return Axis(key, labels, tuple(dict(value["set"]) for value in values))
 
 
 def _labelled(value: object) -> bool:
@@ -271,28 +277,44 @@ def design(
 ) -> Design:
     """Return the points of axes that can be combined so; raises :class:`BadInput` at ``place``."""
     points = Design(tuple(axes), combination, samples, seed)
-    lengths = {axis.key: len(axis.labels) for axis in axes}
     if not axes:
         raise BadInput.at(place, "a sweep needs at least one axis", "axes")
-    twice = [axis.key for axis in axes if len(set(axis.labels)) < len(axis.labels)]
-    if combination != "zip" and twice:
-        raise BadInput.at(place, "has the same value twice", twice[0])
-    if combination == "zip" and len(set(lengths.values())) > 1:
+    if combination == "zip":
+        _check_in_step(axes, place)
+    else:
+        _check_distinct(axes, place)
+    if combination == "latin_hypercube":
+        _check_samples(samples, len(axes), place)
+    fields = Counter(key for axis in axes for key in axis.settings[0])
+    twice = sorted(key for key, count in fields.items() if count > 1)
+    if twice:
+        raise BadInput.at(place, f"two axes set {twice[0]}", "axes")
+    if len(points) > MOST_POINTS:
+        raise BadInput.at(place, f"{len(points):,} points are more than {MOST_POINTS:,}", "axes")
+    return points
+
+
+def _check_in_step(axes: Sequence[Axis], place: Place) -> None:
+    """Raise :class:`BadInput` where axes that go in step are not equally long."""
+    lengths = {axis.key: len(axis.labels) for axis in axes}
+    if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{key} {length}" for key, length in lengths.items())
         raise BadInput.at(
             place, f"axes that go in step must be equally long; values: {counts}", "axes"
         )
-    if combination == "latin_hypercube" and samples < 1:
+
+
+def _check_distinct(axes: Sequence[Axis], place: Place) -> None:
+    """Raise :class:`BadInput` for an axis with the same value twice."""
+    for axis in axes:
+        if len(set(axis.labels)) < len(axis.labels):
+            raise BadInput.at(place, "has the same value twice", axis.key)
+
+
+def _check_samples(samples: int, axes: int, place: Place) -> None:
+    """Raise :class:`BadInput` for no points of a Latin hypercube, or more than may be drawn."""
+    if samples < 1:
         raise BadInput.at(place, "a Latin hypercube needs its number of points", "samples")
-    if combination == "latin_hypercube" and samples * len(axes) > MOST_DRAWN:
-        raise BadInput.at(
-            place,
-            f"expected at most {MOST_DRAWN // len(axes):,} points on {len(axes)} axes",
-            "samples",
-        )
-    fields = [key for axis in axes for key in axis.settings[0]]
-    if both := sorted({key for key in fields if fields.count(key) > 1}):
-        raise BadInput.at(place, f"two axes set {both[0]}", "axes")
-    if len(points) > MOST_POINTS:
-        raise BadInput.at(place, f"{len(points):,} points are more than {MOST_POINTS:,}", "axes")
-    return points
+    if samples * axes > MOST_DRAWN:
+        most = MOST_DRAWN // axes
+        raise BadInput.at(place, f"expected at most {most:,} points on {axes} axes", "samples")

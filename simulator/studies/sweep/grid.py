@@ -69,21 +69,31 @@ def law_columns(
     values = {key: _values(key, column) for key, column in columns.items()}
     (count,) = {len(column) for column in values.values()}
     results = {name: np.empty(count) for name in quantities}
-    for chosen, rows in _groups(
-        values, [key for key in values if key not in SPREAD], slice(0, count)
-    ):
-        numbers = {key: column[rows] for key, column in values.items() if key in SPREAD}
-        for walked, group in _groups(values, _walked(base, chosen, numbers), rows):
-            arrays = {key: values[key] for key in numbers if key not in walked}
-            loaded = _variant(
-                base, chosen | walked, {key: column[group] for key, column in arrays.items()}
-            )
-            for block in _blocks(group, min(BLOCK, _rates_at_once(loaded))):
-                for name, law in _laws(
-                    loaded, {key: column[block] for key, column in arrays.items()}, quantities
-                ).items():
-                    results[name][block] = law
+    for loaded, arrays, rows in _variants(base, values, slice(0, count)):
+        for block in _blocks(rows, min(BLOCK, _rates_at_once(loaded))):
+            laws = _laws(loaded, _taken(arrays, block), quantities)
+            for name, law in laws.items():
+                results[name][block] = law
     return results
+
+
+def _variants(
+    base: Loaded, values: Mapping[str, Any], rows: Rows
+) -> Iterator[tuple[Loaded, Arrays, Rows]]:
+    """Yield the variants that are walked, each with the columns that its law takes as arrays, and
+    its rows of them.
+    """
+    for chosen, of_chosen in _groups(values, [key for key in values if key not in SPREAD], rows):
+        spread = {key: column for key, column in values.items() if key in SPREAD}
+        walked_keys = _walked(base, chosen, _taken(spread, of_chosen))
+        for walked, group in _groups(values, walked_keys, of_chosen):
+            arrays = {key: column for key, column in spread.items() if key not in walked}
+            yield _variant(base, chosen | walked, _taken(arrays, group)), arrays, group
+
+
+def _taken(columns: Mapping[str, Floats], rows: Rows) -> Arrays:
+    """Return some rows of columns."""
+    return {key: column[rows] for key, column in columns.items()}
 
 
 # ---- what is walked, what is spread
