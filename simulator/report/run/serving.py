@@ -109,7 +109,7 @@ def _replications(result: RunResult) -> Table:
     for name, words in rates.items():
         if name in means:
             rows.append((words, cell(name), *no_quantiles))
-    return Table([f"over seeds, {CONFIDENCE:.0%}", *columns], rows, "Over several seeds")
+    return Table([f"over seeds, {whole_share(CONFIDENCE)}", *columns], rows, "Over several seeds")
 
 
 def seeds(result: RunResult) -> str:
