@@ -12,7 +12,17 @@ import pytest
 from simulator.acceptance.spec import AcceptanceSpec
 from simulator.cost.rows import Phase
 from simulator.report.blocks import Bullets, Highlight, Paragraph, Section, Strong, Table, Words
-from simulator.report.run import acceptance, answer, drafting, figures, gaps, serving, steps, window
+from simulator.report.run import (
+    acceptance,
+    answer,
+    drafting,
+    figures,
+    gaps,
+    memory,
+    serving,
+    steps,
+    window,
+)
 from simulator.report.run.page import run_page
 from simulator.scenario import load
 from simulator.scenario.agreement import Agreement, GapPart
@@ -573,6 +583,30 @@ def test_a_time_that_never_occurred_is_not_measured() -> None:
     assert table.rows[2] == ("TBT", "not measured", "", "", "", "", "")
 
 
+# ---- memory of the stages
+
+
+def test_the_memory_of_stages_is_captioned() -> None:
+    name = "specpipe_llama_3_1_70b_8x3090"
+    stated = memory.section(load(name, ["serving.memory.kv_tokens=81920"]).scenario)
+    table, caption = stated.blocks
+    assert isinstance(table, Table)
+    columns = ["stages", "weights", "table", "KV", "tree", "runtime", "GiB", "printed"]
+    assert (table.title, table.head) == ("Memory of the stages", columns)
+    assert caption == Paragraph(
+        "Memory of each stage in GiB. Table: embedding or LM head. KV: room for 81,920 tokens "
+        "(stated). Printed: in total with 4 d² + 3 d f weights a layer, as SpecPipe counts them "
+        "(SP-10)."
+    )
+    left = load(name).scenario
+    assert (
+        memory.stage_caption(left)
+        .partition("tokens ")[2]
+        .startswith("(what the weights leave on the fullest device). ")
+    )
+    assert not memory.section(load("durations_only").scenario).blocks
+
+
 # ---- acceptance and other windows
 
 
@@ -630,3 +664,44 @@ def test_the_best_window_by_law_alone_and_by_simulation() -> None:
 )
 def test_up_to_which_window_drafting_is_hidden(points: list[SweepPoint], words: str) -> None:
     assert figures.hidden_up_to(points) == words
+
+
+def test_the_panels_of_other_windows_are_named() -> None:
+    points = [
+        replace(
+            point(gamma, 2.0 * gamma),
+            law_step_ms=11.0,
+            vanilla_step_ms=12.0,
+            vanilla_tpot_ms=8.0,
+            simulated_step_ms=11.5,
+            simulated_tpot_ms=7.0,
+            replayed_tpot_ms=7.5,
+            baseline_tpot_ms=baseline_ms,
+        )
+        for gamma, baseline_ms in ((1, 10.5), (2, 10.5))
+    ]
+    steps_axes, tokens_axes = figures.window_sweep(points).axes
+    assert steps_axes.get_legend_handles_labels()[1] == [
+        "vanilla, law",
+        "mean step, law",
+        "step without fallback, law",
+        "mean step, simulation",
+    ]
+    assert tokens_axes.get_legend_handles_labels()[1] == [
+        "vanilla, law",
+        "law, marginal rates",
+        "law, replayed means",
+        "simulation",
+        "autoregressive, law",
+    ]
+    assert (steps_axes.get_ylabel(), tokens_axes.get_ylabel()) == (
+        "step time (ms)",
+        "time per token (ms)",
+    )
+    assert steps_axes.get_xlabel() == "window γ (draft tokens)"
+    above = [replace(each, baseline_tpot_ms=30.0, law_step_ms=10.0) for each in points]
+    steps_axes, tokens_axes = figures.window_sweep(above).axes
+    assert steps_axes.get_legend_handles_labels()[1][1] == "step, law"
+    assert [text.get_text() for text in tokens_axes.texts] == [
+        "autoregressive, law: 30.0 ms (above this panel)"
+    ]
