@@ -158,5 +158,5 @@ def test_validation_ends_with_3_where_a_law_disagrees(monkeypatch: pytest.Monkey
     monkeypatch.setattr("simulator.evidence.fits.papers", lambda catalogue, names: [])
     done = CliRunner().invoke(main, ["validate", "--processes", "1", "--json"])
     assert done.exit_code == 3, done.output
-    assert done.stderr.strip().endswith("mine: DISAGREEMENT: twice as long")
+    assert done.stderr.strip().endswith("mine: FAIL: twice as long")
     assert json.loads(done.stdout)["laws"][0]["disagreement"] is True

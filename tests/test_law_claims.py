@@ -6,7 +6,7 @@ import pytest
 
 from simulator.evidence.law_check import ExampleVerdict, LawCheck
 from simulator.report.blocks import Bullets, Table
-from simulator.report.law_claims import headline, law_data, law_sentence, page
+from simulator.report.law_claims import headline, law_data, law_sentence, on_page, page
 from simulator.strategies.common.claim import EXACT, Claim
 
 CLOSE = LawCheck("mine", "replay, tokens", "batch 1, 0 kept", EXACT, 2.0, 2.0 + 1e-10)
@@ -62,6 +62,14 @@ def test_the_page_of_laws_says_which_fail() -> None:
     ]
     assert sentences.items == [law_sentence(wrong)]
     assert len(page([good], "specsim validate --law good").opening) == 1
+
+
+def test_a_page_says_fail_of_a_broken_law() -> None:
+    broken = "DISAGREEMENT: the law claims to be exact, and its step is 5 % longer"
+    assert on_page(broken) == "FAIL: the law claims to be exact, and its step is 5 % longer"
+    assert on_page("a step by law is 5 % longer, as claimed") == (
+        "a step by law is 5 % longer, as claimed"
+    )
 
 
 def test_a_single_law_keeps_its_claim() -> None:

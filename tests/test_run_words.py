@@ -171,7 +171,7 @@ def test_a_disagreement_comes_first() -> None:
     wrong.agreement = Agreement(Claim("upper_bound", "of x"), "DISAGREEMENT", 0.5, True)
     first = next(answer.paragraphs(wrong, None))
     assert first == Paragraph(
-        (Strong("The law claims to be an upper bound: of x. This run shows: DISAGREEMENT."),)
+        (Strong("The law claims to be an upper bound: of x. This run shows: FAIL."),)
     )
 
 

@@ -99,9 +99,9 @@ def test_a_wrong_law_is_called_a_disagreement_by_every_command(wrong: Path, tmp_
     assert "100 ms by law, 52 ms by the process" in data["examples"][0]["words"]
     words = ["run", "durations_only", *STATED, "--set", "requests.count=2", "--explain-gap"]
     printed = specsim(wrong, *words, "--out", str(tmp_path / "report")).stdout
-    assert "DISAGREEMENT" in printed
+    assert "FAIL" in printed
     page = (tmp_path / "report/report.md").read_text("utf-8")
-    assert "DISAGREEMENT: the law claims to be exact, and its step is 92.3 % longer" in page
+    assert "FAIL: the law claims to be exact, and its step is 92.3 % longer" in page
     assert "unexplained" in page
     assert "May be due to: the law or the timeline is wrong, as they disagree; no other" in page
     assert "are verified but not delivered" not in printed + page

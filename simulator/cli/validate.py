@@ -186,10 +186,10 @@ def _broken(examples: Sequence[ExampleVerdict], gaps: Sequence[LawGap]) -> list[
     """Return a sentence for every law that breaks its claim, on its example or in a shipped
     scenario.
     """
-    from simulator.report.law_claims import law_sentence
+    from simulator.report.law_claims import law_sentence, on_page
 
     sentences = [law_sentence(verdict) for verdict in examples if verdict.disagreement]
-    return sentences + [f"{gap.scenario}: {gap.shown}" for gap in gaps if gap.disagreement]
+    return sentences + [f"{gap.scenario}: {on_page(gap.shown)}" for gap in gaps if gap.disagreement]
 
 
 def _open(claims: Sequence[Judged]) -> list[str]:

@@ -41,6 +41,7 @@ from simulator.report.blocks import (
     sections,
 )
 from simulator.report.columns import Column, table
+from simulator.report.law_claims import on_page
 from simulator.report.pages.claims import by_paper, counts
 from simulator.report.wording import number, share, shown, signed_share, whole_share
 from simulator.scenario.uncertainty import SHARE
@@ -530,7 +531,9 @@ def _gaps(gaps: Sequence[LawGap]) -> Table:
         Column[LawGap]("token, simulated (ms)", lambda gap: number(gap.simulated_tpot_ms)),
         Column[LawGap]("token, law (ms)", lambda gap: number(gap.law_tpot_ms)),
         Column[LawGap]("", lambda gap: signed_share(gap.tpot_gap)),
-        Column[LawGap]("the law is", lambda gap: gap.shown if gap.disagreement else gap.relation),
+        Column[LawGap](
+            "the law is", lambda gap: on_page(gap.shown) if gap.disagreement else gap.relation
+        ),
     ]
     return table("Laws against simulation", gaps, columns, sortable=True)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from simulator.report.blocks import Block, Bullets, Paragraph, Section, Strong, Table, Words
 from simulator.report.columns import Column, table
+from simulator.report.law_claims import on_page
 from simulator.report.wording import number, percent, share
 from simulator.scenario.agreement import GapPart
 from simulator.scenario.outcome import Outcome
@@ -181,4 +182,5 @@ def agreement_sentence(result: RunResult) -> str:
     """Return what the law claims of its process, and what this run shows of it."""
     claim = result.agreement.claim
     left_out = f": {claim.words}" if claim.words else ""
-    return f"The law claims to be {claim.noun}{left_out}. This run shows: {result.agreement.shown}."
+    shown = on_page(result.agreement.shown)
+    return f"The law claims to be {claim.noun}{left_out}. This run shows: {shown}."
