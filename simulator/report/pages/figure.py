@@ -3,6 +3,7 @@ hollow marks.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.evidence.drawn import Found, Place
 from simulator.evidence.published import PaperFigure
-from simulator.report.blocks import Page, Paragraph, Table
+from simulator.report.blocks import Page, Paragraph
+from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.panels import LOOKS, logarithmic
+from simulator.report.panels import BLACK, LOOKS, logarithmic
 
 Points = Mapping[str, Sequence[tuple[Place, float]]]
 """Points by the label of their series."""
@@ -25,46 +27,60 @@ def picture(asked: Found, ours: Points) -> Drawing:
     described = asked.picture
     with canvas(3.9) as drawing:
         axes = drawing.subplots()
-        names: list[Place] = []
-        if described.kind == "bars":
-            published = (printed.points for printed in described.published)
-            names = list(
-                dict.fromkeys(x for points in (*ours.values(), *published) for x, _ in points)
-            )
+        names = _names(asked, ours)
         for label, points in ours.items():
-            colour, mark = _look(asked, label)
-            if names:
-                places, width = _bars(asked, label, [x for x, _ in points], names)
-                axes.bar(
-                    places,
-                    [y for _, y in points],
-                    width=width,
-                    color=colour,
-                    alpha=0.75,
-                    label=label,
-                )
-            else:
-                line = mark if described.kind == "points" else f"{mark}-"
-                axes.plot(*zip(*points, strict=True), line, color=colour, ms=4, label=label)
+            _ours(axes, asked, label, points, names)
         for printed in described.published:
             colour, mark = _look(asked, printed.label)
             xs: Sequence[Any] = [x for x, _ in printed.points]
             if names:
                 xs, _ = _bars(asked, printed.label, xs, names)
-            look: dict[str, Any] = {"mfc": "white", "mec": "black" if names else colour, "ms": 7}
-            look["label"] = f"{printed.label}, published"
-            axes.plot(xs, [y for _, y in printed.points], mark, **look)
+                colour = BLACK
+            axes.plot(
+                xs,
+                [y for _, y in printed.points],
+                mark,
+                mfc="white",
+                mec=colour,
+                ms=7,
+                label=f"{printed.label}, published",
+            )
         _dress(axes, asked, names)
         drawing.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
         return drawing
 
 
+def _names(asked: Found, ours: Points) -> list[Place]:
+    """Return the places that groups of bars stand at; none for a figure without bars."""
+    if asked.picture.kind != "bars":
+        return []
+    published = (printed.points for printed in asked.picture.published)
+    return list(dict.fromkeys(x for x, _ in chain(*ours.values(), *published)))
+
+
+def _ours(
+    axes: Any,
+    asked: Found,
+    label: str,
+    points: Sequence[tuple[Place, float]],
+    names: Sequence[Place],
+) -> None:
+    """Draw a series of ours as bars, as marks or as a line."""
+    colour, mark = _look(asked, label)
+    if names:
+        places, width = _bars(asked, label, [x for x, _ in points], names)
+        heights = [y for _, y in points]
+        axes.bar(places, heights, width=width, color=colour, alpha=0.75, label=label)
+    else:
+        line = mark if asked.picture.kind == "points" else f"{mark}-"
+        axes.plot(*zip(*points, strict=True), line, color=colour, ms=4, label=label)
+
+
 def _look(asked: Found, label: str) -> tuple[str, str]:
     """Return colour and mark of a label, which a series and its published points share."""
-    series, published = asked.picture.series, asked.picture.published
-    labels = list(
-        dict.fromkeys([*(one.label for one in series), *(one.label for one in published)])
-    )
+    labels = [series.label for series in asked.picture.series]
+    labels += [printed.label for printed in asked.picture.published]
+    labels = list(dict.fromkeys(labels))
     return LOOKS[labels.index(label) % len(LOOKS)]
 
 
@@ -74,7 +90,7 @@ def _bars(
     """Return where the bars of a series stand and how wide they are; the middle of its group for
     any other label.
     """
-    labels = [one.label for one in asked.picture.series]
+    labels = [series.label for series in asked.picture.series]
     width = GROUP / len(labels)
     shift = (labels.index(label) - (len(labels) - 1) / 2) * width if label in labels else 0.0
     return [names.index(x) + shift for x in xs], width
@@ -108,8 +124,8 @@ def as_data(asked: Found, ours: Points) -> dict[str, Any]:
         **described.model_dump(include={"figure", "source", "x", "y"}),
         "ours": {label: [list(point) for point in points] for label, points in ours.items()},
         "published": {
-            one.label: {"points": [*map(list, one.points)], "source": one.source}
-            for one in described.published
+            printed.label: {"points": [*map(list, printed.points)], "source": printed.source}
+            for printed in described.published
         },
         "remark": described.remark,
         "commands": asked.commands,
@@ -122,24 +138,24 @@ def list_data(
     """Return every figure of the papers with the numbers that can be drawn, as ``--json`` prints
     it.
     """
-    return [one.model_dump() | {"drawn": _drawn(one, drawn)} for one in figures]
+    return [figure.model_dump() | {"drawn": _drawn(figure, drawn)} for figure in figures]
 
 
 def page(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]) -> Page:
     """Return the table of the papers' figures: which can be drawn, and the claims that carry its
     verdict or the reason.
     """
-    rows = [
-        (one.paper, one.figure, ", ".join(_drawn(one, drawn)), one.claims or one.remark)
-        for one in figures
+    columns = [
+        Column[PaperFigure]("paper", lambda figure: figure.paper),
+        Column[PaperFigure]("figure", lambda figure: figure.figure),
+        Column[PaperFigure]("drawn", lambda figure: ", ".join(_drawn(figure, drawn))),
+        Column[PaperFigure]("claims, or why none", lambda figure: figure.claims or figure.remark),
     ]
-    count = sum(bool(row[2]) for row in rows)
+    count = sum(bool(_drawn(figure, drawn)) for figure in figures)
     return Page(
         title=f"{len(figures)} figures of the papers, {count} drawn anew",
         opening=[
-            Table(
-                ("paper", "figure", "drawn", "claims, or why none"), rows, "Figures of the papers"
-            ),
+            table("Figures of the papers", figures, columns),
             Paragraph(
                 "Draw one: specsim figure PAPER NUMBER. The verdicts on claims: specsim "
                 "validate --claims."
@@ -149,5 +165,5 @@ def page(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]) 
     )
 
 
-def _drawn(one: PaperFigure, drawn: Mapping[tuple[str, str], Path]) -> list[str]:
-    return [number for number in one.numbers if (one.paper, number) in drawn]
+def _drawn(figure: PaperFigure, drawn: Mapping[tuple[str, str], Path]) -> list[str]:
+    return [number for number in figure.numbers if (figure.paper, number) in drawn]

@@ -279,11 +279,7 @@ def _contour(panel: _Panel) -> Any:
     for each.
     """
     axes, plot, whole = panel.axes, panel.plot, panel.whole
-    for name in (plot.x, plot.y):
-        if not pd.api.types.is_numeric_dtype(whole[name]):
-            raise BadInput.at(
-                panel.points.name, "a contour needs numbers on both axes; choose heatmap", str(name)
-            )
+    _check_contour(panel)
     for axis, column, room in ((axes.xaxis, plot.x, panel.ticks), (axes.yaxis, plot.y, CELLS)):
         _scale(axis, whole[column], room)
     filled = None
@@ -305,6 +301,22 @@ def _contour(panel: _Panel) -> Any:
     if plot.hue:
         axes.grid(color="#e4e4e4", lw=0.6)
     return filled
+
+
+def _check_contour(panel: _Panel) -> None:
+    """Raise :class:`BadInput` where points are no surface: for words or for a single value on an
+    axis.
+    """
+    for name in (str(panel.plot.x), str(panel.plot.y)):
+        if not pd.api.types.is_numeric_dtype(panel.whole[name]):
+            raise BadInput.at(
+                panel.points.name, "a contour needs numbers on both axes; choose heatmap", name
+            )
+        for _, _, rows in _hues(panel):
+            if rows[name].nunique() < 2:
+                raise BadInput.at(
+                    panel.points.name, "a contour needs two values on both axes; choose line", name
+                )
 
 
 def _side(low: float, high: float, level: float) -> str:
