@@ -153,12 +153,10 @@ class Scheduler:
             if batch.step is None:
                 admission = self._admission(batch)
                 sides = (admission.target, admission.draft)
-                in_turn = one_lane or self._first_window
-                now += (
-                    sum(sides)
-                    if in_turn
-                    else max(sides) + (self.cost.contention - 1.0) * min(sides)
-                )
+                if one_lane or self._first_window:
+                    now += sum(sides)
+                else:
+                    now += max(sides) + (self.cost.contention - 1.0) * min(sides)
                 self._settle_prompts(batch, now)
                 now += admission.window
             elif self.leap_from and (leap := self.leap_from(batch)):
@@ -175,9 +173,8 @@ class Scheduler:
         """
         if self._wakeup is None:
             self._wakeup = Event(environment)
-        if (
-            self._wakeup_at_s < self.source.next_s < inf
-        ):  # one alarm for an arrival, however many iterations wait for it
+        # one alarm for an arrival, however many iterations wait for it
+        if self._wakeup_at_s < self.source.next_s < inf:
             self._wakeup_at_s = self.source.next_s
             arrival = at(environment, self.source.next_s)
             arrival.callbacks.append(lambda _: self.ring())
@@ -231,7 +228,6 @@ class Scheduler:
 
     def next(self, now: float) -> Batch | None:
         """Return the batch of the next iteration; None if there is nothing to do at this time."""
-        queues = self.queues
         same = self._same
         if same is not None and now < self.source.next_s:
             same.begin_s = now
@@ -240,6 +236,7 @@ class Scheduler:
             return same
         for request in self.source.due(now):
             self.submit(request)
+        queues = self.queues
         self.tally.hold(self.memory.used, now)
         queues.now = now
         decode, prompts = self.policy.plan(queues)
@@ -248,30 +245,44 @@ class Scheduler:
         if not (decode or prompts or self.carried):
             return None
         batch = Batch(now, decode, prompts)
+        if prompts:
+            self._admit(prompts, now)
+        if queues.in_flight > 1:
+            self._mark(batch, True)
+        if decode or self.carried:
+            self._compose(batch)
+        batch.waiting = len(queues.waiting)
+        batch.kv_tokens = self.memory.used * self.memory.block_tokens
+        self.under_way.append(batch)
+        return batch
+
+    def _admit(self, prompts: list[tuple[Request, int]], now: float) -> None:
+        """Give requests whose prompts are read for the first time their acceptance, and note how
+        long they waited.
+        """
         for request, _ in prompts:
             if request.cursor is None:
                 request.cursor = self.acceptance.cursor(request.dealt, self.exit)
                 request.admitted_s = now
                 self.tally.wait.add(now - request.arrival_s)
-        if queues.in_flight > 1:
-            self._mark(batch, True)
-        if decode or self.carried:
-            # who decodes has one
-            states: list[State] = [request.state for request in decode]  # type: ignore[misc]
-            batch.states = states
-            rows = self._prompt_rows(prompts) if prompts and not queues.carries else NO_ROWS
-            batch.step, batch.prompts = self.carried.move(
-                prompts, self.strategy.compose(states, rows), self._prompt_rows
-            )
-            batch.step = batch.routed(batch.step, self.routing)
-            if self.log:
-                batch.rows = [
-                    0 if state.proposed is None else state.proposed + 1 for state in states
-                ]
-        batch.waiting = len(queues.waiting)
-        batch.kv_tokens = self.memory.used * self.memory.block_tokens
-        self.under_way.append(batch)
-        return batch
+
+    def _compose(self, batch: Batch) -> None:
+        """Give a batch the step of its requests that decode, with its prompts in it or carried
+        beside it.
+        """
+        prompts = batch.prompts
+        # who decodes has one
+        states: list[State] = [request.state for request in batch.decode]  # type: ignore[misc]
+        batch.states = states
+        if prompts and not self.queues.carries:
+            rows = self._prompt_rows(prompts)
+        else:
+            rows = NO_ROWS
+        step = self.strategy.compose(states, rows)
+        step, batch.prompts = self.carried.move(prompts, step, self._prompt_rows)
+        batch.step = batch.routed(step, self.routing)
+        if self.log:
+            batch.rows = [0 if state.proposed is None else state.proposed + 1 for state in states]
 
     def _mark(self, batch: Batch, flying: bool) -> None:
         """Note of every request in a batch whether a step with it is under way."""
@@ -402,7 +413,8 @@ class Scheduler:
         shown = [int(tokens == request.left) for request, tokens in batch.prompts]
         for (request, tokens), ends in zip(batch.prompts, shown, strict=True):
             self.tally.prompt_rows += tokens
-            self.tally.recomputed_rows += tokens if request.preemptions else 0
+            if request.preemptions:
+                self.tally.recomputed_rows += tokens
             request.cached += tokens
             if ends:
                 self._open(request, batch.step is None)
@@ -435,9 +447,11 @@ class Scheduler:
         """Show ``tokens`` of the pass that ends a prefill: the first of the output, or the next
         ones after a preemption.
         """
-        tokens = min(tokens, request.output_tokens - request.tokens) if request.cut else tokens
+        if request.cut:
+            tokens = min(tokens, request.output_tokens - request.tokens)
         if request.tokens:
-            self.gaps.add(gap := now - request.last_token_s)
+            gap = now - request.last_token_s
+            self.gaps.add(gap)
             request.late = request.late or gap > self.longest_gap_s
         else:
             request.first_token_s = now
