@@ -154,7 +154,14 @@ class MirrorSD(
     @property
     def batch_settings(self) -> str:
         """Return kappa, and the number of streams where there are any, in words."""
-        return ", ".join(filter(None, (f"kappa {self.kappa}", super().batch_settings)))
+        kappa = f"kappa {self.kappa}"
+        streams = super().batch_settings
+        return f"{kappa}, {streams}" if streams else kappa
+
+    @property
+    def _all_wait(self) -> bool:
+        """Return whether all requests wait for a window that is written again."""
+        return self.fallback == "redraft" and self.others == "wait"
 
     @property
     def independent_steps(self) -> bool:
@@ -162,7 +169,7 @@ class MirrorSD(
         of the others alone.
         """
         follows_batch = self.batching_rule or not isinstance(self.adaptive, FixedWindow)
-        return not follows_batch and (self.fallback, self.others) == ("redraft", "wait")
+        return not follows_batch and self._all_wait
 
     def fallback_rates(self, replay: Replay) -> list[FallbackRate]:
         """Return how often a window is lost on a recording, for every recorded exit and several
@@ -223,35 +230,43 @@ class MirrorSD(
         loses the window it had.
         """
         drafting = self.window_for(len(states))
-        window = drafting
-        for state in states:
-            if state.pending < window and state.ready:
-                window = state.pending
+        window = _shortest_window(states, drafting)
         redraft = self.fallback == "redraft" and drafting > 0
-        late: int | None = 0
-        if redraft:
-            late = None if self.others == "proceed" else window or drafting
-        ready = context = redraft_context = cut = 0
+        without_window = self._proposed_without_window(window, drafting)
+        ready = 0
+        redraft_context = 0
+        any_cut = False
         for state in states:
             state.pending = drafting
             if state.ready and window:
                 ready += 1
                 state.proposed = window
             else:
-                state.proposed = late
+                state.proposed = without_window
                 if redraft:
                     redraft_context += state.context
-            cut += state.most_rows <= window
+            if state.most_rows <= window:
+                any_cut = True
         missing = len(states) - ready
         kind = self._kind_with(window, self.kind_of(ready, missing, drafting))
         if prompts.sequences:
             kind = kind._replace(prompts=prompts.sequences)
-        if cut or missing:
+        if any_cut or missing:
             rows = cut_to_grants(states)
         else:
             context = sum([state.context for state in states])
             rows = Rows.decode(window + 1, context, ready)
         return Step(kind, rows, redraft_context, prompts)
+
+    def _proposed_without_window(self, window: int, drafting: int) -> int | None:
+        """Return the draft tokens that a request verifies whose window is missing: those that it
+        writes first, none, or None where it takes no part in the step.
+        """
+        if self.fallback == "undrafted" or not drafting:
+            return 0
+        if self.others == "proceed":
+            return None
+        return window or drafting
 
     def _kind_with(self, window: int, kind: Kind) -> Kind:
         """Return the kind with the length of its windows noted where that is not gamma."""
@@ -302,17 +317,15 @@ class MirrorSD(
         """Return whether every request always verifies a window of this batch, written again by all
         where one is lost.
         """
-        drafts = self.window_for(len(states)) > 0 and (self.fallback, self.others) == (
-            "redraft",
-            "wait",
-        )
-        return drafts and self._foreseeable(states)
+        drafts = self.window_for(len(states)) > 0
+        return drafts and self._all_wait and self._foreseeable(states)
 
     def steps_of_run(
         self, first: Step, states: Sequence[State], foreseen: Foreseen, contexts: Counts
     ) -> Iterator[tuple[Places, Step]]:
         """Yield the steps by how many requests have lost their window."""
-        window = self.window_for(requests := len(states))
+        requests = len(states)
+        window = self.window_for(requests)
         lost = lost_windows(states, foreseen.verdicts, partial(self.reuses, proposed=window))
         missing = lost.sum(axis=0)
         total = contexts.sum(axis=0)
@@ -514,3 +527,11 @@ class MirrorSD(
         (MSD-8).
         """
         return miss(odds, self.bonus_on_full_accept, self.message == "per_position")
+
+
+def _shortest_window(states: Sequence[State], window: int) -> int:
+    """Return the length of the shortest window at hand, ``window`` at most."""
+    for state in states:
+        if state.pending < window and state.ready:
+            window = state.pending
+    return window
