@@ -389,33 +389,32 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         """Book stages that prune and links that carry, then stages that compute; the draft grows a
         level meanwhile.
         """
-        t = durations
-        environment = lanes.draft.environment
-        barrier: Lane | None = None
-        if t.verdict:
-            pruning = [
-                stage for stage, seconds in zip(lanes.stages, t.stages, strict=True) if seconds
-            ] or lanes.stages[:1]
-            for stage in pruning:
-                stage.occupy(t.verdict, "prune")
-            barrier = pruning[
-                -1
-            ]  # it computes behind all others, so that its compute holds up none of them
-        pruned = None if t.asynchronous else barrier
-        for link, seconds in zip(lanes.links, t.links, strict=True):
-            if seconds:
-                link.occupy(seconds, "transmit", pruned)
-                if barrier is None or link.free_at > barrier.free_at:
-                    barrier = link
+        barrier = self._book_exchange(lanes, durations)
         last = lanes.draft
-        if t.draft:
-            last.occupy(t.draft, "draft level")
+        if durations.draft:
+            last.occupy(durations.draft, "draft level")
         if barrier is not None and barrier.free_at > last.free_at:
             last = barrier
-        for stage, seconds in zip(lanes.stages, t.stages, strict=True):
+        for stage, seconds in zip(lanes.stages, durations.stages, strict=True):
             if seconds and stage.occupy(seconds, "compute", barrier) > last.free_at:
                 last = stage
+        environment = lanes.draft.environment
         return (at(environment, max(last.free_at, environment.now)),)
+
+    def _book_exchange(self, lanes: Lanes, durations: SpecPipeDurations) -> Lane | None:
+        """Book stages that prune and links that carry; return the lane that is done last, behind
+        which all stages compute, or None where nothing is exchanged.
+        """
+        last: Lane | None = None
+        if durations.verdict:
+            last = _prune(lanes, durations)
+        behind_pruning = None if durations.asynchronous else last
+        for link, seconds in zip(lanes.links, durations.links, strict=True):
+            if seconds:
+                link.occupy(seconds, "transmit", behind_pruning)
+                if last is None or link.free_at > last.free_at:
+                    last = link
+        return last
 
     def step_seconds(self, durations: SpecPipeDurations, kind: Kind) -> Any:
         """Return ``max{T_exchange + max t_i, T_draft}`` in seconds."""
@@ -492,3 +491,18 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         return Claim(
             "upper_bound", "full levels of all requests in every step, also of those that refill"
         )
+
+
+def _prune(lanes: Lanes, durations: SpecPipeDurations) -> Lane:
+    """Book the verdict at the stages that have work, at the first where none has; return the last
+    of them, which computes behind all others, so that its compute holds up none of them.
+    """
+    last: Lane | None = None
+    for stage, seconds in zip(lanes.stages, durations.stages, strict=True):
+        if seconds:
+            stage.occupy(durations.verdict, "prune")
+            last = stage
+    if last is None:
+        last = lanes.stages[0]
+        last.occupy(durations.verdict, "prune")
+    return last
