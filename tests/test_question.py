@@ -26,7 +26,8 @@ from simulator.scenario.caveats import taken_over
 from simulator.scenario.expenses import expenses, rented_devices
 from simulator.scenario.loading import variant
 from simulator.scenario.run import baseline, law, plain, simulate
-from simulator.studies.plan.export import ENGINES, draft_lengths, exports
+from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.export import draft_lengths, exports
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.headroom import headroom
 from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, find_model, planned
@@ -383,8 +384,8 @@ def test_commands_name_checkpoints_and_documented_options(strategy: str, engine:
     loaded = load("vanilla_llama_2_7b_a100", settings)
     chosen: Any = SimpleNamespace(candidate=SimpleNamespace(loaded=loaded), replicas=2)
     kind = next(entry for name, entry in ENGINES.items() if engine.startswith(name))
-    command = exports(chosen, None, {}, "some/head" if "eagle" in strategy else "")[kind["file"]]
-    assert command.startswith(f"# each of 2 replicas; option names: {kind['source']}")
+    command = exports(chosen, None, {}, "some/head" if "eagle" in strategy else "")[kind.file]
+    assert command.startswith(f"# each of 2 replicas; option names: {kind.source}")
     for words in COMMANDS[strategy, engine].strip().splitlines():
         assert words.strip() in command
     assert not any(line.rstrip() != line for line in command.splitlines())

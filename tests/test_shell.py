@@ -19,7 +19,8 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.scenario import Loaded, load
-from simulator.studies.plan.export import ENGINES, exports
+from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.export import exports
 
 PROGRAMS = (
     "vllm",
@@ -175,7 +176,7 @@ def test_every_exported_script_calls_one_program_with_whole_words(
         "serving={policy: {name: prefill_first, max_requests: 8}}",
     ]
     loaded = load("vanilla_llama_2_7b_a100", settings)
-    file = next(entry["file"] for name, entry in ENGINES.items() if engine.startswith(name))
+    file = next(entry.file for name, entry in ENGINES.items() if engine.startswith(name))
     (plain,) = called(
         exports(with_names(loaded, HARMLESS, published), None, {}, HARMLESS)[file], stubs
     )

@@ -38,7 +38,8 @@ from simulator.serving.busier import requests_in_words
 from simulator.serving.slo import Limit
 from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
-from simulator.studies.plan.export import ENGINES, DraftLengths, WindowSchedule
+from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.export import DraftLengths, WindowSchedule
 from simulator.studies.plan.file import Candidate, NoCandidate, Offer
 from simulator.studies.plan.headroom import Headroom
 from simulator.studies.plan.question import DEFAULTS
@@ -69,7 +70,7 @@ def write_plan(study: PlanStudy, folder: Path) -> None:
     files = page_files(page(study), NAME) | study.exports
     ours = {
         *files,
-        *(entry["file"] for entry in ENGINES.values()),
+        *(program.file for program in ENGINES.values()),
         SCENARIO,
         REQUESTS,
         "schedule.csv",

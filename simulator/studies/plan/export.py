@@ -2,28 +2,23 @@
 
 * ``scenario.yaml``: the whole scenario with its replicas, to be run again by ``specsim run``; with
   ``traffic.csv`` beside it where requests were read from a file.
-* ``vllm.sh``, ``sglang.sh``, ``llama_cpp.sh``: a command for each replica, plain decoding too.
-  Templates, names of options and the documentation that they are from are in ``exports.yaml``.
+* ``vllm.sh``, ``sglang.sh``, ``llama_cpp.sh``: a command for each replica, plain decoding too
+  (:mod:`simulator.studies.plan.commands`).
 * ``schedule.csv``: draft tokens by batch and context that give the most by law; 0 where speculation
   has to be off.
 * ``specpipe.yaml``: width, branching and layers of the stages.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment
 
 from simulator.acceptance.sources import odds_of
-from simulator.cost.placement import Placement
-from simulator.files.shell import Comment, named_file, quoted
-from simulator.files.writing import csv_text, json_text
+from simulator.files.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.run import plain, tuned
-from simulator.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
 from simulator.strategies.common.adaptive import (
     FixedWindow,
     GoodputWindow,
@@ -32,24 +27,12 @@ from simulator.strategies.common.adaptive import (
 )
 from simulator.strategies.common.capabilities import DraftsChain
 from simulator.strategies.common.studied import LevelTree
+from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.search import Finding, examine, replicated
 
-ENGINES: dict[str, Any] = yaml.safe_load(
-    Path(__file__).with_name("exports.yaml").read_text("utf-8")
-)
-SHELL = Environment(finalize=quoted)  # noqa: S701
-SHELL.filters |= {
-    "comment": Comment,
-    "gguf": lambda name: named_file(f"{str(name).rpartition('/')[2]}.gguf"),
-}
 TRAFFIC = ("arrival_s", "prompt_tokens", "output_tokens", "task", "hash_ids")
 CONTEXTS = (1024, 4096, 16_384, 65_536, 131_072)
 """Cached tokens for which draft lengths are given, beside the mean of the plan."""
-CONTEXT_STEP = 1024
-"""A server's longest context is the plan's longest request, rounded up to a multiple of so many
-tokens.
-"""
-
 
 DraftLengths = dict[int, dict[int, int]]
 """Draft tokens by cached tokens of a request, then by requests that decode together; 0: without
@@ -146,46 +129,68 @@ def exports(
 
     ``head`` is the checkpoint of a draft head.
     """
-    return dict(
-        _files(
-            replicated(finding.candidate.loaded, finding.replicas).scenario, windows, lengths, head
-        )
-    )
-
-
-def _files(
-    scenario: Scenario, windows: WindowSchedule | None, lengths: DraftLengths, head: str
-) -> Iterator[tuple[str, str]]:
-    strategy = scenario.strategy
-    yield "scenario.yaml", yaml.safe_dump(_runnable(scenario), sort_keys=False, width=120)
+    scenario = replicated(finding.candidate.loaded, finding.replicas).scenario
+    files = {"scenario.yaml": yaml.safe_dump(_runnable(scenario), sort_keys=False, width=120)}
     if scenario.requests.traffic:
-        lines = (
-            [repr(line.arrival_s), *line[2:5], " ".join(map(str, line.hashes))]
-            for line in scenario.requests.lines()
-        )
-        columns = slice(None if scenario.serving.memory.prefix_caching else -1)
-        yield "traffic.csv", csv_text(TRAFFIC[columns], (line[columns] for line in lines))
+        files["traffic.csv"] = _traffic(scenario)
     if lengths:
-        sizes = sorted({batch for table in lengths.values() for batch in table})
-        rows = [[batch, *(table.get(batch, "") for table in lengths.values())] for batch in sizes]
-        yield (
-            "schedule.csv",
-            csv_text(["requests", *(f"context_{context}_tokens" for context in lengths)], rows),
-        )
-    if isinstance(strategy, LevelTree) and scenario.target and scenario.target.pipeline:
-        layers = [stage.layers for stage in scenario.target.pipeline.stages]
-        settings = {
-            "width": strategy.beam.width,
-            "branching": strategy.beam.branching,
-            "stage_layers": layers,
-        }
-        yield "specpipe.yaml", yaml.safe_dump(settings, sort_keys=False)
-    elif scenario.target:
-        engine = scenario.target.engine.name
-        for entry in (entry for name, entry in ENGINES.items() if engine.startswith(name)):
-            fields = command_fields(scenario, entry, windows, head)
-            if fields is not None:
-                yield entry["file"], SHELL.from_string(entry["template"]).render(fields) + "\n"
+        files["schedule.csv"] = _schedule(lengths)
+    stages = _stages(scenario)
+    if stages:
+        files["specpipe.yaml"] = stages
+    else:
+        files |= _scripts(scenario, windows, head)
+    return files
+
+
+def _traffic(scenario: Scenario) -> str:
+    """Return the requests, with hashes of their prompts where prefixes are cached."""
+    columns = slice(None if scenario.serving.memory.prefix_caching else -1)
+    lines = []
+    for line in scenario.requests.lines():
+        cells = [repr(line.arrival_s), *line[2:5], " ".join(map(str, line.hashes))]
+        lines.append(cells[columns])
+    return csv_text(TRAFFIC[columns], lines)
+
+
+def _schedule(lengths: DraftLengths) -> str:
+    """Return draft tokens by batch, a column for each context; empty where the cache has no
+    room.
+    """
+    sizes = sorted({batch for table in lengths.values() for batch in table})
+    rows = [[batch, *(table.get(batch, "") for table in lengths.values())] for batch in sizes]
+    return csv_text(["requests", *(f"context_{context}_tokens" for context in lengths)], rows)
+
+
+def _stages(scenario: Scenario) -> str:
+    """Return width, branching and layers of the stages of a pipeline that verifies a tree; empty
+    for another strategy.
+    """
+    strategy, target = scenario.strategy, scenario.target
+    if not isinstance(strategy, LevelTree) or target is None or target.pipeline is None:
+        return ""
+    settings = {
+        "width": strategy.beam.width,
+        "branching": strategy.beam.branching,
+        "stage_layers": [stage.layers for stage in target.pipeline.stages],
+    }
+    return yaml.safe_dump(settings, sort_keys=False)
+
+
+def _scripts(scenario: Scenario, windows: WindowSchedule | None, head: str) -> dict[str, str]:
+    """Return the script of the program that serves on the engine of the target, by its file's
+    name.
+    """
+    ranges = None
+    if windows is not None and windows.finding.kept:
+        ranges = windows.ranges(scenario.batch)
+    scripts = {}
+    for name, program in ENGINES.items():
+        if scenario.target and scenario.target.engine.name.startswith(name):
+            script = program.script(scenario, ranges, head)
+            if script is not None:
+                scripts[program.file] = script
+    return scripts
 
 
 def _runnable(scenario: Scenario) -> dict[str, Any]:
@@ -199,73 +204,3 @@ def _runnable(scenario: Scenario) -> dict[str, Any]:
             fields["requests"].pop(field, None)
         fields["requests"]["arrivals"] = {"name": "file", "format": "csv", "file": "traffic.csv"}
     return fields
-
-
-def command_fields(
-    scenario: Scenario, entry: Mapping[str, Any], windows: WindowSchedule | None, head: str
-) -> dict[str, Any] | None:
-    """Return what the template of an engine is filled with; None for a way to draft that it has no
-    options for.
-    """
-    target, strategy = scenario.target, scenario.schedule
-    kind = kind_of(scenario, entry["methods"])
-    if target is None or kind is None:
-        return None
-    drafted = scenario.draft if kind == "draft_model" else None
-    ranges = (
-        windows.ranges(scenario.batch) if windows is not None and windows.finding.kept else None
-    )
-    fields = {
-        "scenario": scenario,
-        "target": target,
-        "strategy": strategy,
-        "tree": strategy.model_dump(mode="json").get("tree") or {},
-        "source": entry["source"],
-        "model": checkpoint(target),
-        "draft": checkpoint(drafted) if drafted else head,
-        "draft_ranks": drafted.tensor_parallel if drafted else None,
-        "context": -(-(scenario.lengths[2] + strategy.window) // CONTEXT_STEP) * CONTEXT_STEP,
-        "form": entry["formats"].get(target.weights),
-        "cache": entry["cache"].get(target.kv_cache),
-        "method": entry["methods"].get(kind, ""),
-        "tokens": max((most for _, _, most in ranges or ()), default=0) or strategy.window,
-        "ranges": ranges,
-        "chunk": chunk_of(scenario.serving.policy),
-        "mixed": isinstance(scenario.serving.policy, ChunkedPrefill | UnifiedBudget),
-        "keeps": scenario.serving.memory.prefix_caching,
-    }
-    config = {name: fields[field] for name, field in entry.get("config", {}).items()}
-    stated = {name: value for name, value in config.items() if value not in ("", None)}
-    return fields | {"config": json_text(stated, indent=None)}
-
-
-def chunk_of(policy: Policy) -> int | None:
-    """Return the tokens of a pass of a policy that cuts prompts to them; None where prompts are
-    whole.
-    """
-    if isinstance(policy, ChunkedPrefill):
-        return policy.chunk_tokens
-    if isinstance(policy, UnifiedBudget):
-        return policy.budget_tokens
-    return (
-        policy.batch_tokens if isinstance(policy, PrefillFirst) and policy.splits_prompts else None
-    )
-
-
-def kind_of(scenario: Scenario, known: Iterable[str]) -> str | None:
-    """Return how drafts come about, of the ``known`` ways; empty where there are none, None where
-    it is another way.
-    """
-    strategy = scenario.schedule
-    if not strategy.window:
-        return ""
-    if isinstance(strategy, DraftsChain) and strategy.serial and scenario.draft:
-        return "draft_model"
-    return next((kind for kind in known if kind in scenario.method_name), None)
-
-
-def checkpoint(place: Placement) -> str:
-    """Return the id of a model on Hugging Face, or its name where none is known; never a word that
-    looks like an option.
-    """
-    return next(iter(place.model.huggingface), named_file(place.model.name))

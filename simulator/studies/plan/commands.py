@@ -1,0 +1,317 @@
+"""Commands that serve the answer of a plan, by engine: lists of words, which a shell takes as they
+are.
+
+Options are those of the documentation that an engine's ``source`` names. No name in a file can end
+a word or begin a command, as every word is quoted.
+"""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from simulator.cost.placement import Placement
+from simulator.files.shell import Comment, named_file
+from simulator.files.writing import json_text
+from simulator.scenario import Scenario
+from simulator.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
+from simulator.strategies.common.capabilities import DraftsChain
+from simulator.strategies.tree_sd import TreeSD
+
+CONTEXT_STEP = 1024
+"""A server's longest context is the plan's longest request, rounded up to a multiple of so many
+tokens.
+"""
+Words = list[str]
+Options = Mapping[str, Sequence[str]]
+Ranges = Sequence[Sequence[int]]
+"""First and last batch, and draft tokens, of ranges of batch sizes."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """Holds what is served: the answer's scenario with what its engine calls things."""
+
+    scenario: Scenario
+    target: Placement
+    drafted: Placement | None
+    """The draft model; None where another way of drafting is used."""
+    head: str
+    """Checkpoint of a draft head; empty for none."""
+    method: str
+    """The engine's name of the way to draft; empty for plain decoding."""
+    form: Sequence[str]
+    """Options for the format of the weights."""
+    cache: Sequence[str]
+    """Options for the format of the cache."""
+    ranges: Ranges | None
+    """Draft tokens by batch size, where they are to depend on it."""
+
+    @property
+    def model(self) -> str:
+        """Return the checkpoint of the target."""
+        return checkpoint(self.target)
+
+    @property
+    def draft(self) -> str:
+        """Return the checkpoint of the draft model or head; empty for none."""
+        return checkpoint(self.drafted) if self.drafted else self.head
+
+    @property
+    def context(self) -> int:
+        """Return the tokens of the longest request, rounded up."""
+        tokens = self.scenario.lengths[2] + self.scenario.schedule.window
+        return -(-tokens // CONTEXT_STEP) * CONTEXT_STEP
+
+    @property
+    def tokens(self) -> int:
+        """Return the most draft tokens of a step."""
+        most = max((tokens for _, _, tokens in self.ranges or ()), default=0)
+        return most or self.scenario.schedule.window
+
+    @property
+    def tree(self) -> tuple[int, int]:
+        """Return choices a level, and tokens of the tree that is verified; of a chain, 1 and its
+        window.
+        """
+        strategy = self.scenario.schedule
+        if isinstance(strategy, TreeSD):
+            return strategy.tree.choices or 1, strategy.tree.budget or strategy.window
+        return 1, strategy.window
+
+    @property
+    def stages(self) -> int:
+        """Return the stages of a pipeline; 0 without one."""
+        return len(self.target.pipeline.stages) if self.target.pipeline else 0
+
+    @property
+    def whole_experts(self) -> bool:
+        """Return whether every device has whole experts of a mixture."""
+        return bool(self.target.model.experts) and self.target.experts != "sliced"
+
+
+@dataclass(frozen=True)
+class ServingProgram:
+    """States a program that serves: the script that calls it, the documentation that names of
+    options are from, and what it calls formats and ways to draft.
+    """
+
+    file: str
+    source: str
+    formats: Options
+    cache: Options
+    methods: Mapping[str, str]
+    """Ways to draft, as names of methods contain them, the first that fits."""
+    lines: Callable[[Served], list[Words]]
+    """Returns the words of the command, by the lines that it is written in."""
+
+    def script(
+        self, scenario: Scenario, ranges: Ranges | None = None, head: str = ""
+    ) -> str | None:
+        """Return the script that serves a scenario; None for a way to draft that the program has no
+        options for.
+        """
+        target = scenario.target
+        kind = kind_of(scenario, self.methods)
+        if target is None or kind is None:
+            return None
+        served = Served(
+            scenario=scenario,
+            target=target,
+            drafted=scenario.draft if kind == "draft_model" else None,
+            head=head,
+            method=self.methods.get(kind, ""),
+            form=self.formats.get(target.weights, ()),
+            cache=self.cache.get(target.kv_cache or "", ()),
+            ranges=ranges,
+        )
+        command = " \\\n    ".join(map(shlex.join, self.lines(served)))
+        return "".join(f"# {line}\n" for line in self._comments(served)) + f"{command}\n"
+
+    def _comments(self, served: Served) -> Iterator[str]:
+        replicas = served.scenario.serving.replicas
+        which = "1 replica" if replicas == 1 else f"each of {replicas} replicas"
+        yield f"{which}; option names: {Comment(self.source)}"
+        if not served.form and served.target.weights != served.target.model.weight_format:
+            yield f"take a checkpoint in {Comment(served.target.weights)}"
+
+
+def _vllm(served: Served) -> list[Words]:
+    scenario = served.scenario
+    serve = ["vllm", "serve", served.model]
+    serve += ["--tensor-parallel-size", str(served.target.tensor_parallel)]
+    if served.stages:
+        serve += ["--pipeline-parallel-size", str(served.stages)]
+    if served.whole_experts:
+        serve.append("--enable-expert-parallel")
+    room = ["--max-num-seqs", str(scenario.batch), "--max-model-len", str(served.context)]
+    room += ["--gpu-memory-utilization", str(scenario.serving.memory.utilisation)]
+    room += [*served.form, *served.cache]
+    chunk = chunk_of(scenario.serving.policy)
+    if chunk:
+        prompts = ["--enable-chunked-prefill", "--max-num-batched-tokens", str(chunk)]
+    else:
+        prompts = ["--no-enable-chunked-prefill", "--max-num-batched-tokens", str(served.context)]
+    keeps = scenario.serving.memory.prefix_caching
+    if keeps is not None:
+        prompts.append("--enable-prefix-caching" if keeps else "--no-enable-prefix-caching")
+    lines = [serve, room, prompts]
+    if served.method:
+        lines.append(["--speculative-config", _vllm_config(served)])
+    return lines
+
+
+def _vllm_config(served: Served) -> str:
+    """Return how to speculate, as vLLM takes it; what is empty is left out."""
+    config = {
+        "method": served.method,
+        "model": served.draft,
+        "draft_tensor_parallel_size": served.drafted and served.drafted.tensor_parallel,
+        "num_speculative_tokens": served.tokens,
+        "num_speculative_tokens_per_batch_size": served.ranges,
+    }
+    stated = {name: value for name, value in config.items() if value not in ("", None)}
+    return json_text(stated, indent=None)
+
+
+def _sglang(served: Served) -> list[Words]:
+    scenario = served.scenario
+    serve = ["python3", "-m", "sglang.launch_server", "--model-path", served.model]
+    serve += ["--tp", str(served.target.tensor_parallel)]
+    if served.stages:
+        serve += ["--pp-size", str(served.stages)]
+    if served.whole_experts:
+        serve += ["--ep-size", str(served.target.tensor_parallel)]
+    room = ["--max-running-requests", str(scenario.batch), "--context-length", str(served.context)]
+    room += ["--mem-fraction-static", str(scenario.serving.memory.utilisation)]
+    room += [*served.form, *served.cache]
+    policy = scenario.serving.policy
+    prompts = ["--chunked-prefill-size", str(chunk_of(policy) or -1)]
+    if isinstance(policy, ChunkedPrefill | UnifiedBudget):
+        prompts.append("--enable-mixed-chunk")
+    if scenario.serving.memory.prefix_caching is False:
+        lines = [serve, room, ["--disable-radix-cache", *prompts]]
+    else:
+        lines = [serve, [*room, *prompts]]
+    if served.method:
+        lines += _sglang_speculation(served)
+    return lines
+
+
+def _sglang_speculation(served: Served) -> list[Words]:
+    algorithm = ["--speculative-algorithm", served.method]
+    if served.draft:
+        algorithm += ["--speculative-draft-model-path", served.draft]
+    choices, tokens = served.tree
+    steps = ["--speculative-num-steps", str(served.scenario.schedule.window)]
+    steps += ["--speculative-eagle-topk", str(choices)]
+    steps += ["--speculative-num-draft-tokens", str(1 + tokens)]
+    return [algorithm, steps]
+
+
+def _llama_cpp(served: Served) -> list[Words]:
+    places = served.scenario.batch
+    serve = ["llama-server", "-m", _gguf(served.model)]
+    if served.method:
+        serve += ["-md", _gguf(served.draft)]
+    serve += ["-np", str(places), "-c", str(served.context * places), "-ngl", "all", *served.cache]
+    if not served.method:
+        return [serve]
+    drafts = ["--spec-draft-n-max", str(served.tokens), "--spec-draft-n-min", "0"]
+    return [serve, [*drafts, "--spec-draft-p-min", "0"]]
+
+
+def _gguf(name: str) -> str:
+    """Return the file of a checkpoint."""
+    return named_file(f"{name.rpartition('/')[2]}.gguf")
+
+
+FORMATS: Options = {
+    "bf16": ("--dtype", "bfloat16"),
+    "fp16": ("--dtype", "float16"),
+    "fp32": ("--dtype", "float32"),
+    "fp8": ("--quantization", "fp8"),
+}
+ENGINES = {
+    "vllm": ServingProgram(
+        file="vllm.sh",
+        source=(
+            "vLLM 0.25: docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic "
+            "lengths: 015a47e1), engine arguments; read 2026-11"
+        ),
+        formats=FORMATS,
+        cache={"fp8": ("--kv-cache-dtype", "fp8")},
+        methods={
+            "draft_model": "draft_model",
+            "eagle_1": "eagle",
+            "eagle_2": "eagle",
+            "eagle_3": "eagle3",
+            "eagle": "eagle",
+            "ngram": "ngram",
+            "mtp": "mtp",
+        },
+        lines=_vllm,
+    ),
+    "sglang": ServingProgram(
+        file="sglang.sh",
+        source=(
+            "SGLang: docs/advanced_features/server_arguments.md (sgl-project/sglang 004813e1) and "
+            "speculative_decoding.md (067ad4d); read 2026-11"
+        ),
+        formats=FORMATS,
+        cache={"fp8": ("--kv-cache-dtype", "fp8_e4m3")},
+        methods={
+            "draft_model": "STANDALONE",
+            "eagle_1": "EAGLE",
+            "eagle_2": "EAGLE",
+            "eagle_3": "EAGLE3",
+            "eagle": "EAGLE",
+            "ngram": "NGRAM",
+            "mtp": "EAGLE",
+        },
+        lines=_sglang,
+    ),
+    "llama_cpp": ServingProgram(
+        file="llama_cpp.sh",
+        source=(
+            "llama.cpp: tools/server/README.md (ggml-org/llama.cpp 00dc8057); before builds of "
+            "2026 --spec-draft-n-max was --draft-max; read 2026-11"
+        ),
+        formats={},
+        cache={"int8": ("--cache-type-k", "q8_0", "--cache-type-v", "q8_0")},
+        methods={"draft_model": "draft_model"},
+        lines=_llama_cpp,
+    ),
+}
+"""Programs by engine, whose name may go on."""
+
+
+def chunk_of(policy: Policy) -> int | None:
+    """Return the tokens of a pass of a policy that cuts prompts to them; None where prompts are
+    whole.
+    """
+    if isinstance(policy, ChunkedPrefill):
+        return policy.chunk_tokens
+    if isinstance(policy, UnifiedBudget):
+        return policy.budget_tokens
+    if isinstance(policy, PrefillFirst) and policy.splits_prompts:
+        return policy.batch_tokens
+    return None
+
+
+def kind_of(scenario: Scenario, known: Mapping[str, str]) -> str | None:
+    """Return how drafts come about, of the ``known`` ways; empty where there are none, None where
+    it is another way.
+    """
+    strategy = scenario.schedule
+    if not strategy.window:
+        return ""
+    if isinstance(strategy, DraftsChain) and strategy.serial and scenario.draft:
+        return "draft_model"
+    return next((kind for kind in known if kind in scenario.method_name), None)
+
+
+def checkpoint(place: Placement) -> str:
+    """Return the id of a model on Hugging Face, or its name where none is known; never a word that
+    looks like an option.
+    """
+    return next(iter(place.model.huggingface), named_file(place.model.name))
