@@ -77,7 +77,8 @@ def _show_table(console: Console, block: Table) -> None:
     shown = block.rows[: block.terminal_rows or None]
     rows = [_cells(row, places) for row in shown]
     names = [block.head[place] for place in places]
-    head = [_folded(name, [cells[column] for cells in rows]) for column, name in enumerate(names)]
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    head = [_folded(name, cells) for name, cells in zip(names, columns, strict=True)]
     table = new_table(*head, *("" for _ in block.bars))
     for row, cells in zip(shown, rows, strict=True):
         table.add_row(*cells, *map(_bar, _cells(row, block.bars)))
@@ -142,7 +143,7 @@ def _least_width(console: Console, table: RichTable) -> int:
     return Measurement.get(console, console.options.update(max_width=10_000), table).minimum
 
 
-def _folded(name: str, cells: list[str]) -> str:
+def _folded(name: str, cells: Sequence[str]) -> str:
     """Return the head of a column on as many lines as keep it no wider than its cells or its
     longest word; own lines stay.
     """

@@ -74,7 +74,8 @@ def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> dict[str, Any]:
             }
         )
     for span in spans[:limit]:
-        begin, duration = round(span.start_s * 1e6, 3), round((span.end_s - span.start_s) * 1e6, 3)
+        begin = round(span.start_s * 1e6, 3)
+        duration = round((span.end_s - span.start_s) * 1e6, 3)
         events.append(
             {
                 "ph": "X",
@@ -104,7 +105,8 @@ def span_data(
     shown = [span for span in spans[:limit] if span.end_s > span.start_s]
     lanes = lanes_of(shown)
     colours = _colours(lanes, shown)
-    kinds, rows = list(colours), {lane: row for row, lane in enumerate(lanes)}
+    kinds = list(colours)
+    rows = {lane: row for row, lane in enumerate(lanes)}
     return {
         "lanes": lanes,
         "kinds": [
@@ -173,25 +175,23 @@ def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> t
     ]
 
     by_start = sorted(spans, key=lambda span: span.start_s)
-    starts, longest_s = (
-        [span.start_s for span in by_start],
-        max(span.end_s - span.start_s for span in spans),
-    )
+    starts = [span.start_s for span in by_start]
+    longest_s = max(span.end_s - span.start_s for span in spans)
 
     def shown(window: tuple[float, float]) -> tuple[bool, int, bool, float]:
-        near = by_start[bisect_left(starts, window[0] - longest_s) : bisect_left(starts, window[1])]
-        inside = [span for span in near if span.end_s > window[0]]
+        begin, end = window
+        near = by_start[bisect_left(starts, begin - longest_s) : bisect_left(starts, end)]
+        inside = [span for span in near if span.end_s > begin]
         stages = [span for span in inside if family(span.lane) == "stage"]
         computed = sum(span.end_s - span.start_s for span in stages)
-        full = len({span.lane for span in stages if span.start_s <= window[0]}) == len(
-            {span.lane for span in stages}
-        )
+        at_work = {span.lane for span in stages if span.start_s <= begin}
+        full = at_work == {span.lane for span in stages}
         no_prefill = not any(span.label in OPENING for span in inside)
         return (
             no_prefill,
             len({span.label for span in inside}),
             full,
-            -computed / (window[1] - window[0]),
+            -computed / (end - begin),
         )
 
     return max(windows, key=shown)
@@ -286,17 +286,16 @@ class _Drawing:
         for span in (span for span in self.spans if span.lane == lane):
             yield self._idle(free, span.start_s)
             wide = max(1.6, self.x(span.end_s) - self.x(span.start_s))
-            fill, milliseconds = (
-                self.colours[family(lane), span.label],
-                f"{(span.end_s - span.start_s) * 1e3:.3g} ms",
-            )
-            words = (
+            fill = self.colours[family(lane), span.label]
+            milliseconds = f"{(span.end_s - span.start_s) * 1e3:.3g} ms"
+            yield _Box(
+                min(self.x(span.start_s), WIDTH - MARGIN - wide),
+                wide,
                 _labelled(span.label, milliseconds, wide),
                 fill,
                 ink_on(fill),
                 f"{span.label}: {milliseconds}",
             )
-            yield _Box(min(self.x(span.start_s), WIDTH - MARGIN - wide), wide, *words)
             free = max(free, span.end_s)
         yield self._idle(free, self.end)
 

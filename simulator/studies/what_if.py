@@ -45,11 +45,15 @@ BESIDE = 2.0**-7
 """Distance from an end of ``SHARES`` at which a law is taken once more, for the slope there."""
 ROUNDING = 1e-12
 """Difference of a law and the longer of its two times that is rounding, over the longest of all."""
-RATES, FEW_RATES = tuple(round(0.05 * step, 2) for step in range(1, 20)), (0.3, 0.5, 0.7, 0.9)
+RATES = tuple(round(0.05 * step, 2) for step in range(1, 20))
+FEW_RATES = (0.3, 0.5, 0.7, 0.9)
 """Chances that a draft token is kept; the few where kinds of step are many, or have to be solved
 one rate at a time.
 """
-WINDOWS, FEW_WINDOWS, MANY_KINDS = 12, 4, 8
+WINDOWS = 12
+FEW_WINDOWS = 4
+MANY_KINDS = 8
+"""Windows of a grid, about; the few where a step has more than so many kinds."""
 NEVER = 1e-13
 """Share of a kind of step below which it is left out."""
 
@@ -130,7 +134,8 @@ def _windows(loaded: Loaded, requests: int, many: int) -> dict[int, Loaded]:
     """Return the scenario with so many windows, about; with its own alone where a rule chooses, or
     there is none.
     """
-    own, fields = loaded.scenario.schedule.window, type(loaded.scenario.strategy).model_fields
+    own = loaded.scenario.schedule.window
+    fields = type(loaded.scenario.strategy).model_fields
     most = max(8, min(2 * own, LONGEST_WINDOW))
     wanted = np.linspace(1, most, many).round().astype(int).tolist() if "gamma" in fields else []
     grid = dict(windows_of(loaded, sorted({own, *wanted}))) if wanted else {}
@@ -194,10 +199,12 @@ def _lines(part: Part) -> Iterator[tuple[str, list[float]]]:
     most = SHARES[-1]
     for name in (name for name in part.durations._fields if name not in NO_DURATIONS):
         seconds = _seconds(part, name, np.concatenate((SHARES, (BESIDE, most - BESIDE))))
-        first, last, *beside = seconds[0], seconds[len(SHARES) - 1], *seconds[len(SHARES) :]
-        slopes = (beside[0] - first) / BESIDE, (last - beside[1]) / BESIDE
-        straight = first, (last - first) / most
-        for lines in (straight * 2, (first, slopes[0], last - slopes[1] * most, slopes[1])):
+        first = seconds[0]
+        last = seconds[len(SHARES) - 1]
+        rise = (seconds[-2] - first) / BESIDE
+        end_rise = (last - seconds[-1]) / BESIDE
+        straight = (first, (last - first) / most)
+        for lines in (straight * 2, (first, rise, last - end_rise * most, end_rise)):
             longer = np.maximum(lines[0] + lines[1] * SHARES, lines[2] + lines[3] * SHARES)
             if np.all(np.abs(longer - seconds[: len(SHARES)]) <= ROUNDING * last):
                 yield name, [float(second) for second in lines]

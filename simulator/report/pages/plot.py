@@ -71,11 +71,9 @@ def label(key: str) -> str:
 
 def _short(key: str) -> str:
     """Return an axis in a word or two, where there is little room."""
-    return (
-        ""
-        if key == "strategy"
-        else key.rpartition(".")[2].removesuffix(_unit(key)).replace("_", " ")
-    )
+    if key == "strategy":
+        return ""
+    return key.rpartition(".")[2].removesuffix(_unit(key)).replace("_", " ")
 
 
 def _unit(key: str) -> str:
@@ -135,11 +133,8 @@ def picture(points: SweepTable, plot: Plot) -> Drawing:
 
 def _resolved(points: SweepTable, plot: Plot) -> Plot:
     """Return the plot with whole names of columns."""
-    named = {
-        field: points.column(name)
-        for field in ("x", "y", "value", "hue", "facet")
-        if (name := getattr(plot, field))
-    }
+    stated = {field: getattr(plot, field) for field in ("x", "y", "value", "hue", "facet")}
+    named = {field: points.column(name) for field, name in stated.items() if name}
     return plot.model_copy(update=named)
 
 
@@ -176,11 +171,9 @@ def _values(frame: Frame, column: str | None) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    return (
-        f"{value:,g}"
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        else str(value)
-    )
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:,g}"
+    return str(value)
 
 
 class _Panel(NamedTuple):
@@ -333,17 +326,12 @@ def _surface(axes: Any, rows: Frame, plot: Plot, points: SweepTable) -> tuple[An
     anywhere.
     """
     if points.file.combine == "latin_hypercube":
-        return lambda verb: getattr(axes, f"tri{verb}"), (
-            rows[plot.x],
-            rows[plot.y],
-            rows[plot.value],
-        )
-    xs, ys = _values(rows, plot.x), _values(rows, plot.y)
-    return lambda verb: getattr(axes, verb), (
-        xs,
-        ys,
-        np.ma.masked_invalid(_grid(rows, plot, xs, ys)),
-    )
+        anywhere = (rows[plot.x], rows[plot.y], rows[plot.value])
+        return lambda verb: getattr(axes, f"tri{verb}"), anywhere
+    xs = _values(rows, plot.x)
+    ys = _values(rows, plot.y)
+    values = np.ma.masked_invalid(_grid(rows, plot, xs, ys))
+    return lambda verb: getattr(axes, verb), (xs, ys, values)
 
 
 def _pareto(panel: _Panel) -> None:

@@ -191,8 +191,13 @@ def _kept(points: Sequence[StreamPoint]) -> int:
 
 def _plane(axes: Any, figure: Drawing, models: TwoModels | None) -> None:
     """Draw by R and zeta/beta how many times as fast streaming is as two models."""
-    gamma, over = (models.gamma, models.target_over_single) if models else (PAPER_GAMMA, 1.0)
-    ratios, tokens = np.geomspace(1.0, 100.0, 121), np.linspace(0.5, 2.5, 101)
+    gamma = PAPER_GAMMA
+    over = 1.0
+    if models:
+        gamma = models.gamma
+        over = models.target_over_single
+    ratios = np.geomspace(1.0, 100.0, 121)
+    tokens = np.linspace(0.5, 2.5, 101)
     law = speedup_over_two_models(gamma, ratios[None, :], tokens[:, None], over)
     widths = [2.0 if level == 1.0 else 0.8 for level in LEVELS]
     axes.contourf(ratios, tokens, law, levels=(1.0, 1e9), colors=[SHADE])

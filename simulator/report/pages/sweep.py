@@ -21,7 +21,6 @@ from simulator.report.blocks import (
     Listing,
     Page,
     Paragraph,
-    Table,
     sections,
 )
 from simulator.report.columns import Column, table
@@ -179,16 +178,14 @@ def _points(points: SweepTable) -> Iterator[Block]:
             f"The best {MOST_ROWS} of {len(points.frame):,} points by {label(judge)}; all of them: "
         )
     yield Paragraph((caption, Hyperlink(points_file(points), points_file(points)), "."))
-    rows = [
-        tuple(_cell(row[name], name in points.axes) for name in columns)
-        for _, row in frame.iterrows()
-    ]
-    yield Table(
-        [name if name in points.axes else label(name) for name in columns],
-        rows,
-        "Points",
-        sortable=True,
-    )
+    shown = [_column(name, name in points.axes) for name in columns]
+    yield table("Points", (row for _, row in frame.iterrows()), shown, sortable=True)
+
+
+def _column(name: str, stated: bool) -> Column[Any]:
+    """Return the column of an axis, whose values are ``stated``, or of a metric."""
+    head = name if stated else label(name)
+    return Column(head, lambda row: _cell(row[name], stated))
 
 
 def _cell(value: Any, stated: bool) -> str:

@@ -241,7 +241,9 @@ def _range(key: str, text: str, place: Place) -> Range | None:
                 place, f"expected low:high:count or log:low:high:count, got '{text}'", key
             )
         return None
-    low, high, count, ratios = float(match[2]), float(match[3]), int(match[4]), bool(match[1])
+    low, high = float(match[2]), float(match[3])
+    count = int(match[4])
+    ratios = bool(match[1])
     if not -math.inf < low < high < math.inf or count < 2:
         raise BadInput.at(
             place, f"expected low below high and two values or more, got '{text}'", key
@@ -252,13 +254,8 @@ def _range(key: str, text: str, place: Place) -> Range | None:
         )
     if ratios and low <= 0.0:
         raise BadInput.at(place, f"equal ratios need a low end above 0, got '{text}'", key)
-    return Range(
-        low,
-        high,
-        count,
-        ratios,
-        match[2].lstrip("-+").isdigit() and match[3].lstrip("-+").isdigit(),
-    )
+    whole = match[2].lstrip("-+").isdigit() and match[3].lstrip("-+").isdigit()
+    return Range(low, high, count, ratios, whole)
 
 
 def assigned(assignment: str) -> tuple[str, Any]:

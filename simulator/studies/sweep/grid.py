@@ -174,13 +174,10 @@ def _laws(loaded: Loaded, arrays: Arrays, quantities: Sequence[str]) -> Mapping[
     """Return the wanted quantities of a law with arrays in the place of numbers: arrays, or numbers
     for all points.
     """
-    scenario, cost, acceptance = (
-        loaded.scenario,
-        _cost(loaded.scenario, arrays),
-        _acceptance(loaded, arrays),
-    )
+    scenario = loaded.scenario
+    cost = _cost(scenario, arrays)
     requests, context = scenario.batch, scenario.mean_context
-    odds = odds_of(acceptance, scenario.exit)
+    odds = odds_of(_acceptance(loaded, arrays), scenario.exit)
     parts = law_parts(scenario.schedule, cost, odds, requests, context)
     step_s, verified, request_step_s = means(parts)
     tokens = verified * share_emitted(scenario.schedule, parts, odds, scenario.outputs)
