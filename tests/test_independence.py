@@ -24,7 +24,7 @@ from simulator.acceptance.trace import Trace, read
 from simulator.cli.main import main
 from simulator.names import Catalogue
 from simulator.report.markdown import as_markdown
-from simulator.report.pages.iid import FIGURE, NAME, detailed, headline, page
+from simulator.report.pages.iid import FIGURE, NAME, detailed, figure, headline, page
 from tests.test_acceptance import make_trace
 
 REPORT = Path(__file__).parents[1] / "reports" / "iid" / f"{NAME}.md"
@@ -213,3 +213,13 @@ def test_a_page_reads_so() -> None:
         ("long", "0.750", *kept, "+1.0 % (+0.5 to +2.0)", "-2.0 % (-1.0 to -4.0)"),
         ("short", "0.750", *kept, "+0.5 % (+0.2 to +1.0)", ""),
     ]
+
+
+def test_a_picture_reads_so() -> None:
+    (axes,) = figure([drafter("long", off(3, 1.0), off(8, -2.0))]).axes
+    assert axes.get_xlabel() == (
+        "i.i.d. formula against recording, tokens per step (%); in brackets: share kept by windows "
+        "of one token"
+    )
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["long  (75.0 %)"]
+    assert axes.get_legend_handles_labels()[1] == ["γ = 3", "γ = 8"]

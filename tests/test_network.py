@@ -162,7 +162,16 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
     assert page.read_text().count("| overlapped |") == 3
     # our own
     words = "".join(ElementTree.parse(tmp_path / "network.svg").getroot().itertext())
-    for text in ("stage 4", "stage 5", "latency between servers (ms)"):
+    for text in (
+        "stage 4",
+        "stage 5",
+        "time (ms)",
+        "latency between servers (ms)",
+        "rate between servers (Gbit/s)",
+        "ms per token more than on one server",
+        "sending while stages prune",
+        "sending after pruning",
+    ):
         assert text in words, text
     found = json.loads(CliRunner().invoke(main, ["network", ONE, *few, "--json"]).stdout)
     assert [row["scenario"] for row in found["rows"]] == [ONE, ONE]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Code, Highlight, Listing, Page, Paragraph, Table
 from simulator.report.pages import budget, drafts, streams, sweep
@@ -24,6 +25,18 @@ from simulator.studies.sweep.table import SweepTable
 def tables(page: Page) -> list[Table]:
     """All tables of a page, in order."""
     return [block for block in page.blocks if isinstance(block, Table)]
+
+
+def words(drawing: Drawing) -> list[list[str]]:
+    """What every panel of a drawing says: axes, titles, curves and notes."""
+    panels = []
+    for axes in drawing.axes:
+        titles = [axes.get_title(loc=side) for side in ("left", "center")]
+        notes = [text.get_text() for text in axes.texts]
+        labels = axes.get_legend_handles_labels()[1]
+        said = [axes.get_xlabel(), axes.get_ylabel(), *titles, *labels, *notes]
+        panels.append([text for text in said if text])
+    return panels
 
 
 # ---- budget
@@ -98,6 +111,30 @@ def test_a_page_of_budgets_reads_so() -> None:
     assert not unsimulated.rows
 
 
+def test_a_picture_of_budgets_reads_so() -> None:
+    assert words(budget.budget_figure([budget_study(True)])) == [
+        [
+            "budget γ (draft tokens per iteration, one sequence)",
+            "time (ms)",
+            "any",
+            "mean iteration, law",
+            "target verifies a sequence",
+            "draft writes γ tokens",
+            " c = T_target / T_draft = 3.2 ",
+        ],
+        [
+            "budget γ (draft tokens per iteration, one sequence)",
+            "tokens per second",
+            "verified, law",
+            "verified, simulation",
+            "emitted, law",
+            "emitted, simulation",
+            "shaded: verified within 1 % of the most, γ = 2 to 3\n"
+            "most verified at γ = 2, emitted at γ = 3 (simulation)",
+        ],
+    ]
+
+
 # ---- streams
 
 
@@ -168,6 +205,28 @@ def test_a_page_of_streams_reads_so() -> None:
     ]
 
 
+def test_a_picture_of_streams_reads_so() -> None:
+    assert words(streams.stream_figure(STREAMS)) == [
+        [
+            "tree factor k (tokens of a stream), and nodes of the whole tree",
+            "speed-up over autoregressive",
+            "whole tree",
+            "pruned to 32 nodes",
+            "best at k = 2: 1.80",
+            "best at k = 3: 1.90",
+            "the chain, k = 1",
+        ],
+        [
+            "R: pass of the target over one of the draft",
+            "ζ / β: tokens per step,\ntwo models over one",
+            "even, were a step of both as long (Eq. 10 as printed)",
+            "streaming is so many times as fast (Eq. 10)",
+            "here, with small as the draft: 1.50",
+            *(f"{level:g}" for level in streams.LEVELS),
+        ],
+    ]
+
+
 # ---- drafts
 
 
@@ -234,6 +293,19 @@ def test_a_page_of_drafts_reads_so() -> None:
         ("small", "0.500", "3.50", *worth, "31%", "72%"),
         ("middle", "1.50", "3.50", *worth, "40%", "81%"),
         ("big", "4.00", "3.50", *worth, "never", "never"),
+    ]
+
+
+def test_a_picture_of_drafts_reads_so() -> None:
+    assert words(drafts.draft_figure(DRAFTS)) == [
+        [
+            "draft tokens kept (%)",
+            "speed-up over autoregressive decoding",
+            "best window at all points; dots: level with the scenario's draft",
+            "small, 3.5 ms a token",
+            "middle, 3.5 ms a token",
+            "big, 3.5 ms a token",
+        ]
     ]
 
 

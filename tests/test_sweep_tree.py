@@ -14,7 +14,14 @@ from test_tree_replay import trace_of
 
 from simulator.cli.main import main
 from simulator.report.blocks import Highlight
-from simulator.report.pages.trees import headline, hiding, highlights, page as page_of, sentences
+from simulator.report.pages.trees import (
+    headline,
+    hiding,
+    highlights,
+    page as page_of,
+    sentences,
+    tree_figure,
+)
 from simulator.scenario import load
 from simulator.studies.trees import (
     LevelTimes,
@@ -323,3 +330,30 @@ def test_a_page_of_trees_reads_so() -> None:
         ("64", "16", "80.0 %", "2.00", "20.50", "41.00 ± 0.50", "1.000", "43.00", "ties edge"),
     ]
     assert [row[-1] for row in table.rows[::3]] == ["", "edge"]
+
+
+def test_a_picture_of_trees_reads_so() -> None:
+    drawing = tree_figure([stated(NARROW, BEST, TIED, WIDE)])
+    said = [
+        [axes.get_xlabel(), axes.get_ylabel(), *axes.get_legend_handles_labels()[1]]
+        for axes in drawing.axes
+    ]
+    assert said == [
+        [
+            "",
+            "t(w), law (ms)",
+            "end of a token tile",
+            "step, full levels",
+            "slowest stage before the last",
+            "last stage: one row, LM head",
+        ],
+        ["", "tokens in the tree (%)", "k = 8", "k = 16"],
+        [
+            "width w",
+            "E(T), replay (ms)",
+            "k = 8",
+            "k = 16",
+            "best",
+            "Eq. (1), at the k of most widths",
+        ],
+    ]
