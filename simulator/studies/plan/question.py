@@ -10,12 +10,12 @@ scenario: a draft writes one token a pass, and sits on the GPUs of its target.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -36,7 +36,6 @@ from simulator.files.schema import (
     read,
     validate,
 )
-from simulator.files.sentences import Sentences
 from simulator.names import OF_MODELS, Catalogue, shown
 from simulator.scenario.bank import Loan, nearest, published
 from simulator.serving.requests import Requests
@@ -47,7 +46,11 @@ from simulator.studies.plan.file import Plan, amended, combined, with_said
 DEFAULTS: dict[str, Any] = yaml.safe_load(
     Path(__file__).with_name("defaults.yaml").read_text("utf-8")
 )
-say = Sentences(Path(__file__).with_suffix(".yaml"))
+PROMPTS_ALONE = "left out, as no output has a second token that could be drafted"
+NO_DRAFT = "left out, as no smaller model with its tokenizer is known; name one with --draft"
+NO_MTP = "left out, as the model has no layer that predicts further tokens"
+NO_HEAD = "left out, as no such head is published for a model of these shapes"
+"""Why a method is left out."""
 ONE_PROMPT = re.compile(r"\bone\b.*\bprompt\b")
 """A mean over a single prompt is none to plan with."""
 MACHINE = "server"
@@ -120,7 +123,6 @@ def planned(
 def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
     """Return the plan file of a question as a document whose places are options."""
     target = find_model(question.model, catalogue, f"--model {question.model}")
-    assumed = [*question.said, *_said(question, target)]
     scenario: dict[str, Any] = {
         "target": {
             "model": target.reference,
@@ -130,54 +132,103 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
         "requests": question.requests,
         "serving": {"policy": {"name": DEFAULTS["policy"]}},
     }
-    engines, strategies, heads = set[str](), dict[str, Any](), dict[str, str]()
-    hardware, devices = {}, {}
-    offers = {name: _offer(question, catalogue, name) for name in question.devices}
-    if unknown := question.prices.keys() - {*question.devices, *map(_called, question.devices)}:
-        message = f"is none of the devices {', '.join(map(_called, question.devices))}"
+    hardware = _offered_hardware(question, catalogue, scenario["target"])
+    methods = _offered_methods(question, catalogue, target, hardware.engines)
+    assumed = [*question.said, *_said(question, target), *hardware.assumed, *methods.assumed]
+    published_as = target.published_as or target.reference
+    data = {
+        "name": target.spec.name or target.reference,
+        "about": f"{published_as} on {' or '.join(hardware.devices)}, asked in one line",
+        "assumed": list(dict.fromkeys(assumed)),
+        "scenario": scenario,
+        "slo": question.slo,
+        "devices": hardware.devices,
+        "hardware": hardware.entries,
+        "strategies": methods.entries,
+        **({"heads": methods.heads} if methods.heads else {}),
+        "replicas": DEFAULTS["replicas"]["value"],
+    }
+    return Document(data, dict(_places(data, question)))
+
+
+def _refuse_prices_of_others(question: PlanQuestion) -> None:
+    """Raise :class:`BadInput` for prices of devices that the question does not name."""
+    devices = list(map(_called, question.devices))
+    unknown = question.prices.keys() - {*question.devices, *devices}
+    if unknown:
+        message = f"is none of the devices {', '.join(devices)}"
         raise BadInput([Fault((f"--price {name}", 0, 0), "", message) for name in sorted(unknown)])
+
+
+class OfferedHardware(NamedTuple):
+    """Holds the hardware of a plan, the devices to rent, and what was taken by default, in
+    words.
+    """
+
+    entries: dict[str, Any]
+    devices: dict[str, Any]
+    assumed: list[str]
+
+    @property
+    def engines(self) -> list[str]:
+        """Return the engines of all devices."""
+        return sorted({entry["target"]["engine"] for entry in self.entries.values()})
+
+
+def _offered_hardware(
+    question: PlanQuestion, catalogue: Catalogue, target: Mapping[str, Any]
+) -> OfferedHardware:
+    """Return the devices of a question; beside one with a price, those without are left out."""
+    offers = {name: _offer(question, catalogue, name) for name in question.devices}
+    _refuse_prices_of_others(question)
+    priced = any(price for _, price in offers.values())
+    offered = OfferedHardware({}, {}, [])
     for name, (maker, price) in offers.items():
-        if price is None and any(stated for _, stated in offers.values()):
-            assumed.append(
+        if price is None and priced:
+            offered.assumed.append(
                 f"{name}: left out, as no price of it is known; state one, as in --price "
                 f"{name}=2.50"
             )
             continue
-        hardware[name], offer, words = _hardware(question, name, maker, price or DEFAULTS["price"])
-        if more := _with_whole_experts(scenario["target"], hardware[name], catalogue):
-            hardware[name]["vary"]["target.experts"] = ["sliced", "whole"]
-            words = (
-                f"{words}; experts whole on their devices too (expert parallel), as sliced ones "
-                f"do not start at {more}"
+        entry, offer, words = _hardware(question, name, maker, price or DEFAULTS["price"])
+        whole = _with_whole_experts(target, entry, catalogue)
+        if whole:
+            entry["vary"]["target.experts"] = ["sliced", "whole"]
+            words += (
+                "; experts whole on their devices too (expert parallel), as sliced ones do not "
+                f"start at {whole}"
             )
-        devices[_called(name)] = offer
-        engines.add(hardware[name]["target"]["engine"])
-        assumed.append(words)
-    strategies["plain"] = {"strategy": "autoregressive", "draft": None, "acceptance": {"always": 0}}
-    for engine in sorted(engines):
+        offered.entries[name] = entry
+        offered.devices[_called(name)] = offer
+        offered.assumed.append(words)
+    return offered
+
+
+class OfferedMethods(NamedTuple):
+    """Holds the strategies of a plan, checkpoints of their heads, and what was taken by default, in
+    words.
+    """
+
+    entries: dict[str, Any]
+    heads: dict[str, str]
+    assumed: list[str]
+
+
+def _offered_methods(
+    question: PlanQuestion, catalogue: Catalogue, target: NamedModel, engines: Sequence[str]
+) -> OfferedMethods:
+    """Return plain decoding, and the methods of all engines that exist for the target."""
+    plain = {"strategy": "autoregressive", "draft": None, "acceptance": {"always": 0}}
+    offered = OfferedMethods({"plain": plain}, {}, [])
+    for engine in engines:
         for name, method in _methods(engine).items():
             entry, words, head = _strategy(question, catalogue, target, method)
-            if entry and name not in strategies:
-                strategies[name] = entry
+            if entry:
+                offered.entries.setdefault(name, entry)
             if head:
-                heads[name] = head
-            assumed.append(f"{name}: {words}")
-    data = {
-        "name": target.spec.name or target.reference,
-        "about": (
-            f"{target.published_as or target.reference} on {' or '.join(devices)}, asked in one "
-            "line"
-        ),
-        "assumed": list(dict.fromkeys(assumed)),
-        "scenario": scenario,
-        "slo": question.slo,
-        "devices": devices,
-        "hardware": hardware,
-        "strategies": strategies,
-        **({"heads": heads} if heads else {}),
-        "replicas": DEFAULTS["replicas"]["value"],
-    }
-    return Document(data, dict(_places(data, question)))
+                offered.heads[name] = head
+            offered.assumed.append(f"{name}: {words}")
+    return offered
 
 
 def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
@@ -207,22 +258,17 @@ def _said(question: PlanQuestion, target: NamedModel) -> Iterator[str]:
     """Yield the defaults that hold for all candidates, in words."""
     for name in ("ranks", "replicas"):
         value, why = DEFAULTS[name].values()
-        yield say(
-            "default", name=name, values=value if isinstance(value, list) else [value], why=why
-        )
+        values = value if isinstance(value, list) else [value]
+        yield f"{name}: {', '.join(map(str, values))} ({why})"
     if not question.weights:
-        known = target.spec.expert_format or target.spec.weight_format
-        yield say(
-            "weights", format=_format(question, target), known=known, why=DEFAULTS["weights"]["why"]
-        )
+        published_in = target.spec.expert_format or target.spec.weight_format
+        why = "as published" if published_in else DEFAULTS["weights"]["why"]
+        yield f"weights: {_format(question, target)} ({why})"
     if target.spec.cache_format:
-        yield say("cache", format=target.spec.cache_format)
-    if (
-        target.spec.about
-        and not target.published_as
-        and target.spec.source.endswith(("(HF config.json)", "(GGUF header)"))
-    ):
-        yield say("described", about=target.spec.about)
+        yield f"kv_cache: {target.spec.cache_format} (as published, with its scales)"
+    described = target.spec.source.endswith(("(HF config.json)", "(GGUF header)"))
+    if target.spec.about and not target.published_as and described:
+        yield f"model: {target.spec.about}"
 
 
 def _format(question: PlanQuestion, target: NamedModel) -> str:
@@ -267,8 +313,9 @@ def _hardware(
         "draft": {**place, "machine": MACHINE},
     }
     entry["vary"] = {"target.tensor_parallel": list(ranks)}
-    said = say("hardware", name=name, engine=engine, link=link, price=price)
-    return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, said
+    joined = f"joined by {link}" if link else "one device a replica"
+    words = f"{name}: engine {engine}, {joined}, {price['value']:g} USD an hour ({price['source']})"
+    return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, words
 
 
 def _with_whole_experts(
@@ -308,29 +355,29 @@ def _strategy(
         isinstance(question.requests, dict)
         and Requests.model_validate(question.requests).prompts_alone
     ):
-        return None, "left out, as no output has a second token that could be drafted", ""
+        return None, PROMPTS_ALONE, ""
     entry: dict[str, Any] = {"strategy": method["strategy"], "draft": None}
     kind, head, words, drafter = method["kind"], "", "", None
     if method["shape"] == "draft":
         name = question.draft or next(iter(DEFAULTS["drafts"].get(target.reference, ())), None)
         if name is None:
-            return None, say("no_draft"), ""
+            return None, NO_DRAFT, ""
         draft = find_model(name, catalogue, f"--draft {name}")
         drafter = draft.published_as or draft.reference
         entry["draft"] = {"model": draft.reference, "weights": DEFAULTS["weights"]["value"]}
-        words = say("draft", draft=drafter)
+        words = f"draft {drafter} on the GPUs of its target, one token a pass;"
     if method["shape"] == "mtp" and not target.spec.mtp_layers:
-        return None, say("no_mtp"), ""
+        return None, NO_MTP, ""
     if method["shape"] == "head":
         trained = _head(catalogue, target, kind)
         if trained is None:
-            return None, say("no_head"), ""
+            return None, NO_HEAD, ""
         of, head = trained
-        words = say("head", head=head, of=of, target=target.published_as)
+        words = head_words(head, of, target.published_as)
     entry |= {"vary": dict(method["vary"])} if "vary" in method else {}
     acceptance = _acceptance(catalogue, target, method, drafter)
     if acceptance is None:
-        return None, say("no_mean", kind=kind), ""
+        return None, f"left out, as no mean of {kind} in a chain is published", ""
     entry["acceptance"], lent = acceptance
     return entry, f"{words} {lent}".lstrip(), head
 
@@ -356,7 +403,26 @@ def _acceptance(
         for other in loans
         if (other.target, other.mean.window) == (loan.target, loan.mean.window)
     ]
-    return dict(loan.block), say("borrowed", loan=loan, ends=[value for value in same if value])
+    return dict(loan.block), borrowed(loan, [value for value in same if value])
+
+
+def head_words(head: str, trained_for: str, target: str) -> str:
+    """Return which head drafts, and for which model it was trained where that is another one."""
+    other = f", which was trained for {trained_for}" if trained_for != target else ""
+    return f"head {head}{other};"
+
+
+def borrowed(loan: Loan, same: Sequence[float]) -> str:
+    """Return from whom acceptance is borrowed; ``same``: all means that are published for it."""
+    mean = loan.mean
+    tokens = "" if mean.tokens_per_step is None else f"{mean.tokens_per_step:g}"
+    words = (
+        f"acceptance borrowed from {loan.target} with {mean.draft}: {tokens} tokens a step in a "
+        f"chain of {mean.window} on {mean.task}"
+    )
+    if len(set(same)) > 1:
+        words += f"; {min(same):g} to {max(same):g} are published for it"
+    return words
 
 
 def _usable(loan: Loan, method: Mapping[str, Any]) -> bool:
@@ -385,7 +451,11 @@ def _of_method(
         block = {
             name: mean[name] for name in ("tokens_per_step", "source", "confidence") if name in mean
         }
-        return block | {"method": method["strategy"]}, say("own", mean=mean)
+        words = (
+            f"acceptance borrowed from {mean['target']}: {mean['tokens_per_step']:g} tokens a "
+            "step, as the method's file says"
+        )
+        return block | {"method": method["strategy"]}, words
     return None
 
 
@@ -437,11 +507,30 @@ def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
             "",
         )
     if folder.suffix in OF_MODELS or folder.exists() or name.startswith((".", "/", "~")):
-        raise BadInput.at(option, say("no_file", name=name, there=folder.exists()))
+        raise BadInput.at(option, no_file(name, folder.exists()))
     ids = [id_ for path in names.values() for id_ in _spec(path).huggingface]
+    raise BadInput.at(option, unknown_model(name, did_you_mean(name, [*ids, *names])))
+
+
+def no_file(name: str, there: bool) -> str:
+    """Return what is wrong with the path of a model, and what a model may be."""
+    if there:
+        fault = "is neither a folder with a config.json nor a .json or .gguf file"
+    else:
+        fault = f"there is no file {name}"
+    return (
+        f"{fault}; a model is a name of the catalogue, an id of Hugging Face that it knows, a "
+        "folder with a config.json, or a .gguf file"
+    )
+
+
+def unknown_model(name: str, perhaps: str) -> str:
+    """Return that a name leads to no model, and how to get its shapes."""
     local = name.rpartition("/")[2]
-    raise BadInput.at(
-        option, say("unknown", name=name, local=local, perhaps=did_you_mean(name, [*ids, *names]))
+    return (
+        "is neither a model of the catalogue, nor an id that it knows, nor a folder with a "
+        f"config.json{perhaps}; get its config.json: hf download {name} config.json --local-dir "
+        f"{local}, then --model ./{local}"
     )
 
 
@@ -478,7 +567,10 @@ def busiest(
     limited = TrafficFile.model_validate(arrivals | {"drop_above_tokens": context})
     if dropped := limited.dropped:
         arrivals["drop_above_tokens"] = context
-        said.append(say("too_long", dropped=dropped, context=context))
+        said.append(
+            f"{dropped:,} requests of more than {context:,} tokens left out: the context of the "
+            "model is no longer"
+        )
     at = [line.arrival_s for line in limited.lines()]
     if not at:
         raise limited.all_too_long(context, "the model's context") if context else limited.empty()
@@ -488,7 +580,10 @@ def busiest(
     span, begin = min(
         (at[index + count - 1] - at[index], index) for index in range(len(at) - count + 1)
     )
-    said.append(say("busiest", count=count, begin=at[begin], span=span))
+    said.append(
+        f"planned for the busiest {count:,} requests in a row, from {at[begin]:,.0f} s on, within "
+        f"{span:,.0f} s"
+    )
     return {"arrivals": arrivals | {"from_s": at[begin]}, "count": count}, said
 
 
@@ -499,7 +594,7 @@ def _rate_said(file: str, log: RecordedLog, rate_per_s: float | None) -> list[st
     if rate_per_s is None:
         return []
     if not log.timed:
-        return [say("untimed", file=file, rate_per_s=rate_per_s)]
+        return [f"{file} has no times: Poisson arrivals at {rate_per_s:g} a second, as stated"]
     return (
         [f"{file}: its times are stretched to {rate_per_s:g} a second in the mean, as stated"]
         if len(log.requests) > 1
