@@ -97,31 +97,13 @@ def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own:
         catalogue = Catalogue(own)
         abouts = {name: catalogue.abouts(name) for name in ((kind,) if kind else KINDS)}
     if word:
-        chosen = {name: _with(word.lower(), names) for name, names in abouts.items()}
-        abouts = {name: names for name, names in chosen.items() if names or kind}
+        abouts = {name: _with(word.lower(), names) for name, names in abouts.items()}
+        if not kind:
+            abouts = {name: names for name, names in abouts.items() if names}
     if as_json:
         print_json(abouts)
-        return
-    column = (
-        min(max((len(name) for names in abouts.values() for name in names), default=0), NAME) + 2
-    )
-    width = _width()
-    width = max(width, column + LEAST_ABOUT)
-    for title, names in abouts.items():
-        click.secho(f"{title} ({len(names)})", bold=True)
-        for name, about in sorted(names.items()) if by_name else names.items():
-            words = f"{name + '  ':<{column}}{about.partition(chr(10))[0].translate(CONTROLS)}"
-            below = " " * (column + 2)
-            click.echo(
-                fill(
-                    words,
-                    width,
-                    initial_indent="  ",
-                    subsequent_indent=below,
-                    max_lines=2,
-                    placeholder=" …",
-                )
-            )
+    else:
+        _print_names(abouts, by_name)
 
 
 def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
@@ -130,6 +112,29 @@ def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
         for name, about in abouts.items()
         if word in name.lower() or word in about.lower()
     }
+
+
+def _print_names(abouts: dict[str, dict[str, str]], by_name: bool) -> None:
+    """Print the names of each kind with the first line of their descriptions in a column."""
+    longest = 0
+    for names in abouts.values():
+        longest = max(longest, *map(len, names), 0)
+    column = min(longest, NAME) + 2
+    width = max(_width(), column + LEAST_ABOUT)
+    for title, names in abouts.items():
+        click.secho(f"{title} ({len(names)})", bold=True)
+        for name in sorted(names) if by_name else names:
+            about = names[name].partition("\n")[0].translate(CONTROLS)
+            click.echo(
+                fill(
+                    f"{name + '  ':<{column}}{about}",
+                    width,
+                    initial_indent="  ",
+                    subsequent_indent=" " * (column + 2),
+                    max_lines=2,
+                    placeholder=" …",
+                )
+            )
 
 
 def _list_methods(as_json: bool, own: Paths) -> None:
