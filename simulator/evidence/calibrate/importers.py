@@ -189,8 +189,8 @@ def _attention(row: Row) -> Iterator[Row]:
     queries = Queries(
         row.get("sequences", 1), row["new"] if part == "prefill" else 1, row["cached"]
     )
-    told: Row = {column: row[column] for column in ("operation", "shape") if column in row}
-    yield {"tensor_parallel": ranks, **attention(part, queries, heads, time_us, cache), **told}
+    stated: Row = {column: row[column] for column in ("operation", "shape") if column in row}
+    yield {"tensor_parallel": ranks, **attention(part, queries, heads, time_us, cache), **stated}
 
 
 def _collectives(row: Row) -> Iterator[Row]:
@@ -269,14 +269,7 @@ def imported(
         if kind.get("model") and model is None:
             raise BadInput.at("", "holds no shapes; name the model with --model")
         frame = _placed(_translated(frame, kind, skipped), kind, path, model)
-        times = set(kind["times"])
-        rows = (
-            {key: cell for key, cell in row.items() if key not in times or cell > 0.0}
-            for row in frame.to_dict("records")
-        )
-        return table(
-            [{"model": row["model"], **ours} for row in rows for ours in ROWS[kind["rows"]](row)]
-        )
+        return table(_rows(frame, kind))
     except BadInput as error:
         raise error.changed(lambda fault: replace(fault, place=(name, *fault.place[1:]))) from error
     except KeyError as error:
@@ -287,6 +280,20 @@ def imported(
         ) from error
     except (OSError, ImportError, ValueError, AttributeError, EOFError, zlib.error) as error:
         raise BadInput.at(name, f"is no file of {form}: {error}") from error
+
+
+def _rows(frame: Table, kind: Mapping[str, Any]) -> list[Row]:
+    """Return our rows of a file's, of whose times those that are 0 or missing say nothing."""
+    ours_of = ROWS[kind["rows"]]
+    rows = []
+    for record in frame.to_dict("records"):
+        row = {}
+        for key, cell in record.items():
+            if key not in kind["times"] or cell > 0.0:
+                row[str(key)] = cell
+        for ours in ours_of(row):
+            rows.append({"model": row["model"], **ours})
+    return rows
 
 
 def _frame(path: Path) -> Table:
@@ -309,10 +316,12 @@ def _frame(path: Path) -> Table:
 def _kind(form: str, frame: Table) -> Mapping[str, Any]:
     refused = IMPORTERS[form]["refused"]
     kinds = {kind["known_by"]: kind for kind in IMPORTERS[form]["kinds"]}
-    for column in (column for column in refused if column in frame):
-        raise BadInput.at(("", 1, 1), refused[column], column)
-    for column in (column for column in kinds if column in frame):
-        return dict(kinds[column])
+    for column, why in refused.items():
+        if column in frame:
+            raise BadInput.at(("", 1, 1), why, column)
+    for column, kind in kinds.items():
+        if column in frame:
+            return dict(kind)
     raise BadInput.at(
         ("", 1, 1), f"is no file of {form}; expected one of the columns {', '.join(kinds)}"
     )
@@ -322,57 +331,89 @@ def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Tabl
     """Return a file's rows under our names, times in microseconds; those without a place here are
     left out and counted.
     """
-    there = {*frame.columns, *(f"{column}?" for column in frame)}
-    names = {
-        theirs.removesuffix("?"): ours
-        for theirs, ours in kind["columns"].items()
-        if theirs in there or theirs[-1] != "?"
-    }
-    if missing := names.keys() - there:
-        raise KeyError(min(missing))
+    names = _our_names(frame, kind)
     if "long" in kind:
-        frame = frame.pivot_table(
-            frame.columns[-1], list(names), kind["long"], "median"
-        ).reset_index()
-    sums = {}
-    unit = kind["unit_us"]
-    for part, columns in kind["times"].items():
-        wanted = [
-            column.removesuffix("?")
-            for column in columns
-            if column[-1] != "?" or column[:-1] in frame
-        ]
-        if missing := set(wanted) - {*frame}:
-            skipped[f"no times of {', '.join(sorted(missing))} in the file"] += len(frame)
-        elif wanted:
-            sums[part] = sum(frame[column] * unit for column in wanted)
-    if not sums:
-        raise KeyError(next(iter(kind["times"].values()))[0])
-    frame = frame.rename(columns=names)[list(names.values())].assign(**sums)
-    for column, words in kind.get("words", {}).items():
-        if column in frame:
-            ours = frame[column].astype(str).map(words)
-            skipped.update(
-                {
-                    f"{column} {word}": int(n)
-                    for word, n in frame[column][ours.isna()].value_counts().items()
-                }
-            )
-            frame = frame.assign(**{column: ours})[ours.notna()]
+        times_column = frame.columns[-1]
+        frame = frame.pivot_table(times_column, list(names), kind["long"], "median").reset_index()
+    times = _times(frame, kind, skipped)
+    frame = frame.rename(columns=names)[list(names.values())].assign(**times)
+    frame = _in_our_words(frame, kind.get("words", {}), skipped)
     for rule, why in kind.get("keep", {}).items():
         frame = kept(frame, frame.eval(rule), why, skipped)
     if "eager" in kind and "kernel" in frame:
-        (time,) = sums
-        longer = frame[time] >= LAUNCHES * frame.groupby("kernel")[time].transform("min")
-        why = f"eager, within {LAUNCHES} of the shortest of its kernel: the host's time"
-        frame = kept(frame, longer | ~frame.eval(kind["eager"]), why, skipped)
-    frame = frame.assign(
-        **{column: frame.eval(rule) for column, rule in kind.get("derived", {}).items()}
-    )
-    keys = [column for column in frame if column not in (*sums, "kernel")]
+        (time,) = times
+        frame = _without_host_times(frame, time, frame.eval(kind["eager"]), skipped)
+    derived = {column: frame.eval(rule) for column, rule in kind.get("derived", {}).items()}
+    frame = frame.assign(**derived)
     if kind.get("median"):
-        return frame.groupby(keys, as_index=False)[list(sums)].median()
+        keys = [column for column in frame if column not in (*times, "kernel")]
+        return frame.groupby(keys, as_index=False)[list(times)].median()
     return frame
+
+
+def _our_names(frame: Table, kind: Mapping[str, Any]) -> dict[str, str]:
+    """Return our names of a file's columns by theirs, of which those that end in ? may be missing;
+    raise :class:`KeyError` for another one that is.
+    """
+    names = {}
+    missing = []
+    for theirs, ours in kind["columns"].items():
+        column = theirs.removesuffix("?")
+        may_be_missing = column != theirs
+        if column in frame:
+            names[column] = ours
+        elif not may_be_missing:
+            missing.append(column)
+    if missing:
+        raise KeyError(min(missing))
+    return names
+
+
+def _times(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> dict[str, Any]:
+    """Return the times of each part in microseconds, sums of the file's columns; parts of which a
+    column is missing are counted, and raise :class:`KeyError` where no part is left.
+    """
+    times = {}
+    for part, columns in kind["times"].items():
+        wanted = []
+        for column in columns:
+            name = column.removesuffix("?")
+            if name == column or name in frame:
+                wanted.append(name)
+        missing = set(wanted) - {*frame}
+        if missing:
+            skipped[f"no times of {', '.join(sorted(missing))} in the file"] += len(frame)
+        elif wanted:
+            times[part] = sum(frame[name] * kind["unit_us"] for name in wanted)
+    if not times:
+        first_columns = next(iter(kind["times"].values()))
+        raise KeyError(first_columns[0])
+    return times
+
+
+def _in_our_words(frame: Table, words: Mapping[str, Mapping[str, Any]], skipped: Skipped) -> Table:
+    """Return the rows with our ``words`` of each column for theirs; rows with another word are
+    counted as ``skipped``.
+    """
+    for column, ours_by_theirs in words.items():
+        if column not in frame:
+            continue
+        ours = frame[column].astype(str).map(ours_by_theirs)
+        unknown = frame[column][ours.isna()].value_counts()
+        for word, rows in unknown.items():
+            skipped[f"{column} {word}"] += int(rows)
+        frame = frame.assign(**{column: ours})[ours.notna()]
+    return frame
+
+
+def _without_host_times(frame: Table, time: str, eager: Any, skipped: Skipped) -> Table:
+    """Return the rows without ``eager`` ones that take little more than the shortest of their
+    kernel: those time the host that launches them.
+    """
+    shortest = frame.groupby("kernel")[time].transform("min")
+    longer = frame[time] >= LAUNCHES * shortest
+    why = f"eager, within {LAUNCHES} of the shortest of its kernel: the host's time"
+    return kept(frame, longer | ~eager, why, skipped)
 
 
 def _placed(frame: Table, kind: Mapping[str, Any], path: Path, model: ModelSpec | None) -> Table:
@@ -385,9 +426,8 @@ def _placed(frame: Table, kind: Mapping[str, Any], path: Path, model: ModelSpec 
         "format": "fp16",
         "model": path.parent.name if stem in ("mlp", "attention") else stem,
     }
-    if (
-        "inner" in frame and len(frame[["hidden", "inner"]].drop_duplicates()) > 1
-    ):  # of several models
+    of_several_models = "inner" in frame and len(frame[["hidden", "inner"]].drop_duplicates()) > 1
+    if of_several_models:
         where["model"] += " " + frame.hidden.astype(str) + "x" + frame.inner.astype(str)
     if kind.get("folder"):
         degree = re.fullmatch(r"tp(\d+)", path.absolute().parent.name)
@@ -406,13 +446,12 @@ def _placed(frame: Table, kind: Mapping[str, Any], path: Path, model: ModelSpec 
             "model": model.name,
             "hidden": model.hidden_size,
             "inner": model.intermediate_size,
-        }
-        where |= {
             "query_heads": model.num_attention_heads,
             "kv_heads": model.num_key_value_heads,
             "head_width": model.head_dim,
+            "vocabulary": model.vocab_size,
+            "gated": model.mlp == "gated",
         }
-        where |= {"vocabulary": model.vocab_size, "gated": model.mlp == "gated"}
     return frame.assign(**{column: value for column, value in where.items() if column not in frame})
 
 
