@@ -78,11 +78,10 @@ class MeasuredRun:
         step_s = float(law(scenario, self.acceptance).step_s)
         if self.quantity == "step_ms":
             return step_s * 1e3
-        return (
-            self.tokens
-            / step_s
-            * (1.0 if self.quantity == "tokens_per_s" else float(baseline(scenario).tpot_s))
-        )
+        tokens_per_s = self.tokens / step_s
+        if self.quantity == "tokens_per_s":
+            return tokens_per_s
+        return tokens_per_s * float(baseline(scenario).tpot_s)
 
     @property
     def simple(self) -> tuple[float, float]:
@@ -157,31 +156,44 @@ def _run(
     overrides: Sequence[str],
     catalogue: Catalogue,
 ) -> MeasuredRun:
+    """Return a row with its scenario and the acceptance that was measured; raise
+    :class:`BadInput` for a row that says too little or contradicts itself.
+    """
     cells = {key: (cell or "").strip() for key, cell in row.items() if key is not None}
-    stated = [key for key in MEASURED if cells.get(key)]
-    if None in row or len(stated) != 1:
+    quantity = _quantity(place, cells, None in row)
+    value = _number(place, quantity, cells)
+    tokens = _number(place, "tokens_per_step", {"tokens_per_step": "1"} | cells)
+    try:
+        loaded = load(base, [*overrides, *_settings(cells)], catalogue)
+    except BadInput as error:
+        raise error.changed(lambda fault: replace(fault, place=place)) from error
+    drafts = loaded.scenario.schedule.window > 0
+    if drafts and quantity != "step_ms" and not cells.get("tokens_per_step"):
+        message = f"is missing in a row that drafts: without it {quantity} says nothing of a step"
+        raise BadInput.at(place, message, "tokens_per_step")
+    return MeasuredRun(loaded, acceptance_of(loaded, tokens), quantity, value, tokens, cells)
+
+
+def _quantity(
+    place: tuple[str, int, int], cells: Mapping[str, str], has_more_cells_than_columns: bool
+) -> str:
+    """Return what a row measured; raise :class:`BadInput` unless it is exactly one quantity."""
+    stated = [quantity for quantity in MEASURED if cells.get(quantity)]
+    if has_more_cells_than_columns or len(stated) != 1:
         raise BadInput.at(
             place, f"expected one of {', '.join(MEASURED)}, got {', '.join(stated) or 'none'}"
         )
-    value = _number(place, stated[0], cells)
-    tokens = _number(place, "tokens_per_step", {"tokens_per_step": "1"} | cells)
-    settings = [
-        f"{key}={cell}"
-        for key, cell in cells.items()
-        if cell and key not in OWN and not key.startswith("#")
-    ]
-    try:
-        loaded = load(base, [*overrides, *settings], catalogue)
-    except BadInput as error:
-        raise error.changed(lambda fault: replace(fault, place=place)) from error
-    if (
-        loaded.scenario.schedule.window
-        and not cells.get("tokens_per_step")
-        and stated != ["step_ms"]
-    ):
-        message = f"is missing in a row that drafts: without it {stated[0]} says nothing of a step"
-        raise BadInput.at(place, message, "tokens_per_step")
-    return MeasuredRun(loaded, acceptance_of(loaded, tokens), stated[0], value, tokens, cells)
+    return stated[0]
+
+
+def _settings(cells: Mapping[str, str]) -> list[str]:
+    """Return the fields of the scenario that a row changes, as ``--set`` takes them."""
+    settings = []
+    for key, cell in cells.items():
+        is_field = key not in OWN and not key.startswith("#")
+        if cell and is_field:
+            settings.append(f"{key}={cell}")
+    return settings
 
 
 def _number(place: tuple[str, int, int], column: str, cells: Mapping[str, str]) -> float:
@@ -299,12 +311,10 @@ def _one_constant(runs: Sequence[MeasuredRun]) -> float:
     ]
 
     def error(constant: float) -> float:
-        pairs = zip(shapes, measured, strict=True)
-        return float(
-            np.mean(
-                [abs((fixed + constant * size) / value - 1.0) for (fixed, size), value in pairs]
-            )
-        )
+        errors = []
+        for (fixed, size), value in zip(shapes, measured, strict=True):
+            errors.append(abs((fixed + constant * size) / value - 1.0))
+        return float(np.mean(errors))
 
     return min(map(error, meets), default=0.0)
 
