@@ -29,6 +29,8 @@ PRODUCTS = ("matmul", "fp16")
 SHAPED = {"matmul": "products", "experts": "experts"}
 """Operations of which some shapes are left out of a fit to the others, in words."""
 Operation: TypeAlias = Roofline | AttentionParts
+Group: TypeAlias = tuple[str, str]
+"""An operation, and the format of its weights or of its cache."""
 DIRECTIONS = ("dispatch", "combine")
 NUMBERS = ("fixed_us", "memory_efficiency", "compute_efficiency", "p_norm")
 
@@ -74,76 +76,112 @@ def device(
         rows = rows[(rows.operation == "matmul") & (rows.format == "fp16")]
         form = TABLE
         left_out = False
-    rows = rows[
-        rows.operation.isin(DEVICE_OPERATIONS)
-        & rows.left_out.isin(("", *[CACHED] * (profile.cache_mb is not None)))
-    ]
-    rows = rows[(rows.operation != "experts") | (rows.left_out == "")]
-    if rows.empty:
-        raise unfit(f"hold none of {', '.join(DEVICE_OPERATIONS)} to fit")
-    groups = {
-        (name, str(form)): part
-        for (name, form), part in rows.groupby(["operation", "format"], sort=False)
-    }
+    groups = _groups(profile, rows)
     products = groups.get(PRODUCTS)
+    tried: Mapping[Form, float] = {}
     if products is not None and form is None:
         tried = fit.best_tiles(profile, products)
-    else:
-        tried = {}
     form = form or min(tried, key=tried.__getitem__, default=TABLE)
     data = deepcopy(like.data)
     before = dict[str, Operation]()
     fits = dict[str, Operation]()
     errors = dict[str, list[FitError]]()
     errors_before = dict[str, list[FitError]]()
-    for group in counted(
-        sorted(groups, key=lambda group: (group != PRODUCTS, group[1] != "fp16")), "operations"
-    ):
-        name = ", ".join(word for word in group if word != "fp16")
+    for group in counted(sorted(groups, key=_in_turn), "operations"):
+        name = _name(group)
         say(f"fitting {name}")
         measured = _uncached(profile, groups[group])
-        before[name] = _of(profile, *group, measured)
-        fitted = fits[name] = _fitted(group, profile, measured, form, ratios, before[name])
+        old = _of(profile, *group, measured)
+        fitted = _fitted(group, profile, measured, form, ratios, old)
+        before[name] = old
+        fits[name] = fitted
         if group == PRODUCTS:
             data, profile = _with_cache(data, profile, fitted, groups[group])
         _write(data, group, profile, fitted, measured, like)
         if ratios:
-            fitted_ratios = {}
-            for key in ("width", "width_source"):
-                fitted_ratios[key] = data["matmul"]["default"][key]
-            data["matmul"] |= {"default": like.data["matmul"]["default"] | fitted_ratios}
-        errors[name], errors_before[name] = (
-            _errors(profile, of[name], measured) for of in (fits, before)
-        )
-        errors[name] += (
-            quality.heads_left_out(profile, measured, fitted)
-            if left_out and "attention" in name
-            else []
-        )
-    outside = list[HeldOutErrors]()
-    steps = [list[TileStep](), list[TileStep]()]
+            _keep_all_but_the_width(data, like)
+        errors[name] = _errors(profile, fitted, measured)
+        errors_before[name] = _errors(profile, old, measured)
+        if left_out and "attention" in name:
+            errors[name] += quality.heads_left_out(profile, measured, fitted)
+    steps = list[TileStep]()
+    steps_before = list[TileStep]()
     layers = None
     now = fits.get("matmul")
-    old = before.get("matmul")
-    if products is not None and isinstance(now, Roofline) and isinstance(old, Roofline):
-        steps = [quality.steps(profile, operation, products) for operation in (now, old)]
-        operations = {"predicted": now, "like": old, "sheet": fit.DATASHEET}
-        times = {
-            name: fit.seconds(profile, operation, products)
-            for name, operation in operations.items()
-        }
-        layers = fit.by_layer(products, seconds=fit.measured(products), **times)
-    for (name, kind), measured in groups.items():
-        fitted = fits[", ".join(word for word in (name, kind) if word != "fp16")]
-        if left_out and name in SHAPED and isinstance(fitted, Roofline):
-            say(f"predicting {SHAPED[name]} in {kind} that a fit leaves out")
-            aside = quality.ways_left_out(profile, _uncached(profile, measured), form, fitted)
-            outside += [
-                error if kind == "fp16" else error._replace(by=f"{kind}, {error.by}")
-                for error in aside
-            ]
+    start = before.get("matmul")
+    if products is not None and isinstance(now, Roofline) and isinstance(start, Roofline):
+        steps = quality.steps(profile, now, products)
+        steps_before = quality.steps(profile, start, products)
+        layers = _layers(profile, products, now, start)
+    outside = _shapes_left_out(profile, groups, fits, form) if left_out else []
     tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
-    return FittedProfile(data, errors, errors_before, outside, steps[0], steps[1], tiles, layers)
+    return FittedProfile(data, errors, errors_before, outside, steps, steps_before, tiles, layers)
+
+
+def _groups(profile: Device, rows: Table) -> dict[Group, Table]:
+    """Return the rows that can be fitted, by operation and format; raise :class:`BadInput` where
+    there are none.
+    """
+    usable = ["", CACHED] if profile.cache_mb is not None else [""]
+    rows = rows[rows.operation.isin(DEVICE_OPERATIONS) & rows.left_out.isin(usable)]
+    rows = rows[(rows.operation != "experts") | (rows.left_out == "")]
+    if rows.empty:
+        raise unfit(f"hold none of {', '.join(DEVICE_OPERATIONS)} to fit")
+    groups = {}
+    for (operation, weights), part in rows.groupby(["operation", "format"], sort=False):
+        groups[operation, str(weights)] = part
+    return groups
+
+
+def _in_turn(group: Group) -> tuple[bool, bool]:
+    """Return the key by which groups are fitted in turn: products in 16 bits first, as they tell
+    the bandwidth of the cache, and each operation's 16 bits before its other formats.
+    """
+    return group != PRODUCTS, group[1] != "fp16"
+
+
+def _name(group: Group) -> str:
+    """Return the name of an operation in a format; 16 bits are not named."""
+    return ", ".join(word for word in group if word != "fp16")
+
+
+def _keep_all_but_the_width(data: dict[str, Any], like: Document) -> None:
+    """Put back what products were before the fit, but for their table by width."""
+    section = dict(like.data["matmul"]["default"])
+    for key in ("width", "width_source"):
+        section[key] = data["matmul"]["default"][key]
+    data["matmul"]["default"] = section
+
+
+def _layers(profile: Device, products: Table, now: Roofline, start: Roofline) -> Table:
+    """Return the seconds of every measured layer, and what the fit, its start and the datasheet say
+    of it.
+    """
+    return fit.by_layer(
+        products,
+        seconds=fit.measured(products),
+        predicted=fit.seconds(profile, now, products),
+        like=fit.seconds(profile, start, products),
+        sheet=fit.seconds(profile, fit.DATASHEET, products),
+    )
+
+
+def _shapes_left_out(
+    profile: Device, groups: Mapping[Group, Table], fits: Mapping[str, Operation], form: Form
+) -> list[HeldOutErrors]:
+    """Return the errors of shapes that a fit to the others predicts, by operation and format."""
+    outside = []
+    for group, measured in groups.items():
+        operation, weights = group
+        fitted = fits[_name(group)]
+        if operation not in SHAPED or not isinstance(fitted, Roofline):
+            continue
+        say(f"predicting {SHAPED[operation]} in {weights} that a fit leaves out")
+        uncached = _uncached(profile, measured)
+        for error in quality.ways_left_out(profile, uncached, form, fitted):
+            by = error.by if weights == "fp16" else f"{weights}, {error.by}"
+            outside.append(error._replace(by=by))
+    return outside
 
 
 def _with_cache(
@@ -203,12 +241,11 @@ def _errors(profile: Device, operation: Operation, rows: Table) -> list[FitError
         (operation.decode, rows[rows.part == "decode"]),
         (operation.prefill, rows[rows.part == "prefill"]),
     ]
-    return [
-        error
-        for part, measured in parts
-        if len(measured)
-        for error in quality.errors(profile, part, measured)
-    ]
+    errors = []
+    for part, measured in parts:
+        if len(measured):
+            errors += quality.errors(profile, part, measured)
+    return errors
 
 
 def _fitted(
@@ -251,9 +288,8 @@ def _write(
     if isinstance(fitted, AttentionParts):
         whole = data["attention"]
         parts = data.get(name, {})
-        if (
-            "decode" not in parts
-        ):  # one roofline until now, or none of latents, of which either part may stay
+        # one roofline until now, or none of latents, of which either part may stay
+        if "decode" not in parts:
             parts = data[name] = {part: deepcopy(whole.get(part, whole)) for part in IN_PARTS}
             origin = profile.name or "the profile it starts from"
             borrow(
@@ -310,11 +346,13 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
     """Fit what was measured of a link: forms of all-reduce, and the latency of a transfer at its
     stated bandwidth.
     """
-    reduces, transfers = (rows[rows.operation == name] for name in ("all_reduce", "transfer"))
+    reduces = rows[rows.operation == "all_reduce"]
+    transfers = rows[rows.operation == "transfer"]
     exchanges = rows[rows.operation.isin(DIRECTIONS)]
     if reduces.empty and transfers.empty and exchanges.empty:
         raise unfit("hold no all_reduce, transfer, dispatch or combine; nothing to fit a link to")
-    if len(names := sorted(reduces.implementation.unique())) > 1:
+    names = sorted(reduces.implementation.unique())
+    if len(names) > 1:
         raise unfit(f"expected all-reduces of one, got {', '.join(names)}", "implementation")
     data = deepcopy(like.data)
     errors = dict[str, list[FitError]]()
