@@ -25,7 +25,8 @@ from simulator.evidence.fits import Paper
 from simulator.evidence.published import PublishedCell
 from simulator.scenario import load
 
-TOKENS, OUTPUT = "acceptance.rescale.tokens_per_step", "requests.output_tokens.mean_tokens"
+TOKENS = "acceptance.rescale.tokens_per_step"
+OUTPUT = "requests.output_tokens.mean_tokens"
 OF_TASK = ("acceptance.", "requests.prompt_tokens", "requests.output_tokens", "target.model")
 """Keys that a row sets because of its task or its model."""
 TIMES: Mapping[str, int] = {"ms": 1, "tokens/s": -1}
@@ -36,7 +37,9 @@ COLUMNS = ("model", "task", "hardware", "temperature", "batch_size")
 def arithmetic(paper: Paper, cell: PublishedCell) -> float | None:
     """Return the baseline of a cell; None where it has no sibling."""
     near = _nearest(paper, cell)
-    return geometric_mean(_estimate(paper, cell, sibling) for sibling in near) if near else None
+    if near:
+        return geometric_mean(_estimate(paper, cell, sibling) for sibling in near)
+    return None
 
 
 def interpolated(paper: Paper, cell: PublishedCell) -> bool:
@@ -96,7 +99,9 @@ def _differ(cell: PublishedCell, other: PublishedCell) -> set[str]:
 
 def _estimate(paper: Paper, cell: PublishedCell, sibling: PublishedCell) -> float:
     """Return what a sibling makes of a cell, by the rules above."""
-    value, own, other = float(sibling.published), _stated(cell), _stated(sibling)
+    value = float(sibling.published)
+    own = _stated(cell)
+    other = _stated(sibling)
     times = TIMES.get(cell.unit, 0)
     if TOKENS in own and TOKENS in other:
         value *= (float(own[TOKENS]) / float(other[TOKENS])) ** (-1 if times > 0 else 1)
@@ -132,11 +137,10 @@ def _pairs(
     """Yield two calibrated cells of another method that differ as a cell from its sibling, and in
     how many columns.
     """
-    known = [
-        fitted
-        for fitted in paper.with_role("calibrate")
-        if fitted.scenario != cell.scenario and fitted.quantity == cell.quantity
-    ]
+    known = []
+    for fitted in paper.with_role("calibrate"):
+        if fitted.scenario != cell.scenario and fitted.quantity == cell.quantity:
+            known.append(fitted)
     columns = _differ(cell, sibling)
     for here in known:
         for there in known:
@@ -149,4 +153,6 @@ def _pairs(
 
 def _layers(paper: Paper, cell: PublishedCell) -> int:
     target = load(str(paper.folder / f"{cell.scenario}.yaml"), cell.assignments).scenario.target
-    return target.model.num_hidden_layers if target else 1
+    if target:
+        return target.model.num_hidden_layers
+    return 1

@@ -58,7 +58,8 @@ SCALES: Mapping[Combine, tuple[int, int]] = {
 """What command / against is multiplied by, and what is then taken off; ``under`` is against /
 command.
 """
-NEAR, WIDENED = 0.10, 0.05
+NEAR = 0.10
+WIDENED = 0.05
 UNPRINTED = re.compile(r"\{([^{}]+) in ([^{}]+?)\.\.([^{}]+)\}")
 """An input in a command: what is taken, and its two plausible ends."""
 REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
@@ -115,7 +116,8 @@ class PrintedRange(NamedTuple):
         ``WIDENED``.
         """
         room = NEAR if self.least == self.most else WIDENED
-        (low, high) = self.least - room * abs(self.least), self.most + room * abs(self.most)
+        low = self.least - room * abs(self.least)
+        high = self.most + room * abs(self.most)
         return all(low <= value <= high for value in values)
 
     def reached(self, values: Sequence[float]) -> bool:
@@ -190,12 +192,16 @@ class PaperClaim(Frozen):
     @property
     def span(self) -> PrintedRange | None:
         """Return what is published; None where only a shape is claimed."""
-        return PrintedRange.of(self.published) if self.published else None
+        if self.published:
+            return PrintedRange.of(self.published)
+        return None
 
     @property
     def conditions(self) -> list[Condition]:
         """Return the conditions of the shape."""
-        return [Condition.of(text) for text in self.shape.split(" and ")] if self.shape else []
+        if self.shape:
+            return [Condition.of(text) for text in self.shape.split(" and ")]
+        return []
 
     def keeps_shape(self, values: Sequence[float]) -> bool:
         """Return whether values keep every condition of the shape."""
@@ -204,7 +210,9 @@ class PaperClaim(Frozen):
     @property
     def limit(self) -> Condition | None:
         """Return the bound; None without one."""
-        return Condition.of(self.bound) if self.bound else None
+        if self.bound:
+            return Condition.of(self.bound)
+        return None
 
     @property
     def commands(self) -> list[str]:
@@ -223,10 +231,9 @@ class PaperClaim(Frozen):
         first and their last end.
         """
         named = ("command", "against")
-        each = [
-            {name: UNPRINTED.sub(rf"\{end}", getattr(self, name)) for name in named}
-            for end in (1, 2, 3)
-        ]
+        each = []
+        for end in (1, 2, 3):
+            each.append({name: UNPRINTED.sub(rf"\{end}", getattr(self, name)) for name in named})
         return [
             self.model_copy(update=update)
             for update in each[: 3 if UNPRINTED.search(self.command + self.against) else 1]
@@ -258,7 +265,9 @@ class PaperClaim(Frozen):
                 for value in picked(answers[command], other or own)
             ]
             values = combined(values, seconds, self.combine)
-        return [REDUCTIONS[word](values)] if word else values
+        if word:
+            return [REDUCTIONS[word](values)]
+        return values
 
 
 class ClaimRow(NamedTuple):
@@ -314,7 +323,9 @@ class Judged:
             return "refuted"
         if claim.conditions and self.in_shape:
             return "in shape"
-        return "inputs not printed" if claim.missing else ""
+        if claim.missing:
+            return "inputs not printed"
+        return ""
 
     def run_of(self, cell: PublishedCell) -> float:
         """Return what is ours beside a cell: the least or the most of our values for the end of a
@@ -322,12 +333,16 @@ class Judged:
         """
         if cell.qualifier.endswith("min"):
             return min(self.ours)
-        return max(self.ours) if cell.qualifier.endswith(("max", "at_most")) else mean(self.ours)
+        if cell.qualifier.endswith(("max", "at_most")):
+            return max(self.ours)
+        return mean(self.ours)
 
 
 def split(commands: str) -> list[str]:
     """Return commands that are joined by `` ; ``."""
-    return [command.strip() for command in commands.split(" ; ")] if commands else []
+    if commands:
+        return [command.strip() for command in commands.split(" ; ")]
+    return []
 
 
 def combined(values: Sequence[float], others: Sequence[float], combine: Combine) -> list[float]:
@@ -390,14 +405,12 @@ def claims(catalogue: Catalogue, papers: Iterable[str]) -> list[ClaimRow]:
     for paper in papers:
         paths = (root / PAPERS / paper / "claims.csv" for root in catalogue.roots)
         path = next(filter(Path.exists, paths), None)
-        own = (
-            [
-                ClaimRow(paper, claim, shown(path), line)
-                for line, claim in numbered(PaperClaim, path)
-            ]
-            if path
-            else []
-        )
+        if path:
+            own = []
+            for line, claim in numbered(PaperClaim, path):
+                own.append(ClaimRow(paper, claim, shown(path), line))
+        else:
+            own = []
         names = [row.claim.claim for row in own]
         twice = [row for place, row in enumerate(own) if row.claim.claim in names[:place]]
         if twice:
@@ -412,13 +425,13 @@ def judged(rows: Sequence[ClaimRow], answers: Answers) -> list[Judged]:
     """Return every claim beside what its commands gave; raise BadInput with all rows whose command
     or metric fails.
     """
-    beside, faults = [], []
+    beside = []
+    faults = []
     for row in rows:
-        failed = [
-            answer
-            for command in row.claim.commands
-            if isinstance(answer := answers[command], BadInput)
-        ]
+        failed = []
+        for command in row.claim.commands:
+            if isinstance(answer := answers[command], BadInput):
+                failed.append(answer)
         if failed:
             faults.append(row.fault("command", "; ".join(map(str, failed[0].faults))))
             continue

@@ -83,19 +83,24 @@ class Series(Frozen):
 
     def commands(self, folder: Path) -> list[str]:
         """Return the commands of this series, one for each point where it has an axis."""
-        return [self.command] if self.command else self._typed(folder, self.scenario, self.set)
+        if self.command:
+            return [self.command]
+        return self._typed(folder, self.scenario, self.set)
 
     def others(self, folder: Path) -> list[str]:
         """Return the commands of what the series is compared with; none without."""
         other = self.over or self.under
-        return self._typed(folder, other.scenario, other.set) if other else []
+        if other:
+            return self._typed(folder, other.scenario, other.set)
+        return []
 
     def _typed(self, folder: Path, scenario: str, changes: Sequence[str]) -> list[str]:
         commands = []
         for value in self.axis.values:
-            varied = (
-                [*changes] if self.axis.key == SCENARIO else [*changes, f"{self.axis.key}={value}"]
-            )
+            if self.axis.key == SCENARIO:
+                varied = [*changes]
+            else:
+                varied = [*changes, f"{self.axis.key}={value}"]
             path = folder / f"{scenario or value}.yaml"
             words = [word for change in varied for word in ("--set", change)]
             commands.append(
@@ -152,7 +157,8 @@ class Found(NamedTuple):
     @property
     def commands(self) -> list[str]:
         """Return every command that the figure needs."""
-        series, folder = self.picture.series, self.folder
+        series = self.picture.series
+        folder = self.folder
         return [
             command for one in series for command in (*one.commands(folder), *one.others(folder))
         ]

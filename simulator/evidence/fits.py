@@ -87,7 +87,9 @@ class Parameter(Frozen):
     @property
     def keys(self) -> tuple[str, ...]:
         """Return every key that it sets."""
-        return (self.key,) if isinstance(self.key, str) else self.key
+        if isinstance(self.key, str):
+            return (self.key,)
+        return self.key
 
     def applies(self, cell: PublishedCell) -> bool:
         """Return whether this parameter sets its key in the scenario of ``cell``."""
@@ -187,7 +189,9 @@ class Question(NamedTuple):
         of the first run.
         """
         own = self.run.measured(self.metric, change, finished)
-        return self.against.measured(self.metric, change) / own if self.against else own
+        if self.against:
+            return self.against.measured(self.metric, change) / own
+        return own
 
 
 @dataclass(frozen=True)
@@ -210,13 +214,16 @@ class Paper:
         free.
         """
         folder = (root or shipped()) / PAPERS / name
-        declared, fitted = folder / "parameters.yaml", folder / "fitted.yaml"
-        open_ = (
-            validate(Parameters, read(declared, shown(declared)))
-            if declared.exists()
-            else Parameters(parameters={})
-        )
-        values = validate(FittedPaper, read(fitted, shown(fitted))).terms if fitted.exists() else {}
+        declared = folder / "parameters.yaml"
+        fitted = folder / "fitted.yaml"
+        if declared.exists():
+            open_ = validate(Parameters, read(declared, shown(declared)))
+        else:
+            open_ = Parameters(parameters={})
+        if fitted.exists():
+            values = validate(FittedPaper, read(fitted, shown(fitted))).terms
+        else:
+            values = {}
         return cls(name, cells, open_.parameters, values, folder, notes(name, root), open_.choices)
 
     def with_role(self, *roles: str) -> list[PublishedCell]:
@@ -255,7 +262,8 @@ class Paper:
         for name, parameter in self.parameters.items():
             if not parameter.applies(cell):
                 continue
-            scale, group = parameter.scale, parameter.group(cell)
+            scale = parameter.scale
+            group = parameter.group(cell)
             if group not in values.get(name, {}):
                 message = f"has no value for '{group}'; run python -m benchmarks.papers {self.name}"
                 raise BadInput.at(shown(self.folder / "fitted.yaml"), message, name)

@@ -63,7 +63,9 @@ class LawCheck(NamedTuple):
     @property
     def gap(self) -> float:
         """Return the law over the process, less one, as a share."""
-        return self.law / self.process - 1.0 if self.process else 0.0
+        if self.process:
+            return self.law / self.process - 1.0
+        return 0.0
 
     @property
     def disagreement(self) -> bool:
@@ -184,11 +186,10 @@ def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
         turn = steady_turn(strategy, acceptance, cost, trial.batch, way == "replay")
         shares = {kind: count / sum(turn.kinds.values()) for kind, count in turn.kinds.items()}
         met = strategy.law(cost, odds, trial.batch, CONTEXT, shares)
-        laws = (
-            {"": met}
-            if len(predicted.kinds) > 1 and trial.batch > 1
-            else {"": met, ", kinds as predicted": predicted}
-        )
+        if len(predicted.kinds) > 1 and trial.batch > 1:
+            laws = {"": met}
+        else:
+            laws = {"": met, ", kinds as predicted": predicted}
         for words, law_of_run in laws.items():
             yield check(
                 f"{way}, step",
@@ -207,10 +208,8 @@ def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
             ends = strategy.law(cost, odds, trial.batch, CONTEXT, outputs=outputs)
             tally = _played(strategy, acceptance, cost, trial.batch, output, way == "replay").tally
             if ends.claim.exact and tally.request_steps:
-                words, emitted = (
-                    f"{trial.condition}, {output} output tokens",
-                    tally.shown / tally.request_steps,
-                )
+                words = f"{trial.condition}, {output} output tokens"
+                emitted = tally.shown / tally.request_steps
                 yield check(f"{way}, tokens", words, EXACT, float(ends.tokens_per_step), emitted)
 
 
@@ -269,7 +268,8 @@ def _played(
     """
     requests = Requests(concurrency=batch, count=batch, output_tokens=output)
     memory = Blocks(16, 1_000_000)
-    source, target_exit = ClosedLoop(requests), early_exit(strategy, None)
+    source = ClosedLoop(requests)
+    target_exit = early_exit(strategy, None)
     scheduler = Scheduler(strategy, acceptance, target_exit, source, cost, FixedBatch(), memory)
     scheduler.log = partial(note, scheduler) if note else None
     if replayed:
@@ -343,11 +343,13 @@ def law_gap(name: str) -> LawGap:
     claim survives it.
     """
     loaded = tuned(load(name))
-    scenario, acceptance = loaded.scenario, loaded.acceptance()
+    scenario = loaded.scenario
+    acceptance = loaded.acceptance()
     times = StepTimes(scenario.schedule, scenario.cost)
     simulated, _ = simulate(scenario, acceptance, times=times)
     replayed = replayed_beside(scenario, acceptance, simulated, times)
-    marginal, met = law(scenario, acceptance), law_from(scenario, simulated)
+    marginal = law(scenario, acceptance)
+    met = law_from(scenario, simulated)
     shown = agreement(scenario, marginal, replayed, simulated)
     return LawGap(
         scenario=name,

@@ -191,7 +191,9 @@ def contradictions(root: Path | None = None) -> tuple[Contradiction, ...]:
 def notes(paper: str, root: Path | None = None) -> tuple[Note, ...]:
     """Return the notes about cells of a paper; none without a file."""
     path = (root or shipped()) / PAPERS / paper / "notes.csv"
-    return tuple(rows(Note, path)) if path.exists() else ()
+    if path.exists():
+        return tuple(rows(Note, path))
+    return ()
 
 
 def paper_figures(root: Path | None = None) -> tuple[PaperFigure, ...]:

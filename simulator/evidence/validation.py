@@ -65,7 +65,9 @@ class Prediction:
         """Return the signed error of the baseline, as a share of the published value; None without
         one.
         """
-        return None if self.baseline is None else self.baseline / self.published - 1.0
+        if self.baseline is None:
+            return None
+        return self.baseline / self.published - 1.0
 
     @property
     def covered(self) -> bool:
@@ -95,7 +97,9 @@ class Errors:
     @classmethod
     def of_any(cls, errors: Sequence[float]) -> Self | None:
         """Summarise signed errors; None for an empty sequence."""
-        return cls.of(errors) if errors else None
+        if errors:
+            return cls.of(errors)
+        return None
 
 
 @dataclass(frozen=True)
@@ -141,9 +145,9 @@ def validated(
     residuals = left_over(calibrated, paper.free)
     intervals = [interval(value, doubt, residuals) for value, doubt in estimates]
     bare = _beside(paper, chosen, [value for value, _ in estimates])
-    predicted = [
-        replace(prediction, interval=span) for prediction, span in zip(bare, intervals, strict=True)
-    ]
+    predicted = []
+    for prediction, span in zip(bare, intervals, strict=True):
+        predicted.append(replace(prediction, interval=span))
     unmapped = paper.unmapped("calibrate", "predict", "check", "report")
     said = [cell for cell in unmapped if cell.role == "report" and cell.cell in claimed]
     reported += _beside(paper, said, [claimed[cell.cell].run_of(cell) for cell in said])
@@ -261,7 +265,8 @@ def _summary(
     predicted = list(chain.from_iterable(paper.predicted for paper in papers))
     every = [prediction for prediction in predicted if chosen(prediction)]
     once = [prediction for prediction in every if not prediction.cell.same_as]
-    comparable, baselines = [], []
+    comparable = []
+    baselines = []
     for prediction in once:
         if prediction.baseline_error is not None:
             comparable.append(prediction.error)
@@ -338,13 +343,15 @@ def shortfalls(validations: Sequence[Validated], bounds: ErrorBounds) -> list[Sh
             (POOLED, "median", errors.median, bounds.most_median),
         ]
         checks += [(POOLED, "within 10 %", errors.within_10, bounds.least_within_10)]
-    large = [
-        (paper.name, paper.errors) for paper in papers if paper.errors and paper.errors.count >= FEW
-    ]
+    large = []
+    for paper in papers:
+        if paper.errors and paper.errors.count >= FEW:
+            large.append((paper.name, paper.errors))
     checks += [(name, "MAPE", errors.mape, bounds.most_mape_of_a_paper) for name, errors in large]
-    held = [
-        Shortfall(of, what, value, bound) for of, what, value, bound in checks if bound is not None
-    ]
+    held = []
+    for of, what, value, bound in checks:
+        if bound is not None:
+            held.append(Shortfall(of, what, value, bound))
     return [
         goal
         for goal in held

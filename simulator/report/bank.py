@@ -73,7 +73,9 @@ def _published(loans: Sequence[Loan]) -> Table:
 
 
 def _or_dash(value: Cell) -> Cell:
-    return "-" if value is None else value
+    if value is None:
+        return "-"
+    return value
 
 
 def lends(recorded: Mapping[str, object] | None) -> str:

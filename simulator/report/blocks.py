@@ -95,7 +95,9 @@ class Figure:
     @cached_property
     def drawing(self) -> Any:
         """Return the matplotlib figure, or SVG text that is one already; it is drawn once."""
-        return self.picture if isinstance(self.picture, str) else self.picture()
+        if isinstance(self.picture, str):
+            return self.picture
+        return self.picture()
 
     @cached_property
     def svg(self) -> str:

@@ -33,4 +33,6 @@ def table(title: str, rows: Iterable[Row], columns: Sequence[Column[Row]], **loo
 def _words(cell: Cell) -> Words:
     if isinstance(cell, Code | Hyperlink | Strong | tuple):
         return cell
-    return "" if cell is None else str(cell)
+    if cell is None:
+        return ""
+    return str(cell)

@@ -77,7 +77,8 @@ def _points(figure: Figure) -> Iterator[tuple[object, ...]]:
     """Yield panel, series, x, y and value of what a figure shows."""
     for place, axes in enumerate(figure.axes, start=1):
         panel = axes.get_title() or axes.get_title("left") or axes.get_ylabel() or str(place)
-        yield from ((" ".join(panel.split()), *row) for row in _series(axes))
+        for row in _series(axes):
+            yield ((" ".join(panel.split()), *row))
 
 
 def _series(axes: Any) -> Iterator[tuple[object, ...]]:
@@ -85,9 +86,8 @@ def _series(axes: Any) -> Iterator[tuple[object, ...]]:
     for line in axes.get_lines():
         label = "" if line.get_label().startswith("_") else line.get_label()
         if len(line.get_xdata()) and line.get_transform() == axes.transData:
-            yield from (
-                (label, x, y, "") for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
-            )
+            for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True):
+                yield ((label, x, y, ""))
     for patch in axes.patches:
         if isinstance(patch, Rectangle) and patch.get_transform().contains_branch(axes.transData):
             yield (
@@ -102,4 +102,5 @@ def _series(axes: Any) -> Iterator[tuple[object, ...]]:
             values: Any = np.reshape(
                 np.asarray(mesh.get_array()), np.subtract(corners.shape[:2], 1)
             )
-            yield from (("", *corners[at], values[at]) for at in np.ndindex(values.shape))
+            for at in np.ndindex(values.shape):
+                yield (("", *corners[at], values[at]))

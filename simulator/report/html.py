@@ -31,12 +31,14 @@ from simulator.report.blocks import (
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
-SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+SVG = "http://www.w3.org/2000/svg"
+XLINK = "http://www.w3.org/1999/xlink"
 NUMBER = re.compile(r"\s*[-+−<>~±]*\s*[\d,.]+(e[-+]?\d+)?( ?[%×])?(\s*\(.*\)| to [\d.,]+)?\s*")
 SHARE = re.compile(r"(\d+(?:\.\d+)?) %")
 UNIT = re.compile(r"(?<=\d) (?=(%|×|[mu]?s)(?![\w]))")
 """Matches the blank between a number and its unit, where no line may end."""
-SHORT, LONG = 20, 36
+SHORT = 20
+LONG = 36
 """Letters of a cell that stays on a single line, and of a cell that needs several."""
 
 
@@ -159,9 +161,9 @@ def cells(table: Table) -> tuple[list[TableCell], list[list[TableCell]]]:
         _style([row[place] for row in texts if place < len(row)])
         for place in range(len(table.head))
     ]
-    head = [
-        TableCell(name, style, "", None) for name, style in zip(table.head, styles, strict=True)
-    ]
+    head = []
+    for name, style in zip(table.head, styles, strict=True):
+        head.append(TableCell(name, style, "", None))
 
     def row(words: tuple[Words, ...], plain_texts: list[str]) -> Iterator[TableCell]:
         for place, (cell, text) in enumerate(zip(words, plain_texts, strict=True)):
@@ -187,7 +189,9 @@ def _style(texts: list[str]) -> str:
     longest = max(map(len, filled), default=0)
     if longest > LONG:
         return "long"
-    return "words" if longest > SHORT else "short"
+    if longest > SHORT:
+        return "words"
+    return "short"
 
 
 def drawn(figure: Figure) -> Markup:
@@ -220,8 +224,6 @@ def _renamed(name: str, value: str, key: str) -> str:
     """Return the value of an attribute in which names of elements begin with ``key``."""
     if name == "id":
         return "-".join((key, *value.split()))
-    return (
-        f"#{key}-{value[1:]}"
-        if name.endswith("href") and value.startswith("#")
-        else value.replace("url(#", f"url(#{key}-")
-    )
+    if name.endswith("href") and value.startswith("#"):
+        return f"#{key}-{value[1:]}"
+    return value.replace("url(#", f"url(#{key}-")

@@ -13,7 +13,8 @@ from simulator.report.blocks import Block, Code, Listing, Paragraph
 from simulator.report.columns import Column, table
 from simulator.scenario import Scenario, resolved
 
-PROVENANCE, RESOLVED = "Where the numbers come from", "The scenario, resolved"
+PROVENANCE = "Where the numbers come from"
+RESOLVED = "The scenario, resolved"
 CONFIDENCES = get_args(Confidence)
 
 

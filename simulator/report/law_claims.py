@@ -14,7 +14,8 @@ def law_sentence(verdict: ExampleVerdict, failed: str = "FAIL") -> str:
     """Return what became of the law of a strategy on its example; ``failed`` is the word for a
     broken claim.
     """
-    strategy, worst = verdict.strategy, verdict.worst
+    strategy = verdict.strategy
+    worst = verdict.worst
     if not verdict.compared:
         return f"{strategy}: {failed}: its example leaves nothing of the law to compare"
     if worst is None:
@@ -25,9 +26,11 @@ def law_sentence(verdict: ExampleVerdict, failed: str = "FAIL") -> str:
             f"is {_size(worst)}"
         )
     if "step" in worst.way:
-        by_law, by_process = f"{worst.law * 1e3:.6g} ms", f"{worst.process * 1e3:.6g} ms"
+        by_law = f"{worst.law * 1e3:.6g} ms"
+        by_process = f"{worst.process * 1e3:.6g} ms"
     else:
-        by_law, by_process = f"{worst.law:.6g} tokens", f"{worst.process:.6g} tokens"
+        by_law = f"{worst.law:.6g} tokens"
+        by_process = f"{worst.process:.6g} tokens"
     return (
         f"{strategy}: {failed} in {verdict.broken} of {verdict.compared} numbers: the law claims "
         f"to be {worst.claim.noun}; worst is {worst.way} ({worst.condition}): {by_law} by law, "
@@ -79,11 +82,15 @@ def _laws(verdicts: Sequence[ExampleVerdict]) -> Table:
 
 def _size(check: LawCheck | None) -> str:
     """Return how far law and process are apart, without its sign; nothing for None."""
-    return "" if check is None else f"{abs(check.gap):.1e}"
+    if check is None:
+        return ""
+    return f"{abs(check.gap):.1e}"
 
 
 def _verdict(verdict: ExampleVerdict) -> str:
-    return "FAIL" if verdict.disagreement else "PASS"
+    if verdict.disagreement:
+        return "FAIL"
+    return "PASS"
 
 
 def law_data(verdicts: Sequence[ExampleVerdict]) -> list[dict[str, Any]]:

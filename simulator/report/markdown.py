@@ -38,7 +38,8 @@ def plain(text: str) -> str:
 
 def as_markdown(page: Page) -> str:
     """Return a page as Markdown text."""
-    about, answer = plain(page.about), page.answer
+    about = plain(page.about)
+    answer = page.answer
     blocks = [
         f"# {page.title}",
         *([about] if about else []),
@@ -92,7 +93,9 @@ def inline(words: Words) -> str:
             return f"**{plain(text)}**"
         case Code(text):
             ticks = "`" * (1 + _longest_ticks(text))
-            return f"{ticks} {text} {ticks}" if "`" in text else f"`{text}`"
+            if "`" in text:
+                return f"{ticks} {text} {ticks}"
+            return f"`{text}`"
         case Hyperlink(text, to):
             return f"[{plain(text)}]({to})"
         case tuple():

@@ -43,7 +43,9 @@ def _data(drawing: Any, path: Path) -> Files:
     """Return the data of a drawing as a file beside ``path``; SVG text has none."""
     from simulator.report.drawing import data_csv
 
-    return {} if isinstance(drawing, str) else {str(path.with_suffix(DATA)): data_csv(drawing)}
+    if isinstance(drawing, str):
+        return {}
+    return {str(path.with_suffix(DATA)): data_csv(drawing)}
 
 
 def write_picture(path: Path, drawing: object) -> str:
@@ -90,12 +92,11 @@ def page_file(path: Path, name: str) -> Iterator[Callable[[Page], None]]:
         path.suffix, (path.suffix, DATA)
     )
     with ExitStack() as stack:
-        made = {
-            str(path.with_suffix(ending)): stack.enter_context(
+        made = {}
+        for ending in endings:
+            made[str(path.with_suffix(ending))] = stack.enter_context(
                 writing.new_file(path.with_suffix(ending))
             )
-            for ending in endings
-        }
 
         def write(page: Page) -> None:
             for file, content in _contents(page, path).items():

@@ -51,9 +51,10 @@ def pipeline_timeline(
             color=GREY,
         )
         close.set_xlabel("time (ms)")
-        handles = [
-            Patch(color=colour, label=label) for label, colour in COLOURS.items() if label in labels
-        ]
+        handles = []
+        for label, colour in COLOURS.items():
+            if label in labels:
+                handles.append(Patch(color=colour, label=label))
         figure.legend(handles=handles, loc="outside lower center", ncols=4)
         return re.sub(
             r"(\d\.\d\d)\d+", r"\1", drawn(figure).decode()
@@ -79,9 +80,13 @@ def draw(
     names = list(rows) or devices(spans)
     boxes: dict[str, list[MatplotlibPath]] = {}
     for span in spans:
-        device = f"stage {span.lane.split()[1]}" if family(span.lane) == "link" else span.lane
+        if family(span.lane) == "link":
+            device = f"stage {span.lane.split()[1]}"
+        else:
+            device = span.lane
         if device in names and span.label in COLOURS and span.start_s < end and span.end_s > begin:
-            left, low = max(span.start_s, begin) * 1e3, names.index(device) + 0.4
+            left = max(span.start_s, begin) * 1e3
+            low = names.index(device) + 0.4
             right = max(min(span.end_s, end) * 1e3, left + HAIR * (end - begin) * 1e3)
             high = low - (THIN if span.label == "transmit" else 0.8)
             corners = [(left, low), (right, low), (right, high), (left, high), (left, low)]

@@ -108,11 +108,13 @@ def _fit(console: Console, table: RichTable, rows: Sequence[Sequence[str]]) -> N
     """Make a table of ``rows`` fit the terminal: long texts wrap, then blanks give way, then names,
     then cells of words.
     """
-    width, words = console.width, [column.min_width for column in table.columns]
+    width = console.width
+    words = [column.min_width for column in table.columns]
     columns = list(zip(*rows, strict=True))
     for column, cells in zip(table.columns, columns, strict=False):
         column.overflow = "fold"
-        longest, most = max(map(len, cells)), LONG if column is table.columns[0] else WORDS
+        longest = max(map(len, cells))
+        most = LONG if column is table.columns[0] else WORDS
         if longest > most and not all(NUMBER.fullmatch(cell) for cell in cells if cell):
             column.justify = "left"
         else:
@@ -129,13 +131,16 @@ def _fit(console: Console, table: RichTable, rows: Sequence[Sequence[str]]) -> N
             longest_word = max(
                 map(len, " ".join([str(name.header), *(row[0] for row in rows)]).split()), default=0
             )
-            name.min_width, name.max_width = None, max(NAME, longest_word - excess)
+            name.min_width = None
+            name.max_width = max(NAME, longest_word - excess)
 
 
 def _bar(text: str) -> str:
     """Return a bar as long as the share in per cent that a cell begins with."""
     share = SHARE.match(text)
-    return "#" * round(BAR * float(share[1]) / 100) if share else ""
+    if share:
+        return "#" * round(BAR * float(share[1]) / 100)
+    return ""
 
 
 def _least_width(console: Console, table: RichTable) -> int:
@@ -150,9 +155,13 @@ def _folded(name: str, cells: Sequence[str]) -> str:
     if "\n" in name:
         return name
     words = re.findall(r"[^\s/]+/?", name)
-    lines, room = [""], max(map(len, [*words, *cells]), default=0)
+    lines = [""]
+    room = max(map(len, [*words, *cells]), default=0)
     for word in words:
-        gap = "" if not lines[-1] or lines[-1].endswith("/") else " "
+        if not lines[-1] or lines[-1].endswith("/"):
+            gap = ""
+        else:
+            gap = " "
         if len(lines[-1] + gap + word) <= room:
             lines[-1] += gap + word
         else:
@@ -182,7 +191,10 @@ class _UncutTable(RichTable):
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         super().add_row(*cells, **options)
         for column, cell in zip(self.columns, cells, strict=False):
-            longest = max(map(len, cell.split()), default=0) if isinstance(cell, str) else 0
+            if isinstance(cell, str):
+                longest = max(map(len, cell.split()), default=0)
+            else:
+                longest = 0
             column.min_width = max(column.min_width or 0, longest)
 
 

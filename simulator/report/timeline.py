@@ -48,7 +48,10 @@ PARTS = {
 }
 """Colours that a part of a lane has in every picture."""
 
-WIDTH, MARGIN, ROW, GAP = 760.0, 14.0, 46.0, 10.0
+WIDTH = 760.0
+MARGIN = 14.0
+ROW = 46.0
+GAP = 10.0
 EM = 0.62  # width of an average letter of a wide sans serif, in font sizes
 
 
@@ -131,7 +134,9 @@ def _us(*times_s: float) -> list[float]:
 
 def ink_on(fill: str) -> str:
     """Return the colour of words on a span of colour ``fill``."""
-    return "#ffffff" if fill == BLUE else "#000000"
+    if fill == BLUE:
+        return "#ffffff"
+    return "#000000"
 
 
 def lanes_of(spans: Iterable[Span]) -> list[str]:
@@ -249,11 +254,10 @@ class _Drawing:
         begin, end = window_s
         lanes = lanes_of(spans)
         tiny = (end - begin) * 1e-9
-        inside = [
-            s
-            for s in spans
-            if s.start_s < end - tiny and s.end_s > begin + tiny and s.end_s > s.start_s
-        ]
+        inside = []
+        for s in spans:
+            if s.start_s < end - tiny and s.end_s > begin + tiny and s.end_s > s.start_s:
+                inside.append(s)
         left = MARGIN + max([*(len(lane) * 13 * EM for lane in lanes), 80.0]) + 10
         return cls(lanes, inside, _colours(lanes, inside), begin, end, left)
 
@@ -312,7 +316,8 @@ class _Drawing:
             name = f"{lane}: {label}"
             wide = 18 + len(name) * 12 * EM + 14
             if x + wide > WIDTH - MARGIN and x > self.left:
-                x, y = self.left, y + 20
+                x = self.left
+                y = y + 20
             yield x, y, name, colour
             x += wide
 

@@ -51,7 +51,8 @@ def _panel(axes: Any, paper: Validated) -> None:
     axes.plot(span, span, "-", color=GREY, lw=0.8)
     by_unit = grouped(paper.predicted, lambda cell: cell.cell.unit)
     for (unit, cells), (mark, colour) in zip(by_unit.items(), MARKS, strict=False):
-        x, y = [cell.published for cell in cells], [cell.run for cell in cells]
+        x = [cell.published for cell in cells]
+        y = [cell.run for cell in cells]
         lows, highs = (
             [cell.interval[end] if cell.interval else cell.run for cell in cells] for end in (0, 1)
         )
@@ -70,7 +71,11 @@ def _panel(axes: Any, paper: Validated) -> None:
 
 def _ticks(low: float, high: float) -> list[float]:
     """Return a few round numbers between two, for a logarithmic axis."""
-    steps = (1, 2, 5) if high / low > 4 else (1, 1.5, 2, 3, 4, 5, 7)
+    steps: tuple[float, ...]
+    if high / low > 4:
+        steps = (1, 2, 5)
+    else:
+        steps = (1, 1.5, 2, 3, 4, 5, 7)
     ticks = [step * 10.0**power for power in range(-3, 6) for step in steps]
     shown = [tick for tick in ticks if low <= tick <= high]
     return shown[:: -(-len(shown) // MOST_TICKS)]
@@ -125,5 +130,6 @@ def _annotate_beyond(axes: Any, points: Sequence[tuple[int, float]], colour: str
     for place, percent in points:
         if abs(percent) > MOST_PERCENT:
             edge, offset = (-MOST_PERCENT, -9) if percent < 0 else (MOST_PERCENT, 4)
-            text, look = f"{percent:+.0f}", {"size": 6.5, "color": colour, "ha": "center"}
+            text = f"{percent:+.0f}"
+            look = {"size": 6.5, "color": colour, "ha": "center"}
             axes.annotate(text, (place, edge), (0, offset), textcoords="offset points", **look)

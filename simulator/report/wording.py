@@ -24,7 +24,9 @@ def number(value: float | None, significant: int = 4) -> str:
     if value == 0.0:
         return "0"
     if abs(value) < 0.0005:
-        return "<0.001" if value > 0 else ">-0.001"
+        if value > 0:
+            return "<0.001"
+        return ">-0.001"
     digits = min(3, max(0, significant - 1 - floor(log10(abs(value)))))
     return f"{value:,.{digits}f}"
 
@@ -36,7 +38,9 @@ def percent(value: float | None) -> str:
     if value is None:
         return ""
     text = f"{value:+.2f} %"
-    return text if text not in ("+0.00 %", "-0.00 %") else "0.00 %"
+    if text not in ("+0.00 %", "-0.00 %"):
+        return text
+    return "0.00 %"
 
 
 def share(value: float | None) -> str:
@@ -48,12 +52,16 @@ def share(value: float | None) -> str:
 
 def whole_share(value: float | None) -> str:
     """Return a share of one as whole per cent; nothing for None."""
-    return "" if value is None else f"{100 * value:.0f} %"
+    if value is None:
+        return ""
+    return f"{100 * value:.0f} %"
 
 
 def shown(value: float | None, form: str) -> str:
     """Return a number in a format of Python; nothing for None."""
-    return "" if value is None else format(value, form)
+    if value is None:
+        return ""
+    return format(value, form)
 
 
 def signed_share(value: float | None) -> str:
@@ -111,7 +119,9 @@ FILTERS |= {"spread": spread, "whole": whole_share}
 
 def _of(one: object, name: str) -> object:
     """Return an attribute, or None of nothing."""
-    return getattr(one, name) if one else None
+    if one:
+        return getattr(one, name)
+    return None
 
 
 environment().filters |= {name: of_none(show) for name, show in FILTERS.items()}
@@ -124,7 +134,9 @@ def _words(cell: object) -> Words:
     """
     if isinstance(cell, Code | Hyperlink | Strong | tuple):
         return cell
-    return "" if cell is None else str(cell)
+    if cell is None:
+        return ""
+    return str(cell)
 
 
 class Wording(Sentences):

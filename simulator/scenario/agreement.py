@@ -93,7 +93,9 @@ def _gap_within(scenario: Scenario, law: Law) -> float | None:
     if not law.kinds:
         return None
     gap = float(law.step_s) / mean_step_s(scenario, law.kinds, scenario.mean_context) - 1.0
-    return gap if abs(gap) > TOLERANCE else None
+    if abs(gap) > TOLERANCE:
+        return gap
+    return None
 
 
 def _claim_of_run(scenario: Scenario, law: Law) -> Claim:
@@ -126,7 +128,8 @@ def _without_replay(scenario: Scenario, claim: Claim, simulated: Outcome) -> Agr
     pairs = list(scenario.requests.lengths(scenario.seed))
     contexts = min(prompt for prompt, _ in pairs), scenario.mean_context, max(map(sum, pairs))
     steps = [mean_step_s(scenario, simulated.kinds, context) for context in contexts]
-    least, most = min(steps), max(steps)
+    least = min(steps)
+    most = max(steps)
     in_flight = scenario.schedule.needs.in_flight
     if in_flight > 1:
         places = (
@@ -176,7 +179,8 @@ def mean_step_s(scenario: Scenario, kinds: Mapping[Kind, float], context: int) -
     """Return the seconds of a step by law at ``context`` tokens, mean over ``kinds`` by their
     counts or shares.
     """
-    strategy, cost = scenario.schedule, scenario.cost
+    strategy = scenario.schedule
+    cost = scenario.cost
     steps = {kind: strategy.durations(cost, strategy.step(kind, context)) for kind in kinds}
     seconds = ordered_sum(
         count * float(strategy.step_seconds(steps[kind], kind)) for kind, count in kinds.items()
@@ -229,7 +233,8 @@ def explained_gap(
     whole = simulated.tpot_s - law.tpot_s
     if abs(whole) <= TOLERANCE * simulated.tpot_s:
         return ()
-    parts, before = [], law.tpot_s
+    parts = []
+    before = law.tpot_s
     for reason, tpot_s in _reasons(scenario, law, law_replayed, replay, simulated):
         if abs(tpot_s - before) > TOLERANCE * before or reason == UNEXPLAINED:
             parts.append(GapPart(reason, tpot_s, (tpot_s - before) / whole))

@@ -42,10 +42,12 @@ def with_policy_of_engine(scenario: Scenario) -> Scenario:
     """Return a scenario with the policy of its engine where it asks for it; one without an engine
     as it is.
     """
-    stated, target = scenario.serving.policy, scenario.target
+    stated = scenario.serving.policy
+    target = scenario.target
     if not isinstance(stated, EngineDefault) or target is None:
         return scenario
-    server, strategy = target.engine.server, scenario.strategy
+    server = target.engine.server
+    strategy = scenario.strategy
     limits = server.limits_on(target.device, strategy.window > 0)
     requests = stated.max_requests or min(limits.max_requests, limits.batch_tokens)
     policy: AnyPolicy
@@ -76,7 +78,8 @@ def with_caching_of_engine(scenario: Scenario, document: Document) -> Scenario:
 
 def why_not_cached(scenario: Scenario) -> str:
     """Return why blocks of prompts cannot be kept for others, in words; empty where they can."""
-    requests, memory = scenario.requests, scenario.serving.memory
+    requests = scenario.requests
+    memory = scenario.serving.memory
     if requests.traffic is None:
         return "nobody knows what drawn prompts have in common"
     if scenario.held_tokens:
@@ -111,7 +114,9 @@ def _first_fault(requests: Requests, file: str) -> str:
     if first is None or not first.hashes:
         return "the traffic does not name the prefixes of its prompts (hash_ids)"
     fault = requests.hash_fault()
-    return f"{file}:{fault.faults[0].place[1]}: {fault.faults[0].message}" if fault else ""
+    if fault:
+        return f"{file}:{fault.faults[0].place[1]}: {fault.faults[0].message}"
+    return ""
 
 
 def cached_by_default(scenario: Scenario) -> bool:
@@ -126,8 +131,11 @@ def said_of_engine(scenario: Scenario, document: Document) -> Iterator[str]:
     target = scenario.target
     if target is None or scenario.requests.arrivals is None:
         return
-    engine, server, policy = target.engine, target.engine.server, scenario.serving.policy
-    whose, source = f"engine {engine.name}", f"({server.source}, {server.confidence})"
+    engine = target.engine
+    server = target.engine.server
+    policy = scenario.serving.policy
+    whose = f"engine {engine.name}"
+    source = f"({server.source}, {server.confidence})"
     if document.get(POLICY) == "engine":
         with_drafts, without = (server.limits_on(target.device, drafts) for drafts in (True, False))
         limits = with_drafts if scenario.strategy.window else without
@@ -155,7 +163,10 @@ def source_of_engine(scenario: Scenario, document: Document) -> dict[str, str]:
     if scenario.target is None:
         return {}
     server = scenario.target.engine.server
-    fields = [".".join(CACHING)] if document.get(CACHING) is None else []
+    if document.get(CACHING) is None:
+        fields = [".".join(CACHING)]
+    else:
+        fields = []
     if document.get(POLICY) == "engine":
         fields += [f"serving.policy.{name}" for name in type(scenario.serving.policy).model_fields]
     return dict.fromkeys(fields, f"{server.source} ({server.confidence})")

@@ -109,7 +109,10 @@ def lender(catalogue: Catalogue, method: str, temperature: float) -> dict[str, o
     method; None without any.
     """
     path = catalogue.names("method").get(method)
-    drafter = str(read(path, shown(path)).data.get("nearest", "draft")) if path else "draft"
+    if path:
+        drafter = str(read(path, shown(path)).data.get("nearest", "draft"))
+    else:
+        drafter = "draft"
     recording = nearest_recording(catalogue, drafter, temperature)
     if recording is None:
         return None
@@ -127,7 +130,8 @@ def published(catalogue: Catalogue) -> Iterator[tuple[str, LentMean]]:
         document = read(path, shown(path))
         document.data.setdefault("name", name)
         means = validate(LentMeans, document)
-        yield from ((means.target, mean) for mean in means.means)
+        for mean in means.means:
+            yield ((means.target, mean))
 
 
 def nearest(
@@ -136,7 +140,8 @@ def nearest(
     """Return the published means nearest to a target and to ``wanted``: draft, method, temperature,
     window.
     """
-    ranked, methods = [], catalogue.names("method")
+    ranked = []
+    methods = catalogue.names("method")
     for name, mean in published(catalogue):
         likeness = _alike(target, name)
         unlike = [] if likeness == 1.0 else [f"target {name}"]
@@ -166,7 +171,7 @@ def _alike(name: str, other: str) -> float:
     """Return how alike two names of models are, from 0 to 1; the part before a slash and
     punctuation do not count.
     """
-    plain = [
-        "".join(filter(str.isalnum, words.rpartition("/")[2].lower())) for words in (name, other)
-    ]
+    plain = []
+    for words in (name, other):
+        plain.append("".join(filter(str.isalnum, words.rpartition("/")[2].lower())))
     return SequenceMatcher(a=plain[0], b=plain[1]).ratio()

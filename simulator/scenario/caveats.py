@@ -41,7 +41,8 @@ def cautions(scenario: Scenario) -> Iterator[str]:
 
 def _too_long_window(scenario: Scenario) -> Iterator[str]:
     """Yield that no output is as long as a window of draft tokens."""
-    window, mean_output = scenario.schedule.window, scenario.lengths[1]
+    window = scenario.schedule.window
+    mean_output = scenario.lengths[1]
     if window < mean_output:  # then it is shorter than the longest output, too
         return
     longest = _longest_output(scenario)
@@ -60,11 +61,9 @@ def _longest_output(scenario: Scenario) -> int:
 
 def _fallen_acceptance(scenario: Scenario) -> Iterator[str]:
     """Yield how far acceptance falls with the context, beyond the shortest that was measured."""
-    stated, window, most = (
-        scenario.acceptance.by_context,
-        scenario.schedule.window,
-        scenario.lengths[2],
-    )
+    stated = scenario.acceptance.by_context
+    window = scenario.schedule.window
+    most = scenario.lengths[2]
     if stated is None or not window or most <= stated.ends[0]:
         return
     shortest, longest = stated.ends
@@ -82,7 +81,8 @@ def continued_rates(scenario: Scenario) -> Iterator[str]:
     """Yield where a window has more draft tokens than those whose rates or mean lengths are
     known.
     """
-    spec, window = scenario.acceptance, scenario.schedule.window
+    spec = scenario.acceptance
+    window = scenario.schedule.window
     further = spec.continuation(window) if window else None
     if further is None:
         return
@@ -150,7 +150,8 @@ def _written(loaded: Loaded) -> Iterator[tuple[Path_, Place]]:
     """Yield every value that plays a part, with the place where it is written: a file that is named
     as a whole, else each of its values.
     """
-    document, strategy = loaded.document, loaded.scenario.schedule
+    document = loaded.document
+    strategy = loaded.scenario.schedule
     unused = {"about", "name", "method"}
     if not strategy.needs.draft_model:
         unused.add("draft")
@@ -191,7 +192,8 @@ def _about_vocabularies(scenario: Scenario) -> Iterator[str]:
     """Yield that target and draft have vocabularies of different sizes."""
     if not (scenario.target and scenario.draft and scenario.schedule.needs.draft_model):
         return
-    target, draft = scenario.target.model.vocab_size, scenario.draft.model.vocab_size
+    target = scenario.target.model.vocab_size
+    draft = scenario.draft.model.vocab_size
     if target != draft:
         yield (
             f"the draft's vocabulary of {draft:,} and the target's of {target:,} are taken as one "
@@ -214,7 +216,8 @@ def _about_mixers(role: str, place: Placement) -> Iterator[str]:
 
 def _about_formats(role: str, place: Placement) -> Iterator[str]:
     """Yield formats of weights for which the device has no curve."""
-    device, engine = place.device, place.engine
+    device = place.device
+    engine = place.engine
     if lacks_curve(device, place.weights):
         stand_in = "it takes that of 16 bits"
         if engine.rows:
@@ -244,7 +247,8 @@ def _about_rows_of(target: Placement, scenario: Scenario) -> Iterator[str]:
 
 def _about_law(scenario: Scenario) -> Iterator[str]:
     """Yield what the law leaves out, and what stands in for what."""
-    requests, schedule = scenario.requests, scenario.schedule
+    requests = scenario.requests
+    schedule = scenario.schedule
     claim = claim_of(scenario)
     if not claim.exact:
         yield f"the law is no equality here ({claim})"
@@ -339,14 +343,16 @@ def _about_drafter(scenario: Scenario) -> Iterator[str]:
 
 def _recorded_otherwise(scenario: Scenario, trace: Trace) -> Iterator[str]:
     """Yield contexts, temperature and weights that are not those of the recording."""
-    spec, most = scenario.acceptance, scenario.lengths[2]
+    spec = scenario.acceptance
+    most = scenario.lengths[2]
     longest = trace.longest_context
     if longest and most > longest and not (spec.by_context or spec.rescale):
         yield (
             f"acceptance was recorded behind contexts of up to {longest:,} tokens, the requests "
             f"reach {most:,}: it may fall with the context (acceptance.by_context)"
         )
-    asked, drawn = spec.temperature, trace.temperature
+    asked = spec.temperature
+    drawn = trace.temperature
     if asked is not None and drawn is not None and asked != drawn:
         yield f"the mean is of temperature {asked:g}, the bursts were recorded at {drawn:g}"
     recorded = trace.header["models"].get("target", {}).get("dtype")
@@ -362,7 +368,8 @@ def _dealt(scenario: Scenario, replay: Replay) -> Iterator[str]:
     once.
     """
     yield from _rescaled(scenario, replay)
-    count, recordings = scenario.requests.count, len(replay.order)
+    count = scenario.requests.count
+    recordings = len(replay.order)
     tasks = scenario.requests.flavours_by_task
     by_task = TraceAssignment(replay, tasks).places
     if len(tasks) > NAMED:

@@ -36,7 +36,9 @@ def with_fitting_draft(scenario: Scenario, document: Document) -> Scenario:
         and not draft.startswith("--")
         and (draft != document.file(()) or is_shipped(draft))
     )
-    return scenario.replace(draft=None) if taken_over and draft != target else scenario
+    if taken_over and draft != target:
+        return scenario.replace(draft=None)
+    return scenario
 
 
 def faults_of(scenario: Scenario, document: Document, catalogue: Catalogue) -> Iterator[Fault]:
@@ -81,7 +83,8 @@ def _lacks_draft(
     """Return the fault of a strategy without a draft: one that was not taken over, and which models
     could be one.
     """
-    lost, size = document.get(("draft", "model", "name")), target.vocab_size
+    lost = document.get(("draft", "model", "name"))
+    size = target.vocab_size
     models = dict[str, ModelSpec]()
     for name, path in catalogue.names("model").items():
         with suppress(BadInput):  # one that cannot be read is no draft either
@@ -103,7 +106,8 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield what is wrong with a policy that the strategy or the requests cannot be served
     under.
     """
-    strategy, policy = scenario.strategy, scenario.serving.policy.name
+    strategy = scenario.strategy
+    policy = scenario.serving.policy.name
     field = ("serving", "policy")
     if isinstance(scenario.serving.policy, EngineDefault):
         message = (
@@ -129,7 +133,8 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
 
 def _wrong_places(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield that nobody says how many requests run at a time, or that the strategy takes fewer."""
-    policy, arrivals = scenario.serving.policy, scenario.requests.arrivals
+    policy = scenario.serving.policy
+    arrivals = scenario.requests.arrivals
     if arrivals and policy.max_requests is None:
         message = (
             f"{policy.name} needs max_requests where requests arrive: there are no clients to "
@@ -154,7 +159,8 @@ def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fa
     """Yield why blocks of prompts cannot be kept for others."""
     memory, field = scenario.serving.memory, ("serving", "memory", "prefix_caching")
     if not memory.prefix_caching:
-        stated_off, looks = memory.prefix_caching is False, scenario.serving.router == "most_cached"
+        stated_off = memory.prefix_caching is False
+        looks = scenario.serving.router == "most_cached"
         if looks and (stated_off or not cached_by_default(scenario)):
             message = "looks into caches; set serving.memory.prefix_caching=true"
             yield document.fault(("serving", "router"), message)
@@ -182,7 +188,8 @@ def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield what is wrong with a target that the strategy cannot run on: its stages, its size, its
     memory.
     """
-    strategy, stages = scenario.strategy, scenario.stages
+    strategy = scenario.strategy
+    stages = scenario.stages
     if strategy.traits.staged and not stages:
         wanted = "durations.stages_ms" if scenario.durations else "target.pipeline"
         message = f"{strategy.name} runs on the stages of a pipeline; set {wanted}"
@@ -199,7 +206,8 @@ def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
 
 def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield stated durations that the strategy cannot do with."""
-    given, strategy = scenario.durations, scenario.strategy
+    given = scenario.durations
+    strategy = scenario.strategy
     if given is None:
         return
     rows = (Rows.decode(1, 1), Rows.decode(1 + strategy.window, scenario.batch, scenario.batch))
@@ -223,7 +231,8 @@ def check_memory(scenario: Scenario, document: Document) -> None:
     The caches are those of the whole batch where it is fixed, else those of the longest request.
     Raises :class:`Infeasible`, and :class:`BadInput` for a context that is too short.
     """
-    policy, longest = scenario.serving.policy, scenario.lengths[2]
+    policy = scenario.serving.policy
+    longest = scenario.lengths[2]
     fixed = isinstance(policy, FixedBatch)
     places = scenario.batch if fixed and not scenario.requests.arrivals else 1
     for group in scenario.device_groups:
@@ -240,7 +249,8 @@ def _check_device(group: DeviceGroup, scenario: Scenario, document: Document, pl
     """Raise :class:`Infeasible` where what shares a device does not fit it, with what would."""
     rows = scenario.schedule.needs.cache_tokens
     tokens = scenario.lengths[2] + rows
-    needed, limit = group.needed_gb(tokens, places, rows), group.limit_gb
+    needed = group.needed_gb(tokens, places, rows)
+    limit = group.limit_gb
     if needed <= limit:
         return
     sizes = [group._replace(roles=(part,)).needed_gb(tokens, places, rows) for part in group.roles]
@@ -266,7 +276,8 @@ def _check_caches(scenario: Scenario, document: Document, places: int) -> None:
     """Raise :class:`Infeasible` where the caches of a fixed batch do not fit those tokens that
     there is room for.
     """
-    longest, room = scenario.lengths[2], scenario.kv_tokens
+    longest = scenario.lengths[2]
+    room = scenario.kv_tokens
     cached = scenario.held_tokens(longest) if scenario.held_tokens else longest
     if room is None or places * cached <= room:
         return
@@ -283,7 +294,8 @@ def _check_context(scenario: Scenario, document: Document) -> None:
     model = scenario.target.model if scenario.target else None
     if model is None or model.context_tokens is None or longest <= model.context_tokens:
         return
-    traffic, context = scenario.requests.traffic, model.context_tokens
+    traffic = scenario.requests.traffic
+    context = model.context_tokens
     if traffic and all(line.tokens > context for line in scenario.requests.lines()):
         raise traffic.all_too_long(context, f"the context of {model.name}")
     message = (
@@ -297,7 +309,8 @@ def _check_context(scenario: Scenario, document: Document) -> None:
 
 def _about_longest(scenario: Scenario, document: Document, message: str) -> Fault:
     """Return a fault about the longest request, at its line where it was read from a file."""
-    traffic, longest = scenario.requests.traffic, scenario.lengths[2]
+    traffic = scenario.requests.traffic
+    longest = scenario.lengths[2]
     if traffic is None:
         return document.fault(("requests",), message)
     line = next(line for line in scenario.requests.lines() if line.tokens == longest)
@@ -318,9 +331,8 @@ def _remedy(role: str, place: Placement, size_gb: float, room_gb: float) -> tupl
     more = [ranks for ranks in working(place) if ranks > place.tensor_parallel]
     ranks = next((n for n in more if size_gb * place.tensor_parallel <= n * room_gb), None)
     link = "" if place.link else f" with a {role}.link"
-    remedy = (
-        f"set {role}.tensor_parallel={ranks}{link}"
-        if ranks
-        else "choose a smaller model or a smaller weight format"
-    )
+    if ranks:
+        remedy = f"set {role}.tensor_parallel={ranks}{link}"
+    else:
+        remedy = "choose a smaller model or a smaller weight format"
     return (role, "tensor_parallel"), remedy

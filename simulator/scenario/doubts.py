@@ -88,15 +88,12 @@ def uneven(numbers: Mapping[str, Sourced], scenario: Scenario) -> Iterator[Uneve
     """Yield those of a scenario's numbers, by name, whose ends are taken apart; not those that play
     no part.
     """
-    lent, sharded = (
-        _away(scenario),
-        any(place.tensor_parallel > 1 for _, place in placements(scenario)),
-    )
-    unused = (
-        set()
-        if sharded
-        else {place.engine.sharded_draft_ratio for _, place in placements(scenario)}
-    )
+    lent = _away(scenario)
+    sharded = any(place.tensor_parallel > 1 for _, place in placements(scenario))
+    if sharded:
+        unused = set()
+    else:
+        unused = {place.engine.sharded_draft_ratio for _, place in placements(scenario)}
     for name, number in numbers.items():
         known = lent.get(number, number)
         if (
@@ -137,7 +134,8 @@ def about_rows(scenario: Scenario) -> Iterator[str]:
     """Yield where products of more rows than were measured are continued in a line."""
     rows = {"target": 1 + scenario.schedule.window, "draft": 1}
     for role, place in placements(scenario):
-        most, verified = measured_rows(place), rows[role] * scenario.batch
+        most = measured_rows(place)
+        verified = rows[role] * scenario.batch
         if most and verified > most:
             further = place.engine.further_rows
             yield (

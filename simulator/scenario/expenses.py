@@ -47,7 +47,8 @@ class Expenses(NamedTuple):
 
 def rented_devices(scenario: Scenario) -> Iterator[RentedDevices]:
     """Yield the devices of one replica, those that a draft shares with its target once."""
-    target, draft = scenario.target, scenario.draft
+    target = scenario.target
+    draft = scenario.draft
     if target:
         staged = scenario.schedule.traits.staged
         for number, place in enumerate(target.on_stages or (target,), start=1):
@@ -65,16 +66,21 @@ def usd_per_hour(devices: Iterable[RentedDevices]) -> float | None:
     """
     prices = [(rented.device.price_usd_per_hour, rented.number) for rented in devices]
     known = [price.value * number for price, number in prices if price]
-    return ordered_sum(known) if prices and len(known) == len(prices) else None
+    if prices and len(known) == len(prices):
+        return ordered_sum(known)
+    return None
 
 
 def expenses(scenario: Scenario, outcome: Outcome) -> Expenses | None:
     """Return what a simulated run costs; None without devices."""
-    devices, replicas = list(rented_devices(scenario)), scenario.serving.replicas
+    devices = list(rented_devices(scenario))
+    replicas = scenario.serving.replicas
     if not devices:
         return None
     powers = [rented.device.power_w for rented in devices]
-    hourly, busy, most = usd_per_hour(devices), None, None
+    hourly = usd_per_hour(devices)
+    busy = None
+    most = None
     hourly = hourly and replicas * hourly
     if all(powers):
         watts = [

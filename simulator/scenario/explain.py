@@ -72,7 +72,8 @@ def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
     scenario = loaded.scenario
     if scenario.about:
         yield "about", scenario.about
-    purpose, equation = _purpose(scenario.strategy.name), scenario.schedule.traits.equation
+    purpose = _purpose(scenario.strategy.name)
+    equation = scenario.schedule.traits.equation
     yield "strategy", f"{scenario.method_name}: {purpose}; a step takes {equation}"
     if scenario.target:
         yield "target", _placed(scenario.target)
@@ -150,14 +151,18 @@ def defaults(settings: Frozen, document: Document, path: Path_ = ()) -> Iterator
     empty.
     """
     for name in type(settings).model_fields:
-        value, where = getattr(settings, name), (*path, name)
+        value = getattr(settings, name)
+        where = (*path, name)
         if isinstance(value, Frozen) and not isinstance(value, Sourced):
             yield from defaults(value, document, where)
         elif isinstance(value, tuple) and any(isinstance(part, Frozen) for part in value):
             for place, part in enumerate(value):
                 yield from defaults(part, document, (*where, place))
         elif value not in (None, (), {}, "") and document.get(where) is None:
-            source = f"{value.source} ({value.confidence})" if isinstance(value, Sourced) else ""
+            if isinstance(value, Sourced):
+                source = f"{value.source} ({value.confidence})"
+            else:
+                source = ""
             field = ".".join("*" if isinstance(part, int) else part for part in where)
             yield Default(
                 field, _shown(value), source, summary(type(settings).__doc__).replace("``", "`")

@@ -45,7 +45,9 @@ from simulator.strategies.common.step import UNLIMITED
 
 def _made_already(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
     """Return a strategy as it is, even one that no file can name; read anything else."""
-    return value if isinstance(value, Strategy) else read(value)
+    if isinstance(value, Strategy):
+        return value
+    return read(value)
 
 
 if TYPE_CHECKING:
@@ -166,21 +168,27 @@ class Scenario(Frozen):
     @property
     def method_name(self) -> str:
         """Return the name of the method, or of the strategy where no method is stated."""
-        return self.method.name if self.method else self.strategy.name
+        if self.method:
+            return self.method.name
+        return self.strategy.name
 
     @property
     def layers(self) -> int | None:
         """Return the number of layers of the target; None where stated durations do not say."""
         if self.durations and self.durations.layers_ms:
             return len(self.durations.layers_ms)
-        return self.target.model.num_hidden_layers if self.target else None
+        if self.target:
+            return self.target.model.num_hidden_layers
+        return None
 
     @property
     def stages(self) -> int:
         """Return the number of stages of the target's pipeline; 0 without one."""
         if self.durations:
             return len(self.durations.stages_ms or ())
-        return len(self.target.pipeline.stages) if self.target and self.target.pipeline else 0
+        if self.target and self.target.pipeline:
+            return len(self.target.pipeline.stages)
+        return 0
 
     @property
     def batch(self) -> int:
@@ -190,11 +198,9 @@ class Scenario(Frozen):
         places there are.
         """
         places = self.serving.policy.max_requests or UNLIMITED
-        return (
-            places
-            if self.requests.arrivals
-            else min(-(-self.requests.concurrency // self.serving.replicas), places)
-        )
+        if self.requests.arrivals:
+            return places
+        return min(-(-self.requests.concurrency // self.serving.replicas), places)
 
     @cached_property
     def schedule(self) -> Strategy:
@@ -211,7 +217,9 @@ class Scenario(Frozen):
         """Return how many times slower target and draft are while both are busy; 1 without shared
         memory.
         """
-        return self.shared_memory.slowdown.value if self.shared_memory else 1.0
+        if self.shared_memory:
+            return self.shared_memory.slowdown.value
+        return 1.0
 
     @property
     def one_lane(self) -> bool:
@@ -311,13 +319,12 @@ class Scenario(Frozen):
         A window drops what it has passed; a state takes room whatever the tokens, once for every
         row of a verification.
         """
-        places, groups = (self.target, self.draft), self.device_groups
+        places = (self.target, self.draft)
+        groups = self.device_groups
         if not any(place and place.model.mixers for place in places):
             return None
-        rows, sizes = (
-            self.schedule.needs.cache_tokens,
-            [(group, group.token_gb) for group in groups],
-        )
+        rows = self.schedule.needs.cache_tokens
+        sizes = [(group, group.token_gb) for group in groups]
         return cache(
             lambda tokens: max(group.request_gb(tokens, rows) / size for group, size in sizes)
         )
@@ -328,11 +335,9 @@ class Scenario(Frozen):
         without a limit.
         """
         stated = self.serving.memory.kv_tokens
-        return (
-            stated
-            if stated is not None
-            else min((group.room_tokens for group in self.device_groups), default=None)
-        )
+        if stated is not None:
+            return stated
+        return min((group.room_tokens for group in self.device_groups), default=None)
 
     @cached_property
     def device_groups(self) -> list[DeviceGroup]:
@@ -352,7 +357,8 @@ class Scenario(Frozen):
                     extra_memory(self.strategy, place.model) if role == "target" else ExtraMemory()
                 )
                 key = (place.machine or role, "" if self.shared_memory else place.device.name)
-                weights, kinds = place.weights_gb(extra) + table / 1e9, place.model.kinds()
+                weights = place.weights_gb(extra) + table / 1e9
+                kinds = place.model.kinds()
                 head_gb = place.kv_gb(1) / sum(kinds.values()) * layers
                 groups.setdefault(key, []).append(RoleMemory(role, place, weights, head_gb))
         return [

@@ -21,11 +21,14 @@ from simulator.cost.device import Device
 from simulator.cost.engine import Engine, Home
 from simulator.files.schema import Open, Ranged, Sourced, nested
 
-SAME_ARCHITECTURE, SAME_MAKER, OTHER_MAKER = 1.5, 4.0, 8.0
+SAME_ARCHITECTURE = 1.5
+SAME_MAKER = 4.0
+OTHER_MAKER = 8.0
 """Factor within which a number lies that was fitted on another device."""
 OTHER_ENGINE = 2.0
 """Further factor for a number that another engine lends."""
-FITTED, LENT = ("measured", "calibrated"), "borrowed"
+FITTED = ("measured", "calibrated")
+LENT = "borrowed"
 
 
 def distance(home: Home, device: Device) -> float:
@@ -37,7 +40,9 @@ def distance(home: Home, device: Device) -> float:
     if device.maker and device.maker != home.maker:
         return OTHER_MAKER
     same = device.maker == home.maker and device.architecture == home.architecture
-    return SAME_ARCHITECTURE if same else SAME_MAKER
+    if same:
+        return SAME_ARCHITECTURE
+    return SAME_MAKER
 
 
 def away(engine: Engine, device: Device) -> dict[Sourced, Open]:

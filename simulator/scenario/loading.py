@@ -42,7 +42,8 @@ FEW = 1_024
 """Requests up to which a mean is set over those that run; the mean of more differs by less than is
 said.
 """
-SAMPLED, PARTS = 256, 16
+SAMPLED = 256
+PARTS = 16
 """Requests, and parts of their outputs, whose contexts a law of falling acceptance is taken
 over.
 """
@@ -82,7 +83,8 @@ class Loaded:
     def _acceptance(self) -> Acceptance:
         if self.precomputed is not None:
             return self.precomputed
-        scenario, spec = self.scenario, self.scenario.acceptance
+        scenario = self.scenario
+        spec = self.scenario.acceptance
         if self.trace is not None:
             check_answers(
                 self.trace, scenario, self.document
@@ -108,7 +110,8 @@ class Loaded:
 
     def _read(self, plain: Acceptance, key: object) -> Acceptance:
         """Return verdicts as the strategy reads them, at the mean that they are re-scaled to."""
-        scenario, spec = self.scenario, self.scenario.acceptance
+        scenario = self.scenario
+        spec = self.scenario.acceptance
         as_read = scenario.schedule.reads(plain)
         if spec.rescale is None:
             return as_read
@@ -129,7 +132,8 @@ class Loaded:
         The law keeps the mean over all recordings, of which a few requests are a sample that misses
         it by chance.
         """
-        scenario, wanted = self.scenario, self.scenario.acceptance.rescale
+        scenario = self.scenario
+        wanted = self.scenario.acceptance.rescale
         if (
             wanted is None
             or wanted.window is None
@@ -147,7 +151,8 @@ class Loaded:
         """Return acceptance at the wanted mean over the requests that run; ``made``, where these
         cannot reach it.
         """
-        wanted, written = self.scenario.acceptance.rescale, written_by(self.scenario, made)
+        wanted = self.scenario.acceptance.rescale
+        written = written_by(self.scenario, made)
         of_these = read, written
         for known, replay in self.samples:
             if known == of_these:
@@ -212,10 +217,8 @@ def dealt(scenario: Scenario, verdicts: Acceptance) -> Iterator[tuple[int, int, 
     output.
     """
     requests = scenario.requests
-    deal, lengths = (
-        TraceAssignment(verdicts, requests.flavours_by_task),
-        requests.lengths(scenario.seed),
-    )
+    deal = TraceAssignment(verdicts, requests.flavours_by_task)
+    lengths = requests.lengths(scenario.seed)
     for index, ((prompt, output), task) in enumerate(zip(lengths, requests.tasks(), strict=False)):
         yield deal(index, task), prompt, output
 
@@ -227,23 +230,23 @@ def weighed(scenario: Scenario, verdicts: Acceptance) -> Acceptance:
     replay = verdicts.replay if isinstance(verdicts, RecordedSequences) else verdicts
     if not isinstance(replay, Replay):
         return verdicts
-    kinds = {
-        recording: name for name in replay.trace.flavours for recording in replay.trace.named(name)
-    }
+    kinds = {}
+    for name in replay.trace.flavours:
+        for recording in replay.trace.named(name):
+            kinds[recording] = name
     replay, order = copy(replay), replay.order
     replay.weights = written = Counter[str]()
     for number, _, output in dealt(scenario, verdicts):
         written[kinds[order[number % len(order)]]] += output - 1
-    return (
-        RecordedSequences(replay, verdicts.split)
-        if isinstance(verdicts, RecordedSequences)
-        else replay
-    )
+    if isinstance(verdicts, RecordedSequences):
+        return RecordedSequences(replay, verdicts.split)
+    return replay
 
 
 def falling(scenario: Scenario, verdicts: Acceptance, stated: ByContext) -> Falling:
     """Return verdicts that fall with the contexts of the scenario's requests."""
-    requests, window = scenario.requests, stated.window or scenario.schedule.window
+    requests = scenario.requests
+    window = stated.window or scenario.schedule.window
     prompts = {number: prompt for number, prompt, _ in dealt(scenario, verdicts)}
     met = [
         (round(prompt + (part + 0.5) / PARTS * output), output)
@@ -292,7 +295,9 @@ def _found(fault: Fault) -> Fault:
     found.
     """
     unknown = fault.field == "strategy" and fault.message.startswith("there is no strategy '")
-    return replace(fault, message=f"{fault.message}; {packages_found()}") if unknown else fault
+    if unknown:
+        return replace(fault, message=f"{fault.message}; {packages_found()}")
+    return fault
 
 
 def _blamed(fault: Fault, document: Document) -> Fault:
@@ -302,7 +307,8 @@ def _blamed(fault: Fault, document: Document) -> Fault:
     written = document.places | document.mentions
     theirs = {file for file in {file for file, _, _ in written.values()} if is_shipped(file)}
     own = [path for path, (file, _, _) in written.items() if file not in theirs]
-    field, root = tuple(fault.field.split(".")), document.place(())[0]
+    field = tuple(fault.field.split("."))
+    root = document.place(())[0]
     near = [path for path in own if path == () or path[-1] == field[-1] or path[0] == field[0]]
     if not near or not is_shipped(fault.place[0]):
         return fault
@@ -326,7 +332,9 @@ def _accepting(data: dict[str, Any]) -> dict[str, Any]:
     nothing = (
         "acceptance" not in data and isinstance(strategy, dict) and strategy.get("name") == PLAIN
     )
-    return data | {"acceptance": {"always": 0}} if nothing else data
+    if nothing:
+        return data | {"acceptance": {"always": 0}}
+    return data
 
 
 def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> Loaded:
@@ -382,7 +390,8 @@ def _as_recorded(loaded: Loaded) -> Loaded:
     """Return the scenario with what its recording says of target and strategy, and with the window
     of its mean.
     """
-    scenario, trace = loaded.scenario, loaded.trace
+    scenario = loaded.scenario
+    trace = loaded.trace
     if trace and scenario.target:
         routed = routed_as_recorded(scenario.target, trace)
         if routed is not scenario.target:
@@ -401,7 +410,8 @@ def _at_its_window(loaded: Loaded, mean: Rescale) -> Loaded:
     """Return the scenario with the window of its mean written down: a sweep changes the strategy's,
     never what was measured.
     """
-    window, rule = loaded.scenario.schedule.window, mean.adaptive or moving_rule(loaded.scenario)
+    window = loaded.scenario.schedule.window
+    rule = mean.adaptive or moving_rule(loaded.scenario)
     place = ("acceptance", "rescale")
     document = loaded.document.branched([(*place, "window"), (*place, "adaptive")])
     document.put((*place, "window"), window, document.place((*place, "window")))

@@ -87,7 +87,9 @@ class Littles(NamedTuple):
     def gap(self) -> float:
         """Return L over lambda W, less 1: the relative error of the books."""
         product = self.arrivals_per_s * self.mean_time_s
-        return self.mean_in_system / product - 1.0 if product else 0.0
+        if product:
+            return self.mean_in_system / product - 1.0
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -247,12 +249,16 @@ class Outcome:
     @property
     def fallback_per_step(self) -> float:
         """Return the share of verified windows whose successor was not in the draft tree."""
-        return self.missed / self.windows if self.windows else 0.0
+        if self.windows:
+            return self.missed / self.windows
+        return 0.0
 
 
 def outcome_of(done: ServiceRun) -> Outcome:
     """Return what the books of a service come to that has served all its requests."""
-    tally, times, end = done.tally, done.collector.times, done.end_s
+    tally = done.tally
+    times = done.collector.times
+    end = done.end_s
     steps = sum(tally.steps.values())
     replicas = tuple(
         _replica(replica, end, busy_s)
@@ -304,7 +310,8 @@ def _counted(collector: MetricsCollector) -> Counted:
     limits = []
     for metric, sketch in collector.times.items():
         for limit, within in zip(sketch.limits, sketch.within, strict=True):
-            attainment, percentile_s = within / max(1, sketch.count), sketch.quantile(limit.share)
+            attainment = within / max(1, sketch.count)
+            percentile_s = sketch.quantile(limit.share)
             met = within >= limit.share * sketch.count
             limits.append(
                 LimitOutcome(
@@ -329,7 +336,9 @@ def _counted(collector: MetricsCollector) -> Counted:
 
 
 def _serving(done: ServiceRun) -> ServingOutcome:
-    replicas, tally, end = done.replicas, done.tally, done.end_s
+    replicas = done.replicas
+    tally = done.tally
+    end = done.end_s
     block_tokens = replicas[0].memory.block_tokens
     batches = defaultdict[int, float](float)
     for kind, seconds in tally.seconds.items():
@@ -371,7 +380,9 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "choices": dict(outcome.choices),
         "serving": serving_data(outcome.serving),
     }
-    return data | {"replicas": replicas} if replicas else data
+    if replicas:
+        return data | {"replicas": replicas}
+    return data
 
 
 def serving_data(serving: ServingOutcome) -> dict[str, Any]:
@@ -381,7 +392,8 @@ def serving_data(serving: ServingOutcome) -> dict[str, Any]:
         for name in ("wait", "ttft", "tbt", "tpot", "e2e")
     }
     levels = {"batch": _level(serving.batch_s), "queue": _level(serving.queue_s)}
-    counted, littles = serving.counted, serving.littles_law
+    counted = serving.counted
+    littles = serving.littles_law
     goodput = {
         "goodput_requests_per_s": counted.goodput_requests_per_s,
         "goodput_tokens_per_s": counted.goodput_tokens_per_s,
@@ -403,32 +415,29 @@ def serving_data(serving: ServingOutcome) -> dict[str, Any]:
         *parts,
         *(name.removesuffix("_ms") for name in times),
     }
-    rest = {
-        entry.name: getattr(serving, entry.name)
-        for entry in fields(serving)
-        if entry.name not in left_out
-    }
+    rest = {}
+    for entry in fields(serving):
+        if entry.name not in left_out:
+            rest[entry.name] = getattr(serving, entry.name)
     return times | levels | parts | rest
 
 
 def _replica_data(replica: Replica) -> dict[str, Any]:
     littles = replica.littles_law._asdict() | {"gap": replica.littles_law.gap}
-    data = {
-        entry.name: getattr(replica, entry.name)
-        for entry in fields(replica)
-        if entry.name != "ttft"
-    }
+    data = {}
+    for entry in fields(replica):
+        if entry.name != "ttft":
+            data[entry.name] = getattr(replica, entry.name)
     return data | {"littles_law": littles, "ttft_ms": _spread(replica.ttft)}
 
 
 def _level(seconds: Mapping[int, float]) -> dict[str, float]:
     """Return mean, 95th percentile and maximum over time of a number, from its seconds by level."""
     whole = ordered_sum(seconds.values())
-    mean = (
-        ordered_sum(level * duration for level, duration in seconds.items()) / whole
-        if whole
-        else 0.0
-    )
+    if whole:
+        mean = ordered_sum(level * duration for level, duration in seconds.items()) / whole
+    else:
+        mean = 0.0
     return {"mean": mean, "p95": level_quantile(seconds, 0.95), "most": max(seconds, default=0)}
 
 
@@ -455,7 +464,8 @@ def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, Stage
         or target.tensor_parallel > 1
     ):
         return
-    model, pipeline = target.model, target.pipeline
+    model = target.model
+    pipeline = target.pipeline
     for first, last in pipeline.bounds:
         true, printed = (
             stage_memory(

@@ -54,12 +54,13 @@ class Continued(NamedTuple):
             changed = self.form.model_copy(
                 update={constant: number.model_copy(update={"value": number.value * times})}
             )
-            forms = {
-                name: changed
-                if getattr(link.all_reduce, name) == self.form
-                else getattr(link.all_reduce, name)
-                for name in ("ring", "tree")
-            }
+            forms = {}
+            for name in ("ring", "tree"):
+                forms[name] = (
+                    changed
+                    if getattr(link.all_reduce, name) == self.form
+                    else getattr(link.all_reduce, name)
+                )
             return link.model_copy(update={"all_reduce": link.all_reduce.model_copy(update=forms)})
 
         changed: Scenario = replace_nested(scenario, Link, longer)
@@ -68,7 +69,9 @@ class Continued(NamedTuple):
 
 def name_of(form: RingAllReduce | TreeAllReduce) -> Literal["ring", "tree"]:
     """Return the name of a formula of an all-reduce."""
-    return "ring" if isinstance(form, RingAllReduce) else "tree"
+    if isinstance(form, RingAllReduce):
+        return "ring"
+    return "tree"
 
 
 def most_fitted(link: Link, form: RingAllReduce | TreeAllReduce) -> int:
@@ -122,4 +125,6 @@ def _known(place: Placement) -> str:
     """Return how well the all-reduce between servers is known, in words."""
     form, link, _ = place.all_reduce_forms()[-1]
     number = getattr(form, "fixed_us", None) or getattr(form, "alpha_us", None)
-    return f"{number.confidence}: {number.source}" if number else link.about
+    if number:
+        return f"{number.confidence}: {number.source}"
+    return link.about

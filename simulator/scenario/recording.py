@@ -116,7 +116,8 @@ def _contexts_at_their_window(scenario: Scenario, document: Document) -> tuple[S
     """Return the scenario with the window written down with which lengths behind contexts were
     measured.
     """
-    stated, window = scenario.acceptance.by_context, scenario.schedule.window
+    stated = scenario.acceptance.by_context
+    window = scenario.schedule.window
     if stated is None or stated.window or not window:
         return scenario, document
     with_window = {"by_context": stated.model_copy(update={"window": window})}
@@ -164,7 +165,8 @@ def _rate(scenario: Scenario, mean: float, window: int, document: Document) -> f
         stated = AcceptanceSpec(rate=rate).verdicts(None, scenario.seed)
         return float(scenario.schedule.reads(stated).odds(window, scenario.exit).committed()) - mean
 
-    low, high = surplus(0.0), surplus(1.0)
+    low = surplus(0.0)
+    high = surplus(1.0)
     if not low < 0.0 < high:
         message = (
             f"a mean of {mean:g} tokens a step cannot be: it lies between {low + mean:g} and "
@@ -180,7 +182,9 @@ def _nearest_drafter(scenario: Scenario, document: Document, catalogue: Catalogu
     """
     name = scenario.acceptance.method
     if name is None:
-        return scenario.method.nearest if scenario.method else "draft"
+        if scenario.method:
+            return scenario.method.nearest
+        return "draft"
     path = catalogue.path("method", name, document, ("acceptance", "method"))
     return str(read(path, shown(path)).data.get("nearest", "draft"))
 
@@ -213,18 +217,18 @@ def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> 
             raise document.refusal(
                 ("acceptance", "best_of" if spec.best_of else "drafter"), message
             )
-    drafted = (
-        best_of(trace, spec.best_of, scenario.seed)
-        if spec.best_of
-        else trace.drafted_by(spec.drafter, scenario.seed)
-    )
+    if spec.best_of:
+        drafted = best_of(trace, spec.best_of, scenario.seed)
+    else:
+        drafted = trace.drafted_by(spec.drafter, scenario.seed)
     return fitting(drafted, scenario, document, catalogue)
 
 
 def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace:
     """Return the trace if it can answer what the scenario asks; else raise :class:`BadInput`."""
     _check_vocabulary(trace, scenario, document, catalogue)
-    spec, requests = scenario.acceptance, scenario.requests
+    spec = scenario.acceptance
+    requests = scenario.requests
     kinds = spec.kinds
     if kinds and spec.flavours and set(kinds) != set(spec.flavours):
         raise document.refusal(
@@ -318,7 +322,10 @@ def _beyond_trace(
         yield document.fault(("acceptance", "trace"), message)
     for field, message in scenario.schedule.findings(Facts(trace=trace)):
         drafter = scenario.acceptance.drafter
-        recording = f"drafter '{drafter}' of {file()}" if drafter != "draft" else file()
+        if drafter != "draft":
+            recording = f"drafter '{drafter}' of {file()}"
+        else:
+            recording = file()
         yield document.fault(("strategy", field), f"{recording} {message}")
 
 

@@ -44,10 +44,8 @@ def recorded_routing(
 
 def why_by_law(target: Placement, schedule: Strategy, acceptance: Acceptance) -> str:
     """Return in words why the law says how many experts are read; empty where a recording does."""
-    experts, recorded = (
-        target.model.experts,
-        experts_of(acceptance.trace) if isinstance(acceptance, Replay) else None,
-    )
+    experts = target.model.experts
+    recorded = experts_of(acceptance.trace) if isinstance(acceptance, Replay) else None
     if experts is None or recorded is None:
         return "no recording of routing is replayed"
     if recorded != (experts.routed, experts.per_token):
@@ -57,4 +55,6 @@ def why_by_law(target: Placement, schedule: Strategy, acceptance: Acceptance) ->
         )
     window = 1 + schedule.window
     is_window = (schedule.needs.rows or window) == window and not schedule.traits.staged
-    return "" if is_window else "windows are recorded, not trees, nor what fills a pipeline"
+    if is_window:
+        return ""
+    return "windows are recorded, not trees, nor what fills a pipeline"

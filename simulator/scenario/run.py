@@ -25,6 +25,7 @@ from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, stage_memories
 from simulator.scenario.stability import load_of
 from simulator.scenario.stated.means import StatedMean, stated_mean
+from simulator.serving.requests import Request
 from simulator.serving.service import OnFinished, OnIteration, ServiceRun
 from simulator.serving.step_times import StepTimes
 from simulator.strategies.autoregressive import Autoregressive
@@ -113,7 +114,8 @@ class RunResult:
     @property
     def busy(self) -> dict[str, float]:
         """Return the busy share of each lane that was used, over the whole run."""
-        busy_s, end_s = self.simulated.busy_s, self.simulated.end_s
+        busy_s = self.simulated.busy_s
+        end_s = self.simulated.end_s
         return {lane: busy_s[lane] / end_s for lane in sorted(busy_s) if busy_s[lane]}
 
     @property
@@ -160,10 +162,8 @@ def run(
     times = StepTimes(loaded.scenario.schedule, loaded.scenario.cost)
     simulated, spans = simulate(loaded.scenario, acceptance, SPANS, log, finished, times)
     STOP.set(())
-    asked, scenario = (
-        loaded.scenario.requests.count,
-        _of_those_that_came(loaded.scenario, simulated),
-    )
+    asked = loaded.scenario.requests.count
+    scenario = _of_those_that_came(loaded.scenario, simulated)
     early = [f"stopped early: the first {scenario.requests.count:,} of {asked:,} requests"] * (
         scenario is not loaded.scenario
     )
@@ -190,7 +190,8 @@ def run(
 
 def _of_those_that_came(scenario: Scenario, simulated: Outcome) -> Scenario:
     """Return the scenario with the requests that came: all, unless the simulation was stopped."""
-    requests, came = scenario.requests, simulated.serving.requests
+    requests = scenario.requests
+    came = simulated.serving.requests
     if came == requests.count:
         return scenario
     if came <= requests.warm_up:
@@ -202,14 +203,17 @@ def tuned(loaded: Loaded) -> Loaded:
     """Return the scenario with a strategy that has chosen what depends on cost and acceptance
     (windows of most goodput).
     """
-    scenario, acceptance = loaded.scenario, loaded.acceptance()
+    scenario = loaded.scenario
+    acceptance = loaded.acceptance()
     schedule = scenario.schedule
     if not isinstance(schedule, Tunable):
         return loaded
     strategy = schedule.tuned(
         scenario.cost, odds_of(acceptance, scenario.exit), scenario.batch, scenario.mean_context
     )
-    return loaded if strategy is schedule else loaded.replace(strategy=strategy)
+    if strategy is schedule:
+        return loaded
+    return loaded.replace(strategy=strategy)
 
 
 def simulate(
@@ -235,11 +239,13 @@ def simulate(
             0, f"{message}. specsim plan and specsim capacity say how long its prompts wait"
         )
     with counting("requests", scenario.requests.count) as advance:
-        note = (
-            finished
-            if advance is unheard
-            else lambda request: (advance(), finished and finished(request))
-        )
+
+        def counted(request: Request) -> None:
+            advance()
+            if finished:
+                finished(request)
+
+        note = finished if advance is unheard else counted
         done = scenario.service(acceptance, times).run(spans, log, note)
     if not done.tally.steps and not prompts_alone:
         if stopping():
@@ -258,9 +264,13 @@ def _not_measured(scenario: Scenario, done: ServiceRun, prompts_alone: bool) -> 
     """Yield what a run was to measure and could not: times of tokens, and times that the SLO
     limits.
     """
-    collector, place = done.collector, (scenario.name, 0, 0)
+    collector = done.collector
+    place = (scenario.name, 0, 0)
     left_out = [name for name in ("warm_up", "cool_down") if getattr(scenario.requests, name)]
-    remedy = "; set " + " and ".join(f"requests.{name}=0" for name in left_out) if left_out else ""
+    if left_out:
+        remedy = "; set " + " and ".join(f"requests.{name}=0" for name in left_out)
+    else:
+        remedy = ""
     if not collector.times["tpot"].total and not prompts_alone:
         message = (
             f"no request that counts ({collector.rule}) takes a step behind its prompt, so "
@@ -291,7 +301,9 @@ def replayed_beside(
     those of its steps.
     """
     one_at_a_time = scenario.schedule.needs.in_flight == scenario.serving.replicas == 1
-    return replay(scenario, acceptance, times) if one_at_a_time else simulated
+    if one_at_a_time:
+        return replay(scenario, acceptance, times)
+    return simulated
 
 
 def observed_batch(scenario: Scenario, outcome: Outcome) -> int:
@@ -413,7 +425,9 @@ def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
 
 def summary(result: RunResult) -> dict[str, Any]:
     """Return a result as plain data, as ``run --json`` prints it."""
-    simulated, requests, target = result.simulated, result.scenario.requests, result.scenario.target
+    simulated = result.simulated
+    requests = result.scenario.requests
+    target = result.scenario.target
     return {
         "scenario": resolved(result.scenario),
         "law": law_data(result.law),
@@ -475,7 +489,8 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
     milliseconds.
     """
     scenario = loaded.scenario
-    marginal, strategy = law(scenario, loaded.acceptance()), scenario.schedule
+    marginal = law(scenario, loaded.acceptance())
+    strategy = scenario.schedule
     load = load_of(scenario, loaded.acceptance())
     kinds = []
     for kind, share in sorted(marginal.kinds.items(), key=lambda entry: -entry[1]):
@@ -483,11 +498,10 @@ def law_details(loaded: Loaded) -> dict[str, Any]:
         durations = strategy.durations(scenario.cost, step)
         named = dict(named_durations(durations))
         whole = float(strategy.step_seconds(durations, kind)) * 1e3
-        derived = (
-            dict(strategy.derived(scenario.cost, step))
-            if isinstance(strategy, DerivesNumbers)
-            else {}
-        )
+        if isinstance(strategy, DerivesNumbers):
+            derived = dict(strategy.derived(scenario.cost, step))
+        else:
+            derived = {}
         kinds.append(
             {
                 **kind.data(),

@@ -60,7 +60,8 @@ def load_of(scenario: Scenario, acceptance: Acceptance) -> Load | None:
         return None
     sizes = [*(2**power for power in range((scenario.batch - 1).bit_length())), scenario.batch]
     reading = min(_prompt_s(scenario, size) for size in sizes if size <= max(64, sizes[0]))
-    odds, served = odds_of(acceptance, scenario.exit), {}
+    odds = odds_of(acceptance, scenario.exit)
+    served = {}
     for size in sizes:
         law = scenario.law_at(odds, size)
         served[size] = replicas / (reading + (output - 1.0) * law.tpot_s / size)
@@ -74,7 +75,8 @@ def _prompt_s(scenario: Scenario, together: int) -> float:
     """
     cached = round(_cached_tokens(scenario))
     alone = Rows.prefill(round(scenario.lengths[0]) - cached, cached)
-    cost, rows = scenario.cost, Rows(*(number * together for number in alone))
+    cost = scenario.cost
+    rows = Rows(*(number * together for number in alone))
     if scenario.schedule.traits.staged:
         return max(float(cost.stage(index, rows).wall_s) for index in range(cost.stages)) / together
     sides = scenario.schedule.admission(cost, rows)[:2]

@@ -56,7 +56,8 @@ from simulator.serving.iteration import Iteration
 from simulator.serving.request_times import Times
 from simulator.serving.requests import Request
 
-SHARE, SHARE_DEVIATIONS = doubts.SHARE, doubts.SHARE_DEVIATIONS
+SHARE = doubts.SHARE
+SHARE_DEVIATIONS = doubts.SHARE_DEVIATIONS
 """Share of the draws that an interval holds, and standard deviations from its middle to its end."""
 DRAWS = 4_000
 """Draws behind an interval."""
@@ -120,7 +121,8 @@ def interval(
     what was fitted.
     """
     random = np.random.default_rng(seed)
-    factors, accepted = _resampled_times(doubt.requests, random), np.zeros(DRAWS)
+    factors = _resampled_times(doubt.requests, random)
+    accepted = np.zeros(DRAWS)
     for name, change in doubt.devices.items():
         moved = change * random.standard_normal(DRAWS)
         if name == BY_CONTEXT:
@@ -155,7 +157,8 @@ def _resampled_times(
     Requests that took no time, as those whose only token comes with a pass stated as 0 ms, show
     none and are left out.
     """
-    factors, timed = np.zeros(DRAWS), [request for request in requests if request[0]]
+    factors = np.zeros(DRAWS)
+    timed = [request for request in requests if request[0]]
     if len(timed) < 2:
         return factors
     seconds, tokens = np.array(timed, dtype=float).T
@@ -196,10 +199,9 @@ def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
         return float(baseline(scenario).tpot_s / law(scenario, acceptance).tpot_s)
 
     before = by_law(loaded)
-    changes = {
-        name: log(by_law(change(loaded)) / before)
-        for name, change in (*slowed(loaded), *doubtful(loaded))
-    }
+    changes = {}
+    for name, change in (*slowed(loaded), *doubtful(loaded)):
+        changes[name] = log(by_law(change(loaded)) / before)
     changes |= {
         f"fit of engine {engine.name}": left_by(engine)
         for engine in nested(loaded.scenario, Engine)
@@ -237,7 +239,8 @@ def _acceptance_range(loaded: Loaded) -> tuple[float, float]:
     """Return the log changes of tokens per step from what the law has to both ends of the stated
     range; 0 without one.
     """
-    scenario, acceptance = loaded.scenario, loaded.acceptance()
+    scenario = loaded.scenario
+    acceptance = loaded.acceptance()
     spec = scenario.acceptance
     if not (spec.tokens_per_step_between or spec.per_position or spec.lengths):
         return 0.0, 0.0
@@ -284,7 +287,8 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
         reference = baseline(loaded.scenario).tpot_s if loaded.scenario.schedule.window else 1.0
         return float(reference / law(loaded.scenario, acceptance).tpot_s)
 
-    before, ranked = by_law(loaded), []
+    before = by_law(loaded)
+    ranked = []
     numbers = _numbers(loaded.scenario)
     for span in uneven(numbers, loaded.scenario):
         low, high = _at_ends(span, loaded, by_law)
@@ -315,7 +319,8 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
                 by_law(change(loaded)) / before - 1.0,
             )
         )
-    stated, lower = loaded.scenario.acceptance, _acceptance_range(loaded)[0]
+    stated = loaded.scenario.acceptance
+    lower = _acceptance_range(loaded)[0]
     if lower:
         changed = exp(lower / SHARE_DEVIATIONS) - 1.0
         mean = law(loaded.scenario, acceptance).verified_per_step
@@ -344,10 +349,9 @@ def _in_doubt(number: Sourced) -> bool:
 
 def _numbers(scenario: Scenario) -> dict[str, Sourced]:
     """Return the different numbers of a scenario by the dotted name of their first place."""
-    names = {
-        (entry["value"], entry["source"]): str(entry["parameter"])
-        for entry in reversed(list(provenance(scenario)))
-    }
+    names = {}
+    for entry in reversed(list(provenance(scenario))):
+        names[(entry["value"], entry["source"])] = str(entry["parameter"])
     numbers = dict.fromkeys(nested(scenario, Sourced))
     return {names.get((number.value, number.source), number.source): number for number in numbers}
 
@@ -356,10 +360,8 @@ def _with_number(number: Sourced, loaded: Loaded) -> Loaded:
     """Return the scenario with a number one deviation higher; that much lower where it may be no
     higher, as a share of 1.
     """
-    moved, share = (
-        number.value + deviation(number),
-        deviation(number) / number.value if number.value else 0.0,
-    )
+    moved = number.value + deviation(number)
+    share = deviation(number) / number.value if number.value else 0.0
     lower = number.value / (1.0 + share)
 
     def at(value: float) -> Loaded:
@@ -476,17 +478,20 @@ def _widened(device: Device, only: str | None = None) -> Device:
     ``only``: the name of the device that is meant. Between the number and its upper end lies half
     of what an interval holds.
     """
-    wider = {
-        name: part.model_copy(update={"extra_row": _higher(part.extra_row)})
-        for name, part in (
-            ("attention", device.attention),
-            ("latent_attention", device.latent_attention),
-        )
-        if only in (None, device.name)
-        and isinstance(part, Attention)
-        and part.extra_row.high is not None
-    }
-    return device.model_copy(update=wider) if wider else device
+    wider = {}
+    for name, part in (
+        ("attention", device.attention),
+        ("latent_attention", device.latent_attention),
+    ):
+        if (
+            only in (None, device.name)
+            and isinstance(part, Attention)
+            and part.extra_row.high is not None
+        ):
+            wider[name] = part.model_copy(update={"extra_row": _higher(part.extra_row)})
+    if wider:
+        return device.model_copy(update=wider)
+    return device
 
 
 def _higher(number: Ranged) -> Ranged:

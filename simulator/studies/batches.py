@@ -123,7 +123,9 @@ class BatchPoint:
         low, high = self.speedup_interval
         if low > 1.0:
             return "helps"
-        return "hurts" if high < 1.0 else "open"
+        if high < 1.0:
+            return "hurts"
+        return "open"
 
     @property
     def break_even(self) -> tuple[float, float, float] | None:
@@ -148,9 +150,9 @@ class BatchPoint:
     @property
     def vanilla_speedup(self) -> float | None:
         """Return the speed-up of vanilla speculative decoding, by law."""
-        return (
-            None if self.vanilla_tpot_ms is None else self.baseline_tpot_ms / self.vanilla_tpot_ms
-        )
+        if self.vanilla_tpot_ms is None:
+            return None
+        return self.baseline_tpot_ms / self.vanilla_tpot_ms
 
     @property
     def simulated_speedup(self) -> float | None:
@@ -180,7 +182,9 @@ def chance_for(tokens_per_step: float, gamma: int) -> float:
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:
-    return None if above is None or below is None else above / below
+    if above is None or below is None:
+        return None
+    return above / below
 
 
 @dataclass(frozen=True)
@@ -219,7 +223,9 @@ class BatchStudies:
     def as_data(self) -> dict[str, Any]:
         """Return plain data: of a single scenario as it is, of several as a list ``studies``."""
         rows = [study.as_data() for study in self.studies]
-        return rows[0] if len(rows) == 1 else {"studies": rows}
+        if len(rows) == 1:
+            return rows[0]
+        return {"studies": rows}
 
 
 def study(
@@ -291,7 +297,8 @@ def tile_edges(loaded: Loaded, points: Iterable[BatchPoint | LawAtBatch]) -> lis
     product = target.device.matmul_for(target.weights)
     if product.tile_tokens[-1] == 1:
         return []
-    edges, before = [], None
+    edges = []
+    before = None
     for point in points:
         rows = product.filled(point.verify_rows)
         if before is not None and rows > before:
@@ -307,7 +314,8 @@ def at_size(loaded: Loaded, size: int) -> Loaded:
     Raises :class:`BadInput` for a scenario with arrivals, and for several requests of a strategy
     that takes one at a time.
     """
-    scenario, requests = loaded.scenario, loaded.scenario.requests
+    scenario = loaded.scenario
+    requests = loaded.scenario.requests
     if requests.arrivals:
         message = "a sweep over sizes is about a closed loop; set requests.arrivals=null"
         raise BadInput.at(scenario.name, message, "requests.arrivals")
@@ -323,12 +331,10 @@ def at_size(loaded: Loaded, size: int) -> Loaded:
 
 
 def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> BatchPoint:
-    strategy, size, cost, context = (
-        scenario.schedule,
-        scenario.requests.concurrency,
-        scenario.cost,
-        scenario.mean_context,
-    )
+    strategy = scenario.schedule
+    size = scenario.requests.concurrency
+    cost = scenario.cost
+    context = scenario.mean_context
     law = run.law(scenario, acceptance)
     kind = main_kind(law.kinds)
     step = strategy.step(kind, context)
@@ -338,11 +344,10 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     )
     vanilla = serial_drafting(scenario)
     vanilla_law = run.law(vanilla, acceptance) if vanilla else None
-    exposed = (
-        strategy.derived(cost, step).get("exposed_draft_ms")
-        if isinstance(strategy, DerivesNumbers)
-        else None
-    )
+    if isinstance(strategy, DerivesNumbers):
+        exposed = strategy.derived(cost, step).get("exposed_draft_ms")
+    else:
+        exposed = None
     overhead = None
     if exposed is not None and vanilla:
         serial = vanilla.schedule

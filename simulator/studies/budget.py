@@ -95,7 +95,8 @@ def sequence_sweep(loaded: Loaded) -> list[BudgetPoint]:
         changed = at_window(
             loaded.change(sequences=sequences, rule="stated"), strategy.window, REQUESTS
         )
-        asked, trace = changed.scenario.strategy, changed.trace
+        asked = changed.scenario.strategy
+        trace = changed.trace
         if not any(asked.findings(Facts(trace=trace) if trace else Facts(stated=True))):
             points.append(budget_point(changed, True))
     return points
@@ -120,9 +121,13 @@ def budget_point(loaded: Loaded, simulated: bool) -> BudgetPoint:
     """Return the point of a scenario by law, and by replay and simulation where asked for, in both
     accountings.
     """
-    strategy, scenario, acceptance = _checked(loaded), loaded.scenario, loaded.acceptance()
-    cost, context = scenario.cost, scenario.mean_context
-    law, cap = run.law(scenario, acceptance), round(scenario.lengths[1])
+    strategy = _checked(loaded)
+    scenario = loaded.scenario
+    acceptance = loaded.acceptance()
+    cost = scenario.cost
+    context = scenario.mean_context
+    law = run.law(scenario, acceptance)
+    cap = round(scenario.lengths[1])
     written = strategy.until_shown(cost, lambda tail: acceptance.odds(tail, None), context, cap)
     draft_s, target_s = strategy.sides(cost, context)
     point = BudgetPoint(
@@ -135,7 +140,9 @@ def budget_point(loaded: Loaded, simulated: bool) -> BudgetPoint:
         emitted=BudgetRates((cap - 1) / written.seconds if written.seconds else 0.0),
         reported_ratio=written.shown / written.verified,
     )
-    return _simulated(point, loaded, acceptance) if simulated else point
+    if simulated:
+        return _simulated(point, loaded, acceptance)
+    return point
 
 
 def _simulated(point: BudgetPoint, loaded: Loaded, acceptance: Acceptance) -> BudgetPoint:
@@ -190,9 +197,10 @@ class BudgetStudy:
     def flat(self, count: str, way: str) -> tuple[int, int]:
         """Return the first and the last budget that lose no more than ``FLAT`` against the best."""
         rates = self.read(count, way)
-        near = [
-            gamma for gamma, rate in rates.items() if rate >= (1.0 - FLAT) * max(rates.values())
-        ]
+        near = []
+        for gamma, rate in rates.items():
+            if rate >= (1.0 - FLAT) * max(rates.values()):
+                near.append(gamma)
         return near[0], near[-1]
 
     def around(self, count: str, way: str) -> dict[int, float]:

@@ -114,13 +114,16 @@ class Capacity(NamedTuple):
         """Return in a word or two whether the offered rate is carried."""
         if not self.offered.stable:
             return "unstable"
-        return "stable" if self.offered.slo_met else "stable, SLO missed"
+        if self.offered.slo_met:
+            return "stable"
+        return "stable, SLO missed"
 
     def as_data(self) -> dict[str, Any]:
         """Return plain data; curves over time are left out."""
-        offered = {
-            name: value for name, value in self.offered._asdict().items() if name not in CURVES
-        }
+        offered = {}
+        for name, value in self.offered._asdict().items():
+            if name not in CURVES:
+                offered[name] = value
         return (
             self._asdict()
             | {"headroom": self.headroom, "verdict": self.verdict}
@@ -207,8 +210,11 @@ def _within_slo(
     Rates are in requests per second; ``delivered`` is that above which none is carried, SLO or not.
     """
     part = _part(loaded, searched)
-    natural, from_traffic = trial_rate(part), loaded.scenario.requests.traffic is not None
-    low, high, tried = 0.0, delivered, list[Trial]()
+    natural = trial_rate(part)
+    from_traffic = loaded.scenario.requests.traffic is not None
+    low = 0.0
+    high = delivered
+    tried = list[Trial]()
     while high > FAINTEST * delivered and (not low or high / low > 1.0 + TOLERANCE):
         rate = (low * high) ** 0.5 if low else high / 1.5
         run = trial(busier_by(part, rate / natural, searched / rate if from_traffic else 0.0))
@@ -227,7 +233,9 @@ def _part(loaded: Loaded, searched: int) -> Loaded:
     if requests.traffic and requests.count <= searched:
         return loaded
     part = loaded.replace(requests=requests.model_copy(update={"count": searched}))
-    return part if trial_rate(part) < np.inf else loaded
+    if trial_rate(part) < np.inf:
+        return part
+    return loaded
 
 
 def trial(loaded: Loaded) -> Trial:
@@ -241,7 +249,8 @@ def trial(loaded: Loaded) -> Trial:
     outcome, _ = simulate(loaded.scenario, loaded.acceptance(), finished=note, prompts_alone=True)
     cpu_s = time.process_time() - begin
     arrivals, ends = np.sort(np.array(times).T, axis=1)
-    serving, last = outcome.serving, float(arrivals[-1])
+    serving = outcome.serving
+    last = float(arrivals[-1])
     grown = drift(arrivals, ends)
     at = np.linspace(0.0, outcome.end_s, POINTS)
     in_system = np.searchsorted(arrivals, at, "right") - np.searchsorted(ends, at, "right")
@@ -301,7 +310,9 @@ def trial_rate(loaded: Loaded) -> float:
     while not source.exhausted:
         last = source.next_s
         count += len(list(source.due(last)))
-    return count / last if last else np.inf
+    if last:
+        return count / last
+    return np.inf
 
 
 def busier_by(loaded: Loaded, factor: float, least_s: float = 0.0) -> Loaded:
@@ -315,7 +326,8 @@ def busier_by(loaded: Loaded, factor: float, least_s: float = 0.0) -> Loaded:
 def at_once(loaded: Loaded, least: int) -> Loaded:
     """Return the scenario with all its requests as good as at once, ``least`` of them at least."""
     scenario = loaded.scenario
-    requests, arrivals = scenario.requests, scenario.requests.arrivals
+    requests = scenario.requests
+    arrivals = scenario.requests.arrivals
     if isinstance(arrivals, TrafficFile):
         lines = tuple(requests.lines())
         if len(lines) < least:

@@ -124,10 +124,11 @@ def study(contestants: Sequence[Contestant]) -> Comparison:
     """Return the runs of all contestants, what differs in what went in, and what to be careful
     about.
     """
-    runs = [
-        ComparedRun(*contestant[:3], *run_with_interval(contestant.loaded, contestant.command))
-        for contestant in contestants
-    ]
+    runs = []
+    for contestant in contestants:
+        runs.append(
+            ComparedRun(*contestant[:3], *run_with_interval(contestant.loaded, contestant.command))
+        )
     scenarios = [run.result.scenario for run in runs]
     fields = list(differences(scenarios))
     doubts = [f"{run.letter}: {run.result.rests_on}" for run in runs if run.result.rests_on]
@@ -144,29 +145,38 @@ def _fullest_gb(result: RunResult) -> float | None:
     without devices.
     """
     tokens = result.simulated.serving.most_kv_tokens
-    groups = [
-        (group.needed_gb(0, 0) + tokens * group.token_gb, group.limit_gb)
-        for group in result.scenario.device_groups
-    ]
-    return max((size / limit, size) for size, limit in groups)[1] if groups else None
+    groups = []
+    for group in result.scenario.device_groups:
+        groups.append((group.needed_gb(0, 0) + tokens * group.token_gb, group.limit_gb))
+    if groups:
+        return max((size / limit, size) for size, limit in groups)[1]
+    return None
 
 
 def _speedup(result: RunResult) -> float | None:
-    return result.speedup if result.scenario.schedule.window else None
+    if result.scenario.schedule.window:
+        return result.speedup
+    return None
 
 
 def _goodput(result: RunResult) -> float | None:
     """Return good requests per second; None without an SLO."""
     counted = result.simulated.serving.counted
-    return counted.goodput_requests_per_s if counted.slo else None
+    if counted.slo:
+        return counted.goodput_requests_per_s
+    return None
 
 
 def _usd_per_million_tokens(result: RunResult) -> float | None:
-    return result.expenses.usd_per_million_tokens if result.expenses else None
+    if result.expenses:
+        return result.expenses.usd_per_million_tokens
+    return None
 
 
 def _most_j_per_token(result: RunResult) -> float | None:
-    return result.expenses.most_j_per_token if result.expenses else None
+    if result.expenses:
+        return result.expenses.most_j_per_token
+    return None
 
 
 MEASURES = (
@@ -274,12 +284,16 @@ def _differing_below(
 
 def _keyed(value: Any) -> Mapping[Any, Any]:
     """Return the fields of a mapping, or the entries of a list by their place; none for None."""
-    return dict(enumerate(value)) if isinstance(value, list) else value or {}
+    if isinstance(value, list):
+        return dict(enumerate(value))
+    return value or {}
 
 
 def _number(value: Any) -> Any:
     """Return a value without its source: another source for the same number changes nothing."""
-    return value["value"] if isinstance(value, dict) and set(value) == SOURCED else value
+    if isinstance(value, dict) and set(value) == SOURCED:
+        return value["value"]
+    return value
 
 
 def _has_fields(value: Any) -> bool:
@@ -295,7 +309,8 @@ def _has_fields(value: Any) -> bool:
 
 def _shown(values: Sequence[Any]) -> Iterator[Value | None]:
     """Yield the values in a few words; different values with the same words are numbered."""
-    shown, alike = [_value(value) for value in values], defaultdict[str, list[Any]](list)
+    shown = [_value(value) for value in values]
+    alike = defaultdict[str, list[Any]](list)
     for value, words in zip(values, shown, strict=True):
         if words and value not in alike[words.text]:
             alike[words.text].append(value)
@@ -340,7 +355,9 @@ def _two_that_draft(reference: Scenario, scenario: Scenario) -> bool:
 
 
 def _draft_ms(scenario: Scenario) -> float | None:
-    return scenario.durations.draft_ms if scenario.durations else None
+    if scenario.durations:
+        return scenario.durations.draft_ms
+    return None
 
 
 def _same_stated_window(reference: Scenario, scenario: Scenario) -> bool:
@@ -416,11 +433,15 @@ def cautions(
     """Yield what to know before numbers are compared, a sentence per scenario and question."""
     reference = scenarios[0]
     for letter, scenario in zip(letters, scenarios, strict=True):
-        yield from (f"{letter}: {words}" for words in continued_rates(scenario))
+        for words in continued_rates(scenario):
+            yield (f"{letter}: {words}")
     for check in CHECKS:
         asked = [difference for difference in differing if check.asks(difference.field)]
         for place, scenario in enumerate(scenarios[1:], start=1):
             fields = [difference.field for difference in asked if place in difference.others()]
             if fields and check.between(reference, scenario):
-                more = f" and {len(fields) - 2} more" if len(fields) > 2 else ""
+                if len(fields) > 2:
+                    more = f" and {len(fields) - 2} more"
+                else:
+                    more = ""
                 yield f"{letters[place]} {check.words} ({', '.join(fields[:2])}{more})"

@@ -101,7 +101,9 @@ def _no_law(loaded: Loaded) -> str:
     if scenario.schedule.traits.alone:
         return f"{scenario.strategy.name} takes one request at a time"
     claim = claim_of(scenario)
-    return "" if claim.exact else f"its law is no equality here ({claim})"
+    if claim.exact:
+        return ""
+    return f"its law is no equality here ({claim})"
 
 
 def crossovers(candidates: Iterable[MethodCandidate], sizes: Iterable[int]) -> list[Crossover]:
@@ -109,7 +111,8 @@ def crossovers(candidates: Iterable[MethodCandidate], sizes: Iterable[int]) -> l
 
     Those with a published mean come last, then the method that pays longest first.
     """
-    methods, batches = [], sorted(sizes)
+    methods = []
+    batches = sorted(sizes)
     for candidate in counted(candidates, "methods"):
         if candidate.loaded is None:
             continue
@@ -133,8 +136,11 @@ def crossovers(candidates: Iterable[MethodCandidate], sizes: Iterable[int]) -> l
 
 def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[LawAtBatch]:
     """Yield the law at the sizes whose caches fit the hardware."""
-    scenario, acceptance = loaded.scenario, loaded.acceptance()
-    cost, context, longest = scenario.cost, scenario.mean_context, scenario.lengths[2]
+    scenario = loaded.scenario
+    acceptance = loaded.acceptance()
+    cost = scenario.cost
+    context = scenario.mean_context
+    longest = scenario.lengths[2]
     alone = scenario.replace(requests=scenario.requests.model_copy(update={"concurrency": 1}))
     replayed = (
         run.replay(alone, acceptance).tokens_per_step / run.law(alone, acceptance).tokens_per_step

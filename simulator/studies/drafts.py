@@ -81,7 +81,8 @@ def study(loaded: Sequence[Loaded]) -> DraftStudy:
 
     Raises :class:`BadInput` for a strategy that is not vanilla_sd.
     """
-    base, scenario = loaded[0], loaded[0].scenario
+    base = loaded[0]
+    scenario = loaded[0].scenario
     serial = isinstance(scenario.strategy, DraftsChain) and scenario.strategy.serial
     if not serial or scenario.draft is None:
         raise BadInput.at(
@@ -132,7 +133,9 @@ def _least_rate(loaded: Loaded, wanted: float) -> float | None:
     def over(rate: float) -> float:
         return _best(loaded, rate)[1] - wanted
 
-    return float(brentq(over, 0.0, 1.0, xtol=1e-4)) if over(1.0) > 0.0 > over(0.0) else None
+    if over(1.0) > 0.0 > over(0.0):
+        return float(brentq(over, 0.0, 1.0, xtol=1e-4))
+    return None
 
 
 def _speedup(loaded: Loaded, window: int, rate: float) -> float:
@@ -141,7 +144,9 @@ def _speedup(loaded: Loaded, window: int, rate: float) -> float:
     """
     scenario = loaded.scenario
     strategy = scenario.schedule.model_copy(update={"gamma": window})
-    odds, batch, context = Rates((rate,)).odds(window, None), scenario.batch, scenario.mean_context
+    odds = Rates((rate,)).odds(window, None)
+    batch = scenario.batch
+    context = scenario.mean_context
     law = strategy.law(
         scenario.cost,
         lambda gamma: odds,

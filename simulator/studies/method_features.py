@@ -12,6 +12,7 @@ list method``.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from simulator.acceptance.sources import Rates, odds_of
 from simulator.cost.model import ModelSpec
@@ -27,7 +28,9 @@ from simulator.strategies.common.step import Kind, Step
 
 REFERENCE = "vicuna_7b"
 """The target whose extra weights a table shows."""
-STAGES, TARGET_MS, DRAFT_MS = 8, 1e3, 1.0
+STAGES = 8
+TARGET_MS = 1e3
+DRAFT_MS = 1.0
 
 
 class MethodFile(Method):
@@ -80,11 +83,10 @@ def features(catalogue: Catalogue) -> Iterator[tuple[str, Features]]:
 
 def features_of(method: MethodFile, target: ModelSpec) -> Features:
     """Return the features of a method, with the extra weights for ``target``."""
-    strategy = (
-        method.strategy.fitted_to(stages=STAGES)
-        if method.strategy.traits.staged
-        else method.strategy
-    )
+    if method.strategy.traits.staged:
+        strategy = method.strategy.fitted_to(stages=STAGES)
+    else:
+        strategy = method.strategy
     weights = extra_memory(strategy, target).weights
     idle, drafting = (_step_s(strategy, ms) for ms in (0.0, DRAFT_MS))
     return Features(
@@ -107,11 +109,11 @@ def _step_s(strategy: Strategy, draft_ms: float) -> float:
     The host's part of a step is left out where nothing is drafted: it looks up and builds what is
     proposed.
     """
-    whole = (
-        {"stages_ms": (TARGET_MS / STAGES,) * STAGES}
-        if strategy.traits.staged
-        else {"prefix_ms": TARGET_MS, "suffix_ms": TARGET_MS}
-    )
+    whole: dict[str, Any]
+    if strategy.traits.staged:
+        whole = {"stages_ms": (TARGET_MS / STAGES,) * STAGES}
+    else:
+        whole = {"prefix_ms": TARGET_MS, "suffix_ms": TARGET_MS}
     cost = StatedCost(
         StatedDurations(**whole, draft_ms=draft_ms, redraft_ms=0.0),
         max(1, strategy.needs.draft_steps),
@@ -144,5 +146,9 @@ def _acceptance(method: MethodFile) -> str:
     if isinstance(strategy, NamesRecording):
         recorded = not strategy.borrows_recording and strategy.recorded_drafter is not None
     if recorded:
-        return "both" if method.published else "recorded"
-    return "published" if method.published else "yours"
+        if method.published:
+            return "both"
+        return "recorded"
+    if method.published:
+        return "published"
+    return "yours"

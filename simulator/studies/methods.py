@@ -99,10 +99,11 @@ class MethodComparison:
 
     def as_data(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
-        rows = [
-            asdict(point) | {"speedup": point.speedup, "relative_step": point.relative_step}
-            for point in self.points
-        ]
+        rows = []
+        for point in self.points:
+            rows.append(
+                asdict(point) | {"speedup": point.speedup, "relative_step": point.relative_step}
+            )
         return {
             "scenario": self.scenario,
             "methods": rows,
@@ -127,11 +128,9 @@ def conditions_of(candidates: Iterable[MethodCandidate]) -> str:
     target = next(
         (candidate.loaded.scenario.target for candidate in candidates if candidate.loaded), None
     )
-    return (
-        "all methods"
-        if target is None
-        else f"{target.model.name} on {target.devices} with {target.engine.name}"
-    )
+    if target is None:
+        return "all methods"
+    return f"{target.model.name} on {target.devices} with {target.engine.name}"
 
 
 def candidates(
@@ -168,13 +167,16 @@ def candidates(
 
 def _check_names(only: Collection[str], catalogue: Catalogue) -> None:
     names = catalogue.names("method")
-    faults = [
-        Fault(
-            (f"--only {name}", 0, 0), "", f"there is no method '{name}'{did_you_mean(name, names)}"
-        )
-        for name in only
-        if name not in names
-    ]
+    faults = []
+    for name in only:
+        if name not in names:
+            faults.append(
+                Fault(
+                    (f"--only {name}", 0, 0),
+                    "",
+                    f"there is no method '{name}'{did_you_mean(name, names)}",
+                )
+            )
     if faults:
         raise BadInput(faults)
 
@@ -183,7 +185,9 @@ def _origin(loaded: Loaded) -> Origin:
     """Return where the acceptance of a scenario comes from without any published mean."""
     if loaded.trace is None:
         return "stated"
-    return "stand_in" if loaded.scenario.acceptance.stand_in else "recorded"
+    if loaded.scenario.acceptance.stand_in:
+        return "stand_in"
+    return "recorded"
 
 
 def _candidate(name: str, origin: Origin, read: Callable[[], Loaded]) -> MethodCandidate:
@@ -230,17 +234,20 @@ def method_sweep(candidates: Iterable[MethodCandidate]) -> list[MethodPoint]:
 
 
 def _point(candidate: MethodCandidate, loaded: Loaded, baseline_ms: float) -> MethodPoint:
-    scenario, acceptance = loaded.scenario, loaded.acceptance()
-    strategy, target = scenario.schedule, scenario.target
+    scenario = loaded.scenario
+    acceptance = loaded.acceptance()
+    strategy = scenario.schedule
+    target = scenario.target
     law = run.law(scenario, acceptance)
     simulated = run.simulate(scenario, acceptance)[0]
     step = strategy.step(main_kind(law.kinds), scenario.mean_context)
     drafted = strategy.phases(scenario.cost, step)
-    extra = (
-        target.weights_gb(extra_memory(strategy, target.model).weights) - target.weights_gb()
-        if target
-        else 0.0
-    )
+    if target:
+        extra = (
+            target.weights_gb(extra_memory(strategy, target.model).weights) - target.weights_gb()
+        )
+    else:
+        extra = 0.0
     return MethodPoint(
         method=candidate.method,
         strategy=strategy.name,

@@ -23,7 +23,9 @@ from simulator.world import Span
 
 LATENCIES_US = (10, 50, 200, 500, 1_000, 2_000, 5_000, 10_000)
 RATES_GBIT_S = (1, 2.5, 5, 10, 25, 100)
-SLOWEST_MS, LEAST_GBIT_S, CLOSE = 1_000.0, 1e-3, 1.03
+SLOWEST_MS = 1_000.0
+LEAST_GBIT_S = 1e-3
+CLOSE = 1.03
 """How far a link is made worse to see where it breaks a pipeline, and the ratio to which that is
 located.
 """
@@ -163,8 +165,10 @@ def rate_sweep(loaded: Loaded, rates_gbit_s: Iterable[float] = RATES_GBIT_S) -> 
 
 def breaking(loaded: Loaded) -> list[Breaking]:
     """Return where the link between servers doubles the time of a token, overlapped and in turn."""
-    few, link = _few(loaded), _between(loaded)
-    latency_ms, gbit_s = link.latency_us.value / 1e3, link.bandwidth_gb_s.value * 8
+    few = _few(loaded)
+    link = _between(loaded)
+    latency_ms = link.latency_us.value / 1e3
+    gbit_s = link.bandwidth_gb_s.value * 8
     least = _tpot_ms(_linked(few, None), True)
 
     def late(overlapped: bool, ms: float) -> bool:
@@ -203,7 +207,8 @@ def link_between_servers(loaded: Loaded) -> int:
     """Return the place of the first link between servers, counted from 1; raises BadInput where all
     stages share a server.
     """
-    between, target = _between(loaded), loaded.scenario.target
+    between = _between(loaded)
+    target = loaded.scenario.target
     links = target.pipeline.links if target and target.pipeline else ()
     return links.index(between) + 1
 
@@ -265,11 +270,9 @@ def _few(loaded: Loaded) -> Loaded:
 def _link(loaded: Loaded) -> Link | None:
     """Return the link between servers, None where the stages share a server or there are none."""
     pipeline = loaded.scenario.target.pipeline if loaded.scenario.target else None
-    return (
-        pipeline.between
-        if pipeline and len({stage.server for stage in pipeline.stages}) > 1
-        else None
-    )
+    if pipeline and len({stage.server for stage in pipeline.stages}) > 1:
+        return pipeline.between
+    return None
 
 
 def _between(loaded: Loaded) -> Link:
@@ -281,10 +284,9 @@ def _between(loaded: Loaded) -> Link:
 
 def _changed(link: Link, **values: float) -> Link:
     """Return a link with some of its numbers replaced."""
-    update = {
-        name: getattr(link, name).model_copy(update={"value": value})
-        for name, value in values.items()
-    }
+    update = {}
+    for name, value in values.items():
+        update[name] = getattr(link, name).model_copy(update={"value": value})
     return link.model_copy(update=update)
 
 

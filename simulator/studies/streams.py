@@ -105,8 +105,10 @@ def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> Stre
     if not isinstance(strategy, StreamTree) or loaded.trace is None:
         message = "expected a scenario of speculative_streaming with a trace that holds streams"
         raise BadInput.at(loaded.scenario.name, message, "acceptance.trace")
-    shape, baseline = strategy.shape, run.simulated_baseline(loaded.scenario).tpot_s
-    whole, pruned = [], []
+    shape = strategy.shape
+    baseline = run.simulated_baseline(loaded.scenario).tpot_s
+    whole = []
+    pruned = []
     for branching in counted(branchings, "trees"):
         if tree_nodes(shape.streams, branching) > LARGEST_TREE:
             continue
@@ -120,7 +122,8 @@ def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> Stre
     shapes = (shape._replace(streams=count, branching=1) for count in range(1, shape.streams + 1))
     chains = (strategy.with_shape(chain) for chain in shapes)
     emitted = (_replayed(loaded.replace(strategy=chain)).tokens_per_step for chain in chains)
-    name, plane = loaded.scenario.name, _two_models(loaded, strategy)
+    name = loaded.scenario.name
+    plane = _two_models(loaded, strategy)
     return StreamStudy(name, tuple(whole), tuple(pruned), tuple(emitted), plane)
 
 
@@ -133,7 +136,8 @@ def fall(points: Sequence[StreamPoint]) -> StreamPoint | None:
     """Return the first tree behind the fastest that is slower than the first point, the chain; None
     without such a tree.
     """
-    top, chain = best(points), points[0]
+    top = best(points)
+    chain = points[0]
     return next(
         (
             point
@@ -167,12 +171,14 @@ def _two_models(loaded: Loaded, strategy: StreamTree) -> TwoModels | None:
     """Return the comparison with serial decoding in windows as long as the streams; None without a
     draft model.
     """
-    scenario, gamma = loaded.scenario, strategy.shape.streams
+    scenario = loaded.scenario
+    gamma = strategy.shape.streams
     if scenario.draft is None:
         return None
     serial = loaded.replace(strategy=VanillaSD(gamma=gamma))
     zeta, beta = (_replayed(scenario).tokens_per_step for scenario in (serial, loaded))
-    vanilla, kind = serial.scenario.schedule, Kind("step", scenario.batch)
+    vanilla = serial.scenario.schedule
+    kind = Kind("step", scenario.batch)
     t = vanilla.durations(scenario.cost, vanilla.step(kind, scenario.mean_context))
     single = strategy.step_seconds(
         strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context)), kind

@@ -92,7 +92,9 @@ class LevelTimes:
         may hide again (tiles).
         """
         longer = np.flatnonzero(self.body_ms > self.last_ms)
-        return int(longer[0]) if longer.size else len(self.body_ms)
+        if longer.size:
+            return int(longer[0])
+        return len(self.body_ms)
 
 
 @dataclass(frozen=True)
@@ -145,10 +147,11 @@ class TreeStudies:
 
     def as_data(self) -> dict[str, Any]:
         """Return the recorded trees of all scenarios as plain data."""
-        rows = [
-            {"scenario": study.scenario, "trees": [asdict(point) for point in study.points]}
-            for study in self.studies
-        ]
+        rows = []
+        for study in self.studies:
+            rows.append(
+                {"scenario": study.scenario, "trees": [asdict(point) for point in study.points]}
+            )
         return {"studies": rows}
 
 
@@ -172,10 +175,8 @@ def _levels(scenario: Scenario, widest: int) -> LevelTimes:
     if not isinstance(strategy, LevelTree):
         raise TypeError(f"{strategy.name} has no levels")
     strategy = strategy.with_tree(widest, strategy.beam.branching)
-    tables, rows = (
-        StepTables.of(strategy, scenario.cost, scenario.mean_context),
-        np.arange(1, widest + 1),
-    )
+    tables = StepTables.of(strategy, scenario.cost, scenario.mean_context)
+    rows = np.arange(1, widest + 1)
     loads = np.array([rows] * (scenario.stages - 1) + [np.ones_like(rows)])
     step = tables.step(loads, np.ones(widest, dtype=bool))
     filled = tuple(width for width in range(1, widest + 1) if _tile_edge(scenario, width))
@@ -200,22 +201,23 @@ def tree_sweep(loaded: Loaded) -> list[TreePoint]:
     The first requests of a recording fill an empty pipeline, which counts. Raises :class:`BadInput`
     without such a tree.
     """
-    scenario, trace = loaded.scenario, loaded.trace
+    scenario = loaded.scenario
+    trace = loaded.trace
     strategy = scenario.schedule
-    beams = (
-        [beam for beam in recorded_beams(trace) if beam.stages == scenario.stages] if trace else []
-    )
+    if trace:
+        beams = [beam for beam in recorded_beams(trace) if beam.stages == scenario.stages]
+    else:
+        beams = []
     if (
         not isinstance(strategy, LevelTree)
         or not strategy.steps_together
         or trace is None
         or not beams
     ):
-        held = (
-            f"trees over its {scenario.stages} stages"
-            if scenario.stages
-            else "trees, and with stages"
-        )
+        if scenario.stages:
+            held = f"trees over its {scenario.stages} stages"
+        else:
+            held = "trees, and with stages"
         message = (
             f"expected a scenario of specpipe, with a trace that holds {held}; this one is of "
             f"{strategy.name}"
@@ -245,11 +247,12 @@ class _Replayed(NamedTuple):
 def _replayed(
     scenario: Scenario, strategy: LevelTree, trace: Trace, beam: Beam, replay: Replay
 ) -> _Replayed:
-    index, tables = (
-        recorded_beams(trace).index(beam),
-        StepTables.of(strategy, scenario.cost, scenario.mean_context),
-    )
-    seconds, tokens, hits, passed = [], [], 0, 0
+    index = recorded_beams(trace).index(beam)
+    tables = StepTables.of(strategy, scenario.cost, scenario.mean_context)
+    seconds = []
+    tokens = []
+    hits = 0
+    passed = 0
     for recording in replay.order:
         recorded = Recording(trace, recording)
         steps, hit, rows = (
@@ -269,7 +272,8 @@ def _point(
 ) -> TreePoint:
     level = Rows.decode(strategy.beam.width, scenario.mean_context)
     stages = [scenario.cost.stage(index, level).wall_s for index in range(scenario.stages)]
-    seconds, tokens = replayed.seconds, replayed.tokens
+    seconds = replayed.seconds
+    tokens = replayed.tokens
     behind, error = _mean(seconds - best, tokens)
     mean, mean_error = _mean(seconds, tokens)
     hit = replayed.hits / int(tokens.sum())

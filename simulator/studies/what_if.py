@@ -137,24 +137,36 @@ def _windows(loaded: Loaded, requests: int, many: int) -> dict[int, Loaded]:
     own = loaded.scenario.schedule.window
     fields = type(loaded.scenario.strategy).model_fields
     most = max(8, min(2 * own, LONGEST_WINDOW))
-    wanted = np.linspace(1, most, many).round().astype(int).tolist() if "gamma" in fields else []
-    grid = dict(windows_of(loaded, sorted({own, *wanted}))) if wanted else {}
+    if "gamma" in fields:
+        wanted = np.linspace(1, most, many).round().astype(int).tolist()
+    else:
+        wanted = []
+    if wanted:
+        grid = dict(windows_of(loaded, sorted({own, *wanted})))
+    else:
+        grid = {}
     grid = {
         window: other
         for window, other in grid.items()
         if other.scenario.schedule.window_for(requests) == window
     }
-    return grid | {own: loaded} if own in grid else {own: loaded}
+    if own in grid:
+        return grid | {own: loaded}
+    return {own: loaded}
 
 
 def _sources(loaded: Loaded, rates: Sequence[float]) -> dict[float | None, Acceptance]:
     """Return the source of verdicts of every rate; under None that of the scenario."""
-    scenario, acceptance = loaded.scenario, loaded.acceptance()
+    scenario = loaded.scenario
+    acceptance = loaded.acceptance()
     strategy = scenario.schedule
     if not strategy.window:
         return {None: acceptance}
     odds = acceptance.odds(strategy.window, scenario.exit)
-    outside = float(odds.off_exit[0] / odds.accepted[0]) if odds.accepted[0] else 0.0
+    if odds.accepted[0]:
+        outside = float(odds.off_exit[0] / odds.accepted[0])
+    else:
+        outside = 0.0
     return {None: acceptance} | {
         rate: strategy.reads(Rates((rate,), 1.0 - outside * (1.0 - rate))) for rate in rates
     }
@@ -216,9 +228,8 @@ def _seconds(part: Part, name: str, shares: Floats) -> Floats:
     as much of itself.
     """
     duration = getattr(part.durations, name)
-    changed = (
-        tuple(entry * shares for entry in duration)
-        if isinstance(duration, tuple)
-        else duration * shares
-    )
+    if isinstance(duration, tuple):
+        changed = tuple(entry * shares for entry in duration)
+    else:
+        changed = duration * shares
     return np.broadcast_to(part.seconds(part.durations._replace(**{name: changed})), shares.shape)

@@ -105,7 +105,8 @@ def windows_of(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loa
 
 def _to_show(points: Iterable[SweepPoint], set_window: int) -> Iterator[SweepPoint]:
     """Yield points until well past both the scenario's window and gamma*."""
-    last, hidden = max(8, set_window + 2, round(1.6 * set_window)), True
+    last = max(8, set_window + 2, round(1.6 * set_window))
+    hidden = True
     for point in points:
         hidden = hidden and point.overlap_ms is not None and point.draft_ms <= point.overlap_ms
         if hidden:
@@ -148,7 +149,8 @@ def serial_drafting(scenario: Scenario) -> Scenario | None:
 
 
 def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
-    strategy, law = scenario.schedule, run.law(scenario, acceptance)
+    strategy = scenario.schedule
+    law = run.law(scenario, acceptance)
     kind = main_kind(law.kinds)
     durations = strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context))
     named: Mapping[str, float] = durations._asdict()

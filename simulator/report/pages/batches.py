@@ -162,14 +162,17 @@ def crossed(first: int | None, for_good: int | None, name: str) -> str:
 
 def batch_figure(studies: Sequence[BatchStudy]) -> Drawing:
     """Return the panels of a single scenario, or the tokens per second of several."""
-    return throughput_figure(studies) if len(studies) > 1 else scenario_figure(studies[0])
+    if len(studies) > 1:
+        return throughput_figure(studies)
+    return scenario_figure(studies[0])
 
 
 def scenario_figure(study: BatchStudy) -> Drawing:
     """Return panels over the batch size on a logarithmic axis, with the sizes at which a pass needs
     another tile.
     """
-    points, name = study.points, study.scenario.strategy.name
+    points = study.points
+    name = study.scenario.strategy.name
     overhead = any(point.relative_draft_overhead is not None for point in points)
     trees = any(point.fused_trees_ms is not None for point in points)
     panels = 2 + overhead + trees
@@ -204,7 +207,8 @@ def throughput_figure(studies: Sequence[BatchStudy]) -> Drawing:
             zip(names, studies, LINES * len(studies), strict=False)
         ):
             label = f"{name} (acceptance {origin(study.scenario.acceptance)})"
-            line, reference = "--" if place >= len(LINES) else "-", None if several else studies[0]
+            line = "--" if place >= len(LINES) else "-"
+            reference = None if several else studies[0]
             _rates(
                 rates, ratios, study, reference, "law_tokens_per_s", line, color=colour, label=label
             )
@@ -313,7 +317,8 @@ def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> No
         Curve(lambda point: point.draft_ms, "--", GREEN, "T_draft"),
     )
     dress(axes, y_label="law (ms)", ylim=(0.0, None), room=1.08)
-    top, last = axes.get_ylim()[1], 0.0
+    top = axes.get_ylim()[1]
+    last = 0.0
     for edge in edges:
         if edge > last * 1.12:
             axes.text(
@@ -352,13 +357,15 @@ def _overhead(axes: Any, points: Sequence[BatchPoint]) -> None:
     label = "exposed draft time / T_draft of vanilla_sd, law"
     draw(axes, points, _batch, Curve(lambda point: point.relative_draft_overhead, "-", BLUE, label))
     dress(axes, y_label="relative draft overhead", ylim=(0.0, None), room=1.3)
-    top, before = axes.get_ylim()[1], None
+    top = axes.get_ylim()[1]
+    before = None
     for point in points:
         if point.settings != before:
             axes.axvline(point.batch, color=GREY, lw=0.5, ls=":")
             text = point.settings.replace(", ", "\n").replace("kappa", "κ =")
             at_end = point.batch > 0.9 * points[-1].batch
-            where, side = point.batch * (0.98 if at_end else 1.02), "right" if at_end else "left"
+            where = point.batch * (0.98 if at_end else 1.02)
+            side = "right" if at_end else "left"
             axes.text(
                 where, top * (0.8 if at_end else 0.98), text, va="top", ha=side, size=7, color=GREY
             )

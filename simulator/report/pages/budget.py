@@ -175,7 +175,10 @@ def _times(axes: Any, study: BudgetStudy) -> None:
     dress(axes, x_label=BUDGET_AXIS, integers=True)
     gammas = [point.gamma for point in study.points]
     c = study.cost_coefficient
-    side = "right" if c > (gammas[0] + gammas[-1]) / 2 else "left"
+    if c > (gammas[0] + gammas[-1]) / 2:
+        side = "right"
+    else:
+        side = "left"
     axes.text(
         c, 1.0, f" c = T_target / T_draft = {c:.1f} ", ha=side, va="bottom", size=8, color=GREY
     )

@@ -99,7 +99,9 @@ def _scores(errors: Sequence[FitError]) -> Table:
 
 
 def _tokens(error: FitError) -> str:
-    return f"{error.least_tokens}..{error.most_tokens}" if error.most_tokens else ""
+    if error.most_tokens:
+        return f"{error.least_tokens}..{error.most_tokens}"
+    return ""
 
 
 def _steps(steps: Sequence[tuple[TileStep, TileStep]]) -> Table:
@@ -142,9 +144,10 @@ def _weighted_mape(group: Sequence[HeldOutErrors], place: int) -> str:
     """Return the MAPE in per cent over a range of tokens, weighted by rows; empty where nothing was
     measured.
     """
-    weighted = [
-        (errors.mape_percent[place], errors.rows[place]) for errors in group if errors.rows[place]
-    ]
+    weighted = []
+    for errors in group:
+        if errors.rows[place]:
+            weighted.append((errors.mape_percent[place], errors.rows[place]))
     if not weighted:
         return ""
     total = sum(mape * rows for mape, rows in weighted)

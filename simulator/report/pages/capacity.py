@@ -168,7 +168,8 @@ def capacity_figure(capacities: Sequence[Capacity]) -> Drawing:
     with canvas(5.2, WIDTH_IN * 1.15) as figure:
         panels = figure.subplots(2, len(groups), squeeze=False, height_ratios=(3, 2))
         for column, (traffic, group) in enumerate(groups.items()):
-            over_time, carried = panels[0][column], panels[1][column]
+            over_time = panels[0][column]
+            carried = panels[1][column]
             labels = [short[capacity.scenario] for capacity in group]
             shades = [colours[capacity.scenario] for capacity in group]
             _over_time(over_time, group, labels, shades)
@@ -205,7 +206,8 @@ def _carried(
     axes: Any, group: Sequence[Capacity], labels: Sequence[str], colours: Sequence[str]
 ) -> None:
     """Draw the rates that are carried, and the offered rate."""
-    places, rates = range(len(group)), [capacity.carried_per_s for capacity in group]
+    places = range(len(group))
+    rates = [capacity.carried_per_s for capacity in group]
     bars = axes.barh(places, rates, color=colours, height=0.7)
     axes.bar_label(bars, [number(rate, 3) for rate in rates], padding=2, size=7)
     axes.margins(x=0.12)

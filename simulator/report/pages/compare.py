@@ -98,11 +98,10 @@ def page(result: Comparison) -> Page:
 def headline(runs: Sequence[ComparedRun]) -> str:
     """Return the time per token of the first run, and how many times as fast the rest are."""
     first, *others = runs
-    clauses = [
-        f"{run.letter} {number(_tpot_ms(run), 3)} ms, {_tpot_ms(first) / _tpot_ms(run):.2f} times "
-        "as fast"
-        for run in others
-    ]
+    clauses = []
+    for run in others:
+        speedup = _tpot_ms(first) / _tpot_ms(run)
+        clauses.append(f"{run.letter} {number(_tpot_ms(run), 3)} ms, {speedup:.2f} times as fast")
     return (
         f"{first.letter} takes {number(_tpot_ms(first), 3)} ms per token (simulation); "
         f"{'; '.join(clauses)}."
@@ -154,11 +153,9 @@ def measure_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
 
 
 def _interval(run: ComparedRun) -> str:
-    return (
-        f"{run.interval.low:.2f} to {run.interval.high:.2f}"
-        if run.result.scenario.schedule.window
-        else "–"
-    )
+    if run.result.scenario.schedule.window:
+        return f"{run.interval.low:.2f} to {run.interval.high:.2f}"
+    return "–"
 
 
 def ratios(values: Sequence[float | None]) -> Iterator[str]:
@@ -190,7 +187,9 @@ def _differences(result: Comparison) -> Iterator[Block]:
 def _said(value: Value | None) -> str:
     if value is None:
         return "–"
-    return f"{value.text} ({value.confidence})" if value.confidence else value.text
+    if value.confidence:
+        return f"{value.text} ({value.confidence})"
+    return value.text
 
 
 def _sources(result: Comparison) -> Iterator[Block]:
@@ -240,7 +239,8 @@ def comparison_figure(result: Comparison) -> Drawing:
     """Return bars of ms per token, law and autoregressive decoding marked, and the longest parts of
     a step.
     """
-    count, parts = len(result.runs), _longest(result)
+    count = len(result.runs)
+    parts = _longest(result)
     height = 1.4 + max(0.5 * count, 0.13 * len(parts) * (count + 1))
     with canvas(min(height, 9.0), WIDTH_IN * 1.1) as figure:
         tokens, steps = figure.subplots(1, 2)
@@ -259,7 +259,8 @@ def _colour(place: int) -> str:
 
 def _draw_tokens(axes: Any, result: Comparison) -> None:
     for place, run in enumerate(result.runs):
-        law_ms, plain_ms = run.result.law.tpot_s * 1e3, run.result.baseline.tpot_s * 1e3
+        law_ms = run.result.law.tpot_s * 1e3
+        plain_ms = run.result.baseline.tpot_s * 1e3
         axes.barh(place, _tpot_ms(run), 0.6, color=_colour(place), label=run.letter)
         axes.plot(law_ms, place, "D", ms=5, mfc="white", mec="black", label="law")
         if run.result.scenario.schedule.window:

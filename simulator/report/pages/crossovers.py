@@ -113,11 +113,15 @@ def _rows_per_request(method: Crossover) -> int:
 
 def _from(method: Crossover, size: int | None) -> str:
     """Return a batch; where there is none, that it lies beyond the largest."""
-    return f"over {method.points[-1].batch}" if size is None else str(size)
+    if size is None:
+        return f"over {method.points[-1].batch}"
+    return str(size)
 
 
 def _at_a_tile(method: Crossover) -> str:
-    return "" if method.for_good is None else yes_no(method.for_good in method.tile_edges)
+    if method.for_good is None:
+        return ""
+    return yes_no(method.for_good in method.tile_edges)
 
 
 def sentences(methods: Sequence[Crossover]) -> Iterator[str]:
@@ -154,7 +158,8 @@ def strip_figure(methods: Sequence[Crossover], title: str) -> Drawing:
             len(sizes), 1, sharex=True, squeeze=False, height_ratios=[size + 1 for size in sizes]
         )[:, 0]
         speedups = [point.speedup for method in methods for point in method.points]
-        norm, mesh = TwoSlopeNorm(1.0, 0.0, max(1.1, max(speedups, default=2.0))), None
+        norm = TwoSlopeNorm(1.0, 0.0, max(1.1, max(speedups, default=2.0)))
+        mesh = None
         for axes, (words, chosen) in zip(panels, parts, strict=False):
             mesh = _strips(axes, words, chosen, norm)
         if mesh is not None:
@@ -175,7 +180,8 @@ def _strips(axes: Any, words: str, methods: Sequence[Crossover], norm: TwoSlopeN
     mesh = None
     for place, method in enumerate(methods):
         speedups = np.array([[point.speedup for point in method.points]])
-        edges, heights = _edges(method), [place - 0.36, place + 0.36]
+        edges = _edges(method)
+        heights = [place - 0.36, place + 0.36]
         mesh = axes.pcolormesh(
             edges, heights, speedups, cmap=SLOWER_FASTER, norm=norm, rasterized=True
         )
@@ -193,13 +199,18 @@ def _edges(method: Crossover) -> Any:
     the last size.
     """
     sizes = np.array([point.batch for point in method.points], dtype=float)
-    below = sizes[0] ** 2 / sizes[1] if len(sizes) > 1 else 1.0
+    if len(sizes) > 1:
+        below = sizes[0] ** 2 / sizes[1]
+    else:
+        below = 1.0
     return np.append(np.sqrt(sizes * np.append(below, sizes[:-1])), sizes[-1])
 
 
 def before(size: int) -> float:
     """Return the place between a batch and the next smaller one on a logarithmic axis."""
-    return float(np.sqrt(size * (size - 1))) if size > 1 else size / np.sqrt(2.0)
+    if size > 1:
+        return float(np.sqrt(size * (size - 1)))
+    return float(size / np.sqrt(2.0))
 
 
 def _mark(axes: Any, place: int, method: Crossover) -> None:

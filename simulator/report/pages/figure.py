@@ -92,7 +92,10 @@ def _bars(
     """
     labels = [series.label for series in asked.picture.series]
     width = GROUP / len(labels)
-    shift = (labels.index(label) - (len(labels) - 1) / 2) * width if label in labels else 0.0
+    if label in labels:
+        shift = (labels.index(label) - (len(labels) - 1) / 2) * width
+    else:
+        shift = 0.0
     return [names.index(x) + shift for x in xs], width
 
 

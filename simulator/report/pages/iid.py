@@ -12,7 +12,8 @@ from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, GREY, ORANGE, VERMILLION, dress
 from simulator.report.wording import share
 
-NAME, FIGURE = "iid", "iid.svg"
+NAME = "iid"
+FIGURE = "iid.svg"
 LOOKS = (("o", BLUE), ("s", ORANGE), ("D", VERMILLION), ("^", GREY))
 """Marker and colour of a window size in the figure."""
 
@@ -35,11 +36,10 @@ def windows(drafters: Sequence[Independence]) -> list[int]:
 
 def headline(drafters: Sequence[Independence]) -> str:
     """Return a sentence with the largest error in either direction, in per cent."""
-    errors = [
-        (error.percent, drafter.name, error.gamma)
-        for drafter in drafters
-        for error in drafter.errors
-    ]
+    errors = []
+    for drafter in drafters:
+        for error in drafter.errors:
+            errors.append((error.percent, drafter.name, error.gamma))
     if not errors:
         return "No window to compare."
     most, named, wide = max(errors)
@@ -116,7 +116,9 @@ def _errors(gamma: int, show: Callable[[IidError], str]) -> Column[Independence]
 
     def cell(drafter: Independence) -> str:
         error = error_at(drafter, gamma)
-        return show(error) if error else ""
+        if error:
+            return show(error)
+        return ""
 
     return Column(f"γ = {gamma}", cell)
 

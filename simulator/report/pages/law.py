@@ -34,7 +34,8 @@ def page(details: Mapping[str, Any], command: str = "", law: WhatIf | None = Non
 
 def answer(details: Mapping[str, Any]) -> str:
     """Return the answer in a sentence."""
-    law, baseline_ms = details["law"], number(details["baseline"]["tpot_ms"], 3)
+    law = details["law"]
+    baseline_ms = number(details["baseline"]["tpot_ms"], 3)
     return (
         f"{number(law['tpot_ms'], 3)} ms per token (law), {details['speedup']:.2f} times the speed "
         f"of autoregressive decoding ({baseline_ms} ms, law): {number(law['step_ms'])} ms per "
@@ -50,7 +51,8 @@ def highlights(details: Mapping[str, Any]) -> Iterator[Highlight]:
 
 def sentences(details: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is left out, what the law is, and what it rests on."""
-    law, kinds = details["law"], len(details["kinds"])
+    law = details["law"]
+    kinds = len(details["kinds"])
     if kinds > KINDS_SHOWN:
         yield f"On a terminal {kinds - KINDS_SHOWN} rarer step kinds are left out"
     yield f"Law: {law['source']}. Relation to the process: {law['relation']}"
@@ -83,4 +85,6 @@ def _rows(kinds: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
 def _kind(kind: Mapping[str, Any]) -> str:
     """Return the name of a step kind, with how many requests of the step have no window."""
     missing = kind["redrafts"] or (kind["bare"] if kind["verifying"] else 0)
-    return f"{kind['name']} of {missing}" if missing else str(kind["name"])
+    if missing:
+        return f"{kind['name']} of {missing}"
+    return str(kind["name"])

@@ -130,14 +130,15 @@ def sentences(curves: Curves) -> Iterator[str]:
 def _ahead(ours: list[LoadPoint], theirs: list[LoadPoint]) -> str:
     """Return in words with how many clients a scenario brings more tokens than the reference."""
     passed = crossing(ours, theirs)
-    more = [
-        str(our.clients)
-        for our, their in zip(ours, theirs, strict=True)
-        if our.tokens_per_s > their.tokens_per_s
-    ]
+    more = []
+    for our, their in zip(ours, theirs, strict=True):
+        if our.tokens_per_s > their.tokens_per_s:
+            more.append(str(our.clients))
     if passed is not None:
         fewer = f"fewer tokens per second from {passed} clients on"
-        return f"{fewer}, more with {', '.join(more)}" if more else fewer
+        if more:
+            return f"{fewer}, more with {', '.join(more)}"
+        return fewer
     if more:
         return f"more tokens per second with {', '.join(more)} clients"
     return "never fewer, never more tokens per second"

@@ -50,7 +50,8 @@ FEATURES_LEGEND = (
 )
 LEAST_WEIGHTS = 10_000_000
 """Weights that a method adds, below which a table only says that they are few."""
-BAR_IN, PANEL_IN = 0.24, 0.75
+BAR_IN = 0.24
+PANEL_IN = 0.75
 """Height of a bar, and of what surrounds those of a panel, in inches."""
 
 
@@ -175,14 +176,18 @@ def features_page(features: Mapping[str, Features]) -> Page:
 
 def yes_no(value: bool) -> str:
     """Return yes or no."""
-    return "yes" if value else "no"
+    if value:
+        return "yes"
+    return "no"
 
 
 def _billions(weights: int) -> str:
     """Return a number of weights in billions; nothing for none."""
     if not weights:
         return ""
-    return f"{weights / 1e9:.2f}" if weights >= LEAST_WEIGHTS else "< 0.01"
+    if weights >= LEAST_WEIGHTS:
+        return f"{weights / 1e9:.2f}"
+    return "< 0.01"
 
 
 def _from(acceptance: str) -> str:
@@ -225,7 +230,8 @@ def _end(point: MethodPoint) -> float:
 
 
 def _bars(axes: Any, words: str, points: Sequence[MethodPoint]) -> None:
-    places, speedups = np.arange(len(points)), [point.speedup for point in points]
+    places = np.arange(len(points))
+    speedups = [point.speedup for point in points]
     axes.barh(places, speedups, 0.72, color=BLUE)
     stated = [
         (point.published_speedup, place)

@@ -106,7 +106,9 @@ def _links(scenario: str, rows: Sequence[NetworkRow]) -> Table:
     def between(row: NetworkRow) -> str:
         if not row.one_server:
             return "network"
-        return "as within one" if networked else "none"
+        if networked:
+            return "as within one"
+        return "none"
 
     columns = [
         Column[NetworkRow]("between servers", between),
@@ -120,7 +122,9 @@ def _links(scenario: str, rows: Sequence[NetworkRow]) -> Table:
 
 
 def _sending(row: NetworkRow | Breaking) -> str:
-    return "overlapped" if row.overlapped else "in turn"
+    if row.overlapped:
+        return "overlapped"
+    return "in turn"
 
 
 def sentences(rows: Sequence[NetworkRow]) -> Iterator[str]:
@@ -165,13 +169,14 @@ def _ends(hardware: str) -> tuple[float, float]:
     """Return the least and the largest improvement that the paper prints for a piece of
     hardware.
     """
-    printed = {
-        cell.qualifier: float(cell.published)
-        for cell in cells()["specpipe"]
-        if cell.quantity == "tbt_improvement_over_PP"
-        and cell.source == "Sec 4.2"
-        and cell.hardware.startswith(hardware)
-    }
+    printed = {}
+    for cell in cells()["specpipe"]:
+        if (
+            cell.quantity == "tbt_improvement_over_PP"
+            and cell.source == "Sec 4.2"
+            and cell.hardware.startswith(hardware)
+        ):
+            printed[cell.qualifier] = float(cell.published)
     return printed["range_min"], printed["range_max"]
 
 
@@ -256,7 +261,8 @@ def exchange(spans: Sequence[Span], link: int) -> tuple[float, float]:
             (span for span in pruned if span.start_s <= sent.start_s <= span.end_s + 1e-9), None
         )
         if pruning:
-            begin, end = pruning.start_s, max(pruning.end_s, sent.end_s)
+            begin = pruning.start_s
+            end = max(pruning.end_s, sent.end_s)
             return begin - (end - begin), begin + (SHOWN - 1) * (end - begin)
     sent = full[0]
     return sent.start_s, sent.start_s + SHOWN * longest

@@ -66,7 +66,9 @@ def label(key: str) -> str:
         .removesuffix(_unit(key))
         .replace("_", " ")
     )
-    return f"{words} ({UNITS[_unit(key)]})" if _unit(key) else words
+    if _unit(key):
+        return f"{words} ({UNITS[_unit(key)]})"
+    return words
 
 
 def _short(key: str) -> str:
@@ -105,7 +107,10 @@ def picture(points: SweepTable, plot: Plot) -> Drawing:
         ]
         drawn = None
         for axes, facet in zip(panels, facets, strict=False):
-            part = frame if facet is None else frame[frame[plot.facet] == facet]
+            if facet is None:
+                part = frame
+            else:
+                part = frame[frame[plot.facet] == facet]
             drawn = draw(_Panel(axes, part, frame, plot, points, CELLS // columns)) or drawn
             if facet is not None:
                 axes.set_title(
@@ -167,7 +172,9 @@ def _free_axes(points: SweepTable, frame: Frame, named: Sequence[str]) -> list[s
 def _values(frame: Frame, column: str | None) -> list[Any]:
     """Return the distinct values of an axis in its order, numbers ascending."""
     values = list(dict.fromkeys(frame[column])) if column else []
-    return sorted(values) if all(isinstance(value, int | float) for value in values) else values
+    if all(isinstance(value, int | float) for value in values):
+        return sorted(values)
+    return values
 
 
 def _text(value: Any) -> str:
@@ -195,12 +202,16 @@ class _Panel(NamedTuple):
 
 def _line(panel: _Panel) -> None:
     """Draw ``y`` against ``x``, a line for each ``hue``."""
-    axes, plot = panel.axes, panel.plot
+    axes = panel.axes
+    plot = panel.plot
     places = _scale(axes.xaxis, panel.whole[plot.x], panel.ticks)
     scattered = panel.points.file.combine == "latin_hypercube"
     for (colour, marker), hue, part in _hues(panel):
         rows = part.sort_values(plot.x) if places is None else part
-        at = rows[plot.x] if places is None else [places[value] for value in rows[plot.x]]
+        if places is None:
+            at = rows[plot.x]
+        else:
+            at = [places[value] for value in rows[plot.x]]
         style = "none" if scattered else "-"
         axes.plot(
             at, rows[plot.y], ls=style, marker=marker, ms=4, mfc="white", color=colour, label=hue
@@ -213,14 +224,18 @@ def _line(panel: _Panel) -> None:
 
 def _heatmap(panel: _Panel) -> Any:
     """Draw ``value`` over cells, and the border between cells above and below ``level``."""
-    axes, plot, whole = panel.axes, panel.plot, panel.whole
+    axes = panel.axes
+    plot = panel.plot
+    whole = panel.whole
     if panel.points.file.combine == "latin_hypercube":
         raise BadInput.at(
             panel.points.name, "points of a Latin hypercube make no cells; choose contour", "kind"
         )
-    xs, ys = _values(whole, plot.x), _values(whole, plot.y)
+    xs = _values(whole, plot.x)
+    ys = _values(whole, plot.y)
     grid = _grid(panel.rows, plot, xs, ys)
-    low, high = float(whole[plot.value].min()), float(whole[plot.value].max())
+    low = float(whole[plot.value].min())
+    high = float(whole[plot.value].max())
     drawn = axes.pcolormesh(
         np.arange(len(xs) + 1), np.arange(len(ys) + 1), grid, cmap=RAMP, vmin=low, vmax=high
     )
@@ -232,7 +247,10 @@ def _heatmap(panel: _Panel) -> Any:
         )
     if len(xs) <= panel.ticks:
         for row, column in np.argwhere(~np.isnan(grid)):
-            ink = "white" if grid[row, column] < low + 0.55 * (high - low) else "black"
+            if grid[row, column] < low + 0.55 * (high - low):
+                ink = "white"
+            else:
+                ink = "black"
             axes.text(
                 column + 0.5,
                 row + 0.5,
@@ -257,7 +275,8 @@ def _grid(part: Frame, plot: Plot, xs: Sequence[Any], ys: Sequence[Any]) -> Any:
 
 def _border(axes: Any, grid: Any, level: float) -> None:
     """Draw the edges between cells on both sides of ``level``."""
-    above, filled = grid >= level, ~np.isnan(grid)
+    above = grid >= level
+    filled = ~np.isnan(grid)
     look: dict[str, Any] = {"color": VERMILLION, "lw": 2.2, "solid_capstyle": "round"}
     for row, column in np.argwhere(
         (above[:, 1:] != above[:, :-1]) & filled[:, 1:] & filled[:, :-1]
@@ -271,7 +290,9 @@ def _contour(panel: _Panel) -> Any:
     """Draw ``value`` as filled levels with the line at ``level``; with ``hue`` only the lines, one
     for each.
     """
-    axes, plot, whole = panel.axes, panel.plot, panel.whole
+    axes = panel.axes
+    plot = panel.plot
+    whole = panel.whole
     _check_contour(panel)
     for axis, column, room in ((axes.xaxis, plot.x, panel.ticks), (axes.yaxis, plot.y, CELLS)):
         _scale(axis, whole[column], room)
@@ -281,7 +302,8 @@ def _contour(panel: _Panel) -> Any:
         if plot.hue is None:
             levels = MaxNLocator(10).tick_values(whole[plot.value].min(), whole[plot.value].max())
             filled = over("contourf")(*data, levels=levels, cmap=RAMP)
-        low, high = rows[plot.value].min(), rows[plot.value].max()
+        low = rows[plot.value].min()
+        high = rows[plot.value].max()
         if low < plot.level <= high:
             over("contour")(
                 *data,
@@ -318,7 +340,9 @@ def _side(low: float, high: float, level: float) -> str:
     """
     if low < level <= high:
         return ""
-    return ": above everywhere" if low >= level else ": below everywhere"
+    if low >= level:
+        return ": above everywhere"
+    return ": below everywhere"
 
 
 def _surface(axes: Any, rows: Frame, plot: Plot, points: SweepTable) -> tuple[Any, tuple[Any, ...]]:
@@ -338,7 +362,8 @@ def _pareto(panel: _Panel) -> None:
     """Draw every point, and the front of those that no point beats in both metrics, with the
     settings of up to ``NAMED``.
     """
-    axes, plot = panel.axes, panel.plot
+    axes = panel.axes
+    plot = panel.plot
     for (colour, marker), hue, rows in _hues(panel):
         axes.plot(
             rows[plot.x],
@@ -421,7 +446,11 @@ def _hues(panel: _Panel) -> Iterator[tuple[tuple[Any, str], str, Frame]]:
     for index, value in enumerate(values):
         rows = panel.rows[panel.rows[hue] == value]
         ramp = mpl.colormaps[RAMP](0.92 * index / max(1, len(values) - 1))
-        style = LOOKS[index] if len(values) <= len(LOOKS) else (ramp, LOOKS[index % len(LOOKS)][1])
+        style: tuple[Any, str]
+        if len(values) <= len(LOOKS):
+            style = LOOKS[index]
+        else:
+            style = (ramp, LOOKS[index % len(LOOKS)][1])
         if len(rows):
             yield style, _text(value), rows
 

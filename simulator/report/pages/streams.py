@@ -155,7 +155,8 @@ def _over_k(axes: Any, study: StreamStudy) -> None:
         axes.annotate(
             text, place, xytext=shift, textcoords="offset points", size=8, color=color, ha=side
         )
-    chain, widest = study.whole[0], study.whole[-1]
+    chain = study.whole[0]
+    widest = study.whole[-1]
     axes.axhline(chain.speedup, color=GREY, lw=0.8, ls=":")
     axes.text(
         widest.branching,

@@ -97,10 +97,9 @@ def _answer(chosen: Best) -> str:
 
 
 def _highlights(points: SweepTable, chosen: Best) -> list[Highlight]:
-    best_values = [
-        Highlight(number(point["value"], 3), f"best {label(metric)}")
-        for metric, point in chosen.items()
-    ]
+    best_values = []
+    for metric, point in chosen.items():
+        best_values.append(Highlight(number(point["value"], 3), f"best {label(metric)}"))
     evaluated = Highlight(f"{len(points.frame):,} of {len(points.design):,}", "points evaluated")
     return [*best_values, evaluated, Highlight(f"{len(faults(points)):,}", "of them could not run")]
 
@@ -194,7 +193,9 @@ def _cell(value: Any, stated: bool) -> str:
         return str(value)
     if pd.isna(value):
         return ""
-    return number(value) if abs(value) >= 0.001 else f"{value:.3g}"
+    if abs(value) >= 0.001:
+        return number(value)
+    return f"{value:.3g}"
 
 
 def _faults(points: SweepTable) -> Iterator[Block]:

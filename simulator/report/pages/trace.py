@@ -242,7 +242,9 @@ def _compared_windows(statistics: Sequence[Statistics]) -> Iterator[tuple[Words,
 def _at_window(numbers: Statistics, gamma: int, show: Callable[[WindowMean], str]) -> str:
     """Return what is shown of a window; nothing where the trace cannot answer for it."""
     window = next((window for window in numbers.windows if window.gamma == gamma), None)
-    return show(window) if window else ""
+    if window:
+        return show(window)
+    return ""
 
 
 def _compared_hits(statistics: Sequence[Statistics]) -> Iterator[tuple[Words, ...]]:
@@ -262,7 +264,9 @@ def _shares(by_trace: Mapping[int, float], traces: int) -> list[str]:
 
 
 def _place(fraction: float | None) -> str:
-    return "draft" if fraction is None else f"exit at {fraction:g}"
+    if fraction is None:
+        return "draft"
+    return f"exit at {fraction:g}"
 
 
 def _widths(numbers: Statistics) -> list[int]:
@@ -285,7 +289,10 @@ def _run_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
             for kept, windows in numbers.runs.items()
             if kept >= low and (after is None or kept < after)
         )
-        label = f"{low} or more" if after is None else f"{low} to {after - 1}"
+        if after is None:
+            label = f"{low} or more"
+        else:
+            label = f"{low} to {after - 1}"
         if count:
             yield str(low) if after == low + 1 else label, share(count / total)
 
@@ -440,7 +447,9 @@ def _draw_corrections(drawing: Drawing, numbers: Statistics) -> None:
 
 
 def _at_corrections(hit: Hits) -> float | None:
-    return None if hit.at_corrections is None else 100.0 * hit.at_corrections
+    if hit.at_corrections is None:
+        return None
+    return 100.0 * hit.at_corrections
 
 
 def _draw_pipelines(drawing: Drawing, numbers: Statistics) -> None:

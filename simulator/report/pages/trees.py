@@ -98,7 +98,9 @@ def _trees(study: TreeStudy) -> Table:
     best = study.best
 
     def behind(point: TreePoint) -> str:
-        return "" if point is best else number(point.behind_ms)
+        if point is best:
+            return ""
+        return number(point.behind_ms)
 
     def remark(point: TreePoint) -> str:
         words = []
@@ -285,9 +287,10 @@ def _curves(
 ) -> None:
     """Draw a line per branching over the recorded widths."""
     for branching, (colour, marker) in looks.items():
-        places = [
-            (point.width, value(point)) for point in study.points if point.branching == branching
-        ]
+        places = []
+        for point in study.points:
+            if point.branching == branching:
+                places.append((point.width, value(point)))
         if places:
             axes.plot(
                 *zip(*places, strict=True),

@@ -46,7 +46,9 @@ from simulator.report.pages.claims import by_paper, counts
 from simulator.report.wording import number, share, shown, signed_share, whole_share
 from simulator.scenario.uncertainty import SHARE
 
-CELLS, PARITY, RESIDUALS = "cells.csv", "parity.svg", "residuals.svg"
+CELLS = "cells.csv"
+PARITY = "parity.svg"
+RESIDUALS = "residuals.svg"
 FAR = 0.10
 """An error from here on, as a share, is listed by name."""
 
@@ -78,7 +80,8 @@ def as_data(
     papers: Sequence[Validated], gaps: Sequence[LawGap], missed: Sequence[Shortfall]
 ) -> dict[str, Any]:
     """Return laws, papers and cells as the object that ``--json`` prints."""
-    cells, unmapped = _records(papers), []
+    cells = _records(papers)
+    unmapped = []
     for paper in papers:
         unmapped += [
             {"paper": paper.paper.name, "cell": cell.cell, "role": cell.role}
@@ -138,19 +141,25 @@ def _records(papers: Sequence[Validated]) -> Table:
 
 def _end(prediction: Prediction, place: int) -> str:
     """Return an end of the interval of a cell; nothing where it has none."""
-    return "" if prediction.interval is None else f"{prediction.interval[place]:.5g}"
+    if prediction.interval is None:
+        return ""
+    return f"{prediction.interval[place]:.5g}"
 
 
 def _baseline_error_percent(prediction: Prediction) -> str:
     error = prediction.baseline_error
-    return "" if error is None else f"{100 * error:.5g}"
+    if error is None:
+        return ""
+    return f"{100 * error:.5g}"
 
 
 def _kind(prediction: Prediction) -> str:
     """Return how far a predicted cell is from what was calibrated; nothing for other roles."""
     if prediction.cell.role != "predict":
         return ""
-    return "interpolation" if prediction.interpolated else "prediction"
+    if prediction.interpolated:
+        return "interpolation"
+    return "prediction"
 
 
 def page(
@@ -236,7 +245,8 @@ def laws_headline(gaps: Sequence[LawGap]) -> str:
     exact.sort(key=lambda gap: abs(gap.step_gap))
     if not exact:
         return "No law was checked."
-    middle, worst = exact[len(exact) // 2], exact[-1]
+    middle = exact[len(exact) // 2]
+    worst = exact[-1]
     return (
         f"Law against simulation, {len(gaps)} shipped scenarios: a step by law is within "
         f"{abs(middle.step_gap):.1e} of the simulated one in half of them; furthest off is "
@@ -327,11 +337,15 @@ def _cells_with_a_run(paper: Summary) -> str:
 
 
 def _mape(errors: Errors | None) -> str:
-    return "" if errors is None else share(errors.mape)
+    if errors is None:
+        return ""
+    return share(errors.mape)
 
 
 def _median(errors: Errors | None) -> str:
-    return "" if errors is None else share(errors.median)
+    if errors is None:
+        return ""
+    return share(errors.median)
 
 
 def legend() -> str:
@@ -372,7 +386,8 @@ def as_good(papers: Sequence[Validated]) -> str:
     """Return a sentence: where arithmetic is as good as the simulator, or better."""
     beaten = []
     for summary in apart(papers):
-        ours, theirs = summary.comparable, summary.baseline
+        ours = summary.comparable
+        theirs = summary.baseline
         if ours and theirs and theirs.mape <= ours.mape:
             beaten.append(
                 f"{summary.name} ({share(theirs.mape)} against our {share(ours.mape)}, "
@@ -387,7 +402,8 @@ def _paper(paper: Validated) -> Iterator[Block]:
     """Yield the choices and the tables of a paper: predicted cells, then those of the other roles,
     then those without a run.
     """
-    name, choices = paper.paper.name, paper.paper.choices
+    name = paper.paper.name
+    choices = paper.paper.choices
     if choices:
         yield Paragraph(choices_legend(paper.paper))
         yield _choices(name, choices)
@@ -463,7 +479,9 @@ def _interval(prediction: Prediction) -> str:
 
 def _error(prediction: Prediction) -> Strong | str:
     error = signed_share(prediction.error)
-    return Strong(error) if abs(prediction.error) > FAR else error
+    if abs(prediction.error) > FAR:
+        return Strong(error)
+    return error
 
 
 def _unpredicted(title: str, cells: Sequence[Prediction]) -> Table:
@@ -518,7 +536,9 @@ def far_off(prediction: Prediction) -> str:
         f"{prediction.paper} {prediction.cell.cell}: {number(prediction.run)} for "
         f"{number(prediction.published)} {prediction.cell.unit} ({signed_share(prediction.error)})"
     )
-    return f"{sentence}: {prediction.note}" if prediction.note else sentence
+    if prediction.note:
+        return f"{sentence}: {prediction.note}"
+    return sentence
 
 
 def _gaps(gaps: Sequence[LawGap]) -> Table:
@@ -568,7 +588,9 @@ def _figures(figures: Sequence[PaperFigure], claims: Sequence[Judged]) -> Iterat
 
 
 def _picture(figure: PaperFigure) -> Hyperlink | str:
-    return Hyperlink(figure.picture, f"../{figure.picture}") if figure.picture else ""
+    if figure.picture:
+        return Hyperlink(figure.picture, f"../{figure.picture}")
+    return ""
 
 
 def _slips(slips: Sequence[Contradiction]) -> Iterator[Block]:

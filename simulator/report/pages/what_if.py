@@ -72,6 +72,7 @@ def _speedups(law: WhatIf) -> Table:
 
 
 def _at_window(place: int, law: WhatIf) -> Column[AtRate]:
-    tokens, plain_s = law["windows"][place], law["plain_s"]
+    tokens = law["windows"][place]
+    plain_s = law["plain_s"]
     head = "1 token" if tokens == 1 else f"{tokens} tokens"
     return Column(head, lambda row: f"{number(plain_s / row.tpot_s[place], 3)} ×")

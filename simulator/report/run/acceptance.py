@@ -55,7 +55,8 @@ def _missing_per_step(kinds: Mapping[Kind, float] | Mapping[Kind, int]) -> float
     """Return how many requests of a step have no window on average, weighted by the frequency of
     step kinds.
     """
-    missing, steps = 0.0, 0.0
+    missing = 0.0
+    steps = 0.0
     for kind, weight in kinds.items():
         bare = kind.bare if kind.name == "fallback" else 0
         missing += (kind.redrafts + bare) * weight
@@ -100,7 +101,8 @@ def _depths(result: RunResult) -> Table:
 
 
 def _per_step(rate: FallbackRate) -> str:
-    low, high = rate.per_step_low * 100, rate.per_step_high * 100
+    low = rate.per_step_low * 100
+    high = rate.per_step_high * 100
     return f"{share(rate.per_step)} ({low:.1f} to {high:.1f})"
 
 

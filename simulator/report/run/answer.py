@@ -20,7 +20,8 @@ from simulator.strategies.common.studied import SharedBudget
 
 def headline(result: RunResult) -> str:
     """Return the answer in one sentence."""
-    simulated, baseline = result.simulated, result.baseline
+    simulated = result.simulated
+    baseline = result.baseline
     answer = f"{number(simulated.tpot_s * 1e3, 3)} ms per token (simulation)"
     if not result.scenario.schedule.window:
         return f"{answer}."
@@ -45,7 +46,8 @@ def _with_prompts(speedup: float | None) -> str:
 
 def highlights(result: RunResult, speedup: Interval | None) -> Iterator[Highlight]:
     """Yield the simulated time per token, the speed-up with its interval, and the law's time."""
-    simulated_ms, law_ms = result.simulated.tpot_s * 1e3, result.law.tpot_s * 1e3
+    simulated_ms = result.simulated.tpot_s * 1e3
+    law_ms = result.law.tpot_s * 1e3
     yield Highlight(f"{number(simulated_ms, 3)} ms", "per token, simulation")
     if result.scenario.schedule.window:
         baseline_ms = number(result.baseline.tpot_s * 1e3, 3)
@@ -96,7 +98,8 @@ def _limit(limit: LimitOutcome) -> str:
 
 def conditions(result: RunResult) -> str:
     """Return in words what a speed-up depends on: acceptance, engines, token accounting, load."""
-    scenario, requests = result.scenario, result.scenario.requests
+    scenario = result.scenario
+    requests = result.scenario.requests
     load = f"{requests.count:,} requests, {arrivals(requests)}, {sizes(scenario)}"
     return (
         f"Acceptance: {acceptance_source(scenario.acceptance)}. Times: {placements(scenario)}. "
@@ -109,7 +112,9 @@ def origin(spec: AcceptanceSpec) -> str:
     rates.
     """
     if spec.trace is not None:
-        return "stand-in" if spec.stand_in else "recorded"
+        if spec.stand_in:
+            return "stand-in"
+        return "recorded"
     return spec.confidence or "assumed"
 
 
@@ -136,11 +141,10 @@ def placements(scenario: Scenario) -> str:
     roles = {"target": scenario.target}
     if scenario.schedule.needs.draft_model:
         roles["draft"] = scenario.draft
-    placed = [
-        f"{role} {place.model.name} on {place.devices} with {place.engine.name}"
-        for role, place in roles.items()
-        if place
-    ]
+    placed = []
+    for role, place in roles.items():
+        if place:
+            placed.append(f"{role} {place.model.name} on {place.devices} with {place.engine.name}")
     return "; ".join(placed) or "stated in the scenario, no hardware or engine"
 
 
@@ -149,7 +153,9 @@ def counted(scenario: Scenario) -> str:
     before they are checked.
     """
     strategy = scenario.schedule
-    return strategy.accounting if isinstance(strategy, SharedBudget) else "verified"
+    if isinstance(strategy, SharedBudget):
+        return strategy.accounting
+    return "verified"
 
 
 def arrivals(requests: Requests) -> str:
@@ -170,7 +176,10 @@ def _traffic(traffic: TrafficFile) -> str:
     """Return which part of a traffic file is used, in words."""
     part = ""
     if traffic.from_s or traffic.to_s:
-        end = "its end" if traffic.to_s is None else f"{traffic.to_s:g} s"
+        if traffic.to_s is None:
+            end = "its end"
+        else:
+            end = f"{traffic.to_s:g} s"
         part = f", {traffic.from_s:g} s to {end}"
     rate = ""
     if traffic.rate_scale != 1.0:
@@ -187,7 +196,8 @@ def sizes(scenario: Scenario) -> str:
             f"{prompt:,.0f} prompt and {output:,.0f} output tokens on average, at most "
             f"{longest:,} together"
         )
-    prompts, outputs = _length(requests.prompt_tokens), _length(requests.output_tokens)
+    prompts = _length(requests.prompt_tokens)
+    outputs = _length(requests.output_tokens)
     return f"{prompts} prompt and {outputs} output tokens each"
 
 

@@ -10,7 +10,8 @@ def regime(result: RunResult) -> str:
     """Return half a sentence that compares T_draft to Delta, with times of the cost model at the
     mean context.
     """
-    scenario, traits = result.scenario, result.scenario.schedule.traits
+    scenario = result.scenario
+    traits = result.scenario.schedule.traits
     fullest = max(result.phases, key=lambda kind: (kind.verifying, tuple(kind.detail or ())))
     if "draft_level" in result.phases[fullest]:
         return _level_of_tree(result, fullest)
@@ -38,7 +39,8 @@ def regime(result: RunResult) -> str:
 
 
 def _against_delta(draft_ms: float, delta_ms: float) -> str:
-    draft, delta = number(draft_ms, 3), number(delta_ms, 3)
+    draft = number(draft_ms, 3)
+    delta = number(delta_ms, 3)
     if draft_ms <= delta_ms:
         spare = number(delta_ms - draft_ms, 3)
         return f"T_draft = {draft} ms is hidden behind Δ = {delta} ms with {spare} ms to spare"
@@ -62,7 +64,8 @@ def _redrafts(result: RunResult) -> str:
 def _level_of_tree(result: RunResult, kind: Kind) -> str:
     """Return whether growing a level of the tree is hidden behind a pipeline step, in words."""
     ms = {name: phase.wall_s * 1e3 for name, phase in result.phases[kind].items()}
-    draft_ms, step_ms = ms["draft_level"], ms["exchange"] + ms["compute"]
+    draft_ms = ms["draft_level"]
+    step_ms = ms["exchange"] + ms["compute"]
     if draft_ms <= step_ms:
         hidden = f"hidden with {number(step_ms - draft_ms, 3)} ms to spare"
     else:

@@ -57,7 +57,8 @@ def crossing(points: Sequence[SweepPoint]) -> tuple[float | None, int | None]:
         elif before is None or before.overlap_ms is None:
             return float(point.gamma), None
         else:
-            spare, over = before.overlap_ms - before.draft_ms, point.draft_ms - point.overlap_ms
+            spare = before.overlap_ms - before.draft_ms
+            over = point.draft_ms - point.overlap_ms
             return before.gamma + (point.gamma - before.gamma) * spare / (spare + over), last
     return None, last
 
@@ -67,7 +68,8 @@ def _gamma(point: SweepPoint) -> int:
 
 
 def _steps(axes: Any, points: Sequence[SweepPoint]) -> None:
-    main, mean = [point.main_step_ms for point in points], [point.law_step_ms for point in points]
+    main = [point.main_step_ms for point in points]
+    mean = [point.law_step_ms for point in points]
     curves = [
         Curve[SweepPoint](lambda point: point.vanilla_step_ms, ":", GREY, "vanilla, law"),
         Curve[SweepPoint](lambda point: point.main_step_ms, "-", BLUE, "step, law"),
@@ -97,7 +99,8 @@ def _zero_slope(axes: Any, points: Sequence[SweepPoint]) -> None:
     """Shade where T_draft <= Delta, mark gamma*, name the slope behind it."""
     end, star = crossing(points)
     left, right = axes.get_xlim()
-    where, side = 0.015, "left"
+    where = 0.015
+    side = "left"
     if star is not None:
         axes.axvspan(left, right if end is None else end, color=SHADE, lw=0, zorder=0)
     if star is not None and end is not None:
@@ -120,9 +123,14 @@ def hidden_up_to(points: Sequence[SweepPoint]) -> str:
     """Return in words up to which window drafting is hidden, and what a longer one costs."""
     end, star = crossing(points)
     slope = _slope(points)
-    behind = "" if slope is None else f"T_draft adds {shown(slope, '.3g')} ms per draft token"
+    if slope is None:
+        behind = ""
+    else:
+        behind = f"T_draft adds {shown(slope, '.3g')} ms per draft token"
     if star is None:
-        return f"drafting is not hidden: {behind}" if behind else ""
+        if behind:
+            return f"drafting is not hidden: {behind}"
+        return ""
     if end is None:
         return "shaded: T_draft ≤ Δ, drafting is hidden at every window shown"
     beyond = f"\nbeyond, {behind}" if behind else ""
@@ -133,12 +141,14 @@ def _slope(points: Sequence[SweepPoint]) -> float | None:
     """Return the growth of T_draft in ms per draft token over the windows at which it is not
     hidden.
     """
-    exposed = [
-        point for point in points if point.overlap_ms is None or point.draft_ms > point.overlap_ms
-    ]
+    exposed = []
+    for point in points:
+        if point.overlap_ms is None or point.draft_ms > point.overlap_ms:
+            exposed.append(point)
     if len(exposed) < 2:
         return None
-    first, last = exposed[0], exposed[-1]
+    first = exposed[0]
+    last = exposed[-1]
     return (last.draft_ms - first.draft_ms) / (last.gamma - first.gamma)
 
 

@@ -36,10 +36,9 @@ class Gap:
 
 def section(result: RunResult) -> Section:
     """Return the table of law, replay and simulation, and what the gaps between them come from."""
-    bullets = [
-        (Strong(f"{gap.title}: {percent(gap.percent)}"), " ", _explained(gap))
-        for gap in gaps(result)
-    ]
+    bullets = []
+    for gap in gaps(result):
+        bullets.append((Strong(f"{gap.title}: {percent(gap.percent)}"), " ", _explained(gap)))
     blocks: list[Block] = [_answers(result), Paragraph(CAPTION), Bullets(bullets)]
     if result.gap_parts:
         blocks.append(_measured_parts(result.gap_parts))
@@ -97,7 +96,9 @@ def gaps(result: RunResult) -> list[Gap]:
     """Return two gaps: from the law with marginal rates to the law with replayed means, and from
     there to the simulation.
     """
-    law, means, simulated = result.law, result.law_replayed, result.simulated
+    law = result.law
+    means = result.law_replayed
+    simulated = result.simulated
     steady_s = simulated.step_s / simulated.tokens_per_step
     first = Gap(
         "Gap 1: law with marginal rates to law with replayed means",
@@ -122,7 +123,8 @@ def gaps(result: RunResult) -> list[Gap]:
 
 def _why_first(result: RunResult) -> str:
     """Return what may explain the gap that is due to acceptance."""
-    schedule, spec = result.scenario.schedule, result.scenario.acceptance
+    schedule = result.scenario.schedule
+    spec = result.scenario.acceptance
     if not schedule.window:
         return "nothing is drafted, so acceptance plays no part"
     if result.odds.source.startswith("marginal run lengths"):
@@ -162,7 +164,8 @@ def _why_second(result: RunResult) -> str:
 
 def _reasons(result: RunResult) -> Iterator[str]:
     """Yield what happens in the simulation and not in the law."""
-    scenario, schedule = result.scenario, result.scenario.schedule
+    scenario = result.scenario
+    schedule = result.scenario.schedule
     if any(kind.prompts for kind in result.simulated.kinds):
         yield "prompts of other requests travel in the steps, and the batch empties at the end"
     elif scenario.requests.together:

@@ -40,7 +40,10 @@ def stages(scenario: Scenario) -> Table | None:
     numbered = enumerate(stage_memories(scenario), start=1)
     for (layers, memory, printed), alike in groupby(numbered, key=itemgetter(1)):
         places = [place for place, _ in alike]
-        span = str(places[0]) if len(places) == 1 else f"{places[0]}-{places[-1]}"
+        if len(places) == 1:
+            span = str(places[0])
+        else:
+            span = f"{places[0]}-{places[-1]}"
         rows.append(EqualStages(span, layers, memory, printed.gib))
     if not rows:
         return None

@@ -100,10 +100,11 @@ def _replications(result: RunResult) -> Table:
         return f"{number(means[name].value, 3)} ± {number(means[name].half_width, 2)}"
 
     columns = ["mean", *(f"p{percentile}" for percentile in QUANTILES)]
-    rows = [
-        (f"{metric.upper()} (ms)", *(cell(f"{metric}_{column}_ms") for column in columns))
-        for metric in METRICS
-    ]
+    rows = []
+    for metric in METRICS:
+        rows.append(
+            (f"{metric.upper()} (ms)", *(cell(f"{metric}_{column}_ms") for column in columns))
+        )
     rates = {"tokens_per_s": "tokens per s", "goodput_requests_per_s": "goodput per s"}
     no_quantiles = ("",) * len(QUANTILES)
     for name, words in rates.items():
@@ -188,7 +189,8 @@ def goodput(counted: Counted) -> str:
 
 
 def _batch(result: RunResult) -> str:
-    serving, setup = result.simulated.serving, result.scenario.serving
+    serving = result.simulated.serving
+    setup = result.scenario.serving
     behind = ""
     if setup.replicas > 1:
         behind = f"; {setup.replicas} replicas behind {setup.router.replace('_', ' ')}"
@@ -209,7 +211,8 @@ def _queue(result: RunResult) -> str:
 
 def _usual_and_most(levels_s: Mapping[int, float]) -> str:
     """Return a level that is exceeded for 5 % of the time, and the highest one, in words."""
-    usual, most = level_quantile(levels_s, 0.95), max(levels_s, default=0)
+    usual = level_quantile(levels_s, 0.95)
+    most = max(levels_s, default=0)
     return f"{usual:,} for 95 % of the time, {most:,} at most"
 
 

@@ -13,7 +13,8 @@ from simulator.report.wording import number, share
 from simulator.scenario.run import RunResult
 from simulator.strategies.common.step import Kind
 
-TIMELINE, TRACE = "timeline.svg", "timeline.json"
+TIMELINE = "timeline.svg"
+TRACE = "timeline.json"
 PERFETTO = "https://ui.perfetto.dev"
 KINDS_SHOWN = 4
 USES = ("compute", "collectives", "host")
@@ -75,7 +76,9 @@ def _use_ms(busy_s: Mapping[str, float], use: str) -> str:
     takes none.
     """
     used_s = [seconds for lane, seconds in busy_s.items() if lane.endswith(f" {use}")]
-    return number(sum(used_s) * 1e3) if used_s else "–"
+    if used_s:
+        return number(sum(used_s) * 1e3)
+    return "–"
 
 
 def parts_origin(result: RunResult) -> str:
@@ -96,7 +99,8 @@ def parts_origin(result: RunResult) -> str:
 
 
 def _kinds(result: RunResult) -> Table:
-    law, simulated = result.law.kinds, result.simulated
+    law = result.law.kinds
+    simulated = result.simulated
     rows = [
         KindShares(
             kind_name(kind), law.get(kind, 0.0), simulated.kinds.get(kind, 0) / simulated.steps
@@ -114,7 +118,9 @@ def _kinds(result: RunResult) -> Table:
 def kind_name(kind: Kind) -> str:
     """Return a step kind in words."""
     parts = ", ".join(_kind_parts(kind))
-    return f"{kind.name} ({parts})" if parts else kind.name
+    if parts:
+        return f"{kind.name} ({parts})"
+    return kind.name
 
 
 def _kind_parts(kind: Kind) -> Iterator[str]:
@@ -137,7 +143,9 @@ def _kind_parts(kind: Kind) -> Iterator[str]:
 
 def counting(count: int, noun: str) -> str:
     """Return a number of things, in the plural unless it is 1."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun}s"
 
 
 def timeline(result: RunResult) -> Figure:

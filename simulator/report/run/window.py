@@ -16,7 +16,8 @@ def section(result: RunResult, sweep: Sequence[SweepPoint]) -> Section:
     """Return the figure of other windows, and which window is best; empty without other windows."""
     blocks: list[Block] = []
     if sweep:
-        gamma, durations = result.scenario.schedule.window, result.scenario.durations
+        gamma = result.scenario.schedule.window
+        durations = result.scenario.durations
         drawn = partial(figures.window_sweep, sweep)
         blocks.append(Figure("Step time and time per token against the window", SWEEP, drawn))
         blocks.append(Paragraph(best_window(sweep, gamma)))

@@ -82,7 +82,10 @@ class StatedMean(NamedTuple):
         """
         if self.window != self.run_window or abs(self.run / self.stated - 1.0) <= CLOSE:
             return ()
-        ran = "this request" if self.requests == 1 else f"these {self.requests:,} requests"
+        if self.requests == 1:
+            ran = "this request"
+        else:
+            ran = f"these {self.requests:,} requests"
         return (f"acceptance states {self.stated:.3g} tokens a step, {ran} ran {self.run:.3g}",)
 
     @property
@@ -133,11 +136,10 @@ def impossible_means(scenario: Scenario, document: Document) -> Iterator[Fault]:
         for context, mean in spec.by_context.tokens_per_step.items():
             if mean > window + 1:
                 place = ("acceptance", "by_context", "tokens_per_step")
-                where = (
-                    ""
-                    if spec.by_context.window
-                    else "; if it was measured with another, state by_context.window"
-                )
+                if spec.by_context.window:
+                    where = ""
+                else:
+                    where = "; if it was measured with another, state by_context.window"
                 yield document.fault(
                     place, f"{mean:g} at {context:,} tokens cannot be: {_bounds(window)}{where}"
                 )
@@ -146,7 +148,8 @@ def impossible_means(scenario: Scenario, document: Document) -> Iterator[Fault]:
 def _impossible_range(
     scenario: Scenario, document: Document, low: float, high: float
 ) -> Iterator[Fault]:
-    window, place = range_window(scenario), ("acceptance", "tokens_per_step_between")
+    window = range_window(scenario)
+    place = ("acceptance", "tokens_per_step_between")
     if high > window + 1:
         yield document.fault(
             place, f"{low:g} to {high:g} cannot be: {_bounds(window)}; expected ends within that"
@@ -175,9 +178,9 @@ def _stated_means(scenario: Scenario, window: int) -> Mapping[str, float]:
         if isinstance(means, dict):
             inside = min(max(min(means.values()), _low(spec)), max(means.values()))
             return {"the means of the kinds of text": inside}
-        return (
-            {"acceptance.tokens_per_step": means} if spec.rescale.window in (None, window) else {}
-        )
+        if spec.rescale.window in (None, window):
+            return {"acceptance.tokens_per_step": means}
+        return {}
     if spec.trace is not None or scenario.schedule.traits.staged:
         return {}
     source = scenario.schedule.reads(spec.verdicts(None, scenario.seed))
@@ -206,7 +209,9 @@ def stated_range(
     ``at_window``: tokens a step at the window for which a range is stated. ``deviations``: standard
     deviations from the middle to the ends that are returned. No end is beyond 1 or the window + 1.
     """
-    spec, window, ends = scenario.acceptance, scenario.schedule.window, [0.0]
+    spec = scenario.acceptance
+    window = scenario.schedule.window
+    ends = [0.0]
     elsewhere = range_window(scenario) != window and at_window > 1.0
     of_accepted = (tokens - 1.0) / (at_window - 1.0) if elsewhere else 1.0
     ends += [

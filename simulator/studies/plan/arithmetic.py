@@ -49,7 +49,8 @@ def most_times(
     if scenario.target is None:
         return inf
     lengths = np.array(list(scenario.requests.lengths(scenario.seed)))
-    prompts, outputs = lengths[:, 0].astype(float), lengths[:, 1].astype(float)
+    prompts = lengths[:, 0].astype(float)
+    outputs = lengths[:, 1].astype(float)
     if steady:
         taken = max(float(part.mean()) for part in least_seconds(scenario, prompts, outputs))
         return replicas / (taken * rate_per_s)
@@ -135,7 +136,8 @@ def _reads_all(place: Placement) -> bool:
 
 def _pass_bytes(place: Placement) -> float:
     """Return the bytes of the weights that a pass of one row reads."""
-    model, experts = place.model, place.model.experts
+    model = place.model
+    experts = place.model.experts
     routed = model.expert_layers * experts.per_token * model.expert_weights if experts else 0
     rest = (_used_weights(place) - routed) * FORMATS[place.weights].weight_bytes
     routed_bytes = routed * FORMATS[place.expert_format].weight_bytes
@@ -148,7 +150,10 @@ def _cache_bytes(place: Placement, tokens: int) -> float:
     size = sum(
         count * mixer.cache_bytes(tokens, value) for mixer, count in place.model.mixer_layers
     )
-    on_chip = (
-        place.device.cache_mb.value * 1e6 * place.tensor_parallel if place.device.cache_mb else 0.0
-    )
-    return float(size) if size > on_chip else 0.0
+    if place.device.cache_mb:
+        on_chip = place.device.cache_mb.value * 1e6 * place.tensor_parallel
+    else:
+        on_chip = 0.0
+    if size > on_chip:
+        return float(size)
+    return 0.0

@@ -149,11 +149,16 @@ def _monotone(scenario: Scenario) -> bool:
 
 def _least_widths(operation: Roofline) -> Roofline:
     """Return an operation with each measured ratio as the least at its width or above."""
-    points, least, fixed = [], inf, inf
+    points = []
+    least = inf
+    fixed = inf
     for point in reversed(operation.width):
-        least, fixed = min(least, point.ratio), min(fixed, point.fixed_ratio)
+        least = min(least, point.ratio)
+        fixed = min(fixed, point.fixed_ratio)
         points.append(point.model_copy(update={"ratio": least, "fixed_ratio": fixed}))
-    return operation.model_copy(update={"width": tuple(reversed(points))}) if points else operation
+    if points:
+        return operation.model_copy(update={"width": tuple(reversed(points))})
+    return operation
 
 
 @dataclass(frozen=True)
@@ -196,7 +201,8 @@ class FleetBounds:
         return next((limit for limit in self.limits if self._breaks(limit)), None)
 
     def _breaks(self, limit: Limit) -> bool:
-        outputs, allowed = self._lengths[:, 1], limit.seconds * MARGIN
+        outputs = self._lengths[:, 1]
+        allowed = limit.seconds * MARGIN
         if limit.metric == "tbt":
             sure = (
                 _room_for_all(self._scenario)
@@ -208,9 +214,10 @@ class FleetBounds:
         taken = {"ttft": first, "e2e": first + rest, "tpot": rest / np.maximum(1, outputs - 1)}[
             limit.metric
         ]
-        judged = (
-            taken[self._counted & (outputs > 1)] if limit.metric == "tpot" else taken[self._counted]
-        )
+        if limit.metric == "tpot":
+            judged = taken[self._counted & (outputs > 1)]
+        else:
+            judged = taken[self._counted]
         return int((judged > allowed).sum()) > _let_go(limit, len(judged))
 
     @cached_property
@@ -218,7 +225,8 @@ class FleetBounds:
         """Return two (requests,): seconds to the first token, and from there to the last with the
         step that ends the prompt.
         """
-        scenario, prompts = self._scenario, self._lengths[:, 0]
+        scenario = self._scenario
+        prompts = self._lengths[:, 0]
         admissions = {
             int(tokens): _admission(scenario, int(tokens)) for tokens in np.unique(prompts)
         }
@@ -251,7 +259,8 @@ class FleetBounds:
         """Return for each deadline its limit, the requests it lets go, when the rest are due (s),
         and their work (s).
         """
-        arrivals, outputs = self._arrivals, self._lengths[:, 1]
+        arrivals = self._arrivals
+        outputs = self._lengths[:, 1]
         prompts = self._prompt_work
         whole = self._step_work if self._prompts_elsewhere else prompts + self._step_work
         count = int(self._counted.sum())
@@ -278,14 +287,16 @@ class FleetBounds:
 
     @cached_property
     def _requests(self) -> list[Request]:
-        requests, acceptance = self._scenario.requests, self.loaded.acceptance()
+        requests = self._scenario.requests
+        acceptance = self.loaded.acceptance()
         assignment = TraceAssignment(acceptance, requests.flavours_by_task)
         return list(requests.source_of(self._scenario.seed, assignment).due(inf))
 
     @cached_property
     def _counted(self) -> NDArray[np.bool_]:
         """Return (requests,): which of them are neither warm-up nor cool-down."""
-        requests, place = self._scenario.requests, np.arange(len(self._requests))
+        requests = self._scenario.requests
+        place = np.arange(len(self._requests))
         return (place >= requests.warm_up) & (place < len(place) - requests.cool_down)
 
     @cached_property
@@ -331,16 +342,16 @@ class FleetBounds:
         """Return seconds of a replica's time that the steps of each request take at least,
         whichever requests share them.
         """
-        scenario, context = self._scenario, int(self._lengths[:, 0].min())
+        scenario = self._scenario
+        context = int(self._lengths[:, 0].min())
         sizes = [0, *_sizes(scenario.batch)]
         share = min(_busy(scenario, below + 1, context) / above for below, above in pairwise(sizes))
         if _room_for_all(scenario):
             return np.asarray(self._steps * share, dtype=np.float64)
-        least = (
-            np.zeros(len(self._steps))
-            if self._prompts_elsewhere
-            else np.minimum(share, self._prompt_work)
-        )
+        if self._prompts_elsewhere:
+            least = np.zeros(len(self._steps))
+        else:
+            least = np.minimum(share, self._prompt_work)
         return np.asarray(self._steps * least, dtype=np.float64)
 
     @cached_property
@@ -348,14 +359,17 @@ class FleetBounds:
         """Return the steps of each request after its first token, which depend on no other
         request.
         """
-        scenario, acceptance = self._scenario, self.loaded.acceptance()
+        scenario = self._scenario
+        acceptance = self.loaded.acceptance()
         strategy = scenario.schedule
         if not strategy.window:
             return np.asarray(self._lengths[:, 1] - 1.0, dtype=np.float64)
-        proposal, steps_of_requests = Chain(strategy.window, strategy.bonus_on_full_accept), []
+        proposal = Chain(strategy.window, strategy.bonus_on_full_accept)
+        steps_of_requests = []
         for request in self._requests:
             cursor = acceptance.cursor(request.dealt, scenario.exit)
-            steps, tokens = 0, cursor.judge(proposal).committed if drafts_first(strategy) else 1
+            steps = 0
+            tokens = cursor.judge(proposal).committed if drafts_first(strategy) else 1
             while tokens < request.output_tokens:
                 tokens += cursor.judge(proposal).committed
                 steps += 1
@@ -370,7 +384,8 @@ def _let_go(limit: Limit, values: int) -> int:
 
 def _sizes(places: int) -> list[int]:
     """Return every batch size up to 64, then sixteen for each doubling, and ``places`` last."""
-    sizes, size = [], 1
+    sizes = []
+    size = 1
     while size < places:
         sizes.append(size)
         size += max(1, size // 16 if size >= 64 else 1)
@@ -425,7 +440,8 @@ def _most_over(arrivals: Times, due: Times, work: Times, let_go: int, replicas: 
     """
     spared = float(np.sort(work)[len(work) - let_go :].sum())
     order = np.argsort(due)
-    ends, worst = due[order], -inf
+    ends = due[order]
+    worst = -inf
     for start in arrivals[:: max(1, ceil(len(arrivals) / INSTANTS))]:
         inside = np.cumsum(np.where(arrivals[order] >= start, work[order], 0.0))
         later = (ends > start) & (ends < inf)

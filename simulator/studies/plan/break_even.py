@@ -57,11 +57,11 @@ def break_even(finding: Finding) -> BreakEven | None:
         return None
     batch = max(1, round(finding.outcome.serving.mean_batch))
     acceptance = loaded.acceptance()
-    sizes = [
-        LawAtBatch(size, 0, speedup(loaded, acceptance, size))
-        for size in range(1, loaded.scenario.batch + 1)
-    ]
-    linked, ratio = True, None
+    sizes = []
+    for size in range(1, loaded.scenario.batch + 1):
+        sizes.append(LawAtBatch(size, 0, speedup(loaded, acceptance, size)))
+    linked = True
+    ratio = None
     try:
         slower_links(loaded)
     except BadInput:
@@ -95,4 +95,6 @@ def speedup(loaded: Loaded, acceptance: Acceptance, batch: int) -> float:
 def _root(f: Callable[[float], float], low: float, high: float) -> float | None:
     """Return the root of ``f`` between two ends; None where it has the same sign at both."""
     ends = f(low), f(high)
-    return None if (ends[0] > 0.0) == (ends[1] > 0.0) else float(brentq(f, low, high, xtol=1e-4))
+    if (ends[0] > 0.0) == (ends[1] > 0.0):
+        return None
+    return float(brentq(f, low, high, xtol=1e-4))

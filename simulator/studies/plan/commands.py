@@ -54,7 +54,9 @@ class Served:
     @property
     def draft(self) -> str:
         """Return the checkpoint of the draft model or head; empty for none."""
-        return checkpoint(self.drafted) if self.drafted else self.head
+        if self.drafted:
+            return checkpoint(self.drafted)
+        return self.head
 
     @property
     def context(self) -> int:
@@ -81,7 +83,9 @@ class Served:
     @property
     def stages(self) -> int:
         """Return the stages of a pipeline; 0 without one."""
-        return len(self.target.pipeline.stages) if self.target.pipeline else 0
+        if self.target.pipeline:
+            return len(self.target.pipeline.stages)
+        return 0
 
     @property
     def whole_experts(self) -> bool:

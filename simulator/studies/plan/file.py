@@ -187,11 +187,10 @@ def with_said(assumed: Iterable[str], candidates: Iterable[Candidate]) -> tuple[
     """Return what was taken by default, and what candidates take over from their engines; every
     sentence once.
     """
-    said = [
-        words
-        for one in candidates
-        for words in said_of_engine(one.loaded.scenario, one.loaded.document)
-    ]
+    said = []
+    for one in candidates:
+        for words in said_of_engine(one.loaded.scenario, one.loaded.document):
+            said.append(words)
     return tuple(dict.fromkeys([*assumed, *said]))
 
 
@@ -212,7 +211,8 @@ def combined(document: Document, catalogue: Catalogue) -> Plan:
     """
     file = validate(PlanFile, document)
     base = _base(document, catalogue)
-    candidates, left_out = [], []
+    candidates = []
+    left_out = []
     for names in product(file.hardware, file.strategies):
         for combination in _combinations(file, document, base, catalogue, *names):
             if isinstance(combination, Candidate):
@@ -227,11 +227,10 @@ def _check_entries(plan: Plan) -> None:
     for part, names in enumerate((plan.file.hardware, plan.file.strategies)):
         for name in names:
             if not any(candidate.family[part] == name for candidate in plan.candidates):
-                errors = [
-                    combination.error
-                    for combination in plan.left_out
-                    if combination.family[part] == name
-                ]
+                errors = []
+                for combination in plan.left_out:
+                    if combination.family[part] == name:
+                        errors.append(combination.error)
                 wrong = [error for error in errors if not isinstance(error, Infeasible)]
                 if wrong or not plan.candidates:
                     raise (wrong or errors)[0]
@@ -257,11 +256,10 @@ def _base(document: Document, catalogue: Catalogue) -> Document:
 
 def _part(document: Document, path: Path_) -> Document:
     """Return a copy of the document at ``path``."""
-    places = {
-        inner[len(path) :]: place
-        for inner, place in document.places.items()
-        if inner[: len(path)] == path
-    }
+    places = {}
+    for inner, place in document.places.items():
+        if inner[: len(path)] == path:
+            places[inner[len(path) :]] = place
     return Document(deepcopy(document.get(path)), places)
 
 
@@ -310,10 +308,9 @@ def _as_set_here(error: BadInput) -> BadInput:
     """Return an error whose remedies name fields of the shared scenario as they are set in a
     plan.
     """
-    faults = [
-        replace(fault, message=SHARED_FIELD.sub("scenario.", fault.message))
-        for fault in error.faults
-    ]
+    faults = []
+    for fault in error.faults:
+        faults.append(replace(fault, message=SHARED_FIELD.sub("scenario.", fault.message)))
     return type(error)(faults)
 
 
@@ -342,7 +339,8 @@ def _candidate(
     """Return a scenario as a candidate; raises :class:`BadInput` where it cannot be planned
     with.
     """
-    scenario, where = loaded.scenario, ("hardware", hardware)
+    scenario = loaded.scenario
+    where = ("hardware", hardware)
     if not scenario.requests.arrivals:
         raise document.refusal(
             ("scenario", "requests"), "a plan is about traffic: requests needs arrivals"
@@ -382,11 +380,9 @@ def _priced(file: PlanFile, loaded: Loaded) -> Loaded:
 
     def priced(device: Device) -> Device:
         offer = file.devices.get(device.name)
-        return (
-            device.model_copy(update={"price_usd_per_hour": offer.price_usd_per_hour})
-            if offer
-            else device
-        )
+        if offer:
+            return device.model_copy(update={"price_usd_per_hour": offer.price_usd_per_hour})
+        return device
 
     scenario = replace_nested(loaded.scenario, Device, priced)
     return Loaded(
@@ -399,4 +395,6 @@ def _priced(file: PlanFile, loaded: Loaded) -> Loaded:
 
 
 def _short(value: Any) -> str:
-    return in_a_line(value) if isinstance(value, dict | list) else str(value)
+    if isinstance(value, dict | list):
+        return in_a_line(value)
+    return str(value)

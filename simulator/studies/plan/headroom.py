@@ -53,7 +53,8 @@ BEHIND = 0.05
 """Share of arrivals that may stay behind; in runs this short, more than chance leaves there."""
 SETTLED = 8.0
 """Length of a run over the longest that a request should take in a full batch."""
-LEAST_SETTLED, MOST_SETTLED = 400, 3_000
+LEAST_SETTLED = 400
+MOST_SETTLED = 3_000
 """Requests of a steady run at least, so that chance decides little; and for each replica at
 most.
 """
@@ -115,7 +116,9 @@ def with_more(loaded: Loaded, factor: float, least_s: float) -> Loaded:
         message = f"unknown from {requests_in_words(requests.count)}; it takes {FEWEST}"
         raise BadInput.at(loaded.scenario.name, message, "requests")
     drawn = busier(requests, factor, loaded.scenario.seed, least_s)
-    return loaded if drawn is requests else loaded.replace(requests=drawn)
+    if drawn is requests:
+        return loaded
+    return loaded.replace(requests=drawn)
 
 
 def lasting_s(loaded: Loaded, factor: float, replicas: int) -> float:
@@ -133,7 +136,9 @@ def lasting_s(loaded: Loaded, factor: float, replicas: int) -> float:
 def recorded(loaded: Loaded) -> int | None:
     """Return the number of requests of a log; None where arrivals are drawn."""
     requests = loaded.scenario.requests
-    return requests.count if requests.traffic else None
+    if requests.traffic:
+        return requests.count
+    return None
 
 
 def settling_s(loaded: Loaded) -> float:
@@ -192,19 +197,22 @@ def headroom(finding: Finding) -> Headroom:
         return Headroom(None, most, steady, known)
     if steady:
         runs = [_Run(0.0)]
-        guess, tried_up_to = by_law(loaded, finding.replicas), most
+        guess = by_law(loaded, finding.replicas)
+        tried_up_to = most
         if guess < OVERLOADED:
             return Headroom(guess, most, steady, known, by_law=True)
     else:  # gone through once, traffic as it is has been carried: that is the answer of the plan
         lasted_s = max(line.arrival_s for line in requests.lines())
         runs = [_Run(1.0, requests.count, lasted_s)]
-        guess, tried_up_to = 1.5, max(2.0, MOST_REQUESTS / requests.count)
+        guess = 1.5
+        tried_up_to = max(2.0, MOST_REQUESTS / requests.count)
     for run in _tried(finding, guess, runs[0].times, most, tried_up_to):
         runs.append(run)
     best = max(runs)
-    interval = (
-        (best.times / (1.0 + unsure), best.times / (1.0 - unsure)) if unsure > PRECISION else None
-    )
+    if unsure > PRECISION:
+        interval = (best.times / (1.0 + unsure), best.times / (1.0 - unsure))
+    else:
+        interval = None
     capped = tried_up_to < most and best.times >= tried_up_to
     return Headroom(best.times, most, steady, known, interval, capped, best.requests, best.lasted_s)
 
@@ -226,7 +234,9 @@ def _tried(finding: Finding, guess: float, low: float, high: float, most: float)
     From a guess on steps grow until it lies between a multiple that is carried and one that is not;
     then it is bisected.
     """
-    times, step, beyond = min(guess, 0.95 * high), 1.0 + 2.0 * PRECISION, high
+    times = min(guess, 0.95 * high)
+    step = 1.0 + 2.0 * PRECISION
+    beyond = high
     while low < most and (low or high > FAINTEST) and high > low * (1.0 + _width(high)):
         say(f"{times:.3g} times the traffic")
         if run := _carried(finding, times):
@@ -245,7 +255,9 @@ def _tried(finding: Finding, guess: float, low: float, high: float, most: float)
 
 def _width(high: float) -> float:
     """Return the relative width at which a search ends that lies below ``high``."""
-    return PRECISION if high > 1.0 else SHORTFALL
+    if high > 1.0:
+        return PRECISION
+    return SHORTFALL
 
 
 def _carried(finding: Finding, times: float) -> _Run | None:

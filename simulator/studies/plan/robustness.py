@@ -70,7 +70,8 @@ def fewer_accepted(loaded: Loaded, times: float = 0.9) -> Loaded:
     A recording is re-scaled, its bursts where they are; raises :class:`BadInput` for one that
     cannot be.
     """
-    scenario, spec = loaded.scenario, loaded.scenario.acceptance
+    scenario = loaded.scenario
+    spec = loaded.scenario.acceptance
     window = scenario.schedule.window
     if not window:
         return loaded

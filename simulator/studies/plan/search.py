@@ -167,11 +167,10 @@ def _pairs(plan: Plan) -> list[tuple[Candidate, int]]:
     """Return every candidate with every number of replicas that may be rented, by cost, then in the
     order of the file.
     """
-    pairs = [
-        (candidate, replicas)
-        for candidate in plan.candidates
-        for replicas in range(1, candidate.most_replicas + 1)
-    ]
+    pairs = []
+    for candidate in plan.candidates:
+        for replicas in range(1, candidate.most_replicas + 1):
+            pairs.append((candidate, replicas))
     return sorted(pairs, key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6))
 
 

@@ -34,7 +34,8 @@ from simulator.studies.plan.search import (
 )
 from simulator.studies.what_if import WhatIf, what_if
 
-FEWER, MORE = 1, 3
+FEWER = 1
+MORE = 3
 """Replicas below and above the cheapest size of a family for which the figure has a point."""
 LONGER = 4
 """How many times as many requests the answer is run with to see whether its queue grows."""
@@ -121,7 +122,8 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
     if chosen is None:
         say("no fleet meets the SLO; looking for the nearest miss")
         raise no_answer(plan, nearest_miss(plan))
-    table, lengths = schedule(chosen), draft_lengths(chosen.candidate.loaded)
+    table = schedule(chosen)
+    lengths = draft_lengths(chosen.candidate.loaded)
     return PlanStudy(
         command=command,
         search=searched,
@@ -209,7 +211,8 @@ def _laws(candidate: Candidate) -> Iterator[LawPoint]:
 
 def summary(answered: PlanStudy) -> dict[str, Any]:
     """Return a study as plain data."""
-    chosen, plan = answered.chosen, answered.search.plan
+    chosen = answered.chosen
+    plan = answered.search.plan
     return {
         "plan": plan.file.name,
         "slo": plan.file.slo.model_dump(exclude_none=True),

@@ -55,9 +55,9 @@ class Range(NamedTuple):
         written so.
         """
         spaced = np.geomspace if self.ratios else np.linspace
-        numbers = [
-            float(f"{value:.{DIGITS}g}") for value in spaced(self.low, self.high, self.steps)
-        ]
+        numbers = []
+        for value in spaced(self.low, self.high, self.steps):
+            numbers.append(float(f"{value:.{DIGITS}g}"))
         if self.whole and all(number.is_integer() for number in numbers):
             return [int(number) for number in numbers]
         return numbers
@@ -66,12 +66,14 @@ class Range(NamedTuple):
         """Return the number this share of the way from ``low`` to ``high``, by difference or by
         ratio.
         """
-        number = (
-            self.low * (self.high / self.low) ** share
-            if self.ratios
-            else self.low + share * (self.high - self.low)
-        )
-        return round(number) if self.whole else float(f"{number:.{DIGITS}g}")
+        number: float
+        if self.ratios:
+            number = self.low * (self.high / self.low) ** share
+        else:
+            number = self.low + share * (self.high - self.low)
+        if self.whole:
+            return round(number)
+        return float(f"{number:.{DIGITS}g}")
 
 
 @dataclass(frozen=True)
@@ -241,7 +243,8 @@ def _range(key: str, text: str, place: Place) -> Range | None:
                 place, f"expected low:high:count or log:low:high:count, got '{text}'", key
             )
         return None
-    low, high = float(match[2]), float(match[3])
+    low = float(match[2])
+    high = float(match[3])
     count = int(match[4])
     ratios = bool(match[1])
     if not -math.inf < low < high < math.inf or count < 2:

@@ -75,7 +75,10 @@ class Crew:
         workers: int,
         losses: tuple[type[BaseException], ...] = (),
     ) -> None:
-        self._hire, self.executor, self.workers, self.losses = hire, hire(), workers, losses
+        self._hire = hire
+        self.executor = hire()
+        self.workers = workers
+        self.losses = losses
 
     def renew(self) -> None:
         """Hire a new executor after a loss, where the old one is of no more use."""
@@ -95,7 +98,8 @@ class Crew:
 
         ``blame`` gives the result of a point that kills workers.
         """
-        source, places = iter(points), AHEAD * self.workers
+        source = iter(points)
+        places = AHEAD * self.workers
         pace = _Pace(count, shares=2 * places if self.workers > 1 else 1)
         under_way: dict[Future[Bundle[Value]], list[Point]] = {}
         while True:
@@ -171,7 +175,9 @@ class _Pace:
     """
 
     def __init__(self, left: int, shares: int) -> None:
-        self.size, self.left, self.shares = 1, left, shares
+        self.size = 1
+        self.left = left
+        self.shares = shares
 
     def next(self) -> int:
         """Return the number of points of the next bundle."""

@@ -103,7 +103,9 @@ def _values(key: str, values: Sequence[Any] | NDArray[Any]) -> Any:
     """Return the values of a key: an array of numbers where a law takes one, else a list."""
     if not len(values):
         raise ValueError(f"{key} has no values")
-    return np.asarray(values, dtype=np.float64) if key in SPREAD else list(values)
+    if key in SPREAD:
+        return np.asarray(values, dtype=np.float64)
+    return list(values)
 
 
 def _walked(base: Loaded, chosen: Chosen, numbers: Arrays) -> list[str]:
@@ -134,7 +136,9 @@ def _variant(base: Loaded, chosen: Chosen, numbers: Arrays) -> Loaded:
 
 def _plain(value: Any) -> Any:
     """Return a numpy scalar as Python's, and any other value as it is."""
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
 
 
 def _groups(
@@ -176,7 +180,8 @@ def _laws(loaded: Loaded, arrays: Arrays, quantities: Sequence[str]) -> Mapping[
     """
     scenario = loaded.scenario
     cost = _cost(scenario, arrays)
-    requests, context = scenario.batch, scenario.mean_context
+    requests = scenario.batch
+    context = scenario.mean_context
     odds = odds_of(_acceptance(loaded, arrays), scenario.exit)
     parts = law_parts(scenario.schedule, cost, odds, requests, context)
     step_s, verified, request_step_s = means(parts)
@@ -210,11 +215,13 @@ def _cost(scenario: Scenario, arrays: Arrays) -> Cost:
 def _acceptance(loaded: Loaded, arrays: Arrays) -> Acceptance:
     """Return the acceptance of a scenario, with arrays for its rate and its overlap."""
     scenario = loaded.scenario
-    plain = (
-        scenario.acceptance.verdicts(loaded.trace, scenario.seed) if RATES & set(arrays) else None
-    )
+    if RATES & set(arrays):
+        plain = scenario.acceptance.verdicts(loaded.trace, scenario.seed)
+    else:
+        plain = None
     if not isinstance(plain, Rates):
         return loaded.acceptance()
-    rate, overlap = arrays.get("acceptance.rate"), arrays.get("acceptance.overlap", plain.overlap)
+    rate = arrays.get("acceptance.rate")
+    overlap = arrays.get("acceptance.overlap", plain.overlap)
     spread = replace(plain, rates=plain.rates if rate is None else (rate,), overlap=overlap)
     return scenario.schedule.reads(spread)

@@ -68,17 +68,17 @@ def fields_of(
     Defaults and looked-up files are in place; names, words about the scenario and sources of
     numbers are left out.
     """
-    scenario, fields = loaded.scenario, Fields()
+    scenario = loaded.scenario
+    fields = Fields()
     for name in type(scenario).model_fields:
         value = getattr(scenario, name)
         if digests and like and value is like[name] and name in digests:
             fields[name] = digests[name]
         elif name not in WORDS_ONLY and value is not None:
-            data = (
-                value.model_dump(mode="json", exclude_none=True)
-                if isinstance(value, BaseModel)
-                else value
-            )
+            if isinstance(value, BaseModel):
+                data = value.model_dump(mode="json", exclude_none=True)
+            else:
+                data = value
             fields[name] = digest(
                 canonical(_bare(data)),
                 *(file_digest(path) for path in _files(loaded, catalogue, name)),
@@ -89,22 +89,25 @@ def fields_of(
 def _bare(data: Any) -> Any:
     """Return plain data with sourced numbers as numbers."""
     if isinstance(data, dict):
-        return (
-            data["value"]
-            if "confidence" in data and "value" in data
-            else {key: _bare(inner) for key, inner in data.items()}
-        )
-    return [_bare(inner) for inner in data] if isinstance(data, list) else data
+        if "confidence" in data and "value" in data:
+            return data["value"]
+        return {key: _bare(inner) for key, inner in data.items()}
+    if isinstance(data, list):
+        return [_bare(inner) for inner in data]
+    return data
 
 
 def _files(loaded: Loaded, catalogue: Catalogue, field: str) -> list[Path]:
     """Return the files that a field reads beside YAML: the trace of acceptance, the traffic of
     requests.
     """
-    trace, traffic = loaded.scenario.acceptance.trace, loaded.scenario.requests.traffic
+    trace = loaded.scenario.acceptance.trace
+    traffic = loaded.scenario.requests.traffic
     if field == "acceptance" and trace:
         return [catalogue.path("trace", trace, loaded.document, ("acceptance", "trace"))]
-    return [Path(traffic.file)] if field == "requests" and traffic else []
+    if field == "requests" and traffic:
+        return [Path(traffic.file)]
+    return []
 
 
 def file_digest(path: Path) -> bytes:

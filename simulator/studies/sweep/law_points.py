@@ -28,11 +28,9 @@ def laws(base: Base, points: Sequence[Point]) -> list[KeyAndMetrics]:
     """Return key and metrics of every point; raises what the first point that cannot be would raise
     alone.
     """
-    keys, groups, results = (
-        _Keys(base),
-        defaultdict[str, list[int]](list),
-        dict[int, KeyAndMetrics](),
-    )
+    keys = _Keys(base)
+    groups = defaultdict[str, list[int]](list)
+    results = dict[int, KeyAndMetrics]()
     numbers = [_numbers(point.settings) for point in points]
     walked: list[Settings] = []
     for place, point in enumerate(points):
@@ -53,11 +51,10 @@ def _numbers(settings: Settings) -> dict[str, float]:
     """Return the settings that a law takes as arrays; an overlap that is bounded by a rate is
     walked, value by value.
     """
-    numbers = {
-        key: value
-        for key, value in settings.items()
-        if key in SPREAD and type(value) in (int, float)
-    }
+    numbers = {}
+    for key, value in settings.items():
+        if key in SPREAD and type(value) in (int, float):
+            numbers[key] = value
     if numbers.keys() >= RATES:
         del numbers["acceptance.overlap"]
     return numbers
@@ -69,7 +66,8 @@ def _metrics(
     """Yield the metrics of ``count`` points that differ in the numbers of ``columns``."""
     batch = loaded.scenario.batch
     if not columns:
-        law, plain = run.law(loaded.scenario, loaded.acceptance()), run.baseline(loaded.scenario)
+        law = run.law(loaded.scenario, loaded.acceptance())
+        plain = run.baseline(loaded.scenario)
         rows = [(law.tpot_s, plain.tpot_s / law.tpot_s, law.tokens_per_step, law.step_s)] * count
     else:
         arrays = law_columns(loaded, columns)
@@ -126,7 +124,8 @@ class _Keys:
         """
         text = repr(part)
         if text not in self._changes:
-            after, before = self.base.point(part)[1], self.base.fields
+            after = self.base.point(part)[1]
+            before = self.base.fields
             names = after.keys() | before.keys()
             self._changes[text] = {
                 name: after.get(name) for name in names if after.get(name) != before.get(name)

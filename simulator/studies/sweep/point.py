@@ -47,11 +47,10 @@ def evaluate_all(job: SweepJob, version: bytes, points: list[Point]) -> Bundle[R
         )
         raise BadInput.at("--scheduler", message)
     start = perf_counter()
-    rows = (
-        _by_law(job, points)
-        if job.evaluator == "law"
-        else [evaluate(job, point) for point in points]
-    )
+    if job.evaluator == "law":
+        rows = _by_law(job, points)
+    else:
+        rows = [evaluate(job, point) for point in points]
     return Bundle(rows, perf_counter() - start)
 
 
@@ -190,8 +189,6 @@ def _baseline_of(loaded: Loaded, fields: Fields, evaluator: Evaluator) -> Outcom
 @lru_cache(maxsize=1_024)
 def _baseline(shared: Shared, evaluator: Evaluator) -> Outcome:
     plain = run.plain(shared.loaded.scenario)
-    return (
-        run.replay(plain, Cycle((0,)))
-        if evaluator == "replay"
-        else run.simulate(plain, Cycle((0,)))[0]
-    )
+    if evaluator == "replay":
+        return run.replay(plain, Cycle((0,)))
+    return run.simulate(plain, Cycle((0,)))[0]

@@ -76,10 +76,14 @@ class Store:
     """
 
     def __init__(self, path: Path, writable: bool = False) -> None:
-        self.path, self.writable = path, writable
+        self.path = path
+        self.writable = writable
         _refuse_other_files(path)
         try:
-            uri = _uri(path, "rwc") if writable else _uri(path, "ro", _unchanging(path))
+            if writable:
+                uri = _uri(path, "rwc")
+            else:
+                uri = _uri(path, "ro", _unchanging(path))
             self._database = sqlite3.connect(
                 uri, uri=True, isolation_level=None, timeout=PATIENCE_S
             )
@@ -131,10 +135,9 @@ class Store:
         so many points writes.
         """
         (damage,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
-        numbers = [
-            f"({name} IS NULL OR typeof({name}) = 'real' AND abs({name}) < 9e999)"
-            for name in metrics
-        ]
+        numbers = []
+        for name in metrics:
+            numbers.append(f"({name} IS NULL OR typeof({name}) = 'real' AND abs({name}) < 9e999)")
         sound = " AND ".join(["typeof(fault) IN ('text', 'null')", *numbers])
         in_sweep = "typeof(number) = 'integer' AND number >= 0 AND number < ?"
         if damage != "ok":
@@ -320,11 +323,9 @@ def _unchanging(path: Path) -> str:
     file of its own.
     """
     store = os.path.realpath(path)
-    return (
-        ""
-        if os.path.exists(f"{store}-wal") or os.access(os.path.dirname(store), os.W_OK)
-        else "&immutable=1"
-    )
+    if os.path.exists(f"{store}-wal") or os.access(os.path.dirname(store), os.W_OK):
+        return ""
+    return "&immutable=1"
 
 
 def _refuse_other_files(path: Path) -> None:

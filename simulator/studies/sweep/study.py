@@ -127,7 +127,9 @@ class SweepFile(Frozen):
     @property
     def evaluators(self) -> tuple[Evaluator, ...]:
         """Return the evaluators, in the order in which they run."""
-        return ("law", "simulation") if self.evaluate == "law then simulation" else (self.evaluate,)
+        if self.evaluate == "law then simulation":
+            return ("law", "simulation")
+        return (self.evaluate,)
 
     @field_validator("keep")
     @classmethod
@@ -175,11 +177,10 @@ class SweepStudy:
         """Return the digest of everything that decides which scenario a point's number stands for,
         and what it comes to.
         """
-        asked = {
-            name: value
-            for name, value in self.definition.items()
-            if name in ("axes", "combine", "samples", "seed")
-        }
+        asked = {}
+        for name, value in self.definition.items():
+            if name in ("axes", "combine", "samples", "seed"):
+                asked[name] = value
         named = [file_digest(path) for path in self._files_on_axes()]
         kinds = [kind for kind in FOLDERS if kind != "sweep"]
         shelves = [
@@ -269,7 +270,8 @@ def study(
 
 def _document(name: str, catalogue: Catalogue) -> Document:
     """Return a sweep's file; or a document with nothing but the scenario of this name."""
-    sweeps, scenarios = catalogue.names("sweep"), catalogue.names("scenario")
+    sweeps = catalogue.names("sweep")
+    scenarios = catalogue.names("scenario")
     path = sweeps.get(name) or (Path(name) if "/" in name or name.endswith(".yaml") else None)
     if path is not None:
         document = read(path, shown(path))
@@ -309,7 +311,8 @@ def kept(text: str, values: Iterable[tuple[int, float | None]]) -> set[int]:
     if rule is None:
         raise ValueError(text)
     if rule["metric"]:
-        sign, bound = (1.0 if rule["sign"] == "<=" else -1.0), float(rule["bound"])
+        sign = 1.0 if rule["sign"] == "<=" else -1.0
+        bound = float(rule["bound"])
         return {number for value, number in points if sign * value <= sign * bound}
     sign = 1.0 if METRICS[rule["of"]].less_is_better else -1.0
     best = sorted((sign * value, number) for value, number in points)
@@ -319,4 +322,6 @@ def kept(text: str, values: Iterable[tuple[int, float | None]]) -> set[int]:
 def metric_of(text: str) -> str:
     """Return the name of the metric that ``keep`` looks at."""
     rule = re.fullmatch(KEEP, text)
-    return (rule["of"] or rule["metric"]) if rule else ""
+    if rule:
+        return rule["of"] or rule["metric"]
+    return ""

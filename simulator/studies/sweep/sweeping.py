@@ -42,7 +42,8 @@ def _evaluate(
     """Recognise points whose result is in the store under another number, then evaluate the
     rest.
     """
-    job, done = study.job(evaluator), store.done(evaluator)
+    job = study.job(evaluator)
+    done = store.done(evaluator)
     if not store.empty and len(done) < len(numbers):
         missing = (number for number in numbers if number not in done)
         count = len(numbers) - len(done)

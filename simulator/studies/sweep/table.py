@@ -112,11 +112,10 @@ def table_writer(points: SweepTable) -> Callable[[Path], None]:
         if path.suffix == ".csv":
             plain_frame(points.frame).to_csv(path, index=False, lineterminator="\n")
             return
-        mixed = [
-            name
-            for name in points.axes
-            if pd.api.types.infer_dtype(points.frame[name]).startswith("mixed")
-        ]
+        mixed = []
+        for name in points.axes:
+            if pd.api.types.infer_dtype(points.frame[name]).startswith("mixed"):
+                mixed.append(name)
         try:
             points.frame.astype(dict.fromkeys(mixed, str)).to_parquet(path, index=False)
         except ImportError as error:
