@@ -15,11 +15,20 @@ from hypothesis import given, strategies as st
 
 from simulator.cli.main import main
 from simulator.names import Catalogue
-from simulator.report.blocks import Highlight
-from simulator.report.pages.capacity import answers, headline, highlights
+from simulator.report.blocks import Highlight, Paragraph, Table
+from simulator.report.pages.capacity import answers, headline, highlights, page
 from simulator.scenario import load
 from simulator.scenario.run import simulate
-from simulator.studies.capacity import DRIFT, TOLERANCE, Capacity, Trial, capacity, drift, trial
+from simulator.studies.capacity import (
+    DRIFT,
+    TOLERANCE,
+    Capacity,
+    CapacityStudy,
+    Trial,
+    capacity,
+    drift,
+    trial,
+)
 
 SERVER = [
     "strategy=autoregressive",
@@ -186,6 +195,56 @@ def test_the_answer_names_who_carries_most_of_every_traffic() -> None:
             "day, 4.00 requests per second: carried by none; a carries the most, 2.00 requests per "
             "second"
         ),
+    ]
+
+
+def test_tables_of_capacities_name_what_they_show() -> None:
+    shown = page(CapacityStudy((verdict("a_x", "day", 4.0, 2.0),)))
+    assert shown.title == "How much traffic each scenario carries"
+    verdicts, times = (block for block in shown.blocks if isinstance(block, Table))
+    assert (verdicts.title, list(verdicts.head)) == (
+        "Verdicts and rates",
+        [
+            "traffic",
+            "scenario",
+            "offered (req/s)",
+            "verdict",
+            "drift",
+            "carries (req/s)",
+            "of the offered",
+        ],
+    )
+    assert list(verdicts.rows) == [("day", "a_x", "4.00", "unstable", "0.00 %", "2.00", "0.50 x")]
+    assert (times.title, list(times.head)) == (
+        "Times, tokens and requests at the offered rate",
+        [
+            "traffic",
+            "scenario",
+            "TTFT p50 (s)",
+            "TTFT p99 (s)",
+            "TPOT p50 (ms)",
+            "tokens per s",
+            "mean in system",
+            "Little's law off by",
+            "CPU s, run + search",
+        ],
+    )
+    assert list(times.rows) == [
+        ("day", "a_x", "0.001", "0.001", "1.00", "1.00", "1.00", "0e+00", "0 + 0")
+    ]
+    assert [section.title for section in shown.sections] == [
+        "Verdicts",
+        "Times at the offered rate",
+    ]
+    assert shown.sections[0].blocks[1] == Paragraph(
+        "Stable: at most 2% of the arrivals between the middles of the second and the last third "
+        "stay in the system. Carries: what is delivered when work never lacks, as an unstable run "
+        "shows and a stable one with all requests at once; with an SLO the highest rate that meets "
+        "it, bisected to 5% on the first requests. Times and tokens are those of the whole traffic "
+        "at its own rate: of an unstable system they grow with its length."
+    )
+    assert [figure.title for figure in shown.figures] == [
+        "Requests in the system, and rates carried"
     ]
 
 

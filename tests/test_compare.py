@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from simulator.cli.main import main
-from simulator.report.blocks import Code, Highlight, Page, Table
+from simulator.report.blocks import Code, Highlight, Page, Paragraph, Table
 from simulator.report.pages.compare import borrowed, page
 from simulator.scenario import load
 from simulator.scenario.uncertainty import with_slower
@@ -283,6 +283,33 @@ def test_numbers_that_differ_have_their_sources_in_a_table() -> None:
         "B: 3000",
         "assumed",
         "set on the command line",
+    )
+
+
+def test_pictures_and_tables_say_what_they_mean(mine: str) -> None:
+    shown = compared(mine, [], [])
+    assert [block.words for block in shown.blocks if isinstance(block, Paragraph)] == [
+        (
+            "In brackets: against A. Law: step over tokens at the mean context, with marginal "
+            "acceptance; simulation: mean over requests. Autoregressive decoding is simulated for "
+            "each on its own target. USD and J count every device for the whole run."
+        ),
+        "None: the scenarios are the same.",
+        (
+            "Mean over the steps of the simulation, by the cost model at the mean context; parts "
+            "that run side by side overlap."
+        ),
+    ]
+    (picture,) = shown.figures
+    assert picture.title == "Time per token of each scenario, and the parts of a step"
+    tokens, parts = picture.drawing.axes
+    assert (tokens.get_xlabel(), tokens.get_title("left")) == (
+        "time per token (ms)",
+        "a token, simulation",
+    )
+    assert (parts.get_xlabel(), parts.get_title("left")) == (
+        "ms in a mean step",
+        "its parts; some run side by side",
     )
 
 

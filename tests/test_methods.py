@@ -530,6 +530,22 @@ def test_crossovers_are_said_in_words() -> None:
     study = CrossoverStudy("s", "t on d", (never, late, early, again), ())
     page = crossovers_page.page(study)
     assert page.title == "Up to which batch each method is worth using on s: t on d"
+    (notes,) = page.sections[-1].blocks
+    assert isinstance(notes, Bullets)
+    assert list(notes.items) == [
+        "By law of the step, with the tokens a step that a replay of one request at a time commits"
+    ]
+    (picture,) = page.figures
+    assert picture.title == "Speed-up of all methods by batch"
+    assert {axes.get_xlabel() for axes in picture.drawing.axes} == {
+        "",
+        "speed-up over autoregressive decoding of the same batch (law)",
+        (
+            "batch B (requests that decode together)\nblack, and at the right: from here on "
+            "autoregressive decoding is faster\norange: up to there, where another tile of rows "
+            "begins"
+        ),
+    }
     tables = [block for block in page.blocks if isinstance(block, Table)]
     assert list(tables[0].head) == [
         "method",

@@ -318,6 +318,16 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
     )
     tables = [block for block in shown.blocks if isinstance(block, Table)]
     heads = {one.title: list(one.head) for one in tables}
+    (picture,) = shown.figures
+    assert picture.title == (
+        "Cost of fleets against the SLO: the cheapest of each family, and its sizes"
+    )
+    (axes,) = picture.drawing.axes
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title("left")) == (
+        "USD per hour",
+        "% of the tightest limit (200: or more)",
+        "numbers: replicas; hollow: SLO missed",
+    )
     assert heads["Prices"] == ["device", "USD/hour", "at most", "source"]
     assert heads["Time per token by law and batch size"] == [
         "candidate",

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.report.blocks import Highlight
-from simulator.report.pages.load import headline, highlights, sentences
+from simulator.report.blocks import Highlight, Paragraph, Table
+from simulator.report.pages.load import headline, highlights, load_figure, page, sentences
 from simulator.report.wording import short_names
 from simulator.scenario import load
-from simulator.studies.load import LoadPoint, crossing, study
+from simulator.studies.load import LoadPoint, LoadStudy, crossing, study
 
 TEXT = """\
 strategy: {name: pipeline}
@@ -108,6 +108,40 @@ def test_the_answer_names_who_brings_most_and_who_is_fastest() -> None:
         Highlight("130 ms", "per token with 4 clients"),
         Highlight("50.0 ms", "per token with 1"),
     ]
+
+
+def test_tables_and_axes_name_what_they_show() -> None:
+    curves = {"a": curve(10, 20)}
+    shown = page(LoadStudy(curves))
+    (table,) = [block for block in shown.blocks if isinstance(block, Table)]
+    assert shown.title == "Scenarios under the same load"
+    assert (table.title, list(table.head)) == (
+        "Load of a",
+        ["clients", "tokens per second", "ms per token", "TBT p50", "TBT p99", "preempted"],
+    )
+    assert list(table.rows) == [
+        ("1", "10.00", "100.0", "1.000", "1.000", "0"),
+        ("2", "20.00", "50.00", "1.000", "1.000", "0"),
+    ]
+    assert shown.opening[-1] == Paragraph(
+        "Simulation of a closed loop: clients send their next request as soon as their last one "
+        "has ended. Tokens per second are of all requests, prefills included in the time. Ms per "
+        "token: of one request behind its first token, waiting to be admitted left out. TBT: "
+        "between two deliveries to a request, however many tokens they bring."
+    )
+    assert [figure.title for figure in shown.figures] == [
+        "Tokens per second against time per token"
+    ]
+    trade, tail = load_figure(curves).axes
+    assert (trade.get_xlabel(), trade.get_ylabel(), trade.get_title("left")) == (
+        "tokens per second, all requests",
+        "time of one request (ms)",
+        "per token, mean; at the ends: clients",
+    )
+    assert (tail.get_xlabel(), tail.get_title("left")) == (
+        "clients",
+        "between deliveries: median (line), 99th percentile (dots)",
+    )
 
 
 def test_the_command_draws_and_tells(tmp_path: Path) -> None:
