@@ -712,6 +712,13 @@ def test_no_two_classes_have_one_public_name() -> None:
     assert not twice, f"{len(twice)} names of several classes: {twice}"
 
 
+def test_no_file_of_data_is_a_template() -> None:
+    """Sentences are functions, which linters, types and tests read."""
+    files = sorted(PACKAGE.rglob("*.yaml"))
+    assert files
+    assert not [file.name for file in files if re.search("{{|{%", file.read_text("utf-8"))]
+
+
 def test_no_conditional_expression_stands_in_another() -> None:
     nested = [
         f"{module}:{node.lineno}" for module, node in nodes(ast.IfExp) if _holds_another(node)
