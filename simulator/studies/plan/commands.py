@@ -15,7 +15,6 @@ from simulator.files.writing import json_text
 from simulator.scenario import Scenario
 from simulator.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
 from simulator.strategies.common.capabilities import DraftsChain
-from simulator.strategies.tree_sd import TreeSD
 
 CONTEXT_STEP = 1024
 """A server's longest context is the plan's longest request, rounded up to a multiple of so many
@@ -76,9 +75,8 @@ class Served:
         window.
         """
         strategy = self.scenario.schedule
-        if isinstance(strategy, TreeSD):
-            return strategy.tree.choices or 1, strategy.tree.budget or strategy.window
-        return 1, strategy.window
+        tree = strategy.model_dump(mode="json").get("tree") or {}
+        return tree.get("choices") or 1, tree.get("budget") or strategy.window
 
     @property
     def stages(self) -> int:
