@@ -21,20 +21,20 @@ from typing import Any, NamedTuple
 from figures import Figure, at_least, bare_timeouts, in_loops, show, turns
 from simpy import Event
 
-from simulator.acceptance.cursors import Chain
-from simulator.acceptance.sources import Cycle, odds_of
-from simulator.cost.protocol import Cost
+from simulator.core.acceptance.cursors import Chain
+from simulator.core.acceptance.sources import Cycle, odds_of
+from simulator.core.cost.protocol import Cost
+from simulator.core.strategies import Strategy, strategies
+from simulator.core.strategies.common.base import early_exit
+from simulator.core.strategies.common.capabilities import line_of
+from simulator.core.strategies.common.pipeline_laws import PipelineTimes
+from simulator.core.strategies.common.step import Kind, Lanes
+from simulator.core.strategies.lyanna import ResampledDetail
+from simulator.core.strategies.specpipe import FillDetail, SpecPipe
+from simulator.core.world import World
 from simulator.scenario import load
 from simulator.scenario.loading import variant
 from simulator.scenario.run import simulate
-from simulator.strategies import Strategy, strategies
-from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.capabilities import line_of
-from simulator.strategies.common.pipeline_laws import PipelineTimes
-from simulator.strategies.common.step import Kind, Lanes
-from simulator.strategies.lyanna import ResampledDetail
-from simulator.strategies.specpipe import FillDetail, SpecPipe
-from simulator.world import World
 
 TITLE = "Event engine"
 STEPS, ROUNDS, TOKENS = 2_000, 40, 50_000

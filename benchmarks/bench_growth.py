@@ -20,16 +20,16 @@ from tempfile import TemporaryDirectory
 from bench_cli import started
 from figures import Figure, at_least, at_most, cpu_seconds, in_loops, loop_s, show
 
-from simulator.acceptance.sources import Cycle, Rates
-from simulator.cost.stated import StatedCost, StatedDurations
+from simulator.core.acceptance.sources import Cycle, Rates
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.policies import FixedBatch, Serving
+from simulator.core.serving.requests import Requests
+from simulator.core.serving.service import Service
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.report.drawing import canvas
 from simulator.report.page import write_picture
-from simulator.serving.policies import FixedBatch, Serving
-from simulator.serving.requests import Requests
-from simulator.serving.service import Service
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.base import Strategy
-from simulator.strategies.vanilla_sd import VanillaSD
 
 TITLE = "Growth"
 PICTURE = Path(__file__).parent.parent / "reports" / "growth.svg"

@@ -25,16 +25,16 @@ from figures import Figure, at_least, bare_timeouts, in_loops, show, turns
 from simpy import Event
 
 from benchmarks.family.draft_tree import Floats, Ints, TravellingTree
-from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.tree_replay import recorded_beams
+from simulator.core.acceptance.draft_tree import Beam
+from simulator.core.acceptance.tree_replay import recorded_beams
+from simulator.core.serving.scheduler import TURNS
+from simulator.core.strategies.common.capabilities import line_of
+from simulator.core.strategies.common.step import Kind, Lanes
+from simulator.core.strategies.specpipe import SpecPipe
+from simulator.core.strategies.specpipe.replay import StepTables, token_seconds
+from simulator.core.strategies.specpipe_tandem import SpecPipeTandem
+from simulator.core.world import World
 from simulator.scenario import load
-from simulator.serving.scheduler import TURNS
-from simulator.strategies.common.capabilities import line_of
-from simulator.strategies.common.step import Kind, Lanes
-from simulator.strategies.specpipe import SpecPipe
-from simulator.strategies.specpipe.replay import StepTables, token_seconds
-from simulator.strategies.specpipe_tandem import SpecPipeTandem
-from simulator.world import World
 
 TITLE = "A pipeline of 8 stages, w = 64"
 TOKENS, ROUNDS = 20_000, 7

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from figures import Figure, at_least, in_loops, show, turns
 
-from simulator.acceptance.window_replay import Ints, WindowReplay
+from simulator.core.acceptance.window_replay import Ints, WindowReplay
 
 TITLE = "Vectorised replay"
 REQUESTS, TOKENS, LONGEST, ROUNDS = 1_000, 1_000, 32, 7

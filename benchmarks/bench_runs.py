@@ -22,19 +22,19 @@ from typing import NamedTuple
 
 from figures import Figure, at_least, in_loops, show, turns
 
-from simulator.acceptance.sources import Acceptance, Cycle
-from simulator.cost.durations import ByLoad
-from simulator.cost.stated import StatedCost, StatedDurations
+from simulator.core.acceptance.sources import Acceptance, Cycle
+from simulator.core.cost.durations import ByLoad
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.arrivals import Poisson
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.policies import FixedBatch, PrefillFirst, Serving
+from simulator.core.serving.requests import Requests
+from simulator.core.serving.service import Service
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.base import Strategy, early_exit
+from simulator.core.strategies.mirror_sd import MirrorSD
+from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.scenario import load
-from simulator.serving.arrivals import Poisson
-from simulator.serving.iteration import Iteration
-from simulator.serving.policies import FixedBatch, PrefillFirst, Serving
-from simulator.serving.requests import Requests
-from simulator.serving.service import Service
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.base import Strategy, early_exit
-from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.vanilla_sd import VanillaSD
 
 TITLE = "Runs of steps"
 ROUNDS = 3

@@ -18,18 +18,24 @@ from typing import Any
 
 from figures import Figure, at_least, at_most, in_loops, loop_s, show
 
-from simulator.acceptance.sources import Acceptance, Cycle, Rates
-from simulator.cost.protocol import Cost
-from simulator.cost.stated import StatedCost, StatedDurations
+from simulator.core.acceptance.sources import Acceptance, Cycle, Rates
+from simulator.core.cost.protocol import Cost
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.lengths import Uniform
+from simulator.core.serving.policies import (
+    AnyPolicy,
+    FixedBatch,
+    PrefillFirst,
+    Serving,
+    UnifiedBudget,
+)
+from simulator.core.serving.requests import Requests
+from simulator.core.serving.service import Service
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.base import Strategy, early_exit
+from simulator.core.strategies.mirror_sd import MirrorSD
+from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.scenario import load
-from simulator.serving.lengths import Uniform
-from simulator.serving.policies import AnyPolicy, FixedBatch, PrefillFirst, Serving, UnifiedBudget
-from simulator.serving.requests import Requests
-from simulator.serving.service import Service
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.base import Strategy, early_exit
-from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.vanilla_sd import VanillaSD
 
 TITLE = "Batches"
 QUICK = ("autoregressive, prefill first, varied lengths", "the same, spans on")

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from figures import Figure, at_least, cpu_seconds, in_loops, show
 
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
 from simulator.studies.sweep.executors import crew
 from simulator.studies.sweep.store import writing
 from simulator.studies.sweep.study import study

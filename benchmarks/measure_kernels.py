@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
 from benchmarks.live.machine import WARM_UP, Chip
-from simulator.cost.formats import FORMATS
+from simulator.core.cost.formats import FORMATS
 from simulator.evidence.calibrate.importers import Heads, Queries, Row, attention, product
 from simulator.evidence.calibrate.measurements import EAGER, TEST, Table, table, write
 

@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from simulator.cost.device import Device, Link
-from simulator.cost.engine import Engine
-from simulator.cost.kernels import attention_timer, layer_products
-from simulator.cost.mixer import LayerKind, Mixer
-from simulator.cost.model import ModelSpec
-from simulator.cost.placement import Collectives, Placement
-from simulator.cost.rows import Rows
+from simulator.core.cost.device import Device, Link
+from simulator.core.cost.engine import Engine
+from simulator.core.cost.kernels import attention_timer, layer_products
+from simulator.core.cost.mixer import LayerKind, Mixer
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.placement import Collectives, Placement
+from simulator.core.cost.rows import Rows
 from simulator.evidence.calibrate.quality import percents
-from simulator.files.schema import validate
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.schema import validate
 
 CARDS = {"a100_sxm": "a100_80g_sxm", "h100_sxm": "h100_sxm", "h200_sxm": "h200_sxm", "l40s": "l40s"}
 CARDS |= {"rtx_pro_6000_server": "rtx_pro_6000"}

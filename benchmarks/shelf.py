@@ -29,8 +29,8 @@ import yaml
 from numpy.typing import NDArray
 from rich.console import Console
 
-from simulator.cost.device import Device, Link
-from simulator.cost.huggingface import read_config
+from simulator.core.cost.device import Device, Link
+from simulator.core.faults import BadInput
 from simulator.evidence.calibrate import attention, experts, fit
 from simulator.evidence.calibrate.fit import (
     DATASHEET,
@@ -42,9 +42,10 @@ from simulator.evidence.calibrate.fit import (
     seconds,
 )
 from simulator.evidence.calibrate.measurements import LM_HEAD, Table, read
-from simulator.files.document import BadInput, read as read_document
-from simulator.files.schema import validate
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import read as read_document
+from simulator.inputs.models.huggingface import read_config
+from simulator.inputs.schema import validate
 
 CATALOGUE = Catalogue()
 HOMES = {"a100_sxm": "a100_80g_sxm"}

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from simulator.cost.checkpoint import config_fields
+from simulator.inputs.models import config_fields
 
 FILE = Path(config_fields.__file__).with_name("families.yaml")
 SWITCHES = ("use_sliding_window",)

@@ -17,19 +17,19 @@ import click
 import yaml
 from pydantic import BaseModel
 
-from simulator.acceptance import trace as traces
-from simulator.acceptance.header import ARRAYS, Header
 from simulator.cli.main import SECTIONS, main
-from simulator.cost.device import Device, Link
-from simulator.cost.engine import Engine
-from simulator.cost.model import ModelSpec
-from simulator.files import writing
-from simulator.files.descriptions import field_descriptions, summary
-from simulator.files.schema import Frozen, Sourced, descendants
-from simulator.names import REFERENCES, strategy_files
+from simulator.core.acceptance import trace as traces
+from simulator.core.cost.device import Device, Link
+from simulator.core.cost.engine import Engine
+from simulator.core.cost.model import ModelSpec
+from simulator.core.quantities import Frozen, Sourced, descendants
+from simulator.core.strategies import strategies
+from simulator.inputs import writing
+from simulator.inputs.catalogue import REFERENCES, strategy_files
+from simulator.inputs.descriptions import field_descriptions, summary
+from simulator.inputs.traces.header import ARRAYS, Header
 from simulator.report.markdown import table
 from simulator.scenario import Scenario
-from simulator.strategies import strategies
 from simulator.studies.method_features import MethodFile
 from simulator.studies.plan.file import PlanFile
 from simulator.studies.sweep.study import SweepFile
@@ -363,8 +363,8 @@ def slug(title: str) -> str:
 
 
 def trace_arrays() -> Iterator[str]:
-    """The docstring of :mod:`simulator.acceptance.trace`, and the arrays of ``arrays.yaml`` behind
-    what it says of them.
+    """The docstring of :mod:`simulator.core.acceptance.trace`, and behind it the arrays of
+    ``arrays.yaml``.
     """
     first, arrays, *others = re.split(r"\n\n", inspect.cleandoc(traces.__doc__ or ""))
     own = [

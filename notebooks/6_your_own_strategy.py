@@ -197,8 +197,8 @@ table = pd.DataFrame(times).T.round(2)
 table
 
 # %% [markdown]
-# To keep it: put the class in a file of `simulator/strategies/`, or in a package of your own that
-# registers it as an entry point of the group `specsim.strategies`. Then a scenario can say
+# To keep it: put the class in a file of `simulator/core/strategies/`, or in a package of your own
+# that registers it as an entry point of the group `specsim.strategies`. Then a scenario can say
 # `strategy: {name: eager_drafting}`, `specsim list` shows it, and `specsim validate --law
 # eager_drafting` and the tests hold its law to its timeline. A report prints what it claims and
 # what the run shows of it.

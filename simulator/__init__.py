@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from simulator.api.scenario import law, load, run
     from simulator.api.studies import compare, study
     from simulator.api.sweeping import sweep
-    from simulator.files.schema import BadInput, Infeasible
+    from simulator.core.faults import BadInput, Infeasible
     from simulator.scenario import Loaded, Scenario
 
 __version__ = "0.1.0"
@@ -38,20 +38,20 @@ _HOMES = {
     "api.catalogue": "catalogue",
     "api.result": "Result",
     "scenario": "Loaded Scenario",
-    "files.schema": "BadInput Infeasible",
-    "acceptance.cursors": "Chain",
-    "cost.protocol": "Cost",
-    "cost.rows": "NO_ROWS Phase Rows together",
-    "cost.stated": "StatedDurations",
+    "core.faults": "BadInput Infeasible",
+    "core.acceptance.cursors": "Chain",
+    "core.cost.protocol": "Cost",
+    "core.cost.rows": "NO_ROWS Phase Rows together",
+    "core.cost.stated": "StatedDurations",
     "evidence.law_check": "verdict_on",
     "report.law_claims": "law_sentence",
-    "strategies": "Strategy strategies",
-    "strategies.common.chain": "ChainStrategy",
-    "strategies.common.claim": "EXACT Claim Example",
-    "strategies.common.pipeline_laws": "break_even unequal_stages",
-    "strategies.common.runs": "Foreseen TakesRuns",
-    "strategies.common.step": "Kind Lanes Progress State Step",
-    "strategies.common.traits": "Needs Traits",
+    "core.strategies": "Strategy strategies",
+    "core.strategies.common.chain": "ChainStrategy",
+    "core.strategies.common.claim": "EXACT Claim Example",
+    "core.strategies.common.pipeline_laws": "break_even unequal_stages",
+    "core.strategies.common.runs": "Foreseen TakesRuns",
+    "core.strategies.common.step": "Kind Lanes Progress State Step",
+    "core.strategies.common.traits": "Needs Traits",
 }
 """Modules below ``simulator`` and the public names in them: functions and results, then what
 strategies are made of.

@@ -16,8 +16,9 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, settings
 
-from simulator.acceptance.trace import Trace, read
-from simulator.names import Catalogue, shipped
+from simulator.core.acceptance.trace import Trace
+from simulator.inputs.catalogue import Catalogue, shipped
+from simulator.inputs.traces.file import read
 
 settings.register_profile(
     "shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]

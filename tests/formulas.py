@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.numeric import elementwise_max, ordered_sum
-from simulator.strategies.common.pipeline_laws import PipelineTimes
+from simulator.core.numeric import elementwise_max, ordered_sum
+from simulator.core.strategies.common.pipeline_laws import PipelineTimes
 
 
 def speculative_sampling(

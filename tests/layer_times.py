@@ -1,10 +1,10 @@
 """Times of a layer with the model's own heads, and a dense MLP or experts."""
 
-from simulator.cost import kernels
-from simulator.cost.kernels import LayerTime
-from simulator.cost.mixer import LayerKind
-from simulator.cost.placement import Placement
-from simulator.cost.rows import Rows
+from simulator.core.cost import kernels
+from simulator.core.cost.kernels import LayerTime
+from simulator.core.cost.mixer import LayerKind
+from simulator.core.cost.placement import Placement
+from simulator.core.cost.rows import Rows
 
 
 def kind_of(place: Placement, experts: bool) -> LayerKind:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from simpy import Event
 
-from simulator.acceptance.sources import Cycle
-from simulator.cost.rows import Phase, Rows
-from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.step import Kind, Lanes, State
-from simulator.strategies.common.traits import Facts, Finding
-from simulator.world import World
+from simulator.core.acceptance.sources import Cycle
+from simulator.core.cost.rows import Phase, Rows
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.step import Kind, Lanes, State
+from simulator.core.strategies.common.traits import Facts, Finding
+from simulator.core.world import World
 
 
 @dataclass

@@ -9,9 +9,9 @@ import torch
 from benchmarks.family.members import Members
 from benchmarks.family.recorder import assemble, observe
 from benchmarks.family.writing import generate
-from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.record.scores import Sampling
-from simulator.acceptance.trace import Trace
+from simulator.core.acceptance.draft_tree import Beam
+from simulator.core.acceptance.trace import Trace
+from simulator.record.scores import Sampling
 
 RECORDED_TOKENS = 128
 

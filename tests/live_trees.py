@@ -17,8 +17,8 @@ from benchmarks.family.heads import ExitHead, HiddenChain
 from benchmarks.family.network import Network
 from benchmarks.live.decoding import Decoded
 from benchmarks.verification import accepted_prefix
-from simulator.acceptance.draft_tree import Beam, Passage
-from simulator.acceptance.sequences import SequenceIteration
+from simulator.core.acceptance.draft_tree import Beam, Passage
+from simulator.core.acceptance.sequences import SequenceIteration
 from tests.resampled_steps import ResampledVerification
 
 Path = tuple[int, ...]

@@ -13,12 +13,13 @@ import yaml
 
 import simulator
 from benchmarks.live import page as live_page
+from simulator.core.parallel import in_turn
+from simulator.core.serving.request_times import Times
 from simulator.evidence.fits import Paper
 from simulator.evidence.law_check import law_gap
 from simulator.evidence.published import cells, contradictions, paper_figures
 from simulator.evidence.validation import GOAL, shortfalls, validated
-from simulator.names import Catalogue
-from simulator.parallel import in_turn
+from simulator.inputs.catalogue import Catalogue
 from simulator.report.blocks import Page
 from simulator.report.pages import (
     compare as compare_page,
@@ -31,7 +32,6 @@ from simulator.report.run.page import run_page
 from simulator.scenario import Scenario, load
 from simulator.scenario.run import law_details, run, tuned
 from simulator.scenario.uncertainty import of_speedup
-from simulator.serving.request_times import Times
 from simulator.studies.compare import Contestant, study as compare
 from simulator.studies.plan.study import study as plan_study
 from simulator.studies.sweep.executors import crew

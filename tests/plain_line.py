@@ -13,7 +13,7 @@ from typing import Any
 
 from simpy import Environment, Event, Interrupt, Process, Resource
 
-from simulator.strategies.common.pipeline_laws import PipelineTimes
+from simulator.core.strategies.common.pipeline_laws import PipelineTimes
 
 Spans = list[tuple[int, float, float]]
 

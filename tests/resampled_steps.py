@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simulator.acceptance.cursors import Chain
-from simulator.acceptance.tree_replay import ResampledReplay
+from simulator.core.acceptance.cursors import Chain
+from simulator.core.acceptance.tree_replay import ResampledReplay
 
 
 class ResampledVerification(NamedTuple):

@@ -11,21 +11,23 @@ from hypothesis import given, strategies as st
 from test_tree_replay import trace_of
 
 from benchmarks.verification import accepted_prefix
-from simulator.acceptance.cursors import Chain, Verdict
-from simulator.acceptance.sources import Cycle, Exit, Rates, Replay
-from simulator.acceptance.trace import Trace, read
-from simulator.acceptance.tree_replay import tokens_per_pass
-from simulator.cost.rows import Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.scenario import load
-from simulator.scenario.loading import variant
-from simulator.strategies.common.drafters import (
+from simulator.core.acceptance.cursors import Chain, Verdict
+from simulator.core.acceptance.sources import Cycle, Exit, Rates, Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.acceptance.tree_replay import tokens_per_pass
+from simulator.core.cost.rows import Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.strategies.common.drafters import (
     AutoregressiveDrafter,
     StreamingDrafter,
     branch_rows,
     internal_steps,
 )
-from simulator.strategies.mirror_sd import MirrorSD
+from simulator.core.strategies.mirror_sd import MirrorSD
+from simulator.inputs.traces import file as trace_file
+from simulator.inputs.traces.file import read
+from simulator.scenario import load
+from simulator.scenario.loading import variant
 from tests.formulas import overlap_mass, top
 
 
@@ -187,7 +189,7 @@ def test_overlap_mass_grows_to_one(weights: list[float]) -> None:
 def test_the_file_comes_back_as_written_and_always_the_same(tmp_path: Any) -> None:
     trace = make_trace([[9, 0, 0, 1, 0], [9, 0, 1]])
     for name in ("a.npz", "b.npz"):
-        trace.write(tmp_path / name)
+        trace_file.write(trace, tmp_path / name)
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     again = read(tmp_path / "a.npz")
     assert again.header == trace.header

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
+from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.evidence.law_check import LawGap
 from simulator.scenario import load
 from simulator.scenario.agreement import UNEXPLAINED, agreement, explained_gap, mean_step_s
 from simulator.scenario.run import RunResult, run
-from simulator.strategies.vanilla_sd import VanillaSD
 
 EXACT = ["strategy={name: vanilla_sd, gamma: 4}", "durations={target_ms: 30, draft_step_ms: 5}"]
 
@@ -154,7 +154,7 @@ def test_validation_ends_with_3_where_a_law_disagrees(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         "simulator.evidence.law_check.strategies", lambda: {"vanilla_sd": VanillaSD}
     )
-    monkeypatch.setattr("simulator.strategies.strategies", lambda: {"vanilla_sd": VanillaSD})
+    monkeypatch.setattr("simulator.core.strategies.strategies", lambda: {"vanilla_sd": VanillaSD})
     monkeypatch.setattr("simulator.evidence.fits.papers", lambda catalogue, names: [])
     done = CliRunner().invoke(main, ["validate", "--processes", "1", "--json"])
     assert done.exit_code == 3, done.output

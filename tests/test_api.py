@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import simulator
 from simulator.cli.main import main
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"requests.count": 8}

@@ -21,11 +21,12 @@ import pytest
 from click.testing import CliRunner
 from test_bad_inputs import trace
 
-from simulator.acceptance.trace import read
 from simulator.cli.main import main
+from simulator.core.faults import BadInput
 from simulator.evidence.calibrate import measurements
-from simulator.files import writing
-from simulator.files.schema import BadInput
+from simulator.inputs import writing
+from simulator.inputs.traces import file as trace_file
+from simulator.inputs.traces.file import read
 from simulator.studies.sweep.store import reading
 
 ROOT = Path(__file__).parent.parent
@@ -48,7 +49,7 @@ def folder(path: Path) -> None:
 def recording(path: Path) -> None:
     (path.parent / "source.npz").write_bytes(trace())
     try:
-        read(path.parent / "source.npz").write(path)
+        trace_file.write(read(path.parent / "source.npz"), path)
     finally:
         (path.parent / "source.npz").unlink()
 
@@ -125,7 +126,7 @@ def test_what_cannot_be_written_leaves_everything_as_it_was(
         "mkdtemp": "tempfile.mkdtemp",
     }[call]
     if call == "replace" and name == "report":
-        target = "simulator.files.writing._exchange" if there else target
+        target = "simulator.inputs.writing._exchange" if there else target
     monkeypatch.setattr(target, fails(reason))
     with pytest.raises(BadInput) as error:
         WRITERS[name](tmp_path / name)
@@ -259,7 +260,7 @@ SPECSIM = "from simulator.cli.main import main; main()"
 WRITING = """
 import sys
 from pathlib import Path
-from simulator.files.writing import ended_by_sigterm, replacing, write
+from simulator.inputs.writing import ended_by_sigterm, replacing, write
 print("begun", flush=True)
 with ended_by_sigterm():
     for number in range(10**9):
@@ -381,7 +382,7 @@ def test_a_run_that_is_ended_leaves_the_old_report_or_the_new_one(
 def test_sigterm_reaches_processes_that_were_begun_as_ever(tmp_path: Path) -> None:
     script = """
 import os, signal, time
-from simulator.files.writing import ended_by_sigterm
+from simulator.inputs.writing import ended_by_sigterm
 with ended_by_sigterm():
     ready, tell = os.pipe()
     child = os.fork()

@@ -14,7 +14,7 @@ from command_tree import choices
 
 from simulator.cli.bank import OWN
 from simulator.cli.main import main
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
 from simulator.scenario.bank import nearest, published, recordings
 from simulator.scenario.run import law

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.strategies import strategies
+from simulator.core.strategies import strategies
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no checkout")

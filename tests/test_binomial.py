@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from simulator.numeric import EXACT, binomial
+from simulator.core.numeric import EXACT, binomial
 
 
 @pytest.mark.parametrize("requests", [1, 2, 7, 64, EXACT, EXACT + 1, 3_000])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.names import shipped
+from simulator.inputs.catalogue import shipped
 from simulator.report.html import as_html
 from simulator.scenario import load
 from simulator.scenario.run import tuned

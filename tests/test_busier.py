@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from simulator.core.serving.arrivals import Gamma
+from simulator.core.serving.busier import Stretch, busier, is_steady, rate_per_s, redrawn, stretches
+from simulator.core.serving.requests import Requests
+from simulator.core.serving.slo import Limit
+from simulator.core.serving.traffic import Line, TrafficFile
 from simulator.scenario import load
 from simulator.scenario.run import simulate
-from simulator.serving.arrivals import Gamma
-from simulator.serving.busier import Stretch, busier, is_steady, rate_per_s, redrawn, stretches
-from simulator.serving.requests import Requests
-from simulator.serving.slo import Limit
-from simulator.serving.traffic import Line, TrafficFile
 from simulator.studies.capacity import at_once, trial
 from simulator.studies.plan.arithmetic import least_seconds, most_times
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from simulator.acceptance.by_context import ByContext, Falling
-from simulator.acceptance.cursors import Chain
-from simulator.acceptance.sources import Cycle, Rates
-from simulator.files.schema import BadInput
+from simulator.core.acceptance.by_context import ByContext, Falling
+from simulator.core.acceptance.cursors import Chain
+from simulator.core.acceptance.sources import Cycle, Rates
+from simulator.core.faults import BadInput
 from simulator.scenario import Loaded, load
 from simulator.scenario.loading import falling
 from simulator.scenario.run import run

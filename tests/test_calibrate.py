@@ -17,12 +17,14 @@ from click.testing import CliRunner
 from command_tree import choices
 from hypothesis import given, settings, strategies as st
 
-from simulator.acceptance.sources import Rates
 from simulator.cli.main import main
-from simulator.cost.collectives import RingAllReduce, TreeAllReduce
-from simulator.cost.device import Device, Link
-from simulator.cost.model import ModelSpec
-from simulator.cost.roofline import AttentionParts
+from simulator.core.acceptance.sources import Rates
+from simulator.core.cost.collectives import RingAllReduce, TreeAllReduce
+from simulator.core.cost.device import Device, Link
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.roofline import AttentionParts
+from simulator.core.faults import BadInput
+from simulator.core.quantities import Positive
 from simulator.evidence.calibrate import (
     attention,
     fit,
@@ -35,8 +37,9 @@ from simulator.evidence.calibrate import (
 from simulator.evidence.calibrate.fit import DATASHEET, Form, roofline
 from simulator.evidence.calibrate.quality import FitError, HeldOutErrors, TileStep
 from simulator.evidence.calibrate.runs import EngineFit, FittedNumber, MeasuredRun
-from simulator.files.schema import BadInput, Positive, read, validate
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import read
+from simulator.inputs.schema import validate
 from simulator.report.blocks import Paragraph, Table
 from simulator.report.pages import calibrate as calibrate_page
 from simulator.report.pages.calibrate import tables

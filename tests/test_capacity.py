@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
 from simulator.cli.main import main
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
 from simulator.report.blocks import Highlight, Paragraph, Table
 from simulator.report.pages.capacity import answers, headline, highlights, page
 from simulator.scenario import load

@@ -17,6 +17,8 @@ from click.testing import CliRunner
 
 from simulator.cli.claims import judged_claims, output
 from simulator.cli.main import main
+from simulator.core.faults import BadInput
+from simulator.core.parallel import in_turn
 from simulator.evidence.claims import (
     ClaimRow,
     Condition,
@@ -30,9 +32,7 @@ from simulator.evidence.claims import (
 )
 from simulator.evidence.drawn import FigureAxis, drawn_figures, figure
 from simulator.evidence.published import PAPERS, cells, paper_figures
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue, shipped
-from simulator.parallel import in_turn
+from simulator.inputs.catalogue import Catalogue, shipped
 from simulator.report.page import write_picture
 from simulator.report.pages.figure import picture
 from simulator.scenario import load

@@ -12,9 +12,9 @@ import yaml
 from click.testing import CliRunner
 from command_tree import choices
 
-from simulator.acceptance import converters, summaries
-from simulator.acceptance.trace import read
 from simulator.cli.main import main
+from simulator.inputs.traces import converters, file as trace_file, summaries
+from simulator.inputs.traces.file import read
 from simulator.scenario import load
 from simulator.studies.window import window_sweep
 from tests.test_acceptance import make_trace
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     ranks = np.random.default_rng(2).integers(0, 3, size=(4, 60)).tolist()
     probabilities = np.random.default_rng(3).random(240).astype(np.float16)
-    make_trace(ranks, ranks, q=probabilities).write(tmp_path / "own.npz")
+    trace_file.write(make_trace(ranks, ranks, q=probabilities), tmp_path / "own.npz")
     (tmp_path / "steps.jsonl").write_text(STEPS)
     assert call(
         "convert", "--from", "steps", "steps.jsonl", "--window", "3", "--out", "steps.npz"

@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
-from simulator.cost.collectives import MeasuredAllReduce
-from simulator.cost.device import Link
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.kernels import all_reduce_time
-from simulator.cost.rows import Rows
-from simulator.files.schema import BadInput, provenance, validate
-from simulator.names import Catalogue
+from simulator.core.cost.collectives import MeasuredAllReduce
+from simulator.core.cost.device import Link
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.kernels import all_reduce_time
+from simulator.core.cost.rows import Rows
+from simulator.core.faults import BadInput
+from simulator.core.quantities import provenance
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.schema import validate
 from simulator.scenario import load
 from simulator.scenario.run import run, summary
 from simulator.studies.plan.robustness import slower_links

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from benchmarks import write_families
-from simulator.cost.checkpoint.config_fields import FAMILIES, FIELDS, STATED_ALONE
-from simulator.cost.huggingface import read_config
-from simulator.cost.model import ModelSpec
+from simulator.core.cost.model import ModelSpec
+from simulator.inputs.models.config_fields import FAMILIES, FIELDS, STATED_ALONE
+from simulator.inputs.models.huggingface import read_config
 
 ORIGIN = {"name", "about", "source", "mtp_layers"}  # no file that is silent has layers for drafting
 STATED: dict[

@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from simulator.acceptance.continuation import (
+from simulator.core.acceptance.continuation import (
     LONGEST,
     SPREAD,
     continued,
@@ -26,13 +26,13 @@ from simulator.acceptance.continuation import (
     half_interval,
     half_of_measured,
 )
-from simulator.acceptance.sources import Rates, Replay
-from simulator.acceptance.spec import AcceptanceSpec
-from simulator.acceptance.statistics import independent
-from simulator.acceptance.trace import read_once
-from simulator.acceptance.window_replay import WindowReplay
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue
+from simulator.core.acceptance.sources import Rates, Replay
+from simulator.core.acceptance.spec import AcceptanceSpec
+from simulator.core.acceptance.statistics import independent
+from simulator.core.acceptance.window_replay import WindowReplay
+from simulator.core.faults import BadInput
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces.file import read_once
 from simulator.scenario import load
 from simulator.scenario.run import law, run
 from simulator.studies.plan.robustness import fewer_accepted

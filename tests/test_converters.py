@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from simulator.acceptance import converters, rescale, summaries
-from simulator.acceptance.cursors import Chain
-from simulator.acceptance.sources import Rates, Replay, best_of
-from simulator.acceptance.summaries import TO_RATES
-from simulator.acceptance.trace import Trace, read
-from simulator.acceptance.window_replay import WindowReplay
-from simulator.files.schema import BadInput
+from simulator.core.acceptance import rescale
+from simulator.core.acceptance.cursors import Chain
+from simulator.core.acceptance.sources import Rates, Replay, best_of
+from simulator.core.acceptance.trace import Trace
+from simulator.core.acceptance.window_replay import WindowReplay
+from simulator.core.faults import BadInput
+from simulator.inputs.traces import converters, file as trace_file, summaries
+from simulator.inputs.traces.file import read
+from simulator.inputs.traces.summaries import TO_RATES
 from simulator.scenario import load
 from simulator.scenario.run import run
 from tests.plain_walk import walk
@@ -36,7 +38,7 @@ def check(
     trace: Trace, path: Path, flavour: list[int], offsets: list[int], run: list[int]
 ) -> Trace:
     """It comes back from its file, and holds exactly this."""
-    trace.write(path / "t.npz")
+    trace_file.write(trace, path / "t.npz")
     again = read(path / "t.npz")
     assert again.header == trace.header
     assert again.flavour.tolist() == flavour
@@ -97,7 +99,7 @@ def test_both_methods_of_specdecode_bench_are_drafters_of_one_text(tmp_path: Pat
     is that of both.
     """
     rows = [{"acc_eagle": {"acc_len": [3, 1, 1, 2]}, "acc_ngram": {"acc_len": [1, 6, 2]}}]
-    converters.both(rows).write(tmp_path / "t.npz")
+    trace_file.write(converters.both(rows), tmp_path / "t.npz")
     trace = read(tmp_path / "t.npz")
     assert (list(trace.drafters), trace.window) == (["draft", "ngram"], 5)
     assert Replay(trace).runs(0).tolist() == [2, 0, 0]
@@ -115,7 +117,7 @@ def test_a_request_replays_the_recording_of_its_name(tmp_path: Path) -> None:
         {"accepted": kept, "flavour": f"request {number}"}
         for number, kept in enumerate([[0, 0, 0, 0], [3], [1, 1]])
     ]
-    converters.steps(rows, window=3).write(tmp_path / "t.npz")
+    trace_file.write(converters.steps(rows, window=3), tmp_path / "t.npz")
     order = (1, 2, 0)
     lines = [f"{at},10,5,request {number}" for at, number in enumerate(order)]
     (tmp_path / "asked.csv").write_text(
@@ -151,7 +153,9 @@ def test_a_cell_by_hand_is_law_of_a_step_times_walk(
     """
     monkeypatch.chdir(tmp_path)
     lengths = np.random.default_rng(5).geometric(0.4, 300).tolist()
-    converters.positional([{"acc_eagle": {"acc_len": lengths}}], "eagle").write(tmp_path / "t.npz")
+    trace_file.write(
+        converters.positional([{"acc_eagle": {"acc_len": lengths}}], "eagle"), tmp_path / "t.npz"
+    )
     Path("x.yaml").write_text(
         "strategy: {name: vanilla_sd, gamma: 3}\ndurations: {target_ms: 10, draft_ms: 2.5}\n"
         f"acceptance: {{trace: ./t.npz}}\nrequests: {{count: 1, output_tokens: "
@@ -170,7 +174,7 @@ def test_a_cell_by_hand_is_law_of_a_step_times_walk(
 
 def test_more_kinds_of_text_than_a_byte_counts(tmp_path: Path) -> None:
     trace = converters.steps([{"accepted": [i % 3], "flavour": f"request {i}"} for i in range(700)])
-    trace.write(tmp_path / "t.npz")
+    trace_file.write(trace, tmp_path / "t.npz")
     again = read(tmp_path / "t.npz")
     assert again.requests_by_flavour["request 699"] == [699]
     assert Replay(again, ["request 698"]).runs(698).tolist() == [2, 1, 0]
@@ -331,7 +335,7 @@ def test_rescaling_to_the_recorded_mean_changes_next_to_nothing(
     trace = drawn(temperature)
     found = rescale.rescale(trace, WindowReplay.of(Replay(trace)).mean(5) + 1.0, 5)
     assert (found.accepted(0) != trace.accepted(0)).mean() < 0.005
-    found.write(tmp_path / "t.npz")
+    trace_file.write(found, tmp_path / "t.npz")
     again = read(tmp_path / "t.npz")
     assert (again.accepted(3) == found.accepted(0)).all()
     assert again.exit_fractions == trace.exit_fractions

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.model import DraftHead, ModelSpec
-from simulator.cost.placement import Placement
-from simulator.cost.rows import Phase, Rows, together
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import read, validate
-from simulator.names import Catalogue
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.model import DraftHead, ModelSpec
+from simulator.core.cost.placement import Placement
+from simulator.core.cost.rows import Phase, Rows, together
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import read
+from simulator.inputs.schema import validate
 from tests.layer_times import layer_time
 
 HARD = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 100}
@@ -187,7 +188,7 @@ def test_experts_are_read_as_tokens_touch_them() -> None:
 
 
 def test_rendezvous_is_exit_head_and_transfer() -> None:
-    from simulator.cost.device import Link
+    from simulator.core.cost.device import Link
 
     cost = HardwareCost(place(), channel=Link.model_validate(LINK))
     assert cost.rendezvous("fv", 8, 1000).wall_s == pytest.approx(5e-6 + 1e-6)
@@ -233,7 +234,7 @@ def test_a_pass_of_remembered_parts_is_the_pass_to_the_last_digit(
 def test_what_is_remembered_is_bounded_and_forgotten_without_a_trace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("simulator.cost.hardware_cost.REMEMBERED", 3)
+    monkeypatch.setattr("simulator.core.cost.hardware_cost.REMEMBERED", 3)
     cost = HardwareCost(place())
     first = cost.target(ONE)
     for context in range(10):

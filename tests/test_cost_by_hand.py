@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from simulator.cost.device import Link
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.kernels import (
+from simulator.core.cost.device import Link
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.kernels import (
     LayerTime,
     all_reduce_time,
     attention_timer,
     head_time,
     side_product_time,
 )
-from simulator.cost.model import DraftHead
-from simulator.cost.placement import Placement
-from simulator.cost.rows import Phase, Rows, together
-from simulator.files.schema import BadInput
+from simulator.core.cost.model import DraftHead
+from simulator.core.cost.placement import Placement
+from simulator.core.cost.rows import Phase, Rows, together
+from simulator.core.faults import BadInput
 from tests.layer_times import layer_products, layer_time
 from tests.test_cost import DEVICE, ENGINE, HARD, LINK, MODEL, ONE, place
 
@@ -366,7 +366,7 @@ def test_a_layer_is_its_products_and_its_attention() -> None:
 
 
 def test_what_a_head_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.cost.hardware_cost.REMEMBERED", 3)
+    monkeypatch.setattr("simulator.core.cost.hardware_cost.REMEMBERED", 3)
     cost, head = HardwareCost(place()), DraftHead(layers=1)
     first = cost.head(head, ONE)
     assert cost.head(head, ONE) is first

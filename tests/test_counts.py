@@ -17,7 +17,7 @@ from command_tree import every
 
 import simulator
 from simulator.cli.main import main
-from simulator.files.schema import Frozen, descendants
+from simulator.core.quantities import Frozen, descendants
 
 CHECKED_OTHERWISE = {
     "MirrorSD.exit_layer",  # a layer of the target, which has at most 10,000

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from simulator.cli.main import main
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.kernels import all_reduce_time
-from simulator.cost.rows import Rows
-from simulator.files.schema import BadInput
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.kernels import all_reduce_time
+from simulator.core.cost.rows import Rows
+from simulator.core.faults import BadInput
 from simulator.scenario import load
 from simulator.scenario.run import run
 from simulator.scenario.uncertainty import run_with_interval

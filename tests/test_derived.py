@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.cost.device import Device
-from simulator.files.schema import BadInput, provenance, validate
-from simulator.names import Catalogue
+from simulator.core.cost.device import Device
+from simulator.core.faults import BadInput
+from simulator.core.quantities import provenance
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.schema import validate
 
 CARD = """about: "A card of which nothing is known but its datasheet"
 like: a100_80g_sxm

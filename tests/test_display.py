@@ -17,7 +17,16 @@ from rich.console import Console
 
 from simulator.cli import display
 from simulator.cli.main import main
-from simulator.parallel import WATCHER, Advance, counted, counting, in_turn, say, spread, unheard
+from simulator.core.parallel import (
+    WATCHER,
+    Advance,
+    counted,
+    counting,
+    in_turn,
+    say,
+    spread,
+    unheard,
+)
 
 
 class Listener:

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.names import shipped
+from simulator.inputs.catalogue import shipped
 from simulator.scenario import load
 
 ROOT = Path(__file__).parent.parent

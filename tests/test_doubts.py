@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.kernels import product_timer
-from simulator.cost.rows import Rows
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.kernels import product_timer
+from simulator.core.cost.rows import Rows
 from simulator.scenario import load
 from simulator.scenario.run import baseline, law
 from simulator.scenario.uncertainty import footings, rests_on, run_with_interval

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from benchmarks.family.draft_tree import DraftTree, Floats, Ints, TravellingTree, widest
-from simulator.acceptance.draft_tree import Beam, Passage
+from simulator.core.acceptance.draft_tree import Beam, Passage
 
 
 def grown(*levels: tuple[list[int], list[float], list[int]], root: int = 1) -> DraftTree:

@@ -11,24 +11,24 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings, strategies as st
 
-from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
 from simulator.cli.main import main
-from simulator.cost.rows import Phase
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput
+from simulator.core.acceptance.sources import Acceptance, Cycle, Rates, Replay
+from simulator.core.cost.rows import Phase
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput
+from simulator.core.serving.memory import Blocks
+from simulator.core.serving.policies import FixedBatch
+from simulator.core.serving.requests import ClosedLoop, Requests
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies.common.step import Kind, Lanes
+from simulator.core.strategies.duodecoding import DuoDecoding, SequenceDetail
+from simulator.core.world import World
 from simulator.report.run.answer import conditions
 from simulator.report.run.gaps import gaps
 from simulator.report.run.steps import kind_name
 from simulator.scenario import Loaded, load, run
-from simulator.serving.memory import Blocks
-from simulator.serving.policies import FixedBatch
-from simulator.serving.requests import ClosedLoop, Requests
-from simulator.serving.scheduler import Scheduler
-from simulator.strategies.common.step import Kind, Lanes
-from simulator.strategies.duodecoding import DuoDecoding, SequenceDetail
 from simulator.studies.budget import budget_sweep, coefficient, sequence_sweep, to_simulate
 from simulator.studies.window import windows_of
-from simulator.world import World
 from tests.test_tree_replay import trace_of
 
 A800 = "duodecoding_llama_2_7b_a800"
@@ -363,7 +363,7 @@ def test_the_first_token_comes_sooner_than_with_serial_decoding() -> None:
     ttft = [run.simulate(one.scenario, one.acceptance())[0].ttft_s for one in (duo, serial)]
     assert ttft[0] < ttft[1]
     strategy, cost = duo.scenario.schedule, duo.scenario.cost
-    from simulator.cost.rows import Rows
+    from simulator.core.cost.rows import Rows
 
     prompt = Rows.prefill(256)
     found = strategy.admission(cost, prompt, 1, 256)

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from benchmarks.verification import sequences_worth, threshold, verify
-from simulator.acceptance.sequence_chances import budget, cost_coefficient
-from simulator.acceptance.sequences import Split
-from simulator.acceptance.sources import Rates
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.strategies.duodecoding import DuoDecoding
+from simulator.core.acceptance.sequence_chances import budget, cost_coefficient
+from simulator.core.acceptance.sequences import Split
+from simulator.core.acceptance.sources import Rates
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.strategies.duodecoding import DuoDecoding
 from tests.formulas import expected_tokens
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/duodecoding_worked_examples.csv").open()))

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from simulator.acceptance.trace import read as read_trace
 from simulator.cli.main import main
 from simulator.cli.scenario import LONG_RUN
-from simulator.files.schema import BadInput
-from simulator.parallel import STOP
+from simulator.core.faults import BadInput
+from simulator.core.parallel import STOP
+from simulator.core.serving.collector import MetricsCollector
+from simulator.core.serving.requests import Request
+from simulator.inputs.traces.file import read as read_trace
 from simulator.scenario import load
 from simulator.scenario.run import run, simulate
-from simulator.serving.collector import MetricsCollector
-from simulator.serving.requests import Request
 from simulator.studies.sweep.axes import assigned as axis_from
 
 ARRIVALS = "requests={{arrivals: {{name: poisson, rate_per_s: {rate}}}, count: {count}}}"

@@ -11,24 +11,25 @@ import engine_runs
 import pytest
 from click.testing import CliRunner
 
-from simulator.acceptance.sources import Cycle, Rates, odds_of
 from simulator.cli.main import main
-from simulator.cost.engine import Engine, RowCosts, SpeculationHost
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.model import DraftHead
-from simulator.cost.rows import Rows
-from simulator.cost.stated import StatedDurations
+from simulator.core.acceptance.sources import Cycle, Rates, odds_of
+from simulator.core.cost.engine import Engine, RowCosts, SpeculationHost
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.model import DraftHead
+from simulator.core.cost.rows import Rows
+from simulator.core.cost.stated import StatedDurations
+from simulator.core.faults import BadInput
+from simulator.core.quantities import Fraction, Ranged
+from simulator.core.strategies.common.adaptive import GatedWindow, MovingWindow
+from simulator.core.strategies.common.claim import Example
+from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.evidence.calibrate import runs as measured_runs
 from simulator.evidence.law_check import verdict_on
 from simulator.evidence.validation import engine_fits
-from simulator.files.schema import BadInput, Fraction, Ranged
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
 from simulator.scenario.run import law, law_from, replay, simulate
 from simulator.scenario.uncertainty import deviation, footings, interval, of_speedup, rests_on
-from simulator.strategies.common.adaptive import GatedWindow, MovingWindow
-from simulator.strategies.common.claim import Example
-from simulator.strategies.vanilla_sd import VanillaSD
 
 METHODS = "methods_vicuna_7b_a100"
 BYTES_ALONE = "target.device=a100_80g_sxm_vidur"

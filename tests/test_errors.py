@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from simulator.acceptance.trace import Trace
 from simulator.cli.main import main
-from simulator.names import Catalogue
+from simulator.core.acceptance.trace import Trace
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces import file as trace_file
 
 DURATIONS = """\
 strategy:
@@ -498,7 +499,7 @@ TRACES = [
 def test_a_trace_that_cannot_be_replayed(
     changes: dict[str, Any], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trace(**changes).write(tmp_path / "own.npz")
+    trace_file.write(trace(**changes), tmp_path / "own.npz")
     text = "like: mirror_qwen3_32b_a100\nacceptance: {trace: ./own.npz, stand_in: false}\n"
     code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
     assert code == 2
@@ -527,8 +528,9 @@ def test_what_a_trace_cannot_answer_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No early exits recorded for Mirror-SD, a window beyond the recorded one: both at once."""
-    trace(**CONVERTED, exit_layers=[], exit_rank=np.empty((0, 8), dtype=np.uint16), window=5).write(
-        tmp_path / "own.npz"
+    trace_file.write(
+        trace(**CONVERTED, exit_layers=[], exit_rank=np.empty((0, 8), dtype=np.uint16), window=5),
+        tmp_path / "own.npz",
     )
     text = "like: mirror_qwen3_32b_a100\nstrategy: {gamma: 7}\nacceptance: {trace: ./own.npz}\n"
     code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
@@ -546,7 +548,7 @@ def test_what_a_trace_cannot_answer_is_refused(
 
 
 def test_an_unknown_flavour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace().write(tmp_path / "own.npz")
+    trace_file.write(trace(), tmp_path / "own.npz")
     text = "like: mirror_qwen3_32b_a100\nacceptance: {trace: ./own.npz, flavours: [cod]}\n"
     code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
     assert code == 2

@@ -15,16 +15,16 @@ from hypothesis import given, strategies as st
 from pydantic import ValidationError
 from scipy.optimize import least_squares
 
-from simulator.acceptance.routing import experts_read
-from simulator.acceptance.trace import read as read_trace
-from simulator.cost.collectives import Exchange
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.kernels import all_reduce_time, busiest, exchange_time, experts_time
-from simulator.cost.model import Experts
-from simulator.cost.rows import Rows
+from simulator.core.acceptance.routing import experts_read
+from simulator.core.cost.collectives import Exchange
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.kernels import all_reduce_time, busiest, exchange_time, experts_time
+from simulator.core.cost.model import Experts
+from simulator.core.cost.rows import Rows
+from simulator.core.faults import BadInput
 from simulator.evidence.calibrate import experts as kernels, importers, measurements, quality
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces.file import read as read_trace
 from simulator.scenario import load
 from simulator.scenario.caveats import caveats
 from simulator.scenario.run import run

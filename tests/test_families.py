@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from simulator.cost.huggingface import read_config
-from simulator.cost.model import ModelSpec
-from simulator.files.schema import BadInput
+from simulator.core.cost.model import ModelSpec
+from simulator.core.faults import BadInput
+from simulator.inputs.models.huggingface import read_config
 from simulator.scenario.loading import load
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "data" / "model_configs"

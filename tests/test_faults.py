@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
 from simulator.scenario import load
 
 POISSON = "requests={count: 8, arrivals: {name: poisson, rate_per_s: 1}}"

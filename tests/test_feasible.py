@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
 from simulator.cli.main import main
-from simulator.files.schema import BadInput, Infeasible
+from simulator.core.faults import BadInput, Infeasible
 from simulator.scenario import load
 from simulator.scenario.stability import load_of
 from simulator.studies.capacity import capacity

@@ -13,11 +13,11 @@ import pytest
 
 from benchmarks.papers.fitting import Calibration, calibrate
 from benchmarks.papers.page import page
+from simulator.core.faults import BadInput
 from simulator.evidence.baseline import arithmetic
 from simulator.evidence.fits import OpenChoice, Paper, Question
 from simulator.evidence.published import PublishedCell, cells
 from simulator.evidence.validation import Errors, predictions
-from simulator.files.schema import BadInput
 from tests.toy_paper import TERMS, written
 
 

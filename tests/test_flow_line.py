@@ -16,9 +16,9 @@ from hypothesis import given, settings, strategies as st
 from plain_line import PlainLine
 from simpy import Environment, Event
 
-from simulator.strategies.common.pipeline_laws import PipelineTimes
-from simulator.strategies.common.stage_pipeline import Level as OnLine, StagePipeline
-from simulator.world import World
+from simulator.core.strategies.common.pipeline_laws import PipelineTimes
+from simulator.core.strategies.common.stage_pipeline import Level as OnLine, StagePipeline
+from simulator.core.world import World
 
 
 class Level(NamedTuple):

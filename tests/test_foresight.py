@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from simulator.acceptance.sources import Replay, best_of
-from simulator.acceptance.statistics import independent
-from simulator.acceptance.trace import read_once
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue
+from simulator.core.acceptance.sources import Replay, best_of
+from simulator.core.acceptance.statistics import independent
+from simulator.core.faults import BadInput
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces.file import read_once
 from simulator.scenario import load
 from simulator.scenario.run import law, run
 

@@ -12,14 +12,16 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.cost.device import Device
-from simulator.cost.formats import FORMATS, WeightFormat
-from simulator.cost.kernels import attention_timer, computes_longer_than_it_reads
-from simulator.cost.placement import Placement
-from simulator.cost.roofline import Attention
-from simulator.cost.rows import Rows
-from simulator.files.schema import BadInput, Document, validate
-from simulator.names import Catalogue
+from simulator.core.cost.device import Device
+from simulator.core.cost.formats import FORMATS, WeightFormat
+from simulator.core.cost.kernels import attention_timer, computes_longer_than_it_reads
+from simulator.core.cost.placement import Placement
+from simulator.core.cost.roofline import Attention
+from simulator.core.cost.rows import Rows
+from simulator.core.faults import BadInput
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import Document
+from simulator.inputs.schema import validate
 from simulator.scenario import load
 from simulator.scenario.caveats import caveats
 from simulator.scenario.uncertainty import slowed

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.cost.huggingface import read_config
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
+from simulator.inputs.models.huggingface import read_config
 
 Value = tuple[int, Any]
 """Type of a value, and the value."""

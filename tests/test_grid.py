@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
+from simulator.core.strategies import strategies
 from simulator.scenario import Loaded, load
 from simulator.scenario.loading import variant
 from simulator.scenario.run import baseline, law, tuned
-from simulator.strategies import strategies
 from simulator.studies.sweep.grid import QUANTITIES, Axes, law_columns
 
 WHOLE = {

@@ -3,10 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
-from simulator.cost.collectives import RingAllReduce, TreeAllReduce
-from simulator.cost.device import Device, Link
-from simulator.cost.engine import Engine
-from simulator.cost.roofline import Roofline
+from simulator.core.cost.collectives import RingAllReduce, TreeAllReduce
+from simulator.core.cost.device import Device, Link
+from simulator.core.cost.engine import Engine
+from simulator.core.cost.roofline import Roofline
 
 
 def roofline(**changes):

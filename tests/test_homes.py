@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from simulator.cost.device import Device
-from simulator.cost.engine import Engine, Home
-from simulator.files.schema import validate
-from simulator.names import Catalogue
+from simulator.core.cost.device import Device
+from simulator.core.cost.engine import Engine, Home
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.schema import validate
 from simulator.scenario import load
 from simulator.scenario.homes import away, distance
 from tests.test_cost import DEVICE

@@ -23,20 +23,19 @@ from pydantic import BaseModel
 import simulator.scenario  # the model classes below are found through their base
 from simulator.cli.catalogue import KINDS
 from simulator.cli.main import main
-from simulator.files.schema import Frozen, parse as document
-from simulator.names import FOLDERS, Catalogue, strategy_files
+from simulator.core.quantities import Frozen
+from simulator.core.strategies import Strategy, strategies
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.traits import Facts, Needs, Traits
+from simulator.inputs.catalogue import FOLDERS, Catalogue, strategy_files
+from simulator.inputs.document import parse as document
 from simulator.scenario import load
-from simulator.strategies import Strategy, strategies
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.traits import Facts, Needs, Traits
 
 PACKAGE = Path(simulator.__file__).parent
 FLOORS = [
-    {"files", "numeric", "parallel", "world"},
-    {"acceptance", "cost"},
-    {"names", "strategies"},
-    {"serving"},
-    {"scenario"},
+    {"core"},
+    {"inputs"},
+    {"record", "scenario"},
     {"evidence", "studies"},
     {"report"},
     {"api"},
@@ -45,6 +44,16 @@ FLOORS = [
 """Rooms by floor, from the ground up: a room imports from itself and from floors below, and from no
 other room of its floor.
 """
+IN_CORE = [
+    {"nearness", "numeric", "parallel", "plugin_group", "world"},
+    {"faults"},
+    {"quantities"},
+    {"acceptance", "cost"},
+    {"strategies"},
+    {"serving"},
+]
+"""The same inside of the core."""
+FLOOR_IN_CORE = {room: level for level, rooms in enumerate(IN_CORE) for room in rooms}
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -52,6 +61,11 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 def module_name(path: Path) -> str:
     """The dotted name below ``simulator``; a package's own is the folder's."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def room_of(name: str, within: str = "") -> str:
+    """The room of a module, by its dotted name; within the core, that in the core."""
+    return name.removeprefix(within).partition(".")[0]
 
 
 NAMES = {module_name(path): path for path in MODULES}
@@ -80,19 +94,32 @@ def imports_of_ours(path: Path) -> set[str]:
 
 
 def test_every_room_has_a_floor() -> None:
-    assert {name.partition(".")[0] for name in NAMES} - {"__init__", "__main__"} == set(FLOOR)
+    assert {room_of(name) for name in NAMES} - {"__init__", "__main__"} == set(FLOOR)
+    inside = {room_of(name, "core.") for name in NAMES if name.startswith("core.")}
+    assert inside == set(FLOOR_IN_CORE)
+
+
+def upward(room: str, floor: dict[str, int], within: str = "") -> set[str]:
+    """Imports of a room that run up, or sideways to another room of its floor."""
+    wrong = set()
+    for name, path in NAMES.items():
+        if not name.startswith(within) or room_of(name, within) != room:
+            continue
+        for used in imports_of_ours(path):
+            other = room_of(used, within)
+            if used.startswith(within) and other != room and floor[other] >= floor[room]:
+                wrong.add(f"{name} -> {used}")
+    return wrong
 
 
 @pytest.mark.parametrize("room", sorted(FLOOR))
 def test_imports_run_down(room: str) -> None:
-    upward = {
-        f"{name} -> {used}"
-        for name, path in NAMES.items()
-        if name.partition(".")[0] == room
-        for used in imports_of_ours(path)
-        if used.partition(".")[0] != room and FLOOR[used.partition(".")[0]] >= FLOOR[room]
-    }
-    assert not upward
+    assert not upward(room, FLOOR)
+
+
+@pytest.mark.parametrize("room", sorted(FLOOR_IN_CORE))
+def test_imports_in_the_core_run_down(room: str) -> None:
+    assert not upward(room, FLOOR_IN_CORE, "core.")
 
 
 def test_no_room_imports_what_only_a_checkout_has() -> None:
@@ -129,16 +156,16 @@ def test_folders_stay_small() -> None:
         assert count <= 24, f"{folder.relative_to(PACKAGE)} holds {count} modules"
 
 
-@pytest.mark.parametrize("folder", ["strategies", "serving"])
-def test_a_strategy_sees_no_files_no_tables_no_plots(folder: str) -> None:
-    for path in (PACKAGE / folder).rglob("*.py"):
-        assert not {"yaml", "pandas", "matplotlib", "pathlib"} & {
-            name.split(".")[0] for name in imported(path)
-        }
+def test_the_core_sees_no_files_no_tables_no_plots() -> None:
+    others = {"yaml", "pandas", "matplotlib", "click", "rich", "jinja2"}
+    for path in (PACKAGE / "core").rglob("*.py"):
+        assert not others & {name.split(".")[0] for name in imported(path)}, path
 
 
 def test_the_world_imports_nothing_of_ours() -> None:
-    assert not {name for name in imported(PACKAGE / "world.py") if name.startswith("simulator")}
+    assert not {
+        name for name in imported(PACKAGE / "core/world.py") if name.startswith("simulator")
+    }
 
 
 UNITS = (
@@ -568,7 +595,7 @@ def test_a_package_may_register_a_strategy(monkeypatch: pytest.MonkeyPatch) -> N
         name: Literal["mine"] = "mine"
 
     monkeypatch.setattr(
-        "simulator.strategies.entry_points", lambda group: [SimpleNamespace(load=lambda: Mine)]
+        "simulator.core.strategies.entry_points", lambda group: [SimpleNamespace(load=lambda: Mine)]
     )
     assert strategies.__wrapped__()["mine"] is Mine
     assert "mine" not in strategies()
@@ -606,7 +633,7 @@ def test_nobody_else_asks_which_strategy_it_is() -> None:
     classes = {kind.__name__ for kind in strategies().values()} | {"ChainStrategy"}
     asking = []
     for module, path in NAMES.items():
-        if module.startswith("strategies"):
+        if module.startswith("core.strategies"):
             continue
         tree = ast.parse(path.read_text())
         known = classes | _aliases_of(tree, classes)
@@ -681,7 +708,9 @@ def test_a_question_for_a_strategy_is_seen(asks: str) -> None:
 
 
 def test_a_class_is_seen_behind_another_name() -> None:
-    tree = ast.parse("from simulator.strategies.tree_sd import TreeSD as Tree, branch as other")
+    tree = ast.parse(
+        "from simulator.core.strategies.tree_sd import TreeSD as Tree, branch as other"
+    )
     assert _aliases_of(tree, {"TreeSD"}) == {"Tree"}
 
 

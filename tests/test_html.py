@@ -24,6 +24,7 @@ from hypothesis import given, strategies as some
 from benchmarks.live import page as live_page
 from benchmarks.live.page import rounds_csv
 from simulator.cli.main import main
+from simulator.core.world import Span
 from simulator.report import html, panels, timeline
 from simulator.report.blocks import (
     Bullets,
@@ -41,7 +42,6 @@ from simulator.report.blocks import (
 )
 from simulator.report.html import TEMPLATES, as_html, cells, plain
 from simulator.report.markdown import as_markdown, inline
-from simulator.world import Span
 from tests.pages import KINDS, LIVE, SWEEP, page
 
 SVG = (

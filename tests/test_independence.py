@@ -12,17 +12,19 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
-from simulator.acceptance.iid import (
+from simulator.cli.main import main
+from simulator.core.acceptance.iid import (
     WINDOWS,
     IidError,
     Independence,
     every_drafter,
     independence,
 )
-from simulator.acceptance.statistics import independent
-from simulator.acceptance.trace import Trace, read
-from simulator.cli.main import main
-from simulator.names import Catalogue
+from simulator.core.acceptance.statistics import independent
+from simulator.core.acceptance.trace import Trace
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces import file as trace_file
+from simulator.inputs.traces.file import read
 from simulator.report.markdown import as_markdown
 from simulator.report.pages.iid import FIGURE, NAME, detailed, figure, headline, page
 from tests.test_acceptance import make_trace
@@ -124,7 +126,7 @@ def test_the_committed_page_says_what_we_find(name: str) -> None:
 
 
 def test_command_writes_page_figure_and_json(tmp_path: Path) -> None:
-    make_trace([[9, 0, 0, 2, 0, 5, 0, 0, 1]] * 3).write(tmp_path / "own.npz")
+    trace_file.write(make_trace([[9, 0, 0, 2, 0, 5, 0, 0, 1]] * 3), tmp_path / "own.npz")
     arguments = [
         "trace",
         "iid",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.cost.device import Link
+from simulator.core.cost.device import Link
 from simulator.scenario import load
 from simulator.scenario.run import law, replay, run as run_scenario, simulate, summary
 

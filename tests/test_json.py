@@ -19,7 +19,7 @@ from hypothesis import given, strategies as st
 import simulator
 from simulator.cli.main import main
 
-HOMES = {"files/writing.py", "files/document.py", "studies/sweep/key.py"}
+HOMES = {"inputs/writing.py", "inputs/document.py", "studies/sweep/key.py"}
 """Where JSON is made: what is written; lines of YAML that are read again; the digest of a point,
 which nobody reads.
 """
@@ -73,8 +73,8 @@ def infinite(value: Any) -> bool:
 
 @given(values)
 def test_what_is_no_number_is_null_and_what_is_infinite_is_refused(value: Any) -> None:
-    from simulator.files.document import BadInput
-    from simulator.files.writing import json_text
+    from simulator.core.faults import BadInput
+    from simulator.inputs.writing import json_text
 
     if infinite(value):
         with pytest.raises(BadInput, match="beyond every number"):

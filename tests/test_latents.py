@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.cost.device import Device
-from simulator.cost.kernels import attention_timer
-from simulator.cost.mixer import Mixer
-from simulator.cost.model import ModelSpec
-from simulator.cost.roofline import Attention, AttentionParts
-from simulator.cost.rows import Rows
+from simulator.core.cost.device import Device
+from simulator.core.cost.kernels import attention_timer
+from simulator.core.cost.mixer import Mixer
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.roofline import Attention, AttentionParts
+from simulator.core.cost.rows import Rows
+from simulator.core.quantities import replace_nested
 from simulator.evidence.calibrate import attention, fit, importers, measurements, profile, quality
 from simulator.evidence.calibrate.fit import Form
-from simulator.files.schema import Document, replace_nested, validate
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import Document
+from simulator.inputs.schema import validate
 from simulator.scenario import load
 from simulator.scenario.caveats import caveats
 from simulator.scenario.uncertainty import slowed

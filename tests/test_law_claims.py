@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from simulator.core.strategies.common.claim import EXACT, Claim
 from simulator.evidence.law_check import ExampleVerdict, LawCheck
 from simulator.report.blocks import Bullets, Table
 from simulator.report.law_claims import headline, law_data, law_sentence, on_page, page
-from simulator.strategies.common.claim import EXACT, Claim
 
 CLOSE = LawCheck("mine", "replay, tokens", "batch 1, 0 kept", EXACT, 2.0, 2.0 + 1e-10)
 STEP = LawCheck("mine", "simulation, step", "batch 8, 2 kept", EXACT, 0.1, 0.052)

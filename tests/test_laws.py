@@ -10,36 +10,41 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from simulator.acceptance.sources import Cycle, Odds, Rates
-from simulator.cost.rows import Phase, Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.evidence.law_check import check_example, verdict_on
-from simulator.files.schema import NonNegative, Ranged
-from simulator.report.law_claims import law_sentence
-from simulator.serving.memory import Blocks
-from simulator.serving.policies import (
+from simulator.core.acceptance.sources import Cycle, Odds, Rates
+from simulator.core.cost.rows import Phase, Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.quantities import NonNegative, Ranged
+from simulator.core.serving.memory import Blocks
+from simulator.core.serving.policies import (
     ChunkedPrefill,
     FixedBatch,
     Policy,
     PrefillFirst,
     UnifiedBudget,
 )
-from simulator.serving.requests import ClosedLoop, Requests
-from simulator.serving.scheduler import Scheduler
-from simulator.strategies import Strategy, strategies
-from simulator.strategies.common.adaptive import FixedWindow, GoodputWindow, OffAbove, WindowTable
-from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.claim import Claim, Relation
-from simulator.strategies.common.drafters import DraftPass, StreamingDrafter
-from simulator.strategies.common.law import Law
-from simulator.strategies.common.step import Kind, Lanes
-from simulator.strategies.common.token_tree import TokenTree
-from simulator.strategies.lyanna import Lyanna
-from simulator.strategies.mirror_sd import MirrorSD, exposed_draft
-from simulator.strategies.speculative_streaming import SpeculativeStreaming
-from simulator.strategies.tree_sd import TreeSD
-from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.world import World
+from simulator.core.serving.requests import ClosedLoop, Requests
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies import Strategy, strategies
+from simulator.core.strategies.common.adaptive import (
+    FixedWindow,
+    GoodputWindow,
+    OffAbove,
+    WindowTable,
+)
+from simulator.core.strategies.common.base import early_exit
+from simulator.core.strategies.common.claim import Claim, Relation
+from simulator.core.strategies.common.drafters import DraftPass, StreamingDrafter
+from simulator.core.strategies.common.law import Law
+from simulator.core.strategies.common.step import Kind, Lanes
+from simulator.core.strategies.common.token_tree import TokenTree
+from simulator.core.strategies.lyanna import Lyanna
+from simulator.core.strategies.mirror_sd import MirrorSD, exposed_draft
+from simulator.core.strategies.speculative_streaming import SpeculativeStreaming
+from simulator.core.strategies.tree_sd import TreeSD
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.core.world import World
+from simulator.evidence.law_check import check_example, verdict_on
+from simulator.report.law_claims import law_sentence
 
 milliseconds = st.floats(min_value=0.01, max_value=500.0)
 given_durations = st.builds(

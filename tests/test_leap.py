@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from simulator.acceptance.sources import Acceptance, Cycle, Rates
-from simulator.cost.protocol import Cost
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.scenario import load
-from simulator.serving import leap
-from simulator.serving.memory import KVMemory
-from simulator.serving.policies import (
+from simulator.core.acceptance.sources import Acceptance, Cycle, Rates
+from simulator.core.cost.protocol import Cost
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving import leap
+from simulator.core.serving.memory import KVMemory
+from simulator.core.serving.policies import (
     AnyPolicy,
     ChunkedPrefill,
     FixedBatch,
@@ -25,17 +24,18 @@ from simulator.serving.policies import (
     Serving,
     UnifiedBudget,
 )
-from simulator.serving.requests import Request, Requests
-from simulator.serving.service import Service, ServiceRun
-from simulator.serving.slo import Slo
-from simulator.strategies import strategies
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.adaptive import WindowTable
-from simulator.strategies.common.base import Strategy, early_exit
-from simulator.strategies.common.runs import takes_runs
-from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.world import Span
+from simulator.core.serving.requests import Request, Requests
+from simulator.core.serving.service import Service, ServiceRun
+from simulator.core.serving.slo import Slo
+from simulator.core.strategies import strategies
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.adaptive import WindowTable
+from simulator.core.strategies.common.base import Strategy, early_exit
+from simulator.core.strategies.common.runs import takes_runs
+from simulator.core.strategies.mirror_sd import MirrorSD
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.core.world import Span
+from simulator.scenario import load
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,11 @@ torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 from benchmarks.family.members import HEADS, Members
 from benchmarks.family.pair import weights_hash
 from benchmarks.live.decoding import Drafter, autoregressive_drafter, speculate
-from simulator.acceptance.cursors import Chain
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import Trace, read
-from simulator.names import Catalogue
+from simulator.core.acceptance.cursors import Chain
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces.file import read
 from tests.live_decoding import (
     head_drafter,
     lookup_drafter,

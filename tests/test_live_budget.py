@@ -12,16 +12,16 @@ torch = pytest.importorskip("torch", reason="needs the extra 'record'")
 
 from benchmarks.family.pair import Family
 from benchmarks.live.budget import PAIR, beside, decode, measure, shipped_prompts
-from simulator.acceptance.sequences import (
+from simulator.core.acceptance.sequences import (
     Automaton,
     RecordedDrafting,
     RecordedSequences,
     Split,
 )
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import Trace
-from simulator.names import shipped
-from simulator.strategies.duodecoding import DuoDecoding
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.strategies.duodecoding import DuoDecoding
+from simulator.inputs.catalogue import shipped
 
 pytestmark = [
     pytest.mark.full,

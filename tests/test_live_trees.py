@@ -16,24 +16,24 @@ from benchmarks.family.heads import ExitHead
 from benchmarks.family.members import EXIT_LAYERS, Members
 from benchmarks.family.network import Network
 from benchmarks.family.recorder import BEAMS, PRUNED, TREES
-from simulator.acceptance.cursors import Chain
-from simulator.acceptance.draft_tree import Beam, PrunedTree
-from simulator.acceptance.sequences import (
+from simulator.core.acceptance.cursors import Chain
+from simulator.core.acceptance.draft_tree import Beam, PrunedTree
+from simulator.core.acceptance.sequences import (
     Automaton,
     RecordedDrafting,
     RecordedSequences,
     Split,
 )
-from simulator.acceptance.sources import Exit, Replay
-from simulator.acceptance.trace import Trace
-from simulator.acceptance.tree_replay import (
+from simulator.core.acceptance.sources import Exit, Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.acceptance.tree_replay import (
     ResampledReplay,
     ranks_ahead,
     recorded_passages,
     static_tree_run,
     tree_of,
 )
-from simulator.strategies.mirror_sd import MirrorSD
+from simulator.core.strategies.mirror_sd import MirrorSD
 from tests import live_trees as live
 from tests.live_recording import recorded
 from tests.resampled_steps import verified as next_verified

@@ -27,9 +27,9 @@ from benchmarks.live.budget import PAIR, beside
 from benchmarks.live.costs import Samples, slowdown
 from benchmarks.live.decoding import alone
 from benchmarks.live.validation import BOUNDS, Live, LivePoint, Setting, validate
-from simulator.acceptance.draft_tree import Beam
 from simulator.cli.main import main
-from simulator.names import Catalogue, shipped
+from simulator.core.acceptance.draft_tree import Beam
+from simulator.inputs.catalogue import Catalogue, shipped
 from simulator.scenario import load
 from simulator.scenario.run import run
 

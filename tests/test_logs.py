@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from simulator.files.logs import picture, read_log
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
+from simulator.core.serving.traffic import TrafficFile
+from simulator.inputs.logs import picture, read_log
 from simulator.scenario import load
-from simulator.serving.traffic import TrafficFile
 
 SHARED = Path(__file__).parents[2] / "shared"
 EXPECTED = [(0.0, 100, 20), (1.0, 50, 10), (2.5, 70, 30)]

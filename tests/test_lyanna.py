@@ -15,26 +15,27 @@ from click.testing import CliRunner
 from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from simulator.acceptance.cursors import Chain, Cursor
-from simulator.acceptance.sources import Cycle, Rates, Replay
-from simulator.acceptance.trace import Trace
 from simulator.cli.main import main
-from simulator.cost.device import Device
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.model import ModelSpec
-from simulator.cost.placement import Placement
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput, NonNegative
-from simulator.numeric import stationary
+from simulator.core.acceptance.cursors import Chain, Cursor
+from simulator.core.acceptance.sources import Cycle, Rates, Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.cost.device import Device
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.placement import Placement
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput
+from simulator.core.numeric import stationary
+from simulator.core.quantities import NonNegative
+from simulator.core.serving.policies import FixedBatch
+from simulator.core.serving.requests import ClosedLoop, Requests
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies.common.step import Kind, Lanes
+from simulator.core.strategies.lyanna import Lyanna, ResampledDetail
+from simulator.core.strategies.lyanna.resampling import RatedTrees, RecordedTrees, better_of
+from simulator.core.world import World
 from simulator.scenario import load, run
-from simulator.serving.policies import FixedBatch
-from simulator.serving.requests import ClosedLoop, Requests
-from simulator.serving.scheduler import Scheduler
-from simulator.strategies.common.step import Kind, Lanes
-from simulator.strategies.lyanna import Lyanna, ResampledDetail
-from simulator.strategies.lyanna.resampling import RatedTrees, RecordedTrees, better_of
 from simulator.studies.batches import batch_sweep
-from simulator.world import World
 
 TABLE_1 = (0.91, 0.80, 0.70)
 STATED = StatedDurations(target_ms=10, draft_step_ms=1, draft_head_ms=2, prefill_ms=7)

@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 
 from benchmarks.family.draft_tree import DraftTree, widest
-from simulator.acceptance.sources import Rates
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.model import ModelSpec
-from simulator.cost.placement import Placement
-from simulator.cost.protocol import Depth
-from simulator.cost.rows import Phase, Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import NonNegative
-from simulator.strategies.lyanna import HOT_TOKENS, Lyanna, table_bytes
-from simulator.strategies.lyanna.resampling import RatedTrees
+from simulator.core.acceptance.sources import Rates
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.placement import Placement
+from simulator.core.cost.protocol import Depth
+from simulator.core.cost.rows import Phase, Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.quantities import NonNegative
+from simulator.core.strategies.lyanna import HOT_TOKENS, Lyanna, table_bytes
+from simulator.core.strategies.lyanna.resampling import RatedTrees
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/lyanna_worked_examples.csv").open()))
 GIB = 2**30

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings, strategies as some
 
 from simulator.cli.main import main
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
 from simulator.scenario import load
 from simulator.scenario.loading import variant
 from simulator.scenario.run import law, run

@@ -15,21 +15,23 @@ import pytest
 from click.testing import CliRunner
 from test_laws import play
 
-from simulator.acceptance.sources import Cycle
 from simulator.cli.main import main
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.model import ModelSpec
-from simulator.cost.rows import Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput, Infeasible, read, validate
-from simulator.names import Catalogue, shipped
+from simulator.core.acceptance.sources import Cycle
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.rows import Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput, Infeasible
+from simulator.core.serving.requests import Requests
+from simulator.core.strategies.common.step import Kind
+from simulator.core.strategies.tree_sd import TreeSD
+from simulator.inputs.catalogue import Catalogue, shipped
+from simulator.inputs.document import read
+from simulator.inputs.schema import validate
 from simulator.report.blocks import Bullets, Highlight, Table
 from simulator.report.pages import crossovers as crossovers_page, methods as methods_page
 from simulator.scenario import load
 from simulator.scenario.run import simulate
-from simulator.serving.requests import Requests
-from simulator.strategies.common.step import Kind
-from simulator.strategies.tree_sd import TreeSD
 from simulator.studies.batches import LawAtBatch
 from simulator.studies.crossovers import Crossover, CrossoverStudy, by_exact_laws, crossovers
 from simulator.studies.method_features import Features, MethodFile, features, read_method

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from simulator.cost.device import Device
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.kernels import attention_timer, layer_products
-from simulator.cost.mixer import LayerKind, Mixer
-from simulator.cost.model import DraftHead, ModelSpec
-from simulator.cost.placement import Placement
-from simulator.cost.rows import Rows
-from simulator.files.schema import Sourced
+from simulator.core.cost.device import Device
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.kernels import attention_timer, layer_products
+from simulator.core.cost.mixer import LayerKind, Mixer
+from simulator.core.cost.model import DraftHead, ModelSpec
+from simulator.core.cost.placement import Placement
+from simulator.core.cost.rows import Rows
+from simulator.core.quantities import Sourced
+from simulator.core.serving.memory import Blocks
+from simulator.core.serving.requests import Request
 from simulator.scenario import load
 from simulator.scenario.run import run, simulate
-from simulator.serving.memory import Blocks
-from simulator.serving.requests import Request
 from tests.test_cost import LINK, MODEL, ONE, place
 from tests.test_cost_by_hand import READS, nanoseconds
 

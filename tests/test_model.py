@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from simulator.cost.formats import WEIGHT_BYTES
-from simulator.cost.huggingface import read_config
-from simulator.cost.model import Experts, ModelSpec
-from simulator.files.schema import BadInput, read, validate
+from simulator.core.cost.formats import WEIGHT_BYTES
+from simulator.core.cost.model import Experts, ModelSpec
+from simulator.core.faults import BadInput
+from simulator.inputs.document import read
+from simulator.inputs.models.huggingface import read_config
+from simulator.inputs.schema import validate
 
 MODELS = Path(__file__).parent.parent / "scenarios" / "models"
 FILES = sorted(MODELS.glob("*.yaml"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import mutate
 import pytest
 
-from simulator.names import strategy_files
+from simulator.inputs.catalogue import strategy_files
 
 PAGE = mutate.PAGE.read_text()
 
@@ -42,21 +42,28 @@ def test_the_page_states_a_score_of_every_module_and_owns_up_to_a_low_one(group:
 
 def test_scores_are_written_in_the_place_of_older_ones() -> None:
     page = f"# Title\n\n{mutate.BEGIN}\n{mutate.END}\n\nText | that stays.\n"
-    one = mutate.Score("world", 200, 100, 85, 3, "2026-01-02 abc")
-    other = mutate.Score("strategies/tree_sd", 10, 10, 9, 0, "2026-01-03 def")
-    third = mutate.Score("numeric", 30, 30, 30, 1, "2026-01-01 def")
-    once = mutate.written(page, {"world": one, "strategies/tree_sd": other})
-    again = mutate.written(once, {"world": one._replace(killed=90), "numeric": third})
+    one = mutate.Score("core/world", 200, 100, 85, 3, "2026-01-02 abc")
+    other = mutate.Score("core/strategies/tree_sd", 10, 10, 9, 0, "2026-01-03 def")
+    third = mutate.Score("core/numeric", 30, 30, 30, 1, "2026-01-01 def")
+    once = mutate.written(page, {"core/world": one, "core/strategies/tree_sd": other})
+    again = mutate.written(once, {"core/world": one._replace(killed=90), "core/numeric": third})
     assert mutate.kept(again) == {
-        "world": one._replace(killed=90),
-        "strategies/tree_sd": other,
-        "numeric": third,
+        "core/world": one._replace(killed=90),
+        "core/strategies/tree_sd": other,
+        "core/numeric": third,
     }
     assert [line.split(" | ")[0] for line in again.splitlines() if line.startswith("| ")] == [
-        *("| part", "| **world**", "| world", "| **laws**", "| strategies/tree_sd", "| numeric"),
+        *(
+            "| part",
+            "| **world**",
+            "| core/world",
+            "| **laws**",
+            "| core/strategies/tree_sd",
+            "| core/numeric",
+        ),
     ]
     assert "| **laws** | 40 | 40 | 39 | 1 | 97.5% | 2026-01-01 |" in again
-    assert "| world | 200 | 100 | 90 | 3 | 90.0% (82.6% to 94.5%) |" in again
+    assert "| core/world | 200 | 100 | 90 | 3 | 90.0% (82.6% to 94.5%) |" in again
     assert again.startswith("# Title\n\n")
     assert again.endswith("\n\nText | that stays.\n")
 

@@ -4,10 +4,9 @@ numbers.
 
 import pytest
 
-from simulator.cost.formats import FORMATS
-from simulator.files.document import did_you_mean
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue
+from simulator.core.cost.formats import FORMATS
+from simulator.core.faults import BadInput, did_you_mean
+from simulator.inputs.catalogue import Catalogue
 from simulator.scenario.loading import load
 
 DEVICES, ENGINES, MODELS = (

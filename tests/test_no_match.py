@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import simulator
 from simulator.cli.main import main
-from simulator.strategies import strategies
+from simulator.core.strategies import strategies
 
 NGRAMS = {
     "strategy": {"name": "tree_sd", "tree": {"branching": [1, 1, 1]}, "matched": 0, "host_ms": 0.5},

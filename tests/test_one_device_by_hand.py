@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 
 from benchmarks.verification import sequences_worth, threshold, verify
-from simulator.acceptance.draft_tree import PrunedTree
-from simulator.acceptance.sequence_chances import (
+from simulator.core.acceptance.draft_tree import PrunedTree
+from simulator.core.acceptance.sequence_chances import (
     budget,
     cost_coefficient,
     tail_shares,
     until_shown,
 )
-from simulator.acceptance.sequences import DrawnSequences, Split
-from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
-from simulator.cost.model import ModelSpec
-from simulator.cost.rows import NO_ROWS, Phase, Rows
-from simulator.files.schema import NonNegative
-from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.step import ABSENT, Admission, Kind, Progress, State, Step
-from simulator.strategies.duodecoding import DuoDecoding, SequenceDetail, UnverifiedPrefix
-from simulator.strategies.lyanna import (
+from simulator.core.acceptance.sequences import DrawnSequences, Split
+from simulator.core.acceptance.sources import Acceptance, Cycle, Rates, Replay
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.rows import NO_ROWS, Phase, Rows
+from simulator.core.quantities import NonNegative
+from simulator.core.strategies.common.law import OddsOf
+from simulator.core.strategies.common.step import ABSENT, Admission, Kind, Progress, State, Step
+from simulator.core.strategies.duodecoding import DuoDecoding, SequenceDetail, UnverifiedPrefix
+from simulator.core.strategies.lyanna import (
     FUSING,
     HEAD,
     LAYER,
@@ -34,9 +34,9 @@ from simulator.strategies.lyanna import (
     ResampledDetail,
     table_bytes,
 )
-from simulator.strategies.lyanna.resampling import RatedTrees
-from simulator.strategies.speculative_streaming import SpeculativeStreaming
-from simulator.strategies.speculative_streaming.laws import (
+from simulator.core.strategies.lyanna.resampling import RatedTrees
+from simulator.core.strategies.speculative_streaming import SpeculativeStreaming
+from simulator.core.strategies.speculative_streaming.laws import (
     parity,
     query_products,
     relative_step_cost,

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from simulator.acceptance.sequences import RecordedSequences
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import read_once
-from simulator.acceptance.window_replay import WindowReplay
 from simulator.cli.main import main
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue
+from simulator.core.acceptance.sequences import RecordedSequences
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.window_replay import WindowReplay
+from simulator.core.faults import BadInput
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces.file import read_once
 from simulator.scenario import load
 from simulator.scenario.loading import variant
 from simulator.scenario.run import RunResult, law, run

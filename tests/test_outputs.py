@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from simulator.acceptance.sources import Rates
-from simulator.strategies.common.outputs import Outputs, expected_steps
+from simulator.core.acceptance.sources import Rates
+from simulator.core.strategies.common.outputs import Outputs, expected_steps
 
 chances = st.lists(st.floats(0.0, 1.0), min_size=2, max_size=6).filter(lambda some: sum(some) > 0.1)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from papers import Committed
 
-from simulator.acceptance.sources import Rates
+from simulator.core.acceptance.sources import Rates
+from simulator.core.strategies.common.step import Kind
 from simulator.evidence.claims import claims
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
-from simulator.strategies.common.step import Kind
 from tests.test_lyanna import TABLE_1, most_gains
 
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PATIENCE_S = 2.0
 SLEEPING = """
 import sys, time
-from simulator.parallel import spread
+from simulator.core.parallel import spread
 if __name__ == "__main__":
     with spread(2) as everywhere:
         print("begun", flush=True)
@@ -120,7 +120,7 @@ def test_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
 INTERRUPTED = """
 import os, signal, threading, time
 from concurrent.futures import ProcessPoolExecutor
-from simulator.parallel import Pool
+from simulator.core.parallel import Pool
 
 threading.Thread(target=time.sleep, args=(2,), daemon=True).start()  # it may take the signal, too
 signal.signal(signal.SIGINT, signal.default_int_handler)

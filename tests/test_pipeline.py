@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.rows import Rows
-from simulator.cost.stated import StatedCost, StatedDurations
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.rows import Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.report.run.memory import stage_caption, stages
 from simulator.scenario import Loaded, load
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 from test_flow_line import constant, pipelines, played, seconds
 
-from simulator.strategies.common.pipeline_laws import PipelineTimes, hit_shares, unequal_stages
+from simulator.core.strategies.common.pipeline_laws import PipelineTimes, hit_shares, unequal_stages
 from tests.formulas import barrier_passage, equal_stages, per_token
 
 chances = st.floats(0.0, 1.0)

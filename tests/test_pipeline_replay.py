@@ -9,14 +9,14 @@ from test_flow_line import pipelines
 from test_specpipe import cost_of, played, specpipe
 from test_tree_replay import trace_of
 
-from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import Trace
-from simulator.acceptance.tree_replay import RecordedPassages
-from simulator.cost.rows import Phase, Rows
-from simulator.cost.stated import StatedCost
-from simulator.strategies.common.pipeline_laws import PipelineTimes
-from simulator.strategies.specpipe.replay import StepTables, token_seconds
+from simulator.core.acceptance.draft_tree import Beam
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.acceptance.tree_replay import RecordedPassages
+from simulator.core.cost.rows import Phase, Rows
+from simulator.core.cost.stated import StatedCost
+from simulator.core.strategies.common.pipeline_laws import PipelineTimes
+from simulator.core.strategies.specpipe.replay import StepTables, token_seconds
 from tests.formulas import equal_stages
 
 

@@ -18,13 +18,14 @@ from test_flow_line import pipelines
 from test_specpipe import cost_of, played
 from test_tree_replay import trace_of
 
-from simulator.acceptance.sources import Cycle, Rates, Replay
 from simulator.cli.main import main
+from simulator.core.acceptance.sources import Cycle, Rates, Replay
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.pipeline_laws import PipelineTimes
+from simulator.core.strategies.pipeline_tree import PipelineTree
+from simulator.inputs.traces import file as trace_file
 from simulator.scenario import load
 from simulator.scenario.run import law
-from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.pipeline_laws import PipelineTimes
-from simulator.strategies.pipeline_tree import PipelineTree
 
 TIMES = PipelineTimes((10.0, 20.0, 10.0), (1.0, 1.0), draft=2.0)
 
@@ -146,7 +147,8 @@ def test_one_line_that_helps(
     text: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_start = trace_of([0] * 4, header={"format": 2, "window": 3})
-    replace(by_start, run=np.array([1, 3, 2, 1], dtype=np.uint16)).write(tmp_path / "x.npz")
+    kept = replace(by_start, run=np.array([1, 3, 2, 1], dtype=np.uint16))
+    trace_file.write(kept, tmp_path / "x.npz")
     (tmp_path / "x.yaml").write_text(LIKE + text)
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["run", "./x.yaml"])

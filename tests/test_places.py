@@ -193,7 +193,7 @@ def test_a_new_scenario_on_a_full_disk_is_none(work: Path, monkeypatch: pytest.M
 def test_a_plan_on_a_full_disk_leaves_its_folder_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from simulator.files import writing
+    from simulator.inputs import writing
     from simulator.report.pages import plan as pages
 
     monkeypatch.setattr(pages, "page_files", lambda *_: {"plan.md": "new", "plan.html": "new"})
@@ -223,7 +223,7 @@ def test_a_plan_on_a_full_disk_leaves_its_folder_as_it_was(
 
 
 def test_what_a_killed_run_left_goes_with_the_next_run(tmp_path: Path) -> None:
-    script = "import sys, time\nfrom pathlib import Path\nfrom simulator.files import writing\n"
+    script = "import sys, time\nfrom pathlib import Path\nfrom simulator.inputs import writing\n"
     script += (
         "with writing.replacing(Path(sys.argv[1])) as new:\n    new.write_text('half')\n    "
         "print(1, flush=True)\n"

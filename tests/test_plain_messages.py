@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import simulator
 from simulator.cli.main import main
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
 
 FOREIGN = re.compile(r"\bnp\.|numpy|dtype|Timestamp\(|<NA>|\bNone\b")
 ROWS = ("expected a whole number", "expected a time")
@@ -111,7 +111,7 @@ AT = {
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "json", "tsv"])
 @pytest.mark.parametrize("column", [*AT, "arrival_s", "created"])
 def test_times_since_1970_are_read_in_every_unit(ending: str, column: str, tmp_path: Path) -> None:
-    from simulator.files.logs import read_log
+    from simulator.inputs.logs import read_log
 
     unit = AT.get(column, 10**9)
     rows = [
@@ -137,7 +137,7 @@ def test_times_since_1970_are_read_in_every_unit(ending: str, column: str, tmp_p
 
 @pytest.mark.parametrize("name", ["splitwise_sim.csv", "llm_serving_sim.jsonl"])
 def test_logs_of_other_simulators_are_read(name: str) -> None:
-    from simulator.files.logs import read_log
+    from simulator.inputs.logs import read_log
 
     log = read_log(str(Path(__file__).with_name("data") / "logs" / name), {})
     assert [(prompt, output) for *_, prompt, output, _ in log.requests] == [(500, 100)] * 20

@@ -18,15 +18,16 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from simulator.cli.main import main
-from simulator.cost.device import Device
-from simulator.cost.roofline import Roofline
-from simulator.files.schema import BadInput, Infeasible, Positive, replace_nested
-from simulator.names import Catalogue
+from simulator.core.cost.device import Device
+from simulator.core.cost.roofline import Roofline
+from simulator.core.faults import BadInput, Infeasible
+from simulator.core.quantities import Positive, replace_nested
+from simulator.core.serving.arrivals import Poisson
+from simulator.core.serving.requests import Request, Requests
+from simulator.core.serving.slo import Limit
+from simulator.inputs.catalogue import Catalogue
 from simulator.report.pages.plan import fleet
 from simulator.scenario import Loaded, load, resolved, run
-from simulator.serving.arrivals import Poisson
-from simulator.serving.requests import Request, Requests
-from simulator.serving.slo import Limit
 from simulator.studies.capacity import busier_by
 from simulator.studies.plan.bounds import (
     FleetBounds,

@@ -14,27 +14,27 @@ from typing import Any
 
 import pytest
 
-from simulator.acceptance.cursors import Chain, Verdict
-from simulator.acceptance.sources import Exit, Odds
-from simulator.cost.rows import Phase, Rows
-from simulator.serving.iteration import Iteration
-from simulator.serving.lengths import Uniform
-from simulator.serving.memory import Blocks
-from simulator.serving.policies import (
+from simulator.core.acceptance.cursors import Chain, Verdict
+from simulator.core.acceptance.sources import Exit, Odds
+from simulator.core.cost.rows import Phase, Rows
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.lengths import Uniform
+from simulator.core.serving.memory import Blocks
+from simulator.core.serving.policies import (
     ChunkedPrefill,
     FixedBatch,
     Policy,
     PrefillFirst,
     UnifiedBudget,
 )
-from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests
-from simulator.serving.scheduler import Scheduler
-from simulator.strategies import Strategy
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.adaptive import OffAbove, WindowTable
-from simulator.strategies.common.step import Lanes
-from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.world import World
+from simulator.core.serving.requests import Arrivals, ClosedLoop, Request, Requests
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies import Strategy
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.adaptive import OffAbove, WindowTable
+from simulator.core.strategies.common.step import Lanes
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.core.world import World
 
 
 class TableCost:

@@ -15,33 +15,33 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings, strategies as st
 
-from simulator.acceptance.sources import Cycle
 from simulator.cli.main import main
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput
-from simulator.scenario import Loaded, load, resolved
-from simulator.scenario.outcome import Outcome, outcome_data
-from simulator.scenario.run import simulate, simulated_baseline
-from simulator.scenario.stability import load_of
-from simulator.serving.iteration import Iteration
-from simulator.serving.memory import Blocks, PrefixBlocks
-from simulator.serving.policies import (
+from simulator.core.acceptance.sources import Cycle
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.memory import Blocks, PrefixBlocks
+from simulator.core.serving.policies import (
     ChunkedPrefill,
     FixedBatch,
     Policy,
     PrefillFirst,
     UnifiedBudget,
 )
-from simulator.serving.requests import Arrivals, Request
-from simulator.serving.scheduler import Scheduler
-from simulator.strategies import Strategy
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.step import Lanes
-from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.core.serving.requests import Arrivals, Request
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies import Strategy
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.step import Lanes
+from simulator.core.strategies.mirror_sd import MirrorSD
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.core.world import World
+from simulator.scenario import Loaded, load, resolved
+from simulator.scenario.outcome import Outcome, outcome_data
+from simulator.scenario.run import simulate, simulated_baseline
+from simulator.scenario.stability import load_of
 from simulator.studies.plan.bounds import holds_for
 from simulator.studies.plan.export import exports
-from simulator.world import World
 
 TRACES = Path(__file__).parents[2] / "shared/data/mooncake_fast25"
 needs_data = pytest.mark.skipif(

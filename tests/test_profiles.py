@@ -12,16 +12,18 @@ import yaml
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.cost.collectives import RingAllReduce
-from simulator.cost.device import Device, Link
-from simulator.cost.engine import Engine
-from simulator.cost.formats import WEIGHT_BYTES
-from simulator.cost.model import ModelSpec
+from simulator.core.cost.collectives import RingAllReduce
+from simulator.core.cost.device import Device, Link
+from simulator.core.cost.engine import Engine
+from simulator.core.cost.formats import WEIGHT_BYTES
+from simulator.core.cost.model import ModelSpec
+from simulator.core.quantities import provenance
 from simulator.evidence.calibrate import attention, fit, passes, quality
 from simulator.evidence.calibrate.importers import checked, imported
 from simulator.evidence.calibrate.measurements import table as make_table
-from simulator.files.schema import provenance, read, validate
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import read
+from simulator.inputs.schema import validate
 
 ROOT = Path(__file__).resolve().parents[1]
 PROFILES = ROOT / "hardware_profiles"

@@ -10,24 +10,25 @@ import numpy as np
 import pytest
 from test_specpipe import cost_of, drawn, specpipe
 
-from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.sources import Cycle, Rates
-from simulator.acceptance.tree_replay import DrawnPassages
-from simulator.cost.rows import Phase, Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput, OneOrMore
+from simulator.core.acceptance.draft_tree import Beam
+from simulator.core.acceptance.sources import Cycle, Rates
+from simulator.core.acceptance.tree_replay import DrawnPassages
+from simulator.core.cost.rows import Phase, Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput
+from simulator.core.quantities import OneOrMore
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.memory import Blocks
+from simulator.core.serving.policies import FixedBatch, Policy, PrefillFirst
+from simulator.core.serving.requests import ClosedLoop, Requests
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.pipeline_laws import PipelineTimes
+from simulator.core.strategies.common.step import Lanes
+from simulator.core.strategies.pipeline import Pipelined
+from simulator.core.world import World
 from simulator.scenario import load
 from simulator.scenario.run import replay, simulate
-from simulator.serving.iteration import Iteration
-from simulator.serving.memory import Blocks
-from simulator.serving.policies import FixedBatch, Policy, PrefillFirst
-from simulator.serving.requests import ClosedLoop, Requests
-from simulator.serving.scheduler import Scheduler
-from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.pipeline_laws import PipelineTimes
-from simulator.strategies.common.step import Lanes
-from simulator.strategies.pipeline import Pipelined
-from simulator.world import World
 
 DB = "specpipe_db_llama_3_1_70b_8x3090"
 

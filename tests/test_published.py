@@ -12,8 +12,8 @@ from statistics import mean
 
 import pytest
 
+from simulator.core.faults import BadInput
 from simulator.evidence.published import PAPERS, PublishedCell, cells, contradictions, rows
-from simulator.files.schema import BadInput
 
 CELLS = cells()
 EVERY = [one for paper in CELLS.values() for one in paper]

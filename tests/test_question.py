@@ -14,11 +14,11 @@ import yaml
 from click.testing import CliRunner, Result
 from scipy.stats import fisher_exact
 
-from simulator.acceptance.sources import Cycle, odds_of
 from simulator.cli.main import main
-from simulator.cost.model import ModelSpec
-from simulator.files.schema import BadInput, Infeasible
-from simulator.names import Catalogue
+from simulator.core.acceptance.sources import Cycle, odds_of
+from simulator.core.cost.model import ModelSpec
+from simulator.core.faults import BadInput, Infeasible
+from simulator.inputs.catalogue import Catalogue
 from simulator.report.html import as_html
 from simulator.report.pages.plan import page as plan_page
 from simulator.scenario import load

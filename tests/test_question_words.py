@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue
+from simulator.core.faults import BadInput
+from simulator.inputs.catalogue import Catalogue
 from simulator.scenario.bank import LentMean, Loan
 from simulator.studies.plan import question as asking
 from simulator.studies.plan.question import PlanQuestion, busiest, find_model, written

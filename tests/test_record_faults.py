@@ -43,7 +43,7 @@ def interrupt_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Interrupt the batch behind ``batches`` finished ones, as Ctrl-C would; the list counts
     batches begun.
     """
-    from simulator.acceptance.record import pair_recorder
+    from simulator.record import pair_recorder
 
     record_batch, begun = pair_recorder.record_batch, []
 
@@ -92,9 +92,7 @@ def test_killed_between_the_trace_and_the_tidying_is_still_finished(
 ) -> None:
     out = tmp_path / "t.npz"
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "simulator.acceptance.record.parts.shutil", SimpleNamespace(rmtree=lambda folder: None)
-        )
+        patch.setattr("simulator.record.parts.shutil", SimpleNamespace(rmtree=lambda folder: None))
         assert record(out, "--limit", "2").exit_code == 0
     before = out.read_bytes()
     begun = interrupt_after(0, monkeypatch)
@@ -117,7 +115,7 @@ def test_batches_that_nothing_vouches_for_are_recorded_again(
 
 
 def test_two_recordings_do_not_share_a_folder(tmp_path: Path) -> None:
-    from simulator.acceptance.record.parts import Parts
+    from simulator.record.parts import Parts
 
     with Parts(tmp_path / "t.npz", {}).opened():
         result = record(tmp_path / "t.npz")
@@ -206,7 +204,7 @@ def test_a_batch_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def full(*_: Any) -> None:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr("simulator.acceptance.record.pair_recorder.record_batch", full)
+    monkeypatch.setattr("simulator.record.pair_recorder.record_batch", full)
     assert "cpu has no memory for --batch 8; a smaller one needs less" in refused(tmp_path)
 
 
@@ -268,7 +266,7 @@ def test_a_trace_is_not_overwritten(tmp_path: Path) -> None:
 def test_without_the_extra_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("simulator.acceptance.record.")]:
+    for name in [name for name in sys.modules if name.startswith("simulator.record.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert (

@@ -29,10 +29,10 @@ from tiny_pair import (
 )
 
 from benchmarks.verification import accepted_prefix
-from simulator.acceptance.cursors import Chain
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import Trace
 from simulator.cli.main import main
+from simulator.core.acceptance.cursors import Chain
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.trace import Trace
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -138,7 +138,7 @@ def cut_by_hand(odds: np.ndarray, top_k: int, top_p: float) -> np.ndarray:
 
 
 def test_tokens_are_drawn_as_often_as_their_probability() -> None:
-    from simulator.acceptance.record.scores import draw
+    from simulator.record.scores import draw
 
     odds = torch.tensor([0.0, 0.1, 0.0, 0.6, 0.3, 0.0])
     found = draw(odds.expand(1000, -1), (torch.arange(1000, dtype=torch.double) + 0.5) / 1000)
@@ -149,7 +149,7 @@ def test_tokens_are_drawn_as_often_as_their_probability() -> None:
 
 
 def test_ranks_break_ties_by_the_lower_id() -> None:
-    from simulator.acceptance.record.scores import rank_of
+    from simulator.record.scores import rank_of
 
     said = torch.tensor([[1.0, 3.0, 3.0, 2.0]]).expand(4, -1)
     assert rank_of(said, torch.arange(4)).tolist() == [3, 0, 1, 2]
@@ -299,7 +299,7 @@ def test_other_families_are_recorded_the_same_in_any_batch(
     for name in ("token", "draft_rank", "exit_rank"):
         np.testing.assert_array_equal(getattr(batched, name), getattr(single, name))
     monkeypatch.setattr(
-        "simulator.acceptance.record.decoding.LOGITS_AT_ONCE", 10 * VOCABULARY
+        "simulator.record.decoding.LOGITS_AT_ONCE", 10 * VOCABULARY
     )  # asked by five tokens at a time
     asked = recorded(tmp_path / "asked.npz", "--draft", str(tmp_path / "other"), "--limit", "2")
     said = logits(loaded(str(tmp_path / "other")), prompt_ids(0) + requests(asked)[0])[

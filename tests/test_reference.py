@@ -16,13 +16,13 @@ from click.testing import CliRunner
 
 from docs import write_api
 from docs.write_reference import ABOUT, FOLDER, Book, commands, pages, slug
-from simulator.acceptance.header import ARRAYS
 from simulator.cli.catalogue import json_schema
 from simulator.cli.main import main
-from simulator.files.descriptions import field_descriptions
-from simulator.files.schema import Frozen
-from simulator.names import Catalogue
-from simulator.strategies.specpipe_tandem import SpecPipeTandem
+from simulator.core.quantities import Frozen
+from simulator.core.strategies.specpipe_tandem import SpecPipeTandem
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.descriptions import field_descriptions
+from simulator.inputs.traces.header import ARRAYS
 from tests.pins import as_pinned
 
 PAGES = pages()

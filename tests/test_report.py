@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
+from simulator.core.world import Span
 from simulator.report import write
 from simulator.report.drawing import drawn
 from simulator.report.markdown import as_markdown
@@ -28,7 +29,6 @@ from simulator.scenario.run import law_details, run
 from simulator.scenario.uncertainty import of_speedup, run_with_interval
 from simulator.studies.what_if import of_run
 from simulator.studies.window import SweepPoint, window_sweep
-from simulator.world import Span
 
 SVG = "{http://www.w3.org/2000/svg}"
 COMMAND = "specsim run durations_only --set requests.count=4"

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from simulator.acceptance.converters import TO_TRACE
-from simulator.acceptance.header import ARRAYS, Header
 from simulator.cli.main import main
 from simulator.evidence.calibrate.importers import IMPORTERS
 from simulator.evidence.calibrate.measurements import COLUMNS, OPERATIONS
 from simulator.evidence.calibrate.runs import MEASURED
-from simulator.files.logs import KNOWN, TRAFFIC
+from simulator.inputs.logs import KNOWN, TRAFFIC
+from simulator.inputs.traces.converters import TO_TRACE
+from simulator.inputs.traces.header import ARRAYS, Header
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 SIZES = (1, 2, 8, 64)

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from test_tree_replay import trace_of
 
-from simulator.acceptance.rescale import lengths, rescaled, stretched
-from simulator.acceptance.sequences import RecordedSequences
-from simulator.acceptance.sources import Cycle, Replay
-from simulator.acceptance.trace import read
-from simulator.acceptance.tree_replay import RecordedRuns
-from simulator.acceptance.window_replay import Walk, WindowReplay
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue
+from simulator.core.acceptance.rescale import lengths, rescaled, stretched
+from simulator.core.acceptance.sequences import RecordedSequences
+from simulator.core.acceptance.sources import Cycle, Replay
+from simulator.core.acceptance.tree_replay import RecordedRuns
+from simulator.core.acceptance.window_replay import Walk, WindowReplay
+from simulator.core.faults import BadInput
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces.file import read
 from simulator.scenario import load
 from simulator.scenario.loading import Loaded, variant
 from simulator.scenario.run import law

@@ -11,19 +11,19 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings, strategies as st
 
-from simulator.acceptance.sources import Cycle
 from simulator.cli.main import main
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput
+from simulator.core.acceptance.sources import Cycle
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput
+from simulator.core.serving.policies import FixedBatch, RouterName
+from simulator.core.serving.requests import Arrivals, ClosedLoop, Request, Requests, Source
+from simulator.core.serving.router import LOADS, Fleet
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.step import Lanes
+from simulator.core.world import World
 from simulator.scenario import load
 from simulator.scenario.run import simulate
-from simulator.serving.policies import FixedBatch, RouterName
-from simulator.serving.requests import Arrivals, ClosedLoop, Request, Requests, Source
-from simulator.serving.router import LOADS, Fleet
-from simulator.serving.scheduler import Scheduler
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.step import Lanes
-from simulator.world import World
 
 SECOND = StatedCost(StatedDurations(target_ms=1000, prefill_ms=1000))
 Served = dict[int, tuple[str, float, float]]

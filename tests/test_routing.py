@@ -10,22 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.acceptance.routing import RecordedRouting, Window, experts_read
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import Trace, read as read_trace
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.rows import NO_ROWS, Rows
-from simulator.names import Catalogue
+from simulator.core.acceptance.routing import RecordedRouting, Window, experts_read
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.rows import NO_ROWS, Rows
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.policies import Serving
+from simulator.core.serving.requests import Requests
+from simulator.core.serving.service import Service
+from simulator.core.strategies.tree_sd import TreeSD
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces.file import read as read_trace
 from simulator.scenario import Loaded, load
 from simulator.scenario.explain import explain
 from simulator.scenario.routing import why_by_law
 from simulator.scenario.run import run
-from simulator.serving.iteration import Iteration
-from simulator.serving.policies import Serving
-from simulator.serving.requests import Requests
-from simulator.serving.service import Service
-from simulator.strategies.tree_sd import TreeSD
-from simulator.strategies.vanilla_sd import VanillaSD
 from tests.test_acceptance import make_trace
 from tests.test_cost import DEVICE, HARD, MODEL, place
 from tests.test_experts import numbers

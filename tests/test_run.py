@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import read
 from simulator.cli.main import main
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue
+from simulator.core.acceptance.sources import Replay
+from simulator.core.faults import BadInput
+from simulator.core.strategies.common.step import Kind
+from simulator.core.strategies.mirror_sd import MirrorSD
+from simulator.core.strategies.mirror_sd.fallback import fallback_rates
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces.file import read
 from simulator.scenario import load
 from simulator.scenario.run import law, run, simulate, summary
-from simulator.strategies.common.step import Kind
-from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.mirror_sd.fallback import fallback_rates
-from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.studies.window import window_sweep
 
 SCENARIOS = sorted(Catalogue().names("scenario"))

@@ -9,8 +9,14 @@ from typing import Any
 
 import pytest
 
-from simulator.acceptance.spec import AcceptanceSpec
-from simulator.cost.rows import Phase
+from simulator.core.acceptance.spec import AcceptanceSpec
+from simulator.core.cost.rows import Phase
+from simulator.core.serving.arrivals import Deterministic, Gamma, Poisson
+from simulator.core.serving.lengths import Uniform
+from simulator.core.serving.metrics import Sketch
+from simulator.core.serving.traffic import TrafficFile
+from simulator.core.strategies.common.claim import EXACT, Claim
+from simulator.core.strategies.common.step import Kind
 from simulator.report.blocks import Bullets, Highlight, Paragraph, Section, Strong, Table, Words
 from simulator.report.run import (
     acceptance,
@@ -30,12 +36,6 @@ from simulator.scenario.expenses import Expenses
 from simulator.scenario.outcome import Counted, LimitOutcome, Littles, Mean, Replica
 from simulator.scenario.run import RunResult, run
 from simulator.scenario.uncertainty import Interval
-from simulator.serving.arrivals import Deterministic, Gamma, Poisson
-from simulator.serving.lengths import Uniform
-from simulator.serving.metrics import Sketch
-from simulator.serving.traffic import TrafficFile
-from simulator.strategies.common.claim import EXACT, Claim
-from simulator.strategies.common.step import Kind
 from simulator.studies.window import SweepPoint
 
 

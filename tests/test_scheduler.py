@@ -13,17 +13,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from simulator.acceptance.sources import Cycle
-from simulator.cost.protocol import Cost
-from simulator.cost.rows import NO_ROWS, Phase, Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.scenario import load
-from simulator.scenario.loading import variant
-from simulator.scenario.run import simulate
-from simulator.serving.iteration import Iteration
-from simulator.serving.memory import Blocks
-from simulator.serving.metrics import BrokenRunError, Sketch, Tally
-from simulator.serving.policies import (
+from simulator.core.acceptance.sources import Cycle
+from simulator.core.cost.protocol import Cost
+from simulator.core.cost.rows import NO_ROWS, Phase, Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.memory import Blocks
+from simulator.core.serving.metrics import BrokenRunError, Sketch, Tally
+from simulator.core.serving.policies import (
     ChunkedPrefill,
     FixedBatch,
     Policy,
@@ -31,20 +28,23 @@ from simulator.serving.policies import (
     RouterName,
     UnifiedBudget,
 )
-from simulator.serving.requests import Arrivals, Request
-from simulator.serving.router import LOADS, Fleet
-from simulator.serving.scheduler import Scheduler
-from simulator.serving.step_times import StepTimes
-from simulator.strategies import Strategy
-from simulator.strategies.autoregressive import ONE_TOKEN, Autoregressive
-from simulator.strategies.common.adaptive import OffAbove, WindowTable
-from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.claim import EXACT, Claim, Example
-from simulator.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
-from simulator.strategies.common.traits import Needs, Traits
-from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.world import World
+from simulator.core.serving.requests import Arrivals, Request
+from simulator.core.serving.router import LOADS, Fleet
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.serving.step_times import StepTimes
+from simulator.core.strategies import Strategy
+from simulator.core.strategies.autoregressive import ONE_TOKEN, Autoregressive
+from simulator.core.strategies.common.adaptive import OffAbove, WindowTable
+from simulator.core.strategies.common.base import early_exit
+from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
+from simulator.core.strategies.common.traits import Needs, Traits
+from simulator.core.strategies.mirror_sd import MirrorSD
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.core.world import World
+from simulator.scenario import load
+from simulator.scenario.loading import variant
+from simulator.scenario.run import simulate
 
 
 class Stages(NamedTuple):

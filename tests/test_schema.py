@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.files.schema import Frozen, Positive, nested
+from simulator.core.quantities import Frozen, Positive, nested
 
 
 class Wheel(Frozen):

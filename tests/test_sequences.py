@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from benchmarks.verification import verify
-from simulator.acceptance.sequence_chances import tail_shares
-from simulator.acceptance.sequences import (
+from simulator.core.acceptance.sequence_chances import tail_shares
+from simulator.core.acceptance.sequences import (
     Automaton,
     DrawnSequences,
     RecordedDrafting,
@@ -20,8 +20,8 @@ from simulator.acceptance.sequences import (
     largest_divisor,
     unrecorded,
 )
-from simulator.acceptance.sources import Cycle, Rates, Replay
-from simulator.acceptance.trace import Trace
+from simulator.core.acceptance.sources import Cycle, Rates, Replay
+from simulator.core.acceptance.trace import Trace
 from tests.formulas import expected_tokens
 from tests.test_tree_replay import trace_of
 

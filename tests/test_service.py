@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.acceptance.sources import Cycle
-from simulator.cost.stated import StatedCost, StatedDurations
+from simulator.core.acceptance.sources import Cycle
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.memory import KVMemory
+from simulator.core.serving.policies import FixedBatch, Serving
+from simulator.core.serving.requests import Request, Requests
+from simulator.core.serving.service import Service
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.world import Span
 from simulator.scenario import load
-from simulator.serving.iteration import Iteration
-from simulator.serving.memory import KVMemory
-from simulator.serving.policies import FixedBatch, Serving
-from simulator.serving.requests import Request, Requests
-from simulator.serving.service import Service
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.world import Span
 
 SECOND = StatedCost(StatedDurations(target_ms=1000, prefill_ms=1000))
 """Every pass takes a second."""

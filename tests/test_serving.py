@@ -14,23 +14,23 @@ from click.testing import CliRunner
 from hypothesis import given, strategies as st
 from simpy import Environment, Event
 
-from simulator.acceptance.sources import Cycle
 from simulator.cli.main import main
-from simulator.cost.rows import Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput
+from simulator.core.acceptance.sources import Cycle
+from simulator.core.cost.rows import Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput
+from simulator.core.serving.lengths import LogNormal, Uniform
+from simulator.core.serving.memory import Blocks
+from simulator.core.serving.policies import ChunkedPrefill, FixedBatch, PrefillFirst, UnifiedBudget
+from simulator.core.serving.requests import Arrivals, Request, Requests
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.step import Lanes
+from simulator.core.strategies.mirror_sd import MirrorSD
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.core.world import World
 from simulator.scenario import load
 from simulator.scenario.run import run, simulate
-from simulator.serving.lengths import LogNormal, Uniform
-from simulator.serving.memory import Blocks
-from simulator.serving.policies import ChunkedPrefill, FixedBatch, PrefillFirst, UnifiedBudget
-from simulator.serving.requests import Arrivals, Request, Requests
-from simulator.serving.scheduler import Scheduler
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.step import Lanes
-from simulator.strategies.mirror_sd import MirrorSD
-from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.world import World
 
 SMALL = ["requests.concurrency=6", "requests.count=18", "requests.output_tokens=40"]
 NAMES = ["fixed_batch", "prefill_first", "chunked_prefill", "unified_budget"]

@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.cost.device import Device
-from simulator.files.document import head, read
-from simulator.files.schema import provenance, validate
-from simulator.names import Catalogue, shipped
+from simulator.core.cost.device import Device
+from simulator.core.quantities import provenance
+from simulator.inputs.catalogue import Catalogue, shipped
+from simulator.inputs.document import head, read
+from simulator.inputs.schema import validate
 from simulator.scenario import load
 
 CATALOGUE = Catalogue()

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import Trace, read
-from simulator.names import Catalogue
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces.file import read
 
 PAIRS = Path(__file__).parents[1] / "scenarios/pairs"
 POSITIONS = 50

@@ -12,15 +12,15 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from simulator.acceptance.sources import Acceptance, Rates, odds_of
 from simulator.cli.main import main
+from simulator.core.acceptance.sources import Acceptance, Rates, odds_of
+from simulator.core.strategies.common.base import LONGEST_WINDOW, law_parts, share_emitted
+from simulator.core.strategies.common.law import means
 from simulator.report.blocks import Page, Sliders
 from simulator.report.html import TEMPLATES, as_html
 from simulator.scenario import Loaded, load
 from simulator.scenario.expenses import expenses
 from simulator.scenario.run import baseline, law, simulate, tuned
-from simulator.strategies.common.base import LONGEST_WINDOW, law_parts, share_emitted
-from simulator.strategies.common.law import means
 from simulator.studies.plan.search import replicated
 from simulator.studies.what_if import MANY_KINDS, SHARES, WhatIf, what_if
 from simulator.studies.window import at_window

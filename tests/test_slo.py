@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
 from simulator.cli.main import main
+from simulator.core.serving.metrics import level_quantile
+from simulator.core.serving.slo import Limit, Slo
 from simulator.scenario import load
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.run import replay, run, simulate
-from simulator.serving.metrics import level_quantile
-from simulator.serving.slo import Limit, Slo
 
 TRAFFIC = """arrival_s,prompt_tokens,output_tokens
 0,8,3

@@ -17,24 +17,24 @@ import soak
 ROOT = Path(__file__).parent.parent
 PLANTED = {
     "files": (
-        "files/document.py",
+        "inputs/document.py",
         "except (yaml.YAMLError, ValueError, KeyError) as error",
         "except yaml.YAMLError as error",
     ),
     "settings": (
         "scenario/checks.py",
-        "if refusal := policy.refusal(",
-        "if refusal := (lambda *_: None)(",
+        "refusal = policy.refusal(",
+        "refusal = (lambda *_: None)(",
     ),
     "words": ("cli/options.py", "if error.filename is None:", "if error.filename:"),
     "books": (
-        "strategies/vanilla_sd.py",
+        "core/strategies/vanilla_sd.py",
         "return durations.draft + durations.rv + durations.target",
         "return durations.draft + durations.target",
     ),
     "places": ("scenario/run.py", "for lane in sorted(busy_s)", "for lane in set(busy_s)"),
     "kills": (
-        "files/writing.py",
+        "inputs/writing.py",
         "new = folder / path.name",
         (
             "new = folder / path.name; shutil.rmtree(path) if path.is_dir() else "

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.acceptance import converters
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import read
+from simulator.core.acceptance.sources import Replay
+from simulator.inputs.traces import converters, file as trace_file
+from simulator.inputs.traces.file import read
 from simulator.scenario import load
 from simulator.scenario.run import run
 
@@ -80,7 +80,7 @@ def written(folder: Path, rows: Sequence[dict[str, object]]) -> list[int]:
     which requests get them.
     """
     trace = converters.both(rows, 25)
-    trace.write(folder / "t.npz")
+    trace_file.write(trace, folder / "t.npz")
     return Replay(read(folder / "t.npz")).order
 
 

@@ -13,29 +13,30 @@ from hypothesis import assume, given, settings, strategies as st
 from test_flow_line import pipelines, seconds
 from test_tree_replay import trace_of
 
-from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.sources import Acceptance, Cycle, Rates, Replay
-from simulator.acceptance.tree_replay import DrawnPassages, RecordedPassages
 from simulator.cli.main import main
-from simulator.cost.rows import Phase, Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import NonNegative, OneOrMore
-from simulator.names import Catalogue, shown
+from simulator.core.acceptance.draft_tree import Beam
+from simulator.core.acceptance.sources import Acceptance, Cycle, Rates, Replay
+from simulator.core.acceptance.tree_replay import DrawnPassages, RecordedPassages
+from simulator.core.cost.rows import Phase, Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.quantities import NonNegative, OneOrMore
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.policies import FixedBatch
+from simulator.core.serving.requests import ClosedLoop, Requests
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.capabilities import line_of
+from simulator.core.strategies.common.pipeline_laws import PipelineTimes, hit_shares
+from simulator.core.strategies.common.step import Lanes
+from simulator.core.strategies.pipeline import Pipelined
+from simulator.core.strategies.specpipe import SpecPipe
+from simulator.core.strategies.specpipe_tandem import SpecPipeTandem
+from simulator.core.world import World
+from simulator.inputs.catalogue import Catalogue, shown
+from simulator.inputs.traces import file as trace_file
 from simulator.report.run.gaps import gaps
 from simulator.scenario import load
 from simulator.scenario.run import run
-from simulator.serving.iteration import Iteration
-from simulator.serving.policies import FixedBatch
-from simulator.serving.requests import ClosedLoop, Requests
-from simulator.serving.scheduler import Scheduler
-from simulator.strategies.common.base import Strategy
-from simulator.strategies.common.capabilities import line_of
-from simulator.strategies.common.pipeline_laws import PipelineTimes, hit_shares
-from simulator.strategies.common.step import Lanes
-from simulator.strategies.pipeline import Pipelined
-from simulator.strategies.specpipe import SpecPipe
-from simulator.strategies.specpipe_tandem import SpecPipeTandem
-from simulator.world import World
 from tests.formulas import barrier_passage, equal_stages, per_token
 
 
@@ -475,8 +476,9 @@ FAULTS = [
 def test_one_line_that_helps(
     text: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM).write(
-        tmp_path / "x.npz"
+    trace_file.write(
+        trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM),
+        tmp_path / "x.npz",
     )
     (tmp_path / "x.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -492,8 +494,9 @@ def test_a_report_says_that_gaps_make_tokens_late(tmp_path: Path) -> None:
     """Recorded hits of 75 %, one of them behind a gap: the law with the share of hits alone is
     below what the replay finds.
     """
-    trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM).write(
-        tmp_path / "x.npz"
+    trace_file.write(
+        trace_of([0] * 5, header={"beams": [{"width": 4, "branching": 2, "stages": 3}]}, **BEAM),
+        tmp_path / "x.npz",
     )
     (tmp_path / "x.yaml").write_text(
         "strategy: {name: specpipe, width: 4, branching: 2, prune_ms: 0}\n"

@@ -16,19 +16,20 @@ import numpy as np
 import pytest
 
 from benchmarks.family.draft_tree import DraftTree, widest
-from simulator.acceptance.tree_replay import tree_of
-from simulator.cost.device import Link
-from simulator.cost.model import ModelSpec
-from simulator.cost.partition import GIB, message_bytes, printed_layer_weights, stage_memory
-from simulator.cost.roofline import Roofline
-from simulator.files.schema import read, validate
-from simulator.names import Catalogue
-from simulator.strategies.common.pipeline_laws import (
+from simulator.core.acceptance.tree_replay import tree_of
+from simulator.core.cost.device import Link
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.partition import GIB, message_bytes, printed_layer_weights, stage_memory
+from simulator.core.cost.roofline import Roofline
+from simulator.core.strategies.common.pipeline_laws import (
     PipelineTimes,
     break_even,
     hit_shares,
     unequal_stages,
 )
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import read
+from simulator.inputs.schema import validate
 from tests.formulas import arrivals, equal_stages, per_token
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/specpipe_worked_examples.csv").open()))

@@ -14,25 +14,27 @@ from click.testing import CliRunner
 from hypothesis import given, strategies as st
 from test_tree_replay import trace_of
 
-from simulator.acceptance.sources import Cycle, Replay
-from simulator.acceptance.trace import read as read_trace
-from simulator.acceptance.tree_replay import pruned_trees
 from simulator.cli.main import main
-from simulator.cost.model import ModelSpec
-from simulator.cost.rows import Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput, read, validate
-from simulator.names import Catalogue
+from simulator.core.acceptance.sources import Cycle, Replay
+from simulator.core.acceptance.tree_replay import pruned_trees
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.rows import Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput
+from simulator.core.serving.policies import FixedBatch
+from simulator.core.serving.requests import ClosedLoop, Requests
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies.common.drafters import StreamingDrafter
+from simulator.core.strategies.common.step import Kind, Lanes, State
+from simulator.core.strategies.speculative_streaming import SpeculativeStreaming
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.core.world import World
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import read
+from simulator.inputs.schema import validate
+from simulator.inputs.traces.file import read as read_trace
 from simulator.scenario import load, run
-from simulator.serving.policies import FixedBatch
-from simulator.serving.requests import ClosedLoop, Requests
-from simulator.serving.scheduler import Scheduler
-from simulator.strategies.common.drafters import StreamingDrafter
-from simulator.strategies.common.step import Kind, Lanes, State
-from simulator.strategies.speculative_streaming import SpeculativeStreaming
-from simulator.strategies.vanilla_sd import VanillaSD
 from simulator.studies.streams import best, fall, stream_sweep
-from simulator.world import World
 
 STREAMED = "streaming_vicuna_7b_a100"
 FEW = ["requests.count=12"]

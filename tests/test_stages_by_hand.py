@@ -8,24 +8,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from simulator.acceptance.cursors import Chain
-from simulator.acceptance.draft_tree import Beam, Passage
-from simulator.acceptance.sources import Rates
-from simulator.acceptance.tree_replay import DrawnPassages
-from simulator.cost.model import ModelSpec
-from simulator.cost.rows import NO_ROWS, Phase, Rows
-from simulator.strategies.common.law import OddsOf
-from simulator.strategies.common.pipeline_laws import (
+from simulator.core.acceptance.cursors import Chain
+from simulator.core.acceptance.draft_tree import Beam, Passage
+from simulator.core.acceptance.sources import Rates
+from simulator.core.acceptance.tree_replay import DrawnPassages
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.rows import NO_ROWS, Phase, Rows
+from simulator.core.strategies.common.law import OddsOf
+from simulator.core.strategies.common.pipeline_laws import (
     PipelineTimes,
     break_even,
     hit_shares,
     unequal_stages,
 )
-from simulator.strategies.common.step import ABSENT, Kind, Progress, State, Step
-from simulator.strategies.pipeline import Pipelined, PipelineDurations
-from simulator.strategies.pipeline_tree import PipelineTree
-from simulator.strategies.specpipe import FillDetail, InPipeline, SpecPipe, filled
-from simulator.strategies.specpipe_tandem import InTandem, SpecPipeTandem
+from simulator.core.strategies.common.step import ABSENT, Kind, Progress, State, Step
+from simulator.core.strategies.pipeline import Pipelined, PipelineDurations
+from simulator.core.strategies.pipeline_tree import PipelineTree
+from simulator.core.strategies.specpipe import FillDetail, InPipeline, SpecPipe, filled
+from simulator.core.strategies.specpipe_tandem import InTandem, SpecPipeTandem
 from tests.formulas import arrivals, barrier_step, equal_stages, per_token
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL

@@ -14,7 +14,7 @@ from command_tree import children
 from rich.console import Console
 
 from simulator.cli.main import SECTIONS, main
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
 from simulator.report.pages import explain as explain_page
 from simulator.report.terminal import print_page
 from simulator.scenario import load, resolved

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from simpy import Event
 
 from benchmarks.family.draft_tree import DraftTree
-from simulator.world import Lane, Span, World
+from simulator.core.world import Lane, Span, World
 
 quarters = st.integers(0, 40).map(lambda number: number / 4)
 names = st.sampled_from("abc")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from simulator.acceptance import converters
-from simulator.cost.durations import ByLoad, Tabulated
-from simulator.cost.rows import Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput
+from simulator.core.cost.durations import ByLoad, Tabulated
+from simulator.core.cost.rows import Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput
+from simulator.inputs.traces import converters, file as trace_file
 from simulator.scenario import load
 from simulator.scenario.run import law, simulate
 
@@ -152,7 +152,7 @@ def walked_by_hand(tmp_path: Path, rows: list[dict], gamma: int) -> None:
     """Every step costs gamma draft steps of 2 ms and 30 ms + 0.5 a row; a request's steps follow
     one another.
     """
-    converters.positional(rows, "eagle").write(tmp_path / "bench.npz")
+    trace_file.write(converters.positional(rows, "eagle"), tmp_path / "bench.npz")
     tokens = min(len(row["acc_len_eagle"]) for row in rows)
     path = scenario(
         tmp_path,

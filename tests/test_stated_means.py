@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
 from simulator.scenario import load
 from simulator.scenario.loading import variant
 from simulator.scenario.run import RunResult, run, summary

@@ -10,24 +10,29 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from simulator.acceptance.cursors import Verdict
-from simulator.acceptance.sources import Cycle, Odds, Rates, Replay
-from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
-from simulator.cost.model import DraftHead, ModelSpec
-from simulator.cost.rows import NO_ROWS, Phase, Rows
-from simulator.files.schema import Fraction, Ranged
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.adaptive import OffAbove, WindowTable
-from simulator.strategies.common.base import Strategy, early_exit
-from simulator.strategies.common.capabilities import ExtraMemory, drafts_first, extra_memory
-from simulator.strategies.common.chain import _sizes, cut_to_grants
-from simulator.strategies.common.drafters import DraftPass, StreamingDrafter
-from simulator.strategies.common.law import Part, means
-from simulator.strategies.common.step import ABSENT, Admission, Kind, Progress, State, Step
-from simulator.strategies.common.token_tree import TokenTree
-from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
-from simulator.strategies.tree_sd import TreeSD
-from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.core.acceptance.cursors import Verdict
+from simulator.core.acceptance.sources import Cycle, Odds, Rates, Replay
+from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRuns
+from simulator.core.cost.model import DraftHead, ModelSpec
+from simulator.core.cost.rows import NO_ROWS, Phase, Rows
+from simulator.core.quantities import Fraction, Ranged
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.adaptive import OffAbove, WindowTable
+from simulator.core.strategies.common.base import Strategy, early_exit
+from simulator.core.strategies.common.capabilities import ExtraMemory, drafts_first, extra_memory
+from simulator.core.strategies.common.chain import _sizes, cut_to_grants
+from simulator.core.strategies.common.drafters import DraftPass, StreamingDrafter
+from simulator.core.strategies.common.law import Part, means
+from simulator.core.strategies.common.step import ABSENT, Admission, Kind, Progress, State, Step
+from simulator.core.strategies.common.token_tree import TokenTree
+from simulator.core.strategies.mirror_sd import (
+    MirrorSD,
+    batching_rule,
+    exposed_draft,
+    relative_overhead,
+)
+from simulator.core.strategies.tree_sd import TreeSD
+from simulator.core.strategies.vanilla_sd import VanillaSD
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL
 from tests.test_tree_replay import trace_of

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from simulator.acceptance import summaries
-from simulator.acceptance.continuation import continued
-from simulator.acceptance.sources import Rates
-from simulator.acceptance.spec import AcceptanceSpec
-from simulator.acceptance.summaries import TO_RATES
-from simulator.cost.rows import Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput
+from simulator.core.acceptance.continuation import continued
+from simulator.core.acceptance.sources import Rates
+from simulator.core.acceptance.spec import AcceptanceSpec
+from simulator.core.cost.rows import Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput
+from simulator.inputs.traces import summaries
+from simulator.inputs.traces.summaries import TO_RATES
 
 
 def block(

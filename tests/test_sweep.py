@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given, strategies as st
 
 from simulator.cli.main import main
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue
+from simulator.core.faults import BadInput
+from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load, run
 from simulator.scenario.run import simulated_baseline
 from simulator.studies.sweep import key as keys, point

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
 from simulator.report.pages.plot import label, picture
 from simulator.studies.sweep.axes import Axis, Design
 from simulator.studies.sweep.study import Plot, SweepFile

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from matplotlib.figure import Figure
 
 from simulator.cli.main import main
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
 from simulator.report.drawing import data_csv
 from simulator.studies.sweep.store import LOCK_SUFFIX, Store, reading, writing
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from test_tree_replay import trace_of
 
 from simulator.cli.main import main
+from simulator.inputs.traces import file as trace_file
 from simulator.report.blocks import Highlight
 from simulator.report.pages.trees import (
     headline,
@@ -56,7 +57,7 @@ def recorded(folder: Path) -> str:
             [[0, 2, 2, 2, 0, 2, 2, 2], [0, 1, 1, 1, 0, 1, 1, 1]],
         ],
     )
-    trace.write(folder / "x.npz")
+    trace_file.write(trace, folder / "x.npz")
     (folder / "x.yaml").write_text(TEXT)
     return str(folder / "x.yaml")
 

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
 from simulator.studies.sweep.axes import Point
 from simulator.studies.sweep.executors import SMALLEST, Bundle, Crew, InProcess, crew
 from simulator.studies.sweep.store import reading

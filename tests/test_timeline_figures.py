@@ -8,11 +8,11 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from simulator.core.world import Span
 from simulator.report.pipeline_timeline import COLOURS, THIN, devices, draw, pipeline_timeline
 from simulator.report.timeline import steady_window
 from simulator.scenario import load
 from simulator.scenario.run import SPANS, simulate
-from simulator.world import Span
 
 WORLD = [
     Span("target", 0.0, 0.010, "prefill"),

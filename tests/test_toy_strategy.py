@@ -136,7 +136,7 @@ def test_a_package_is_installed_as_the_page_says(tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=package, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"nothing here builds a package offline: {done.stderr[-200:]}")
-    seen = "from simulator.files.plugins import packages_found; print(packages_found())"
+    seen = "from simulator.inputs.plugins import packages_found; print(packages_found())"
     ran = [str(environment / "bin" / "python"), "-c", seen]
     told = subprocess.run(
         ran, env={"PYTHONPATH": str(root)}, capture_output=True, text=True, check=True, cwd=tmp_path

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from simulator.acceptance.cursors import Chain
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.statistics import (
+from simulator.core.acceptance.cursors import Chain
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.statistics import (
     FlavourNumbers,
     Hits,
     Statistics,
@@ -19,7 +19,7 @@ from simulator.acceptance.statistics import (
     independent,
     statistics,
 )
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
 from tests.plain_walk import walk
 from tests.test_acceptance import make_trace
 

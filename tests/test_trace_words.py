@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulator.acceptance.statistics import (
+from simulator.core.acceptance.statistics import (
     DrafterNumbers,
     FlavourNumbers,
     Hits,

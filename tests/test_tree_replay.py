@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from simulator.acceptance.draft_tree import Beam, Passage
-from simulator.acceptance.trace import UNKNOWN, Trace
-from simulator.acceptance.tree_replay import (
+from simulator.core.acceptance.draft_tree import Beam, Passage
+from simulator.core.acceptance.trace import UNKNOWN, Trace
+from simulator.core.acceptance.tree_replay import (
     ResampledReplay,
     ranks_ahead,
     recorded_passages,

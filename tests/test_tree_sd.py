@@ -11,18 +11,18 @@ from pydantic import ValidationError
 from test_laws import play
 from test_tree_replay import trace_of
 
-from simulator.acceptance.sources import Cycle, Replay
-from simulator.acceptance.trace import Trace
-from simulator.acceptance.tree_replay import DrawnMatches, RecordedRuns
-from simulator.cost.model import DraftHead, ModelSpec
-from simulator.cost.rows import Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import NonNegative, Ranged, Share
-from simulator.serving.requests import Requests
-from simulator.strategies.common.drafters import DraftPass
-from simulator.strategies.common.step import Kind
-from simulator.strategies.common.token_tree import TokenTree
-from simulator.strategies.tree_sd import TreeSD
+from simulator.core.acceptance.sources import Cycle, Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRuns
+from simulator.core.cost.model import DraftHead, ModelSpec
+from simulator.core.cost.rows import Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.quantities import NonNegative, Ranged, Share
+from simulator.core.serving.requests import Requests
+from simulator.core.strategies.common.drafters import DraftPass
+from simulator.core.strategies.common.step import Kind
+from simulator.core.strategies.common.token_tree import TokenTree
+from simulator.core.strategies.tree_sd import TreeSD
 
 HEADS = TreeSD(
     tree=TokenTree(branching=(2, 2)),

@@ -9,7 +9,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
+from simulator.core.serving.request_times import GROUPS, Times
+from simulator.core.serving.requests import Request
 from simulator.scenario import load, uncertainty
 from simulator.scenario.run import run
 from simulator.scenario.uncertainty import (
@@ -22,8 +24,6 @@ from simulator.scenario.uncertainty import (
     of_speedup,
     rests_on,
 )
-from simulator.serving.request_times import GROUPS, Times
-from simulator.serving.requests import Request
 
 
 def finished(count: int, seed: int = 1) -> list[Request]:
@@ -96,7 +96,7 @@ def test_groups_give_the_interval_of_single_requests(monkeypatch: pytest.MonkeyP
     """Independent requests: half-widths differ by the noise of some 600 groups and 4,000 draws."""
     requests = finished(5_000)
     exact = interval(1.0, Doubt(tuple(noted(requests).requests), {}))
-    monkeypatch.setattr("simulator.serving.request_times.GROUPS", 1_000)
+    monkeypatch.setattr("simulator.core.serving.request_times.GROUPS", 1_000)
     times = noted(requests)
     assert len(times.requests) == 625
     grouped = interval(1.0, Doubt(tuple(times.requests), {}))
@@ -115,7 +115,7 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
     """Law, replay, simulation and interval: at most 16 bytes for each further request; the draws
     alone once took 64,000.
     """
-    monkeypatch.setattr("simulator.serving.request_times.GROUPS", 256)
+    monkeypatch.setattr("simulator.core.serving.request_times.GROUPS", 256)
     monkeypatch.setattr("simulator.scenario.uncertainty.DRAWN_AT_ONCE", 4_096)
     monkeypatch.setattr("simulator.scenario.run.SPANS", 100)
 

@@ -22,6 +22,9 @@ from benchmarks.papers.__main__ import main as fit_paper
 from simulator.cli.claims import answers
 from simulator.cli.main import main
 from simulator.cli.options import Paths
+from simulator.core.faults import BadInput, Fault
+from simulator.core.parallel import Spread, in_turn, spread
+from simulator.core.serving.request_times import Times
 from simulator.evidence.drawn import drawn_figures
 from simulator.evidence.fits import Paper, Question, papers
 from simulator.evidence.law_check import law_gap
@@ -35,15 +38,12 @@ from simulator.evidence.validation import (
     summaries,
     validated,
 )
-from simulator.files.schema import BadInput, Fault
-from simulator.names import Catalogue, shipped
-from simulator.parallel import Spread, in_turn, spread
+from simulator.inputs.catalogue import Catalogue, shipped
 from simulator.report.pages import validate as validate_page
 from simulator.report.terminal import print_page
 from simulator.scenario import load
 from simulator.scenario.run import run
 from simulator.scenario.uncertainty import Doubt, interval, of_speedup, slowed
-from simulator.serving.request_times import Times
 from tests.kept_reports import differing
 from tests.toy_paper import TERMS, written
 

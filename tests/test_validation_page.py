@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator.cost.engine import EngineErrors
+from simulator.core.cost.engine import EngineErrors
 from simulator.evidence.claims import ClaimRow, Judged, PaperClaim
 from simulator.evidence.fits import OpenChoice, Paper
 from simulator.evidence.law_check import LawGap

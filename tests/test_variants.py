@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.files.schema import BadInput, Infeasible
+from simulator.core.faults import BadInput, Infeasible
 from simulator.scenario import load
 from simulator.scenario.loading import variant
 from simulator.scenario.run import simulate

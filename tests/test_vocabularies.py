@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from simulator.files.schema import BadInput
-from simulator.names import shipped
+from simulator.core.faults import BadInput
+from simulator.inputs.catalogue import shipped
 from simulator.scenario.caveats import caveats
 from simulator.scenario.loading import Loaded, load
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from simulator.acceptance.sources import Rates
 from simulator.cli.main import main
+from simulator.core.acceptance.sources import Rates
 from simulator.report.pages.drafts import sentences
 from simulator.report.pages.network import broken
 from simulator.scenario import Loaded, load

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.window_replay import WindowReplay
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.serving.policies import FixedBatch
-from simulator.serving.requests import ClosedLoop, Request, Requests
-from simulator.serving.scheduler import Scheduler
-from simulator.strategies.common.step import Lanes
-from simulator.strategies.vanilla_sd import VanillaSD
-from simulator.world import World
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.window_replay import WindowReplay
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.policies import FixedBatch
+from simulator.core.serving.requests import ClosedLoop, Request, Requests
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies.common.step import Lanes
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.core.world import World
 from tests.plain_walk import walk
 from tests.test_acceptance import make_trace
 

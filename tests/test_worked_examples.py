@@ -18,20 +18,25 @@ import numpy as np
 import pytest
 
 from benchmarks.verification import accepted_prefix
-from simulator.acceptance.sources import Cycle, Odds, Rates
-from simulator.cost.collectives import TreeAllReduce
-from simulator.cost.rows import Rows
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.strategies.common.claim import EXACT
-from simulator.strategies.common.drafters import (
+from simulator.core.acceptance.sources import Cycle, Odds, Rates
+from simulator.core.cost.collectives import TreeAllReduce
+from simulator.core.cost.rows import Rows
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.strategies.common.claim import EXACT
+from simulator.core.strategies.common.drafters import (
     AutoregressiveDrafter,
     StreamingDrafter,
     internal_steps,
 )
-from simulator.strategies.common.law import Law
-from simulator.strategies.common.step import Kind, Step
-from simulator.strategies.mirror_sd import MirrorSD, batching_rule, exposed_draft, relative_overhead
-from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.core.strategies.common.law import Law
+from simulator.core.strategies.common.step import Kind, Step
+from simulator.core.strategies.mirror_sd import (
+    MirrorSD,
+    batching_rule,
+    exposed_draft,
+    relative_overhead,
+)
+from simulator.core.strategies.vanilla_sd import VanillaSD
 from tests.formulas import overlap_bound, overlap_mass, speculative_sampling, top
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/mirror_sd_worked_examples.csv").open()))
@@ -144,7 +149,7 @@ def msd_7(i: dict[str, Any]) -> Answers:
 
 
 def next_verdict(accepted: int, *, off_exit: bool) -> Any:
-    from simulator.acceptance.cursors import Chain
+    from simulator.core.acceptance.cursors import Chain
 
     return Cycle((accepted,), (off_exit,)).cursor(0, None).judge(Chain(7))
 

@@ -15,16 +15,16 @@ from click.testing import CliRunner
 from hypothesis import given, strategies as st
 from scipy.stats import t as student
 
-from simulator.acceptance.assignment import TraceAssignment, replay_behind
-from simulator.acceptance.sources import Cycle, Replay
 from simulator.cli.main import main
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue
+from simulator.core.acceptance.assignment import TraceAssignment, replay_behind
+from simulator.core.acceptance.sources import Cycle, Replay
+from simulator.core.faults import BadInput
+from simulator.core.serving.arrivals import Deterministic, Gamma, Poisson
+from simulator.core.serving.requests import Request, Requests
+from simulator.core.serving.traffic import Line, TrafficFile
+from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import Loaded, load, run
 from simulator.scenario.outcome import Outcome
-from simulator.serving.arrivals import Deterministic, Gamma, Poisson
-from simulator.serving.requests import Request, Requests
-from simulator.serving.traffic import Line, TrafficFile
 
 DATA = Path(__file__).parents[2] / "shared/data"
 needs_data = pytest.mark.skipif(

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, strategies as st
 from simpy import Event
 
-import simulator.world
-from simulator.world import Span, World
+import simulator.core.world
+from simulator.core.world import Span, World
 
 
 def play(world: World, *processes: Generator[Event, object, None]) -> list[Span]:
@@ -597,7 +597,7 @@ def test_a_lane_that_did_nothing_was_never_busy() -> None:
 
 
 def test_the_private_parts_of_simpy_stay_in_one_module() -> None:
-    package = Path(simulator.world.__file__).parent
+    package = Path(simulator.core.world.__file__).parent
     private = re.compile(r"\._(now|queue|eid)\b")
     assert [path.name for path in package.rglob("*.py") if private.search(path.read_text())] == [
         "world.py"

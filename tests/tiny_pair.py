@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from simulator.acceptance.trace import Trace, read
 from simulator.cli.main import main
+from simulator.core.acceptance.trace import Trace
+from simulator.inputs.traces.file import read
 
 torch = pytest.importorskip("torch")
 tokenizers = pytest.importorskip("tokenizers")

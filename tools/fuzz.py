@@ -39,18 +39,19 @@ from bad_inputs import corpus
 from numpy.typing import NDArray
 from test_bad_inputs import trace
 
-from simulator.acceptance.converters import TO_TRACE
-from simulator.acceptance.statistics import statistics
-from simulator.acceptance.summaries import TO_RATES
-from simulator.acceptance.trace import read as read_trace
-from simulator.cost.huggingface import read_config
+from simulator.core.acceptance.statistics import statistics
+from simulator.core.faults import BadInput
+from simulator.core.serving.traffic import TrafficFile
 from simulator.evidence.calibrate import measurements
 from simulator.evidence.published import PublishedCell, rows
-from simulator.files.schema import BadInput, parse
-from simulator.names import FOLDERS, Catalogue, shipped
+from simulator.inputs.catalogue import FOLDERS, Catalogue, shipped
+from simulator.inputs.document import parse
+from simulator.inputs.models.huggingface import read_config
+from simulator.inputs.traces.converters import TO_TRACE
+from simulator.inputs.traces.file import read as read_trace
+from simulator.inputs.traces.summaries import TO_RATES
 from simulator.scenario import load
 from simulator.scenario.run import law_details
-from simulator.serving.traffic import TrafficFile
 from simulator.studies.plan.file import load_plan
 from simulator.studies.sweep.executors import crew
 from simulator.studies.sweep.store import reading, writing

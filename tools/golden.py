@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
 from simulator.scenario.run import run, summary
 from simulator.studies.window import window_sweep

@@ -37,36 +37,47 @@ BEGIN, END = "<!-- scores: written by dev.py mutate -->", "<!-- end of scores --
 
 def laws() -> list[str]:
     """Return the file of every shipped strategy, below ``simulator`` and without its ending."""
-    folder = ROOT / "simulator/strategies"
+    folder = ROOT / "simulator/core/strategies"
     files = [*folder.glob("[!_]*.py"), *folder.glob("*/strategy.py")]
     return sorted(file.relative_to(ROOT / "simulator").with_suffix("").as_posix() for file in files)
 
 
 STEPS = ("steps_by_hand", "worked_examples")
 GROUPS: dict[str, dict[str, Sequence[str]]] = {
-    "world": {"world": ("world", "worked_examples")},
-    "acceptance": {"acceptance/sources": ("acceptance", "worked_examples")},
+    "world": {"core/world": ("world", "worked_examples")},
+    "acceptance": {"core/acceptance/sources": ("acceptance", "worked_examples")},
     "cost": {
-        f"cost/{name}": ("cost", "cost_by_hand")
+        f"core/cost/{name}": ("cost", "cost_by_hand")
         for name in ("rows", "placement", "kernels", "hardware_cost")
     },
     "laws": {
-        "strategies/common/base": (*STEPS, "laws"),
-        "strategies/autoregressive": STEPS,
-        "strategies/vanilla_sd": STEPS,
-        "strategies/mirror_sd/strategy": STEPS,
-        "strategies/duodecoding": ("one_device_by_hand", "duodecoding_examples"),
-        "strategies/tree_sd": ("steps_by_hand", "tree_sd"),
-        "strategies/speculative_streaming/strategy": ("one_device_by_hand", "streaming_examples"),
-        "strategies/lyanna/strategy": ("one_device_by_hand", "lyanna_examples"),
-        "strategies/specpipe/strategy": ("stages_by_hand", "specpipe"),
-        "strategies/specpipe_tandem": ("stages_by_hand", "specpipe"),
-        "strategies/pipeline": ("stages_by_hand", "pipeline_tree"),
-        "strategies/pipeline_tree": ("stages_by_hand", "pipeline_tree"),
-        "strategies/common/pipeline_laws": ("stages_by_hand", "pipeline_laws", "specpipe_examples"),
-        "numeric": ("binomial",),
-        "acceptance/sequence_chances": ("one_device_by_hand", "duodecoding_examples", "sequences"),
-        "strategies/speculative_streaming/laws": ("one_device_by_hand", "streaming_examples"),
+        "core/strategies/common/base": (*STEPS, "laws"),
+        "core/strategies/autoregressive": STEPS,
+        "core/strategies/vanilla_sd": STEPS,
+        "core/strategies/mirror_sd/strategy": STEPS,
+        "core/strategies/duodecoding": ("one_device_by_hand", "duodecoding_examples"),
+        "core/strategies/tree_sd": ("steps_by_hand", "tree_sd"),
+        "core/strategies/speculative_streaming/strategy": (
+            "one_device_by_hand",
+            "streaming_examples",
+        ),
+        "core/strategies/lyanna/strategy": ("one_device_by_hand", "lyanna_examples"),
+        "core/strategies/specpipe/strategy": ("stages_by_hand", "specpipe"),
+        "core/strategies/specpipe_tandem": ("stages_by_hand", "specpipe"),
+        "core/strategies/pipeline": ("stages_by_hand", "pipeline_tree"),
+        "core/strategies/pipeline_tree": ("stages_by_hand", "pipeline_tree"),
+        "core/strategies/common/pipeline_laws": (
+            "stages_by_hand",
+            "pipeline_laws",
+            "specpipe_examples",
+        ),
+        "core/numeric": ("binomial",),
+        "core/acceptance/sequence_chances": (
+            "one_device_by_hand",
+            "duodecoding_examples",
+            "sequences",
+        ),
+        "core/strategies/speculative_streaming/laws": ("one_device_by_hand", "streaming_examples"),
         "studies/sweep/grid": ("grid",),
     },
 }

@@ -51,9 +51,9 @@ import yaml
 from click.testing import CliRunner
 
 from simulator.cli.main import main as specsim
-from simulator.names import FOLDERS, Catalogue, shipped
+from simulator.core.serving import leap
+from simulator.inputs.catalogue import FOLDERS, Catalogue, shipped
 from simulator.scenario import load, resolved
-from simulator.serving import leap
 
 ROOT = Path(__file__).parent.parent
 MOST_S = 60

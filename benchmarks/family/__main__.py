@@ -14,7 +14,7 @@ import click
 from benchmarks.family.pair import Family
 from benchmarks.family.recorder import TRACES, record_all
 from benchmarks.family.training import TokenStreams, train_family
-from simulator.acceptance.record.scores import Sampling
+from simulator.record.scores import Sampling
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 

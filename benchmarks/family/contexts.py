@@ -20,7 +20,7 @@ from torch import Tensor
 from benchmarks.family.members import Members
 from benchmarks.family.training import CONTEXT
 from benchmarks.family.writing import generate
-from simulator.acceptance.record.scores import Sampling
+from simulator.record.scores import Sampling
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SAMPLING = Sampling(1.0)

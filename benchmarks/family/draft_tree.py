@@ -10,7 +10,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.draft_tree import Beam, Passage
+from simulator.core.acceptance.draft_tree import Beam, Passage
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -29,8 +29,9 @@ from benchmarks.family.rollouts import roll_outs
 from benchmarks.family.training import CONTEXT, TokenStreams, fit
 from benchmarks.family.trees import Starts
 from benchmarks.family.writing import generate
-from simulator.acceptance.record.scores import Sampling
-from simulator.acceptance.trace import FORMAT
+from simulator.core.acceptance.trace import FORMAT
+from simulator.inputs.traces import file as trace_file
+from simulator.record.scores import Sampling
 
 EXPERTS, ACTIVE = 16, 2
 MIXTURE = NetworkShape(layers=6, width=192, heads=6, hidden=192, vocabulary=VOCABULARY)
@@ -264,7 +265,7 @@ def main(work: Path, out: Path, family: Path) -> None:
         for index, name in enumerate(flavours)
     ]
     path = out / "small_mixture_sampled.npz"
-    assemble(describe(mixture, pair, text, loss), parts, OUTPUT_TOKENS).write(path)
+    trace_file.write(assemble(describe(mixture, pair, text, loss), parts, OUTPUT_TOKENS), path)
     click.echo(f"{path}: {path.stat().st_size:,} bytes")
 
 

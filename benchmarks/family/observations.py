@@ -13,9 +13,9 @@ from benchmarks.family.draft_tree import TravellingTree
 from benchmarks.family.network import VOCABULARY, Network
 from benchmarks.family.pair import Family, weights_hash
 from benchmarks.family.tree_drafter import TreeDrafter
-from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.record.scores import Sampling, rank_of
-from simulator.acceptance.trace import FORMAT, Trace
+from simulator.core.acceptance.draft_tree import Beam
+from simulator.core.acceptance.trace import FORMAT, Trace
+from simulator.record.scores import Sampling, rank_of
 
 PROMPT_TOKENS = 64
 MOST_STAGES = 16

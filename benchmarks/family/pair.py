@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from benchmarks.family.network import DRAFT, TARGET, Network
-from simulator.files.writing import replacing
+from simulator.inputs.writing import replacing
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from benchmarks.family.rollouts import roll_outs
 from benchmarks.family.training import TokenStreams
 from benchmarks.family.trees import Starts, eagle_tree, hidden_trees, pruned_streams
 from benchmarks.family.writing import generate
-from simulator.acceptance.draft_tree import Beam, PrunedTree
-from simulator.acceptance.record.scores import Sampling, rank_of
-from simulator.acceptance.trace import UNKNOWN, Trace
+from simulator.core.acceptance.draft_tree import Beam, PrunedTree
+from simulator.core.acceptance.trace import UNKNOWN, Trace
+from simulator.inputs.traces import file as trace_file
+from simulator.record.scores import Sampling, rank_of
 
 OUTPUT_TOKENS = 192
 CANDIDATES = 3
@@ -301,7 +302,10 @@ def record_all(
     for name, sampling in traces.items():
         path = folder / f"{name}.npz"
         trace = record(shipped, asked, sampling, per_flavour, seed=7)
-        replace(
-            trace, header={**trace.header, "command": command(name, sampling, per_flavour)}
-        ).write(path)
+        trace_file.write(
+            replace(
+                trace, header={**trace.header, "command": command(name, sampling, per_flavour)}
+            ),
+            path,
+        )
         yield path

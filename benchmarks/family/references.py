@@ -26,7 +26,7 @@ from benchmarks.family.recorder import (
 )
 from benchmarks.family.training import TokenStreams
 from benchmarks.family.writing import generate
-from simulator.acceptance.trace import read
+from simulator.inputs.traces.file import read
 
 HEAD = ("trace", "request", "flavour", "document", "first_token", "blake2b", "ids")
 OPEN = ("PSF-2.0", "public domain text", "specsim's own")

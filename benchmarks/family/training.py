@@ -22,8 +22,8 @@ from benchmarks.family import corpus, pair
 from benchmarks.family.members import EXIT_LAYERS, SCHEDULES, Members, TrainingSchedule
 from benchmarks.family.network import VOCABULARY, Network
 from benchmarks.family.writing import generate
-from simulator.acceptance.record.scores import Sampling
-from simulator.files.writing import replacing
+from simulator.inputs.writing import replacing
+from simulator.record.scores import Sampling
 
 CONTEXT = 256
 OWN_PROMPT_TOKENS, OWN_ROWS = 64, 1_536

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from benchmarks.family.heads import EagleLayer, ExitHead, HiddenChain, Streams, branch
 from benchmarks.family.network import Keys, Network
-from simulator.acceptance.draft_tree import PrunedTree
+from simulator.core.acceptance.draft_tree import PrunedTree
 
 NOWHERE = float("-inf")
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.family.network import Cache, Network
-from simulator.acceptance.record.scores import Sampling
+from simulator.record.scores import Sampling
 
 
 @torch.no_grad()

@@ -21,8 +21,8 @@ import click
 from benchmarks.live.page import ROUNDS, budget_page, page, rounds_csv
 from simulator.cli.options import Sizes, answer, working
 from simulator.cli.record import EXTRA, INSTALL
-from simulator.files import writing
-from simulator.files.document import BadInput, Fault
+from simulator.core.faults import BadInput, Fault
+from simulator.inputs import writing
 from simulator.report.page import page_files, write_files
 
 if TYPE_CHECKING:

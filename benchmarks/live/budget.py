@@ -28,11 +28,11 @@ from benchmarks.family.observations import PROMPT_TOKENS
 from benchmarks.family.pair import Family
 from benchmarks.live.decoding import alone
 from benchmarks.verification import accepted_prefix, sequences_worth, verify
-from simulator.acceptance.sequence_chances import budget, cost_coefficient
-from simulator.acceptance.sequences import SequenceIteration, Split
-from simulator.acceptance.trace import read
-from simulator.files.schema import BadInput, Fault
-from simulator.names import Catalogue, shipped
+from simulator.core.acceptance.sequence_chances import budget, cost_coefficient
+from simulator.core.acceptance.sequences import SequenceIteration, Split
+from simulator.core.faults import BadInput, Fault
+from simulator.inputs.catalogue import Catalogue, shipped
+from simulator.inputs.traces.file import read
 
 CANDIDATES = 8
 """First tokens that are looked at, as in the released program."""

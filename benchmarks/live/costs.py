@@ -21,8 +21,8 @@ from benchmarks.family.pair import Family
 from benchmarks.family.tree_drafter import TreeDrafter
 from benchmarks.live.budget import BudgetVerdict
 from benchmarks.live.pipeline import FirstStage
-from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.sequences import Split
+from simulator.core.acceptance.draft_tree import Beam
+from simulator.core.acceptance.sequences import Split
 
 BURST = 32
 """Passes of the draft in a row, beside the target's or alone."""

@@ -23,18 +23,19 @@ from scipy.optimize import nnls
 from torch.nn import functional as F
 
 from benchmarks.family.network import DRAFT, TARGET, Network, NetworkShape, Reader, rotate
-from simulator.cost.device import Device, Link
-from simulator.cost.engine import Engine
-from simulator.cost.formats import WEIGHT_BYTES, WeightFormat
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.model import ModelSpec
-from simulator.cost.placement import Placement
-from simulator.cost.rows import Rows
+from simulator.core.cost.device import Device, Link
+from simulator.core.cost.engine import Engine
+from simulator.core.cost.formats import WEIGHT_BYTES, WeightFormat
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.placement import Placement
+from simulator.core.cost.rows import Rows
 from simulator.evidence.calibrate import profile
 from simulator.evidence.calibrate.importers import Heads, Queries, Row, attention, product, small
 from simulator.evidence.calibrate.measurements import Table, table
-from simulator.files.schema import Document, validate
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import Document
+from simulator.inputs.schema import validate
 
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128)
 CONTEXTS = (64, 256, 1024)

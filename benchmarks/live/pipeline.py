@@ -25,7 +25,7 @@ from benchmarks.family.network import Cache, Keys, Network
 from benchmarks.family.pair import Family
 from benchmarks.family.tree_drafter import TreeDrafter
 from benchmarks.live.budget import settle_down
-from simulator.acceptance.draft_tree import Beam, Passage
+from simulator.core.acceptance.draft_tree import Beam, Passage
 
 FIRST_LAYERS = 3
 """Of the target's eight, which leaves room for the draft on the first core and for the head on the

@@ -34,12 +34,13 @@ from benchmarks.live.costs import (
     time_plain,
     time_stages,
 )
-from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.record.scores import Sampling
-from simulator.acceptance.sequences import Split
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import Trace
-from simulator.names import shipped
+from simulator.core.acceptance.draft_tree import Beam
+from simulator.core.acceptance.sequences import Split
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.inputs.catalogue import shipped
+from simulator.inputs.traces import file as trace_file
+from simulator.record.scores import Sampling
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import simulate
 
@@ -389,7 +390,7 @@ def validate(
         folder = out or Path(stack.enter_context(TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         trace = recorded(family, prompts, tokens + MORE_TOKENS)
-        trace.write(folder / "trace.npz")
+        trace_file.write(trace, folder / "trace.npz")
         texts = [_halfway(trace, prompt, request, tokens) for request, prompt in enumerate(prompts)]
         drafting = stack.enter_context(live_budget.beside(pair, cores))
         second = stack.enter_context(

@@ -12,10 +12,10 @@ import click
 from benchmarks.papers.fitting import calibrate
 from benchmarks.papers.page import as_yaml, page
 from simulator.cli.options import answer, working
+from simulator.core.parallel import CORES, spread
 from simulator.evidence.fits import Question, papers
-from simulator.files.writing import whole_file
-from simulator.names import Catalogue
-from simulator.parallel import CORES, spread
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.writing import whole_file
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

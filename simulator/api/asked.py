@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from simulator.files.document import in_a_line
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import in_a_line
 
 if TYPE_CHECKING:
     from simulator.scenario import Loaded

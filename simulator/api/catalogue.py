@@ -4,7 +4,7 @@ import pandas as pd
 
 from simulator.api.asked import Folder, shelves
 from simulator.api.result import Result
-from simulator.names import FOLDERS
+from simulator.inputs.catalogue import FOLDERS
 
 
 def catalogue(

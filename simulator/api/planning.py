@@ -6,7 +6,7 @@ import pandas as pd
 
 from simulator.api.asked import Folder, Overrides, lines, shelves
 from simulator.api.result import Result
-from simulator.files.shell import command_line
+from simulator.inputs.shell import command_line
 from simulator.report.pages.plan import page as plan_page, write_plan
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.study import (

@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from simulator.acceptance.iid import every_drafter
-from simulator.acceptance.statistics import Statistics, statistics
-from simulator.acceptance.trace import read
 from simulator.api.asked import Folder, shelves
 from simulator.api.result import Result
-from simulator.files.shell import command_line
+from simulator.core.acceptance.iid import every_drafter
+from simulator.core.acceptance.statistics import Statistics, statistics
+from simulator.inputs.shell import command_line
+from simulator.inputs.traces.file import read
 from simulator.report.pages.iid import page as iid_page
 
 

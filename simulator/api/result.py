@@ -106,7 +106,7 @@ class Result(Generic[Value]):
         that ``--out`` of the command writes. Raises ValueError for a name that is neither,
         :class:`BadInput` where nothing can be written.
         """
-        from simulator.files.writing import write
+        from simulator.inputs.writing import write
 
         place = Path(path)
         text = self._text(place.suffix)
@@ -123,7 +123,7 @@ class Result(Generic[Value]):
 
     def _text(self, suffix: str) -> str | None:
         """Return the text of a file by its ending; None for an ending that no file has."""
-        from simulator.files.writing import json_text, plain_frame
+        from simulator.inputs.writing import json_text, plain_frame
 
         if suffix == ".json":
             return json_text(self.to_dict()) + "\n"

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.api.asked import Folder, Overrides, Source, lines, shelves
 from simulator.api.result import Result
-from simulator.files.shell import command_line
+from simulator.inputs.shell import command_line
 from simulator.scenario import Loaded, load as load_scenario
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from simulator.core.strategies.common.law import Law
     from simulator.report.blocks import Page
     from simulator.scenario.run import RunResult
-    from simulator.strategies.common.law import Law
 
 
 def load(

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from simulator.api.asked import Folder, Overrides, lines
 from simulator.api.result import Result
-from simulator.files.document import BadInput, in_a_line
-from simulator.files.shell import command_line
-from simulator.names import Catalogue
+from simulator.core.faults import BadInput
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import in_a_line
+from simulator.inputs.shell import command_line
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from simulator.api.asked import Folder, Overrides, lines, shelves
 from simulator.api.result import Result
-from simulator.files.shell import command_line
+from simulator.inputs.shell import command_line
 from simulator.report.pages import sweep as sweep_pages
 from simulator.studies.sweep.executors import crew
 from simulator.studies.sweep.store import reading, writing

@@ -11,9 +11,9 @@ import yaml
 
 from simulator.cli import options
 from simulator.cli.options import Paths, answer, faults_as_lines
-from simulator.files.document import in_a_line
-from simulator.files.shell import named_file, quoted
-from simulator.names import Catalogue
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import in_a_line
+from simulator.inputs.shell import named_file, quoted
 
 OWN: dict[str, str] = yaml.safe_load(
     Path(__file__).with_name("measure_own.yaml").read_text("utf-8")

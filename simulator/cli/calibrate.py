@@ -12,10 +12,10 @@ import click
 from simulator.cli import options
 from simulator.cli.catalogue import class_of
 from simulator.cli.options import Names, Paths, answer, beside_the_package, faults_as_lines, working
-from simulator.files.document import Document
-from simulator.files.shell import command_line
-from simulator.names import Catalogue
-from simulator.parallel import counted
+from simulator.core.parallel import counted
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import Document
+from simulator.inputs.shell import command_line
 
 if TYPE_CHECKING:
     from simulator.evidence.calibrate.profile import FittedProfile
@@ -235,7 +235,7 @@ def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.measurements import read
     from simulator.evidence.calibrate.passes import fit, written
-    from simulator.files import writing
+    from simulator.inputs import writing
 
     with faults_as_lines():
         document, card = _entry("device", like, own)
@@ -345,7 +345,7 @@ def engine(
     """
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.runs import fit, read_runs, written
-    from simulator.files import writing
+    from simulator.inputs import writing
     from simulator.report.pages.calibrate import engine_page
 
     with working("fitting"):
@@ -380,7 +380,7 @@ def _entry(kind: str, name: str, own: Paths) -> tuple[Document, Any]:
     """Read the file of a catalogue entry, as it is written and checked; a model gets its file's
     name.
     """
-    from simulator.files.schema import validate
+    from simulator.inputs.schema import validate
 
     catalogue = Catalogue(own)
     mention = Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
@@ -402,7 +402,7 @@ def _write_results(
 ) -> list[str]:
     """Write the profile and the page that were asked for; return the paths of their files."""
     from simulator.evidence.calibrate import profile
-    from simulator.files import writing
+    from simulator.inputs import writing
     from simulator.report.page import page_files
     from simulator.report.pages.calibrate import page
 

@@ -13,10 +13,8 @@ import click
 
 from simulator.cli import options
 from simulator.cli.options import Paths, answer, faults_as_lines, print_json
-from simulator.files.document import CONTROLS, BadInput, did_you_mean
-from simulator.files.plugins import plugin_file
-from simulator.files.shell import typed
-from simulator.names import (
+from simulator.core.faults import CONTROLS, BadInput, did_you_mean
+from simulator.inputs.catalogue import (
     FOLDERS,
     OF_MODELS,
     PROFILES,
@@ -26,9 +24,11 @@ from simulator.names import (
     strategy_files,
     strategy_names,
 )
+from simulator.inputs.plugins import plugin_file
+from simulator.inputs.shell import typed
 
 if TYPE_CHECKING:
-    from simulator.files.schema import Frozen
+    from simulator.core.quantities import Frozen
 
 KINDS = (
     "scenario",
@@ -58,11 +58,11 @@ CLASSES = {
     "scenario": "scenario:Scenario",
     "sweep": "studies.sweep.study:SweepFile",
     "plan": "studies.plan.file:PlanFile",
-    "workload": "serving.requests:Requests",
-    "device": "cost.device:Device",
-    "link": "cost.device:Link",
-    "engine": "cost.engine:Engine",
-    "model": "cost.model:ModelSpec",
+    "workload": "core.serving.requests:Requests",
+    "device": "core.cost.device:Device",
+    "link": "core.cost.device:Link",
+    "engine": "core.cost.engine:Engine",
+    "model": "core.cost.model:ModelSpec",
     "method": "studies.method_features:MethodFile",
     "acceptance": "scenario.bank:LentMeans",
 }
@@ -195,7 +195,7 @@ def details(name: str, catalogue: Catalogue) -> Details:
             return _file_details(kind, name, path, catalogue)
     path = Path(name)
     if path.suffix in OF_MODELS or (path / "config.json").is_file():
-        from simulator.cost.huggingface import read_config
+        from simulator.inputs.models.huggingface import read_config
 
         model = read_config(path)
         content = model.model_dump(mode="json", exclude_defaults=True)
@@ -217,8 +217,9 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
     """Return a YAML file as it stands; of a model also the numbers that follow; of a profile every
     number with its source.
     """
-    from simulator.cost.model import ModelSpec
-    from simulator.files.schema import provenance, validate
+    from simulator.core.cost.model import ModelSpec
+    from simulator.core.quantities import provenance
+    from simulator.inputs.schema import validate
 
     document = catalogue.content(kind, path)
     title = f"{kind} {name}   ({shown(path)})\n\n"
@@ -275,7 +276,7 @@ def _formats(device: Any) -> tuple[dict[str, dict[str, Any]], str]:
     """Return, as data and as text, how a device computes with weights of each format, and whose
     kernels stand for them.
     """
-    from simulator.cost.formats import FORMATS
+    from simulator.core.cost.formats import FORMATS
 
     rows = {}
     text = "\nformats of weights: bytes, what products compute in, whose kernels\n"
@@ -303,8 +304,8 @@ def _trace_details(name: str, path: Path) -> Details:
     """Return the header of a trace, and how many of its draft tokens are accepted."""
     import yaml
 
-    from simulator.acceptance.statistics import statistics
-    from simulator.acceptance.trace import read as read_trace
+    from simulator.core.acceptance.statistics import statistics
+    from simulator.inputs.traces.file import read as read_trace
 
     trace = read_trace(path)
     numbers = statistics(trace)
@@ -341,8 +342,8 @@ def json_schema(kind: str) -> dict[str, Any]:
     another one (``like``) and leave out what it says, so nothing in it is required; ``specsim``
     itself checks the whole.
     """
-    from simulator.files.descriptions import field_descriptions
-    from simulator.files.schema import Frozen, descendants
+    from simulator.core.quantities import Frozen, descendants
+    from simulator.inputs.descriptions import field_descriptions
 
     model = class_of(kind)
     schema_of_kind = model.model_json_schema()

@@ -18,9 +18,9 @@ import click
 
 from simulator.cli import options
 from simulator.cli.options import Paths, answer, faults_as_lines, working
-from simulator.files.document import BadInput, did_you_mean
-from simulator.names import Catalogue
-from simulator.parallel import CORES, Spread, spread
+from simulator.core.faults import BadInput, did_you_mean
+from simulator.core.parallel import CORES, Spread, spread
+from simulator.inputs.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from simulator.evidence.claims import Answers, ClaimRow, Judged

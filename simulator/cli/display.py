@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.spinner import Spinner
 from rich.text import Text
 
-from simulator.parallel import WATCHER, Advance
+from simulator.core.parallel import WATCHER, Advance
 
 SHOWN_AFTER_S = 1.0
 REFRESHED_S = 0.1
@@ -36,7 +36,7 @@ REMEMBERED_S = 600.0
 
 class Display:
     """A line of words, and below it a bar for each work under way; a watcher as
-    :mod:`simulator.parallel` asks for.
+    :mod:`simulator.core.parallel` asks for.
     """
 
     def __init__(self, what: str, console: Console) -> None:

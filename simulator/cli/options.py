@@ -14,7 +14,7 @@ import click
 
 from simulator.cli.groups import INTERRUPTED
 from simulator.cli.places import Output, check_places
-from simulator.files import reading
+from simulator.inputs import reading
 from simulator.report import WANTED, Wanted
 from simulator.report.blocks import PICTURES
 
@@ -35,8 +35,8 @@ def faults_as_lines() -> Iterator[None]:
 
     SIGTERM and Ctrl-C end it too, after whatever was begun is tidied up.
     """
-    from simulator.files.document import BadInput, Fault
-    from simulator.files.writing import apart, ended_by_sigterm
+    from simulator.core.faults import BadInput, Fault
+    from simulator.inputs.writing import apart, ended_by_sigterm
 
     context = click.get_current_context(silent=True)
     try:
@@ -75,7 +75,7 @@ def beside_the_package(typed: str, instead: str) -> NoReturn:
     """End a command that only a checkout has, with a line that says what to type there: exit code
     2.
     """
-    from simulator.files.document import BadInput
+    from simulator.core.faults import BadInput
 
     with faults_as_lines():
         message = (
@@ -88,7 +88,7 @@ def print_json(data: object) -> None:
     """Print plain data as one JSON object, nothing of which is infinite or no number; end the
     command where it cannot be.
     """
-    from simulator.files.writing import json_text
+    from simulator.inputs.writing import json_text
 
     with faults_as_lines():
         text = json_text(data)
@@ -159,7 +159,7 @@ def _look(context: click.Context, option: click.Parameter, value: Any) -> None:
     """Draw all pictures of this command so many columns wide, or in style files over the shipped
     one, looked at first.
     """
-    from simulator.files.document import readable
+    from simulator.inputs.document import readable
 
     with faults_as_lines():
         for file in value if option.name == "style" else ():

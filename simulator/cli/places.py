@@ -3,7 +3,7 @@ any work.
 
 Options that write are made by :data:`simulator.cli.options.output`. Files that are reached by way
 of others (``like``, a traffic file, a device) are looked at when something is written:
-:func:`simulator.files.writing.apart`.
+:func:`simulator.inputs.writing.apart`.
 """
 
 import os
@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from simulator.files.document import BadInput
-from simulator.files.writing import same
+from simulator.core.faults import BadInput
+from simulator.inputs.writing import same
 
 
 class Output(click.Option):

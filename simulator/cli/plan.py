@@ -11,10 +11,10 @@ import click
 
 from simulator.cli import options
 from simulator.cli.options import Names, Paths, answer, working
-from simulator.files.document import BadInput
-from simulator.files.logs import ROLES
-from simulator.files.shell import command_line
-from simulator.names import Catalogue
+from simulator.core.faults import BadInput
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.logs import ROLES
+from simulator.inputs.shell import command_line
 
 if TYPE_CHECKING:
     from simulator.studies.plan.file import Plan
@@ -197,7 +197,7 @@ def _read(
     save: Path | None,
 ) -> "Plan":
     """Return the plan of a question, and write it where it is to be kept."""
-    from simulator.files.writing import write
+    from simulator.inputs.writing import write
     from simulator.studies.plan.question import (
         DEFAULTS,
         PlanQuestion,

@@ -8,7 +8,7 @@ import click
 
 from simulator.cli import options
 from simulator.cli.options import answer, faults_as_lines
-from simulator.files.document import BadInput
+from simulator.core.faults import BadInput
 
 EXTRA = frozenset({"torch", "transformers", "safetensors", "tokenizers", "jinja2"})
 INSTALL = "pip install 'specdecode-sim[record]'"
@@ -120,8 +120,8 @@ def record(
     """
     with faults_as_lines():
         try:
-            from simulator.acceptance.record.pair_recorder import RecordingJob, record_pair
-            from simulator.acceptance.record.scores import Sampling
+            from simulator.record.pair_recorder import RecordingJob, record_pair
+            from simulator.record.scores import Sampling
         except ModuleNotFoundError as error:
             if error.name not in EXTRA:
                 raise

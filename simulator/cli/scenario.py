@@ -16,10 +16,10 @@ from simulator.cli import options
 from simulator.cli.groups import INTERRUPTED
 from simulator.cli.options import Names, Paths, answer, faults_as_lines, working
 from simulator.cli.places import outside
-from simulator.files.document import BadInput
-from simulator.files.shell import Comment, command_line
-from simulator.names import Catalogue
-from simulator.parallel import stoppable
+from simulator.core.faults import BadInput
+from simulator.core.parallel import stoppable
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.shell import Comment, command_line
 
 if TYPE_CHECKING:
     from simulator.cli.display import Display, Lines
@@ -127,7 +127,7 @@ def law(
         loaded = load(scenario, overrides, Catalogue(own), seed)
         details = law_details(loaded)
         if out:
-            from simulator.files.writing import write
+            from simulator.inputs.writing import write
             from simulator.report.html import as_html
             from simulator.studies.what_if import what_if
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from simulator.api.studies import Asked, computed, page_of
 from simulator.cli import options
 from simulator.cli.options import answer, working
-from simulator.files.shell import command_line
+from simulator.inputs.shell import command_line
 from simulator.report.blocks import PICTURES
 
 Command = TypeVar("Command", bound=Callable[..., Any])

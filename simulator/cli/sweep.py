@@ -14,10 +14,11 @@ import click
 from simulator.cli import options
 from simulator.cli.groups import INTERRUPTED
 from simulator.cli.options import answer, faults_as_lines
-from simulator.files.document import CONTROLS, BadInput, Document, Fault
-from simulator.files.shell import command_line, repeated
-from simulator.names import Catalogue
-from simulator.parallel import CORES
+from simulator.core.faults import CONTROLS, BadInput, Fault
+from simulator.core.parallel import CORES
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import Document
+from simulator.inputs.shell import command_line, repeated
 
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
@@ -346,7 +347,7 @@ def plot(store: Path, kind: str | None, out: Path, **asked: Any) -> None:
     """Draw the points of a sweep's STORE: lines, heat maps, contours, Pareto fronts, each also as
     small multiples.
     """
-    from simulator.files.schema import validate
+    from simulator.inputs.schema import validate
     from simulator.report.blocks import PICTURES
     from simulator.report.page import write_picture
     from simulator.report.pages.plot import picture

@@ -13,13 +13,14 @@ from simulator.cli import options
 from simulator.cli.bank import advise, list_
 from simulator.cli.options import Names, Paths, answer, faults_as_lines
 from simulator.cli.record import record
-from simulator.files import reading, writing
-from simulator.files.document import BadInput, did_you_mean, readable
-from simulator.files.shell import command_line, repeated
-from simulator.names import Catalogue
+from simulator.core.faults import BadInput, did_you_mean
+from simulator.inputs import reading, writing
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import readable
+from simulator.inputs.shell import command_line, repeated
 
 if TYPE_CHECKING:
-    from simulator.acceptance.trace import Trace
+    from simulator.core.acceptance.trace import Trace
 
 
 @click.group()
@@ -42,7 +43,7 @@ def info(name: str, flavours: Names, seed: int, as_json: bool, own: Paths) -> No
     """
     from dataclasses import asdict
 
-    from simulator.acceptance.statistics import statistics
+    from simulator.core.acceptance.statistics import statistics
     from simulator.report.pages.trace import page
 
     with faults_as_lines():
@@ -64,7 +65,7 @@ def compare(names: Names, flavours: Names, seed: int, as_json: bool, own: Paths)
     """Compare several traces."""
     from dataclasses import asdict
 
-    from simulator.acceptance.statistics import statistics
+    from simulator.core.acceptance.statistics import statistics
     from simulator.report.pages.trace import comparison_page
 
     with faults_as_lines():
@@ -95,7 +96,7 @@ def plot(
     name: str, flavours: Names, seed: int, as_json: bool, own: Paths, out: Path, form: str
 ) -> None:
     """Draw what `info` prints, each picture with its data beside it."""
-    from simulator.acceptance.statistics import statistics
+    from simulator.core.acceptance.statistics import statistics
     from simulator.report.page import write_pictures
     from simulator.report.pages.trace import figures
 
@@ -136,7 +137,7 @@ def iid(
     All drafters of a trace, or one with NAME:DRAFTER; a trace with one drafter also by kind of
     text.
     """
-    from simulator.acceptance.iid import WINDOWS, every_drafter
+    from simulator.core.acceptance.iid import WINDOWS, every_drafter
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.iid import NAME, page
 
@@ -231,8 +232,8 @@ def convert(
     """
     import yaml
 
-    from simulator.acceptance.converters import TO_TRACE
-    from simulator.acceptance.summaries import TO_RATES
+    from simulator.inputs.traces.converters import TO_TRACE
+    from simulator.inputs.traces.summaries import TO_RATES
 
     with faults_as_lines():
         lines = _lines(source, form in TO_RATES)
@@ -282,7 +283,7 @@ def rescale(
 
     Bursts stay where they are; `derived_from` in the header says how it was done.
     """
-    from simulator.acceptance.rescale import rescale as rescaled
+    from simulator.core.acceptance.rescale import rescale as rescaled
 
     with faults_as_lines():
         path, opened = _open(source, own)
@@ -297,7 +298,7 @@ def _open(name: str, own: Paths) -> tuple[Path, Trace]:
     """Return the path and the trace of a name or file; ``NAME:DRAFTER`` chooses a drafter other
     than the first.
     """
-    from simulator.acceptance.trace import read
+    from simulator.inputs.traces.file import read
 
     name, _, drafter = name.partition(":")
     path = Path(name)
@@ -359,7 +360,9 @@ def _write(path: Path, content: Trace | str | bytes) -> str:
     if isinstance(content, str | bytes):
         writing.write(path, content)
     else:
-        content.write(path)
+        from simulator.inputs.traces import file as trace_file
+
+        trace_file.write(content, path)
     return str(path)
 
 

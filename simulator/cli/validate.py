@@ -13,11 +13,11 @@ import click
 from simulator.cli import options
 from simulator.cli.claims import judged_claims
 from simulator.cli.options import Names, Paths, answer, beside_the_package, working
-from simulator.files.document import BadInput, Fault, did_you_mean
-from simulator.files.plugins import packages_found
-from simulator.files.shell import command_line, repeated
-from simulator.names import Catalogue
-from simulator.parallel import CORES, Spread, spread
+from simulator.core.faults import BadInput, Fault, did_you_mean
+from simulator.core.parallel import CORES, Spread, spread
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.plugins import packages_found
+from simulator.inputs.shell import command_line, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -278,8 +278,8 @@ def _examples(names: Names, everywhere: Spread) -> list[ExampleVerdict]:
     """Return what became of the examples of strategies; raises :class:`BadInput` for a name that is
     none.
     """
+    from simulator.core.strategies import strategies
     from simulator.evidence.law_check import check_strategy
-    from simulator.strategies import strategies
 
     if ALL in names:
         chosen = list(strategies())

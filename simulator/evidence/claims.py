@@ -40,9 +40,10 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import model_validator
 
+from simulator.core.faults import BadInput, Fault, did_you_mean
+from simulator.core.quantities import Frozen
 from simulator.evidence.published import PAPERS, PublishedCell, numbered
-from simulator.files.schema import BadInput, Fault, Frozen, did_you_mean
-from simulator.names import Catalogue, shown
+from simulator.inputs.catalogue import Catalogue, shown
 
 Verdict = Literal["reproduced", "refuted", "in shape", "inputs not printed", ""]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "in shape", "inputs not printed", "refuted")

@@ -15,10 +15,13 @@ from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from simulator.core.faults import BadInput, did_you_mean
+from simulator.core.quantities import Frozen
 from simulator.evidence.claims import Answers, Combine, combined, entries, picked
 from simulator.evidence.published import PAPERS
-from simulator.files.schema import BadInput, Frozen, did_you_mean, read, validate
-from simulator.names import Catalogue, shown
+from simulator.inputs.catalogue import Catalogue, shown
+from simulator.inputs.document import read
+from simulator.inputs.schema import validate
 
 Place = float | str
 """Where a point stands on the horizontal axis: a number, or the name of a bar."""

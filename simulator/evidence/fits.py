@@ -20,13 +20,15 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from simulator.core.faults import BadInput, Fault, did_you_mean, told
+from simulator.core.quantities import Frozen
+from simulator.core.serving.requests import Request
 from simulator.evidence.published import PAPERS, Note, PublishedCell, cells, notes
-from simulator.files.document import told
-from simulator.files.schema import BadInput, Fault, Frozen, did_you_mean, read, validate
-from simulator.names import Catalogue, shipped, shown
+from simulator.inputs.catalogue import Catalogue, shipped, shown
+from simulator.inputs.document import read
+from simulator.inputs.schema import validate
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import run, summary
-from simulator.serving.requests import Request
 
 Columns = Mapping[str, tuple[str, ...]]
 """Column of ``cells.csv`` -> the values of it that are meant."""

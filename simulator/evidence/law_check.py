@@ -15,28 +15,28 @@ from typing import NamedTuple
 
 from simpy import Event
 
-from simulator.acceptance.sources import Acceptance, Cycle, odds_of
-from simulator.cost.stated import StatedCost
-from simulator.names import Catalogue
-from simulator.numeric import ordered_sum
-from simulator.parallel import Spread
+from simulator.core.acceptance.sources import Acceptance, Cycle, odds_of
+from simulator.core.cost.stated import StatedCost
+from simulator.core.numeric import ordered_sum
+from simulator.core.parallel import Spread
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.memory import Blocks
+from simulator.core.serving.policies import FixedBatch
+from simulator.core.serving.requests import ClosedLoop, Requests
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.serving.service import lanes_of
+from simulator.core.serving.step_times import StepTimes
+from simulator.core.strategies import Strategy, strategies
+from simulator.core.strategies.common.base import early_exit
+from simulator.core.strategies.common.capabilities import Tunable, drafts_first, line_of
+from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.outputs import Outputs
+from simulator.core.strategies.common.step import Kind
+from simulator.core.world import World
+from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
 from simulator.scenario.agreement import TOLERANCE, agreement
 from simulator.scenario.run import law, law_from, replayed_beside, simulate, tuned
-from simulator.serving.iteration import Iteration
-from simulator.serving.memory import Blocks
-from simulator.serving.policies import FixedBatch
-from simulator.serving.requests import ClosedLoop, Requests
-from simulator.serving.scheduler import Scheduler
-from simulator.serving.service import lanes_of
-from simulator.serving.step_times import StepTimes
-from simulator.strategies import Strategy, strategies
-from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.capabilities import Tunable, drafts_first, line_of
-from simulator.strategies.common.claim import EXACT, Claim, Example
-from simulator.strategies.common.outputs import Outputs
-from simulator.strategies.common.step import Kind
-from simulator.world import World
 
 CONTEXT = 100
 """Cached tokens at which an example's law is taken; stated durations do not depend on them."""

@@ -32,10 +32,12 @@ from typing import Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from simulator.files import reading
-from simulator.files.document import readable
-from simulator.files.schema import BadInput, Document, Frozen, validate
-from simulator.names import shipped, shown
+from simulator.core.faults import BadInput
+from simulator.core.quantities import Frozen
+from simulator.inputs import reading
+from simulator.inputs.catalogue import shipped, shown
+from simulator.inputs.document import Document, readable
+from simulator.inputs.schema import validate
 
 Role = Literal["calibrate", "predict", "check", "report", "input", "excluded"]
 PAPERS = "scenarios/papers"

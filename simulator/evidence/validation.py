@@ -15,17 +15,17 @@ from statistics import mean, median
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
-from simulator.cost.engine import EngineErrors
+from simulator.core.cost.engine import EngineErrors
+from simulator.core.faults import BadInput
+from simulator.core.parallel import Spread
+from simulator.core.serving.request_times import Times
 from simulator.evidence.baseline import arithmetic, interpolated
 from simulator.evidence.claims import Judged
 from simulator.evidence.fits import Answer, Paper, Question
 from simulator.evidence.published import PublishedCell
-from simulator.files.schema import BadInput
-from simulator.names import Catalogue
-from simulator.parallel import Spread
+from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
 from simulator.scenario.uncertainty import Doubt, Interval, interval, slowed
-from simulator.serving.request_times import Times
 
 NOISE_FLOOR = {"one lab, one GPU, again": (0.014, 0.04), "another lab": (0.106, 0.106)}
 """Median change of the same methods measured again on the same GPU (Spec-Bench leaderboard against

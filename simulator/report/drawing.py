@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from simulator.files.writing import csv_text
+from simulator.inputs.writing import csv_text
 from simulator.report import WANTED
 
 WIDTH_IN = 16 / 2.54

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from simulator.files.writing import json_text
+from simulator.inputs.writing import json_text
 from simulator.report.blocks import (
     Code,
     Figure,

@@ -8,7 +8,7 @@ from typing import get_args
 
 import yaml
 
-from simulator.files.schema import Confidence, provenance
+from simulator.core.quantities import Confidence, provenance
 from simulator.report.blocks import Block, Code, Listing, Paragraph
 from simulator.report.columns import Column, table
 from simulator.scenario import Scenario, resolved

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from simulator.files.writing import whole_file
-from simulator.serving.iteration import Iteration
-from simulator.serving.requests import Request
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.requests import Request
+from simulator.inputs.writing import whole_file
 
 REQUEST_COLUMNS = (
     *(

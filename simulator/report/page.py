@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from simulator.files import writing
-from simulator.files.document import BadInput
+from simulator.core.faults import BadInput
+from simulator.inputs import writing
 from simulator.report.blocks import PICTURES, Block, Figure, Page
 from simulator.report.html import as_html
 from simulator.report.markdown import as_markdown

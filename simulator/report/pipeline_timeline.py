@@ -13,10 +13,10 @@ from typing import Any
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as MatplotlibPath
 
+from simulator.core.world import Span
 from simulator.report.drawing import WIDTH_IN, canvas, drawn
 from simulator.report.panels import GREY, SHADE
 from simulator.report.timeline import OPENING, PARTS, family
-from simulator.world import Span
 
 COLOURS = {label: colour for (_, label), colour in PARTS.items()}
 """Colours by label, in the order in which they are drawn over each other."""

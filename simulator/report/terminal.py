@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from simulator.files.document import CONTROLS
+from simulator.core.faults import CONTROLS
 from simulator.report.blocks import (
     Block,
     Bullets,

@@ -10,9 +10,9 @@ from math import floor, log10
 from textwrap import wrap
 from typing import Any, NamedTuple, Self
 
+from simulator.core.world import Span
 from simulator.report.html import rendered
 from simulator.report.panels import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
-from simulator.world import Span
 
 OPENING = ("prefill", "draft prefill", "first window")
 """Labels of spans that lie before a request's first step."""

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from simulator.core.numeric import grouped
 from simulator.evidence.validation import Validated
-from simulator.numeric import grouped
 from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, VERMILLION, legend_above
 

@@ -4,15 +4,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulator.files.schema import BadInput
-from simulator.files.writing import json_text, replacing
+from simulator.core.faults import BadInput
+from simulator.core.world import Span
+from simulator.inputs.writing import json_text, replacing
 from simulator.report.blocks import Page
 from simulator.report.page import DATA, page_files
 from simulator.report.run.acceptance import ACCEPTED
 from simulator.report.run.steps import TIMELINE, TRACE
 from simulator.report.run.window import SWEEP
 from simulator.report.timeline import chrome_trace
-from simulator.world import Span
 
 NAME = "report"
 REPORT = f"{NAME}.md"

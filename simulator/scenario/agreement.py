@@ -15,13 +15,13 @@ from itertools import accumulate
 from math import ulp
 from typing import Any, NamedTuple
 
-from simulator.cost.rows import Rows
-from simulator.numeric import ordered_sum
+from simulator.core.cost.rows import Rows
+from simulator.core.numeric import ordered_sum
+from simulator.core.strategies.common.claim import Claim
+from simulator.core.strategies.common.law import Law
+from simulator.core.strategies.common.step import Kind
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import Outcome
-from simulator.strategies.common.claim import Claim
-from simulator.strategies.common.law import Law
-from simulator.strategies.common.step import Kind
 
 TOLERANCE = 1e-9
 """Relative difference up to which two ways to a number are the same."""

@@ -15,16 +15,16 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from simulator.files.schema import Document
-from simulator.scenario.fields import Scenario
-from simulator.serving.policies import (
+from simulator.core.serving.policies import (
     AnyPolicy,
     ChunkedPrefill,
     EngineDefault,
     PrefillFirst,
     UnifiedBudget,
 )
-from simulator.serving.requests import HASHED_TOKENS, Requests
+from simulator.core.serving.requests import HASHED_TOKENS, Requests
+from simulator.inputs.document import Document
+from simulator.scenario.fields import Scenario
 
 POLICY = ("serving", "policy", "name")
 CACHING = ("serving", "memory", "prefix_caching")

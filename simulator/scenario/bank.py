@@ -12,11 +12,13 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import read_once
-from simulator.acceptance.window_replay import WindowReplay
-from simulator.files.schema import Frozen, read, validate
-from simulator.names import Catalogue, shown
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.window_replay import WindowReplay
+from simulator.core.quantities import Frozen
+from simulator.inputs.catalogue import Catalogue, shown
+from simulator.inputs.document import read
+from simulator.inputs.schema import validate
+from simulator.inputs.traces.file import read_once
 from simulator.scenario.recording import nearest_recording
 
 COMPARED = 3

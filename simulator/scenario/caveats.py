@@ -5,21 +5,21 @@ acceptance comes from.
 from collections.abc import Iterator
 from pathlib import Path
 
-from simulator.acceptance.assignment import TraceAssignment
-from simulator.acceptance.by_context import Falling
-from simulator.acceptance.sources import Acceptance, Replay
-from simulator.acceptance.trace import Trace
-from simulator.cost.kernels import computes_longer_than_it_reads, lacks_curve
-from simulator.cost.placement import Placement
-from simulator.files.schema import Path_, Place
+from simulator.core.acceptance.assignment import TraceAssignment
+from simulator.core.acceptance.by_context import Falling
+from simulator.core.acceptance.sources import Acceptance, Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.cost.kernels import computes_longer_than_it_reads, lacks_curve
+from simulator.core.cost.placement import Placement
+from simulator.core.faults import Path_, Place
+from simulator.core.strategies.common.capabilities import DraftsChain
+from simulator.core.strategies.common.drafters import StreamingDrafter
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
 from simulator.scenario.as_served import said_of_engine
 from simulator.scenario.doubts import about_rows, about_sharded_drafts
 from simulator.scenario.ranks import about_ranks
 from simulator.scenario.stability import load_of
-from simulator.strategies.common.capabilities import DraftsChain
-from simulator.strategies.common.drafters import StreamingDrafter
 
 NAMED = 12
 """Most tasks of which each is named with what it replays."""

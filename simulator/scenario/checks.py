@@ -6,20 +6,22 @@ from bisect import bisect
 from collections.abc import Iterator
 from contextlib import suppress
 
-from simulator.acceptance.header import share_tokenizer
-from simulator.cost.degrees import working
-from simulator.cost.model import ModelSpec
-from simulator.cost.placement import Placement
-from simulator.cost.rows import Rows
-from simulator.files.schema import BadInput, Document, Fault, Infeasible, Path_, validate
-from simulator.names import Catalogue, is_shipped
+from simulator.core.acceptance.tokenizers import share_tokenizer
+from simulator.core.cost.degrees import working
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.placement import Placement
+from simulator.core.cost.rows import Rows
+from simulator.core.faults import BadInput, Fault, Infeasible, Path_
+from simulator.core.serving.policies import EngineDefault, FixedBatch
+from simulator.core.serving.requests import HASHED_TOKENS
+from simulator.core.strategies.common.capabilities import drafts_first
+from simulator.core.strategies.common.traits import Facts
+from simulator.inputs.catalogue import Catalogue, is_shipped
+from simulator.inputs.document import Document
+from simulator.inputs.schema import validate
 from simulator.scenario.as_served import cached_by_default
 from simulator.scenario.fields import DeviceGroup, Scenario
 from simulator.scenario.stated.means import impossible_means
-from simulator.serving.policies import EngineDefault, FixedBatch
-from simulator.serving.requests import HASHED_TOKENS
-from simulator.strategies.common.capabilities import drafts_first
-from simulator.strategies.common.traits import Facts
 
 
 def with_fitting_draft(scenario: Scenario, document: Document) -> Scenario:

@@ -7,10 +7,10 @@ from functools import partial
 from statistics import NormalDist
 from typing import NamedTuple
 
-from simulator.cost.engine import Engine, RowCosts
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.kernels import lacks_curve, measured_rows
-from simulator.files.schema import Open, Part, Ranged, Sourced, nested, replace_nested
+from simulator.core.cost.engine import Engine, RowCosts
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.kernels import lacks_curve, measured_rows
+from simulator.core.quantities import Open, Part, Ranged, Sourced, nested, replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.homes import away, from_home
 from simulator.scenario.ranks import Continued, continued, placements

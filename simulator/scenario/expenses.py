@@ -10,8 +10,8 @@ once.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from simulator.cost.device import Device
-from simulator.numeric import ordered_sum, quotient
+from simulator.core.cost.device import Device
+from simulator.core.numeric import ordered_sum, quotient
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import Outcome
 

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from simulator.acceptance.spec import AcceptanceSpec
-from simulator.cost.placement import Placement
-from simulator.files.descriptions import summary
-from simulator.files.schema import Document, Frozen, Path_, Sourced, provenance
-from simulator.names import strategy_files
+from simulator.core.acceptance.spec import AcceptanceSpec
+from simulator.core.cost.placement import Placement
+from simulator.core.faults import Path_
+from simulator.core.quantities import Frozen, Sourced, provenance
+from simulator.inputs.catalogue import strategy_files
+from simulator.inputs.descriptions import summary
+from simulator.inputs.document import Document
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.as_served import source_of_engine
 from simulator.scenario.caveats import caveats

@@ -12,35 +12,38 @@ from pydantic import (
     model_validator,
 )
 
-from simulator.acceptance.sources import Acceptance, Exit
-from simulator.acceptance.spec import AcceptanceSpec
-from simulator.cost.device import Link
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.placement import Placement
-from simulator.cost.protocol import Cost
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import BadInput, Frozen, Sourced
-from simulator.numeric import ordered_sum
-from simulator.scenario.routing import recorded_routing
-from simulator.serving.memory import Blocks
-from simulator.serving.policies import Serving
-from simulator.serving.requests import Requests
-from simulator.serving.service import Service
-from simulator.serving.slo import Slo
-from simulator.serving.step_times import StepTimes
-from simulator.strategies import Strategy, strategies
-from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.capabilities import (
+from simulator.core.acceptance.sources import Acceptance, Exit
+from simulator.core.acceptance.spec import AcceptanceSpec
+from simulator.core.cost.device import Link
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.placement import Placement
+from simulator.core.cost.protocol import Cost
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput
+from simulator.core.numeric import ordered_sum
+from simulator.core.quantities import Frozen, Sourced
+from simulator.core.serving.memory import Blocks
+from simulator.core.serving.policies import Serving
+from simulator.core.serving.requests import Requests
+from simulator.core.serving.service import Service
+from simulator.core.serving.slo import Slo
+from simulator.core.serving.step_times import StepTimes
+from simulator.core.serving.traffic import READERS
+from simulator.core.strategies import Strategy, strategies
+from simulator.core.strategies.common.base import early_exit
+from simulator.core.strategies.common.capabilities import (
     ExtraMemory,
     drafting_of,
     drafts_first,
     dropped_units,
     extra_memory,
 )
-from simulator.strategies.common.law import Law, OddsOf
-from simulator.strategies.common.method import Method
-from simulator.strategies.common.outputs import Outputs
-from simulator.strategies.common.step import UNLIMITED
+from simulator.core.strategies.common.law import Law, OddsOf
+from simulator.core.strategies.common.method import Method
+from simulator.core.strategies.common.outputs import Outputs
+from simulator.core.strategies.common.step import UNLIMITED
+from simulator.inputs import traffic
+from simulator.scenario.routing import recorded_routing
 
 
 def _made_already(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
@@ -49,6 +52,8 @@ def _made_already(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
         return value
     return read(value)
 
+
+READERS |= dict.fromkeys(traffic.FORMATS, traffic.recorded)
 
 if TYPE_CHECKING:
     AnyStrategy = Strategy

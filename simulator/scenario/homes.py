@@ -17,9 +17,9 @@ How wide was judged from runs that took no part in a fit:
 
 from collections.abc import Iterable
 
-from simulator.cost.device import Device
-from simulator.cost.engine import Engine, Home
-from simulator.files.schema import Open, Ranged, Sourced, nested
+from simulator.core.cost.device import Device
+from simulator.core.cost.engine import Engine, Home
+from simulator.core.quantities import Open, Ranged, Sourced, nested
 
 SAME_ARCHITECTURE = 1.5
 SAME_MAKER = 4.0

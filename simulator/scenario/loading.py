@@ -12,17 +12,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
-from simulator.acceptance.assignment import TraceAssignment
-from simulator.acceptance.by_context import ByContext, Falling
-from simulator.acceptance.rescale import rescaled
-from simulator.acceptance.sequences import RecordedSequences
-from simulator.acceptance.sources import Acceptance, Replay
-from simulator.acceptance.spec import Rescale
-from simulator.acceptance.trace import Trace
-from simulator.acceptance.window_replay import Walk
-from simulator.files.plugins import packages_found
-from simulator.files.schema import BadInput, Document, Fault, validate
-from simulator.names import Catalogue, is_shipped
+from simulator.core.acceptance.assignment import TraceAssignment
+from simulator.core.acceptance.by_context import ByContext, Falling
+from simulator.core.acceptance.rescale import rescaled
+from simulator.core.acceptance.sequences import RecordedSequences
+from simulator.core.acceptance.sources import Acceptance, Replay
+from simulator.core.acceptance.spec import Rescale
+from simulator.core.acceptance.trace import Trace
+from simulator.core.acceptance.window_replay import Walk
+from simulator.core.faults import BadInput, Fault
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.capabilities import DraftsChain
+from simulator.inputs.catalogue import Catalogue, is_shipped
+from simulator.inputs.document import Document
+from simulator.inputs.plugins import packages_found
+from simulator.inputs.schema import validate
 from simulator.scenario.as_served import (
     left_to_engine,
     with_caching_of_engine,
@@ -33,8 +37,6 @@ from simulator.scenario.fields import Scenario
 from simulator.scenario.recording import borrowed, check_answers, drawn, fitting, read_trace
 from simulator.scenario.routing import routed_as_recorded
 from simulator.scenario.stated.means import moving_rule, stated_rule
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.capabilities import DraftsChain
 
 PLAIN = Autoregressive.model_fields["name"].default
 """The strategy that drafts nothing."""

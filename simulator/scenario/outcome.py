@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
-from simulator.cost.partition import StageMemory, stage_memory
-from simulator.numeric import ordered_sum, quotient
+from simulator.core.cost.partition import StageMemory, stage_memory
+from simulator.core.numeric import ordered_sum, quotient
+from simulator.core.serving.collector import MetricsCollector
+from simulator.core.serving.memory import cache_hits
+from simulator.core.serving.metrics import Sketch, Tally, level_quantile
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.serving.service import ServiceRun
+from simulator.core.strategies.common.step import Kind
+from simulator.core.strategies.common.studied import LevelTree
 from simulator.scenario import Scenario
-from simulator.serving.collector import MetricsCollector
-from simulator.serving.memory import cache_hits
-from simulator.serving.metrics import Sketch, Tally, level_quantile
-from simulator.serving.scheduler import Scheduler
-from simulator.serving.service import ServiceRun
-from simulator.strategies.common.step import Kind
-from simulator.strategies.common.studied import LevelTree
 
 
 class LimitOutcome(NamedTuple):
@@ -35,7 +35,7 @@ class LimitOutcome(NamedTuple):
 @dataclass(frozen=True)
 class Counted:
     """The requests that count and the stretch of time in which they arrive
-    (:mod:`simulator.serving.collector`).
+    (:mod:`simulator.core.serving.collector`).
     """
 
     rule: str
@@ -143,7 +143,7 @@ class ServingOutcome:
     wasted_drafts: int
     """The verified draft tokens that were rejected."""
     prefix_cache: Mapping[str, float]
-    """What prefix caching came to (:func:`simulator.serving.memory.cache_hits`); empty without
+    """What prefix caching came to (:func:`simulator.core.serving.memory.cache_hits`); empty without
     it.
     """
 

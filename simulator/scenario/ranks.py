@@ -5,11 +5,11 @@ to fewer of them.
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from simulator.cost.collectives import MeasuredAllReduce, RingAllReduce, TreeAllReduce
-from simulator.cost.degrees import unknown_blocks
-from simulator.cost.device import Link
-from simulator.cost.placement import Placement
-from simulator.files.schema import replace_nested
+from simulator.core.cost.collectives import MeasuredAllReduce, RingAllReduce, TreeAllReduce
+from simulator.core.cost.degrees import unknown_blocks
+from simulator.core.cost.device import Link
+from simulator.core.cost.placement import Placement
+from simulator.core.quantities import replace_nested
 from simulator.scenario.fields import Scenario
 
 

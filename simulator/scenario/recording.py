@@ -5,17 +5,19 @@ asks.
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from simulator.acceptance.header import share_tokenizer
-from simulator.acceptance.sequences import RecordedSequences
-from simulator.acceptance.sources import Replay, best_of
-from simulator.acceptance.spec import AcceptanceSpec
-from simulator.acceptance.trace import Trace, read_once
-from simulator.files.schema import BadInput, Document, Fault, Path_, did_you_mean, read
-from simulator.names import Catalogue, shown
+from simulator.core.acceptance.sequences import RecordedSequences
+from simulator.core.acceptance.sources import Replay, best_of
+from simulator.core.acceptance.spec import AcceptanceSpec
+from simulator.core.acceptance.tokenizers import share_tokenizer
+from simulator.core.acceptance.trace import Trace
+from simulator.core.faults import BadInput, Fault, Path_, did_you_mean
+from simulator.core.strategies.common.capabilities import DraftsChain, NamesRecording
+from simulator.core.strategies.common.traits import Facts
+from simulator.inputs.catalogue import Catalogue, shown
+from simulator.inputs.document import Document, read
+from simulator.inputs.traces.file import read_once
 from simulator.scenario.fields import Scenario
 from simulator.scenario.stated.means import moving_rule, range_window
-from simulator.strategies.common.capabilities import DraftsChain, NamesRecording
-from simulator.strategies.common.traits import Facts
 
 
 def borrowed(

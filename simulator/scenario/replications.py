@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from scipy.special import stdtrit
 
-from simulator.parallel import counted
+from simulator.core.parallel import counted
 from simulator.scenario import Loaded
 from simulator.scenario.outcome import CONFIDENCE, QUANTILES, Mean, Outcome
 from simulator.scenario.run import simulate, tuned

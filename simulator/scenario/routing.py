@@ -4,12 +4,12 @@ routing; else by law.
 
 from functools import lru_cache
 
-from simulator.acceptance.routing import RecordedRouting, experts_of, experts_read
-from simulator.acceptance.sources import Acceptance, Replay
-from simulator.acceptance.trace import Trace
-from simulator.cost.model import Experts
-from simulator.cost.placement import Placement
-from simulator.strategies.common.base import Strategy
+from simulator.core.acceptance.routing import RecordedRouting, experts_of, experts_read
+from simulator.core.acceptance.sources import Acceptance, Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.cost.model import Experts
+from simulator.core.cost.placement import Placement
+from simulator.core.strategies.common.base import Strategy
 
 
 def routed_as_recorded(target: Placement, trace: Trace) -> Placement:

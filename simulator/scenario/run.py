@@ -11,13 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from simulator.acceptance.sources import Acceptance, Cycle, Odds, Replay, odds_of
-from simulator.acceptance.spec import AcceptanceSpec
-from simulator.cost.partition import message_bytes
-from simulator.cost.rows import Phase
-from simulator.files.schema import Fault, Infeasible, provenance
-from simulator.numeric import quotient
-from simulator.parallel import STOP, counting, stopping, unheard
+from simulator.core.acceptance.sources import Acceptance, Cycle, Odds, Replay, odds_of
+from simulator.core.acceptance.spec import AcceptanceSpec
+from simulator.core.cost.partition import message_bytes
+from simulator.core.cost.rows import Phase
+from simulator.core.faults import Fault, Infeasible
+from simulator.core.numeric import quotient
+from simulator.core.parallel import STOP, counting, stopping, unheard
+from simulator.core.quantities import provenance
+from simulator.core.serving.requests import Request
+from simulator.core.serving.service import OnFinished, OnIteration, ServiceRun
+from simulator.core.serving.step_times import StepTimes
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.capabilities import (
+    DerivesNumbers,
+    LosesWindows,
+    Tunable,
+    extra_memory,
+)
+from simulator.core.strategies.common.claim import Claim
+from simulator.core.strategies.common.law import Law, OddsOf
+from simulator.core.strategies.common.outputs import Outputs
+from simulator.core.strategies.common.step import Kind, named_durations
+from simulator.core.strategies.common.studied import LevelTree
+from simulator.core.strategies.mirror_sd.fallback import FallbackRate
+from simulator.core.world import Span
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
 from simulator.scenario.caveats import cautions, caveats
@@ -25,23 +43,6 @@ from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, stage_memories
 from simulator.scenario.stability import load_of
 from simulator.scenario.stated.means import StatedMean, stated_mean
-from simulator.serving.requests import Request
-from simulator.serving.service import OnFinished, OnIteration, ServiceRun
-from simulator.serving.step_times import StepTimes
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.capabilities import (
-    DerivesNumbers,
-    LosesWindows,
-    Tunable,
-    extra_memory,
-)
-from simulator.strategies.common.claim import Claim
-from simulator.strategies.common.law import Law, OddsOf
-from simulator.strategies.common.outputs import Outputs
-from simulator.strategies.common.step import Kind, named_durations
-from simulator.strategies.common.studied import LevelTree
-from simulator.strategies.mirror_sd.fallback import FallbackRate
-from simulator.world import Span
 
 SPANS = 50_000
 """Busy intervals of each lane that a run keeps for its report."""
@@ -153,9 +154,9 @@ def run(
     """Return law, replay and simulation of a scenario.
 
     In the simulation ``log`` is called with every iteration, ``finished`` with every request that
-    has ended. Once it is asked to stop (:func:`simulator.parallel.stoppable`), no more requests
-    come, and the result is that of those that came; raises :class:`KeyboardInterrupt` where none
-    count.
+    has ended. Once it is asked to stop (:func:`simulator.core.parallel.stoppable`), no more
+    requests come, and the result is that of those that came; raises :class:`KeyboardInterrupt`
+    where none count.
     """
     loaded = tuned(loaded)
     acceptance = loaded.acceptance()

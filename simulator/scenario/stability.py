@@ -8,10 +8,10 @@ leave time for, the queue grows for as long as they come (Loynes, 1962).
 from math import floor, inf
 from typing import NamedTuple
 
-from simulator.acceptance.sources import Acceptance, odds_of
-from simulator.cost.rows import Rows
+from simulator.core.acceptance.sources import Acceptance, odds_of
+from simulator.core.cost.rows import Rows
+from simulator.core.serving.memory import PrefixBlocks
 from simulator.scenario.fields import Scenario
-from simulator.serving.memory import PrefixBlocks
 
 
 class Load(NamedTuple):

@@ -43,18 +43,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from simulator.cost.device import Device
-from simulator.cost.engine import Engine
-from simulator.cost.model import Experts
-from simulator.cost.roofline import Attention
-from simulator.files.schema import Fraction, Positive, Ranged, Sourced, nested, provenance
+from simulator.core.cost.device import Device
+from simulator.core.cost.engine import Engine
+from simulator.core.cost.model import Experts
+from simulator.core.cost.roofline import Attention
+from simulator.core.quantities import Fraction, Positive, Ranged, Sourced, nested, provenance
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.request_times import Times
+from simulator.core.serving.requests import Request
 from simulator.scenario import Loaded, Scenario, doubts
 from simulator.scenario.doubts import Uneven, changed, continued_further, evenly, uncurved, uneven
 from simulator.scenario.run import RunResult, baseline, law, run, tuned
 from simulator.scenario.stated.means import possible_changes, range_window, stated_range
-from simulator.serving.iteration import Iteration
-from simulator.serving.request_times import Times
-from simulator.serving.requests import Request
 
 SHARE = doubts.SHARE
 SHARE_DEVIATIONS = doubts.SHARE_DEVIATIONS

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simulator.acceptance.sources import Acceptance
-from simulator.files.schema import BadInput
-from simulator.numeric import ordered_sum
-from simulator.parallel import counted
+from simulator.core.acceptance.sources import Acceptance
+from simulator.core.faults import BadInput
+from simulator.core.numeric import ordered_sum
+from simulator.core.parallel import counted
+from simulator.core.strategies.common.capabilities import DerivesNumbers, DraftsChain
+from simulator.core.strategies.common.step import Kind
+from simulator.core.strategies.common.studied import ResampledTrees
 from simulator.scenario import Loaded, Scenario, run
 from simulator.scenario.uncertainty import Interval, doubt_of, interval
-from simulator.strategies.common.capabilities import DerivesNumbers, DraftsChain
-from simulator.strategies.common.step import Kind
-from simulator.strategies.common.studied import ResampledTrees
 from simulator.studies.window import main_kind, serial_drafting
 
 SIZES = range(1, 65)

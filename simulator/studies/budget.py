@@ -15,13 +15,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from simulator.acceptance.sequence_chances import budget
-from simulator.acceptance.sources import Acceptance
-from simulator.files.schema import BadInput
-from simulator.parallel import counted
+from simulator.core.acceptance.sequence_chances import budget
+from simulator.core.acceptance.sources import Acceptance
+from simulator.core.faults import BadInput
+from simulator.core.parallel import counted
+from simulator.core.strategies.common.studied import SharedBudget
+from simulator.core.strategies.common.traits import Facts
 from simulator.scenario import Loaded, run
-from simulator.strategies.common.studied import SharedBudget
-from simulator.strategies.common.traits import Facts
 from simulator.studies.window import at_window
 
 REQUESTS = 60

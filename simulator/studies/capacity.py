@@ -20,7 +20,7 @@ workload.
 With an SLO it is the highest rate that meets it, which DistServe calls goodput (Zhong et al., OSDI
 2024): bisected to ``TOLERANCE`` below the above, on the first requests of the workload, or where
 they are fewer on more that are drawn from it; another rate is that of so many times as many
-requests (:mod:`simulator.serving.busier`).
+requests (:mod:`simulator.core.serving.busier`).
 """
 
 import time
@@ -32,12 +32,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.parallel import CORES, counted, pool, say
+from simulator.core.parallel import CORES, counted, pool, say
+from simulator.core.serving.busier import FEWEST, busier, redrawn, requests_in_words, with_lines
+from simulator.core.serving.requests import Request
+from simulator.core.serving.traffic import TrafficFile
 from simulator.scenario import Loaded
 from simulator.scenario.run import simulate, tuned
-from simulator.serving.busier import FEWEST, busier, redrawn, requests_in_words, with_lines
-from simulator.serving.requests import Request
-from simulator.serving.traffic import TrafficFile
 
 DRIFT = 0.02
 TOLERANCE = 0.05
@@ -317,7 +317,7 @@ def trial_rate(loaded: Loaded) -> float:
 
 def busier_by(loaded: Loaded, factor: float, least_s: float = 0.0) -> Loaded:
     """Return the scenario with ``factor`` times its requests in a second
-    (:func:`simulator.serving.busier.busier`).
+    (:func:`simulator.core.serving.busier.busier`).
     """
     scenario = loaded.scenario
     return loaded.replace(requests=busier(scenario.requests, factor, scenario.seed, least_s))

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from simulator.acceptance.sources import odds_of
-from simulator.parallel import counted
+from simulator.core.acceptance.sources import odds_of
+from simulator.core.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.scenario.agreement import claim_of
 from simulator.studies.batches import LawAtBatch, crossover, tile_edges

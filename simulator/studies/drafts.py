@@ -17,13 +17,13 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from simulator.acceptance.sources import Rates
-from simulator.acceptance.statistics import independent
-from simulator.cost.rows import Rows
-from simulator.files.schema import BadInput
+from simulator.core.acceptance.sources import Rates
+from simulator.core.acceptance.statistics import independent
+from simulator.core.cost.rows import Rows
+from simulator.core.faults import BadInput
+from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.scenario import Loaded
 from simulator.scenario.run import baseline
-from simulator.strategies.common.capabilities import DraftsChain
 
 LONGEST = 12
 """Draft tokens; the best window is looked for up to here."""

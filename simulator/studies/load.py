@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from simulator.parallel import counted
+from simulator.core.parallel import counted
 from simulator.scenario import Loaded, run
 from simulator.studies.batches import at_size, turning
 

@@ -14,17 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simulator.acceptance.sources import Rates, odds_of
-from simulator.cost.model import ModelSpec
-from simulator.cost.stated import StatedCost, StatedDurations
-from simulator.files.schema import Model, read, validate
-from simulator.names import Catalogue, shown
+from simulator.core.acceptance.sources import Rates, odds_of
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.strategies import Strategy
+from simulator.core.strategies.common.base import early_exit
+from simulator.core.strategies.common.capabilities import NamesRecording, extra_memory
+from simulator.core.strategies.common.method import Method
+from simulator.core.strategies.common.step import Kind, Step
+from simulator.inputs.catalogue import Catalogue, shown
+from simulator.inputs.document import read
+from simulator.inputs.schema import Model, validate
 from simulator.scenario import AnyStrategy
-from simulator.strategies import Strategy
-from simulator.strategies.common.base import early_exit
-from simulator.strategies.common.capabilities import NamesRecording, extra_memory
-from simulator.strategies.common.method import Method
-from simulator.strategies.common.step import Kind, Step
 
 REFERENCE = "vicuna_7b"
 """The target whose extra weights a table shows."""

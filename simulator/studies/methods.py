@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from simulator.files.document import in_a_line
-from simulator.files.schema import BadInput, Fault, did_you_mean
-from simulator.names import Catalogue
-from simulator.numeric import ordered_sum
-from simulator.parallel import counted
+from simulator.core.faults import BadInput, Fault, did_you_mean
+from simulator.core.numeric import ordered_sum
+from simulator.core.parallel import counted
+from simulator.core.strategies.common.capabilities import NamesRecording, extra_memory
+from simulator.core.strategies.common.method import PublishedMean
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import in_a_line
 from simulator.scenario import Loaded, load, run
 from simulator.scenario.agreement import claim_of
 from simulator.scenario.uncertainty import rests_on
-from simulator.strategies.common.capabilities import NamesRecording, extra_memory
-from simulator.strategies.common.method import PublishedMean
 from simulator.studies.method_features import read_method
 from simulator.studies.window import main_kind
 

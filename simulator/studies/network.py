@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from simulator.cost.device import Link
-from simulator.files.schema import BadInput
-from simulator.parallel import counted
+from simulator.core.cost.device import Link
+from simulator.core.faults import BadInput
+from simulator.core.parallel import counted
+from simulator.core.strategies.common.studied import LevelTree
+from simulator.core.world import Span
 from simulator.scenario import Loaded, run
-from simulator.strategies.common.studied import LevelTree
-from simulator.world import Span
 
 LATENCIES_US = (10, 50, 200, 500, 1_000, 2_000, 5_000, 10_000)
 RATES_GBIT_S = (1, 2.5, 5, 10, 25, 100)

@@ -14,20 +14,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from simulator.acceptance.tree_replay import LARGEST_TREE
-from simulator.files.schema import BadInput
-from simulator.parallel import counted
-from simulator.scenario import Loaded, run
-from simulator.scenario.outcome import Outcome
-from simulator.strategies.common.step import Kind
-from simulator.strategies.common.studied import StreamTree
-from simulator.strategies.common.traits import Facts
-from simulator.strategies.speculative_streaming.laws import (
+from simulator.core.acceptance.tree_replay import LARGEST_TREE
+from simulator.core.faults import BadInput
+from simulator.core.parallel import counted
+from simulator.core.strategies.common.step import Kind
+from simulator.core.strategies.common.studied import StreamTree
+from simulator.core.strategies.common.traits import Facts
+from simulator.core.strategies.speculative_streaming.laws import (
     relative_step_cost,
     speedup_over_two_models,
     tree_nodes,
 )
-from simulator.strategies.vanilla_sd import VanillaSD
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.scenario import Loaded, run
+from simulator.scenario.outcome import Outcome
 
 BRANCHINGS = range(1, 9)
 KEPT = 32

@@ -7,9 +7,9 @@ holds.
                  +-----------+-------- w
                             optimum
 
-Trees are replayed step by step (:mod:`simulator.strategies.specpipe.replay`) at the mean context,
-so that refills, full and partial, cost what they cost; the law to compare with is Eq. (1) with the
-tree's share of hits. Figures 9 and 10 of SpecPipe are made of this.
+Trees are replayed step by step (:mod:`simulator.core.strategies.specpipe.replay`) at the mean
+context, so that refills, full and partial, cost what they cost; the law to compare with is Eq. (1)
+with the tree's share of hits. Figures 9 and 10 of SpecPipe are made of this.
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.draft_tree import Beam
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.trace import Trace
-from simulator.acceptance.tree_replay import Recording, recorded_beams
-from simulator.cost.rows import Rows
-from simulator.files.schema import BadInput
-from simulator.parallel import counted
+from simulator.core.acceptance.draft_tree import Beam
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.acceptance.tree_replay import Recording, recorded_beams
+from simulator.core.cost.rows import Rows
+from simulator.core.faults import BadInput
+from simulator.core.parallel import counted
+from simulator.core.strategies.common.pipeline_laws import unequal_stages
+from simulator.core.strategies.common.studied import LevelTree
+from simulator.core.strategies.specpipe.replay import StepTables, token_seconds
 from simulator.scenario import Loaded, Scenario
-from simulator.strategies.common.pipeline_laws import unequal_stages
-from simulator.strategies.common.studied import LevelTree
-from simulator.strategies.specpipe.replay import StepTables, token_seconds
 
 WITHIN = 2.0
 """Standard errors of the paired difference up to which two trees tie."""

@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.sources import Acceptance, Rates, odds_of
+from simulator.core.acceptance.sources import Acceptance, Rates, odds_of
+from simulator.core.strategies.common.base import LONGEST_WINDOW, law_parts, share_emitted
+from simulator.core.strategies.common.law import Part, means
+from simulator.core.strategies.common.step import NO_DURATIONS, Kind
 from simulator.scenario import Loaded
 from simulator.scenario.expenses import rented_devices, usd_per_hour
 from simulator.scenario.run import RunResult, baseline, observed_batch, tuned
-from simulator.strategies.common.base import LONGEST_WINDOW, law_parts, share_emitted
-from simulator.strategies.common.law import Part, means
-from simulator.strategies.common.step import NO_DURATIONS, Kind
 from simulator.studies.window import windows_of
 
 Floats = NDArray[np.float64]

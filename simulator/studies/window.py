@@ -12,14 +12,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simulator.acceptance.sources import Acceptance
-from simulator.cost.stated import StatedDurations
+from simulator.core.acceptance.sources import Acceptance
+from simulator.core.cost.stated import StatedDurations
+from simulator.core.strategies.common.capabilities import DraftsChain
+from simulator.core.strategies.common.step import Kind
+from simulator.core.strategies.common.studied import SharedBudget
+from simulator.core.strategies.common.traits import Facts
+from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.scenario import Loaded, Scenario, run
-from simulator.strategies.common.capabilities import DraftsChain
-from simulator.strategies.common.step import Kind
-from simulator.strategies.common.studied import SharedBudget
-from simulator.strategies.common.traits import Facts
-from simulator.strategies.vanilla_sd import VanillaSD
 
 SWEEP_REQUESTS = 200
 """Requests simulated at one window length, or two full batches where that is more."""

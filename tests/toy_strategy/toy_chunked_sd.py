@@ -18,13 +18,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from simulator.cost.protocol import Cost
-from simulator.cost.rows import Phase, together
-from simulator.cost.stated import StatedDurations
-from simulator.strategies.common.claim import EXACT, Claim, Example
-from simulator.strategies.common.step import Kind, Lanes, Step, Timeline
-from simulator.strategies.common.traits import Traits
-from simulator.strategies.vanilla_sd import TOKEN_BYTES, VanillaSD
+from simulator.core.cost.protocol import Cost
+from simulator.core.cost.rows import Phase, together
+from simulator.core.cost.stated import StatedDurations
+from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.step import Kind, Lanes, Step, Timeline
+from simulator.core.strategies.common.traits import Traits
+from simulator.core.strategies.vanilla_sd import TOKEN_BYTES, VanillaSD
 
 
 class Durations(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from simulator.cost.device import Device
-from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES
-from simulator.cost.roofline import AttentionParts, AttentionRoofline, Roofline
+from simulator.core.cost.device import Device
+from simulator.core.cost.formats import ACTIVATION_BYTES, CACHE_BYTES
+from simulator.core.cost.roofline import AttentionParts, AttentionRoofline, Roofline
 from simulator.evidence.calibrate.fit import BOUNDS, measured, nearest, roofline, sample
 from simulator.evidence.calibrate.measurements import Table
 

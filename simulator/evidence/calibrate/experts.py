@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.cost.device import Device
-from simulator.cost.roofline import ExpertRoofline
+from simulator.core.cost.device import Device
+from simulator.core.cost.roofline import ExpertRoofline
 from simulator.evidence.calibrate.fit import PRODUCTS_BESIDE_LAYERS, Form, nearest, roofline
 from simulator.evidence.calibrate.measurements import Table
 

@@ -2,7 +2,7 @@
 physical.
 
 What is fitted is what the simulator uses: ``fixed + ||(bytes / bandwidth, flops / peak)||_p`` with
-flops rounded up to tiles (:class:`~simulator.cost.roofline.Roofline`). A ``table`` beside the
+flops rounded up to tiles (:class:`~simulator.core.cost.roofline.Roofline`). A ``table`` beside the
 formula multiplies memory time and constant by ratios that depend on the token count alone; it
 follows a curve that steps, or is not monotone, where tiles do not. Fits minimise a robust (soft L1)
 loss of log(predicted / measured); numbers are rounded to three digits before any error is stated.
@@ -16,10 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from simulator.cost.collectives import Exchange, MeasuredAllReduce, RingAllReduce, TreeAllReduce
-from simulator.cost.device import Device
-from simulator.cost.formats import FORMATS
-from simulator.cost.roofline import AttentionRoofline, CachedHeads, ExpertRoofline, Roofline
+from simulator.core.cost.collectives import (
+    Exchange,
+    MeasuredAllReduce,
+    RingAllReduce,
+    TreeAllReduce,
+)
+from simulator.core.cost.device import Device
+from simulator.core.cost.formats import FORMATS
+from simulator.core.cost.roofline import AttentionRoofline, CachedHeads, ExpertRoofline, Roofline
 from simulator.evidence.calibrate.measurements import LM_HEAD, Table, unfit
 
 Seconds: TypeAlias = NDArray[np.float64]

@@ -19,14 +19,14 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from simulator.cost.device import Device
-from simulator.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS, WEIGHT_BYTES
-from simulator.cost.model import ModelSpec
+from simulator.core.cost.device import Device
+from simulator.core.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS, WEIGHT_BYTES
+from simulator.core.cost.model import ModelSpec
+from simulator.core.faults import BadInput
 from simulator.evidence.calibrate.experts import experts_read
 from simulator.evidence.calibrate.measurements import CACHED, OPERATIONS, Table, table
-from simulator.files import reading
-from simulator.files.schema import BadInput
-from simulator.names import shown
+from simulator.inputs import reading
+from simulator.inputs.catalogue import shown
 
 Row = dict[str, Any]
 Skipped: TypeAlias = Counter[str]

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from simulator.files import reading
-from simulator.files.document import LARGEST, MOST_FAULTS, readable
-from simulator.files.schema import BadInput, Fault, did_you_mean
-from simulator.files.writing import plain_frame, replacing
-from simulator.names import shown
+from simulator.core.faults import LARGEST, MOST_FAULTS, BadInput, Fault, did_you_mean
+from simulator.inputs import reading
+from simulator.inputs.catalogue import shown
+from simulator.inputs.document import readable
+from simulator.inputs.writing import plain_frame, replacing
 
 Table: TypeAlias = pd.DataFrame
 OPERATIONS = (

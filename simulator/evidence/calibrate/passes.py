@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from simulator.cost.device import Device
+from simulator.core.cost.device import Device
 from simulator.evidence.calibrate.fit import DIGITS
 from simulator.evidence.calibrate.measurements import Table, unfit
-from simulator.files.schema import Document
+from simulator.inputs.document import Document
 
 PROMPT_TOKENS = 512
 """From here on a pass is bound by compute and says how fast that is."""

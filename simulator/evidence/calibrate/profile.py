@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
-from simulator.cost.borrowing import IN_PARTS, borrow
-from simulator.cost.collectives import Exchange, RingAllReduce, TreeAllReduce
-from simulator.cost.device import Device, Link
-from simulator.cost.roofline import (
+from simulator.core.cost.borrowing import IN_PARTS, borrow
+from simulator.core.cost.collectives import Exchange, RingAllReduce, TreeAllReduce
+from simulator.core.cost.device import Device, Link
+from simulator.core.cost.roofline import (
     TILE_ROWS,
     Attention,
     AttentionParts,
@@ -17,12 +17,13 @@ from simulator.cost.roofline import (
     ExpertRoofline,
     Roofline,
 )
+from simulator.core.parallel import counted, say
+from simulator.core.quantities import Positive, Sourced
 from simulator.evidence.calibrate import attention, experts, fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
 from simulator.evidence.calibrate.measurements import CACHED, OPERATIONS, Table, unfit
 from simulator.evidence.calibrate.quality import FitError, HeldOutErrors, TileStep
-from simulator.files.schema import Document, Positive, Sourced
-from simulator.parallel import counted, say
+from simulator.inputs.document import Document
 
 DEVICE_OPERATIONS = OPERATIONS[:5]
 PRODUCTS = ("matmul", "fp16")

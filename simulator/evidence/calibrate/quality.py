@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from simulator.cost.device import Device, Link
-from simulator.cost.roofline import Attention, AttentionParts, ExpertRoofline, Roofline
+from simulator.core.cost.device import Device, Link
+from simulator.core.cost.roofline import Attention, AttentionParts, ExpertRoofline, Roofline
 from simulator.evidence.calibrate import attention, experts, fit
 from simulator.evidence.calibrate.fit import (
     DATASHEET,

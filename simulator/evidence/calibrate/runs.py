@@ -31,13 +31,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq, least_squares
 
-from simulator.acceptance.sources import Acceptance, Rates
-from simulator.cost.engine import Engine
-from simulator.files import reading
-from simulator.files.document import readable
-from simulator.files.schema import BadInput, Ranged, replace_nested
-from simulator.names import Catalogue, shown
-from simulator.numeric import ordered_sum
+from simulator.core.acceptance.sources import Acceptance, Rates
+from simulator.core.cost.engine import Engine
+from simulator.core.faults import BadInput
+from simulator.core.numeric import ordered_sum
+from simulator.core.quantities import Ranged, replace_nested
+from simulator.inputs import reading
+from simulator.inputs.catalogue import Catalogue, shown
+from simulator.inputs.document import readable
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import baseline, law
 from simulator.scenario.uncertainty import SHARE_DEVIATIONS, deviation, devices, with_slower

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from simulator.numeric import grouped
+from simulator.core.numeric import grouped
 from simulator.report.blocks import (
     Bullets,
     Figure,

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
+from simulator.core.numeric import grouped
 from simulator.evidence.claims import VERDICTS, Judged
-from simulator.files.writing import csv_text
-from simulator.numeric import grouped
+from simulator.inputs.writing import csv_text
 from simulator.report.blocks import Block, Code, Page, Paragraph, Table, sections
 from simulator.report.columns import Column, table
 from simulator.report.wording import number

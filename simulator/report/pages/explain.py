@@ -4,7 +4,7 @@ numbers are known.
 
 from collections.abc import Iterator, Mapping
 
-from simulator.numeric import grouped
+from simulator.core.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Page, Paragraph, Table, sections
 from simulator.report.columns import Column, table
 from simulator.report.wording import number, signed_share, whole_share

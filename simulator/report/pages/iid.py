@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from simulator.acceptance.iid import IidError, Independence
+from simulator.core.acceptance.iid import IidError, Independence
 from simulator.report.blocks import Figure, Page, Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas

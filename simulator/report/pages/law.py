@@ -5,7 +5,7 @@ ms.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from simulator.files.shell import typed
+from simulator.inputs.shell import typed
 from simulator.report.blocks import Block, Bullets, Highlight, Page, Paragraph, Table
 from simulator.report.pages.what_if import blocks as sliders
 from simulator.report.wording import as_sentence, number, share

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from simulator.numeric import grouped
+from simulator.core.numeric import grouped
 from simulator.report.blocks import Block, Bullets, Figure, Highlight, Page, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
+from simulator.core.numeric import grouped
+from simulator.core.world import Span
 from simulator.evidence.published import cells
-from simulator.numeric import grouped
 from simulator.report.blocks import (
     Block,
     Bullets,
@@ -34,7 +35,6 @@ from simulator.studies.network import (
     NetworkRow,
     NetworkStudy,
 )
-from simulator.world import Span
 
 LEGEND = (
     "ms per token: simulation. Overlapped: links carry while stages prune; in turn: behind that. "

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure as Drawing
 
-from simulator.files.writing import write_all
-from simulator.numeric import grouped
+from simulator.core.numeric import grouped
+from simulator.core.serving.busier import requests_in_words
+from simulator.core.serving.slo import Limit
+from simulator.inputs.writing import write_all
 from simulator.report.blocks import (
     Block,
     Bullets,
@@ -34,8 +36,6 @@ from simulator.report.wording import as_sentence, number, share
 from simulator.scenario import Scenario
 from simulator.scenario.caveats import taken_over
 from simulator.scenario.uncertainty import SHARE
-from simulator.serving.busier import requests_in_words
-from simulator.serving.slo import Limit
 from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
 from simulator.studies.plan.commands import ENGINES

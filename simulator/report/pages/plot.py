@@ -14,7 +14,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
 from simulator.report.drawing import canvas
 from simulator.report.panels import GREY, LOOKS, VERMILLION
 from simulator.studies.sweep.base import Evaluator

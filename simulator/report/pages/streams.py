@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
+from simulator.core.strategies.speculative_streaming.laws import parity, speedup_over_two_models
 from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, GREY, ORANGE, SHADE, VERMILLION, dress
 from simulator.report.wording import number
-from simulator.strategies.speculative_streaming.laws import parity, speedup_over_two_models
 from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels, best, fall
 
 PAPER_GAMMA = 4

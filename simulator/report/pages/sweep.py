@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 import yaml
 
-from simulator.files.writing import Content, write_all
+from simulator.inputs.writing import Content, write_all
 from simulator.report.blocks import (
     Block,
     Code,

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from simulator.acceptance.statistics import (
+from simulator.core.acceptance.statistics import (
     DrafterNumbers,
     FlavourNumbers,
     Hits,
@@ -17,9 +17,9 @@ from simulator.acceptance.statistics import (
     Statistics,
     WindowMean,
 )
-from simulator.acceptance.trace import Trace
-from simulator.files.shell import typed
-from simulator.numeric import grouped
+from simulator.core.acceptance.trace import Trace
+from simulator.core.numeric import grouped
+from simulator.inputs.shell import typed
 from simulator.report.blocks import Bullets, Page, Section, Table, Words
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas

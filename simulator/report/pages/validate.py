@@ -9,7 +9,8 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from simulator.cost.engine import EngineErrors
+from simulator.core.cost.engine import EngineErrors
+from simulator.core.numeric import grouped
 from simulator.evidence.claims import Judged
 from simulator.evidence.fits import OpenChoice, Paper, Question
 from simulator.evidence.law_check import LawGap
@@ -24,8 +25,7 @@ from simulator.evidence.validation import (
     apart,
     summaries,
 )
-from simulator.files.writing import csv_text
-from simulator.numeric import grouped
+from simulator.inputs.writing import csv_text
 from simulator.report import validation_figures
 from simulator.report.blocks import (
     Block,

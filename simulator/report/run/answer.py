@@ -2,7 +2,12 @@
 
 from collections.abc import Iterator
 
-from simulator.acceptance.spec import AcceptanceSpec
+from simulator.core.acceptance.spec import AcceptanceSpec
+from simulator.core.serving.arrivals import Deterministic, Gamma, Poisson
+from simulator.core.serving.lengths import OutputTokens, PromptTokens
+from simulator.core.serving.requests import Requests
+from simulator.core.serving.traffic import TrafficFile
+from simulator.core.strategies.common.studied import SharedBudget
 from simulator.report.blocks import Block, Highlight, Paragraph, Strong
 from simulator.report.run.drafting import regime
 from simulator.report.run.gaps import agreement_sentence
@@ -11,11 +16,6 @@ from simulator.scenario import Scenario
 from simulator.scenario.outcome import LimitOutcome
 from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import SHARE, Interval
-from simulator.serving.arrivals import Deterministic, Gamma, Poisson
-from simulator.serving.lengths import OutputTokens, PromptTokens
-from simulator.serving.requests import Requests
-from simulator.serving.traffic import TrafficFile
-from simulator.strategies.common.studied import SharedBudget
 
 
 def headline(result: RunResult) -> str:

@@ -1,8 +1,8 @@
 """Whether drafting is hidden behind the target, in words."""
 
+from simulator.core.strategies.common.step import Kind
 from simulator.report.wording import number, share
 from simulator.scenario.run import RunResult
-from simulator.strategies.common.step import Kind
 from simulator.studies.window import main_kind
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 
-from simulator.acceptance.sources import Odds
+from simulator.core.acceptance.sources import Odds
 from simulator.report.drawing import canvas
 from simulator.report.panels import (
     BLUE,

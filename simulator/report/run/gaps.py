@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from simulator.core.strategies.common.capabilities import LosesWindows
+from simulator.core.strategies.common.law import Law
+from simulator.core.strategies.common.studied import SharedBudget
 from simulator.report.blocks import Block, Bullets, Paragraph, Section, Strong, Table, Words
 from simulator.report.columns import Column, table
 from simulator.report.law_claims import on_page
@@ -10,9 +13,6 @@ from simulator.report.wording import number, percent, share
 from simulator.scenario.agreement import GapPart
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.run import RunResult
-from simulator.strategies.common.capabilities import LosesWindows
-from simulator.strategies.common.law import Law
-from simulator.strategies.common.studied import SharedBudget
 
 TITLE = "Law, replay and simulation"
 CAPTION = (

@@ -4,7 +4,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from simulator.cost.partition import GIB, StageMemory
+from simulator.core.cost.partition import GIB, StageMemory
 from simulator.report.blocks import Block, Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.wording import number

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from simulator.files.descriptions import summary
+from simulator.core.serving.metrics import Sketch, level_quantile
+from simulator.core.serving.slo import METRICS
+from simulator.inputs.descriptions import summary
 from simulator.report.blocks import Block, Bullets, Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.wording import number, share, whole_share
@@ -18,8 +20,6 @@ from simulator.scenario.outcome import (
     ServingOutcome,
 )
 from simulator.scenario.run import RunResult
-from simulator.serving.metrics import Sketch, level_quantile
-from simulator.serving.slo import METRICS
 
 TITLE = "Requests and batches"
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from simulator.core.strategies.common.step import Kind
 from simulator.report.blocks import Block, Figure, Hyperlink, Paragraph, Section, Table, Words
 from simulator.report.columns import Column, table
 from simulator.report.pipeline_timeline import pipeline_timeline
@@ -11,7 +12,6 @@ from simulator.report.run.drafting import regime
 from simulator.report.timeline import span_data, steady_window, timeline_svg
 from simulator.report.wording import number, share
 from simulator.scenario.run import RunResult
-from simulator.strategies.common.step import Kind
 
 TIMELINE = "timeline.svg"
 TRACE = "timeline.json"

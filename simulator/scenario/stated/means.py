@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from simulator.acceptance.sources import Acceptance, Replay
-from simulator.acceptance.spec import AcceptanceSpec
-from simulator.files.schema import Document, Fault
-from simulator.numeric import ordered_sum
+from simulator.core.acceptance.sources import Acceptance, Replay
+from simulator.core.acceptance.spec import AcceptanceSpec
+from simulator.core.faults import Fault
+from simulator.core.numeric import ordered_sum
+from simulator.core.strategies.common.adaptive import Adaptive, OracleWindow, RequestWindow
+from simulator.core.strategies.common.capabilities import DraftsChain
+from simulator.inputs.document import Document
 from simulator.scenario.fields import Scenario
-from simulator.strategies.common.adaptive import Adaptive, OracleWindow, RequestWindow
-from simulator.strategies.common.capabilities import DraftsChain
 
 AGREES = 0.01
 """Share of a mean by which it may lie outside of what is stated to hold it: rates and means are

@@ -22,11 +22,11 @@ from math import ceil, inf
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.cost.formats import CACHE_BYTES, FORMATS
-from simulator.cost.placement import Placement
-from simulator.files.schema import BadInput
+from simulator.core.cost.formats import CACHE_BYTES, FORMATS
+from simulator.core.cost.placement import Placement
+from simulator.core.faults import BadInput
+from simulator.core.serving.slo import Limit
 from simulator.scenario import Scenario
-from simulator.serving.slo import Limit
 
 Seconds = NDArray[np.float64]
 """(requests,) seconds of a replica."""

@@ -46,16 +46,16 @@ from math import ceil, inf
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.assignment import TraceAssignment
-from simulator.acceptance.cursors import Chain
-from simulator.acceptance.sources import Cycle
-from simulator.cost.roofline import Roofline
-from simulator.cost.rows import Rows
-from simulator.files.schema import replace_nested
+from simulator.core.acceptance.assignment import TraceAssignment
+from simulator.core.acceptance.cursors import Chain
+from simulator.core.acceptance.sources import Cycle
+from simulator.core.cost.roofline import Roofline
+from simulator.core.cost.rows import Rows
+from simulator.core.quantities import replace_nested
+from simulator.core.serving.requests import Request, Requests
+from simulator.core.serving.slo import Limit
+from simulator.core.strategies.common.capabilities import ProvenSteps, drafts_first
 from simulator.scenario import Loaded, Scenario
-from simulator.serving.requests import Request, Requests
-from simulator.serving.slo import Limit
-from simulator.strategies.common.capabilities import ProvenSteps, drafts_first
 
 MARGIN = 1.0 + 1e-6
 """Limits are taken this much longer, so that the last bits of a sum decide nothing."""

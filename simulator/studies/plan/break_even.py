@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from scipy.optimize import brentq
 
-from simulator.acceptance.sources import Acceptance, Rates, odds_of
-from simulator.files.schema import BadInput
+from simulator.core.acceptance.sources import Acceptance, Rates, odds_of
+from simulator.core.faults import BadInput
 from simulator.scenario import Loaded
 from simulator.scenario.run import baseline, tuned
 from simulator.studies.batches import LawAtBatch, crossover

@@ -9,12 +9,12 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from simulator.cost.placement import Placement
-from simulator.files.shell import Comment, named_file
-from simulator.files.writing import json_text
+from simulator.core.cost.placement import Placement
+from simulator.core.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
+from simulator.core.strategies.common.capabilities import DraftsChain
+from simulator.inputs.shell import Comment, named_file
+from simulator.inputs.writing import json_text
 from simulator.scenario import Scenario
-from simulator.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
-from simulator.strategies.common.capabilities import DraftsChain
 
 CONTEXT_STEP = 1024
 """A server's longest context is the plan's longest request, rounded up to a multiple of so many

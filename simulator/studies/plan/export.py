@@ -15,18 +15,18 @@ from typing import Any
 
 import yaml
 
-from simulator.acceptance.sources import odds_of
-from simulator.files.writing import csv_text
-from simulator.scenario import Loaded, Scenario, resolved
-from simulator.scenario.run import plain, tuned
-from simulator.strategies.common.adaptive import (
+from simulator.core.acceptance.sources import odds_of
+from simulator.core.strategies.common.adaptive import (
     FixedWindow,
     GoodputWindow,
     WindowTable,
     stated_windows,
 )
-from simulator.strategies.common.capabilities import DraftsChain
-from simulator.strategies.common.studied import LevelTree
+from simulator.core.strategies.common.capabilities import DraftsChain
+from simulator.core.strategies.common.studied import LevelTree
+from simulator.inputs.writing import csv_text
+from simulator.scenario import Loaded, Scenario, resolved
+from simulator.scenario.run import plain, tuned
 from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.search import Finding, examine, replicated
 

@@ -18,25 +18,18 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from simulator.cost.device import Device
-from simulator.files.document import in_a_line, told
-from simulator.files.schema import (
-    BadInput,
-    Document,
-    Frozen,
-    Infeasible,
-    Path_,
-    Positive,
-    replace_nested,
-    validate,
-)
-from simulator.files.shell import checkpoint_name
-from simulator.names import Catalogue
-from simulator.numeric import ordered_sum
+from simulator.core.cost.device import Device
+from simulator.core.cost.identifiers import checkpoint_name
+from simulator.core.faults import BadInput, Infeasible, Path_, told
+from simulator.core.numeric import ordered_sum
+from simulator.core.quantities import Frozen, Positive, replace_nested
+from simulator.core.serving.slo import Slo
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import Document, in_a_line
+from simulator.inputs.schema import validate
 from simulator.scenario import Loaded, Scenario, checked
 from simulator.scenario.as_served import said_of_engine
 from simulator.scenario.expenses import rented_devices
-from simulator.serving.slo import Slo
 
 Fields = Annotated[dict[str, Any], Field(min_length=1)]
 """Fields of a scenario as its file has them, and ``vary``: dotted fields, each with the values to

@@ -2,7 +2,7 @@
 known.
 
     kept     x x x x x . . . .        traffic of k times the rate, drawn anew for every k
-                                      (simulator.serving.busier)
+                                      (simulator.core.serving.busier)
              1 2 4       |     |
                   answer +     + arithmetic: flops, bytes, KV cache of the datasheets
 
@@ -27,14 +27,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from simulator.cost.rows import Rows
-from simulator.files.schema import BadInput
-from simulator.parallel import say
+from simulator.core.cost.rows import Rows
+from simulator.core.faults import BadInput
+from simulator.core.parallel import say
+from simulator.core.serving.busier import FEWEST, busier, is_steady, rate_per_s, requests_in_words
+from simulator.core.serving.requests import Request
 from simulator.scenario import Loaded
 from simulator.scenario.run import law, tuned
 from simulator.scenario.uncertainty import SHARE
-from simulator.serving.busier import FEWEST, busier, is_steady, rate_per_s, requests_in_words
-from simulator.serving.requests import Request
 from simulator.studies.capacity import drift
 from simulator.studies.plan.arithmetic import most_times
 from simulator.studies.plan.search import Finding, examine

@@ -19,27 +19,19 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from simulator.acceptance.header import share_tokenizer
-from simulator.cost.degrees import working
-from simulator.cost.huggingface import read_config
-from simulator.cost.model import ModelSpec
-from simulator.cost.placement import Placement
-from simulator.files.logs import RecordedLog, read_log
-from simulator.files.schema import (
-    BadInput,
-    Document,
-    Fault,
-    Path_,
-    Place,
-    did_you_mean,
-    parse,
-    read,
-    validate,
-)
-from simulator.names import OF_MODELS, Catalogue, shown
+from simulator.core.acceptance.tokenizers import share_tokenizer
+from simulator.core.cost.degrees import working
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.placement import Placement
+from simulator.core.faults import BadInput, Fault, Path_, Place, did_you_mean
+from simulator.core.serving.requests import Requests
+from simulator.core.serving.traffic import TrafficFile
+from simulator.inputs.catalogue import OF_MODELS, Catalogue, shown
+from simulator.inputs.document import Document, parse, read
+from simulator.inputs.logs import RecordedLog, read_log
+from simulator.inputs.models.huggingface import read_config
+from simulator.inputs.schema import validate
 from simulator.scenario.bank import Loan, nearest, published
-from simulator.serving.requests import Requests
-from simulator.serving.traffic import TrafficFile
 from simulator.studies.method_features import read_named
 from simulator.studies.plan.file import Plan, amended, combined, with_said
 

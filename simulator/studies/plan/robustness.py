@@ -19,14 +19,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
-from simulator.acceptance.assignment import replay_behind
-from simulator.acceptance.sources import Replay
-from simulator.acceptance.spec import Rescale, each
-from simulator.acceptance.window_replay import Walk
-from simulator.cost.collectives import MeasuredAllReduce, RingAllReduce, TreeAllReduce
-from simulator.cost.device import Link
-from simulator.files.schema import BadInput, replace_nested
-from simulator.parallel import counted, say
+from simulator.core.acceptance.assignment import replay_behind
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.spec import Rescale, each
+from simulator.core.acceptance.window_replay import Walk
+from simulator.core.cost.collectives import MeasuredAllReduce, RingAllReduce, TreeAllReduce
+from simulator.core.cost.device import Link
+from simulator.core.faults import BadInput
+from simulator.core.parallel import counted, say
+from simulator.core.quantities import replace_nested
 from simulator.scenario import Loaded
 from simulator.scenario.loading import FEW, written_by
 from simulator.scenario.uncertainty import SHARE, Interval, devices, with_slower

@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from simulator.files.schema import Infeasible
-from simulator.parallel import say
+from simulator.core.faults import Infeasible
+from simulator.core.parallel import say
+from simulator.core.serving.requests import Request
+from simulator.core.serving.service import OnFinished
+from simulator.core.serving.slo import Limit
 from simulator.scenario import Loaded
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.run import simulate, tuned
-from simulator.serving.requests import Request
-from simulator.serving.service import OnFinished
-from simulator.serving.slo import Limit
 from simulator.studies.plan.bounds import FleetBounds, LimitBrokenError, Watch
 from simulator.studies.plan.file import Candidate, Plan
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from simulator.parallel import counted, say
+from simulator.core.parallel import counted, say
+from simulator.core.serving.slo import Limit
 from simulator.scenario import Loaded
 from simulator.scenario.run import law, tuned
 from simulator.scenario.uncertainty import rests_on
-from simulator.serving.slo import Limit
 from simulator.studies.capacity import Trial, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
 from simulator.studies.plan.export import (

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from simulator.files.document import in_a_line, told
-from simulator.files.schema import BadInput, Place, parse
+from simulator.core.faults import BadInput, Place, told
+from simulator.inputs.document import in_a_line, parse
 
 Label: TypeAlias = str | int | float | bool | None
 Settings: TypeAlias = dict[str, Any]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
-from simulator.acceptance.sources import Acceptance
-from simulator.files.schema import Document
-from simulator.names import Catalogue
+from simulator.core.acceptance.sources import Acceptance
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import Document
 from simulator.scenario import Loaded, checked, run
 from simulator.scenario.loading import variant
 from simulator.studies.sweep.axes import Settings

@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from simulator.files.schema import BadInput
-from simulator.parallel import CORES, Pool, begin_worker, ended
+from simulator.core.faults import BadInput
+from simulator.core.parallel import CORES, Pool, begin_worker, ended
 from simulator.studies.sweep.axes import Point
 
 Value = TypeVar("Value")

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.acceptance.sources import Acceptance, Odds, Rates, odds_of
-from simulator.cost.hardware_cost import HardwareCost
-from simulator.cost.protocol import Cost
-from simulator.cost.stated import StatedCost, StatedDurations
+from simulator.core.acceptance.sources import Acceptance, Odds, Rates, odds_of
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.protocol import Cost
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.base import law_parts, share_emitted
+from simulator.core.strategies.common.law import means
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.loading import variant
 from simulator.scenario.run import tuned
-from simulator.strategies.autoregressive import Autoregressive
-from simulator.strategies.common.base import law_parts, share_emitted
-from simulator.strategies.common.law import means
 
 Floats = NDArray[np.float64]
 Axes = Mapping[str, Sequence[Any] | NDArray[Any]]

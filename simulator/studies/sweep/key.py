@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from simulator.files.reading import opened
-from simulator.names import Catalogue
+from simulator.core.strategies import strategies
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.reading import opened
 from simulator.scenario import Loaded
-from simulator.strategies import strategies
 
 KEY_BYTES = 16
 MOST_FILE_BYTES = 10_000_000_000

@@ -9,7 +9,7 @@ of the fields that each part of their settings changes, each worked out once.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from simulator.files.schema import BadInput
+from simulator.core.faults import BadInput
 from simulator.scenario import Loaded, run
 from simulator.studies.sweep.axes import Point, Settings
 from simulator.studies.sweep.base import Base

@@ -10,9 +10,9 @@ from functools import lru_cache
 from time import perf_counter
 from typing import NamedTuple
 
-from simulator.acceptance.sources import Cycle
-from simulator.files.schema import BadInput
-from simulator.numeric import quotient
+from simulator.core.acceptance.sources import Cycle
+from simulator.core.faults import BadInput
+from simulator.core.numeric import quotient
 from simulator.scenario import Loaded, run
 from simulator.scenario.outcome import Outcome
 from simulator.studies.sweep.axes import Point

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from simulator.files.reading import from_json
-from simulator.files.schema import BadInput
-from simulator.files.writing import json_text
+from simulator.core.faults import BadInput
+from simulator.inputs.reading import from_json
+from simulator.inputs.writing import json_text
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.key import code_version
 from simulator.studies.sweep.metrics import METRICS

@@ -27,17 +27,11 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from simulator.files.document import assigned
-from simulator.files.schema import (
-    BadInput,
-    Document,
-    Frozen,
-    UnknownField,
-    did_you_mean,
-    read,
-    validate,
-)
-from simulator.names import FOLDERS, Catalogue, shown
+from simulator.core.faults import BadInput, UnknownField, did_you_mean
+from simulator.core.quantities import Frozen
+from simulator.inputs.catalogue import FOLDERS, Catalogue, shown
+from simulator.inputs.document import Document, assigned, read
+from simulator.inputs.schema import validate
 from simulator.scenario import Loaded, checked
 from simulator.studies.sweep.axes import (
     NUMBER,

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from functools import partial
 
-from simulator.parallel import counting
+from simulator.core.parallel import counting
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.executors import Crew
 from simulator.studies.sweep.key import code_version

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from simulator.files.schema import BadInput, did_you_mean
-from simulator.files.writing import plain_frame, write
+from simulator.core.faults import BadInput, did_you_mean
+from simulator.inputs.writing import plain_frame, write
 from simulator.scenario import Scenario
 from simulator.studies.sweep.axes import Design
 from simulator.studies.sweep.base import Evaluator

@@ -1,0 +1,1 @@
+"""What happens: world, costs, acceptance, strategies and serving. No files, no YAML, no tables."""

@@ -1,0 +1,506 @@
+"""A source of acceptance says how many draft tokens a verification keeps: drawn, stated or replayed
+from a trace.
+
+Every source answers two questions. ``cursor`` follows one request and judges its windows one by
+one; ``odds`` gives the distribution that a law needs. A window of ``gamma`` tokens keeps its first
+``A``; the token after them, correction or bonus, is the target's own.
+
+Where a strategy has an early exit, a verdict also says whether that next token was among the exit's
+top kappa (MSD-7): ``off_exit``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import accumulate
+from operator import mul
+from random import Random
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.core.acceptance.cursors import (
+    Chain,
+    Cursor,
+    RecordedCursor,
+    RecordedVerdicts,
+    Retraceable,
+    Verdict,
+    verdict,
+)
+from simulator.core.acceptance.trace import CONVERTED, Bools, Trace
+from simulator.core.numeric import ordered_sum
+
+
+@dataclass(frozen=True)
+class Exit:
+    """An early exit sends its likeliest tokens from inside the target to the draft."""
+
+    fraction: float
+    """Depth of the exit, as a share of the target's layers."""
+    kappa: int
+    """Number of tokens that it sends."""
+
+
+@dataclass(frozen=True)
+class Odds:
+    """Odds are the joint distribution of one verification of ``gamma`` tokens; index 0..gamma
+    counts accepted tokens.
+    """
+
+    accepted: NDArray[np.float64]
+    """(gamma + 1,) P(A = r); further axes, here and below, are those of a grid over which a law is
+    evaluated.
+    """
+    off_exit: NDArray[np.float64]
+    """(gamma + 1,) P(A = r and the next token is off the exit)."""
+    off_path: Any
+    """P(A = gamma and the verdict is off the path)."""
+    source: str
+    """Where the odds come from, in words."""
+    unmatched: float = 0.0
+    """Share of steps in which look-up finds nothing to propose; the fields above are about all
+    steps but these.
+    """
+    gated: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    """Share of steps and mean of the tokens that they keep, by window, where confidence ends
+    windows; empty without.
+    """
+    independent: bool = False
+    """Whether what a step keeps says nothing about the steps behind it."""
+    by_kind: Sequence[tuple[float, Odds]] = ()
+    """Share of steps and odds of each kind of text, where a request is of one of several kinds;
+    empty where all are alike.
+    """
+
+    @property
+    def mean_accepted(self) -> Any:
+        """Return E[A], the mean of accepted draft tokens; correction and bonus do not count."""
+        return ordered_sum(kept * share for kept, share in enumerate(self.accepted))
+
+    def committed(self, bonus: bool = True) -> Any:
+        """Return the expected tokens per step, correction or bonus included."""
+        return self.mean_accepted + 1.0 - (0.0 if bonus else self.accepted[-1])
+
+
+class Acceptance(Protocol):
+    """A source of acceptance gives verdicts to a simulation and odds to a law."""
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """Return a cursor for request number ``request``; the same number gives the same
+        verdicts.
+        """
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Return the distribution of one verification, from marginal rates."""
+
+
+def mean_odds(parts: Sequence[tuple[float, Odds]]) -> Odds:
+    """Return the odds of all steps of several parts, given with the tokens that they write: who
+    keeps less takes more steps.
+    """
+    tokens, odds = zip(*parts, strict=True)
+    matched = np.array([1.0 - one.unmatched for one in odds])
+    steps = np.array(tokens) / (1.0 + matched * [one.mean_accepted for one in odds])
+    rows = ([getattr(one, name) for one in odds] for name in ("accepted", "off_exit", "off_path"))
+    accepted, off_exit, off_path = (
+        np.average(row, axis=0, weights=np.maximum(steps * matched, 1e-300)) for row in rows
+    )
+    unmatched = 1.0 - float(steps @ matched / steps.sum())
+    by_kind = tuple(zip((steps / steps.sum()).tolist(), odds, strict=True))
+    return Odds(
+        accepted,
+        off_exit,
+        off_path,
+        f"{odds[0].source}, by kind of text",
+        unmatched,
+        by_kind=by_kind,
+    )
+
+
+def odds_of(source: Acceptance, exit: Exit | None) -> Callable[[int], Odds]:
+    """Return a cached function from a window to its odds: a law asks for the same window with every
+    kind of step.
+    """
+    return cache(partial(source.odds, exit=exit))
+
+
+def chain_odds(
+    rates: Sequence[Any], rejected_off: Sequence[Any], next_off: Any, path_off: Any, source: str
+) -> Odds:
+    """Return the odds of independent positions, all of which may be arrays that fit each other.
+
+    ``rates[r]`` is the chance of position r+1 given those before, ``rejected_off[r]`` that it is
+    rejected and off the exit.
+    """
+    reach = list(accumulate(rates, mul, initial=1.0))
+    stops = (*(1.0 - rate for rate in rates), 1.0)
+    offs = (*rejected_off, next_off)
+    rows = (np.broadcast_arrays(*map(mul, reach, chances)) for chances in (stops, offs))
+    accepted, off_exit = (np.array(chances, dtype=np.float64) for chances in rows)
+    return Odds(accepted, off_exit, reach[-1] * path_off, source)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates are stated for independent positions (the last one repeats), with the exit overlap
+    Omega.
+
+    An accepted token is taken to be inside the exit's top kappa, as in MSD-8, so that a rejected
+    one is outside with chance (1 - Omega) / (1 - rate). Only ``odds`` takes arrays of rates and
+    overlaps.
+    """
+
+    rates: tuple[Any, ...]
+    overlap: Any = 1.0
+    seed: int = 0
+
+    def rate(self, position: int) -> Any:
+        """Return the chance that the draft token at ``position`` (from 0) of a window is kept,
+        given those before.
+        """
+        return self.rates[min(position, len(self.rates) - 1)]
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """Return a cursor with random numbers of its own."""
+        # a simulation, not a secret
+        return _RateCursor(self, Random(f"{self.seed}/{request}"))
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Return the exact odds of this source."""
+        rates = [self.rate(position) for position in range(gamma)]
+        off = 1.0 - self.overlap
+        odds = chain_odds(
+            rates,
+            [off * (rate < 1.0) for rate in rates],
+            off,
+            1.0 - self.rate(gamma),
+            "stated rates",
+        )
+        return replace(odds, independent=True)
+
+
+class _RateCursor(Retraceable):
+    """Takes the same number of draws for every window, so that runs whose rates are close meet the
+    same luck.
+    """
+
+    def __init__(self, source: Rates, random: Random) -> None:
+        self.source = source
+        self.random = random.random
+        self.off = 1.0 - source.overlap
+        self.drawn: list[tuple[float, float, float]] = []
+        """The draws of every window so far."""
+        self.rates = [source.rate(0)]
+        """Chance to be kept, by place in a window."""
+        self.reach = [source.rate(0)]
+        """Chance that all tokens up to a place are kept, by place in a window."""
+
+    def judge(self, proposal: Chain) -> Verdict:
+        random = self.random
+        rates = self.rates
+        reach = self.reach
+        drawn = self.drawn
+        if self.position == len(drawn):
+            drawn.append((random(), random(), random()))
+        luck, exit_luck, path_luck = drawn[self.position]
+        self.position += 1
+        tokens, bonus = proposal
+        while len(rates) <= tokens:
+            rates.append(self.source.rate(len(rates)))
+            reach.append(reach[-1] * rates[-1])
+        accepted = 0
+        while accepted < tokens and luck < reach[accepted]:
+            accepted += 1
+        rate = rates[accepted]
+        if accepted == tokens:
+            return verdict(accepted, accepted + bonus, exit_luck < self.off, path_luck >= rate)
+        return verdict(accepted, accepted + 1, exit_luck * (1.0 - rate) < self.off, False)
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """A cycle repeats verdicts; ``accepted`` is cut to the window, ``off_exit`` repeats on its own,
+    whatever its length.
+    """
+
+    accepted: tuple[int, ...]
+    off_exit: tuple[bool, ...] = (False,)
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """Return a cursor at the start of the cycle."""
+        return _CycleCursor(self)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Return the shares over one whole cycle of both sequences."""
+        length = int(np.lcm(len(self.accepted), len(self.off_exit)))
+        kept = np.minimum(np.resize(self.accepted, length), gamma)
+        off = np.resize(self.off_exit, length)
+        accepted, off_exit = (
+            np.bincount(kept, weights, minlength=gamma + 1) / length for weights in (None, off)
+        )
+        path = float(np.mean(off & (kept == gamma)))
+        alike = len(set(kept.tolist())) == 1
+        return Odds(accepted, off_exit, path, "stated cycle", independent=alike)
+
+
+class _CycleCursor(Retraceable):
+    """Follows one request through the cycle."""
+
+    def __init__(self, source: Cycle) -> None:
+        self.source = source
+
+    def judge(self, proposal: Chain) -> Verdict:
+        kept = self.source.accepted[self.position % len(self.source.accepted)]
+        off = self.source.off_exit[self.position % len(self.source.off_exit)]
+        self.position += 1
+        accepted = min(kept, proposal.tokens)
+        return verdict(
+            accepted, accepted + (accepted < proposal.tokens or proposal.bonus), off, off
+        )
+
+
+class Replay:
+    """A replay gives verdicts as recorded: a request replays one request of the trace, from its
+    position 1 on.
+
+    Recordings of the chosen flavours are assigned in an order set by ``seed``, then again from the
+    first. A request that wants more output than was recorded goes on at position 1 of its own
+    recording.
+    """
+
+    p_min: float | None = None
+    """Chance below which the draft ends its windows, as roll-outs recorded it; None: nobody
+    asks.
+    """
+    weights: Mapping[str, float] | None = None
+    """Tokens that are written of each kind of text, where a law takes kinds apart and then the mean
+    over steps.
+    """
+    sample: Callable[[], Replay | None] | None = None
+    """Returns the replay that cursors follow instead, where the mean was set over the requests that
+    run; None: this one.
+    """
+
+    def __init__(self, trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> None:
+        self.trace = trace
+        self.accepted = trace.accepted(seed)
+        pool = [request for name in flavours or trace.flavours for request in trace.named(name)]
+        self.order = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
+        self._verdicts: dict[tuple[int, Exit | None], RecordedVerdicts] = {}
+
+    def over(self, trace: Trace, seed: int = 0) -> Replay:
+        """Return a replay of the same requests in the same order, from another trace of the same
+        text.
+        """
+        replay = copy(self)
+        replay.trace = trace
+        replay.accepted = trace.accepted(seed)
+        replay._verdicts = {}
+        return replay
+
+    def only(self, flavour: str) -> Self:
+        """Return a replay of the requests of one flavour."""
+        replay = copy(self)
+        named = set(self.trace.named(flavour))
+        replay.order = [request for request in self.order if request in named]
+        replay.weights = None
+        return replay
+
+    def behind_gate(self, p_min: float) -> Replay:
+        """Return a replay of the same requests whose cursors know of how many tokens in a row the
+        draft is so sure.
+        """
+        replay = copy(self)
+        replay.p_min = p_min
+        replay._verdicts = {}
+        return replay
+
+    def cursor(self, request: int, exit: Exit | None) -> Cursor:
+        """Return a cursor over the recording that is assigned to this request."""
+        if self.sample is not None and (sampled := self.sample()):
+            return sampled.cursor(request, exit)
+        recording = self.order[request % len(self.order)]
+        key = (recording, exit)
+        if key not in self._verdicts:
+            start, end = self._span(recording)
+            run = self.runs(recording).tolist()
+            off_exit = self._off(exit)[start:end].tolist()
+            self._verdicts[key] = RecordedVerdicts(run, off_exit, self.sure(recording))
+        return RecordedCursor(self._verdicts[key])
+
+    def runs(self, recording: int) -> NDArray[np.int64]:
+        """Return (positions,) the draft tokens that an endless window keeps from each position of a
+        recording, from 1 on.
+
+        They are as recorded where the trace holds ``run``, else counted from agreement; the end
+        continues at the start.
+        """
+        start, end = self._span(recording)
+        if self.trace.run is not None:
+            return self.trace.run[start:end].astype(np.int64)
+        accepted = self.accepted[start:end]
+        stops = np.flatnonzero(~np.concatenate((accepted, accepted)))
+        if not len(stops):
+            return np.full(len(accepted), np.iinfo(np.int64).max)
+        starts = np.arange(len(accepted))
+        return np.asarray(stops[np.searchsorted(stops, starts)] - starts, dtype=np.int64)
+
+    def odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Return the odds as if every position were independent, from the rates over *all* recorded
+        positions.
+
+        The replay visits them unevenly, in bursts; the difference is the first gap in a report. A
+        trace with ``run`` is not broken up into positions: its windows start at every position with
+        the same weight.
+        """
+        parts = []
+        for name, tokens in (self.weights or {}).items():
+            parts.append((tokens, self.only(name)._odds(gamma, exit)))
+        odds = mean_odds(parts) if parts else self._odds(gamma, exit)
+        if self.p_min is None:
+            return odds
+        return replace(odds, gated=self._gated(gamma))
+
+    def _odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Return the odds of all requests in ``order`` as one, but for the gate."""
+        if self.trace.run is not None:
+            return self._run_odds(gamma, exit)
+        positions = self.positions()
+        kept = self.accepted[positions]
+        off = self._off(exit)[positions]
+        rate = float(kept.mean())
+        rejected_off = float((~kept & off).mean())
+        if rate:
+            on_path = rate * (1.0 - float((kept & off).mean()) / rate)
+        else:
+            on_path = 0.0
+        source = "marginal rates of the trace"
+        return chain_odds(
+            [rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, source
+        )
+
+    def sure(self, recording: int) -> list[int]:
+        """Return (positions,) the tokens that the draft writes before one of which it is less sure;
+        empty if nobody asks.
+        """
+        if self.p_min is None:
+            return []
+        written = self.trace.extra["rollout.q"][:, slice(*self._span(recording))]
+        sure: list[int] = (
+            np.cumprod(written >= self.p_min, axis=0, dtype=np.int64).sum(axis=0).tolist()
+        )
+        return sure
+
+    def _gated(self, gamma: int) -> dict[int, tuple[float, float]]:
+        """Return share and mean kept tokens by window, over the steps that decoding takes: few
+        through sure stretches.
+        """
+        parts = [
+            (tokens, self.only(name)._visited(gamma))
+            for name, tokens in (self.weights or {}).items()
+        ]
+        steps = defaultdict[int, NDArray[np.float64]](lambda: np.zeros(2))
+        for tokens, kept in parts or [(0.0, self._visited(gamma))]:
+            if tokens:
+                once = tokens / sum(len(of_window) + sum(of_window) for of_window in kept.values())
+            else:
+                once = 1.0
+            for window, of_window in kept.items():
+                steps[window] += np.array([len(of_window), sum(of_window)]) * once
+        total = sum(many for many, _ in steps.values())
+        return {
+            window: (float(many / total), float(tokens / many))
+            for window, (many, tokens) in sorted(steps.items())
+        }
+
+    def _visited(self, gamma: int) -> dict[int, list[int]]:
+        """Return the kept tokens of every step, by the window that a gate leaves it."""
+        kept: dict[int, list[int]] = {}
+        for recording in self.order:
+            run = self.runs(recording).tolist()
+            sure = self.sure(recording)
+            position = 0
+            while position < len(run):
+                window = min(sure[position], gamma)
+                kept.setdefault(window, []).append(min(run[position], window))
+                position += kept[window][-1] + 1
+        return kept
+
+    def _run_odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Return the odds of windows that start at every position of a trace with ``run``."""
+        outside = self._off(exit)
+        kept = []
+        next_off = []
+        path_off = 0
+        for recording in self.order:
+            start, end = self._span(recording)
+            run = self.runs(recording)
+            off = outside[start:end]
+            kept.append(np.minimum(run, gamma))
+            next_off.append(off[(np.arange(len(run)) + kept[-1]) % len(run)])
+            path_off += int(((run == gamma) | (off & (run > gamma))).sum())
+        lengths = np.concatenate(kept)
+        count = sum(map(len, kept))
+        off = np.concatenate(next_off)
+        accepted, off_exit = (
+            np.bincount(lengths, weights, minlength=gamma + 1) / count for weights in (None, off)
+        )
+        return Odds(accepted, off_exit, path_off / count, "marginal run lengths of the trace")
+
+    def positions(self) -> NDArray[np.int64]:
+        """Return (positions,) all positions of the requests in ``order``, without those emitted by
+        a prefill.
+        """
+        return np.concatenate([np.arange(start, end) for start, end in map(self._span, self.order)])
+
+    def length(self, request: int) -> int:
+        """Return the recorded positions that request number ``request`` can replay before it starts
+        over.
+        """
+        start, end = self._span(self.order[request % len(self.order)])
+        return end - start
+
+    def _span(self, recording: int) -> tuple[int, int]:
+        """Return the first position of a recording behind its prefill, and the position behind its
+        last.
+        """
+        return int(self.trace.offsets[recording]) + 1, int(self.trace.offsets[recording + 1])
+
+    def _off(self, exit: Exit | None) -> Bools:
+        """Return (positions,) whether the emitted token is off the exit; never without an exit."""
+        if exit is None:
+            return np.zeros(len(self.accepted), dtype=bool)
+        return ~self.trace.on_exit(exit.fraction, exit.kappa)
+
+
+BEST_OF = "best_of"
+"""Name of the drafter that is the best of several at every position."""
+
+
+def best_of(trace: Trace, names: Sequence[str], seed: int = 0) -> Trace:
+    """Return the same text as the best of some drafters proposes it, as an oracle among them could.
+
+    From every start it keeps the longest run that one of them keeps. It answers for windows up to
+    the shortest to which one of them was recorded.
+    """
+    replays = [Replay(trace.drafted_by(name, seed), seed=seed) for name in names]
+    most = min((replay.trace.window for replay in replays if replay.trace.window), default=None)
+    runs = [
+        np.max([replay.runs(request) for replay in replays], axis=0)
+        for request in range(len(trace.flavour))
+    ]
+    run = np.minimum(
+        np.concatenate([[0, *request] for request in runs]), most or np.iinfo(np.uint16).max
+    )
+    models = {**trace.header["models"], "draft": {"name": f"the best of {', '.join(names)}"}}
+    header = {**trace.header, "format": CONVERTED, "window": most, "models": models}
+    none = trace.draft_rank[:0]
+    return replace(
+        trace, header=header, run=run.astype(np.uint16), draft_rank=none, q=trace.q[:0], extra={}
+    )

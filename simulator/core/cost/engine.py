@@ -1,0 +1,371 @@
+"""An engine is the software between model and hardware; it is described by host times and traffic
+multipliers.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from simulator.core.cost.device import Device
+from simulator.core.cost.formats import WeightFormat
+from simulator.core.cost.rows import Rows
+from simulator.core.numeric import elementwise_max
+from simulator.core.quantities import Confidence, Frozen, Open, Positive, Ranged
+
+Drafting = Literal["draft_model", "head", "tree", "look_up"]
+"""How drafts come about: a chain of a draft model or of a head, a tree that is built on the host, a
+look-up.
+"""
+NONE = Ranged(value=0.0, source="by definition: nothing is added", confidence="computed")
+SHARDED = Open(
+    value=1.0,
+    low=1.0,
+    high=8.0,
+    source="assumed: products, all-reduces and host as computed; a step with a chain of 3 on two "
+    "H100 took 11.6 ms, where a plain one took 4.5 (sgl-project/SpecForge#339): the three passes "
+    "of the head may have taken 7.7 times what is computed",
+)
+NO_FURTHER = Open(
+    value=0.0, source="assumed: kernels for matrices, bound by compute", confidence="computed"
+)
+ALL = Ranged(value=1.0, source="by definition: nothing changes", confidence="computed")
+
+
+class SpeculationHost(Frozen):
+    """The host takes this time in a speculative step beside its passes, and nothing hides it: it
+    decides what is kept.
+    """
+
+    fixed_us: Ranged
+    """Time of a step whatever the batch, in us: inputs of the draft, rejection, mask and paths of a
+    tree.
+    """
+    request_us: Ranged = NONE
+    """Further time for each request that verifies drafts, in us."""
+    asynchronous: bool = True
+    """Whether the next step is scheduled while this one runs; else its scheduling is waited for."""
+
+
+class EngineErrors(Frozen):
+    """What a fit of an engine to measured runs left (``specsim calibrate engine``)."""
+
+    source: str
+    """The runs, and the command."""
+    rows: int = Field(le=1_000_000_000)
+    """Number of measured runs."""
+    free: int = Field(le=1_000_000_000)
+    """Numbers that were fitted."""
+    errors: dict[str, float]
+    """Mean absolute errors as shares, by what they are of."""
+
+
+class Home(Frozen):
+    """The device that the numbers of an engine were fitted on."""
+
+    card: str
+    """The name of its file."""
+    maker: str
+    """Who makes it."""
+    architecture: str
+    """Its maker's name for the generation of the chip."""
+
+
+class Slicing(Frozen):
+    """How an engine slices a model over the ranks of tensor parallelism, and with what it does not
+    start.
+    """
+
+    even: bool = True
+    """Whether every rank has as much of each weight as the others; else weights are cut at any row,
+    and padded.
+    """
+    whole_heads: bool = False
+    """Whether the heads of keys and values have to divide the ranks, or the ranks them; else they
+    are cut anywhere.
+    """
+    whole_blocks: tuple[WeightFormat, ...] | None = None
+    """Formats with which it does not start where a slice ends within a block that shares a scale;
+    None: not known.
+    """
+    expert_groups: dict[WeightFormat, Annotated[int, Field(le=10_000_000)]] = Field(default={})
+    """Inputs of an expert's product down to which it splits a group of such a format (a divisor of
+    the group).
+    """
+    vocabulary_multiple: int = Field(default=1, gt=0, le=1_000_000)
+    """Multiple to which embedding and LM head are padded before ranks share them; 1: to whatever
+    divides.
+    """
+    source: str = "not stated"
+    """Where that was read."""
+
+
+class RowCosts(Frozen):
+    """An engine's own kernels take this memory time for several rows of a product, relative to that
+    for a single row.
+    """
+
+    step: Ranged = ALL
+    """Ratio of kernels for several rows to the kernel for one."""
+    row: Ranged
+    """What each further row adds to it."""
+    most: int = Field(gt=1, le=1_000_000)
+    """Rows up to which it grows so; what more of them cost says ``further_rows`` of the engine."""
+    beyond: Ranged = ALL
+    """Ratio of the kernels beyond that many rows to the last of those up to it."""
+
+    def ratios(self) -> Iterator[tuple[int, float]]:
+        """Yield rows and ratios between which the ratio is linear."""
+        yield 1, 1.0
+        last = self.step.value + self.row.value * (self.most - 1)
+        yield from (
+            ((2, self.step.value + self.row.value), (self.most, last))
+            if self.most > 2
+            else ((self.most, last),)
+        )
+        yield self.most + 1, last * self.beyond.value
+
+
+class ServerLimits(Frozen):
+    """These are the limits of a batch that a server takes by itself; of several, the first that
+    fits holds.
+    """
+
+    least_memory_gb: float = Field(default=0.0, ge=0)
+    """Memory from which on a device gets them, in 1e9 bytes."""
+    not_named: tuple[str, ...] = ()
+    """Parts of names of devices that do not get them."""
+    kind: Literal["gpu", "npu", "cpu"] | None = None
+    """Sort of processor that gets them; any, where none is stated."""
+    drafts: bool | None = None
+    """Whether they are for serving with speculation, or without; either, where nothing is
+    stated.
+    """
+    max_requests: int = Field(gt=0, le=100_000)
+    """Requests that run together, at most."""
+    batch_tokens: int = Field(gt=0, le=1_000_000_000)
+    """Tokens of a pass, at most."""
+
+    def fits(self, device: Device, drafts: bool) -> bool:
+        """Return whether a server on ``device`` takes them, with speculation or without."""
+        named = any(part in device.name.lower() for part in self.not_named)
+        large = device.memory_gb.value >= self.least_memory_gb
+        return (
+            large
+            and not named
+            and self.kind in (None, device.kind)
+            and self.drafts in (None, drafts)
+        )
+
+
+class ServerDefaults(Frozen):
+    """A server does this where nothing else is said: how it batches, its limits, and whether it
+    keeps prompts.
+    """
+
+    policy: Literal["unified_budget", "chunked_prefill", "prefill_first"] = "prefill_first"
+    """The policy that comes nearest to its scheduler (:mod:`simulator.core.serving.policies`)."""
+    limits: tuple[ServerLimits, ...] = Field(
+        default=(ServerLimits(max_requests=64, batch_tokens=8_192),), min_length=1
+    )
+    """Limits of a batch; the last has to fit every device."""
+    prefix_caching: bool | None = None
+    """Whether blocks of prompts stay for requests that begin alike; None where nobody has
+    looked.
+    """
+    source: str = "nobody has looked up what a server of this engine takes by itself"
+    """Where this stands: program, version and place."""
+    confidence: Confidence = "assumed"
+    """How well it is known."""
+
+    @model_validator(mode="after")
+    def _fits_all(self) -> Self:
+        last = self.limits[-1]
+        if last.least_memory_gb or last.not_named or last.kind or last.drafts is not None:
+            raise ValueError(
+                "limits: the last entry has to fit every device; state only max_requests and "
+                "batch_tokens there"
+            )
+        return self
+
+    def limits_on(self, device: Device, drafts: bool) -> ServerLimits:
+        """Return the limits that hold on a device, with speculation or without."""
+        return next(limits for limits in self.limits if limits.fits(device, drafts))
+
+
+class Engine(Frozen):
+    """An engine says what a serving program adds to a pass over the hardware.
+
+    ``launch: asynchronous`` lets the host run ahead of the device, so that a pass takes the longer
+    of the two; with ``synchronous`` it takes their sum. ``kv_traffic`` multiplies the KV bytes that
+    attention reads (1 for paged kernels, 3 where every step concatenates the cache anew). With
+    ``repeats_kv`` keys and values are written out and read once for every query head of a group.
+    ``many_rows_host_ratio`` is the host's time for a layer over several rows of a sequence,
+    relative to that over a single row: a mask is made and applied, and the cached rows of rejected
+    tokens are removed.
+    """
+
+    name: str = ""
+    """The name of its file."""
+    about: str = ""
+    """What the engine is, in a sentence."""
+    version: str = ""
+    """Version of the software that the times belong to."""
+    fitted_on: Home | None = None
+    """The device that its calibrated numbers were fitted on; on others they are borrowed, with a
+    range.
+    """
+    fit: EngineErrors | None = None
+    """What the fit of its numbers left of the runs that decided them."""
+    server: ServerDefaults = ServerDefaults()
+    """What its server does where nothing else is said."""
+    launch: Literal["asynchronous", "synchronous"] = "asynchronous"
+    """Whether the host runs ahead of the device, or in turn with it."""
+    host_ratio: Ranged = ALL
+    """Time of this host relative to that of the host on which all times of the host here were
+    measured.
+    """
+    host_us_per_layer: Ranged
+    """Host time to launch the kernels of a layer, in us."""
+    graph_rows: tuple[Annotated[int, Field(le=1_000_000)], ...] = ()
+    """Rows for which a pass is captured as a CUDA graph: it is padded to the next; with more rows
+    it is launched eagerly.
+    """
+    eager_host_us_per_layer: Ranged = NONE
+    """Host time of a layer in a pass of more rows than the largest captured, in us."""
+    schedule_us: Ranged = NONE
+    """Host time to schedule a speculative step, in us, waited for where scheduling is not
+    asynchronous.
+    """
+    schedule_us_per_request: Ranged = NONE
+    """The same for each request of the step, in us."""
+    speculation: dict[Drafting, SpeculationHost] = Field(default={})
+    """Time of the host in a speculative step, by kind of drafting."""
+    rows: dict[Literal["any", "quantised"], RowCosts] = Field(default={})
+    """Rows of products: ``any`` in place of the device's curves, ``quantised`` where the device has
+    none for a format.
+    """
+    further_rows: Open = NO_FURTHER
+    """Cost of a row beyond those that were measured of a quantised product, relative to the mean of
+    those from the second on; rows of prompts, for which kernels for matrices take over, cost
+    nothing here."""
+    beyond_curve_ratio: Ranged | None = None
+    """Ratio of quantised products of more rows than the device's curve holds to the last of it;
+    None: as the last.
+    """
+    method_host_ratio: Ranged = ALL
+    """Host time of a method (``host_ms``, as its own program on Transformers takes it) under this
+    engine, relative to there.
+    """
+    sharded_draft_ratio: Open = SHARDED
+    """Time of a draft's pass over several ranks relative to what its parts come to: all launch and
+    sum each pass.
+    """
+    outside_ms: Ranged = NONE
+    """Time of a request outside of the engine before its first token is seen, in ms: API,
+    tokenizer, streaming.
+    """
+    host_us_per_pass: Ranged
+    """Host time of a pass for scheduling and all that is not a layer, in us."""
+    many_rows_host_ratio: Positive = Positive(value=1.0, source="assumed: not told apart")
+    """Host time of a layer over several rows of a sequence, relative to that over a single row."""
+    small_operations_ratio: Positive
+    """Time of small operations, relative to that of the device's roofline."""
+    kv_traffic_ratio: Positive
+    """KV bytes that attention moves, relative to the bytes in the cache."""
+    repeats_kv: bool = False
+    """Whether keys and values are written out for every query head."""
+    slicing: Slicing = Slicing()
+    """With which degrees of tensor parallelism it starts."""
+    all_reduce: tuple[str, ...] = ("ring",)
+    """Forms of all-reduce that the engine uses, best first: the first one that a link has is
+    taken.
+    """
+    sampling_us: Ranged
+    """Time to choose tokens from the logits of an LM head, in us."""
+
+    host_us_per_logit_row: Ranged = Ranged(value=0.0, source="assumed: all rows of a pass at once")
+    """Host time to turn one row of logits into chances, in us, where that is done row after row."""
+    all_logits: bool = False
+    """Whether a pass that needs logits computes them for all of its rows, those of a prompt too."""
+
+    def logit_rows(self, rows: Rows) -> int:
+        """Return the rows of a pass that get logits."""
+        if self.all_logits and rows.logit_rows:
+            return rows.tokens
+        return rows.logit_rows
+
+    @property
+    def monotone(self) -> bool:
+        """Return whether a pass over more rows never takes the host less time, nor a product by the
+        engine's own kernels.
+        """
+        eager = (
+            not self.graph_rows
+            or self.eager_host_us_per_layer.value >= self.host_us_per_layer.value
+        )
+        growing = all(
+            costs.beyond.value >= 1.0 and costs.step.value + costs.row.value >= 1.0
+            for costs in self.rows.values()
+        )
+        return (
+            min(self.many_rows_host_ratio.value, (self.beyond_curve_ratio or ALL).value) >= 1.0
+            and eager
+            and growing
+        )
+
+    def captured(self, tokens: int) -> int:
+        """Return the rows that a pass over ``tokens`` computes: those of the next captured
+        graph.
+        """
+        return next((rows for rows in self.graph_rows if rows >= tokens), tokens)
+
+    def host_seconds(self, layers: float, many_rows: bool, tokens: int = 1) -> float:
+        """Return the host's seconds for ``layers`` over ``tokens``; ``many_rows``: over several
+        rows of a sequence.
+        """
+        eager = bool(self.graph_rows) and tokens > self.graph_rows[-1]
+        per_layer = self.eager_host_us_per_layer.value if eager else self.host_us_per_layer.value
+        return self._seconds(layers * per_layer) * (
+            self.many_rows_host_ratio.value if many_rows else 1.0
+        )
+
+    def pass_seconds(self) -> float:
+        """Return the host's seconds for a pass, all but its layers and rows of logits."""
+        return self._seconds(self.host_us_per_pass.value)
+
+    def row_seconds(self, logit_rows: int) -> float:
+        """Return the host's seconds for rows of logits that it turns into chances one after the
+        other.
+        """
+        return self._seconds(self.host_us_per_logit_row.value * logit_rows)
+
+    def step_seconds(self, drafting: Drafting | None, requests: int) -> float:
+        """Return the host's seconds in a step that verifies drafts of ``requests``, beside its
+        passes.
+        """
+        if drafting is None or drafting not in self.speculation:
+            return 0.0
+        host = self.speculation[drafting]
+        if host.asynchronous:
+            waited = 0.0
+        else:
+            waited = self.schedule_us.value + requests * self.schedule_us_per_request.value
+        return self._seconds(host.fixed_us.value + requests * host.request_us.value + waited)
+
+    def _seconds(self, microseconds: float) -> float:
+        return microseconds * 1e-6 * self.host_ratio.value
+
+    def wall_seconds(self, host: float, device: Any) -> Any:
+        """Return the seconds of one pass whose host takes ``host`` seconds and whose device takes
+        ``device``.
+        """
+        if self.launch == "synchronous":
+            return host + device
+        return elementwise_max(host, device)
+
+    def kv_traffic(self, group: int) -> float:
+        """Return the KV bytes that are moved for every cached byte, with ``group`` query heads to a
+        key-value head.
+        """
+        return self.kv_traffic_ratio.value + (2.0 * group if self.repeats_kv and group > 1 else 0.0)

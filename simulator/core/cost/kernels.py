@@ -1,0 +1,469 @@
+"""Kernels take device time: here are the seconds of a layer's products, of attention, of the LM
+head and of collectives.
+"""
+
+from collections.abc import Callable
+from math import ceil, inf, log, sqrt
+from typing import Any, NamedTuple
+
+from simulator.core.cost.device import Device
+from simulator.core.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS
+from simulator.core.cost.mixer import INDEX_BYTES, LayerKind, Mixer
+from simulator.core.cost.placement import Placement
+from simulator.core.cost.roofline import (
+    Attention,
+    AttentionRoofline,
+    CachedHeads,
+    Roofline,
+    WidthPoint,
+)
+from simulator.core.cost.rows import Rows
+
+MOST_ROWS = 1 << 22
+"""Rows up to which the cost of further ones goes on in a line."""
+STATE_FLOPS = 7.0
+"""Flops of a row for each value of a state: decay, correction, outer product and query (gated delta
+rule; Mamba-2 needs 5).
+"""
+
+
+def computes_longer_than_it_reads(place: Placement) -> bool:
+    """Return whether a weight takes longer to multiply with one row than to read: no decoding that
+    was measured is so.
+    """
+    device = place.device
+    form = place.device.number_format(place.weights)
+    product = device.matmul_for(place.weights)
+    peak = (
+        device.peaks_tflops.get(form.arithmetic, device.peak_tflops).value
+        * 1e12
+        * product.compute_efficiency.value
+    )
+    bandwidth = device.memory_bandwidth_gb_s.value * 1e9 * product.memory_efficiency.value
+    return 2.0 * product.tiled(1) / peak > form.weight_bytes / bandwidth
+
+
+class LayerTime(NamedTuple):
+    """One layer takes these seconds on the device, by operation group."""
+
+    qkv: float
+    """Query, key and value projections."""
+    attention: float
+    """Attention over the cache."""
+    output: float
+    """Output projection of the attention."""
+    mlp: float
+    """Matrices of the MLP, or of the experts."""
+    small: float
+    """Norms, activations, rotations."""
+
+
+def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[Rows], Any]:
+    """Return a function from rows to the seconds of a mixer in one layer, on one of its ranks; by
+    default the model's heads.
+
+    Kinds of attention differ in what their queries see, and in bytes and flops; the curves are
+    those of the device's attention.
+    """
+    model = place.model
+    ranks = place.mixer_ranks
+    device = place.device
+    mixer = mixer or model.attention
+    if mixer.kind == "linear":
+        return _state_timer(place, mixer)
+    traffic = place.engine.kv_traffic(model.num_attention_heads // model.num_key_value_heads)
+    cached = mixer.cached * CACHE_BYTES[place.kv_cache] * traffic * mixer.copies(ranks)
+    attention = device.attention_for("latent_attention" if mixer.widened else "attention")
+    if isinstance(attention, Attention):
+        attend = _attention_in_parts(place, attention, mixer, cached / ranks)
+    else:
+        whole = device.timer(attention)
+        pair = mixer.pair_flops / ranks
+        widened = (mixer.prompt_pair_flops or mixer.pair_flops) / ranks - pair
+
+        def attend(rows: Rows) -> Any:
+            flops = rows.attention_pairs * pair + rows.prompt_pairs * widened
+            return whole(rows.kv_tokens * cached / ranks, flops, rows.tokens)
+
+    if mixer.sees_all and not mixer.index_width:
+        return attend
+    index = _index_timer(place, mixer)
+    return lambda rows: attend(mixer.seen(rows)) + index(rows)
+
+
+def _index_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Any]:
+    """Return a function from rows to the seconds in which an indexer reads its keys of the context;
+    0 without one.
+    """
+    seconds = place.device.timer(place.decode_attention)
+    every = mixer.entry_tokens
+    size = mixer.index_width * INDEX_BYTES / every
+    pair = 2.0 * mixer.index_heads * mixer.index_width / every
+    return lambda rows: (
+        seconds(rows.kv_tokens * size, rows.attention_pairs * pair, rows.tokens) if size else 0.0
+    )
+
+
+def _state_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Any]:
+    """Return a function from rows to the seconds of a recurrence: a state is read once and written
+    after every row.
+
+    A verification writes a state for each of its rows, to go on from the last one that is kept; a
+    prompt writes the last. Memory and peak are reached as by products in 16 bits, without their
+    tiles.
+    """
+    product = place.device.matmul_for("bf16")
+    ranks = place.mixer_ranks
+    seconds = place.device.timer(product)
+    moved = 2.0 * ACTIVATION_BYTES * mixer.value_width / ranks
+    flops = STATE_FLOPS * mixer.state / ranks / product.tiled(1)
+
+    def state_seconds(rows: Rows) -> Any:
+        states = rows.sequences + rows.tokens - rows.prompt_tokens + rows.prompt_sequences
+        return seconds(
+            states * mixer.state_bytes / ranks + rows.tokens * moved, rows.tokens * flops, 1
+        )
+
+    return state_seconds
+
+
+def _attention_in_parts(
+    place: Placement, attention: Attention, mixer: Mixer, cached: float
+) -> Callable[[Rows], Any]:
+    """Return a function from rows to seconds; an entry of the cache has ``cached`` bytes on a rank.
+
+    Prompts are priced by ``prefill``, all other rows by ``decode``, with ``extra_row`` for those of
+    a verification.
+    """
+    ranks = place.mixer_ranks
+    parts = attention.over(place.kv_cache)
+    device = place.device
+    decode = device.timer(parts.decode)
+    prefill = device.timer(parts.prefill)
+    extra = attention.extra_row.value
+    pair = mixer.pair_flops / ranks
+    prompt_pair = pair if mixer.prompt_pair_flops is None else mixer.prompt_pair_flops / ranks
+    heads = max(1.0, mixer.cache_heads / ranks)
+    entry = mixer.cached / mixer.cache_heads * heads
+
+    def timed(
+        part: AttentionRoofline,
+        timer: Any,
+        sequences: int,
+        tokens: int,
+        kv_tokens: Any,
+        pairs: Any,
+        each: float,
+    ) -> Any:
+        width = (
+            each / 2.0
+        )  # of a row's queries and outputs, which are multiplied with what a token leaves
+        read = CachedHeads(
+            sequences,
+            tokens / sequences,
+            heads,
+            max(1.0, round(width / entry)),
+            kv_tokens / sequences,
+        )
+        size, *apart, on_top = part.apart(
+            read, kv_tokens * cached + tokens * ACTIVATION_BYTES * width, *device.chip
+        )
+        return timer(size, pairs * each, tokens, *apart) + on_top
+
+    def seconds(rows: Rows) -> Any:
+        total: Any = 0.0
+        if prompt := rows.prompt_tokens:
+            sequences = max(1, rows.prompt_sequences)
+            cached_tokens = rows.prompt_kv_tokens
+            total = timed(
+                parts.prefill,
+                prefill,
+                sequences,
+                prompt,
+                cached_tokens,
+                rows.prompt_pairs,
+                prompt_pair,
+            )
+        if tokens := rows.tokens - rows.prompt_tokens:
+            sequences = max(1, rows.sequences - rows.prompt_sequences)
+            cached_tokens = rows.kv_tokens - rows.prompt_kv_tokens
+            took = timed(
+                parts.decode,
+                decode,
+                sequences,
+                tokens,
+                cached_tokens,
+                rows.attention_pairs - rows.prompt_pairs,
+                pair,
+            )
+            total = total + took * (1.0 + extra * max(0.0, tokens / sequences - 1.0))
+        return total
+
+    return seconds
+
+
+def product_timer(
+    place: Placement, weight_format: str, ranks: int | None = None, prompt_rows: float = 0.0
+) -> Callable[..., float]:
+    """Return a function (inputs, outputs, rows, weights) to the seconds of a product on one of the
+    ranks that share it.
+
+    Every row has so many inputs and outputs over all ranks; ``weights`` are inputs times outputs by
+    default, ``ranks`` those of tensor parallelism. ``prompt_rows`` of the rows belong to prompts.
+    """
+    device = place.device
+    ranks = ranks or place.tensor_parallel
+    form = place.device.number_format(weight_format)
+    timed = device.timer(_curve(place, weight_format, prompt_rows), form.arithmetic, place.in_cache)
+
+    def seconds(inputs: float, outputs: float, rows: float, weights: float | None = None) -> float:
+        weights = inputs * outputs if weights is None else weights
+        size = form.product_bytes(inputs, outputs, rows, weights)
+        taken: float = timed(size / ranks, 2.0 * rows * weights / ranks, rows)
+        return taken
+
+    return seconds
+
+
+def lacks_curve(device: Device, weight_format: str) -> bool:
+    """Return whether a device has no curve of its own for products with quantised weights that are
+    widened to 16 bits.
+    """
+    form = device.number_format(weight_format)
+    fitted = {weight_format, *form.curves} & set(
+        device.matmul
+    )  # else products take the default roofline
+    return form.weight_bytes < ACTIVATION_BYTES and form.arithmetic == "fp16" and not fitted
+
+
+def _curve(place: Placement, weight_format: str, prompt_rows: float = 0.0) -> Roofline:
+    """Return the roofline of products; with what several rows cost in the engine's own kernels."""
+    device = place.device
+    engine = place.engine
+    curve = place.device.matmul_for(weight_format)
+    costs = (
+        engine.rows.get("quantised") if lacks_curve(device, weight_format) else None
+    ) or engine.rows.get("any")
+    if costs:
+        width = [WidthPoint(tokens=tokens, ratio=ratio) for tokens, ratio in costs.ratios()]
+    else:
+        width = [*curve.width]
+    quantised = device.number_format(weight_format).weight_bytes < ACTIVATION_BYTES
+    if engine.beyond_curve_ratio and width and not costs and quantised:
+        beyond = {
+            "tokens": width[-1].tokens + 1,
+            "ratio": width[-1].ratio * engine.beyond_curve_ratio.value,
+        }
+        width.append(width[-1].model_copy(update=beyond))
+    if engine.further_rows.value and len(width) > 2 and (costs or quantised):
+        width = _further(width, engine.further_rows.value, ceil(prompt_rows))
+    return curve.model_copy(update={"width": tuple(width)})
+
+
+def measured_rows(place: Placement) -> int:
+    """Return the most rows of a product that were measured where further ones are continued in a
+    line; 0 where they are not.
+    """
+    device = place.device
+    engine = place.engine
+    curve = device.matmul_for(place.weights)
+    costs = (
+        engine.rows.get("quantised") if lacks_curve(device, place.weights) else None
+    ) or engine.rows.get("any")
+    if not engine.further_rows.value or not (
+        costs or FORMATS[place.weights].weight_bytes < ACTIVATION_BYTES
+    ):
+        return 0
+    if costs:
+        return costs.most
+    if curve.width:
+        return curve.width[-1].tokens
+    return 0
+
+
+def _further(width: list[WidthPoint], relative: float, prompt_rows: int) -> list[WidthPoint]:
+    """Return a curve that goes on in a line behind its last but one point, as steep as from its
+    second row on, or so.
+
+    The last point is the ratio of the kernels beyond; rows of prompts cost no more than that.
+    """
+    *measured, beyond = width
+    first = measured[1] if len(measured) > 2 else measured[0]
+    last = measured[-1]
+    slope = relative * (last.ratio - first.ratio) / (last.tokens - first.tokens)
+    begin = last.tokens + prompt_rows
+    flat = [beyond, beyond.model_copy(update={"tokens": begin})][: min(prompt_rows, 2)]
+    line = (
+        beyond.model_copy(update={"tokens": rows, "ratio": beyond.ratio + slope * (rows - begin)})
+        for rows in (begin + 1, MOST_ROWS)
+    )
+    return [*measured, *flat, *line]
+
+
+def layer_products(
+    place: Placement,
+    n: int,
+    kind: LayerKind,
+    adapted: int = 0,
+    read: float | None = None,
+    share: float = 1.0,
+    prompt_rows: int = 0,
+) -> LayerTime:
+    """Return the seconds of one layer that depend on its ``n`` rows alone: all but attention, which
+    is left at zero.
+
+    ``adapted`` of the rows do not pass the MLP; the others read ``read`` routed experts, by default
+    as independent rows do; a ``share`` of them passes the mixer on one rank, by default all.
+    ``prompt_rows`` of them belong to prompts.
+    """
+    model = place.model
+    device = place.device
+    ranks = place.tensor_parallel
+    mixer = kind.mixer
+    product = product_timer(place, place.weights, None, prompt_rows)
+    full = n - adapted
+    mixed = n if share == 1.0 else n * share
+    hidden = model.hidden_size
+    ff = kind.intermediate_size
+    ups = 2 * ff if model.mlp == "gated" else ff
+    if ff:
+        mlp = product(hidden, ups, full) + product(ff, hidden, full)
+    else:
+        mlp = 0.0
+    if kind.experts and model.experts:
+        inner = model.experts.intermediate_size
+        mlp += experts_time(
+            place, full, model.experts.touched(full) if read is None else read, prompt_rows
+        )
+        if model.experts.shared:
+            mlp += product(
+                hidden + inner, 2 * inner, full, model.experts.shared * model.shared_expert_weights
+            )
+        if model.experts.latent_size:
+            mlp += 2.0 * product(hidden, model.experts.latent_size, full)
+        ff = ff or model.intermediate_size
+    stream = (
+        hidden / ranks if place.collectives.per == "pass" else hidden
+    )  # tracks of an SPD draft have their own
+    qkv = output = projected = 0.0
+    if mixer is not None:
+        own = product_timer(place, place.weights, place.mixer_ranks, prompt_rows * share)
+        among = place.mixer_ranks
+        before = mixer.weights_before(among)
+        projected = 2 * mixer.projected / among * share
+        qkv = own(hidden, mixer.projected, mixed, before)
+        output = own(mixer.value_width, hidden, mixed, mixer.output)
+        qkv += (mixer.products - 1) * own(0, 0, mixed) if mixer.products > 1 else 0.0
+    widths = n * (4 * kind.parts * stream + projected) + full * 3 * ff / ranks
+    small = device.seconds(device.small_operations, ACTIVATION_BYTES * widths, 0.0, n)
+    return LayerTime(qkv, 0.0, output, mlp, small * place.engine.small_operations_ratio.value)
+
+
+def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0) -> float:
+    """Return the seconds of router and routed experts of a layer, of which ``rows`` read so many.
+
+    It is that of the busiest rank where ranks hold whole experts. On a device without a fit for
+    experts it is one product over all experts read, each with its share of the rows, and no router.
+    """
+    model = place.model
+    experts = place.model.experts
+    ranks = place.tensor_parallel
+    device = place.device
+    if experts is None:
+        return 0.0
+    sliced = place.experts == "sliced"
+    touched = read
+    pairs = float(rows * experts.per_token)
+    hidden = experts.latent_size or model.hidden_size
+    weights = float(model.expert_weights)
+    inner = float(experts.intermediate_size)
+    if not sliced:
+        touched = min(busiest(touched, ranks, experts.routed), experts.routed / ranks)
+        pairs = busiest(pairs, ranks)
+    stored = place.expert_format
+    each = max(1.0, pairs / touched)
+    curve = device.experts_for(stored)
+    form = device.number_format(stored)
+    if curve is None:  # product_timer takes a slice of every weight
+        whole = touched * weights * (1 if sliced else ranks)
+        of_prompts = each * prompt_rows / rows if rows else 0.0
+        return product_timer(place, stored, None, of_prompts)(
+            hidden + inner, 2 * inner, each, whole
+        )
+    if sliced:
+        inner = inner / ranks
+        weights = weights / ranks
+    size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)
+    seconds: float = device.timer(curve, form.arithmetic)(size, 2.0 * pairs * weights, each)
+    undivided = place.model_copy(update={"tensor_parallel": 1})  # every device routes all rows
+    router = product_timer(undivided, place.table_format)(model.hidden_size, experts.routed, rows)
+    return seconds + float(curve.beside_s(touched, hidden + inner)) + router
+
+
+def busiest(items: float, ranks: int, of: float = inf) -> float:
+    """Return how many of some ``items``, out of at most ``of``, the busiest of the ranks gets where
+    each falls on any of them.
+
+    The largest of G normal numbers of the binomial's mean and variance: m + sqrt(2 ln G m (1 -
+    items/of)), never above all.
+    """
+    mean = items / ranks
+    return min(items, mean + sqrt(2.0 * log(ranks) * mean * (1.0 - min(1.0, items / of))))
+
+
+def exchange_time(place: Placement, rows: int) -> float:
+    """Return the seconds that a layer of experts takes beyond its all-reduces to send ``rows`` to
+    their experts and back.
+
+    Every rank sends its share of the rows in 8 bits to each of their experts and gets them back in
+    16 bits (DeepEP), instead of summing the layer's output over the ranks; 0 where rows are not
+    sent.
+    """
+    experts = place.model.experts
+    exchange = place.link.all_to_all if place.link else None
+    if (
+        experts is None
+        or exchange is None
+        or place.experts != "dispatched"
+        or place.tensor_parallel == 1
+    ):
+        return 0.0
+    values = -(-rows // place.tensor_parallel) * experts.per_token * place.model.hidden_size
+    sent = exchange.dispatch.seconds(values, place.tensor_parallel) + exchange.combine.seconds(
+        values * ACTIVATION_BYTES, place.tensor_parallel
+    )
+    return sent - all_reduce_time(place, rows)
+
+
+def side_product_time(place: Placement, tokens: int, width: int) -> float:
+    """Return the seconds of the product of ``tokens`` rows with one h x ``width`` matrix."""
+    return product_timer(place, place.weights)(place.model.hidden_size, width, tokens)
+
+
+def head_time(place: Placement, logit_rows: int) -> float:
+    """Return the seconds of the LM head over ``logit_rows`` and of sampling from its logits; 0
+    without rows.
+    """
+    if not logit_rows:
+        return 0.0
+    model = place.model
+    head = product_timer(place, place.table_format)(
+        model.hidden_size, model.vocab_size, logit_rows, model.head_weights
+    )
+    return head + place.engine.sampling_us.value * 1e-6
+
+
+def all_reduce_time(place: Placement, tokens: int) -> float:
+    """Return the seconds of one all-reduce over the activations of ``tokens``; 0 on one rank.
+
+    Ranks on several servers sum inside each of them, then every rank sums its share with those of
+    its number elsewhere, over a port of the network of its own (as NCCL does with one port a GPU).
+    """
+    if not place.collectives.count:
+        return 0.0
+    seconds = 0.0
+    size = float(tokens * place.model.hidden_size * ACTIVATION_BYTES)
+    for form, _, ranks in place.all_reduce_forms():
+        seconds += form.seconds(size, ranks)
+        size /= ranks
+    return seconds

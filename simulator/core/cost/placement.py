@@ -1,0 +1,342 @@
+"""A placement says which model runs on which devices, with which software."""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from math import ceil
+from typing import Literal, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from simulator.core.cost.collectives import AllReduceForm
+from simulator.core.cost.degrees import refusal
+from simulator.core.cost.device import Device, Link
+from simulator.core.cost.engine import Engine
+from simulator.core.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, WeightFormat
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.partition import Pipeline
+from simulator.core.cost.protocol import Depth
+from simulator.core.cost.roofline import Attention, Roofline
+from simulator.core.numeric import ordered_sum
+from simulator.core.quantities import Frozen
+
+
+class Collectives(Frozen):
+    """The ranks of a tensor-parallel model exchange these all-reduces: two a layer (Megatron) or
+    two a pass (SPD draft).
+    """
+
+    count: int = Field(default=2, ge=0, le=1_000_000)
+    """Number of all-reduces."""
+    per: Literal["layer", "pass"] = "layer"
+    """Whether that many are in each layer, or in a whole pass."""
+    form: str | None = None
+    """Which form of the link gives their time (``ring``, ``tree``, or a measured one); null: what
+    the engine uses.
+    """
+
+
+class Placement(Frozen):
+    """A placement puts a model on devices, with the software that runs it.
+
+    With a ``pipeline`` its stages share the layers out; ``device`` is that of stages that name
+    none, and each stage is ``tensor_parallel`` devices.
+    """
+
+    model: ModelSpec
+    """The model that runs."""
+    device: Device
+    """The devices that it runs on, all of one kind."""
+    engine: Engine
+    """The software that runs it."""
+    machine: str = ""
+    """Name of a machine: two roles on the same machine and device share that device."""
+    weights: WeightFormat = "fp16"
+    """Format in which the weights are stored, and whether products compute in it (fp8) or in 16
+    bits (fp8_wo).
+    """
+    expert_weights: WeightFormat | None = None
+    """Format of a mixture's routed experts; by default that of the other weights."""
+    kv_cache: CacheFormat = Field(default=None, validate_default=True)
+    """Format of the keys and values in the cache; by default that for which the model was
+    published, else 16 bits.
+    """
+    tensor_parallel: int = Field(default=1, gt=0, le=65_536)
+    """Number of devices that share every layer."""
+    attention: Literal["tensor_parallel", "data_parallel"] = "tensor_parallel"
+    """Whether those devices share every request's attention, or the requests: each then has all
+    heads and its own caches.
+    """
+    link: Link | None = None
+    """The link between those devices; needed where there is more than one."""
+    network: Link | None = None
+    """The link between servers, over which ranks beyond those of one server sum; needed where there
+    are more.
+    """
+    collectives: Collectives = Collectives()
+    """All-reduces that these devices exchange in a pass."""
+    experts: Literal["sliced", "whole", "dispatched"] = "sliced"
+    """What a device has of a mixture: a slice of each expert; or whole experts, summing over
+    devices or sent its rows.
+    """
+    pipeline: Pipeline | None = None
+    """Stages among which the layers are shared out, for strategies that run on stages."""
+
+    @field_validator("kv_cache", mode="before")
+    @classmethod
+    def _as_published(cls, stated: object, read: ValidationInfo) -> object:
+        model = read.data.get("model")
+        return stated or (model and model.cache_format) or "fp16"
+
+    @field_validator("weights", "expert_weights")
+    @classmethod
+    def _computed(cls, weights: WeightFormat | None, read: ValidationInfo) -> WeightFormat | None:
+        device = read.data.get("device")
+        if device is not None and weights is not None:
+            device.number_format(weights)
+        return weights
+
+    @model_validator(mode="after")
+    def _shared_out(self) -> Self:
+        if self.pipeline is not None:
+            for stage in self.pipeline.stages:
+                (stage.device or self.device).number_format(self.weights)
+                (stage.device or self.device).number_format(self.expert_format)
+            layers = sum(stage.layers for stage in self.pipeline.stages)
+            if layers != self.model.num_hidden_layers:
+                raise ValueError(
+                    f"the stages hold {layers} layers, {self.model.name} has "
+                    f"{self.model.num_hidden_layers}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _linked(self) -> Self:
+        if self.tensor_parallel > 1 and self.collectives.count and self.link is None:
+            raise ValueError("tensor_parallel above 1 needs a link between the devices")
+        if words := refusal(self):
+            raise ValueError(words)
+        if self.tensor_parallel > 1 and self.collectives.count:
+            for link, ranks in self._rings():
+                self._has_form(link, ranks)
+        if (
+            self.experts == "dispatched"
+            and self.tensor_parallel > 1
+            and (self.link is None or self.link.all_to_all is None)
+        ):
+            raise ValueError(
+                "experts: dispatched needs a link with all_to_all; whole sums over the devices "
+                "instead"
+            )
+        if self.experts == "dispatched" and self.servers > 1:
+            raise ValueError(
+                "experts: dispatched sends rows inside one server alone; whole sums over the "
+                "devices instead"
+            )
+        return self
+
+    @property
+    def servers(self) -> int:
+        """Return over how many servers the ranks are spread: 1 where the link joins all of them."""
+        joined = self.link.server_devices if self.link else None
+        if joined and self.network:
+            return max(1, self.tensor_parallel // int(joined.value))
+        return 1
+
+    @property
+    def ranks_inside(self) -> int:
+        """Return the ranks of one server."""
+        return self.tensor_parallel // self.servers
+
+    def _has_form(self, link: Link, ranks: int) -> None:
+        """Raise :class:`ValueError` where a link has no all-reduce for so many ranks in a form that
+        is wanted.
+        """
+        if self._form(link, ranks) is None:
+            wanted = " or ".join(f"'{form}'" for form in self._wanted_forms())
+            forms = link.all_reduce.forms(ranks)
+            hint = f"it has {', '.join(forms)}" if forms else "it has none"
+            raise ValueError(f"link '{link.name}' has no all_reduce in form {wanted}; {hint}")
+
+    def _wanted_forms(self) -> tuple[str, ...]:
+        if self.collectives.form:
+            return (self.collectives.form,)
+        return self.engine.all_reduce
+
+    def _form(self, link: Link | None, ranks: int) -> AllReduceForm | None:
+        forms = link.all_reduce.forms(ranks) if link else {}
+        return next((forms[name] for name in self._wanted_forms() if name in forms), None)
+
+    def all_reduce_form(self) -> AllReduceForm | None:
+        """Return the first form of all-reduce that is wanted and that the link has for a server's
+        ranks; None without any.
+        """
+        return self._form(self.link, self.ranks_inside)
+
+    def all_reduce_forms(self) -> list[tuple[AllReduceForm, Link, int]]:
+        """Return by which forms the ranks sum, each with its link and how many ranks: inside a
+        server, then between servers.
+
+        A form is the first one that is wanted and that the link has for so many ranks.
+        """
+        parts = [(self._form(link, ranks), link, ranks) for link, ranks in self._rings()]
+        return [(form, link, ranks) for form, link, ranks in parts if form is not None]
+
+    def _rings(self) -> Iterator[tuple[Link, int]]:
+        if self.link is not None:
+            yield self.link, self.ranks_inside
+        if self.network is not None and self.servers > 1:
+            yield self.network, self.servers
+
+    @property
+    def mixer_ranks(self) -> int:
+        """Return among how many devices the attention of a request is shared out."""
+        if self.attention == "tensor_parallel":
+            return self.tensor_parallel
+        return 1
+
+    @property
+    def decode_attention(self) -> Roofline:
+        """Return the device's roofline for attention of few rows over this cache."""
+        attention = self.device.attention
+        if isinstance(attention, Attention):
+            return attention.over(self.kv_cache).decode
+        return attention
+
+    def busiest_share(self, sequences: int) -> float:
+        """Return the share of the requests whose attention the busiest device computes, relative to
+        ``mixer_ranks``.
+        """
+        if self.attention == "tensor_parallel" or not sequences:
+            return 1.0
+        return ceil(sequences / self.tensor_parallel) / sequences
+
+    def weights_gb(self, extra: int = 0) -> float:
+        """Return the size of the weights on one device in 1e9 bytes, with ``extra`` weights that a
+        method adds.
+        """
+        form = FORMATS[self.weights]
+        ranks = self.tensor_parallel
+        tables = self.model.table_weights * (
+            FORMATS[self.table_format].weight_bytes - form.weight_bytes
+        )
+        for mixer, count in self.model.mixer_layers:
+            if self.mixer_ranks == 1:
+                whole = mixer.weights * ranks
+            else:
+                whole = round(mixer.weights_before(ranks)) + mixer.output
+            extra += count * (whole - mixer.weights)
+        experts = self.model.routed_weights * (
+            FORMATS[self.expert_format].weight_bytes - form.weight_bytes
+        )
+        return ((self.model.weights + extra) * form.weight_bytes + tables + experts) / ranks / 1e9
+
+    def kv_gb(self, tokens: int, sequences: int = 1) -> float:
+        """Return the size of the KV caches of ``sequences`` of ``tokens`` each on one device in 1e9
+        bytes, without states.
+        """
+        value = CACHE_BYTES[self.kv_cache]
+        ranks = self.mixer_ranks
+        layers = self.model.mixer_layers
+        size = ordered_sum(
+            count * mixer.cache_bytes(tokens, value) * mixer.copies(ranks)
+            for mixer, count in layers
+        )
+        return sequences * size / self.tensor_parallel / 1e9
+
+    @property
+    def state_gb(self) -> float:
+        """Return the size of the states of a sequence on one device in 1e9 bytes; 0 where all
+        layers have caches.
+        """
+        return self.model.state_bytes / self.tensor_parallel / 1e9
+
+    @property
+    def table_format(self) -> WeightFormat:
+        """Return the format of embedding and LM head."""
+        if FORMATS[self.weights].tables_in_16_bits:
+            return "fp16"
+        return self.weights
+
+    @property
+    def expert_format(self) -> WeightFormat:
+        """Return the format of routed experts."""
+        return self.expert_weights or self.weights
+
+    @cached_property
+    def in_cache(self) -> bool:
+        """Return whether the weights of a pass stay in the device's cache from one pass to the
+        next.
+
+        Every pass reads all weights but those of a separate embedding in the same order, so a cache
+        that does not hold all of them holds none when it matters. The first pass behind another
+        model's reads them from memory, which is left out.
+        """
+        cache = self.device.cache_mb
+        unread = 0.0
+        if not self.model.tie_word_embeddings:
+            unread = self.model.head_weights * FORMATS[self.table_format].weight_bytes
+        return (
+            cache is not None
+            and self.weights_gb() * 1e9 - unread / self.tensor_parallel <= cache.value * 1e6
+        )
+
+    @cached_property
+    def on_stages(self) -> tuple[Self, ...]:
+        """Return, by stage, a placement of the whole model on the device of that stage; empty
+        without a pipeline.
+        """
+        stages = self.pipeline.stages if self.pipeline else ()
+        return tuple(
+            self.model_copy(
+                update={
+                    "device": stage.device or self.device,
+                    "machine": stage.server,
+                    "pipeline": None,
+                }
+            )
+            for stage in stages
+        )
+
+    @cached_property
+    def parts(self) -> tuple[Self, ...]:
+        """Return, by stage, a placement of the part of the model that it holds; for sizes only.
+
+        The first stage also holds the embedding, the last one the LM head.
+        """
+        if self.pipeline is None:
+            return ()
+        model = self.model
+        table = self.model.head_weights
+        layer = (
+            model.weights - table * (1 if model.tie_word_embeddings else 2)
+        ) / model.num_hidden_layers
+        parts = []
+        for place, (first, last) in zip(self.on_stages, self.pipeline.bounds, strict=True):
+            ends = (first == 0) + (last == model.num_hidden_layers)
+            weights = round(layer * (last - first)) + ends * table
+            part = {
+                "num_hidden_layers": last - first,
+                "layers": model.runs(first, last),
+                "parameters": weights,
+                "tables": ends,
+            }
+            parts.append(place.model_copy(update={"model": model.model_copy(update=part)}))
+        return tuple(parts)
+
+    @property
+    def devices(self) -> str:
+        """Return how many of which devices there are, in words, as in ``2 x a100_80g_sxm``."""
+        counts = Counter(place.device.name for place in self.on_stages or (self,))
+        return " + ".join(
+            f"{count * self.tensor_parallel} x {name}" for name, count in counts.items()
+        )
+
+    def layer(self, depth: Depth) -> int:
+        """Return the number of layers up to ``depth``."""
+        layers = self.model.num_hidden_layers
+        if isinstance(depth, int):
+            if depth >= 0:
+                return depth
+            return max(0, layers + depth)
+        return round(depth * layers)

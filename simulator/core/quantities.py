@@ -1,0 +1,235 @@
+"""Numbers with their sources, in frozen models that state what a number may be."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+
+Confidence = Literal[
+    "measured", "calibrated", "datasheet", "published", "computed", "borrowed", "assumed"
+]
+"""How well a number is known."""
+
+
+class Frozen(BaseModel):
+    """Base of all models that are read from files: immutable; unknown keys and infinite numbers are
+    refused.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, with fields replaced; what a cached property worked out of the old fields
+        is left behind.
+        """
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys() if update else ():
+            del copied.__dict__[name]
+        return copied
+
+
+def descendants(base: type[Any]) -> Iterator[type[Any]]:
+    """Yield every class that is derived from ``base``, directly or not."""
+    for child in base.__subclasses__():
+        yield child
+        yield from descendants(child)
+
+
+Rules = tuple[tuple[Callable[[float], bool], str], ...]
+"""Conditions on a number, each with what is expected in words."""
+
+
+class Sourced(Frozen):
+    """A sourced number states where it comes from; the key that holds it carries its unit."""
+
+    rules: ClassVar[Rules] = ()
+    value: float
+    """The number, in the unit of the key that holds it."""
+    source: str = "not stated"
+    """Where it comes from: a paper, a datasheet, a measurement."""
+    confidence: Confidence = "assumed"
+    """How well the number is known."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_number(cls, data: object) -> object:
+        if isinstance(data, bool | dict | Sourced):
+            return data
+        return {"value": data}
+
+    @model_validator(mode="after")
+    def _within_rules(self) -> Self:
+        for allowed, words in self.rules:
+            if not allowed(self.value):
+                raise ValueError(f"expected {words}, got {self.value:g}")
+        return self
+
+
+class SourcedTable(Frozen):
+    """A sourced table states once where all of its numbers come from."""
+
+    source: str = "not stated"
+    """Where they come from: a paper, a datasheet, a measurement."""
+    confidence: Confidence = "assumed"
+    """How well they are known."""
+
+    @property
+    @abstractmethod
+    def points(self) -> int:
+        """Return how many numbers the table holds."""
+
+
+class Positive(Sourced):
+    """A sourced number above zero, and no smaller than makes times without end."""
+
+    rules: ClassVar[Rules] = (
+        (lambda value: value > 0, "a number above 0"),
+        (lambda value: value >= 1e-30, "1e-30 or more"),
+    )
+
+
+class NonNegative(Sourced):
+    """A sourced number of zero or more."""
+
+    rules: ClassVar[Rules] = ((lambda value: value >= 0, "0 or more"),)
+
+
+class OneOrMore(Sourced):
+    """A sourced number of at least one."""
+
+    rules: ClassVar[Rules] = ((lambda value: value >= 1, "1 or more"),)
+
+
+class Ranged(NonNegative):
+    """A sourced number of zero or more that is not known well: it lies between ``low`` and
+    ``high``.
+    """
+
+    low: float | None = None
+    """The least that it may be; by default the number itself."""
+    high: float | None = None
+    """The most that it may be; by default the number itself."""
+
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        if (self.low is not None and self.low > self.value) or (
+            self.high is not None and self.high < self.value
+        ):
+            raise ValueError(
+                f"expected low <= value <= high, got {self.low}, {self.value:g}, {self.high}"
+            )
+        return self
+
+
+class Open(Ranged):
+    """A ranged number whose ends lie unevenly around it, so that each end is taken as such and not
+    as a deviation.
+    """
+
+
+class Fraction(Positive):
+    """A sourced share, above zero and at most one."""
+
+    rules: ClassVar[Rules] = (*Positive.rules, (lambda value: value <= 1, "a share of at most 1"))
+
+
+class Share(NonNegative):
+    """A sourced share from none to all."""
+
+    rules: ClassVar[Rules] = (
+        *NonNegative.rules,
+        (lambda value: value <= 1, "a share of at most 1"),
+    )
+
+
+def otherwise_named(name: str) -> BeforeValidator:
+    """Return how fields of a union's member that give no name are read: as those of the member of
+    this name.
+    """
+    return BeforeValidator(
+        lambda stated: (
+            {"name": name} | stated if isinstance(stated, dict) and "name" not in stated else stated
+        )
+    )
+
+
+def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
+    """Yield parameter, value, source and confidence of every sourced number in ``model``."""
+    if isinstance(model, SourcedTable):
+        yield {
+            "parameter": f"{path} (points)",
+            "value": model.points,
+            "source": model.source,
+            "confidence": model.confidence,
+        }
+    width = getattr(model, "width", ())
+    if isinstance(width, tuple) and width:  # a measured table has one source for all its points
+        source = getattr(model, "width_source", "not stated")
+        confidences = {"calibrated-on": "calibrated", "borrowed from": "borrowed"}
+        confidence = next(
+            (known for start, known in confidences.items() if source.startswith(start)), "assumed"
+        )
+        yield {
+            "parameter": f"{path}.width (points)",
+            "value": len(width),
+            "source": source,
+            "confidence": confidence,
+        }
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        where = f"{path}.{name}" if path else name
+        if isinstance(value, dict):
+            parts = {f"{where}.{key}": inner for key, inner in value.items()}
+        else:
+            parts = {where: value}
+        for place, part in parts.items():
+            if isinstance(part, Sourced):
+                yield {"parameter": place, **part.model_dump()}
+            elif isinstance(part, BaseModel):
+                yield from provenance(part, place)
+
+
+Part = TypeVar("Part", bound=Frozen)
+
+
+def nested(value: Any, kind: type[Part]) -> Iterator[Part]:
+    """Yield every ``kind`` in ``value``, a model or a tuple or mapping of models; the inside of a
+    ``kind`` is not searched.
+    """
+    if isinstance(value, kind):
+        yield value
+        return
+    inner: Iterable[Any] = ()
+    if isinstance(value, tuple):
+        inner = value
+    elif isinstance(value, dict):
+        inner = value.values()
+    elif isinstance(value, Frozen):
+        inner = (getattr(value, name) for name in type(value).model_fields)
+    for part in inner:
+        yield from nested(part, kind)
+
+
+def replace_nested(value: Any, kind: type[Part], change: Callable[[Part], Part]) -> Any:
+    """Return ``value`` with every ``kind`` in it replaced by what ``change`` returns; itself where
+    nothing changes.
+
+    A model around a changed part is made anew, so that no cached property of it is kept.
+    """
+    if isinstance(value, kind):
+        return change(value)
+    if isinstance(value, tuple):
+        parts = [replace_nested(part, kind, change) for part in value]
+        changed = any(new is not old for new, old in zip(parts, value, strict=True))
+        return type(value)(parts) if changed else value
+    if isinstance(value, dict):
+        members = {key: replace_nested(member, kind, change) for key, member in value.items()}
+        changed = any(members[key] is not value[key] for key in value)
+        return members if changed else value
+    if isinstance(value, Frozen):
+        before = {name: getattr(value, name) for name in type(value).model_fields}
+        fields = {name: replace_nested(field, kind, change) for name, field in before.items()}
+        changed = any(fields[name] is not before[name] for name in before)
+        return type(value)(**fields) if changed else value
+    return value

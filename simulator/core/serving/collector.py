@@ -1,0 +1,171 @@
+"""Collect what counts of a run: requests between warm-up and cool-down, the time in which they
+arrive, the limits they meet.
+
+Requests are numbered in order of arrival; the first ``warm_up`` and the last ``cool_down`` of them
+are served like all others but count for nothing. The *stretch* begins with the arrival of the first
+request that counts (at 0 without a warm-up) and ends with that of the first one after them (with
+the run where there is none). TTFT, TPOT, E2E and waiting are those of counted requests; TBT are
+gaps that end within the stretch; tokens per second are those shown in it, goodput the good ones
+among the counted requests over its length. Batches, memory, lanes, wasted work and Little's law are
+of the whole run.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
+
+from simulator.core.parallel import stopping
+from simulator.core.serving.metrics import Sketch
+from simulator.core.serving.requests import Request, Requests, Source
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.serving.slo import METRICS, Metric, Slo
+
+
+class MetricsCollector:
+    """A source of requests that knows which of them count, and collects what becomes of those.
+
+    ``finished`` is called with every request that has ended, counted or not.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        requests: Requests,
+        slo: Slo | None = None,
+        finished: Callable[[Request], object] | None = None,
+    ) -> None:
+        self._source = source
+        self._replicas = tuple[Scheduler, ...]()
+        self._finished = finished
+        self._requests = requests
+        self.first = requests.warm_up
+        self.last = requests.count - requests.cool_down
+        self._whole = not (requests.warm_up or requests.cool_down)
+        limits = slo.limits if slo else ()
+        self.times = {
+            metric: Sketch([limit for limit in limits if limit.metric == metric])
+            for metric in METRICS
+        }
+        """Seconds of the requests, or gaps, that count, by metric."""
+        self.wait = Sketch()
+        """Seconds from arrival to first admission of the requests that count."""
+        self.longest_s: dict[Metric, float] = {}
+        """Seconds that a good request may take at most, by metric."""
+        for limit in limits:
+            self.longest_s[limit.metric] = max(limit.seconds, self.longest_s.get(limit.metric, 0.0))
+        self.good = self.good_tokens = self.tokens = 0
+        self.begin_s = inf if self.first else 0.0
+        self.end_s = inf
+
+    def watch(self, replicas: Sequence[Scheduler]) -> None:
+        """Note from now on what these replicas finish, and gaps between tokens while the stretch
+        lasts.
+        """
+        self._replicas = tuple(replicas)
+        for replica in replicas:
+            replica.finished = self.note
+            replica.longest_gap_s = self.longest_s.get("tbt", inf)
+        self._gaps_go_to(Sketch() if self.first else self.times["tbt"])
+
+    def _gaps_go_to(self, sketch: Sketch) -> None:
+        """Let all replicas note gaps between tokens in ``sketch``."""
+        for replica in self._replicas:
+            replica.gaps = sketch
+
+    @property
+    def _shown(self) -> int:
+        """Tokens shown since the start of the run."""
+        return sum(replica.tally.shown + replica.tally.first_tokens for replica in self._replicas)
+
+    def _begin(self, at: float) -> None:
+        """Begin the stretch."""
+        self.begin_s = at
+        self.tokens = -self._shown
+        self._gaps_go_to(self.times["tbt"])
+
+    def end(self, at: float) -> None:
+        """End the stretch, if it has not ended before."""
+        if self.end_s == inf:
+            self.end_s = at
+            self.tokens += self._shown
+            self._gaps_go_to(Sketch())
+
+    def note(self, request: Request) -> None:
+        """Note a request that has ended."""
+        if self._finished:
+            self._finished(request)
+        if not self.first <= request.index < self.last:
+            return
+        spent = request.spent_s
+        for metric, seconds in spent.items():
+            self.times[metric].add(seconds)
+        self.wait.add(request.admitted_s - request.arrival_s)
+        if not request.late and all(
+            seconds <= self.longest_s.get(metric, inf) for metric, seconds in spent.items()
+        ):
+            self.good += 1
+            self.good_tokens += request.tokens
+
+    @property
+    def rule(self) -> str:
+        """Return in words which requests count."""
+        count = sum(
+            replica.tally.arrived for replica in self._replicas
+        )  # fewer than were asked for in a run that was stopped
+        if self._whole:
+            return f"all {count:,} requests, over the whole run"
+        last = min(self.last, count)
+        if last == count:
+            until = "the end of the run"
+        else:
+            until = f"that of request {last + 1:,}"
+        if self.first:
+            since = f"the arrival of request {self.first + 1:,}"
+        else:
+            since = "the start"
+        return (
+            f"requests {self.first + 1:,} to {last:,} of {count:,} in order of arrival; rates "
+            f"from {since} to {until}"
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Return the length of the stretch, in seconds."""
+        return self.end_s - self.begin_s
+
+    # ---- a source
+
+    @property
+    def next_s(self) -> float:
+        """Return when the next request arrives, in seconds."""
+        return self._source.next_s
+
+    @property
+    def exhausted(self) -> bool:
+        """Return whether all requests have arrived."""
+        return self._source.exhausted
+
+    def due(self, now: float) -> Iterable[Request]:
+        """Return the requests that have arrived; the stretch begins or ends as the one that marks
+        it is handed out.
+        """
+        if stopping():
+            self.close()
+        if self._whole:
+            return self._source.due(now)
+        return self._marking(now)
+
+    def _marking(self, now: float) -> Iterator[Request]:
+        for request in self._source.due(now):
+            if request.index == self.first and self.first:
+                self._begin(request.arrival_s)
+            elif request.index == self.last:
+                self.end(request.arrival_s)
+            yield request
+
+    def ended(self) -> None:
+        """Tell the source that a request has left the system."""
+        self._source.ended()
+
+    def close(self) -> None:
+        """Let no more requests come."""
+        self._source.close()

@@ -1,0 +1,342 @@
+"""Count what happens as it happens: nothing here grows with the number of requests.
+
+Times of requests (all in seconds):
+
+* *TTFT*: from arrival to the first token, waiting and the prefill of target and draft included.
+* *TBT*: between two moments at which a request shows tokens; several shown at once are one moment.
+* *TPOT*: ``(E2E - TTFT) / (tokens - 1)``. *E2E*: from arrival to the last token.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from math import ceil, inf, isclose, log
+from operator import add
+from typing import Any, Self
+
+from simulator.core.numeric import ordered_sum
+from simulator.core.serving.slo import Limit
+from simulator.core.strategies.common.step import Kind, Progress
+
+GROWTH = log(1.01)
+"""Width of a sketch's buckets: the log of how much a bucket's upper end is above its lower one."""
+
+
+class Sketch:
+    """A distribution in constant memory: count, mean and extremes are exact, quantiles to within
+    0.5 %.
+
+    Values fall into buckets of 1 % of width (the idea of DDSketch), with a bucket for zero. How
+    many values meet each of the ``limits`` is counted.
+    """
+
+    __slots__ = ("buckets", "count", "least", "limits", "most", "total", "within")
+
+    def __init__(self, limits: Sequence[Limit] = ()) -> None:
+        self.buckets: defaultdict[int | None, int] = defaultdict(int)
+        self.count = 0
+        self.total = 0.0
+        self.least = inf
+        self.most = -inf
+        self.limits = tuple(limits)
+        self.within = [0] * len(limits)
+
+    def add(self, value: float, times: int = 1) -> None:
+        """Add ``value`` so many times."""
+        self.count += times
+        self.total += value * times
+        self.least = value if value < self.least else self.least
+        self.most = value if value > self.most else self.most
+        self.buckets[ceil(log(value) / GROWTH) if value > 0.0 else None] += times
+        if self.limits:
+            for place, limit in enumerate(self.limits):
+                self.within[place] += times * (value <= limit.seconds)
+
+    def add_each(self, values: Sequence[float], times: int) -> None:
+        """Add every one of ``values`` so many times, in their order."""
+        self.count += times * len(values)
+        self.total = reduce(add, [value * times for value in values], self.total)
+        self.least = min([self.least, *values])
+        self.most = max([self.most, *values])
+        for bucket, found in Counter(
+            [ceil(log(value) / GROWTH) if value > 0.0 else None for value in values]
+        ).items():
+            self.buckets[bucket] += found * times
+        for place, limit in enumerate(self.limits):
+            self.within[place] += times * sum([value <= limit.seconds for value in values])
+
+    @property
+    def mean(self) -> float:
+        """Return the arithmetic mean; 0 without values."""
+        if self.count:
+            return self.total / self.count
+        return 0.0
+
+    def quantile(self, share: float) -> float:
+        """Return the value that ``share`` of all values do not exceed; 0 without values."""
+        rank = max(1, ceil(share * self.count))
+        seen = 0
+        for bucket in sorted(self.buckets, key=lambda number: -inf if number is None else number):
+            seen += self.buckets[bucket]
+            if seen >= rank:
+                middle = 0.0 if bucket is None else 1.01 ** (bucket - 0.5)
+                return min(max(middle, self.least), self.most)
+        return 0.0
+
+    @property
+    def mean_ms(self) -> float | None:
+        """Return the mean of seconds in milliseconds; None where nothing was measured."""
+        if self.count:
+            return self.mean * 1e3
+        return None
+
+    @property
+    def most_ms(self) -> float | None:
+        """Return the largest of them in milliseconds; None where nothing was measured."""
+        if self.count:
+            return self.most * 1e3
+        return None
+
+    def quantile_ms(self, share: float) -> float | None:
+        """Return the quantile of seconds in milliseconds; None where nothing was measured."""
+        if self.count:
+            return self.quantile(share) * 1e3
+        return None
+
+    def join(self, sketch: Self) -> None:
+        """Add all values of another sketch; which of them met its limits is not taken over."""
+        for bucket, times in sketch.buckets.items():
+            self.buckets[bucket] += times
+        self.count += sketch.count
+        self.total += sketch.total
+        self.least = min(self.least, sketch.least)
+        self.most = max(self.most, sketch.most)
+
+
+def level_quantile(seconds: Mapping[int, float], share: float) -> int:
+    """Return the level that is not exceeded for ``share`` of the time, from seconds by level; 0
+    without any.
+    """
+    rank = share * ordered_sum(seconds.values())
+    seen = 0.0
+    for level in sorted(seconds):
+        seen += seconds[level]
+        if seen >= rank:
+            return level
+    return max(seconds, default=0)
+
+
+class BrokenRunError(Exception):
+    """Raised where a run contradicts itself: a fault of the simulator, not of its input."""
+
+
+@dataclass(slots=True)
+class Spent:
+    """Steps of the same kind: their number and the seconds they took."""
+
+    steps: int = 0
+    seconds: float = 0.0
+
+    def __iadd__(self, more: Self) -> Self:
+        self.steps += more.steps
+        self.seconds += more.seconds
+        return self
+
+
+@dataclass
+class Tally:
+    """Counts and times, in seconds, of one replica over a whole run, or of several pooled."""
+
+    spent: defaultdict[Kind, Spent] = field(default_factory=lambda: defaultdict(Spent))
+    """Steps in which a request decoded, by kind."""
+    prefills: int = 0
+    """Iterations with prompts only."""
+    prefill_seconds: float = 0.0
+    """Seconds spent in them."""
+    request_steps: int = 0
+    """Requests that decoded in a step, summed over steps."""
+    settled: Counter[Progress] = field(default_factory=Counter)
+    """How often a step did what for a request; everything about windows follows from it."""
+    shown: int = 0
+    """Output tokens that came from steps."""
+    verified_rows: int = 0
+    """Rows that the target computed for decoding: of every window its tokens and one more."""
+    prompt_rows: int = 0
+    """Tokens that went through a prefill, recomputed ones included."""
+    recomputed_rows: int = 0
+    """Tokens that went through a prefill and had been in the cache before."""
+    arrived: int = 0
+    finished: int = 0
+    cancelled: int = 0
+    preemptions: int = 0
+    tokens: int = 0
+    """Output tokens of finished requests."""
+    thrown_away: int = 0
+    """Tokens that requests had shown when they were cancelled."""
+    first_tokens: int = 0
+    """Tokens that prefills yielded, recomputed ones included."""
+    ttft: Sketch = field(default_factory=Sketch)
+    tbt: Sketch = field(default_factory=Sketch)
+    tpot: Sketch = field(default_factory=Sketch)
+    e2e: Sketch = field(default_factory=Sketch)
+    wait: Sketch = field(default_factory=Sketch)
+    """Seconds from arrival to first admission."""
+    system_s: float = 0.0
+    """Time that all requests together spent in the system, by summing over requests."""
+    area_s: float = 0.0
+    """The same by summing the number in the system over time."""
+    block_area_s: float = 0.0
+    """KV blocks in use, summed over time."""
+    queue_s: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds during which so many requests waited to be admitted."""
+    waiting: int = 0
+    """Requests that wait to be admitted now."""
+    in_system: int = 0
+    """Requests that have arrived and not left."""
+    blocks_since: float = 0.0
+    """Until when the blocks in use are summed over time."""
+    _queue_since: float = 0.0
+    _system_since: float = 0.0
+
+    @property
+    def steps(self) -> Counter[Kind]:
+        """Return the number of steps in which a request decoded, by kind."""
+        return Counter({kind: spent.steps for kind, spent in self.spent.items()})
+
+    @property
+    def seconds(self) -> dict[Kind, float]:
+        """Return the seconds spent in steps, by kind."""
+        return {kind: spent.seconds for kind, spent in self.spent.items()}
+
+    @property
+    def committed(self) -> int:
+        """Return the verified tokens of steps, those past the end of an output included."""
+        return sum(progress.verified * times for progress, times in self.settled.items())
+
+    @property
+    def drafted(self) -> int:
+        """Return the number of draft tokens that were verified."""
+        return sum(progress.proposed * times for progress, times in self.settled.items())
+
+    @property
+    def kept(self) -> int:
+        """Return the number of draft tokens that were accepted."""
+        return sum(progress.accepted * times for progress, times in self.settled.items())
+
+    @property
+    def accepted(self) -> Counter[int]:
+        """Return the number of verified windows by accepted draft tokens."""
+        return self._counted(lambda progress: progress.accepted if progress.proposed else None)
+
+    @property
+    def judged(self) -> Counter[int]:
+        """Return the number of verified windows by length."""
+        return self._counted(lambda progress: progress.proposed or None)
+
+    @property
+    def windows_missed(self) -> Counter[int]:
+        """Return the number of verified windows whose successor was lost, by length."""
+        return self._counted(lambda progress: progress.proposed if progress.missed else None)
+
+    @property
+    def choices(self) -> Counter[str]:
+        """Return how often the strategy decided what about its next step."""
+        return self._counted(lambda progress: progress.choice or None)
+
+    def _counted(self, what: Callable[[Progress], Any]) -> Counter[Any]:
+        """Return how often a step did something, by ``what`` makes of it; None is left out."""
+        counts: Counter[Any] = Counter()
+        for progress, times in self.settled.items():
+            if (value := what(progress)) is not None:
+                counts[value] += times
+        return counts
+
+    @property
+    def step_seconds(self) -> float:
+        """Return the seconds spent in steps of all kinds."""
+        return ordered_sum(self.seconds.values())
+
+    @property
+    def mean_batch(self) -> float:
+        """Return the number of requests that decode in a step, mean over steps; 0 without steps."""
+        return self.request_steps / max(1, sum(self.steps.values()))
+
+    def note(self, progress_of: Sequence[Progress]) -> None:
+        """Count what a step did for each request in it."""
+        if progress_of.count(progress_of[0]) == len(
+            progress_of
+        ):  # all alike: quicker than to hash each
+            self.settled[progress_of[0]] += len(progress_of)
+        else:
+            self.settled.update(progress_of)
+
+    def pass_time(self, now: float) -> None:
+        """Add the number in the system over the time since the last change of it."""
+        self.area_s += self.in_system * (now - self._system_since)
+        self._system_since = now
+
+    def hold(self, blocks: int, now: float) -> None:
+        """Add the blocks in use over the time since they were last noted."""
+        self.block_area_s += blocks * (now - self.blocks_since)
+        self.blocks_since = now
+
+    def queue(self, waiting: int, now: float) -> None:
+        """Note how many requests wait from now on."""
+        self.queue_s[self.waiting] += now - self._queue_since
+        self.waiting = waiting
+        self._queue_since = now
+
+    def arrive(self, at: float) -> None:
+        """Count a request that has entered the system."""
+        self.pass_time(at)
+        self.arrived += 1
+        self.in_system += 1
+
+    def leave(self, arrival: float, now: float) -> None:
+        """Count a request that has left the system, finished or cancelled."""
+        self.pass_time(now)
+        self.in_system -= 1
+        self.system_s += now - arrival
+
+    @classmethod
+    def pooled(cls, tallies: Sequence[Self]) -> Self:
+        """Return the tally of several replicas together; of a single replica, its own tally."""
+        if len(tallies) == 1:
+            return tallies[0]
+        whole = cls()
+        for tally in tallies:
+            for name, addend in vars(tally).items():
+                total = getattr(whole, name)
+                if isinstance(total, Sketch):
+                    total.join(addend)
+                elif isinstance(total, dict):
+                    for key, value in addend.items():
+                        total[key] += value
+                else:
+                    setattr(whole, name, total + addend)
+        return whole
+
+    def check(self) -> None:
+        """Check what must be true once the system is empty; raise :class:`BrokenRunError` where it
+        is not.
+
+        Little's law (number in the system over time = time in the system over requests), and every
+        token shown belongs to a request that finished or was cancelled.
+        """
+        if not isclose(self.area_s, self.system_s, rel_tol=1e-9, abs_tol=1e-9):
+            raise BrokenRunError(
+                f"Little's law fails: {self.area_s} s by number in the system, {self.system_s} "
+                "s by request"
+            )
+        if self.shown + self.first_tokens != self.tokens + self.thrown_away:
+            counts = (
+                f"{self.shown} + {self.first_tokens} tokens shown, {self.tokens} + "
+                f"{self.thrown_away} delivered"
+            )
+            raise BrokenRunError(f"tokens are not conserved: {counts}")
+        if self.arrived != self.finished + self.cancelled or self.in_system:
+            raise BrokenRunError(
+                f"{self.arrived} requests came, {self.finished} finished, {self.cancelled} were "
+                "cancelled"
+            )

@@ -1,0 +1,489 @@
+"""Policies of continuous batching decide at each boundary between two iterations who takes part in
+the next.
+
+What all of them share:
+
+* *Boundary*: before the first iteration, and whenever one has ended. Requests that have arrived
+  join the end of ``waiting`` in order of arrival; when nothing can be done, time passes to the next
+  arrival.
+* *Running order* is the order of admission, oldest first. Admission takes from the front of
+  ``waiting`` and stops at the first request that may not enter: no request overtakes another.
+* *Need*: the tokens a request puts through its prefill, ``prompt + shown``; ``shown`` is 0 unless
+  it was preempted. The pass that completes them shows one token. With prefix caching: without those
+  the cache has as it enters.
+* *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context +
+  lookahead``, where ``lookahead`` is what one step of its strategy may add: its longest window and
+  one more. After the step it keeps the blocks of its new context; those of rejected tokens are free
+  again.
+* *Preemption* is by recompute and hits the request admitted last, be it the very one that needs
+  room. It gives all blocks back and goes to the front of ``waiting``.
+* *Padding*: none. Rows are ragged; what kernels round up to is in the cost of a pass.
+* *Carried*: where a strategy carries prompts through its stages, "no request decodes" and "the
+  others wait" below do not apply; a prompt on its way counts as one in a step under way, and its
+  first token is shown at the end of the last stage.
+* *In flight*: where a strategy runs m steps at once, a plan is made whenever fewer than m are under
+  way, from requests in no step under way, with at most ceil(running / m) that decode. If the
+  request admitted last is in a step under way, the one that needs room sits out, and nobody is
+  admitted until it has got it.
+
+A block count never exceeds the pool; ``watermark`` blocks are ``floor(watermark * pool)``.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from math import inf
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from simulator.core.quantities import Frozen, otherwise_named
+from simulator.core.serving.memory import Blocks, KVMemory, above_watermark
+from simulator.core.serving.requests import MOST_TOGETHER, Request
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.capabilities import CarriesPrompts
+from simulator.core.strategies.common.step import UNLIMITED
+
+
+class IterationPlan(NamedTuple):
+    """The plan of an iteration: requests that decode, and prompts with the tokens of each that are
+    prefilled.
+    """
+
+    decode: list[Request]
+    prompts: list[tuple[Request, int]]
+
+
+class Queues:
+    """The requests that wait, those that run and their memory, with the moves that every policy is
+    made of.
+    """
+
+    def __init__(self, memory: Blocks, strategy: Strategy) -> None:
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self.memory = memory
+        self.strategy = strategy
+        self.ahead = strategy.needs.cache_tokens
+        self.in_flight = strategy.needs.in_flight
+        self.rows = strategy.needs.rows
+        self.carries = isinstance(strategy, CarriesPrompts)
+        """Whether requests decode while prompts of others are on their way through the stages."""
+        self.preemptions = 0
+        self.short = False
+        """Whether a request needs room that a request in a step under way will have to give."""
+        self.now = 0.0
+        self.waited_s = 0.0
+        """Seconds that requests have spent waiting to be admitted, summed over requests."""
+
+    def decoding(self) -> list[Request]:
+        """Return the requests that can decode now, in running order."""
+        ready = [
+            request for request in self.running if request.state is not None and not request.flying
+        ]
+        if self.in_flight == 1:
+            return ready
+        return ready[: -(-len(self.running) // self.in_flight)]
+
+    def beside(self, entering: list[tuple[Request, int]]) -> list[Request]:
+        """Return who decodes while these prompts are prefilled: all who can where prompts are
+        carried along, else nobody.
+        """
+        if not self.carries:
+            return []
+        for request, _ in entering:
+            request.flying = True
+        return self.with_room(self.decoding())
+
+    def with_room(self, requests: list[Request]) -> list[Request]:
+        """Give each request in order room for its step; return those that still run and have got
+        it.
+        """
+        ahead = self.ahead
+        all_fit = True
+        self.short = False
+        for request in requests:
+            state = request.state
+            if state is None or (
+                state.context + ahead > request.slots
+                and not self.make_room(request, state.context + ahead)
+            ):
+                all_fit = False
+        if all_fit:
+            return requests
+        return [
+            request
+            for request in requests
+            if request.state is not None and request.state.context + ahead <= request.slots
+        ]
+
+    def make_room(self, request: Request, tokens: int) -> bool:
+        """Preempt until ``request`` has room for ``tokens``; return False if it was preempted
+        itself, or has to wait.
+        """
+        while not self.memory.hold(request, tokens):
+            victim = self.running[-1]
+            if victim.flying:
+                self.short = True
+                return False
+            self.preempt(victim)
+            if victim is request:
+                return False
+        return True
+
+    def preempt(self, request: Request) -> None:
+        """Take all memory from a request; what it has shown is recomputed when it is admitted
+        again.
+        """
+        self.memory.keep(request, 0)
+        self.running.remove(request)
+        self.waiting.appendleft(request)
+        request.state = None
+        request.cached = 0
+        request.queued_s = self.now
+        request.preemptions += 1
+        self.preemptions += 1
+
+    def first(self) -> Request:
+        """Return the front of ``waiting``, which need not prefill what the cache has of its prompt
+        at this moment.
+        """
+        request = self.waiting[0]
+        request.cached = self.memory.cached(request)
+        return request
+
+    def admit(self, tokens: int) -> tuple[Request, int]:
+        """Move the front of ``waiting`` to the end of ``running`` and grant it its first
+        ``tokens``.
+        """
+        request = self.waiting.popleft()
+        self.waited_s += self.now - request.queued_s
+        self.running.append(request)
+        return self.grant(request, tokens)
+
+    def grant(self, request: Request, tokens: int) -> tuple[Request, int]:
+        """Return a prompt with the tokens of it that are prefilled next; whoever is admitted from
+        now on may share them.
+        """
+        self.memory.share(request, request.cached + tokens)
+        return request, tokens
+
+    def watermark_blocks(self, share: float) -> int:
+        """Return the number of blocks that an admission must leave free."""
+        if self.memory.total == inf:
+            return 0
+        return int(share * self.memory.total)
+
+
+class Policy(Frozen, ABC):
+    """The base of all policies."""
+
+    name: str
+    reserves: ClassVar[bool] = False
+    """Whether a request gets memory for its whole life as it is admitted."""
+
+    @abstractmethod
+    def plan(self, queues: Queues) -> IterationPlan:
+        """Return the plan of the next iteration; empty if nothing can be done now."""
+
+    def repeats(self, queues: Queues) -> bool:
+        """Return whether all that run decode next, with whole windows, as long as nobody comes or
+        leaves and there is room.
+        """
+        return True
+
+    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
+        """Return why a request of ``longest_tokens``, prompt and output, could never be served;
+        None if it can.
+        """
+        tokens = longest_tokens + lookahead - 2
+        needed = memory.needed(tokens)
+        if needed > memory.total:
+            room = int(memory.total) * memory.block_tokens
+            fits = max(0, room - lookahead + 2)
+            needs = (
+                f"a request of {longest_tokens:,} tokens needs room for {tokens:,} in the KV "
+                f"cache, which holds {room:,}"
+            )
+            return f"{needs}; requests of up to {fits:,} fit"
+        return None
+
+
+class FixedBatch(Policy):
+    """Iteration-level batching with a fixed number of places: the closed loop of the papers.
+
+    1. While ``waiting`` is not empty, fewer than ``max_requests`` run and the pool has the blocks
+       of ``prompt + output + lookahead - 2`` tokens: admit. The blocks are kept until the request
+       ends, so no request is ever preempted.
+    2. If a request was admitted, this iteration is the whole prompts of those, in one pass; the
+       others wait.
+    3. Else every running request decodes.
+
+    Without ``max_requests`` the clients of a closed loop are the places.
+    """
+
+    name: Literal["fixed_batch"] = "fixed_batch"
+    reserves: ClassVar[bool] = True
+    max_requests: int | None = Field(default=None, gt=0, le=MOST_TOGETHER)
+    """Places; by default as many as there are clients."""
+
+    def plan(self, queues: Queues) -> IterationPlan:
+        """Return the prompts of all requests that may enter, else a decode step of all that run."""
+        waiting = queues.waiting
+        entering = []
+        places = self.max_requests or UNLIMITED
+        while waiting and len(queues.running) < places:
+            first = queues.first()
+            if not queues.memory.hold(
+                first, first.prompt_tokens + first.output_tokens + queues.ahead - 2
+            ):
+                break
+            entering.append(queues.admit(first.left))
+        return IterationPlan(queues.beside(entering) if entering else queues.decoding(), entering)
+
+
+class PrefillFirst(Policy):
+    """Prefill first (vLLM v0): new requests enter as soon as they fit, and decoding waits for their
+    prompts.
+
+    1. While ``waiting`` is not empty and fewer than ``max_requests`` run: the first one enters if
+       its need fits what is left of ``batch_tokens`` in this iteration, and its blocks leave
+       ``watermark`` blocks free. With ``splits_prompts`` (SGLang) a need that does not fit gets
+       what is left of them, and prompts under way go on first.
+    2. If a request entered or goes on, this iteration is what those get, in one pass; no request
+       decodes.
+    3. Else, in running order, each decoding request gets room, by preemption if there is none;
+       those that still run decode.
+    """
+
+    name: Literal["prefill_first"] = "prefill_first"
+    max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
+    """At most so many run."""
+    batch_tokens: int = Field(default=8_192, gt=0, le=1_000_000_000)
+    """Prompt tokens of one pass, at most."""
+    watermark: float = Field(default=0.01, ge=0, lt=1)
+    """Share of the cache that an admission leaves free."""
+    splits_prompts: bool = False
+    """Whether a prompt that does not fit a pass goes on in the next ones; else it waits for a pass
+    that it fits.
+    """
+
+    def plan(self, queues: Queues) -> IterationPlan:
+        """Return prompts if any may enter or go on, else all requests that can decode."""
+        entering = self._under_way(queues) if self.splits_prompts else []
+        waiting = queues.waiting
+        budget = self.batch_tokens - sum(tokens for _, tokens in entering)
+        if waiting and len(queues.running) < self.max_requests and not queues.short:
+            spare = queues.watermark_blocks(self.watermark)
+            while waiting and budget > 0 and len(queues.running) < self.max_requests:
+                first = queues.first()
+                need = first.left
+                granted = min(need, budget) if self.splits_prompts else need
+                if granted > budget or not queues.memory.hold(first, first.cached + need, spare):
+                    break
+                budget -= granted
+                entering.append(queues.admit(granted))
+        if entering:
+            return IterationPlan(queues.beside(entering), entering)
+        return IterationPlan(queues.with_room(queues.decoding()), [])
+
+    def _under_way(self, queues: Queues) -> list[tuple[Request, int]]:
+        """Return the prompts that go on, with the tokens that they get; they have had room for all
+        since they entered.
+        """
+        budget = self.batch_tokens
+        going_on = list[tuple[Request, int]]()
+        for request in queues.running:
+            if budget > 0 and request.state is None and not request.flying:
+                going_on.append(queues.grant(request, min(request.left, budget)))
+                budget -= going_on[-1][1]
+        return going_on
+
+    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
+        """Return a refusal also where a recompute of all but the last token does not fit a pass, or
+        not above the watermark.
+        """
+        if longest_tokens - 1 > self.batch_tokens and not self.splits_prompts:
+            one = (
+                f"one prefill of batch_tokens = {self.batch_tokens:,}; set "
+                f"serving.policy.batch_tokens={longest_tokens - 1}"
+            )
+            return f"a request of {longest_tokens:,} tokens does not fit {one}"
+        return above_watermark(self.watermark, longest_tokens, memory) or super().refusal(
+            longest_tokens, lookahead, memory
+        )
+
+
+class ChunkedPrefill(Policy):
+    """Chunked prefill with decode first (Sarathi-Serve): decoding never stalls, prompts fill what
+    is left of a chunk.
+
+    Every iteration has ``chunk_tokens``.
+
+    1. In running order each decoding request gets room, by preemption if there is none; those that
+       still run decode and take one token each of the chunk, whatever they speculate.
+    2. In running order each prompt under way gets ``min(left, rest of the chunk)`` tokens, while
+       there are any.
+    3. If this boundary preempted nobody: while ``waiting`` is not empty, fewer than
+       ``max_requests`` run and the chunk is not used up, the first one enters if the blocks of its
+       whole need leave ``watermark`` blocks free; it gets ``min(need, rest of the chunk)``.
+    """
+
+    name: Literal["chunked_prefill"] = "chunked_prefill"
+    max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
+    """At most so many run."""
+    chunk_tokens: int = Field(default=512, gt=0, le=1_000_000_000)
+    """Tokens of one pass, decoding and prompts together."""
+    watermark: float = Field(default=0.01, ge=0, lt=1)
+    """Share of the cache that an admission leaves free."""
+
+    def plan(self, queues: Queues) -> IterationPlan:
+        """Return all decoding requests that have room, and as much prompt as the chunk has room
+        for.
+        """
+        before = queues.preemptions
+        decode = queues.with_room(queues.decoding())
+        rest = self.chunk_tokens - len(decode)
+        prompts = []
+        waiting = queues.waiting
+        if len(queues.running) > len(decode):
+            for request in queues.running:
+                if rest > 0 and request.state is None and not request.flying:
+                    prompts.append(queues.grant(request, min(request.left, rest)))
+                    rest -= prompts[-1][1]
+        if waiting and queues.preemptions == before and not queues.short:
+            spare = queues.watermark_blocks(self.watermark)
+            while waiting and rest > 0 and len(queues.running) < self.max_requests:
+                first = queues.first()
+                need = first.left
+                if not queues.memory.hold(first, first.cached + need, spare):
+                    break
+                prompts.append(queues.admit(min(need, rest)))
+                rest -= prompts[-1][1]
+        return IterationPlan(decode, prompts)
+
+    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
+        """Return a refusal also where a recompute of all but the last token would not leave the
+        watermark.
+        """
+        return above_watermark(self.watermark, longest_tokens, memory) or super().refusal(
+            longest_tokens, lookahead, memory
+        )
+
+
+class UnifiedBudget(Policy):
+    """One token budget for everything (vLLM v1): prompts and decoding alike, speculative tokens
+    counted.
+
+    Every iteration has ``budget_tokens``. ``window`` is what the strategy drafts for as many
+    requests as can decode at this boundary; a tree counts with all its rows.
+
+    1. In running order, while any budget is left, each request wants what is left of its need, or
+       ``1 + window`` if it decodes, and is granted that or the rest of the budget. It gets room for
+       what it has in the cache and what it is granted, by preemption if there is none (which ends
+       this rule if it hits the request itself). A window is cut to the grant less one.
+    2. If this boundary preempted nobody: while ``waiting`` is not empty, fewer than
+       ``max_requests`` run and any budget is left, the first one is granted its need or the rest of
+       the budget, and enters if there are blocks for that much.
+    """
+
+    name: Literal["unified_budget"] = "unified_budget"
+    max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
+    """At most so many run."""
+    budget_tokens: int = Field(default=2_048, gt=0, le=1_000_000_000)
+    """Tokens of one pass, whatever they are."""
+
+    def plan(self, queues: Queues) -> IterationPlan:
+        """Return what the budget is enough for, in running order."""
+        before = queues.preemptions
+        rest = self.budget_tokens
+        decode, prompts = self._under_way(queues)
+        rest -= sum(tokens for _, tokens in prompts) + sum(
+            request.state.most_rows for request in decode if request.state is not None
+        )
+        if queues.preemptions == before and not queues.short:
+            while queues.waiting and rest > 0 and len(queues.running) < self.max_requests:
+                first = queues.first()
+                granted = min(first.left, rest)
+                if not queues.memory.hold(first, first.cached + granted):
+                    break
+                rest -= granted
+                prompts.append(queues.admit(granted))
+        return IterationPlan(decode, prompts)
+
+    def repeats(self, queues: Queues) -> bool:
+        """Return whether the budget is enough for the windows of all."""
+        rows = 1 + queues.strategy.window_for(len(queues.running))
+        return (
+            not queues.rows
+            and rows == queues.ahead
+            and rows * len(queues.running) <= self.budget_tokens
+        )
+
+    def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
+        """Return what requests that run already are granted by rule 1: those that decode, and
+        prompts with their tokens.
+        """
+        queues.short = False
+        able = queues.decoding()
+        rest = self.budget_tokens
+        places = len(able)
+        rows = queues.rows or 1 + queues.strategy.window_for(places)
+        decode: list[Request] = []
+        prompts: list[tuple[Request, int]] = []
+        position = 0
+        while rest > 0 and position < len(queues.running):
+            request = queues.running[position]
+            position += 1
+            state = request.state
+            if request.flying or (state is not None and len(decode) == places):
+                continue
+            granted = min(rows if state is not None else request.left, rest)
+            needed = granted + (request.cached if state is None else state.context)
+            if needed > request.slots and not queues.make_room(request, needed):
+                break
+            rest -= granted
+            if state is None:
+                prompts.append(queues.grant(request, granted))
+            else:
+                state.most_rows = granted
+                decode.append(request)
+        return decode, prompts
+
+
+class EngineDefault(Policy):
+    """What the engine of the target does where nothing is stated: policy and limits of its profile,
+    on its device.
+
+    As a scenario is read it becomes one of the others (:mod:`simulator.scenario.as_served`).
+    """
+
+    name: Literal["engine"] = "engine"
+    max_requests: int | None = Field(default=None, gt=0, le=MOST_TOGETHER)
+    """At most so many run; by default what the engine takes."""
+
+    def plan(self, queues: Queues) -> IterationPlan:
+        """Raise :class:`ValueError`: only what it becomes can plan."""
+        raise ValueError("the policy 'engine' becomes that of an engine as a scenario is read")
+
+
+RouterName = Literal["round_robin", "least_outstanding", "join_shortest_queue", "most_cached"]
+"""How a replica is chosen (:mod:`simulator.core.serving.router`)."""
+AnyPolicy = Annotated[
+    FixedBatch | PrefillFirst | ChunkedPrefill | UnifiedBudget | EngineDefault,
+    Field(discriminator="name"),
+]
+
+
+class Serving(Frozen):
+    """How requests are batched and where their caches live; ``replicas`` of everything stand behind
+    a ``router``.
+    """
+
+    policy: Annotated[AnyPolicy, otherwise_named("fixed_batch")] = FixedBatch()
+    """Who takes part in the next iteration."""
+    memory: KVMemory = KVMemory()
+    """How the memory beside the weights is used."""
+    replicas: int = Field(default=1, gt=0, le=10_000)
+    """Copies of everything."""
+    router: RouterName = "least_outstanding"
+    """How a request's replica is chosen."""

@@ -1,0 +1,491 @@
+"""The scheduler: continuous batching of any strategy under any policy, on two clocks.
+
+The policy says who takes part in the next iteration, the strategy what a step of this batch is. On
+the event engine an iteration takes what its lanes take; in a replay it takes what the law says of
+its kind. With ``in_flight`` = m, m iterations are under way at a time, over disjoint requests.
+
+An iteration of prompts alone is a pass through target and draft side by side; its first tokens are
+shown when both are done, so the draft's prefill is part of TTFT. First windows are drafted behind
+it where a strategy drafts outside its steps, or before the target's pass, which then verifies them.
+Prompts beside decoding requests travel in the step itself, or in as many steps as there are stages.
+"""
+
+from collections.abc import Callable, Generator
+from math import inf
+from typing import Any
+
+from simpy import Environment, Event
+
+from simulator.core.acceptance.cursors import BARE
+from simulator.core.acceptance.routing import RecordedRouting
+from simulator.core.acceptance.sources import Acceptance, Exit
+from simulator.core.cost.protocol import Cost
+from simulator.core.cost.rows import NO_ROWS, Rows
+from simulator.core.serving.carried import Carried
+from simulator.core.serving.iteration import Batch, Iteration
+from simulator.core.serving.memory import Blocks
+from simulator.core.serving.metrics import BrokenRunError, Tally
+from simulator.core.serving.policies import Policy, Queues
+from simulator.core.serving.requests import Request, Source
+from simulator.core.serving.step_times import StepTimes
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.capabilities import PrefillsOnStages, drafts_first
+from simulator.core.strategies.common.step import Admission, Lanes, State, Timeline
+from simulator.core.world import World, at
+
+TURNS = 64
+"""Iterations between two moments at which lanes drop the spans that are not to be kept."""
+
+
+class Scheduler:
+    """Forms batches of one replica's requests and keeps the books; ``run`` and ``replay`` let time
+    pass.
+
+    ``log`` is called with every iteration, ``finished`` with every request that has all its tokens.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        acceptance: Acceptance,
+        exit: Exit | None,
+        source: Source,
+        cost: Cost,
+        policy: Policy,
+        memory: Blocks | None = None,
+        log: Callable[[Iteration], object] | None = None,
+        finished: Callable[[Request], object] | None = None,
+    ) -> None:
+        self.strategy = strategy
+        self.acceptance = acceptance
+        self.exit = exit
+        self.cost = cost
+        self.source = source
+        self.policy = policy
+        self.log = log
+        self.finished = finished
+        self.memory = Blocks() if memory is None else memory
+        self.queues = Queues(self.memory, strategy)
+        self.times = StepTimes(strategy, cost)
+        self.tally = Tally()
+        self.routing: RecordedRouting | None = None
+        """Which experts the windows of the requests read, where that is recorded."""
+        self.gaps = self.tally.tbt
+        """The sketch that takes the seconds between tokens; another one while they do not count."""
+        self.longest_gap_s = inf
+        """Seconds between two tokens beyond which a request is late."""
+        self.leap_from: Callable[[Batch], Any] | None = None
+        """Finds the leap over the steps that begin with an iteration
+        (:mod:`simulator.core.serving.leap`); None: nobody looks.
+        """
+        self.under_way: list[Batch] = []
+        """The batches of the iterations that are running, in order of their start."""
+        self.carried = Carried(strategy, cost.stages)
+        self._shrinks = strategy.window > 0 and not policy.reserves
+        self._repeats = policy.reserves and strategy.needs.in_flight == 1
+        """Whether an iteration can be followed by one of the same requests without asking the
+        policy.
+        """
+        self._first_window = drafts_first(strategy)
+        self._same: Batch | None = None
+        """The last batch, where the next one has the same requests: nobody came, left or waits."""
+        self._wakeup: Event | None = None
+        self._wakeup_at_s = -inf
+        self._leaving = False
+        """Whether a request that is gone still stands among those that run."""
+
+    # ---- two clocks
+
+    def run(self, world: World, lanes: Lanes) -> Generator[Event, object, None]:
+        """Run as a SimPy process in which iterations take what their lanes take; start
+        ``in_flight`` of them.
+        """
+        environment = world.environment
+        strategy = self.strategy
+        leap_from = self.leap_from
+        turn = 0
+        while True:
+            turn += 1
+            if not turn % TURNS:
+                world.forget()
+            batch = self.next(environment.now)
+            if batch is None:
+                if self.over:
+                    self.ring()
+                    return
+                yield self._wait(environment)
+                continue
+            if batch.step is None:
+                admission = self._admission(batch)
+                if self._first_window:
+                    yield lanes.draft.start(admission.draft, "draft prefill, first window")
+                target = self._prefill(lanes, batch, admission)
+                if admission.draft and not self._first_window:
+                    yield lanes.draft.start(admission.draft, "draft prefill")
+                yield from target
+                self._settle_prompts(batch, environment.now)
+                if admission.window:
+                    yield lanes.draft.start(admission.window, "first window")
+            elif leap_from and (leap := leap_from(batch)):
+                yield at(environment, leap.book(lanes))
+                leap.settle()
+                continue
+            else:
+                yield from strategy.timeline(lanes, self.times.of(batch.step), batch.step.kind)
+            self.settle(batch, environment.now)
+
+    def replay(self, one_lane: bool = False) -> float:
+        """Follow the requests without events, each iteration as long as the law says; return the
+        end time in seconds.
+
+        ``one_lane``: target and draft are one device, so their prefills follow each other.
+        """
+        if self.queues.in_flight > 1:
+            raise ValueError("a replay follows one iteration at a time")
+        now = 0.0
+        while True:
+            batch = self.next(now)
+            if batch is None:
+                if self.over:
+                    return now
+                now = self.source.next_s
+                continue
+            if batch.step is None:
+                admission = self._admission(batch)
+                sides = (admission.target, admission.draft)
+                if one_lane or self._first_window:
+                    now += sum(sides)
+                else:
+                    now += max(sides) + (self.cost.contention - 1.0) * min(sides)
+                self._settle_prompts(batch, now)
+                now += admission.window
+            elif self.leap_from and (leap := self.leap_from(batch)):
+                now = leap.time(by_law=True)
+                leap.settle()
+                continue
+            else:
+                now += float(self.strategy.step_seconds(self.times.of(batch.step), batch.step.kind))
+            self.settle(batch, now)
+
+    def _wait(self, environment: Environment) -> Event:
+        """Return the event that something has changed: an arrival, the end of another iteration, a
+        request handed in.
+        """
+        if self._wakeup is None:
+            self._wakeup = Event(environment)
+        # one alarm for an arrival, however many iterations wait for it
+        if self._wakeup_at_s < self.source.next_s < inf:
+            self._wakeup_at_s = self.source.next_s
+            arrival = at(environment, self.source.next_s)
+            arrival.callbacks.append(lambda _: self.ring())
+        return self._wakeup
+
+    def ring(self) -> None:
+        """Wake every process of this replica that waits for something to do."""
+        if self._wakeup is not None:
+            wakeup = self._wakeup
+            self._wakeup = None
+            wakeup.succeed()
+
+    # ---- who takes part
+
+    @property
+    def over(self) -> bool:
+        """Return whether no request is here and none will come."""
+        return self.source.exhausted and not self.queues.running and not self.queues.waiting
+
+    def submit(self, request: Request) -> None:
+        """Take a request into the system, at its time of arrival."""
+        self.tally.arrive(request.arrival_s)
+        request.queued_s = request.arrival_s
+        self._same = None
+        self.queues.waiting.append(request)
+        self.tally.queue(len(self.queues.waiting), request.arrival_s)
+
+    def cancel(self, request: Request, now: float) -> None:
+        """Let a request leave at ``now`` without its output; what an iteration under way brings it
+        is thrown away.
+        """
+        tally = self.tally
+        queues = self.queues
+        tally.hold(self.memory.used, now)
+        self._same = None
+        request.gone = True
+        if request in queues.waiting:
+            queues.waiting.remove(request)
+            queues.waited_s += now - request.queued_s
+            tally.queue(len(queues.waiting), now)
+        elif request.flying or any(batch.has(request) for batch in self.under_way):
+            self._leaving = True
+        else:
+            queues.running.remove(request)
+            self.memory.keep(request, 0)
+        tally.cancelled += 1
+        tally.thrown_away += request.tokens
+        tally.leave(request.arrival_s, now)
+        self.source.ended()
+        self.ring()
+
+    def next(self, now: float) -> Batch | None:
+        """Return the batch of the next iteration; None if there is nothing to do at this time."""
+        same = self._same
+        if same is not None and now < self.source.next_s:
+            same.begin_s = now
+            same.step = same.routed(self.strategy.compose(same.states), self.routing)
+            self.under_way.append(same)
+            return same
+        for request in self.source.due(now):
+            self.submit(request)
+        queues = self.queues
+        self.tally.hold(self.memory.used, now)
+        queues.now = now
+        decode, prompts = self.policy.plan(queues)
+        if len(queues.waiting) != self.tally.waiting:
+            self.tally.queue(len(queues.waiting), now)
+        if not (decode or prompts or self.carried):
+            return None
+        batch = Batch(now, decode, prompts)
+        if prompts:
+            self._admit(prompts, now)
+        if queues.in_flight > 1:
+            self._mark(batch, True)
+        if decode or self.carried:
+            self._compose(batch)
+        batch.waiting = len(queues.waiting)
+        batch.kv_tokens = self.memory.used * self.memory.block_tokens
+        self.under_way.append(batch)
+        return batch
+
+    def _admit(self, prompts: list[tuple[Request, int]], now: float) -> None:
+        """Give requests whose prompts are read for the first time their acceptance, and note how
+        long they waited.
+        """
+        for request, _ in prompts:
+            if request.cursor is None:
+                request.cursor = self.acceptance.cursor(request.dealt, self.exit)
+                request.admitted_s = now
+                self.tally.wait.add(now - request.arrival_s)
+
+    def _compose(self, batch: Batch) -> None:
+        """Give a batch the step of its requests that decode, with its prompts in it or carried
+        beside it.
+        """
+        prompts = batch.prompts
+        # who decodes has one
+        states: list[State] = [request.state for request in batch.decode]  # type: ignore[misc]
+        batch.states = states
+        if prompts and not self.queues.carries:
+            rows = self._prompt_rows(prompts)
+        else:
+            rows = NO_ROWS
+        step = self.strategy.compose(states, rows)
+        step, batch.prompts = self.carried.move(prompts, step, self._prompt_rows)
+        batch.step = batch.routed(step, self.routing)
+        if self.log:
+            batch.rows = [0 if state.proposed is None else state.proposed + 1 for state in states]
+
+    def _mark(self, batch: Batch, flying: bool) -> None:
+        """Note of every request in a batch whether a step with it is under way."""
+        for request in batch.decode:
+            request.flying = flying
+        for request, _ in batch.prompts:
+            request.flying = flying
+
+    def _prompt_rows(self, prompts: list[tuple[Request, int]]) -> Rows:
+        """Return the rows of so many tokens of each of these prompts, in one pass."""
+        each = (
+            Rows.prefill(tokens, request.cached, tokens == request.left)
+            for request, tokens in prompts
+        )
+        return sum(each, NO_ROWS)
+
+    def _admission(self, batch: Batch) -> Admission:
+        """Return the durations, in seconds, of an iteration of prompts alone."""
+        ending = [
+            request.cached + tokens for request, tokens in batch.prompts if tokens == request.left
+        ]
+        return self.strategy.admission(
+            self.cost, self._prompt_rows(batch.prompts), len(ending), sum(ending)
+        )
+
+    def _prefill(self, lanes: Lanes, batch: Batch, admission: Admission) -> Timeline:
+        """Let the target read prompts that are alone in an iteration, and return the event of the
+        end.
+        """
+        if isinstance(self.strategy, PrefillsOnStages) and self.queues.in_flight > 1:
+            return self.strategy.prefill(
+                lanes, self.cost, self._prompt_rows(batch.prompts), admission.target
+            )
+        return (lanes.target.start(admission.target, "prefill"),)
+
+    # ---- the books
+
+    def settle(self, batch: Batch, now: float) -> None:
+        """End an iteration: hand out its tokens, note its time, let go who has finished."""
+        tally = self.tally
+        queues = self.queues
+        step = batch.step
+        tally.hold(self.memory.used, now)
+        self.under_way.remove(batch)
+        if step is None:
+            tally.prefills += 1
+            tally.prefill_seconds += now - batch.begin_s
+        else:
+            spent = tally.spent[step.kind]
+            spent.steps += 1
+            spent.seconds += now - batch.begin_s
+            tally.request_steps += len(batch.decode)
+            tally.verified_rows += step.rows.tokens
+            if batch.decode:
+                self._settle_step(batch, now)
+            if batch.prompts:
+                self._settle_prompts(batch, now)
+        if self.log:
+            self.log(batch.ended(now))
+        if queues.in_flight > 1 or queues.carries:
+            self._mark(batch, False)
+        if queues.in_flight > 1:
+            self.ring()
+        changes = batch.prompts or self.carried or self._leaving or queues.waiting
+        self._same = batch if self._repeats and not (changes or self.log) else None
+        if self._leaving:
+            self._release()
+
+    def _release(self) -> None:
+        """Take back the memory of all requests that have left and are in no iteration under way."""
+        queues = self.queues
+        for request in queues.running:
+            if request.gone and not request.flying:
+                self.memory.keep(request, 0)
+        queues.running = [
+            request for request in queues.running if request.flying or not request.gone
+        ]
+        self._leaving = any(request.gone for request in queues.running)
+
+    def _settle_step(self, batch: Batch, now: float) -> None:
+        """Hand every decoding request its tokens; equal gaps between tokens are noted together."""
+        tally = self.tally
+        progress_of = self.strategy.settle(batch.states)
+        if self.log:
+            batch.tokens = [progress.verified for progress in progress_of]
+        tally.note(progress_of)
+        block = self.memory.block_tokens
+        shrinks = self._shrinks
+        shown_now = equal_gaps = 0
+        gap = 0.0
+        late = False
+        for request, progress in zip(batch.decode, progress_of, strict=True):
+            if request.gone:
+                continue
+            shown = progress.shown
+            tokens = request.tokens + shown
+            if shown > 0:
+                if now - request.last_token_s == gap:
+                    equal_gaps += 1
+                else:
+                    if equal_gaps:
+                        self.gaps.add(gap, equal_gaps)
+                    gap = now - request.last_token_s
+                    equal_gaps = 1
+                    late = gap > self.longest_gap_s
+                request.last_token_s = now
+                if late:
+                    request.late = True
+                if tokens >= request.output_tokens:
+                    end = request.output_tokens if request.cut else tokens
+                    shown_now += end - request.tokens
+                    request.tokens = end
+                    self._finish(request, now)
+                    continue
+            request.tokens = tokens
+            shown_now += shown
+            context = request.state.context  # type: ignore[union-attr]
+            if shrinks and request.slots - context >= block:
+                self.memory.keep(request, context)
+        if equal_gaps:
+            self.gaps.add(gap, equal_gaps)
+        tally.shown += shown_now
+
+    def _settle_prompts(self, batch: Batch, now: float) -> None:
+        """Move prompts on; those that are complete show a token, or what is kept of a first window,
+        and decode from now on.
+        """
+        shown = [int(tokens == request.left) for request, tokens in batch.prompts]
+        for (request, tokens), ends in zip(batch.prompts, shown, strict=True):
+            self.tally.prompt_rows += tokens
+            if request.preemptions:
+                self.tally.recomputed_rows += tokens
+            request.cached += tokens
+            if ends:
+                self._open(request, batch.step is None)
+        if self._first_window:
+            # whole prompts
+            states: list[State] = [
+                request.state  # type: ignore[misc]
+                for request, _ in batch.prompts
+            ]
+            self.strategy.compose(states)
+            shown = [progress.shown for progress in self.strategy.settle(states)]
+        batch.tokens += shown
+        for (request, _), tokens in zip(batch.prompts, shown, strict=True):
+            if tokens and not request.gone:
+                self._show_first(request, tokens, now)
+
+    def _open(self, request: Request, drafted: bool) -> None:
+        """Let a request decode whose prompt is complete; the prompt's last token is the root of a
+        first window.
+        """
+        if request.cursor is None:
+            raise BrokenRunError(f"request {request.index} was never admitted")
+        if request.tokens and not self._first_window:
+            request.cursor.judge(BARE)
+        request.state = self.strategy.open(
+            request.cursor, request.cached - self._first_window, drafted
+        )
+
+    def _show_first(self, request: Request, tokens: int, now: float) -> None:
+        """Show ``tokens`` of the pass that ends a prefill: the first of the output, or the next
+        ones after a preemption.
+        """
+        if request.cut:
+            tokens = min(tokens, request.output_tokens - request.tokens)
+        if request.tokens:
+            gap = now - request.last_token_s
+            self.gaps.add(gap)
+            request.late = request.late or gap > self.longest_gap_s
+        else:
+            request.first_token_s = now
+            request.outside_s = self.cost.outside_s
+            self.tally.ttft.add(now - request.arrival_s + request.outside_s)
+        self.tally.first_tokens += tokens
+        request.tokens += tokens
+        request.last_token_s = now
+        if request.tokens >= request.output_tokens:
+            self._finish(request, now)
+
+    def _finish(self, request: Request, now: float) -> None:
+        """Let a request that has its whole output leave."""
+        tally = self.tally
+        request.finished_s = now
+        request.gone = True
+        self._leaving = True
+        tally.finished += 1
+        tally.tokens += request.tokens
+        tally.preemptions += request.preemptions
+        tally.e2e.add(now - request.arrival_s)
+        if request.tokens > 1:
+            tally.tpot.add((now - request.first_token_s) / (request.tokens - 1))
+        tally.leave(request.arrival_s, now)
+        self.source.ended()
+        if self.finished:
+            self.finished(request)
+
+    def check(self) -> None:
+        """Raise :class:`BrokenRunError` unless the run has ended with balanced books and an empty
+        cache.
+        """
+        self.tally.check()
+        if self.memory.used or self.queues.running or self.queues.waiting:
+            raise BrokenRunError(
+                f"{self.memory.used} KV blocks are still in use after the last request has left"
+            )

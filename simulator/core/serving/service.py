@@ -1,0 +1,213 @@
+"""A service: one or several replicas of a model behind a router, with everything that a simulation
+of them needs.
+
+Each replica is a scheduler in a world of its own; all worlds share one clock. Requests come from
+one source, through the collector that knows which of them count, to the router or straight to the
+only replica::
+
+    requests -> MetricsCollector -> [Fleet: the router] -> Scheduler of a replica -> lanes of its
+    World
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from simulator.core.acceptance.assignment import TraceAssignment
+from simulator.core.acceptance.routing import RecordedRouting
+from simulator.core.acceptance.sources import Acceptance, Exit
+from simulator.core.cost.protocol import Cost
+from simulator.core.serving.collector import MetricsCollector
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.leap import Leaps
+from simulator.core.serving.metrics import Tally
+from simulator.core.serving.policies import Serving
+from simulator.core.serving.requests import Request, Requests, Source
+from simulator.core.serving.router import Fleet
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.serving.slo import Slo
+from simulator.core.serving.step_times import StepTimes
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.capabilities import dropped_units, line_of
+from simulator.core.strategies.common.step import Lanes
+from simulator.core.world import Span, World
+
+OnIteration = Callable[[Iteration], object]
+OnFinished = Callable[[Request], object]
+
+
+@dataclass(frozen=True)
+class Service:
+    """A strategy on its hardware, the requests that it is asked to serve, and how they are served.
+
+    ``run`` and ``replay`` build worlds, schedulers, router and collector anew and let every request
+    through.
+    """
+
+    strategy: Strategy
+    acceptance: Acceptance
+    cost: Cost
+    requests: Requests
+    serving: Serving
+    """Policy, KV cache, number of replicas and their router."""
+    slo: Slo | None = None
+    exit: Exit | None = None
+    """The early exit that acceptance has to know about; None without one."""
+    routing: RecordedRouting | None = None
+    """Which experts of the target the windows read, where that is recorded."""
+    kv_tokens: int | None = None
+    """Tokens that the KV cache of one replica has room for; None without a limit."""
+    held_tokens: Callable[[int], float] | None = None
+    """From the tokens of a request to those whose room it takes; None where they are the same."""
+    one_lane: bool = False
+    """Whether target and draft are one device, which does one thing at a time."""
+    stages: int = 0
+    """Stages of the target's pipeline, each a lane of its own; 0 where the target is one lane."""
+    times: StepTimes | None = None
+    """Durations of steps that are known already, as a replay takes them from the simulation before
+    it.
+    """
+    leaps: bool = True
+    """Whether steps in which nothing is decided are taken at once; the result is the same, to the
+    last bit.
+    """
+    seed: int = 0
+    """Seed of everything that is drawn: arrivals, lengths, jitter of links."""
+
+    def run(
+        self,
+        spans: int = 0,
+        on_iteration: OnIteration | None = None,
+        on_finished: OnFinished | None = None,
+    ) -> ServiceRun:
+        """Simulate on the event engine and return what happened.
+
+        Of each lane of the first replica, the first ``spans`` busy intervals are kept.
+        ``on_iteration`` is called with every iteration of every replica, ``on_finished`` with every
+        request that has ended.
+        """
+        first = World(spans)
+        environment = first.environment
+        count = self.serving.replicas
+        worlds = [first, *(World(0, environment) for _ in range(count - 1))]
+        collector = self._collector(on_finished)
+        fleet = Fleet(collector, self.serving.router, environment) if count > 1 else None
+        cost = self.cost.drawn(self.seed)
+        replicas = [
+            self._scheduler(fleet or collector, cost, _numbered(on_iteration, number))
+            for number in range(1, count + 1)
+        ]
+        collector.watch(replicas)
+        if fleet:
+            fleet.open(replicas)
+        for world, replica in zip(worlds, replicas, strict=True):
+            lanes = lanes_of(world, self.strategy, self.cost, self.stages, self.one_lane)
+            for _ in range(self.strategy.needs.in_flight):
+                environment.process(replica.run(world, lanes))
+        environment.run()
+        busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
+        return self._ended(replicas, collector, first.now, busy, first.spans)
+
+    def replay(self) -> ServiceRun:
+        """Follow one replica without events, each iteration as long as the law says, and return
+        what happened.
+        """
+        collector = self._collector()
+        scheduler = self._scheduler(collector, self.cost)
+        collector.watch([scheduler])
+        end_s = scheduler.replay(self.one_lane)
+        return self._ended([scheduler], collector, end_s, [], [])
+
+    def _collector(self, on_finished: OnFinished | None = None) -> MetricsCollector:
+        deal = TraceAssignment(self.acceptance, self.requests.flavours_by_task)
+        return MetricsCollector(
+            self.requests.source_of(self.seed, deal), self.requests, self.slo, on_finished
+        )
+
+    def _scheduler(
+        self, source: Source, cost: Cost, on_iteration: OnIteration | None = None
+    ) -> Scheduler:
+        memory = self.serving.memory.pool(
+            self.kv_tokens, self.held_tokens, dropped_units(self.strategy)
+        )
+        scheduler = Scheduler(
+            self.strategy,
+            self.acceptance,
+            self.exit,
+            source,
+            cost,
+            self.serving.policy,
+            memory,
+            log=on_iteration,
+        )
+        scheduler.routing = self.routing
+        if self.times and cost is self.cost:
+            scheduler.times = self.times
+        if self.leaps and self.serving.replicas == 1 and (leaps := Leaps(scheduler)).possible:
+            scheduler.leap_from = leaps.from_
+        return scheduler
+
+    def _ended(
+        self,
+        replicas: Sequence[Scheduler],
+        collector: MetricsCollector,
+        end_s: float,
+        busy_s: Sequence[Mapping[str, float]],
+        spans: list[Span],
+    ) -> ServiceRun:
+        """Close the books at ``end_s`` and check them."""
+        for replica in replicas:
+            replica.check()
+            replica.tally.queue(0, end_s)
+        collector.end(end_s)
+        done = ServiceRun(self, replicas, collector, end_s, busy_s, spans)
+        done.tally.check()
+        return done
+
+
+def lanes_of(
+    world: World, strategy: Strategy, cost: Cost, stages: int, one_lane: bool = False
+) -> Lanes:
+    """Make the lanes of a replica in its world, with a memory that target and draft share where
+    they slow each other down.
+    """
+    if cost.contention > 1.0:
+        world.share_memory(("target", "draft"), cost.contention)
+    target = world.lane("target")
+    draft = target if one_lane else world.lane("draft")
+    rendezvous = world.lane("rendezvous")
+    of_stages = tuple(world.lane(f"stage {number}") for number in range(1, stages + 1))
+    links = tuple(world.lane(f"link {number}") for number in range(1, stages))
+    lanes = Lanes(target, draft, rendezvous, of_stages, links)
+    return lanes._replace(line=line_of(strategy, cost, lanes))
+
+
+def _numbered(on_iteration: OnIteration | None, replica: int) -> OnIteration | None:
+    """Return a function that hands iterations on with the number of their replica; None where
+    nobody wants them.
+    """
+    if on_iteration is None:
+        return None
+    return lambda iteration: on_iteration(iteration._replace(replica=replica))
+
+
+@dataclass(frozen=True)
+class ServiceRun:
+    """A service that has served all its requests, with its books closed and checked."""
+
+    service: Service
+    replicas: Sequence[Scheduler]
+    collector: MetricsCollector
+    end_s: float
+    """When the last request left, in seconds."""
+    busy_s: Sequence[Mapping[str, float]]
+    """For each replica, the busy seconds of each lane by name; empty for a replay."""
+    spans: list[Span]
+    """The first busy intervals of the first replica's lanes; empty for a replay."""
+
+    @cached_property
+    def tally(self) -> Tally:
+        """Return counts and times of all replicas together, in one tally."""
+        return Tally.pooled([replica.tally for replica in self.replicas])

@@ -1,0 +1,107 @@
+"""Autoregressive decoding takes one pass of the target per token.
+
+target |==pass==|==pass==|==pass==|
+
+T_step = T_target,  one token per step.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from simulator.core.cost.protocol import Cost
+from simulator.core.cost.rows import NO_ROWS, Phase, Rows
+from simulator.core.cost.stated import StatedDurations
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.capabilities import ProvenSteps
+from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.law import OddsOf
+from simulator.core.strategies.common.runs import Foreseen, TakesRuns
+from simulator.core.strategies.common.step import (
+    Kind,
+    Lanes,
+    Progress,
+    State,
+    Step,
+    Timeline,
+    intern_kind,
+)
+from simulator.core.strategies.common.traits import Traits
+
+ONE_TOKEN = Progress(1, 1, 0, 0)
+
+
+class AutoregressiveDurations(NamedTuple):
+    """The only duration is that of one pass, in seconds, with one new token per request."""
+
+    target: float
+
+
+class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps, TakesRuns):
+    """Target-only decoding is what every speed-up is relative to."""
+
+    name: Literal["autoregressive"] = "autoregressive"
+    traits: ClassVar[Traits] = Traits(AutoregressiveDurations, "T_step = T_target")
+
+    @property
+    def independent_steps(self) -> bool:
+        """Return True: a pass brings every request its token."""
+        return True
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return passes of 36 ms."""
+        return Example(cls(), StatedDurations(target_ms=36.0))
+
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """Return a step in which every request takes part with one token."""
+        requests = len(states)
+        rows = Rows.decode(1, sum([state.context for state in states]), requests)
+        return Step(intern_kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        """Return the pass of the target."""
+        return {"target": cost.target(step.rows + step.prompts)}
+
+    def timeline(self, lanes: Lanes, durations: AutoregressiveDurations, kind: Kind) -> Timeline:
+        """Book the pass."""
+        return (lanes.target.start(durations.target, "decode"),)
+
+    def step_seconds(self, durations: AutoregressiveDurations, kind: Kind) -> Any:
+        """Return T_target in seconds."""
+        return durations.target
+
+    def claim(
+        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+    ) -> Claim:
+        """Return that the law is exact: a step is a pass."""
+        return EXACT
+
+    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+        """Return True: every pass brings a token."""
+        return True
+
+    def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
+        """Return a share of 1 for the only kind of step."""
+        return {Kind("step", 0, bare=requests): 1.0}
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """Return one token for each request; nothing is judged, so a trace need not be asked."""
+        for state in states:
+            state.context += 1
+        return [ONE_TOKEN] * len(states)
+
+    def steady(self, states: Sequence[State]) -> bool:
+        """Return True: nothing follows what was kept."""
+        return True
+
+    def foresee(self, states: Sequence[State], left: Sequence[int], most: int) -> Foreseen:
+        """Return a token a step for each request."""
+        return Foreseen(np.ones((len(states), min(most, min(left) - 1)), dtype=np.int64))
+
+    def settle_run(
+        self, states: Sequence[State], foreseen: Foreseen
+    ) -> Iterable[tuple[Progress, int]]:
+        """Return one token for each request and step."""
+        return [(ONE_TOKEN, foreseen.committed.size)]

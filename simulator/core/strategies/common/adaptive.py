@@ -1,0 +1,282 @@
+"""Adaptive windows follow the batch or each request: they say how many draft tokens a request gets
+in its next step.
+
+A larger batch makes verification dearer per token, so the best window shrinks with it; and the best
+window of a request is what will be kept of it, which an oracle knows and a gate or a controller
+guesses. ``gamma`` of the strategy is the longest window; each rule here answers with a window from
+0 (no speculation in this step) to ``gamma``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from simulator.core.acceptance.sources import Odds
+from simulator.core.numeric import stationary
+from simulator.core.quantities import Fraction, Frozen
+from simulator.core.strategies.common.step import Progress, State, intern_chain, intern_progress
+
+GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples, less whole numbers, are spread evenly however many are taken."""
+NEGLIGIBLE = 1e-12
+"""Share of steps that changes no digit of a law."""
+
+
+class FixedWindow(Frozen):
+    """The window is the same whatever the batch."""
+
+    name: Literal["fixed"] = "fixed"
+
+    def window(self, gamma: int, requests: int) -> int:
+        """Return gamma, in draft tokens."""
+        return gamma
+
+
+class WindowTable(Frozen):
+    """The window changes at each listed batch size (vLLM's "dynamic speculative decoding").
+
+    ``windows: {1: 7, 8: 3, 64: 0}`` drafts seven tokens for one to seven requests and none from 64
+    on. Below the smallest size the window is ``gamma``.
+    """
+
+    name: Literal["table"] = "table"
+    windows: dict[
+        Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge=0, le=1_000_000)]
+    ] = Field(min_length=1)
+    """Draft tokens from each batch size on."""
+
+    def window(self, gamma: int, requests: int) -> int:
+        """Return the draft tokens of the largest listed size not above ``requests``; gamma where
+        there is none.
+        """
+        sizes = [size for size in self.windows if size <= requests]
+        if sizes:
+            return min(gamma, self.windows[max(sizes)])
+        return gamma
+
+
+class OffAbove(Frozen):
+    """The window is gamma up to a batch of ``requests``, and 0 above (vLLM's
+    ``speculative_disable_by_batch_size``).
+    """
+
+    name: Literal["off_above"] = "off_above"
+    requests: int = Field(gt=0, le=1_000_000)
+    """Largest batch that speculates, in requests."""
+
+    def window(self, gamma: int, requests: int) -> int:
+        """Return gamma or 0 draft tokens."""
+        if requests <= self.requests:
+            return gamma
+        return 0
+
+
+class GoodputWindow(WindowTable):
+    """The window has the most verified tokens per second by law, for each size of the batch
+    (SmartSpec's goodput).
+
+    ``windows`` is worked out before a run from the strategy's law, marginal acceptance rates and
+    the mean context; a scenario may state it, which makes it a table.
+    """
+
+    name: Literal["goodput"] = "goodput"  # type: ignore[assignment]
+    windows: dict[
+        Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge=0, le=1_000_000)]
+    ] = Field(default_factory=dict)
+    """Draft tokens from each batch size on; worked out before a run, unless stated."""
+
+
+class RequestWindow(Frozen, ABC):
+    """The window follows each request; gamma is the longest."""
+
+    gates: ClassVar[bool] = False
+    """Whether a window ends before a token that was drafted and does not pass."""
+
+    def window(self, gamma: int, requests: int) -> int:
+        """Return gamma, the most draft tokens of a window."""
+        return gamma
+
+    def opened(self, gamma: int, state: State) -> int:
+        """Return the draft tokens of the window that a request is about to write, before the
+        scheduler cuts it.
+        """
+        if state.window is None:
+            return self.after(gamma, None, False, 0)
+        return state.window
+
+    def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
+        """Return the window behind one of so many tokens in this turn of a request; None: the
+        first. By default gamma.
+        """
+        return gamma
+
+    @abstractmethod
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+        """Return the long-run share of steps of each window."""
+
+    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Any:
+        """Return the mean accepted draft tokens of the steps that have this window."""
+        return odds(window).mean_accepted
+
+    def passes_beyond(self, gamma: int, window: int) -> int:
+        """Return 1 for the pass whose token does not pass a gate; 0 for a window of gamma, and
+        without a gate.
+        """
+        return int(self.gates and window < gamma)
+
+
+class OracleWindow(RequestWindow):
+    """The window is what will be kept, up to gamma: no rule for the window can gain more."""
+
+    name: Literal["oracle"] = "oracle"
+
+    def opened(self, gamma: int, state: State) -> int:
+        """Return the tokens that the next verification keeps, which is judged now, of as many rows
+        as are granted.
+        """
+        state.foreseen = state.cursor.judge(intern_chain(min(gamma, state.most_rows - 1)))
+        return state.foreseen.accepted
+
+    def settled(self, state: State) -> Progress:
+        """Return the progress of a request by the verdict that its window was chosen by."""
+        accepted, committed, _, _ = state.foreseen
+        state.context += committed
+        return intern_progress(committed, committed, accepted, accepted)
+
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+        """Return the chance of each number of kept tokens."""
+        return dict(enumerate(odds(gamma).accepted))
+
+    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Any:
+        """Return the window, which is kept whole."""
+        return window
+
+
+class MovingWindow(RequestWindow):
+    """The window grows where it was kept whole, else it shrinks (``heuristic`` schedule of Hugging
+    Face Transformers).
+    """
+
+    name: Literal["moving"] = "moving"
+    start: int = Field(default=5, ge=1, le=1_000)
+    """Draft tokens of a request's first window."""
+    up: int = Field(default=2, ge=0, le=1_000)
+    """Tokens by which a window grows that was kept whole."""
+    down: int = Field(default=1, ge=0, le=1_000)
+    """Tokens by which any other shrinks, to 1 at least."""
+
+    def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
+        """Return the window behind one that was kept whole or not."""
+        if window is None:
+            return min(gamma, self.start)
+        if kept_all:
+            return min(gamma, window + self.up)
+        return max(1, window - self.down)
+
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+        """Return the stationary shares of the chain of windows that a request's first one leads
+        to.
+        """
+        windows = [self.after(gamma, None, False, 0)]
+        moves = dict[int, dict[int, float]]()
+        for window in windows:
+            whole = float(odds(window).accepted[-1])
+            moves[window] = {}
+            for kept_all, chance in ((True, whole), (False, 1.0 - whole)):
+                if chance > 0.0:
+                    reached = self.after(gamma, window, kept_all, 0)
+                    moves[window][reached] = moves[window].get(reached, 0.0) + chance
+                    windows += [reached] * (reached not in windows)
+        shares = stationary(
+            np.array([[moves[before].get(after, 0.0) for after in windows] for before in windows])
+        )
+        return {
+            window: float(share)
+            for window, share in zip(windows, shares, strict=True)
+            if share > NEGLIGIBLE
+        }
+
+
+class GatedWindow(RequestWindow):
+    """Drafting stops at the first token of which the draft is less sure than ``p_min`` (llama.cpp's
+    ``--draft-p-min``).
+
+    Tokens pass independently, by a sequence that fills every window's share evenly, so that no run
+    depends on luck.
+    """
+
+    gates: ClassVar[bool] = True
+    name: Literal["gated"] = "gated"
+    p_min: float = Field(default=0.75, ge=0, le=1)
+    """Least chance of a token that is proposed; it acts through ``passed`` alone."""
+    passed: Fraction
+    """Share of draft tokens whose chance reaches it."""
+
+    def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
+        """Return the tokens that pass in this turn."""
+        reach = 1.0 - turn * GOLDEN % 1.0
+        tokens = 0
+        while tokens < gamma and reach <= self.passed.value ** (tokens + 1):
+            tokens += 1
+        return tokens
+
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+        """Return the shares of a geometric distribution that ends at gamma."""
+        passed = self.passed.value
+        return {
+            tokens: passed**tokens * (1.0 if tokens == gamma else 1.0 - passed)
+            for tokens in range(gamma + 1)
+        }
+
+
+class ConfidentWindow(RequestWindow):
+    """Drafting stops at the first token of which the draft is less sure than ``p_min``, as the
+    roll-outs of a recording say.
+    """
+
+    gates: ClassVar[bool] = True
+    name: Literal["confidence"] = "confidence"
+    p_min: float = Field(default=0.75, ge=0, le=1)
+    """Least chance of a token that is proposed."""
+
+    def opened(self, gamma: int, state: State) -> int:
+        """Return the tokens of which the draft is sure at this position of the recording."""
+        # what `reads` gives has it
+        return min(gamma, state.cursor.sure)  # type: ignore[attr-defined,no-any-return]
+
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+        """Return the shares with which decoding meets each window."""
+        return {window: share for window, (share, _) in odds(gamma).gated.items()}
+
+    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Any:
+        """Return the mean accepted draft tokens: where a draft is sure more of them are kept."""
+        gated = odds(gamma).gated
+        if gated:
+            return gated[window][1]
+        return super().kept(gamma, window, odds)
+
+
+Adaptive = Annotated[
+    FixedWindow
+    | WindowTable
+    | OffAbove
+    | GoodputWindow
+    | MovingWindow
+    | GatedWindow
+    | ConfidentWindow
+    | OracleWindow,
+    Field(discriminator="name"),
+    BeforeValidator(lambda rule: {"name": rule} if isinstance(rule, str) else rule),
+]
+
+
+def stated_windows(rule: Frozen) -> dict[int, int]:
+    """Return the draft tokens that a rule states from each batch size on; empty for a rule without
+    a table.
+    """
+    if isinstance(rule, WindowTable):
+        return rule.windows
+    return {}

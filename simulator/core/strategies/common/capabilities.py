@@ -1,0 +1,247 @@
+"""Capabilities: questions that a study, a report or a run asks of some strategies, and that others
+cannot answer.
+
+A strategy has a capability by deriving from it. Whoever asks, asks for the capability and names no
+strategy, so that a strategy of another package can answer as well.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.cost.engine import Drafting
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.protocol import Cost
+from simulator.core.cost.rows import Rows
+from simulator.core.strategies.common.adaptive import Adaptive
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.drafters import Drafter
+from simulator.core.strategies.common.law import OddsOf
+from simulator.core.strategies.common.stage_pipeline import StagePipeline
+from simulator.core.strategies.common.step import Lanes, Step, Timeline
+
+
+class ExtraMemory(NamedTuple):
+    """What a method places on the target's devices beside the target."""
+
+    weights: int = 0
+    """Weights, in numbers of parameters (exit heads, adapters)."""
+    table_bytes: int = 0
+    """Bytes on each device that are no weights (look-up tables)."""
+    kv_layers: int = 0
+    """Layers with a cache of their own, as wide as the target's on average (EAGLE, MTP)."""
+
+
+class AddsMemory(ABC):
+    """A strategy with this capability places weights or tables on the target's device."""
+
+    @abstractmethod
+    def extra_memory(self, target: ModelSpec) -> ExtraMemory:
+        """Return the parameters and the bytes that the method adds to the target's device."""
+
+
+def extra_memory(strategy: Strategy, target: ModelSpec) -> ExtraMemory:
+    """Return the parameters and the bytes that a strategy adds to the target's device; nothing by
+    default.
+    """
+    if isinstance(strategy, AddsMemory):
+        return strategy.extra_memory(target)
+    return ExtraMemory()
+
+
+class DraftsOtherwise(ABC):
+    """A strategy with this capability drafts otherwise than in a chain of a draft model."""
+
+    @property
+    @abstractmethod
+    def drafting(self) -> Drafting:
+        """Return how its drafts come about, which decides what an engine's host adds to a step."""
+
+
+def drafting_of(strategy: Strategy) -> Drafting | None:
+    """Return how the drafts of a strategy come about; None where an engine knows nothing of it."""
+    if isinstance(strategy, DraftsOtherwise):
+        return strategy.drafting
+    headed: Drafting | None = "head" if isinstance(strategy, DraftsChain) else None
+    if strategy.needs.draft_model:
+        return "draft_model"
+    return headed
+
+
+class Tunable(ABC):
+    """A strategy with this capability works out some of its settings before a run."""
+
+    @abstractmethod
+    def tuned(self, cost: Cost, odds: OddsOf, requests: int, context: int) -> Self:
+        """Return the strategy with all that depends on cost and acceptance worked out, for batches
+        of up to ``requests``.
+        """
+
+
+class DerivesNumbers(ABC):
+    """A strategy with this capability has numbers that its paper computes from the durations of a
+    step.
+    """
+
+    @abstractmethod
+    def derived(self, cost: Cost, step: Step) -> Mapping[str, float]:
+        """Return what the paper computes from the durations of a step, by name with unit."""
+
+
+class BlocksByStage(ABC):
+    """A strategy with this capability feeds a pipeline whose stages and links block independently
+    of each other.
+    """
+
+    @abstractmethod
+    def line(self, cost: Cost, lanes: Lanes) -> StagePipeline:
+        """Return the empty pipeline over the stages and links of ``lanes``."""
+
+
+def line_of(strategy: Strategy, cost: Cost, lanes: Lanes) -> StagePipeline | None:
+    """Return the empty pipeline that a strategy feeds; None where its steps book the lanes
+    themselves.
+    """
+    if isinstance(strategy, BlocksByStage):
+        return strategy.line(cost, lanes)
+    return None
+
+
+class DraftsFirst:
+    """A strategy with this capability may draft a window before the target reads a prompt, whose
+    pass verifies it.
+    """
+
+    drafts_first: bool
+
+
+def drafts_first(strategy: Strategy) -> bool:
+    """Return whether the pass over a prompt verifies a first window, which has been drafted
+    before.
+    """
+    return isinstance(strategy, DraftsFirst) and strategy.drafts_first
+
+
+class ReadsHiddenStates(ABC):
+    """A strategy with this capability may draft with layers that read hidden states of the target
+    (EAGLE, MTP, DFlash).
+
+    These layers have a cache of their own, and nothing keeps the states that it is filled from: of
+    a prompt whose beginning is cached one unit more is computed. Heads without layers (Medusa),
+    look-ups and draft models need none.
+    """
+
+    @property
+    @abstractmethod
+    def reads_hidden_states(self) -> bool:
+        """Return whether, with these settings, it does."""
+
+
+def dropped_units(strategy: Strategy) -> int:
+    """Return the units of a cache, at the end of a cached beginning of a prompt, that are computed
+    again.
+    """
+    return int(isinstance(strategy, ReadsHiddenStates) and strategy.reads_hidden_states)
+
+
+class CarriesPrompts(ABC):
+    """A strategy with this capability carries prompts through its stages beside the requests that
+    decode, a stage a step.
+    """
+
+    @abstractmethod
+    def carrying(self, step: Step, prompts: Sequence[Rows]) -> Step:
+        """Return ``step`` with the rows of ``prompts`` at each stage, from the first on; no rows at
+        stages behind them.
+        """
+
+
+class PrefillsOnStages(ABC):
+    """A strategy with this capability sends prompts through the stages on which other batches
+    decode meanwhile.
+    """
+
+    @abstractmethod
+    def prefill(self, lanes: Lanes, cost: Cost, prompts: Rows, seconds: float) -> Timeline:
+        """Book a pass over ``prompts`` of so many ``seconds`` in all; return the event of its
+        end.
+        """
+
+
+class NamesRecording(ABC):
+    """A strategy with this capability says which drafter of a recording it asks for."""
+
+    @property
+    @abstractmethod
+    def recorded_drafter(self) -> str | None:
+        """Return the drafter's name in a recording; None where no recording holds it."""
+
+    @property
+    @abstractmethod
+    def borrows_recording(self) -> bool:
+        """Return whether the recording is of another way of drafting and lends its bursts only."""
+
+
+class LosesWindows(ABC):
+    """A strategy with this capability drafts the next window early and loses it where it guessed
+    wrong.
+    """
+
+    @abstractmethod
+    def fallback_rates(self, replay: Replay) -> Sequence[Any]:
+        """Return how often a window is lost on a recording, by depth and width of the early
+        exit.
+        """
+
+
+class DraftsChain(ABC):
+    """A strategy with this capability drafts one chain of tokens, which could be verified serially
+    as well.
+    """
+
+    @property
+    @abstractmethod
+    def chain_rule(self) -> Adaptive:
+        """Return the rule by which the window follows the batch."""
+
+    @property
+    @abstractmethod
+    def chain_drafter(self) -> Drafter:
+        """Return how the draft writes a window."""
+
+    @abstractmethod
+    def with_rule(self, rule: Adaptive) -> Self:
+        """Return the same strategy whose window follows the batch by another rule."""
+
+    def recorded_in(self, trace: Trace) -> Self:
+        """Return the same strategy whose drafter writes as fast as ``trace`` says, where it does
+        and nothing is stated.
+        """
+        return self
+
+    @property
+    def serial(self) -> bool:
+        """Return whether it already verifies what it drafted serially, as serving programs do."""
+        return False
+
+    @property
+    def batch_settings(self) -> str:
+        """Return the settings besides the window that may follow the batch size, in words."""
+        return ""
+
+
+class ProvenSteps(ABC):
+    """A strategy with this capability may have steps in which a request does the same whoever else
+    is in the batch.
+
+    The bounds of a plan are proven for such steps alone.
+    """
+
+    @property
+    @abstractmethod
+    def independent_steps(self) -> bool:
+        """Return whether, with these settings, what a request does in its steps depends on no other
+        request.
+        """

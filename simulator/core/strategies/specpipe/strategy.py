@@ -1,0 +1,521 @@
+"""SpecPipe keeps a pipeline full with the levels of a draft tree that is pruned as tokens leave it.
+
+    draft     |== grow the next level (w nodes) ==|
+    target    |                                   |
+      stage 1 |prune, send|== level l + m - 1 ====|
+      ...     |           |                       |
+      stage m |prune, send|== level l ==|         |   the row of the last token: the next token
+
+    T_step = max{T_exchange + max t_i, T_draft}                                           (SP-12)
+    T_exchange = max{T_token + T_prune, max T_link}
+    T_token = t(w) (1 + (1 - P) m) as printed                                  (Eq. 2; SP-1, SP-2)
+
+One step is one pipeline step of all stages together; it moves every level one stage on. While the
+next token is in the tree every step commits one. A token outside the tree enters alone and comes
+out m steps later, while the stages ahead of it stand still; where pruning left a gap of k levels,
+the next one comes k steps later. ``late`` notices a miss one step later, after a wasted step, as
+Eq. (1) and (2) count it (K28).
+
+Every level is pruned at every step, so that it has fewer rows at each stage it reaches, and one
+when its token is due: a recording holds how many (``beam.rows``). Where hits are only stated,
+levels keep the rows that they entered with.
+
+Several requests share each step (SpecPipe-DB, SP-13): their levels are packed without padding, each
+has a tree of its own, and a miss empties the pipeline of its own levels only. With ``width_rule:
+shared`` they share the ``width`` rows of a level, else each has so many. ``packing_ratio``
+multiplies what a stage takes longer than with one request's level::
+
+    t_i = t_i(levels / B) + packing_ratio (t_i(levels) - t_i(levels / B))
+
+Prompts of requests that enter while others decode travel like a level, a stage a step; all stages
+wait for the slowest.
+
+``relaxed`` verification takes what the target ranks highest among the tree's candidates (SP-14 a):
+every token is in the tree. It is lossy.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import add
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from simulator.core.acceptance.cursors import Cursor
+from simulator.core.acceptance.draft_tree import Beam, Passage
+from simulator.core.acceptance.sources import Acceptance, Replay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.acceptance.tree_replay import DrawnPassages, RecordedPassages, recorded_beams
+from simulator.core.cost.protocol import Cost
+from simulator.core.cost.rows import NO_ROWS, Phase, Rows
+from simulator.core.cost.stated import StatedDurations
+from simulator.core.numeric import elementwise_max, ordered_sum
+from simulator.core.quantities import NonNegative, OneOrMore
+from simulator.core.strategies.common.capabilities import CarriesPrompts
+from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.law import OddsOf
+from simulator.core.strategies.common.step import (
+    ABSENT,
+    Kind,
+    Lanes,
+    Progress,
+    State,
+    Step,
+    Timeline,
+)
+from simulator.core.strategies.common.studied import LevelTree
+from simulator.core.strategies.common.traits import (
+    Facts,
+    Finding,
+    Needs,
+    Traits,
+    stated_stages,
+    too_many_children,
+)
+from simulator.core.strategies.specpipe.levels import (
+    FillDetail,
+    InPipeline,
+    SpecPipeDurations,
+    filled,
+)
+from simulator.core.world import Lane, at
+
+
+class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
+    """A tree of ``width`` nodes a level, ``branching`` children considered for each, lies over the
+    stages of the target.
+    """
+
+    name: Literal["specpipe"] = "specpipe"
+    traits: ClassVar[Traits] = Traits(
+        SpecPipeDurations,
+        "T_step (1 + (1 - P)(m - 1)) (SpecPipe Eq. 2 with immediate re-entry)",
+        staged=True,
+        separate_prompts=True,
+    )
+
+    width: int = Field(default=64, ge=1, le=10_000)
+    """Nodes of a level."""
+    branching: int = Field(default=16, ge=1, le=1_000_000)
+    """Children considered for each node."""
+    late: bool = False
+    """Whether a miss is noticed one step later."""
+    relaxed: bool = False
+    """Whether the candidate that the target ranks highest is taken; lossy."""
+    asynchronous: bool = True
+    """Whether links carry while stages prune."""
+    prune_ms: NonNegative = NonNegative(
+        value=5.0, source="SpecPipe sec. 4.2: about 5 ms", confidence="published"
+    )
+    """Milliseconds of pruning all levels of a step."""
+    packing_ratio: OneOrMore = OneOrMore(
+        value=2.0,
+        source="assumed: of what a step takes longer than one request's, inference and batching "
+        "are about the same (SpecPipe sec. 4.4); 1: packing is free",
+        confidence="assumed",
+    )
+    """What a stage takes longer with the levels of several requests than with one's, in multiples
+    of the computation.
+    """
+    width_rule: Literal["each", "shared"] = "each"
+    """Whether a level of each request has ``width`` nodes, as SpecPipe prints it (sec. 4.1), or all
+    requests that decode together share them, which is assumed."""
+    stages: int = Field(default=0, ge=0, le=10_000)
+    """Filled in from the placement."""
+    requests: int = Field(default=1, ge=1, le=1_000_000)
+    """Requests that decode together; filled in."""
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return levels of four nodes over four stages of unequal length, with a draft that may
+        outlast them.
+        """
+        durations = StatedDurations(
+            stages_ms=(4.0, 5.0, 3.0, 4.5),
+            links_ms=(1.0, 2.0, 0.5),
+            token_ms=0.5,
+            draft_step_ms=6.0,
+        )
+        prune = NonNegative(value=1.0, source="an example")
+        return Example(cls(width=4, branching=2, prune_ms=prune), durations)
+
+    @property
+    def window(self) -> int:
+        """Return 1: one token is judged at a time, by whether it is in the tree."""
+        return 1
+
+    @property
+    def needs(self) -> Needs:
+        """Return the needs of a tree of the likeliest nodes: the cache takes a full level in every
+        stage, and the token.
+        """
+        return Needs(
+            draft_model=True, cache_tokens=self.nodes * self.stages + 1, dynamic_draft=True
+        )
+
+    # ---- the tree
+
+    @property
+    def beam(self) -> Beam:
+        """Return the tree whose passages acceptance must know."""
+        return Beam(self.nodes, self.branching, self.stages)
+
+    @property
+    def nodes(self) -> int:
+        """Return the nodes of a level of one request."""
+        if self.width_rule == "shared":
+            return max(1, self.width // self.requests)
+        return self.width
+
+    @property
+    def notices_late(self) -> bool:
+        """Return whether a miss is noticed one step later."""
+        return self.late
+
+    @property
+    def overlaps_sending(self) -> bool:
+        """Return whether links carry while stages prune."""
+        return self.asynchronous
+
+    @property
+    def prune_s(self) -> float:
+        """Return the seconds in which all levels of a step are pruned."""
+        return self.prune_ms.value * 1e-3
+
+    def with_tree(self, width: int, branching: int) -> Self:
+        """Return the strategy with a tree of ``width`` nodes a level and ``branching`` children
+        considered for each.
+        """
+        rows = width * (self.requests if self.width_rule == "shared" else 1)
+        return self.model_copy(update={"width": rows, "branching": branching})
+
+    def full_step_s(self, cost: Cost, context: int) -> float:
+        """Return the seconds of a step with full levels of one request, at ``context`` cached
+        tokens.
+        """
+        kind = self.kind_of(1, 0, self.stages, 1)
+        return float(self.step_seconds(self.durations(cost, self.step(kind, context)), kind))
+
+    def reads(self, verdicts: Acceptance) -> Acceptance:
+        """Return passages through the pipeline: recorded, or drawn from stated verdicts."""
+        if isinstance(verdicts, Replay):
+            return RecordedPassages(verdicts, self.beam)
+        return DrawnPassages(verdicts, self.beam)
+
+    def _unrecorded(self, trace: Trace) -> Finding | None:
+        """Return the width of a tree that the trace does not hold."""
+        recorded = recorded_beams(trace)
+        if self.beam in recorded:
+            return None
+        if not recorded:
+            return "width", "holds no tree of a pipeline; state a rate, or choose a trace that does"
+        here = [
+            f"{beam.width} x {beam.branching}" for beam in recorded if beam.stages == self.stages
+        ]
+        if not here:
+            depths = ", ".join(map(str, sorted({beam.stages for beam in recorded})))
+            return (
+                "width",
+                (
+                    f"holds no tree over {self.stages} stages, only over {depths}; cut the target "
+                    "so, or state a rate"
+                ),
+            )
+        if self.nodes != self.width:
+            shared = f" ({self.width} shared by {self.requests} requests)"
+        else:
+            shared = ""
+        wanted = (
+            f"width {self.nodes}{shared} and branching {self.branching} over {self.stages} stages"
+        )
+        return "width", f"holds no tree of {wanted}; it holds: {', '.join(here)}"
+
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield stages that are stated, and more children of a node than there are tokens."""
+        yield from stated_stages(self.stages, facts)
+        yield from too_many_children(self.branching, facts.target)
+
+    # ---- the batch
+
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
+        """Return a request of which the pipeline holds no level yet."""
+        return InPipeline(cursor, context)
+
+    def level(self, rows: int) -> list[int]:
+        """Return the rows at each stage where nothing is pruned but the level whose token is
+        due.
+        """
+        return [rows] * (self.stages - 1) + [1]
+
+    def grown(self, levels: int) -> list[int]:
+        """Return the rows of ``levels`` that follow each other into an empty pipeline: a tree grown
+        from one row.
+        """
+        return [min(self.nodes, self.branching**depth) for depth in range(levels)]
+
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """Move every level one stage on and return the step; how the next token comes is known as
+        soon as the last one is.
+        """
+        loads = [NO_ROWS] * self.stages
+        due = begun = 0
+        for state in states:
+            if not isinstance(state, InPipeline):
+                raise TypeError(f"{type(state).__name__} is no request in a pipeline")
+            self._move(state)
+            due += state.due
+            begun += state.begun
+            state.proposed = sum(state.levels) - 1
+            for stage, rows in enumerate(state.levels):
+                if rows:
+                    level = Rows.decode(rows, state.context)
+                    others = loads[stage]
+                    loads[stage] = level if others is NO_ROWS else others + level
+        active = max((stage for stage, rows in enumerate(loads, start=1) if rows.tokens), default=0)
+        kind = self.kind_of(due, len(states) - due, active, begun)._replace(
+            prompts=prompts.sequences
+        )
+        return Step(kind, sum(loads, start=NO_ROWS), 0, prompts, tuple(loads))
+
+    def carrying(self, step: Step, prompts: Sequence[Rows]) -> Step:
+        """Return ``step`` with prompts beside its levels: in ``loads``, levels by stage come first,
+        then prompts by stage.
+        """
+        carried = (*prompts, *[NO_ROWS] * (self.stages - len(prompts)))
+        whole = sum(carried, start=NO_ROWS)
+        return step._replace(
+            kind=step.kind._replace(prompts=whole.sequences),
+            prompts=whole,
+            loads=(*step.loads, *carried),
+        )
+
+    def kind_of(self, due: int, others: int, active: int, begun: int) -> Kind:
+        """Return the kind of a step in which ``due`` requests get a token, ``others`` wait, and
+        ``active`` stages have work.
+        """
+        return Kind(
+            "token" if due else "refill", due, waiting=others, detail=FillDetail(active, begun)
+        )
+
+    def _move(self, state: InPipeline) -> None:
+        """Take one pipeline step of one request."""
+        passage = state.passage
+        state.begun = not state.left
+        if passage is None or state.begun:
+            state.stale = self.late and passage is not None and not (passage.hit or state.stale)
+            if state.stale:
+                state.levels = [state.levels[0], *state.levels[:-1]]
+                return
+            passage = state.passage = self.next_passage(state.cursor, empty=passage is None)
+            state.left = passage.steps
+        state.left -= 1
+        state.levels = passage.at(passage.steps - 1 - state.left)
+
+    def next_passage(self, cursor: Cursor, empty: bool = False) -> Passage:
+        """Return how the next token comes; through an empty pipeline, after as many steps as there
+        are stages.
+        """
+        if self.relaxed:
+            passage = Passage(1, self.level(self.nodes), True)
+        else:
+            passage = cursor.passage()  # type: ignore[attr-defined]
+        if empty and passage.steps < self.stages:
+            return Passage(self.stages, [*reversed(self.grown(self.stages))], passage.hit)
+        return passage
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """Return a token for each request whose row has left the last stage."""
+        return [self._settle(state) for state in states]
+
+    def _settle(self, state: State) -> Progress:
+        """Return the progress of one request."""
+        if not isinstance(state, InPipeline) or not state.due:
+            return ABSENT
+        state.context += 1
+        hit = state.passage is not None and state.passage.hit
+        return Progress(1, 1, int(hit), 1, missed=not hit)
+
+    # ---- the time
+
+    def durations(self, cost: Cost, step: Step) -> SpecPipeDurations:
+        """Return the seconds of each stage and link with work; the draft reads what enters, prompts
+        first.
+        """
+        m = self.stages
+        batch = step.kind.batch
+        levels = step.loads[:m]
+        prompts = step.loads[m:]
+        loads: Sequence[Rows]
+        if prompts:
+            loads = [level + prompt for level, prompt in zip(levels, prompts, strict=True)]
+        else:
+            loads = levels
+        stages = tuple(
+            cost.stage(index, rows).wall_s if rows.tokens else 0.0
+            for index, rows in enumerate(loads)
+        )
+        if batch > 1 and self.packing_ratio.value > 1.0:
+            stages = tuple(
+                map(
+                    add,
+                    stages,
+                    (self._packing_s(cost, *level, batch) for level in enumerate(levels)),
+                )
+            )
+        links = tuple(
+            cost.carry(index, rows.tokens) if rows.tokens else 0.0
+            for index, rows in enumerate(loads[1:])
+        )
+        if filled(step.kind).begun:
+            verdict = cost.token() + self.prune_s
+        else:
+            verdict = 0.0
+        if prompts and prompts[0].tokens:
+            reading = cost.prefill("draft", prompts[0]).wall_s
+        else:
+            reading = 0.0
+        draft = reading + (cost.draft(levels[0]).wall_s if levels[0].tokens else 0.0)
+        return SpecPipeDurations(stages, links, verdict, draft, self.asynchronous)
+
+    def _packing_s(self, cost: Cost, index: int, levels: Rows, batch: int) -> Any:
+        """Return the seconds that packing adds to the ``levels`` of a ``batch`` of requests at one
+        stage.
+        """
+        if not levels.tokens:
+            return 0.0
+        mean = Rows(*(-(-count // batch) for count in levels))
+        longer = cost.stage(index, levels).wall_s - cost.stage(index, mean).wall_s
+        return (self.packing_ratio.value - 1.0) * elementwise_max(0.0, longer)
+
+    def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
+        """Return the slowest stage, the exchange before it, and a level of the draft at the same
+        time as both.
+        """
+        t = self.durations(cost, step)
+        return {
+            "exchange": Phase(t.exchange, {}),
+            "compute": Phase(max(t.stages), {"target compute": ordered_sum(t.stages)}),
+            "draft_level": cost.draft(step.loads[0]) if step.loads[0].tokens else Phase(0.0, {}),
+        }
+
+    def timeline(self, lanes: Lanes, durations: SpecPipeDurations, kind: Kind) -> Timeline:
+        """Book stages that prune and links that carry, then stages that compute; the draft grows a
+        level meanwhile.
+        """
+        barrier = self._book_exchange(lanes, durations)
+        last = lanes.draft
+        if durations.draft:
+            last.occupy(durations.draft, "draft level")
+        if barrier is not None and barrier.free_at > last.free_at:
+            last = barrier
+        for stage, seconds in zip(lanes.stages, durations.stages, strict=True):
+            if seconds and stage.occupy(seconds, "compute", barrier) > last.free_at:
+                last = stage
+        environment = lanes.draft.environment
+        return (at(environment, max(last.free_at, environment.now)),)
+
+    def _book_exchange(self, lanes: Lanes, durations: SpecPipeDurations) -> Lane | None:
+        """Book stages that prune and links that carry; return the lane that is done last, behind
+        which all stages compute, or None where nothing is exchanged.
+        """
+        last: Lane | None = None
+        if durations.verdict:
+            last = _prune(lanes, durations)
+        behind_pruning = None if durations.asynchronous else last
+        for link, seconds in zip(lanes.links, durations.links, strict=True):
+            if seconds:
+                link.occupy(seconds, "transmit", behind_pruning)
+                if last is None or link.free_at > last.free_at:
+                    last = link
+        return last
+
+    def step_seconds(self, durations: SpecPipeDurations, kind: Kind) -> Any:
+        """Return ``max{T_exchange + max t_i, T_draft}`` in seconds."""
+        return elementwise_max(
+            durations.exchange + elementwise_max(*durations.stages), durations.draft
+        )
+
+    # ---- the law
+
+    def _committed(self, kind: Kind, odds: OddsOf) -> float:
+        """Return one token for each request that is due."""
+        return kind.verifying
+
+    def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Any]:
+        """Return that a request that is due gets one token, never more."""
+        return {1: 1.0}
+
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
+        """Return the shares by renewal over tokens: one step after a hit, m steps with 1, 2, ..., m
+        busy stages after a miss.
+
+        Several requests are out of step with each other, so that some level is at every stage in
+        nearly every step.
+        """
+        m = self.stages
+        hit = 1.0 if self.relaxed else odds(1).accepted[1]
+        if requests > 1:
+            steps = hit + (1.0 - hit) * (m + self.late)
+            due = self.kind_of(requests, 0, m, requests)
+            return {
+                due: 1.0 / steps,
+                due._replace(name="refill", verifying=0, waiting=requests): 1.0 - 1.0 / steps,
+            }
+        weights = {self.kind_of(1, 0, m, 1): hit}
+        if np.any(hit < 1.0):
+            weights |= {
+                self.kind_of(int(a == m), int(a < m), a, int(a == 1)): 1.0 - hit
+                for a in range(1, m + 1)
+            }
+            if self.late:
+                weights[self.kind_of(0, 1, m, 1)] = 1.0 - hit
+        total = ordered_sum(weights.values())
+        return {kind: weight / total for kind, weight in weights.items() if np.any(weight)}
+
+    def step(self, kind: Kind, context: int) -> Step:
+        """Return a step of equal requests: full levels behind a hit, levels of a growing tree in a
+        refill.
+        """
+        requests, (active, begun) = kind.batch, filled(kind)
+        full = begun and active == self.stages
+        behind = [self.nodes] * active if full else self.grown(active)
+        rows = [*reversed(behind[1:]), 1] + [0] * (self.stages - active)
+        loads = tuple(Rows.decode(n, requests * context, requests) if n else NO_ROWS for n in rows)
+        return Step(kind, sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
+
+    def claim(
+        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+    ) -> Claim:
+        """Return that the law is exact for one request; for several it takes their levels to be
+        full in every step.
+        """
+        if requests == 1:
+            return EXACT
+        full = self.step(self.kind_of(requests, 0, self.stages, requests), context).loads[0]
+        seconds = [
+            cost.stage(0, full._replace(tokens=tokens)).wall_s
+            for tokens in range(1, full.tokens + 1)
+        ]
+        if max(seconds) > seconds[-1]:
+            return Claim(
+                "idealised",
+                "full levels of all requests in every step, where some with fewer rows take longer",
+            )
+        return Claim(
+            "upper_bound", "full levels of all requests in every step, also of those that refill"
+        )
+
+
+def _prune(lanes: Lanes, durations: SpecPipeDurations) -> Lane:
+    """Book the verdict at the stages that have work, at the first where none has; return the last
+    of them, which computes behind all others, so that its compute holds up none of them.
+    """
+    last: Lane | None = None
+    for stage, seconds in zip(lanes.stages, durations.stages, strict=True):
+        if seconds:
+            stage.occupy(durations.verdict, "prune")
+            last = stage
+    if last is None:
+        last = lanes.stages[0]
+        last.occupy(durations.verdict, "prune")
+    return last

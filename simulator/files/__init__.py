@@ -1,1 +1,0 @@
-"""Files answer: what was written, and where is it wrong?"""

@@ -1,0 +1,345 @@
+"""A document is plain data from YAML that remembers where each value stood; a fault names file,
+line, column and field.
+
+The loader reads numbers as YAML 1.2 does (``1e9`` is a number, ``on`` is a word) and refuses
+duplicate keys, unknown tags, and more depth and values than any shipped file has. Every file that
+users write is read here.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from simulator.core.faults import LARGEST, BadInput, Fault, Path_, Place, plain, told
+from simulator.inputs import reading
+from simulator.inputs.loader import DEEPEST, MOST_VALUES, NUMBER, PLAIN_TAGS, Loader
+
+
+@dataclass
+class Document:
+    """A document holds plain data and, for each path into it, the place where it was written."""
+
+    data: Any
+    places: dict[Path_, Place] = field(default_factory=dict)
+    """File, line and column of every value, by path."""
+    mentions: dict[Path_, Place] = field(default_factory=dict)
+    """Where a file was named whose content now replaces the name, by path."""
+
+    def __deepcopy__(self, known: dict[int, Any]) -> Self:
+        """Copy the data; a place is never changed."""
+        return type(self)(deepcopy(self.data, known), dict(self.places), dict(self.mentions))
+
+    def place(self, path: Path_) -> Place:
+        """Return the place of ``path``, or of the nearest value around it that was written."""
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path, ("input", 0, 0))
+
+    def file(self, path: Path_) -> str:
+        """Return the file, or the option, that states the value at ``path``: where a name stands,
+        not what it names.
+        """
+        return (self.mentions.get(path) or self.place(path))[0]
+
+    def fault(self, path: Path_, message: str) -> Fault:
+        """Return a fault about the value at ``path``."""
+        return Fault(self.blamed(path), ".".join(map(str, path)), message)
+
+    def blamed(self, path: Path_, on_command_line: dict[Path_, Place] | None = None) -> Place:
+        """Return where the value at ``path`` is to be mended; ``on_command_line``:
+        :meth:`set_within`, for many paths.
+        """
+        within = self.set_within() if on_command_line is None else on_command_line
+        return (within.get(path) if path else None) or self.mentions.get(path) or self.place(path)
+
+    def set_within(self) -> dict[Path_, Place]:
+        """Return the last ``--set`` at or below every path that has one."""
+        last: dict[Path_, Place] = {}
+        for inner, place in self.places.items():
+            if place[0].startswith("--set"):
+                last |= {inner[:end]: place for end in range(len(inner) + 1)}
+        return last
+
+    def refusal(self, path: Path_, message: str) -> BadInput:
+        """Return the error of a single fault about the value at ``path``."""
+        return BadInput([self.fault(path, message)])
+
+    def get(self, path: Path_) -> Any:
+        """Return the value at ``path``; None where there is none."""
+        value = self.data
+        for key in path:
+            if not holds(value, key):
+                return None
+            value = value[key]
+        return value
+
+    def graft(self, path: Path_, content: Self) -> None:
+        """Put the data of ``content`` at ``path``; its places stay those of its own file."""
+        parent = self.data
+        for key in path[:-1]:
+            parent = parent[key]
+        parent[path[-1]] = content.data
+        self._forget(self.mentions, path)
+        self._forget(self.places, path)
+        self.places |= {path + inner: place for inner, place in content.places.items()}
+
+    @staticmethod
+    def _forget(places: dict[Path_, Place], path: Path_) -> None:
+        """Remove ``path`` and all paths below it."""
+        for inner in [inner for inner in places if inner[: len(path)] == path]:
+            del places[inner]
+
+    def merge(self, overlay: Self, path: Path_ = ()) -> None:
+        """Lay ``overlay`` over this document: mappings merge, every other value is replaced.
+
+        A mapping that changes its ``name`` (another strategy, another drafter) replaces the old one
+        whole, and so does a number with a ``value``, whose source is its own.
+        """
+        for key, value in overlay.get(path).items():
+            inner = (*path, key)
+            old = self.get((*path, key))
+            both = isinstance(value, dict) and isinstance(old, dict) and "value" not in value
+            if both and value.get("name", old.get("name")) == old.get("name"):
+                self.merge(overlay, inner)
+                self.places[inner] = overlay.places[inner]
+            else:
+                places = {
+                    place[len(inner) :]: where
+                    for place, where in overlay.places.items()
+                    if place[: len(inner)] == inner
+                }
+                self.graft(inner, type(self)(value, places))
+                self.mentions |= {
+                    place: at
+                    for place, at in overlay.mentions.items()
+                    if place[: len(inner)] == inner
+                }
+
+    def override(self, assignment: str) -> Any:
+        """Apply ``dotted.key=value`` with the value read as YAML, and return it; the fault place
+        becomes ``--set``.
+        """
+        key, value = assigned(assignment)
+        self.put(tuple(key.split(".")), value, (f"--set {assignment}", 0, 0))
+        return value
+
+    def put(self, path: Path_, value: Any, place: Place) -> None:
+        """Write ``value`` at ``path``, which is made where it is missing; faults about it will name
+        ``place``.
+
+        A plain number that replaces a number with a source is marked as set on the command line.
+        """
+        if len(path) > DEEPEST:
+            what = (
+                f"is nested too deeply; expected at most {DEEPEST} names with dots between "
+                "them, as in strategy.gamma"
+            )
+            raise BadInput.at(place, what)
+        parent = self.data
+        for depth, part in enumerate(path[:-1]):
+            if not isinstance(parent.get(part), dict):
+                if parent.get(part) is not None:
+                    dotted = ".".join(map(str, path[: depth + 1]))
+                    raise BadInput.at(
+                        place, f"holds {told(parent[part])}, which has no fields of its own", dotted
+                    )
+                parent[part] = {}
+                self.places[path[: depth + 1]] = place
+            parent = parent[part]
+        old = parent.get(path[-1])
+        sourced = isinstance(old, dict) and "value" in old
+        if sourced and isinstance(value, int | float):
+            value = {"value": value, "source": "set on the command line", "confidence": "assumed"}
+        parent[path[-1]] = value
+        if isinstance(old, dict | list):
+            self._forget(self.mentions, path)
+            self._forget(self.places, path)
+        self.mentions.pop(path, None)
+        self.places.pop(path, None)
+        self.places[path] = place
+
+    def branched(self, paths: Iterable[Path_]) -> Self:
+        """Return a copy whose mappings on the way to ``paths`` may be changed; the rest is
+        shared.
+        """
+        root = dict(self.data)
+        for path in paths:
+            parent = root
+            for part in path[:-1]:
+                if not isinstance(parent.get(part), dict):
+                    break
+                parent[part] = parent = dict(parent[part])
+        return type(self)(root, dict(self.places), dict(self.mentions))
+
+
+def assigned(assignment: str) -> tuple[str, Any]:
+    """Return key and value of ``dotted.key=value``, with the value read as YAML; raises
+    :class:`BadInput`.
+    """
+    key, equals, text = assignment.partition("=")
+    if not equals or not key:
+        raise BadInput.at(
+            f"--set {assignment}", "expected key=value, as in target.tensor_parallel=4"
+        )
+    return key, parse(text, f"--set {assignment}").data
+
+
+def in_a_line(value: Any) -> str:
+    """Return a plain value as a line of YAML, as :func:`assigned` reads it; what is no number stays
+    a word, and is refused.
+    """
+    return json.dumps(value, default=plain)
+
+
+def parse(text: str, file: str) -> Document:
+    """Return the document of a YAML text; ``file`` is the name that faults will show.
+
+    Raises :class:`BadInput` for broken syntax, duplicate keys and keys that are not words.
+    """
+    try:
+        root = yaml.compose(text, Loader=Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        if mark:
+            place = (file, mark.line + 1, mark.column + 1)
+        else:
+            place = (file, 0, 0)
+        tab = "found character '\\t'" in str(error.problem)
+        problem = "a tab, where YAML takes spaces alone" if tab else error.problem
+        raise BadInput.at(place, f"not valid YAML: {problem}") from error
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        place = (file, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise BadInput.at(
+            place, f"not valid YAML: {told(text[error.position])} is no character of a text"
+        ) from error
+    document = Document(None)
+    if root is not None:
+        document.data = _build(root, (), file, document.places)
+    return document
+
+
+@contextmanager
+def readable(name: str | Path) -> Iterator[None]:
+    """Raise :class:`BadInput` about ``name`` where a file turns out in the block to be none that
+    can be read.
+    """
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput.at(name, f"cannot be read: {reading.reason(error)}") from error
+
+
+def read(path: Path, shown: str | None = None) -> Document:
+    """Return the document of a YAML file; raises :class:`BadInput` for a file that does not hold a
+    mapping.
+    """
+    name = shown or str(path)
+    with readable(name):
+        text = reading.text(path)
+    document = parse(text, name)
+    if not isinstance(document.data, dict):
+        raise BadInput.at((name, 1, 1), "expected a mapping of fields to values")
+    return document
+
+
+def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) -> Any:
+    """Return the plain data of a node, and note the places of all values in it."""
+    places[path] = (file, node.start_mark.line + 1, node.start_mark.column + 1)
+    if len(path) > DEEPEST:
+        raise BadInput.at(
+            places[path], "is nested too deeply, or contains itself", ".".join(map(str, path[:3]))
+        )
+    if len(places) > MOST_VALUES:
+        raise BadInput.at(
+            places[path], f"holds more than {MOST_VALUES:,} values, aliases counted each time"
+        )
+    if node.tag not in PLAIN_TAGS:
+        raise BadInput.at(places[path], "a tag that is not allowed here", ".".join(map(str, path)))
+    if isinstance(node, yaml.MappingNode):
+        return _build_mapping(node, path, file, places)
+    if isinstance(node, yaml.SequenceNode):
+        return [
+            _build(entry, (*path, index), file, places) for index, entry in enumerate(node.value)
+        ]
+    return _build_scalar(node, path, places[path])
+
+
+def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
+    loader = Loader("")
+    try:
+        value = loader.construct_object(node, deep=True)
+    except (yaml.YAMLError, ValueError, KeyError) as error:
+        # a tag that does not fit its value; more digits than Python reads
+        raise BadInput.at(
+            place, f"is no {node.tag.rpartition(':')[2]}", ".".join(map(str, path))
+        ) from error
+    finally:
+        loader.dispose()
+    if "\0" in str(node.value):  # no file, no program and no shell takes it
+        raise BadInput.at(
+            place,
+            "holds a character of code 0, which is no character of a text",
+            ".".join(map(str, path)),
+        )
+    if re.fullmatch(NUMBER, str(node.value).strip()) and abs(float(node.value)) > LARGEST:
+        raise BadInput.at(
+            place,
+            f"expected a number up to {LARGEST:g}, got {node.value[:40]}",
+            ".".join(map(str, path)),
+        )
+    return value
+
+
+def _build_mapping(
+    node: yaml.MappingNode, path: Path_, file: str, places: dict[Path_, Place]
+) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            raise BadInput.at(place, "expected a word as key", ".".join(map(str, path)))
+        key = str(key_node.value).replace("\0", "\ufffd")
+        inner = (*path, key)
+        place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+        if key in result:
+            raise BadInput.at(
+                place, f"written twice; first on line {places[inner][1]}", ".".join(map(str, inner))
+            )
+        result[key] = _build(value_node, inner, file, places)
+        places[inner] = place
+    return result
+
+
+def head(path: Path, shown: str) -> dict[str, str]:
+    """Return the plain fields that a file begins with, ``about`` among them; only the beginning is
+    read if that comes first.
+    """
+    fields: dict[str, str] = {}
+    with suppress(yaml.YAMLError, OSError, UnicodeDecodeError):
+        events = yaml.parse(
+            reading.text(path), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        )
+        mapping = isinstance(next(islice(events, 2, 3), None), yaml.MappingStartEvent)
+        for key, value in zip(events, events, strict=False) if mapping else ():
+            if not (isinstance(key, yaml.ScalarEvent) and isinstance(value, yaml.ScalarEvent)):
+                break
+            fields[key.value] = value.value
+    if "about" in fields:
+        return fields
+    return {**fields, "about": str(read(path, shown).data.get("about", ""))}
+
+
+def holds(value: Any, part: str | int) -> bool:
+    """Return whether a mapping has this key, or a list this index."""
+    if isinstance(value, dict):
+        return part in value
+    return isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)

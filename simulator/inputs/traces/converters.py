@@ -1,0 +1,267 @@
+"""Acceptance that other programs recorded step by step is converted to a :class:`Trace` in format
+2.
+
+``replay`` in its header says which questions a replay of it can answer. Summaries are
+:mod:`simulator.inputs.traces.summaries`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+
+from simulator.core.acceptance.trace import CONVERTED, Trace
+from simulator.core.faults import BadInput
+from simulator.inputs.reading import from_json
+from simulator.inputs.traces.header import MOST_FLAVOURS
+
+Row = Mapping[str, Any]
+MOST = np.iinfo(np.uint16).max
+"""Largest count that a trace can hold."""
+REPLAYS: Mapping[str, str] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+"""Which questions a replay can answer, by what was recorded."""
+BEHIND = "those kept behind the end of an output count, as in vLLM"
+"""What the last step of a request holds."""
+FROM_ANY_START = REPLAYS["from_any_start"]
+FROM_STEPS = REPLAYS["from_steps"]
+
+
+class ConvertedRequest(NamedTuple):
+    """A converted request holds these fields."""
+
+    flavour: str
+    """Kind of text."""
+    run: Sequence[int]
+    """Draft tokens that a window keeps, by the position at which it starts."""
+
+
+def fault(line: int, message: str) -> BadInput:
+    """Return the exception for a fault in line ``line`` (from 1) of a record; the caller adds the
+    file.
+    """
+    return BadInput.at(("", line, 0), message)
+
+
+def positional(rows: Iterable[Row], method: str, window: int | None = None) -> Trace:
+    """Return a trace of SpecDecode-Bench, which states how many tokens a speculation from every
+    position yields.
+
+    ``method`` is ``eagle`` or ``ngram``, bonus included. Rows are as in the files, ``{"acc_eagle":
+    {"acc_len": [...]}}``, or flat, ``{"acc_len_eagle": [...]}``. Replays exactly the walk "start at
+    p, emit length[p] tokens, go on at p + length[p]", capped at the window plus one; the first
+    window takes entry 0, behind the token that the prefill emitted, the last may start at the last
+    entry (the benchmark's own simulator ends one entry before). The window is the largest kept
+    unless stated.
+    """
+    field = f"acc_len_{method}"
+    requests = []
+    for line, row in enumerate(rows, 1):
+        flavour = _flavour(line, row, "dataset")
+        requests.append(
+            ConvertedRequest(flavour, [length - 1 for length in _positional(line, row, method)])
+        )
+    names = {"target": "Llama-3.1-8B-Instruct", "draft": method}
+    source = f"SpecDecode-Bench positional accepted lengths, field {field}"
+    return _trace(requests, window, FROM_ANY_START, source, names, vocabulary=128_256)
+
+
+def both(rows: Sequence[Row], window: int | None = None) -> Trace:
+    """Return a trace of SpecDecode-Bench with both methods: ``draft`` is EAGLE, ``ngram`` a second
+    drafter of the same text.
+
+    Where the two differ in length, by a token or two at the end, the shorter counts.
+    """
+    cut: dict[str, list[Row]] = {"eagle": [], "ngram": []}
+    for line, row in enumerate(rows, 1):
+        lengths = {method: _positional(line, row, method) for method in cut}
+        shorter = min(map(len, lengths.values()))
+        for method, own in lengths.items():
+            cut[method].append(
+                {"dataset": _flavour(line, row, "dataset"), f"acc_len_{method}": own[:shorter]}
+            )
+    eagle, ngram = (positional(own, method, window) for method, own in cut.items())
+    models = {**eagle.header["models"], "ngram": {"name": "ngram", "shape": None}}
+    header = {
+        **eagle.header,
+        "models": models,
+        "window": max(eagle.header["window"], ngram.header["window"]),
+    }
+    return replace(eagle, header=header, extra={"ngram.run": np.asarray(ngram.run)})
+
+
+def _positional(line: int, row: Row, method: str) -> list[int]:
+    """Return the lengths of a method, which stand in an object of its own or flat in the row."""
+    field = f"acc_len_{method}"
+    nested = row.get(f"acc_{method}")
+    return _counts(
+        line, {field: nested.get("acc_len")} if isinstance(nested, Mapping) else row, field, least=1
+    )
+
+
+def rest(rows: Iterable[Row], window: int | None = None) -> Trace:
+    """Return a trace of REST's answers on MT-bench (Vicuna 7B), which state the tokens of each
+    step, turn after turn.
+
+    ``steps_idx`` is the index of each turn's last step. A turn's first entry leaves its own
+    correction out and all others count it (REST starts counting one token late), so lengths of a
+    turn add up to its new tokens less one. Exact at the recorded window only, see ``FROM_STEPS``.
+    """
+    requests = []
+    for line, row in enumerate(rows, 1):
+        flavour = _flavour(line, row, "category")
+        lengths = _counts(line, row, "accept_lengths")
+        taken = 0
+        for last in _counts(line, row, "steps_idx"):
+            first, *following = lengths[taken : taken + last + 1] or [0]
+            taken += last + 1
+            if 0 in following:
+                raise fault(
+                    line, "accept_lengths: a step that is not a turn's first cannot yield 0 tokens"
+                )
+            kept = [first, *(length - 1 for length in following)]
+            requests.append(ConvertedRequest(flavour, _inside_steps(kept)))
+        if taken != len(lengths):
+            raise fault(
+                line, f"accept_lengths: expected {taken} steps by steps_idx, found {len(lengths)}"
+            )
+    names = {"target": "Vicuna-7B-v1.5", "draft": "REST retrieval"}
+    return _trace(
+        requests, window, FROM_STEPS, "REST accepted lengths by step", names, vocabulary=32_000
+    )
+
+
+def steps(rows: Iterable[Row], window: int | None = None) -> Trace:
+    """Return a trace of accepted draft tokens by step, correction not counted, as vLLM counts
+    ``num_accepted_tokens``.
+
+    One object per request: ``{"accepted": [2, 0, 3], "flavour": "code"}``, the flavour optional.
+    State the window that was served; without it the largest count is taken, which may be smaller.
+    Exact at that window only, see ``FROM_STEPS``. vLLM counts the last step of a request to its
+    end, so that its outputs are up to a window longer than they were.
+    """
+    requests = []
+    for line, row in enumerate(rows, 1):
+        requests.append(
+            ConvertedRequest(
+                _flavour(line, row, "flavour"), _inside_steps(_counts(line, row, "accepted"))
+            )
+        )
+    return _trace(
+        requests,
+        window,
+        FROM_STEPS,
+        f"accepted draft tokens by step; {BEHIND}",
+        {},
+        vocabulary=None,
+    )
+
+
+def _flavour(line: int, row: object, field: str) -> str:
+    """Return the kind of text of a request; raises :class:`BadInput` for a row that is no
+    object.
+    """
+    if not isinstance(row, Mapping):
+        raise fault(line, "expected an object, one per request")
+    return str(row.get(field, "all"))
+
+
+def _counts(line: int, row: Row, field: str, least: int = 0) -> list[int]:
+    """Return a field that is a list of whole numbers; raises :class:`BadInput` for any other and
+    for an empty one.
+    """
+    counts = row.get(field)
+    if not isinstance(counts, list) or not counts:
+        raise fault(line, f"expected an object with '{field}', a list of counts")
+    if not all(type(count) is int and least <= count <= MOST for count in counts):
+        raise fault(line, f"{field}: expected whole numbers from {least} to {MOST:,}")
+    return counts
+
+
+def _inside_steps(kept: Iterable[int]) -> list[int]:
+    """Return run lengths by position: a step that kept 2 covers three positions, from which 2, 1
+    and 0 are kept.
+    """
+    return [left for accepted in kept for left in range(accepted, -1, -1)]
+
+
+def _trace(
+    requests: Sequence[ConvertedRequest],
+    window: int | None,
+    how: str,
+    source: str,
+    names: Mapping[str, str],
+    vocabulary: int | None,
+) -> Trace:
+    """Return a trace in format 2; raises :class:`BadInput` for no requests, too small a window or
+    too many flavours.
+    """
+    if not requests:
+        raise BadInput.at("", "holds no requests")
+    largest = max(1, *(max(request.run) for request in requests))
+    if window is not None and window < largest:
+        message = (
+            f"--window {window}: a window was kept up to {largest} draft tokens, so the "
+            "recorded one was not smaller"
+        )
+        raise BadInput.at("", message)
+    numbers = {}
+    for number, name in enumerate(dict.fromkeys(request.flavour for request in requests)):
+        numbers[name] = number
+    if len(numbers) > MOST_FLAVOURS:
+        raise BadInput.at(
+            "", f"holds {len(numbers):,} flavours; a trace can distinguish {MOST_FLAVOURS:,}"
+        )
+    header = {
+        "format": CONVERTED,
+        "temperature": None,
+        "vocabulary": vocabulary,
+        "flavours": list(numbers),
+        "exit_layers": [],
+        "window": window or largest,
+        "models": {role: {"name": names.get(role), "shape": None} for role in ("target", "draft")},
+        "source": source,
+        "replay": how,
+    }
+    lengths = [len(request.run) + 1 for request in requests]
+    return Trace(
+        header,
+        offsets=np.cumsum([0, *lengths], dtype=np.int64),
+        flavour=np.array(
+            [numbers[request.flavour] for request in requests],
+            dtype=np.min_scalar_type(len(numbers) - 1),
+        ),
+        token=np.empty(0, dtype=np.uint16),
+        draft_rank=np.empty(0, dtype=np.uint16),
+        p=np.empty(0, dtype=np.float16),
+        q=np.empty(0, dtype=np.float16),
+        exit_rank=np.empty((0, sum(lengths)), dtype=np.uint16),
+        run=np.concatenate([[0, *request.run] for request in requests]).astype(np.uint16),
+    )
+
+
+def json_lines(lines: Sequence[str]) -> list[Row]:
+    """Return the JSON values of the lines that are not blank."""
+    rows = []
+    for line, text in enumerate(lines, 1):
+        if text.strip():
+            try:
+                rows.append(from_json(text))
+            except json.JSONDecodeError as error:
+                raise fault(line, f"is not JSON: {error}") from error
+    return rows
+
+
+TO_TRACE: Mapping[str, Callable[[Sequence[str], int | None], Trace]] = {
+    "specdecode_bench_eagle": lambda lines, window: positional(json_lines(lines), "eagle", window),
+    "specdecode_bench_ngram": lambda lines, window: positional(json_lines(lines), "ngram", window),
+    "specdecode_bench": lambda lines, window: both(json_lines(lines), window),
+    "rest": lambda lines, window: rest(json_lines(lines), window),
+    "steps": lambda lines, window: steps(json_lines(lines), window),
+}
+"""Functions from the lines of a file, and the window if it is stated, to a trace, by name of the
+format.
+"""
