@@ -114,7 +114,7 @@ ROOM = Headroom(25.0, 60.0, steady=True, recorded=20, requests=816, lasted_s=36.
             "25 x",
             (
                 "25 times the planned traffic (the log's 20 requests, drawn again: 816 requests "
-                "within 36 s, to 5 %); from so few requests anything between 20 and 35 (90% "
+                "within 36 s, to 5 %); from so few requests anything between 20 and 35 (90 % "
                 "interval)"
             ),
         ),
@@ -188,7 +188,7 @@ def test_more_requests_are_said_to_come_or_not() -> None:
 
 def test_resampled_runs_and_missing_prices_are_said() -> None:
     assert plan_page.resampled(Chance(19, 20, Interval(0.784, 0.997))) == (
-        "The SLO was met in 19 of 20 resampled runs (90% interval 78% to 100%; arrivals, "
+        "The SLO was met in 19 of 20 resampled runs (90 % interval 78 % to 100 %; arrivals, "
         "recordings and device speeds are resampled, links are not)."
     )
     assert plan_page.without_price("my_card") == (
@@ -256,7 +256,7 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
         Highlight("1 replica", "plain decoding on A100, tensor_parallel 1"),
         Highlight("2.00 USD", "an hour"),
         Highlight(plan_page.multiple(answered.headroom), "headroom (times the planned traffic)"),
-        Highlight("100%", "of resampled runs met the SLO (90% interval 5% to 100%)"),
+        Highlight("100 %", "of resampled runs met the SLO (90 % interval 5 % to 100 %)"),
     ]
     leads = [
         item[0]

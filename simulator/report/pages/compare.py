@@ -34,7 +34,7 @@ from simulator.report.panels import (
     YELLOW,
     dress,
 )
-from simulator.report.wording import number, share
+from simulator.report.wording import number, share, whole_share
 from simulator.scenario.uncertainty import SHARE
 from simulator.studies.compare import ComparedRun, Comparison, Value, measured, parts_ms
 
@@ -149,7 +149,7 @@ def measure_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
     for measure, values in measured(result):
         yield measure.words, *ratios(values)
         if measure.key == "speedup":
-            yield f"its {SHARE:.0%} interval", *map(_interval, result.runs)
+            yield f"its {whole_share(SHARE)} interval", *map(_interval, result.runs)
 
 
 def _interval(run: ComparedRun) -> str:

@@ -32,7 +32,7 @@ from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, res
 from simulator.report.page import page_files
 from simulator.report.pages import what_if
 from simulator.report.panels import GREY, LOOKS, VERMILLION, dress
-from simulator.report.wording import as_sentence, number, share
+from simulator.report.wording import as_sentence, number, share, whole_share
 from simulator.scenario import Scenario
 from simulator.scenario.caveats import taken_over
 from simulator.scenario.uncertainty import SHARE
@@ -133,13 +133,14 @@ def highlights(study: PlanStudy) -> Iterator[Highlight]:
     yield Highlight(f"{number(chosen.cost_usd_per_hour, 3)} USD", "an hour")
     yield Highlight(multiple(study.headroom), "headroom (times the planned traffic)")
     yield Highlight(
-        f"{study.chance.share:.0%}", f"of resampled runs met the SLO ({_interval(study.chance)})"
+        whole_share(study.chance.share),
+        f"of resampled runs met the SLO ({_interval(study.chance)})",
     )
 
 
 def _interval(chance: Chance) -> str:
     low, high = chance.interval.low, chance.interval.high
-    return f"{SHARE:.0%} interval {low:.0%} to {high:.0%}"
+    return f"{whole_share(SHARE)} interval {whole_share(low)} to {whole_share(high)}"
 
 
 def fleet(finding: Finding) -> str:
@@ -271,7 +272,8 @@ def _headroom(room: Headroom, times: float) -> str:
     )
     if room.interval:
         low, high = (number(end, 2) for end in room.interval)
-        words += f"; from so few requests anything between {low} and {high} ({SHARE:.0%} interval)"
+        interval = f"{whole_share(SHARE)} interval"
+        words += f"; from so few requests anything between {low} and {high} ({interval})"
     if room.capped:
         words += "; no more was tried"
     return words
