@@ -204,6 +204,7 @@ def test(full: bool, args: list[str]) -> int:
 def lint() -> int:
     """Run every check, also after one has failed; then show how plainly the code reads."""
     codes = [call("ruff", "check"), call("ruff", "format", "--check"), call("mypy")]
+    codes.append(call("python", "tools/words.py"))
     codes.append(call("python", "tools/plainness.py"))
     return max(codes)
 

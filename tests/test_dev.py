@@ -186,6 +186,7 @@ def test_call_hands_on_exit_codes_and_signals(monkeypatch):
                 ("ruff", "check"),
                 ("ruff", "format", "--check"),
                 ("mypy",),
+                ("python", "tools/words.py"),
                 ("python", "tools/plainness.py"),
             ],
         ),
@@ -246,7 +247,7 @@ def test_lint_runs_every_check_and_fails_with_any(monkeypatch):
     monkeypatch.setattr(dev, "setup", lambda extras: None)
     monkeypatch.setattr(dev, "call", lambda tool, *args: done.append(tool) or codes[tool])
     assert dev.main(["lint"]) == 1
-    assert done == ["ruff", "ruff", "mypy", "python"]
+    assert done == ["ruff", "ruff", "mypy", "python", "python"]
 
 
 def test_demo_writes_into_the_checkout_from_anywhere(monkeypatch, tmp_path):
