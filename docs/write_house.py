@@ -21,14 +21,11 @@ Imports = Mapping[str, set[str]]
 
 
 def imports() -> dict[str, set[str]]:
-    """Return the rooms that each room imports; a room is a folder of the package or a single module
-    in it.
+    """Return the rooms that each room imports; a room is a package in the package or a single
+    module in it.
     """
-    rooms = {
-        path.stem
-        for path in PACKAGE.iterdir()
-        if not path.name.startswith("__") and not path.name.startswith("py.")
-    }
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    rooms |= {path.stem for path in PACKAGE.glob("*.py") if not path.name.startswith("__")}
     arrows: dict[str, set[str]] = {room: set() for room in sorted(rooms)}
     for path in sorted(PACKAGE.rglob("*.py")):
         room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")

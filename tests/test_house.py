@@ -38,6 +38,7 @@ FLOORS = [
     {"record", "scenario"},
     {"evidence", "studies"},
     {"report"},
+    {"papers"},
     {"api"},
     {"cli"},
 ]
@@ -120,6 +121,15 @@ def test_imports_run_down(room: str) -> None:
 @pytest.mark.parametrize("room", sorted(FLOOR_IN_CORE))
 def test_imports_in_the_core_run_down(room: str) -> None:
     assert not upward(room, FLOOR_IN_CORE, "core.")
+
+
+def test_papers_are_found_and_never_imported() -> None:
+    assert [
+        name
+        for name, path in NAMES.items()
+        if room_of(name) != "papers"
+        and any(used.startswith("simulator.papers") for used in imported(path))
+    ] == []
 
 
 def test_no_room_imports_what_only_a_checkout_has() -> None:
@@ -633,7 +643,7 @@ def test_nobody_else_asks_which_strategy_it_is() -> None:
     classes = {kind.__name__ for kind in strategies().values()} | {"ChainStrategy"}
     asking = []
     for module, path in NAMES.items():
-        if module.startswith("core.strategies"):
+        if module.startswith(("core.strategies", "papers.")):
             continue
         tree = ast.parse(path.read_text())
         known = classes | _aliases_of(tree, classes)

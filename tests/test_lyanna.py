@@ -31,9 +31,9 @@ from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import ClosedLoop, Requests
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.strategies.common.step import Kind, Lanes
-from simulator.core.strategies.lyanna import Lyanna, ResampledDetail
-from simulator.core.strategies.lyanna.resampling import RatedTrees, RecordedTrees, better_of
 from simulator.core.world import World
+from simulator.papers.lyanna import Lyanna, ResampledDetail
+from simulator.papers.lyanna.resampling import RatedTrees, RecordedTrees, better_of
 from simulator.scenario import load, run
 from simulator.studies.batches import batch_sweep
 

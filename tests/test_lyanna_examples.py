@@ -25,8 +25,8 @@ from simulator.core.cost.protocol import Depth
 from simulator.core.cost.rows import Phase, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.quantities import NonNegative
-from simulator.core.strategies.lyanna import HOT_TOKENS, Lyanna, table_bytes
-from simulator.core.strategies.lyanna.resampling import RatedTrees
+from simulator.papers.lyanna import HOT_TOKENS, Lyanna, table_bytes
+from simulator.papers.lyanna.resampling import RatedTrees
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/lyanna_worked_examples.csv").open()))
 GIB = 2**30

@@ -25,16 +25,6 @@ from simulator.core.quantities import NonNegative
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import ABSENT, Admission, Kind, Progress, State, Step
 from simulator.core.strategies.duodecoding import DuoDecoding, SequenceDetail, UnverifiedPrefix
-from simulator.core.strategies.lyanna import (
-    FUSING,
-    HEAD,
-    LAYER,
-    Drafted,
-    Lyanna,
-    ResampledDetail,
-    table_bytes,
-)
-from simulator.core.strategies.lyanna.resampling import RatedTrees
 from simulator.core.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.core.strategies.speculative_streaming.laws import (
     parity,
@@ -43,6 +33,16 @@ from simulator.core.strategies.speculative_streaming.laws import (
     speedup_over_two_models,
     tree_nodes,
 )
+from simulator.papers.lyanna import (
+    FUSING,
+    HEAD,
+    LAYER,
+    Drafted,
+    Lyanna,
+    ResampledDetail,
+    table_bytes,
+)
+from simulator.papers.lyanna.resampling import RatedTrees
 from tests.formulas import accept_threshold, expected_tokens, late_saving, stream_rows, token_layers
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL

@@ -37,9 +37,15 @@ BEGIN, END = "<!-- scores: written by dev.py mutate -->", "<!-- end of scores --
 
 def laws() -> list[str]:
     """Return the file of every shipped strategy, below ``simulator`` and without its ending."""
-    folder = ROOT / "simulator/core/strategies"
-    files = [*folder.glob("[!_]*.py"), *folder.glob("*/strategy.py")]
-    return sorted(file.relative_to(ROOT / "simulator").with_suffix("").as_posix() for file in files)
+    package = ROOT / "simulator"
+    folder = package / "core/strategies"
+    papers = package / "papers"
+    files = [
+        *folder.glob("[!_]*.py"),
+        *folder.glob("*/strategy.py"),
+        *papers.glob("*/strategy.py"),
+    ]
+    return sorted(file.relative_to(package).with_suffix("").as_posix() for file in files)
 
 
 STEPS = ("steps_by_hand", "worked_examples")
@@ -61,7 +67,7 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
             "one_device_by_hand",
             "streaming_examples",
         ),
-        "core/strategies/lyanna/strategy": ("one_device_by_hand", "lyanna_examples"),
+        "papers/lyanna/strategy": ("one_device_by_hand", "lyanna_examples"),
         "core/strategies/specpipe/strategy": ("stages_by_hand", "specpipe"),
         "core/strategies/specpipe_tandem": ("stages_by_hand", "specpipe"),
         "core/strategies/pipeline": ("stages_by_hand", "pipeline_tree"),

@@ -381,11 +381,13 @@ def _texts(data: object, path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
 
 def strategy_files() -> dict[str, Path]:
     """Return the file of every shipped strategy, by name: ``NAME.py``, or ``NAME/strategy.py``
-    where it has helpers.
+    where it has helpers or is a paper's.
     """
-    folder = Path(__file__).parent.parent / "core/strategies"
+    package = Path(__file__).parent.parent
+    folder = package / "core/strategies"
     files = {path.stem: path for path in folder.glob("[!_]*.py")}
-    files |= {path.parent.name: path for path in folder.glob("*/strategy.py")}
+    for home in (folder, package / "papers"):
+        files |= {path.parent.name: path for path in home.glob("*/strategy.py")}
     return dict(sorted(files.items()))
 
 

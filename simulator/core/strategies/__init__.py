@@ -1,9 +1,13 @@
-"""Strategies lie here, a file or a folder for each; adding a strategy is adding a file."""
+"""Strategies lie here, a file or a folder for each; adding a strategy is adding a file.
+
+Those of a paper lie in its folder of ``simulator/papers``, and are found there by name.
+"""
 
 import importlib
 import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 
 from simulator.core.plugin_group import GROUP
 from simulator.core.quantities import descendants
@@ -11,20 +15,27 @@ from simulator.core.strategies.common.base import Strategy
 
 __all__ = ["Strategy", "strategies"]
 
+PAPERS = "simulator.papers"
+"""Package of papers; a folder of it that has a module ``strategy`` has a strategy."""
+
 
 @cache
 def strategies() -> dict[str, type[Strategy]]:
-    """Return all strategies by name, in order of names: those of this folder, and those registered
-    in ``GROUP``.
+    """Return all strategies by name, in order of names: those of this folder, those of papers, and
+    those registered in ``GROUP``.
     """
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
+    for paper in pkgutil.iter_modules(importlib.import_module(PAPERS).__path__):
+        name = f"{PAPERS}.{paper.name}.strategy"
+        if paper.ispkg and find_spec(name):
+            importlib.import_module(name)
+    homes = (f"{__name__}.", f"{PAPERS}.")
     bases = f"{__name__}.common."
-    found = descendants(Strategy)
     shipped = [
-        one
-        for one in found
-        if one.__module__.startswith(f"{__name__}.") and not one.__module__.startswith(bases)
+        strategy
+        for strategy in descendants(Strategy)
+        if strategy.__module__.startswith(homes) and not strategy.__module__.startswith(bases)
     ]
     registered: list[type[Strategy]] = [point.load() for point in entry_points(group=GROUP)]
     by_name = {

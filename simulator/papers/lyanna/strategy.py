@@ -63,7 +63,7 @@ from simulator.core.strategies.common.step import (
 )
 from simulator.core.strategies.common.studied import ResampledTrees
 from simulator.core.strategies.common.traits import Facts, Finding, Needs, Traits, too_many_children
-from simulator.core.strategies.lyanna.resampling import RatedTrees, RecordedTrees
+from simulator.papers.lyanna.resampling import RatedTrees, RecordedTrees
 
 FUSING = DraftHead(layers=1, squares=2)
 LAYER = DraftHead(layers=1)

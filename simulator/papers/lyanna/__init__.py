@@ -2,7 +2,7 @@
 again.
 """
 
-from simulator.core.strategies.lyanna.strategy import (
+from simulator.papers.lyanna.strategy import (
     FUSING,
     HEAD,
     HOT_TOKENS,

@@ -1,0 +1,4 @@
+"""Papers lie here, a folder for each: strategy, laws, what it reads of a recording, its pages.
+
+Nobody imports them: they are found because they are here.
+"""
