@@ -22,7 +22,8 @@ from figures import Figure, at_least, at_most, cpu_seconds, in_loops, loop_s, sh
 
 from simulator.core.acceptance.sources import Cycle, Rates
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving.policies import FixedBatch, Serving
+from simulator.core.serving.fields import Serving
+from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
 from simulator.core.strategies.autoregressive import Autoregressive

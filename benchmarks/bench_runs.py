@@ -26,8 +26,9 @@ from simulator.core.acceptance.sources import Acceptance, Cycle
 from simulator.core.cost.durations import ByLoad
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.serving.arrivals import Poisson
+from simulator.core.serving.fields import Serving
 from simulator.core.serving.iteration import Iteration
-from simulator.core.serving.policies import FixedBatch, PrefillFirst, Serving
+from simulator.core.serving.policies import FixedBatch, PrefillFirst
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
 from simulator.core.strategies.autoregressive import Autoregressive

@@ -21,14 +21,9 @@ from figures import Figure, at_least, at_most, in_loops, loop_s, show
 from simulator.core.acceptance.sources import Acceptance, Cycle, Rates
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.fields import Serving
 from simulator.core.serving.lengths import Uniform
-from simulator.core.serving.policies import (
-    AnyPolicy,
-    FixedBatch,
-    PrefillFirst,
-    Serving,
-    UnifiedBudget,
-)
+from simulator.core.serving.policies import FixedBatch, Policy, PrefillFirst, UnifiedBudget
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
 from simulator.core.strategies.autoregressive import Autoregressive
@@ -55,7 +50,7 @@ ALIKE = Requests(concurrency=20, count=10_000, prompt_tokens=512, output_tokens=
 TWICE = ALIKE.model_copy(update={"concurrency": 40})
 PREFILL_FIRST = PrefillFirst(name="prefill_first")
 TRACE = load("vanilla_qwen3_32b_a100").acceptance()
-CASES: dict[str, tuple[Strategy, AnyPolicy, Requests, bool, int, Acceptance]] = {
+CASES: dict[str, tuple[Strategy, Policy, Requests, bool, int, Acceptance]] = {
     "autoregressive, prefill first, varied lengths": (
         Autoregressive(),
         PREFILL_FIRST,

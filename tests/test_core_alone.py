@@ -24,7 +24,8 @@ sys.meta_path.insert(0, Wall())
 import simulator.core
 from simulator.core.acceptance.sources import Cycle, odds_of
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving.policies import FixedBatch, Serving
+from simulator.core.serving.fields import Serving
+from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
 from simulator.core.strategies.vanilla_sd import VanillaSD

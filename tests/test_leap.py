@@ -15,13 +15,13 @@ from simulator.core.acceptance.sources import Acceptance, Cycle, Rates
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.serving import leap
+from simulator.core.serving.fields import Serving
 from simulator.core.serving.memory import KVMemory
 from simulator.core.serving.policies import (
-    AnyPolicy,
     ChunkedPrefill,
     FixedBatch,
+    Policy,
     PrefillFirst,
-    Serving,
     UnifiedBudget,
 )
 from simulator.core.serving.requests import Request, Requests
@@ -265,7 +265,7 @@ def chains() -> Iterator[st.SearchStrategy[Strategy]]:
     )
 
 
-def policies() -> st.SearchStrategy[AnyPolicy]:
+def policies() -> st.SearchStrategy[Policy]:
     places = st.integers(1, 5)
     return st.one_of(
         st.builds(FixedBatch, max_requests=places),

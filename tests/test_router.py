@@ -15,7 +15,8 @@ from simulator.cli.main import main
 from simulator.core.acceptance.sources import Cycle
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.faults import BadInput
-from simulator.core.serving.policies import FixedBatch, RouterName
+from simulator.core.serving.fields import RouterName
+from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import Arrivals, ClosedLoop, Request, Requests, Source
 from simulator.core.serving.router import LOADS, Fleet
 from simulator.core.serving.scheduler import Scheduler

@@ -15,8 +15,8 @@ from simulator.core.acceptance.sources import Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.cost.hardware_cost import HardwareCost
 from simulator.core.cost.rows import NO_ROWS, Rows
+from simulator.core.serving.fields import Serving
 from simulator.core.serving.iteration import Iteration
-from simulator.core.serving.policies import Serving
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
 from simulator.core.strategies.tree_sd import TreeSD

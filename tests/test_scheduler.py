@@ -17,6 +17,7 @@ from simulator.core.acceptance.sources import Cycle
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.fields import RouterName
 from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.memory import Blocks
 from simulator.core.serving.metrics import BrokenRunError, Sketch, Tally
@@ -25,7 +26,6 @@ from simulator.core.serving.policies import (
     FixedBatch,
     Policy,
     PrefillFirst,
-    RouterName,
     UnifiedBudget,
 )
 from simulator.core.serving.requests import Arrivals, Request

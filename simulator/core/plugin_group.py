@@ -1,4 +1,6 @@
-"""How strategies of other packages announce themselves."""
+"""How strategies and policies of other packages announce themselves."""
 
-GROUP = "specsim.strategies"
+STRATEGIES = "specsim.strategies"
 """Group of entry points: each is called like its strategy, and names the class of it."""
+POLICIES = "specsim.policies"
+"""Group of entry points: each is called like its scheduling policy, and names the class of it."""

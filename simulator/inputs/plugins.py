@@ -1,5 +1,5 @@
-"""Strategies of other packages, by the entry points that announce them; nothing of theirs is
-imported here.
+"""Strategies and policies of other packages, by the entry points that announce them; nothing of
+theirs is imported here.
 """
 
 import sys
@@ -7,36 +7,43 @@ from functools import cache
 from glob import escape as glob_escape, glob
 from pathlib import Path
 
-from simulator.core.plugin_group import GROUP
+from simulator.core.plugin_group import STRATEGIES
 
 
 @cache
-def plugin_strategies() -> dict[str, str]:
-    """Return the strategies of other packages by name, each with its module and class as
-    ``MODULE:CLASS``.
+def announced(group: str) -> dict[str, str]:
+    """Return what other packages announce in a group of entry points, by name, each with its module
+    and class as ``MODULE:CLASS``.
     """
-    if not any(map(_announces, sys.path)):
+    if not any(_announces(folder, group) for folder in sys.path):
         return {}
     # it would be a fifth of the start of `list`
     from importlib.metadata import entry_points
 
-    return {point.name: point.value for point in sorted(entry_points(group=GROUP))}
+    return {point.name: point.value for point in sorted(entry_points(group=group))}
 
 
-def _announces(folder: str) -> bool:
+def plugin_strategies() -> dict[str, str]:
+    """Return the strategies of other packages by name, each as ``MODULE:CLASS``."""
+    return announced(STRATEGIES)
+
+
+def _announces(folder: str, group: str) -> bool:
     """Return whether any package installed in a folder of the path names the group; true of an
     archive, which is not opened.
     """
     if Path(folder).is_file():
         return True
     announcements = glob(f"{glob_escape(folder or '.')}/*-info/entry_points.txt")
-    return any(GROUP.encode() in Path(file).read_bytes() for file in announcements)
+    return any(group.encode() in Path(file).read_bytes() for file in announcements)
 
 
-def packages_found() -> str:
-    """Return in words how strategies of other packages are found, and which are there."""
-    found = ", ".join(plugin_strategies()) or f"none is installed for {sys.executable}"
-    return f"those of other packages are entry points of the group {GROUP} ({found})"
+def packages_found(group: str = STRATEGIES) -> str:
+    """Return in words how strategies, or what a group is for, are found in other packages, and
+    which are there.
+    """
+    names = ", ".join(announced(group)) or f"none is installed for {sys.executable}"
+    return f"those of other packages are entry points of the group {group} ({names})"
 
 
 def plugin_file(name: str) -> Path | None:

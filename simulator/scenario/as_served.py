@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from simulator.core.serving.policies import (
-    AnyPolicy,
     ChunkedPrefill,
     EngineDefault,
+    Policy,
     PrefillFirst,
     UnifiedBudget,
 )
@@ -50,7 +50,7 @@ def with_policy_of_engine(scenario: Scenario) -> Scenario:
     strategy = scenario.strategy
     limits = server.limits_on(target.device, strategy.window > 0)
     requests = stated.max_requests or min(limits.max_requests, limits.batch_tokens)
-    policy: AnyPolicy
+    policy: Policy
     if server.policy == "prefill_first" or strategy.traits.separate_prompts:
         policy = PrefillFirst(
             max_requests=requests, batch_tokens=limits.batch_tokens, splits_prompts=True

@@ -22,8 +22,8 @@ from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.faults import BadInput
 from simulator.core.numeric import ordered_sum
 from simulator.core.quantities import Frozen, Sourced
+from simulator.core.serving.fields import Serving
 from simulator.core.serving.memory import Blocks
-from simulator.core.serving.policies import Serving
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
 from simulator.core.serving.slo import Slo

@@ -21,6 +21,7 @@ from simulator.core.acceptance.spec import Rescale
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.window_replay import Walk
 from simulator.core.faults import BadInput, Fault
+from simulator.core.plugin_group import POLICIES, STRATEGIES
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.inputs.catalogue import Catalogue, is_shipped
@@ -293,12 +294,13 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
 
 
 def _found(fault: Fault) -> Fault:
-    """Return a fault about a strategy that is not there with how those of other packages are
-    found.
+    """Return a fault about a strategy or a policy that is not there with how those of other
+    packages are found.
     """
-    unknown = fault.field == "strategy" and fault.message.startswith("there is no strategy '")
-    if unknown:
-        return replace(fault, message=f"{fault.message}; {packages_found()}")
+    for asked, group in (("strategy", STRATEGIES), ("serving.policy", POLICIES)):
+        kind = asked.rpartition(".")[2]
+        if fault.field == asked and fault.message.startswith(f"there is no {kind} '"):
+            return replace(fault, message=f"{fault.message}; {packages_found(group)}")
     return fault
 
 

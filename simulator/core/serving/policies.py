@@ -32,12 +32,12 @@ A block count never exceeds the pool; ``watermark`` blocks are ``floor(watermark
 from abc import ABC, abstractmethod
 from collections import deque
 from math import inf
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from simulator.core.quantities import Frozen, otherwise_named
-from simulator.core.serving.memory import Blocks, KVMemory, above_watermark
+from simulator.core.quantities import Frozen
+from simulator.core.serving.memory import Blocks, above_watermark
 from simulator.core.serving.requests import MOST_TOGETHER, Request
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import CarriesPrompts
@@ -178,8 +178,12 @@ class Policy(Frozen, ABC):
     """The base of all policies."""
 
     name: str
+    max_requests: int | None = Field(default=None, gt=0, le=MOST_TOGETHER)
+    """At most so many run; by default as many as there are clients."""
     reserves: ClassVar[bool] = False
-    """Whether a request gets memory for its whole life as it is admitted."""
+    """Whether a request gets memory for its whole life as it is admitted, and all that run decode
+    as long as nobody comes or leaves.
+    """
 
     @abstractmethod
     def plan(self, queues: Queues) -> IterationPlan:
@@ -187,9 +191,9 @@ class Policy(Frozen, ABC):
 
     def repeats(self, queues: Queues) -> bool:
         """Return whether all that run decode next, with whole windows, as long as nobody comes or
-        leaves and there is room.
+        leaves and there is room; a policy that does not say so is asked before each iteration.
         """
-        return True
+        return False
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return why a request of ``longest_tokens``, prompt and output, could never be served;
@@ -240,6 +244,10 @@ class FixedBatch(Policy):
             entering.append(queues.admit(first.left))
         return IterationPlan(queues.beside(entering) if entering else queues.decoding(), entering)
 
+    def repeats(self, queues: Queues) -> bool:
+        """Return that all that run decode."""
+        return True
+
 
 class PrefillFirst(Policy):
     """Prefill first (vLLM v0): new requests enter as soon as they fit, and decoding waits for their
@@ -285,6 +293,10 @@ class PrefillFirst(Policy):
         if entering:
             return IterationPlan(queues.beside(entering), entering)
         return IterationPlan(queues.with_room(queues.decoding()), [])
+
+    def repeats(self, queues: Queues) -> bool:
+        """Return that all that run decode."""
+        return True
 
     def _under_way(self, queues: Queues) -> list[tuple[Request, int]]:
         """Return the prompts that go on, with the tokens that they get; they have had room for all
@@ -360,6 +372,10 @@ class ChunkedPrefill(Policy):
                 prompts.append(queues.admit(min(need, rest)))
                 rest -= prompts[-1][1]
         return IterationPlan(decode, prompts)
+
+    def repeats(self, queues: Queues) -> bool:
+        """Return that all that run decode."""
+        return True
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return a refusal also where a recompute of all but the last token would not leave the
@@ -464,26 +480,3 @@ class EngineDefault(Policy):
     def plan(self, queues: Queues) -> IterationPlan:
         """Raise :class:`ValueError`: only what it becomes can plan."""
         raise ValueError("the policy 'engine' becomes that of an engine as a scenario is read")
-
-
-RouterName = Literal["round_robin", "least_outstanding", "join_shortest_queue", "most_cached"]
-"""How a replica is chosen (:mod:`simulator.core.serving.router`)."""
-AnyPolicy = Annotated[
-    FixedBatch | PrefillFirst | ChunkedPrefill | UnifiedBudget | EngineDefault,
-    Field(discriminator="name"),
-]
-
-
-class Serving(Frozen):
-    """How requests are batched and where their caches live; ``replicas`` of everything stand behind
-    a ``router``.
-    """
-
-    policy: Annotated[AnyPolicy, otherwise_named("fixed_batch")] = FixedBatch()
-    """Who takes part in the next iteration."""
-    memory: KVMemory = KVMemory()
-    """How the memory beside the weights is used."""
-    replicas: int = Field(default=1, gt=0, le=10_000)
-    """Copies of everything."""
-    router: RouterName = "least_outstanding"
-    """How a request's replica is chosen."""

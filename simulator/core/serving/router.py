@@ -24,7 +24,7 @@ from math import inf
 
 from simpy import Environment
 
-from simulator.core.serving.policies import RouterName
+from simulator.core.serving.fields import RouterName
 from simulator.core.serving.requests import Request, Source
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.world import at

@@ -20,10 +20,10 @@ from simulator.core.acceptance.routing import RecordedRouting
 from simulator.core.acceptance.sources import Acceptance, Exit
 from simulator.core.cost.protocol import Cost
 from simulator.core.serving.collector import MetricsCollector
+from simulator.core.serving.fields import Serving
 from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.leap import Leaps
 from simulator.core.serving.metrics import Tally
-from simulator.core.serving.policies import Serving
 from simulator.core.serving.requests import Request, Requests, Source
 from simulator.core.serving.router import Fleet
 from simulator.core.serving.scheduler import Scheduler

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 
-from simulator.core.plugin_group import GROUP
+from simulator.core.plugin_group import STRATEGIES
 from simulator.core.quantities import descendants
 from simulator.core.strategies.common.base import Strategy
 
@@ -22,7 +22,7 @@ PAPERS = "simulator.papers"
 @cache
 def strategies() -> dict[str, type[Strategy]]:
     """Return all strategies by name, in order of names: those of this folder, those of papers, and
-    those registered in ``GROUP``.
+    those registered in ``STRATEGIES``.
     """
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
@@ -37,7 +37,7 @@ def strategies() -> dict[str, type[Strategy]]:
         for strategy in descendants(Strategy)
         if strategy.__module__.startswith(homes) and not strategy.__module__.startswith(bases)
     ]
-    registered: list[type[Strategy]] = [point.load() for point in entry_points(group=GROUP)]
+    registered: list[type[Strategy]] = [point.load() for point in entry_points(group=STRATEGIES)]
     by_name = {
         strategy.model_fields["name"].default: strategy for strategy in (*shipped, *registered)
     }
