@@ -11,19 +11,20 @@ autoregressive decoding of the same batch. The scenario's strategy is set for th
 scenario's draft and window.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from simulator.core.acceptance.sources import Acceptance
+from simulator.core.cost.protocol import Cost
 from simulator.core.faults import BadInput
 from simulator.core.numeric import ordered_sum
 from simulator.core.parallel import counted
+from simulator.core.strategies import strategies
 from simulator.core.strategies.common.capabilities import DerivesNumbers, DraftsChain
 from simulator.core.strategies.common.step import Kind
-from simulator.core.strategies.common.studied import ResampledTrees
 from simulator.scenario import Loaded, Scenario, run
 from simulator.scenario.uncertainty import Interval, doubt_of, interval
 from simulator.studies.window import main_kind, serial_drafting
@@ -37,6 +38,31 @@ DERIVED = (
     *("simulated_speedup", "simulated_vanilla_speedup", "law_tokens_per_s"),
 )
 """Properties of a point that plain data has too."""
+
+
+@runtime_checkable
+class AddsToBatches(Protocol):
+    """A strategy with this capability has numbers of its own at every batch size."""
+
+    @classmethod
+    def batch_columns(cls) -> tuple[str, ...]:
+        """Return the columns of these numbers, which every row of plain data has."""
+        ...
+
+    def batch_extra(self, cost: Cost, requests: int, context: int) -> Mapping[str, float]:
+        """Return the numbers by column for so many ``requests`` at ``context`` cached tokens each;
+        columns without a number are left out.
+        """
+        ...
+
+
+def added_columns() -> list[str]:
+    """Return the columns that any strategy adds to the study."""
+    columns: list[str] = []
+    for strategy in strategies().values():
+        if issubclass(strategy, AddsToBatches):
+            columns += strategy.batch_columns()
+    return columns
 
 
 class LawAtBatch(NamedTuple):
@@ -87,12 +113,8 @@ class BatchPoint:
     exposed_draft_ms: float | None = None
     relative_draft_overhead: float | None = None
     """Exposed draft time over the draft time of vanilla speculative decoding (MSD-11), a ratio."""
-    drafted_trees_ms: float | None = None
-    """Time in ms of the target's passes where no request has a re-sampled tree (Lyanna)."""
-    fused_trees_ms: float | None = None
-    """Time in ms where all requests have a re-sampled tree, verified in the same pass (LYA-7)."""
-    apart_trees_ms: float | None = None
-    """Time in ms where all requests have a re-sampled tree, verified in a second pass."""
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """Numbers of the strategy's own, by column."""
     simulated_requests: int = 0
     simulated_tokens_per_s: float | None = None
     simulated_vanilla_tokens_per_s: float | None = None
@@ -207,11 +229,19 @@ class BatchStudy:
         }
 
     @staticmethod
-    def _row(point: Any) -> dict[str, Any]:
-        row = asdict(point) | {name: getattr(point, name) for name in DERIVED}
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in row.items()
-        }
+    def _row(point: BatchPoint) -> dict[str, Any]:
+        row: dict[str, Any] = {}
+        for name, value in asdict(point).items():
+            if name == "extra":
+                row |= dict.fromkeys(added_columns()) | value
+            elif isinstance(value, tuple):
+                row[name] = list(value)
+            else:
+                row[name] = value
+        for name in DERIVED:
+            value = getattr(point, name)
+            row[name] = list(value) if isinstance(value, tuple) else value
+        return row
 
 
 @dataclass(frozen=True)
@@ -357,6 +387,9 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
         )
         overhead = exposed / whole if whole else None
     plain = strategy.step(Kind("step", 0, bare=size), context)
+    extra: Mapping[str, float] = {}
+    if isinstance(strategy, AddsToBatches):
+        extra = strategy.batch_extra(cost, scenario.batch, context)
     runs = _simulated(scenario, vanilla, acceptance) if simulated else {}
     return BatchPoint(
         batch=size,
@@ -374,18 +407,9 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
         exposed_draft_ms=exposed,
         relative_draft_overhead=overhead,
         simulated_requests=scenario.requests.count if simulated else 0,
-        **_trees(scenario),
+        extra=extra,
         **runs,
     )
-
-
-def _trees(scenario: Scenario) -> dict[str, Any]:
-    """What verifying re-sampled trees costs, fused and apart; nothing where none are sampled."""
-    strategy = scenario.schedule
-    if not isinstance(strategy, ResampledTrees):
-        return {}
-    passes = strategy.tree_passes_s(scenario.cost, scenario.batch, scenario.mean_context)
-    return {f"{name}_trees_ms": seconds * 1e3 for name, seconds in passes.items()}
 
 
 def _simulated(

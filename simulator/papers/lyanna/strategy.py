@@ -35,7 +35,7 @@ after the drafted ones.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -48,6 +48,7 @@ from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import binomial, ordered_sum
 from simulator.core.quantities import Fraction, NonNegative
+from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import AddsMemory, ExtraMemory
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
 from simulator.core.strategies.common.law import OddsOf
@@ -61,9 +62,11 @@ from simulator.core.strategies.common.step import (
     Step,
     Timeline,
 )
-from simulator.core.strategies.common.studied import ResampledTrees
 from simulator.core.strategies.common.traits import Facts, Finding, Needs, Traits, too_many_children
 from simulator.papers.lyanna.resampling import RatedTrees, RecordedTrees
+
+if TYPE_CHECKING:
+    from simulator.studies.batches import BatchPoint
 
 FUSING = DraftHead(layers=1, squares=2)
 LAYER = DraftHead(layers=1)
@@ -116,7 +119,7 @@ class ResampledDetail(NamedTuple):
         return self.resampled
 
 
-class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
+class Lyanna(Strategy[LyannaDurations], AddsMemory):
     """A chain of ``depth`` hidden states (k, the paper's N) gives ``branching`` children a node;
     ``budget`` nodes are verified.
 
@@ -453,25 +456,43 @@ class Lyanna(ResampledTrees[LyannaDurations], AddsMemory):
         label = "verify re-sampled trees" if self._apart(kind) else "verify"
         return (device.start(t.verify, label, lanes.rendezvous),)
 
-    def tree_passes_s(self, cost: Cost, requests: int, context: int) -> dict[str, float]:
-        """Return the seconds of verifying drafted trees, and of re-sampled trees fused with them or
-        apart.
+    # ---- the batch study
+
+    @classmethod
+    def batch_columns(cls) -> tuple[str, ...]:
+        """Return the columns of what drafted and re-sampled trees take."""
+        return ("drafted_trees_ms", "fused_trees_ms", "apart_trees_ms")
+
+    def batch_extra(self, cost: Cost, requests: int, context: int) -> dict[str, float]:
+        """Return the milliseconds of the target's passes where no request has a re-sampled tree,
+        and where all have one, verified in the same pass or in a second one (LYA-7).
+
+        Empty where nothing is sampled again.
         """
         if not self.resample:
             return {}
-
-        def verify(resampled: int, fusion: bool = True) -> float:
-            strategy = self.model_copy(update={"fusion": fusion})
-            return strategy.durations(
-                cost, strategy.step(strategy.kind_of(requests, resampled), context)
-            ).verify
-
-        drafted = verify(0)
+        drafted_s = self._verify_s(cost, requests, context, 0, fusion=True)
+        fused_s = self._verify_s(cost, requests, context, requests, fusion=True)
+        apart_s = self._verify_s(cost, requests, context, requests, fusion=False)
         return {
-            "drafted": drafted,
-            "fused": verify(requests),
-            "apart": drafted + verify(requests, fusion=False),
+            "drafted_trees_ms": drafted_s * 1e3,
+            "fused_trees_ms": fused_s * 1e3,
+            "apart_trees_ms": (drafted_s + apart_s) * 1e3,
         }
+
+    def _verify_s(
+        self, cost: Cost, requests: int, context: int, resampled: int, *, fusion: bool
+    ) -> float:
+        """Return the seconds of the target's pass in a step with so many re-sampled trees."""
+        strategy = self.model_copy(update={"fusion": fusion})
+        step = strategy.step(strategy.kind_of(requests, resampled), context)
+        return strategy.durations(cost, step).verify
+
+    def draw_batches(self, axes: Any, points: "Sequence[BatchPoint]") -> None:
+        """Draw the panel of these numbers."""
+        from simulator.papers.lyanna.page import trees_panel  # pictures take long to load
+
+        trees_panel(axes, points)
 
     # ---- the law
 

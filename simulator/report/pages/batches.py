@@ -3,7 +3,7 @@ draft time.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from matplotlib.figure import Figure as Drawing
 
@@ -39,6 +39,15 @@ PLAIN = {
     "simulated_tokens_per_s": "simulated_baseline_tokens_per_s",
 }
 """Rates of autoregressive decoding, by those of a strategy that they are the base of."""
+
+
+@runtime_checkable
+class DrawsBatches(Protocol):
+    """A strategy with this capability draws a panel of its own numbers at every batch size."""
+
+    def draw_batches(self, axes: Any, points: Sequence[BatchPoint]) -> None:
+        """Draw the panel; ``points`` have the strategy's numbers in ``extra``."""
+        ...
 
 
 def page(result: BatchStudies) -> Page:
@@ -174,16 +183,18 @@ def scenario_figure(study: BatchStudy) -> Drawing:
     points = study.points
     name = study.scenario.strategy.name
     overhead = any(point.relative_draft_overhead is not None for point in points)
-    trees = any(point.fused_trees_ms is not None for point in points)
-    panels = 2 + overhead + trees
+    own: DrawsBatches | None = None
+    if isinstance(study.scenario.schedule, DrawsBatches) and any(point.extra for point in points):
+        own = study.scenario.schedule
+    panels = 2 + overhead + bool(own)
     with canvas(2.9 * panels) as figure:
         panel_axes = figure.subplots(panels, 1, sharex=True)
         _speedup(panel_axes[0], points, name)
         _passes(panel_axes[1], points, study.tile_edges)
         if overhead:
             _overhead(panel_axes[2], points)
-        if trees:
-            _trees(panel_axes[-1], points)
+        if own:
+            own.draw_batches(panel_axes[-1], points)
         for axes in panel_axes:
             logarithmic(axes, 2)
             axes.set_xlim(points[0].batch / 1.06, points[-1].batch * 1.06)
@@ -332,25 +343,6 @@ def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> No
                 rotation=90,
             )
             last = edge
-
-
-def _trees(axes: Any, points: Sequence[BatchPoint]) -> None:
-    draw(
-        axes,
-        points,
-        _batch,
-        Curve(
-            lambda point: point.apart_trees_ms,
-            "--",
-            VERMILLION,
-            "all re-sampled trees in a second pass",
-        ),
-        Curve(
-            lambda point: point.fused_trees_ms, "-", BLUE, "all re-sampled trees in the same pass"
-        ),
-        Curve(lambda point: point.drafted_trees_ms, "-.", GREY, "drafted trees alone"),
-    )
-    dress(axes, y_label="target in a step, law (ms)", ylim=(0.0, None), room=1.08)
 
 
 def _overhead(axes: Any, points: Sequence[BatchPoint]) -> None:

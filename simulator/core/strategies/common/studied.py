@@ -3,7 +3,6 @@ of them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Literal, NamedTuple, Self
 
 from simulator.core.acceptance.draft_tree import Beam
@@ -125,15 +124,3 @@ class StreamTree(Strategy[D], ABC):
     @abstractmethod
     def with_shape(self, shape: StreamShape) -> Self:
         """Return the strategy with a tree of another shape."""
-
-
-class ResampledTrees(Strategy[D], ABC):
-    """Levels that a rejection leaves are sampled again and verified with the next tree."""
-
-    @abstractmethod
-    def tree_passes_s(self, cost: Cost, requests: int, context: int) -> Mapping[str, float]:
-        """Return the seconds in which trees of ``requests`` are verified; empty where nothing is
-        sampled again.
-
-        They are ``drafted`` trees alone, re-sampled ones ``fused`` with them, and ``apart``.
-        """
