@@ -98,7 +98,8 @@ def noticed(slip: Slip) -> str:
         tests = []
         for test in sorted((ROOT / "tests").glob("test_*.py")):
             source = test.read_text("utf-8")
-            if module in source or f"from {package} import {name}" in source:
+            imports = module in source or f"from {package} import {name}" in source
+            if imports or test.stem.endswith(f"_{name}"):
                 tests.append(str(test))
         if tests and _fails("pytest", "-q", "-x", "-m", "not full", *tests):
             return "tests"

@@ -3,7 +3,8 @@
 Every sentence of the package, on pages, in messages, help texts and docstrings, is made of words of
 ``tools/words.txt``. A slip of a letter makes a word that is not there, and fails. A new word that
 is right is added by ``python3 tools/words.py --add``, and seen in the change. Words in back quotes
-are names and are left out, as are words with digits, capitals inside or underscores.
+are names and are left out, as are words with digits, dashes or underscores. Capitals inside of a word
+count.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = Path(__file__).with_suffix(".txt")
-WORD = re.compile(r"(?<![\w./@&%-])[A-Za-z]?[a-z]{2,}(?:'[a-z]+)?(?![\w/@(=-]|\.\w)")
+WORD = re.compile(r"(?<![\w/@&%-])[A-Za-z]{2,}(?:'[a-z]+)?(?![\w/@(=-])")
 QUOTED = re.compile(r"``.*?``|`[^`]*`|:\w+:|https?://\S+|--[a-z-]+", re.DOTALL)
 
 
@@ -33,7 +34,8 @@ def words(path: Path) -> Iterator[Word]:
     for text, line in sentences(ast.parse(path.read_text("utf-8"))):
         place = f"{path.relative_to(ROOT)}:{line}"
         for match in WORD.finditer(QUOTED.sub(" ", text)):
-            yield Word(match[0].lower(), place)
+            word = match[0]
+            yield Word(word.lower() if word[1:].islower() else word, place)
 
 
 def sentences(tree: ast.AST) -> Iterator[tuple[str, int]]:
