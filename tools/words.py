@@ -3,8 +3,8 @@
 Every sentence of the package, on pages, in messages, help texts and docstrings, is made of words of
 ``tools/words.txt``. A slip of a letter makes a word that is not there, and fails. A new word that
 is right is added by ``python3 tools/words.py --add``, and seen in the change. Words in back quotes
-are names and are left out, as are words with digits, dashes or underscores. Capitals inside of a word
-count.
+are names and are left out, as are words with digits, dashes or underscores; capitals inside of a
+word count.
 """
 
 from __future__ import annotations
