@@ -13,13 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from benchmarks.family.heads import ExitHead, HiddenChain
+from benchmarks.family.heads import ExitHead
 from benchmarks.family.network import Network
 from benchmarks.live.decoding import Decoded
 from benchmarks.verification import accepted_prefix
 from simulator.core.acceptance.draft_tree import Beam, Passage
 from simulator.core.acceptance.sequences import SequenceIteration
-from tests.resampled_steps import ResampledVerification
 
 Path = tuple[int, ...]
 TreeDrafter = Callable[[list[int]], set[Path]]
@@ -150,72 +149,6 @@ def pruned_streams_drafter(
         return set(best(scores, budget))
 
     return propose
-
-
-class Resampler:
-    """Lyanna's drafter: one pass of the hidden chain, a tree sampled from it, and again behind a
-    correction.
-    """
-
-    def __init__(self, target: Network, head: HiddenChain, branching: int) -> None:
-        self.target, self.head, self.branching = target, head, branching
-
-    @torch.no_grad()
-    def chain(self, text: list[int]) -> list[Tensor]:
-        """Raw logits of every depth behind ``text``."""
-        states = self.target.hidden(torch.tensor([text[:-1]]))
-        return [rows[0, -1] for rows in self.head.chain(self.target, states, torch.tensor([text]))]
-
-    @torch.no_grad()
-    def tree(self, raw: list[Tensor], root: int | None, budget: int) -> set[Path]:
-        """Algorithm 1 on the logits ``raw``; ``root``: the token whose information the first level
-        gets, if any.
-        """
-        scores: dict[Path, float] = {}
-        frontier: dict[Path, float] = {(): 0.0}
-        for logits in raw:
-            level = dict[Path, float]()
-            for path, score in frontier.items():
-                parent = path[-1] if path else root
-                shift = (
-                    0.0
-                    if parent is None
-                    else self.head.token_information(self.target, torch.tensor(parent))
-                )
-                chance = (logits + shift).log_softmax(-1)
-                level |= {
-                    (*path, token): score + float(chance[token])
-                    for token in first_choices(chance, self.branching)
-                }
-            scores |= level
-            frontier = {path: level[path] for path in best(level, self.branching)}
-        return set(best(scores, budget))
-
-
-def speculate_resampling(
-    target: Network,
-    drafter: Resampler,
-    prompt: list[int],
-    tokens: int,
-    budget: int,
-    resampled_budget: int,
-) -> tuple[list[int], list[ResampledVerification]]:
-    """Output and steps of Lyanna: the drafted tree and the one left from the step before are
-    verified together.
-    """
-    text, steps, left = (
-        [*prompt, choice(target, prompt)],
-        list[ResampledVerification](),
-        set[Path](),
-    )
-    while len(text) - len(prompt) < tokens:
-        raw = drafter.chain(text)
-        committed = walk(target, text, drafter.tree(raw, None, budget), left)
-        steps.append(ResampledVerification(len(committed) - 1, bool(left)))
-        text += committed
-        remaining = raw[len(committed) :]
-        left = drafter.tree(remaining, text[-1], resampled_budget) if remaining else set()
-    return text[len(prompt) :], steps
 
 
 def duodecode(

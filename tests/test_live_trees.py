@@ -27,7 +27,6 @@ from simulator.core.acceptance.sequences import (
 from simulator.core.acceptance.sources import Exit, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import (
-    ResampledReplay,
     ranks_ahead,
     recorded_passages,
     static_tree_run,
@@ -36,7 +35,6 @@ from simulator.core.acceptance.tree_replay import (
 from simulator.core.strategies.mirror_sd import MirrorSD
 from tests import live_trees as live
 from tests.live_recording import recorded
-from tests.resampled_steps import verified as next_verified
 
 pytestmark = pytest.mark.full
 TOKENS = 32
@@ -140,28 +138,6 @@ def test_a_full_tree_of_streams_replays_from_ranks(
 
     run = static_tree_run(ranks_ahead(greedy, "streams", 4), tree_of((3, 3, 3, 3)))
     check_tree(family, greedy, prompts, every_stream, run)
-
-
-@pytest.mark.parametrize("resample", [True, False])
-def test_lyanna_replays_with_and_without_resampling(
-    family: Members, greedy: Trace, prompts: torch.Tensor, resample: bool
-) -> None:
-    sizes = TREES["lyanna_tree"]
-    drafter = live.Resampler(family.target, cast(Any, family.modules["lyanna"]), sizes["branching"])
-    again = sizes["resampled_budget"] if resample else 0
-    verified = 0
-    for request in range(6):
-        prompt = prompts[request].tolist()
-        tokens, steps = live.speculate_resampling(
-            family.target, drafter, prompt, TOKENS, sizes["budget"], again
-        )
-        assert same_text(greedy, request, tokens)
-        replay = ResampledReplay(
-            greedy, request, least=1 if resample else len(greedy.extra["lyanna_tree.run"])
-        )
-        assert [next_verified(replay) for _ in steps] == steps
-        verified += sum(step.resampled for step in steps)
-    assert (verified > 0) == resample
 
 
 @pytest.mark.parametrize("budget", [2, 4, 8, 12])

@@ -12,13 +12,11 @@ from hypothesis import given, strategies as st
 from simulator.core.acceptance.draft_tree import Beam, Passage
 from simulator.core.acceptance.trace import UNKNOWN, Trace
 from simulator.core.acceptance.tree_replay import (
-    ResampledReplay,
     ranks_ahead,
     recorded_passages,
     static_tree_run,
     tree_of,
 )
-from tests.resampled_steps import ResampledVerification, verified
 
 
 def trace_of(
@@ -97,43 +95,6 @@ def test_a_tree_of_one_choice_a_level_is_a_chain(ranks: list[int], branching: li
             start + d < len(ranks) and ranks[start + d] < width for d, width in enumerate(branching)
         ]
         assert found == (held.index(False) if False in held else len(held))
-
-
-LEFT = [[0, 1, 0, 3, 0, 0], [0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0]]
-
-
-def test_lyanna_takes_the_better_of_two_trees() -> None:
-    """Windows of 3: what a rejection at depth a leaves is row 1 + a of the same start; at the last
-    depth, nothing.
-    """
-    trace = trace_of([0] * 6, header={"models": {"target": {}}})
-    trace.extra["lyanna_tree.run"] = np.array(LEFT)
-    replay = ResampledReplay(trace, 0)
-    assert [verified(replay) for _ in range(4)] == [
-        ResampledVerification(
-            accepted=1, resampled=False
-        ),  # start 1 keeps 1 of its tree; of the chain, row 2 is left: 1 token
-        ResampledVerification(accepted=3, resampled=True),  # start 3 keeps 3, and nothing is left
-        ResampledVerification(
-            accepted=0, resampled=False
-        ),  # start 2, having gone round, keeps none; row 1 is left: none of it right
-        ResampledVerification(accepted=3, resampled=True),  # start 3 again
-    ]
-    alone = ResampledReplay(trace, 0, least=3)  # of three levels so many are never left
-    assert [verified(alone) for _ in range(2)] == [
-        ResampledVerification(1, False),
-        ResampledVerification(3, False),
-    ]
-
-
-def test_a_resampled_tree_can_be_the_better_one() -> None:
-    trace = trace_of([0] * 4, header={"models": {"target": {}}})
-    trace.extra["lyanna_tree.run"] = np.array([[0, 0, 0, 0], [0, 2, 0, 0], [0, 0, 0, 0]])
-    replay = ResampledReplay(trace, 0)
-    assert [verified(replay) for _ in range(2)] == [
-        ResampledVerification(0, False),
-        ResampledVerification(2, True),
-    ]
 
 
 def test_a_pipeline_passes_tokens_as_recorded() -> None:

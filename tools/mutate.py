@@ -67,7 +67,7 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
             "one_device_by_hand",
             "streaming_examples",
         ),
-        "papers/lyanna/strategy": ("one_device_by_hand", "lyanna_examples"),
+        "papers/lyanna/strategy": ("lyanna_by_hand", "lyanna_examples"),
         "core/strategies/specpipe/strategy": ("stages_by_hand", "specpipe"),
         "core/strategies/specpipe_tandem": ("stages_by_hand", "specpipe"),
         "core/strategies/pipeline": ("stages_by_hand", "pipeline_tree"),

@@ -1,5 +1,4 @@
-"""Competing branches are replayed from recorded outcomes: static trees, re-sampled trees, trees in
-pipelines.
+"""Competing branches are replayed from recorded outcomes: static trees, trees in pipelines.
 
 A chain is judged from agreement per position (:mod:`simulator.core.acceptance.sources`). Where
 branches compete for a budget, the kept tokens depend on the branches off the path too, so that
@@ -255,42 +254,6 @@ class Recording:
     def move(self, tokens: int) -> None:
         """Move on by ``tokens``, from the end back to the start."""
         self.position = (self.position + tokens) % (self.end - self.start)
-
-
-class ResampledReplay:
-    """Lyanna verifies its drafted tree and the tree re-sampled after a rejection (LYA-6), here on
-    one recorded request.
-
-    Reads ``lyanna_tree.run``: row 0 by start, row 1 + a for the tree that a rejection at depth a of
-    the window that started there leaves. ``least``: levels that must be left for a second sampling
-    (the paper's r, plus one). Where the two trees are not ``fused``, a proposal of fewer levels
-    than a drafted tree has is of what was left.
-    """
-
-    def __init__(self, trace: Trace, recording: int, least: int = 1, fused: bool = True) -> None:
-        self.recording = Recording(trace, recording)
-        self.least = least
-        self.fused = fused
-        self.runs = self.recording.array("lyanna_tree.run").astype(np.int64)
-        self.left: int | None = None
-        """Draft tokens kept of the tree that is sampled again; None where there is none."""
-
-    def judge(self, proposal: Chain) -> Verdict:
-        """Judge the trees of this step; a proposal of nothing moves one token on and leaves
-        nothing.
-        """
-        here = self.recording.position
-        left = self.left or 0
-        accepted = 0
-        self.left = None
-        if not self.fused and 0 < proposal.tokens < len(self.runs):
-            accepted = left
-        elif proposal.tokens:
-            accepted = max(int(self.runs[0, here]), left * self.fused)
-            if len(self.runs) - accepted - 1 >= self.least:
-                self.left = int(self.runs[1 + accepted, here])
-        self.recording.move(accepted + 1)
-        return Verdict(accepted, accepted + 1, False, False)
 
 
 def recorded_passages(trace: Trace, recording: int, beam: Beam) -> Iterator[Passage]:

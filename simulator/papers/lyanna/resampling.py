@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from simulator.core.acceptance.cursors import Chain, Cursor, Verdict
 from simulator.core.acceptance.sources import Exit, Odds, Rates, Replay
-from simulator.core.acceptance.tree_replay import Recording, ResampledReplay
+from simulator.core.acceptance.trace import Trace
+from simulator.core.acceptance.tree_replay import Recording
 from simulator.core.numeric import stationary
 
 Floats = NDArray[np.float64]
@@ -29,6 +30,42 @@ def better_of(first: Floats, second: Floats) -> Floats:
     at_most: Floats = np.cumsum(first) * np.cumsum(second)
     chances: Floats = np.diff(at_most, prepend=0.0)
     return chances
+
+
+class ResampledReplay:
+    """Lyanna verifies its drafted tree and the tree re-sampled after a rejection (LYA-6), here on
+    one recorded request.
+
+    Reads ``lyanna_tree.run``: row 0 by start, row 1 + a for the tree that a rejection at depth a of
+    the window that started there leaves. ``least``: levels that must be left for a second sampling
+    (the paper's r, plus one). Where the two trees are not ``fused``, a proposal of fewer levels
+    than a drafted tree has is of what was left.
+    """
+
+    def __init__(self, trace: Trace, recording: int, least: int = 1, fused: bool = True) -> None:
+        self.recording = Recording(trace, recording)
+        self.least = least
+        self.fused = fused
+        self.runs = self.recording.array("lyanna_tree.run").astype(np.int64)
+        self.left: int | None = None
+        """Draft tokens kept of the tree that is sampled again; None where there is none."""
+
+    def judge(self, proposal: Chain) -> Verdict:
+        """Judge the trees of this step; a proposal of nothing moves one token on and leaves
+        nothing.
+        """
+        here = self.recording.position
+        left = self.left or 0
+        accepted = 0
+        self.left = None
+        if not self.fused and 0 < proposal.tokens < len(self.runs):
+            accepted = left
+        elif proposal.tokens:
+            accepted = max(int(self.runs[0, here]), left * self.fused)
+            if len(self.runs) - accepted - 1 >= self.least:
+                self.left = int(self.runs[1 + accepted, here])
+        self.recording.move(accepted + 1)
+        return Verdict(accepted, accepted + 1, False, False)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from simulator.core.acceptance.cursors import Chain
-from simulator.core.acceptance.tree_replay import ResampledReplay
+from simulator.papers.lyanna.resampling import ResampledReplay
 
 
 class ResampledVerification(NamedTuple):
