@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib import style
+from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -81,12 +82,16 @@ def _points(figure: Figure) -> Iterator[tuple[object, ...]]:
             yield ((" ".join(panel.split()), *row))
 
 
-def _series(axes: Any) -> Iterator[tuple[object, ...]]:
+def _series(axes: Axes) -> Iterator[tuple[object, ...]]:
     """Yield series, x, y and value of what stands in a panel."""
     for line in axes.get_lines():
-        label = "" if line.get_label().startswith("_") else line.get_label()
-        if len(line.get_xdata()) and line.get_transform() == axes.transData:
-            for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True):
+        label = str(line.get_label())
+        if label.startswith("_"):
+            label = ""
+        places: Any = line.get_xdata()
+        heights: Any = line.get_ydata()
+        if len(places) and line.get_transform() == axes.transData:
+            for x, y in zip(places, heights, strict=True):
                 yield ((label, x, y, ""))
     for patch in axes.patches:
         if isinstance(patch, Rectangle) and patch.get_transform().contains_branch(axes.transData):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 Point = TypeVar("Point")
@@ -48,7 +49,7 @@ class Curve(Generic[Point]):
     x: Callable[[Point], float | None] | None = None
     look: dict[str, Any] = field(default_factory=dict)
 
-    def draw(self, axes: Any, x: Callable[[Point], float | None], points: Sequence[Point]) -> None:
+    def draw(self, axes: Axes, x: Callable[[Point], float | None], points: Sequence[Point]) -> None:
         """Draw the curve through the points that have both a place and a height."""
         places = [((self.x or x)(point), self.y(point)) for point in points]
         drawn = [place for place in places if None not in place]
@@ -63,7 +64,7 @@ class Curve(Generic[Point]):
 
 
 def draw(
-    axes: Any,
+    axes: Axes,
     points: Sequence[Point],
     x: Callable[[Point], float | None],
     *curves: Curve[Point],
@@ -74,7 +75,7 @@ def draw(
 
 
 def dress(
-    axes: Any,
+    axes: Axes,
     x_label: str = "",
     y_label: str = "",
     title: str = "",
@@ -108,7 +109,7 @@ def dress(
         legend_above(axes, legend_columns)
 
 
-def legend_above(axes: Any, columns: int) -> None:
+def legend_above(axes: Axes, columns: int) -> None:
     """Put the legend of a panel above it."""
     axes.legend(
         loc="lower left",
@@ -119,7 +120,7 @@ def legend_above(axes: Any, columns: int) -> None:
     )
 
 
-def logarithmic(axes: Any, base: float = 10) -> None:
+def logarithmic(axes: Axes, base: float = 10) -> None:
     """Make the lower axis logarithmic, with plain numbers at its ticks."""
     axes.set_xscale("log", base=base)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

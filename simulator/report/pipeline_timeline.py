@@ -8,8 +8,8 @@ of the stage that sends.
 import re
 from collections.abc import Iterable, Sequence
 from textwrap import fill
-from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as MatplotlibPath
 
@@ -71,7 +71,7 @@ def devices(spans: Iterable[Span]) -> list[str]:
 
 
 def draw(
-    axes: Any, spans: Sequence[Span], window_s: tuple[float, float], rows: Sequence[str] = ()
+    axes: Axes, spans: Sequence[Span], window_s: tuple[float, float], rows: Sequence[str] = ()
 ) -> set[str]:
     """Draw what the devices of ``rows`` (all of them if empty) do in a window of seconds; return
     the labels that occur.

@@ -3,9 +3,9 @@ paper.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -42,7 +42,7 @@ def parity(papers: Sequence[Validated]) -> Drawing:
         return drawing
 
 
-def _panel(axes: Any, paper: Validated) -> None:
+def _panel(axes: Axes, paper: Validated) -> None:
     """Draw the cells of a paper on logarithmic axes, a mark for each unit."""
     values = [value for cell in paper.predicted for value in (cell.published, cell.run)]
     span = np.array([min(values) / 1.15, max(values) * 1.15])
@@ -125,11 +125,18 @@ def _clipped(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return [(place, max(-MOST_PERCENT, min(MOST_PERCENT, percent))) for place, percent in points]
 
 
-def _annotate_beyond(axes: Any, points: Sequence[tuple[int, float]], colour: str) -> None:
+def _annotate_beyond(axes: Axes, points: Sequence[tuple[int, float]], colour: str) -> None:
     """Write the number of every error that lies beyond the edge of the figure."""
     for place, percent in points:
         if abs(percent) > MOST_PERCENT:
             edge, offset = (-MOST_PERCENT, -9) if percent < 0 else (MOST_PERCENT, 4)
             text = f"{percent:+.0f}"
-            look = {"size": 6.5, "color": colour, "ha": "center"}
-            axes.annotate(text, (place, edge), (0, offset), textcoords="offset points", **look)
+            axes.annotate(
+                text,
+                (place, edge),
+                (0, offset),
+                textcoords="offset points",
+                size=6.5,
+                color=colour,
+                ha="center",
+            )

@@ -1,7 +1,8 @@
 """What a re-sampled tree costs at every batch size, fused and apart: a panel of the batch study."""
 
 from collections.abc import Sequence
-from typing import Any
+
+from matplotlib.axes import Axes
 
 from simulator.report.panels import BLUE, GREY, VERMILLION, Curve, draw, dress
 from simulator.studies.batches import BatchPoint
@@ -14,7 +15,7 @@ CURVES = (
 """Column, line, colour and words of each curve."""
 
 
-def trees_panel(axes: Any, points: Sequence[BatchPoint]) -> None:
+def trees_panel(axes: Axes, points: Sequence[BatchPoint]) -> None:
     """Draw what the target takes to verify drafted trees, and re-sampled ones with or behind
     them.
     """

@@ -66,6 +66,8 @@ from simulator.core.strategies.common.traits import Facts, Finding, Needs, Trait
 from simulator.papers.lyanna.resampling import RatedTrees, RecordedTrees
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from simulator.studies.batches import BatchPoint
 
 FUSING = DraftHead(layers=1, squares=2)
@@ -488,7 +490,7 @@ class Lyanna(Strategy[LyannaDurations], AddsMemory):
         step = strategy.step(strategy.kind_of(requests, resampled), context)
         return strategy.durations(cost, step).verify
 
-    def draw_batches(self, axes: Any, points: "Sequence[BatchPoint]") -> None:
+    def draw_batches(self, axes: Axes, points: "Sequence[BatchPoint]") -> None:
         """Draw the panel of these numbers."""
         from simulator.papers.lyanna.page import trees_panel  # pictures take long to load
 

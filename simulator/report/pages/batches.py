@@ -5,6 +5,7 @@ draft time.
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
@@ -45,7 +46,7 @@ PLAIN = {
 class DrawsBatches(Protocol):
     """A strategy with this capability draws a panel of its own numbers at every batch size."""
 
-    def draw_batches(self, axes: Any, points: Sequence[BatchPoint]) -> None:
+    def draw_batches(self, axes: Axes, points: Sequence[BatchPoint]) -> None:
         """Draw the panel; ``points`` have the strategy's numbers in ``extra``."""
         ...
 
@@ -277,7 +278,7 @@ def _batch(point: BatchPoint) -> int:
     return point.batch
 
 
-def _speedup(axes: Any, points: Sequence[BatchPoint], name: str) -> None:
+def _speedup(axes: Axes, points: Sequence[BatchPoint], name: str) -> None:
     law = Curve[BatchPoint](lambda point: point.speedup, "-", BLUE, f"{name}, law")
     simulation = Curve[BatchPoint](
         lambda point: point.simulated_speedup, "o", VERMILLION, f"{name}, simulation", hollow=True
@@ -309,7 +310,7 @@ def _speedup(axes: Any, points: Sequence[BatchPoint], name: str) -> None:
     )
 
 
-def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> None:
+def _passes(axes: Axes, points: Sequence[BatchPoint], edges: Sequence[int]) -> None:
     rows = {point.batch: point.verify_rows for point in points}
     for edge in edges:
         axes.axvline(
@@ -345,7 +346,7 @@ def _passes(axes: Any, points: Sequence[BatchPoint], edges: Sequence[int]) -> No
             last = edge
 
 
-def _overhead(axes: Any, points: Sequence[BatchPoint]) -> None:
+def _overhead(axes: Axes, points: Sequence[BatchPoint]) -> None:
     label = "exposed draft time / T_draft of vanilla_sd, law"
     draw(axes, points, _batch, Curve(lambda point: point.relative_draft_overhead, "-", BLUE, label))
     dress(axes, y_label="relative draft overhead", ylim=(0.0, None), room=1.3)

@@ -3,8 +3,8 @@ paper.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import (
@@ -162,7 +162,7 @@ def _budget(point: BudgetPoint) -> int:
     return point.gamma
 
 
-def _times(axes: Any, study: BudgetStudy) -> None:
+def _times(axes: Axes, study: BudgetStudy) -> None:
     """Draw how long an iteration, a pass of the target and the draft take, and where c lies."""
     draw(
         axes,
@@ -184,7 +184,7 @@ def _times(axes: Any, study: BudgetStudy) -> None:
     )
 
 
-def _rates(axes: Any, study: BudgetStudy) -> None:
+def _rates(axes: Axes, study: BudgetStudy) -> None:
     """Draw verified and emitted tokens per second, and the budgets that are as good as the best."""
     verified = Curve[BudgetPoint](lambda point: point.verified.law, "-", BLUE, "verified, law")
     simulated = Curve[BudgetPoint](

@@ -7,6 +7,7 @@ from math import isnan
 from typing import Any, NamedTuple
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MultipleLocator
 
@@ -245,7 +246,7 @@ def figure(layers: pd.DataFrame) -> Drawing:
         return drawing
 
 
-def _draw_layer(axes: Any, times: Sequence[LayerTimes]) -> None:
+def _draw_layer(axes: Axes, times: Sequence[LayerTimes]) -> None:
     """Draw the µs of a layer by token count."""
     draw(
         axes,

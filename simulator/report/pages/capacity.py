@@ -3,8 +3,8 @@ traffic.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.core.numeric import grouped
@@ -185,7 +185,7 @@ def capacity_figure(capacities: Sequence[Capacity]) -> Drawing:
 
 
 def _over_time(
-    axes: Any, group: Sequence[Capacity], labels: Sequence[str], colours: Sequence[str]
+    axes: Axes, group: Sequence[Capacity], labels: Sequence[str], colours: Sequence[str]
 ) -> None:
     """Draw the requests in the system over time at the offered rate."""
     for capacity, label, colour in zip(group, labels, colours, strict=True):
@@ -203,7 +203,7 @@ def _over_time(
 
 
 def _carried(
-    axes: Any, group: Sequence[Capacity], labels: Sequence[str], colours: Sequence[str]
+    axes: Axes, group: Sequence[Capacity], labels: Sequence[str], colours: Sequence[str]
 ) -> None:
     """Draw the rates that are carried, and the offered rate."""
     places = range(len(group))

@@ -5,6 +5,7 @@ goes.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import (
@@ -257,7 +258,7 @@ def _colour(place: int) -> str:
     return COLOURS[place % len(COLOURS)]
 
 
-def _draw_tokens(axes: Any, result: Comparison) -> None:
+def _draw_tokens(axes: Axes, result: Comparison) -> None:
     for place, run in enumerate(result.runs):
         law_ms = run.result.law.tpot_s * 1e3
         plain_ms = run.result.baseline.tpot_s * 1e3
@@ -271,7 +272,7 @@ def _draw_tokens(axes: Any, result: Comparison) -> None:
     axes.invert_yaxis()
 
 
-def _draw_parts(axes: Any, result: Comparison, names: list[str]) -> None:
+def _draw_parts(axes: Axes, result: Comparison, names: list[str]) -> None:
     thick = 0.8 / len(result.runs)
     for place, run in enumerate(result.runs):
         parts = parts_ms(run.result)

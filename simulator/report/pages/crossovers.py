@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure as Drawing
 
@@ -176,7 +177,7 @@ def strip_figure(methods: Sequence[Crossover], title: str) -> Drawing:
         return figure
 
 
-def _strips(axes: Any, words: str, methods: Sequence[Crossover], norm: TwoSlopeNorm) -> Any:
+def _strips(axes: Axes, words: str, methods: Sequence[Crossover], norm: TwoSlopeNorm) -> Any:
     mesh = None
     for place, method in enumerate(methods):
         speedups = np.array([[point.speedup for point in method.points]])
@@ -213,7 +214,7 @@ def before(size: int) -> float:
     return float(size / np.sqrt(2.0))
 
 
-def _mark(axes: Any, place: int, method: Crossover) -> None:
+def _mark(axes: Axes, place: int, method: Crossover) -> None:
     """Mark the first batch at which the method is behind, and the batch from which on it stays
     there.
     """

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.evidence.drawn import Found, Place
@@ -59,7 +60,7 @@ def _names(asked: Found, ours: Points) -> list[Place]:
 
 
 def _ours(
-    axes: Any,
+    axes: Axes,
     asked: Found,
     label: str,
     points: Sequence[tuple[Place, float]],
@@ -99,7 +100,7 @@ def _bars(
     return [names.index(x) + shift for x in xs], width
 
 
-def _dress(axes: Any, asked: Found, names: Sequence[Place]) -> None:
+def _dress(axes: Axes, asked: Found, names: Sequence[Place]) -> None:
     """Give the axes their title, names, scales and room."""
     described = asked.picture
     axes.set_title(

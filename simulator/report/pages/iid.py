@@ -1,8 +1,8 @@
 """How wrong the i.i.d. formula is (``specsim trace iid``)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.core.acceptance.iid import IidError, Independence
@@ -156,7 +156,9 @@ def figure(drafters: Sequence[Independence]) -> Drawing:
         return drawing
 
 
-def _marks(axes: Any, drafters: Sequence[Independence], gamma: int, mark: str, colour: str) -> None:
+def _marks(
+    axes: Axes, drafters: Sequence[Independence], gamma: int, mark: str, colour: str
+) -> None:
     """Draw the errors at one window size, each in the row of its drafter."""
     rows = []
     errors = []

@@ -1,9 +1,10 @@
 """Methods next to each other: their features, and one comparison of all of them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.core.numeric import grouped
@@ -229,7 +230,7 @@ def _end(point: MethodPoint) -> float:
     return max(point.speedup, point.published_speedup or 0.0)
 
 
-def _bars(axes: Any, words: str, points: Sequence[MethodPoint]) -> None:
+def _bars(axes: Axes, words: str, points: Sequence[MethodPoint]) -> None:
     places = np.arange(len(points))
     speedups = [point.speedup for point in points]
     axes.barh(places, speedups, 0.72, color=BLUE)
@@ -249,7 +250,7 @@ def _bars(axes: Any, words: str, points: Sequence[MethodPoint]) -> None:
     )
 
 
-def label_rows(axes: Any, words: str, names: Sequence[str]) -> None:
+def label_rows(axes: Axes, words: str, names: Sequence[str]) -> None:
     """Name the rows of a panel, from the top down, and say above it where acceptance comes from."""
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0, labelsize=8)

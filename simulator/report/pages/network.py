@@ -4,8 +4,8 @@ sweep over links.
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
@@ -233,7 +233,7 @@ def network_figure(sweep: LinkSweep) -> Drawing:
         return figure
 
 
-def _exchange(axes: Any, spans: Sequence[Span], link: int) -> None:
+def _exchange(axes: Axes, spans: Sequence[Span], link: int) -> None:
     """Draw what the stages on both sides of a link do around a full level."""
     begin, end = exchange(spans, link)
     draw_lanes(axes, spans, (begin, end), (f"stage {link}", f"stage {link + 1}"))
@@ -246,7 +246,7 @@ def _latency_ms(point: NetworkPoint) -> float:
     return point.latency_us / 1e3
 
 
-def _dress(axes: Any, x_label: str) -> None:
+def _dress(axes: Axes, x_label: str) -> None:
     dress(axes, x_label, "ms per token more than on one server", levels=(0.0,), log_x=10)
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, get_args
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
@@ -188,7 +189,7 @@ class _Panel(NamedTuple):
     scales.
     """
 
-    axes: Any
+    axes: Axes
     rows: Frame
     whole: Frame
     plot: Plot
@@ -273,7 +274,7 @@ def _grid(part: Frame, plot: Plot, xs: Sequence[Any], ys: Sequence[Any]) -> Any:
     )
 
 
-def _border(axes: Any, grid: Any, level: float) -> None:
+def _border(axes: Axes, grid: Any, level: float) -> None:
     """Draw the edges between cells on both sides of ``level``."""
     above = grid >= level
     filled = ~np.isnan(grid)
@@ -345,7 +346,9 @@ def _side(low: float, high: float, level: float) -> str:
     return ": below everywhere"
 
 
-def _surface(axes: Any, rows: Frame, plot: Plot, points: SweepTable) -> tuple[Any, tuple[Any, ...]]:
+def _surface(
+    axes: Axes, rows: Frame, plot: Plot, points: SweepTable
+) -> tuple[Any, tuple[Any, ...]]:
     """Return the methods that draw over these points, and their data: a grid, or points
     anywhere.
     """

@@ -1,9 +1,9 @@
 """Speculative Streaming over its tree factor, and on the plane of Eq. (10)."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.core.strategies.speculative_streaming.laws import parity, speedup_over_two_models
@@ -134,7 +134,7 @@ def stream_figure(study: StreamStudy) -> Drawing:
         return figure
 
 
-def _over_k(axes: Any, study: StreamStudy) -> None:
+def _over_k(axes: Axes, study: StreamStudy) -> None:
     pruned = f"pruned to {_kept(study.pruned)} nodes"
     curves = (
         (study.whole, "s--", GREY, "whole tree", (-14, -42), "center"),
@@ -190,7 +190,7 @@ def _kept(points: Sequence[StreamPoint]) -> int:
     )
 
 
-def _plane(axes: Any, figure: Drawing, models: TwoModels | None) -> None:
+def _plane(axes: Axes, figure: Drawing, models: TwoModels | None) -> None:
     """Draw by R and zeta/beta how many times as fast streaming is as two models."""
     gamma = PAPER_GAMMA
     over = 1.0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -388,7 +389,7 @@ def _draw_drafters(drawing: Drawing, numbers: Statistics) -> None:
 
 
 def _by_position(
-    axes: Any, rates: Mapping[str, Sequence[float]], verb: str, legend_columns: int
+    axes: Axes, rates: Mapping[str, Sequence[float]], verb: str, legend_columns: int
 ) -> None:
     """Draw acceptance at each position of a window, of the windows that got there, by name."""
     for index, (name, by_position) in enumerate(rates.items()):
@@ -491,6 +492,6 @@ def _look(index: int) -> Any:
     }
 
 
-def _width_axis(axes: Any, widths: Iterable[int]) -> None:
+def _width_axis(axes: Axes, widths: Iterable[int]) -> None:
     axes.xaxis.set_major_locator(FixedLocator(sorted(set(widths))))
     axes.xaxis.set_minor_locator(NullLocator())

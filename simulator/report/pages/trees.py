@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import mode
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import LogLocator, NullLocator
 
@@ -258,7 +259,7 @@ def _scales(grid: Any, widest: int) -> None:
         axes.set_xlim(0.9, 1.12 * widest)
 
 
-def _level(axes: Any, study: TreeStudy) -> None:
+def _level(axes: Axes, study: TreeStudy) -> None:
     """Draw Figure 9 for a stage: flat within a token tile."""
     levels = study.levels
     for tile in levels.tiles:
@@ -280,7 +281,7 @@ def _level(axes: Any, study: TreeStudy) -> None:
 
 
 def _curves(
-    axes: Any,
+    axes: Axes,
     study: TreeStudy,
     looks: Mapping[int, tuple[str, str]],
     value: Callable[[TreePoint], float],
@@ -302,7 +303,7 @@ def _curves(
             )
 
 
-def _mark(axes: Any, study: TreeStudy) -> None:
+def _mark(axes: Axes, study: TreeStudy) -> None:
     """Draw two standard errors of all trees, shade where the optimum lies, and draw Eq. (1)."""
     best = study.best
     below, above = study.interval

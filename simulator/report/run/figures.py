@@ -1,9 +1,9 @@
 """The figures of a run: other windows, and draft tokens that are kept."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 
@@ -67,7 +67,7 @@ def _gamma(point: SweepPoint) -> int:
     return point.gamma
 
 
-def _steps(axes: Any, points: Sequence[SweepPoint]) -> None:
+def _steps(axes: Axes, points: Sequence[SweepPoint]) -> None:
     main = [point.main_step_ms for point in points]
     mean = [point.law_step_ms for point in points]
     curves = [
@@ -95,7 +95,7 @@ def _steps(axes: Any, points: Sequence[SweepPoint]) -> None:
     _zero_slope(axes, points)
 
 
-def _zero_slope(axes: Any, points: Sequence[SweepPoint]) -> None:
+def _zero_slope(axes: Axes, points: Sequence[SweepPoint]) -> None:
     """Shade where T_draft <= Delta, mark gamma*, name the slope behind it."""
     end, star = crossing(points)
     left, right = axes.get_xlim()
@@ -152,7 +152,7 @@ def _slope(points: Sequence[SweepPoint]) -> float | None:
     return (last.draft_ms - first.draft_ms) / (last.gamma - first.gamma)
 
 
-def _tokens(axes: Any, points: Sequence[SweepPoint]) -> None:
+def _tokens(axes: Axes, points: Sequence[SweepPoint]) -> None:
     draw(
         axes,
         points,
