@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
-from simulator.evidence.claims import ClaimRow, Judged, PaperClaim
+from typing import Any
+
+from simulator.evidence.claims import (
+    NO_VALUES,
+    ClaimRow,
+    Judged,
+    Values,
+    at_least,
+    at_most,
+    change_percent,
+    values,
+)
 from simulator.report.blocks import Code, Paragraph, Table
 from simulator.report.pages.claims import RULE, as_data, claims_csv, counts, page
+from tests.toy_paper import toy_claim
 
-FIRST = {"claim": "a", "where": "T1", "says": "fast"}
 RUN = "specsim law durations_only"
 
 
-def judged(ours: list[float], ends: tuple[list[float], ...] = (), **columns: str) -> Judged:
-    claim = PaperClaim.model_validate(FIRST | columns)
-    return Judged(ClaimRow("round", claim, "claims.csv", 2), ours, ends)
+def judged(
+    numbers: list[float],
+    ends: tuple[list[float], ...] = (),
+    ours: Values = NO_VALUES,
+    **columns: Any,
+) -> Judged:
+    return Judged(ClaimRow("round", toy_claim(ours, **columns)), numbers, ends)
 
 
 REPRODUCED = judged(
     [1.94],
+    ours=change_percent(values("law.step_ms", RUN), values("law.step_ms", "specsim law other")),
     published="2..3",
     unit="x",
-    command=RUN,
-    metric="law.step_ms",
-    against="specsim law other",
-    combine="change_percent",
 )
-REFUTED = judged([1.0, 2.0], published="2", unit="x", bound="at_most 1.5", bound_why="3 / 2")
+REFUTED = judged([1.0, 2.0], published="2", unit="x", bound=at_most(1.5), bound_why="3 / 2")
 MISSING = judged(
-    [1.6], ([1.5], [1.7]), shape="at_least 2", missing="acceptance", command=RUN, metric="law"
+    [1.6], ([1.5], [1.7]), values("law", RUN), shape=[at_least(2)], missing="acceptance"
 )
 BOUND_AT_ENDS = judged(
-    [1.6], ([1.5], [1.7]), published="1", unit="x", bound="at_least 1.4", bound_why="by hand"
+    [1.6], ([1.5], [1.7]), published="1", unit="x", bound=at_least(1.4), bound_why="by hand"
 )
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 from papers import Committed
 
+from simulator.cli.claims import claims
 from simulator.evidence.fits import Paper
 from simulator.evidence.published import PublishedCell, cells
 from simulator.evidence.validation import Errors
@@ -59,10 +60,8 @@ def test_the_fit_is_tight_and_the_predictions_keep_the_bound() -> None:
 
 
 def test_claims_run_with_the_constant_of_a_pass_that_was_fitted() -> None:
-    stated = set(
-        re.findall(
-            r"draft\.engine\.host_us_per_pass\.value=(\d+)",
-            (PAPER.folder / "claims.csv").read_text(),
-        )
-    )
+    stated: set[str] = set()
+    for row in claims(["duodecoding"]):
+        for command in row.claim.commands:
+            stated |= {*re.findall(r"draft\.engine\.host_us_per_pass\.value=(\d+)", command)}
     assert stated == {f"{PAPER.fitted['draft_host_per_pass']['all']:.0f}"}

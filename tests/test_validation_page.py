@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulator.core.cost.engine import EngineErrors
-from simulator.evidence.claims import ClaimRow, Judged, PaperClaim
+from simulator.evidence.claims import ClaimRow, Judged
 from simulator.evidence.fits import OpenChoice, Paper
 from simulator.evidence.law_check import LawGap
 from simulator.evidence.published import Contradiction, PaperFigure, PublishedCell, Role
@@ -26,6 +26,7 @@ from simulator.report.pages.validate import (
     what,
 )
 from simulator.scenario.uncertainty import Interval
+from tests.toy_paper import toy_claim
 
 COMMAND = "specsim validate round"
 
@@ -76,7 +77,6 @@ def gaps() -> list[LawGap]:
 
 
 def whole_page() -> Page:
-    claim = PaperClaim(claim="a", where="T1", says="fast", published="2", missing="speed")
     figures = [
         PaperFigure(
             paper="round",
@@ -106,7 +106,7 @@ def whole_page() -> Page:
     left = {"fitted": 0.02, "without #a": 0.03, "without #b": 0.25, "one constant": 0.1}
     fits = {"eager": EngineErrors(source="by hand", rows=10, free=3, errors=left)}
     missed = [Shortfall("all papers", "MAPE", 0.105, 0.06)]
-    claims = [Judged(ClaimRow("round", claim, "claims.csv", 2), [])]
+    claims = [Judged(ClaimRow("round", toy_claim(published="2", missing="speed")), [])]
     return page([validated()], gaps(), missed, figures, slips, COMMAND, claims, fits)
 
 

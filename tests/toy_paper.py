@@ -4,9 +4,11 @@ draft token ``draft`` ms.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log
 from pathlib import Path
 
+from simulator.evidence.claims import NO_VALUES, Condition, PaperClaim, Values, claim
 from simulator.evidence.published import PAPERS
 
 SCENARIO = """
@@ -56,3 +58,35 @@ def written(root: Path) -> Path:
     ):
         (folder / name).write_text(text.lstrip())
     return folder
+
+
+def toy_claim(
+    ours: Values = NO_VALUES,
+    *,
+    name: str = "a",
+    where: str = "T1",
+    says: str = "fast",
+    published: str = "",
+    unit: str = "",
+    shape: Sequence[Condition] = (),
+    bound: Condition | None = None,
+    bound_why: str = "",
+    missing: str = "",
+) -> PaperClaim:
+    """A claim of the paper, made as :func:`claim` makes it of a function."""
+
+    def measure() -> Values:
+        return ours
+
+    measure.__name__ = name
+    measure.__doc__ = says
+    make = claim(
+        where=where,
+        published=published,
+        unit=unit,
+        shape=shape,
+        bound=bound,
+        bound_why=bound_why,
+        missing=missing,
+    )
+    return make(measure)

@@ -12,10 +12,12 @@ from functools import partial
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import simulator
 from simulator.cli import options
 from simulator.cli.options import Paths, answer, faults_as_lines, working
 from simulator.core.faults import BadInput, did_you_mean
@@ -24,6 +26,9 @@ from simulator.inputs.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from simulator.evidence.claims import Answers, ClaimRow, Judged
+
+CLAIMS = "claims"
+"""Name of the module of a paper that holds its claims."""
 
 
 def output(command: str, roots: Paths) -> Any:
@@ -60,14 +65,31 @@ def answers(commands: Iterable[str], own: Paths, everywhere: Spread) -> Answers:
 
 def judged_claims(papers: Sequence[str], own: Paths, everywhere: Spread) -> list[Judged]:
     """Return every claim of papers beside what its commands give; raise :class:`BadInput` for a
-    faulty row.
+    command that fails.
     """
-    from simulator.evidence.claims import claims, judged
+    from simulator.evidence.claims import judged
 
-    rows: list[ClaimRow] = claims(Catalogue(own), papers)
-    return judged(
-        rows, answers((command for row in rows for command in row.claim.commands), own, everywhere)
-    )
+    rows = claims(papers)
+    commands: list[str] = []
+    for row in rows:
+        commands += row.claim.commands
+    return judged(rows, answers(commands, own, everywhere))
+
+
+def claims(papers: Iterable[str]) -> list[ClaimRow]:
+    """Return the claims of papers, in the order of their functions; none for a paper without a
+    folder in ``simulator/papers``, which is found by its name.
+    """
+    from simulator.evidence.claims import claims_of
+
+    rows: list[ClaimRow] = []
+    for paper in papers:
+        folder = Path(simulator.__file__).parent / "papers" / paper
+        modules = {module.name for module in iter_modules([str(folder)])}
+        if CLAIMS in modules:
+            written = import_module(f"simulator.papers.{paper}.{CLAIMS}")
+            rows += claims_of(paper, vars(written).values())
+    return rows
 
 
 @click.command("figure")

@@ -1,27 +1,27 @@
-"""Claims of the papers: what each headline, table and figure says, what a command of ours gives,
-and the verdict, computed.
+"""Claims of the papers: what each headline, table and figure says, what commands of ours give, and
+the verdict, computed.
 
-``scenarios/papers/PAPER/claims.csv`` has a row for each claim. ``published`` is a number
-(``1.64``), a range (``1.64..2.08``) or empty where only a shape is claimed. ``command`` is typed
-without ``--json``; several are joined by `` ; `` and their values stand behind each other.
-``metric`` is a dotted path into what they print with ``--json``: ``*`` goes through a list,
-``a.0.b`` takes an entry. ``mean``, ``least``, ``most``, ``first`` or ``last`` before the path makes
-one number of a list; ``onset`` counts to the first value above 1. ``against`` is a second command,
-value by value (one value serves all): ``combine`` says ``over`` (command / against), ``under``
-(against / command), ``percent`` (100 command / against), ``change_percent`` (``percent`` less 100)
-or ``reduction_percent`` (100 less ``percent``). A ``|`` in the metric parts the path for
-``command`` from the one for ``against``. The word before the path counts after combining.
+A paper's claims are functions, one for each, in ``simulator/papers/PAPER/claims.py``. Their
+docstring is what the paper says, word for word as it is shown, and :func:`claim` says what is
+printed. A function returns :class:`Values`: the commands whose ``--json`` gives ours, and the path
+to the numbers in it::
 
-``shape`` holds one condition or several, joined by `` and ``, on our values in their order:
-:data:`CONDITIONS`. ``bound`` is ``at_most X`` or ``at_least X`` in the claim's unit:
-what can come out at all, with its arithmetic in ``bound_why``. ``missing`` names the input that the
-paper does not print, and where its range is from: a command says ``{0.58 in 0.56..0.8}`` for what
-is taken and the two ends that are plausible; several go to their ends together. The verdict is the
-first that applies. ``reproduced``: ours is within 10 % of the number, or every value inside the
-range widened by 5 % at both ends, and the shape holds where one is claimed. ``refuted``: the bound
-excludes number and range, or nothing between the ends is near (neither end has the shape). ``in
-shape``: the shape holds; the number is off or not printed. ``inputs not printed``: ``missing`` says
-which.
+    @claim(where="Figure 7", shape=[FALLS])
+    def deeper_exit() -> Values:
+        "a deeper exit lowers fallbacks"
+        return values("simulated.fallback_per_step", "specsim run shallow", "specsim run deep")
+
+``published`` is a number (``1.64``) or a range (``1.64..2.08``), as it is printed; it is left out
+where only a shape is claimed. ``shape`` holds conditions on our values in their order. ``bound`` is
+what can come out at all, in the claim's unit, with its arithmetic in ``bound_why``. ``missing``
+names the input that the paper does not print, and where its range is from: :func:`unprinted` writes
+into a command what is taken and the two ends that are plausible; several go to their ends together.
+
+The verdict is the first that applies. ``reproduced``: ours is within 10 % of the number, or every
+value inside the range widened by 5 % at both ends, and the shape holds where one is claimed.
+``refuted``: the bound excludes number and range, or nothing between the ends is near (neither end
+has the shape). ``in shape``: the shape holds; the number is off or not printed. ``inputs not
+printed``: ``missing`` says which.
 
 ``cells`` names the values of ``cells.csv`` that say the same; those of role ``report`` without a
 scenario get their run from here: the end of a range its least or most, a value that is printed as
@@ -30,24 +30,23 @@ scenario get their run from here: the end of a range its least or most, a value 
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import getfile, getsourcelines
 from itertools import chain, pairwise
 from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import model_validator
-
 from simulator.core.faults import BadInput, Fault, did_you_mean
-from simulator.core.quantities import Frozen
-from simulator.evidence.published import PAPERS, PublishedCell, numbered
-from simulator.inputs.catalogue import Catalogue, shown
+from simulator.evidence.published import PublishedCell
+from simulator.inputs.catalogue import shown
 
 Verdict = Literal["reproduced", "refuted", "in shape", "inputs not printed", ""]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "in shape", "inputs not printed", "refuted")
 Combine = Literal["", "over", "under", "percent", "change_percent", "reduction_percent"]
+Reduction = Literal["", "mean", "least", "most", "first", "last", "onset"]
 Answers = Mapping[str, Any]
 """What commands print with ``--json``, by command; :class:`BadInput` for one that fails."""
 SCALES: Mapping[Combine, tuple[int, int]] = {
@@ -56,43 +55,13 @@ SCALES: Mapping[Combine, tuple[int, int]] = {
     "change_percent": (100, 100),
     "reduction_percent": (-100, -100),
 }
-"""What command / against is multiplied by, and what is then taken off; ``under`` is against /
-command.
+"""What ours over the others is multiplied by, and what is then taken off; ``under`` is the others
+over ours.
 """
 NEAR = 0.10
 WIDENED = 0.05
 UNPRINTED = re.compile(r"\{([^{}]+) in ([^{}]+?)\.\.([^{}]+)\}")
 """An input in a command: what is taken, and its two plausible ends."""
-REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "mean": mean,
-    "least": min,
-    "most": max,
-    "first": lambda values: values[0],
-    "last": lambda values: values[-1],
-    "onset": lambda values: next(
-        (place for place, value in enumerate(values, 1) if value > 1), inf
-    ),
-}
-Holds = Callable[[Sequence[float], float], bool]
-CONDITIONS: Mapping[str, Holds] = {
-    "rises": lambda values, _: all(a <= b for a, b in pairwise(values)) and values[0] < values[-1],
-    "falls": lambda values, _: all(a >= b for a, b in pairwise(values)) and values[0] > values[-1],
-    "peaks": lambda values, _: 0 < values.index(max(values)) < len(values) - 1,
-    "dips": lambda values, _: 0 < values.index(min(values)) < len(values) - 1,
-    "flat": lambda values, bound: max(values) <= min(values) * (1 + bound),
-    "at_least": lambda values, bound: min(values) >= bound,
-    "at_most": lambda values, bound: max(values) <= bound,
-    "largest_at": lambda values, place: values.index(max(values)) + 1 == place,
-    "smallest_at": lambda values, place: values.index(min(values)) + 1 == place,
-}
-"""Conditions on values in their order. ``rises`` and ``falls``: no value is on the wrong side of
-the one before, and the last differs from the first; ``peaks`` and ``dips``: the largest or the
-smallest value is neither the first nor the last; ``flat 5%``: the largest is at most 5 % above the
-smallest; ``at_least X`` and ``at_most X``: every value is; ``largest_at N`` and ``smallest_at N``:
-it is the Nth, counted from 1.
-"""
-WITHOUT_NUMBER = ("rises", "falls", "peaks", "dips")
-"""Conditions that stand alone; the others take a number."""
 
 
 class PrintedRange(NamedTuple):
@@ -127,68 +96,285 @@ class PrintedRange(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """Holds one word of a shape or a bound, and its number."""
+    """Holds a shape or a bound in words, and whether values keep it."""
 
-    word: str
-    number: float
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Read ``rises``, ``flat 5%`` or ``at_least 2``; raise ValueError for anything else."""
-        word, *rest = text.split() or [""]
-        if word not in CONDITIONS:
-            raise ValueError(f"there is no shape '{word}'{did_you_mean(word, CONDITIONS)}")
-        if word in WITHOUT_NUMBER and rest:
-            raise ValueError(f"expected '{word}' alone, got '{text}'")
-        if word not in WITHOUT_NUMBER and len(rest) != 1:
-            raise ValueError(f"expected '{word}' and a number, got '{text}'")
-        number = rest[0] if rest else "0"
-        return cls(word, float(number.removesuffix("%")) / (100 if number.endswith("%") else 1))
-
-    def holds(self, values: Sequence[float]) -> bool:
-        """Return whether values keep it."""
-        return CONDITIONS[self.word](values, self.number)
+    words: str
+    holds: Callable[[Sequence[float]], bool]
 
 
-class PaperClaim(Frozen):
-    """One claim of a paper; columns as described above, empty ones left out."""
+def _rises(values: Sequence[float]) -> bool:
+    return all(a <= b for a, b in pairwise(values)) and values[0] < values[-1]
 
-    claim: str
+
+def _falls(values: Sequence[float]) -> bool:
+    return all(a >= b for a, b in pairwise(values)) and values[0] > values[-1]
+
+
+def _inside(values: Sequence[float], value: float) -> bool:
+    """Return whether a value stands neither first nor last."""
+    return 0 < values.index(value) < len(values) - 1
+
+
+RISES = Condition("rises", _rises)
+"""No value is below the one before, and the last is above the first."""
+FALLS = Condition("falls", _falls)
+"""No value is above the one before, and the last is below the first."""
+PEAKS = Condition("peaks", lambda values: _inside(values, max(values)))
+"""The largest value is neither the first nor the last."""
+DIPS = Condition("dips", lambda values: _inside(values, min(values)))
+"""The smallest value is neither the first nor the last."""
+
+
+def flat(percent: float) -> Condition:
+    """Return that the largest value is at most so many per cent above the smallest."""
+    share = percent / 100
+    return Condition(f"flat {percent:g}%", lambda values: max(values) <= min(values) * (1 + share))
+
+
+def at_least(bound: float) -> Condition:
+    """Return that every value is at least a number."""
+    return Condition(f"at_least {bound:g}", lambda values: min(values) >= bound)
+
+
+def at_most(bound: float) -> Condition:
+    """Return that every value is at most a number."""
+    return Condition(f"at_most {bound:g}", lambda values: max(values) <= bound)
+
+
+def largest_at(place: int) -> Condition:
+    """Return that the largest value stands at a place, counted from 1."""
+    return Condition(f"largest_at {place}", lambda values: values.index(max(values)) + 1 == place)
+
+
+def smallest_at(place: int) -> Condition:
+    """Return that the smallest value stands at a place, counted from 1."""
+    return Condition(f"smallest_at {place}", lambda values: values.index(min(values)) + 1 == place)
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values of ours: the commands that print them, and where in what they print.
+
+    ``path`` is dotted: ``*`` goes through a list, ``a.0.b`` takes an entry. Values of several
+    commands stand behind each other. With ``others`` they are combined value by value (a single
+    other serves all), and what is combined may be reduced to one number.
+    """
+
+    path: str = ""
+    commands: tuple[str, ...] = ()
+    other_path: str = ""
+    others: tuple[str, ...] = ()
+    combine: Combine = ""
+    reduction: Reduction = ""
+
+    @property
+    def command(self) -> str:
+        """Return the commands in one line."""
+        return " ; ".join(self.commands)
+
+    @property
+    def against(self) -> str:
+        """Return the commands that these are compared with, in one line."""
+        return " ; ".join(self.others)
+
+    @property
+    def metric(self) -> str:
+        """Return the path in words: behind the word of the reduction, before that of the others
+        where it differs.
+        """
+        words = self.path
+        if self.reduction:
+            words = f"{self.reduction} {words}"
+        if self.other_path != self.path and self.others:
+            words = f"{words} | {self.other_path}"
+        return words
+
+    @property
+    def readings(self) -> list[Self]:
+        """Return these values with unprinted inputs as taken; where there are any, with all at
+        their first and their last end.
+        """
+        groups = [1]
+        if UNPRINTED.search(self.command + self.against):
+            groups += [2, 3]
+        return [self._at(group) for group in groups]
+
+    def _at(self, group: int) -> Self:
+        """Return these values with one of the three groups of every unprinted input."""
+        chosen = rf"\{group}"
+        return replace(
+            self,
+            commands=tuple(UNPRINTED.sub(chosen, command) for command in self.commands),
+            others=tuple(UNPRINTED.sub(chosen, command) for command in self.others),
+        )
+
+    def numbers(self, answers: Answers) -> list[float]:
+        """Return the numbers, combined and reduced; raise ValueError where the path is not in what
+        commands print.
+        """
+        ours = _picked(answers, self.commands, self.path)
+        if self.others:
+            ours = combined(ours, _picked(answers, self.others, self.other_path), self.combine)
+        if self.reduction:
+            return [REDUCTIONS[self.reduction](ours)]
+        return ours
+
+
+NO_VALUES = Values()
+"""What a claim returns where nothing of ours stands beside it."""
+
+
+def values(path: str, *commands: str) -> Values:
+    """Return the values at a path of what commands print.
+
+    Raises ValueError for what is no command of ours.
+    """
+    for command in commands:
+        if not command.startswith("specsim ") or " --json" in command:
+            raise ValueError(
+                f"expected a command that begins with 'specsim' and has no --json, got '{command}'"
+            )
+    return Values(path, commands)
+
+
+def cell_runs(*cells: str) -> Values:
+    """Return what we get for cells of ``cells.csv``, which may be patterns."""
+    patterns = " ".join(f"--cell {cell}" for cell in cells)
+    return values("cells.*.run", f"specsim validate {patterns}")
+
+
+def over(ours: Values, others: Values) -> Values:
+    """Return ours over the others."""
+    return _beside(ours, others, "over")
+
+
+def quotient(path: str, other_path: str, *commands: str) -> Values:
+    """Return the values at one path over those at another of what the same commands print."""
+    return over(values(path, *commands), values(other_path, *commands))
+
+
+def under(ours: Values, others: Values) -> Values:
+    """Return the others over ours."""
+    return _beside(ours, others, "under")
+
+
+def percent(ours: Values, others: Values) -> Values:
+    """Return ours in per cent of the others."""
+    return _beside(ours, others, "percent")
+
+
+def change_percent(ours: Values, others: Values) -> Values:
+    """Return how many per cent ours are above the others."""
+    return _beside(ours, others, "change_percent")
+
+
+def reduction_percent(ours: Values, others: Values) -> Values:
+    """Return how many per cent ours are below the others."""
+    return _beside(ours, others, "reduction_percent")
+
+
+def _beside(ours: Values, others: Values, combine: Combine) -> Values:
+    """Return ours combined with others, value by value; raise ValueError where either is combined
+    or reduced already, since a reduction comes last.
+    """
+    for side in (ours, others):
+        if side.others or side.reduction:
+            raise ValueError(f"expected values that are combined first, got '{side.metric}'")
+    return replace(ours, other_path=others.path, others=others.commands, combine=combine)
+
+
+def mean_of(several: Values) -> Values:
+    """Return the mean of values."""
+    return replace(several, reduction="mean")
+
+
+def least_of(several: Values) -> Values:
+    """Return the least of values."""
+    return replace(several, reduction="least")
+
+
+def most_of(several: Values) -> Values:
+    """Return the most of values."""
+    return replace(several, reduction="most")
+
+
+def first_of(several: Values) -> Values:
+    """Return the first of values."""
+    return replace(several, reduction="first")
+
+
+def last_of(several: Values) -> Values:
+    """Return the last of values."""
+    return replace(several, reduction="last")
+
+
+def onset_of(several: Values) -> Values:
+    """Return the place of the first of values above 1, counted from 1."""
+    return replace(several, reduction="onset")
+
+
+def _onset(several: Sequence[float]) -> float:
+    for place, value in enumerate(several, 1):
+        if value > 1:
+            return place
+    return inf
+
+
+REDUCTIONS: Mapping[Reduction, Callable[[Sequence[float]], float]] = {
+    "mean": mean,
+    "least": min,
+    "most": max,
+    "first": lambda several: several[0],
+    "last": lambda several: several[-1],
+    "onset": _onset,
+}
+
+
+def unprinted(taken: str, first: str, last: str) -> str:
+    """Return an input that the paper does not print, as a command says it: what is taken, and the
+    two ends that are plausible.
+    """
+    return f"{{{taken} in {first}..{last}}}"
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """A claim of a paper: what is printed, as described above, and the function that gives ours."""
+
+    measure: Callable[[], Values]
     where: str
-    says: str
     published: str = ""
     unit: str = ""
-    command: str = ""
-    metric: str = ""
-    against: str = ""
-    combine: Combine = ""
-    shape: str = ""
-    bound: str = ""
+    shape: Sequence[Condition] = ()
+    bound: Condition | None = None
     bound_why: str = ""
     missing: str = ""
     cells: str = ""
     remark: str = ""
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        for command in self.commands:
-            if not command.startswith("specsim ") or " --json" in command:
-                raise ValueError(
-                    "expected a command that begins with 'specsim' and has no --json, got "
-                    f"'{command}'"
-                )
+    def __post_init__(self) -> None:
+        if not self.says:
+            raise ValueError(f"{self.claim}: expected a docstring, which is what the paper says")
         if not (self.published or self.shape):
-            raise ValueError("expected a published value or a shape")
-        pairs = {"metric": "command", "combine": "against", "bound": "bound_why"}
-        for name, other in pairs.items():
-            if bool(getattr(self, name)) != bool(getattr(self, other)):
-                raise ValueError(f"a {name} needs a {other}, and the other way round")
-        if self.limit and self.limit.word not in ("at_most", "at_least"):
-            raise ValueError(
-                f"expected a bound like 'at_most 64.8' or 'at_least 1.18', got '{self.bound}'"
-            )
-        _ = self.conditions, self.span  # which raise what pydantic words
-        return self
+            raise ValueError(f"{self.claim}: expected a published value or a shape")
+        if bool(self.bound) != bool(self.bound_why):
+            raise ValueError(f"{self.claim}: a bound needs a bound_why, and the other way round")
+        _ = self.span  # which raises what is wrong with the number
+
+    @property
+    def claim(self) -> str:
+        """Return the name of the claim: that of its function."""
+        return self.measure.__name__
+
+    @property
+    def says(self) -> str:
+        """Return what the paper says, in one line: the docstring of the function."""
+        return " ".join((self.measure.__doc__ or "").split())
+
+    @cached_property
+    def values(self) -> Values:
+        """Return what gives our values."""
+        return self.measure()
 
     @property
     def span(self) -> PrintedRange | None:
@@ -197,91 +383,71 @@ class PaperClaim(Frozen):
             return PrintedRange.of(self.published)
         return None
 
-    @property
-    def conditions(self) -> list[Condition]:
-        """Return the conditions of the shape."""
-        if self.shape:
-            return [Condition.of(text) for text in self.shape.split(" and ")]
-        return []
-
-    def keeps_shape(self, values: Sequence[float]) -> bool:
-        """Return whether values keep every condition of the shape."""
-        return all(condition.holds(values) for condition in self.conditions)
-
-    @property
-    def limit(self) -> Condition | None:
-        """Return the bound; None without one."""
-        if self.bound:
-            return Condition.of(self.bound)
-        return None
+    def keeps_shape(self, ours: Sequence[float]) -> bool:
+        """Return whether our values keep every condition of the shape."""
+        return all(condition.holds(ours) for condition in self.shape)
 
     @property
     def commands(self) -> list[str]:
-        """Return every command that this claim needs, those of ``against`` last, then again for
+        """Return every command that this claim needs, those of the others last, then again for
         each end.
         """
-        return [
-            command
-            for reading in self.readings
-            for command in (*split(reading.command), *split(reading.against))
-        ]
-
-    @property
-    def readings(self) -> list[Self]:
-        """Return the claim with unprinted inputs as taken; where there are any, with all at their
-        first and their last end.
-        """
-        named = ("command", "against")
-        each = []
-        for end in (1, 2, 3):
-            each.append({name: UNPRINTED.sub(rf"\{end}", getattr(self, name)) for name in named})
-        return [
-            self.model_copy(update=update)
-            for update in each[: 3 if UNPRINTED.search(self.command + self.against) else 1]
-        ]
+        commands: list[str] = []
+        for reading in self.values.readings:
+            commands += (*reading.commands, *reading.others)
+        return commands
 
     @property
     def refuted(self) -> bool:
         """Return whether the bound excludes the number, or the whole range."""
-        if not (self.limit and self.span):
+        if not (self.bound and self.span):
             return False
-        return not self.limit.holds(
-            [self.span.least if self.limit.word == "at_most" else self.span.most]
+        return not any(self.bound.holds([end]) for end in self.span)
+
+
+def claim(
+    *,
+    where: str,
+    published: str = "",
+    unit: str = "",
+    shape: Sequence[Condition] = (),
+    bound: Condition | None = None,
+    bound_why: str = "",
+    missing: str = "",
+    cells: str = "",
+    remark: str = "",
+) -> Callable[[Callable[[], Values]], PaperClaim]:
+    """Return what makes a claim of a function: what is printed, as described above."""
+
+    def made(measure: Callable[[], Values]) -> PaperClaim:
+        return PaperClaim(
+            measure,
+            where=where,
+            published=published,
+            unit=unit,
+            shape=shape,
+            bound=bound,
+            bound_why=bound_why,
+            missing=missing,
+            cells=cells,
+            remark=remark,
         )
 
-    def ours(self, answers: Answers) -> list[float]:
-        """Return our values, combined and reduced; raise ValueError where the metric is not in what
-        commands print.
-        """
-        first, _, rest = self.metric.partition(" ")
-        word, paths = (first, rest) if first in REDUCTIONS else ("", self.metric)
-        own, _, other = (path.strip() for path in paths.partition("|"))
-        values = [
-            value for command in split(self.command) for value in picked(answers[command], own)
-        ]
-        if self.against:
-            seconds = [
-                value
-                for command in split(self.against)
-                for value in picked(answers[command], other or own)
-            ]
-            values = combined(values, seconds, self.combine)
-        if word:
-            return [REDUCTIONS[word](values)]
-        return values
+    return made
 
 
 class ClaimRow(NamedTuple):
-    """Holds a claim, its paper, and the place where it is written."""
+    """Holds a claim and its paper."""
 
     paper: str
     claim: PaperClaim
-    file: str
-    line: int
 
     def fault(self, field: str, message: str) -> Fault:
-        """Return a fault of this row."""
-        return Fault((self.file, self.line, 1), field, f"{self.claim.claim}: {message}")
+        """Return a fault of this claim, at the place of its function."""
+        measure = self.claim.measure
+        _, line = getsourcelines(measure)
+        place = (shown(Path(getfile(measure))), line, 1)
+        return Fault(place, field, f"{self.claim.claim}: {message}")
 
 
 @dataclass(frozen=True)
@@ -322,7 +488,7 @@ class Judged:
             return "reproduced"
         if claim.refuted or self.out_of_reach:
             return "refuted"
-        if claim.conditions and self.in_shape:
+        if claim.shape and self.in_shape:
             return "in shape"
         if claim.missing:
             return "inputs not printed"
@@ -337,13 +503,6 @@ class Judged:
         if cell.qualifier.endswith(("max", "at_most")):
             return max(self.ours)
         return mean(self.ours)
-
-
-def split(commands: str) -> list[str]:
-    """Return commands that are joined by `` ; ``."""
-    if commands:
-        return [command.strip() for command in commands.split(" ; ")]
-    return []
 
 
 def combined(values: Sequence[float], others: Sequence[float], combine: Combine) -> list[float]:
@@ -386,6 +545,14 @@ def picked(data: Any, path: str) -> list[float]:
     return [float(entry) for entry in reached]
 
 
+def _picked(answers: Answers, commands: Iterable[str], path: str) -> list[float]:
+    """Return the numbers at a path of what several commands print, behind each other."""
+    numbers: list[float] = []
+    for command in commands:
+        numbers += picked(answers[command], path)
+    return numbers
+
+
 def _entries(entry: Any, part: str, path: str) -> list[Any]:
     """Return what one part of a path leads to: an entry, or with ``*`` all of them."""
     if part == "*" and isinstance(entry, dict | list):
@@ -398,28 +565,9 @@ def _entries(entry: Any, part: str, path: str) -> list[Any]:
     raise ValueError(f"there is no '{part}' of '{path}'{did_you_mean(part, names)}")
 
 
-def claims(catalogue: Catalogue, papers: Iterable[str]) -> list[ClaimRow]:
-    """Return the claims of papers, in the order of their files; raise BadInput for a faulty row or
-    a name used twice.
-    """
-    rows: list[ClaimRow] = []
-    for paper in papers:
-        paths = (root / PAPERS / paper / "claims.csv" for root in catalogue.roots)
-        path = next(filter(Path.exists, paths), None)
-        if path:
-            own = []
-            for line, claim in numbered(PaperClaim, path):
-                own.append(ClaimRow(paper, claim, shown(path), line))
-        else:
-            own = []
-        names = [row.claim.claim for row in own]
-        twice = [row for place, row in enumerate(own) if row.claim.claim in names[:place]]
-        if twice:
-            raise BadInput(
-                [row.fault("claim", "there is a claim of this name already") for row in twice]
-            )
-        rows += own
-    return rows
+def claims_of(paper: str, written: Iterable[object]) -> list[ClaimRow]:
+    """Return the claims of a paper among everything that its module holds, in their order."""
+    return [ClaimRow(paper, known) for known in written if isinstance(known, PaperClaim)]
 
 
 def judged(rows: Sequence[ClaimRow], answers: Answers) -> list[Judged]:
@@ -437,7 +585,7 @@ def judged(rows: Sequence[ClaimRow], answers: Answers) -> list[Judged]:
             faults.append(row.fault("command", "; ".join(map(str, failed[0].faults))))
             continue
         try:
-            taken, *ends = [one.ours(answers) if one.command else [] for one in row.claim.readings]
+            taken, *ends = [reading.numbers(answers) for reading in row.claim.values.readings]
             beside.append(Judged(row, taken, ends))
         except (ValueError, ZeroDivisionError) as error:
             faults.append(row.fault("metric", str(error)))

@@ -121,7 +121,7 @@ class PaperFigure(Frozen):
     """A figure of a paper: what it ``shows``, the ``command`` that reproduces its shape and our
     ``picture`` of it, or why not.
 
-    ``claims`` names the rows of ``claims.csv`` that say how it comes out; ``remark`` says what ours
+    ``claims`` names the claims of the paper that say how it comes out; ``remark`` says what ours
     is, or why there is none.
     """
 

@@ -78,7 +78,19 @@ def _printed(judged: Judged) -> str:
     """Return the number or the range that the paper prints; where it prints none, the shape."""
     claim = judged.claim
     printed = f"{claim.published.replace('..', ' to ')} {claim.unit}".strip()
-    return printed or claim.shape
+    return printed or _shape(judged)
+
+
+def _shape(judged: Judged) -> str:
+    """Return the conditions of the shape in words; empty where none is claimed."""
+    return " and ".join(condition.words for condition in judged.claim.shape)
+
+
+def _bound(judged: Judged) -> str:
+    """Return the bound in words; empty without one."""
+    if judged.claim.bound:
+        return judged.claim.bound.words
+    return ""
 
 
 def ours(judged: Judged) -> str:
@@ -105,7 +117,7 @@ def bound(judged: Judged) -> str:
     claim = judged.claim
     reason = claim.missing
     if claim.bound:
-        reason = f"{claim.bound.replace('_', ' ')} {claim.unit}: {claim.bound_why}"
+        reason = f"{claim.bound.words.replace('_', ' ')} {claim.unit}: {claim.bound_why}"
     at_ends = ends(judged)
     if at_ends:
         reason = f"{reason}; at the ends of what is plausible: {at_ends}"
@@ -114,7 +126,7 @@ def bound(judged: Judged) -> str:
 
 def _command(judged: Judged) -> Code | str:
     """Return the command that gives our value, beside the one that it is combined with."""
-    taken = judged.claim.readings[0]
+    taken = judged.claim.values.readings[0]
     if not taken.command:
         return ""
     if not taken.combine:
@@ -134,14 +146,14 @@ def _records(claims: Iterable[Judged]) -> Table:
         Column[Judged]("ours", ours),
         Column[Judged]("ends", ends),
         Column[Judged]("verdict", lambda judged: judged.verdict),
-        Column[Judged]("shape", lambda judged: judged.claim.shape),
-        Column[Judged]("bound", lambda judged: judged.claim.bound),
+        Column[Judged]("shape", _shape),
+        Column[Judged]("bound", _bound),
         Column[Judged]("bound_why", lambda judged: judged.claim.bound_why),
         Column[Judged]("missing", lambda judged: judged.claim.missing),
-        Column[Judged]("command", lambda judged: judged.claim.command),
-        Column[Judged]("metric", lambda judged: judged.claim.metric),
-        Column[Judged]("against", lambda judged: judged.claim.against),
-        Column[Judged]("combine", lambda judged: judged.claim.combine),
+        Column[Judged]("command", lambda judged: judged.claim.values.command),
+        Column[Judged]("metric", lambda judged: judged.claim.values.metric),
+        Column[Judged]("against", lambda judged: judged.claim.values.against),
+        Column[Judged]("combine", lambda judged: judged.claim.values.combine),
         Column[Judged]("cells", lambda judged: judged.claim.cells),
         Column[Judged]("remark", lambda judged: judged.claim.remark),
     ]

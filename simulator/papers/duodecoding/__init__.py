@@ -1,0 +1,1 @@
+"""What DuoDecoding says, claim by claim."""

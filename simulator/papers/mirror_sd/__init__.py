@@ -1,0 +1,1 @@
+"""What Mirror-SD says, claim by claim."""

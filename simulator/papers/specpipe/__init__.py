@@ -1,0 +1,1 @@
+"""What SpecPipe says, claim by claim."""

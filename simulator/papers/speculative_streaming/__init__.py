@@ -1,0 +1,1 @@
+"""What Speculative Streaming says, claim by claim."""
