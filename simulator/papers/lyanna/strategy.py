@@ -490,7 +490,7 @@ class Lyanna(Strategy[LyannaDurations], AddsMemory):
         step = strategy.step(strategy.kind_of(requests, resampled), context)
         return strategy.durations(cost, step).verify
 
-    def draw_batches(self, axes: Axes, points: "Sequence[BatchPoint]") -> None:
+    def draw_batches(self, axes: "Axes", points: "Sequence[BatchPoint]") -> None:
         """Draw the panel of these numbers."""
         from simulator.papers.lyanna.page import trees_panel  # pictures take long to load
 
