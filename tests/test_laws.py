@@ -13,7 +13,7 @@ from hypothesis import example, given, settings, strategies as st
 from simulator.core.acceptance.sources import Cycle, Odds, Rates
 from simulator.core.cost.rows import Phase, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.quantities import NonNegative, Ranged
+from simulator.core.quantities import Ranged
 from simulator.core.serving.memory import Blocks
 from simulator.core.serving.policies import (
     ChunkedPrefill,
@@ -43,7 +43,6 @@ from simulator.core.strategies.tree_sd import TreeSD
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
 from simulator.evidence.law_check import check_example, verdict_on
-from simulator.papers.lyanna import Lyanna
 from simulator.report.law_claims import law_sentence
 
 milliseconds = st.floats(min_value=0.01, max_value=500.0)
@@ -84,14 +83,6 @@ any_strategy = st.one_of(
         passes=st.lists(st.builds(DraftPass, rows=st.just((2, 3))), max_size=2).map(tuple),
         host_ms=st.builds(Ranged, value=milliseconds),
         bonus_on_full_accept=st.booleans(),
-    ),
-    st.builds(
-        Lyanna,
-        depth=st.integers(2, 6),
-        threshold=st.integers(0, 3),
-        resample=st.booleans(),
-        fusion=st.booleans(),
-        host_ms=st.builds(NonNegative, value=milliseconds),
     ),
     st.builds(
         SpeculativeStreaming,
@@ -230,8 +221,22 @@ def test_law_and_simulation_agree_with_constant_acceptance(
     off_exit: bool,
     batch: int,
 ) -> None:
+    check_agreement(policy, strategy, durations, accepted, off_exit, batch)
+
+
+def check_agreement(
+    policy: str,
+    strategy: Strategy,
+    durations: StatedDurations,
+    accepted: int,
+    off_exit: bool,
+    batch: int,
+    cycles: int = 1,
+) -> None:
     """Two runs of different length differ by whole cycles of steady steps; the first step, whose
     window is always at hand, drops out.
+
+    ``cycles`` is how many times as long a cycle is as the window alone would make it.
     """
     if strategy.traits.separate_prompts:
         policy = {"chunked_prefill": "prefill_first", "unified_budget": "fixed_batch"}.get(
@@ -251,15 +256,7 @@ def test_law_and_simulation_agree_with_constant_acceptance(
     gamma = strategy.window_for(batch)
     full = accepted >= gamma and gamma and not strategy.bonus_on_full_accept
     window = min(accepted, gamma) + (0 if full else 1)
-    cycle = 2 * window * (window + 1)
-    if (
-        isinstance(strategy, Lyanna)
-        and not strategy.fusion
-        and (left := strategy.left(min(accepted, gamma)))
-    ):
-        cycle *= (
-            window + min(accepted, left) + 1
-        )  # a drafted tree, and in a step of its own what it left
+    cycle = 2 * window * (window + 1) * cycles
     short, long = (
         play(
             strategy,

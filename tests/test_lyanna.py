@@ -573,3 +573,11 @@ def test_an_unfused_pass_costs_less_than_it_did_when_its_tokens_were_dropped() -
 def scenario_of(variant: str, *overrides: str) -> Any:
     loaded = load(f"lyanna_llama_2_7b_h800_{variant}", overrides)
     return loaded.scenario, loaded.acceptance()
+
+
+def test_a_strategy_of_which_no_bursts_are_recorded_asks_for_one_mean() -> None:
+    with pytest.raises(BadInput, match="state one mean"):
+        load(
+            "methods_vicuna_7b_a100",
+            ["strategy=lyanna", "acceptance={tokens_per_step: {code: 2.4, docs: 2.0}}"],
+        )

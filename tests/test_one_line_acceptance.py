@@ -331,14 +331,6 @@ def test_means_of_categories_that_cannot_be(stated: str, fault: str) -> None:
     assert fault in str(caught.value)
 
 
-def test_a_strategy_of_which_no_bursts_are_recorded_asks_for_one_mean() -> None:
-    with pytest.raises(BadInput, match="state one mean"):
-        load(
-            "methods_vicuna_7b_a100",
-            ["strategy=lyanna", "acceptance={tokens_per_step: {code: 2.4, docs: 2.0}}"],
-        )
-
-
 def test_what_if_fewer_are_accepted_and_other_windows_keep_the_categories(tmp_path: Path) -> None:
     """Tasks of a traffic file are categories too; a sweep changes the window, never the window of
     the means.

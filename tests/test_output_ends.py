@@ -13,6 +13,7 @@ from simulator.scenario import Loaded, load
 from simulator.scenario.run import law, law_from, run, simulate
 from simulator.studies.sweep.grid import law_columns
 from simulator.studies.what_if import what_if
+from tests.apart import kept
 
 SERIAL = "strategy={name: vanilla_sd, gamma: 5}"
 TIMES = "durations={target_ms: 10, draft_step_ms: 2}"
@@ -108,25 +109,31 @@ def test_laws_that_call_themselves_exact_meet_a_simulation_of_short_outputs(stra
 
 @pytest.mark.parametrize(
     ("strategy", "acceptance", "words"),
-    [
-        (SERIAL, "{cycle: {accepted: [5, 0, 3]}}", "what steps keep is taken to be independent"),
-        (
-            SERIAL,
-            "{trace: six_flavours_greedy, stand_in: true}",
-            "what steps keep is taken to be independent",
-        ),
-        (
-            "strategy={name: mirror_sd, gamma: 5}",
-            "{rate: 0.8, overlap: 0.9}",
-            "the first steps of a request",
-        ),
-        (
-            "strategy={name: vanilla_sd, gamma: 5, adaptive: moving}",
-            "{rate: 0.8}",
-            "the first steps of a request",
-        ),
-        ("strategy={name: lyanna, depth: 3}", "{rate: 0.8}", "the first steps of a request"),
-    ],
+    kept(
+        [
+            (
+                SERIAL,
+                "{cycle: {accepted: [5, 0, 3]}}",
+                "what steps keep is taken to be independent",
+            ),
+            (
+                SERIAL,
+                "{trace: six_flavours_greedy, stand_in: true}",
+                "what steps keep is taken to be independent",
+            ),
+            (
+                "strategy={name: mirror_sd, gamma: 5}",
+                "{rate: 0.8, overlap: 0.9}",
+                "the first steps of a request",
+            ),
+            (
+                "strategy={name: vanilla_sd, gamma: 5, adaptive: moving}",
+                "{rate: 0.8}",
+                "the first steps of a request",
+            ),
+            ("strategy={name: lyanna, depth: 3}", "{rate: 0.8}", "the first steps of a request"),
+        ]
+    ),
 )
 def test_a_law_that_does_not_know_the_ends_is_not_exact_and_says_how_much_they_cut(
     strategy: str, acceptance: str, words: str

@@ -24,6 +24,7 @@ from simulator.scenario.run import baseline, law, simulate, tuned
 from simulator.studies.plan.search import replicated
 from simulator.studies.what_if import MANY_KINDS, SHARES, WhatIf, what_if
 from simulator.studies.window import at_window
+from tests.apart import kept
 
 SCENARIOS = (
     "durations_only",
@@ -121,7 +122,7 @@ def put_together(pieces: WhatIf, where: Where) -> float:
     return seconds / tokens
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", kept(SCENARIOS))
 def test_the_pieces_are_the_law(name: str) -> None:
     loaded = tuned(load(name))
     pieces = what_if(loaded)

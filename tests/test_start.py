@@ -20,6 +20,7 @@ from simulator.report.terminal import print_page
 from simulator.scenario import load, resolved
 from simulator.scenario.explain import explain
 from simulator.scenario.run import run
+from tests.apart import kept
 
 EXPLAINED = [
     "durations_only",
@@ -119,7 +120,7 @@ def test_every_default_of_a_small_scenario() -> None:
     assert (found.confidences, found.notes) == ({}, [])
 
 
-@pytest.mark.parametrize("name", EXPLAINED)
+@pytest.mark.parametrize("name", kept(EXPLAINED))
 def test_a_default_written_down_changes_nothing(name: str) -> None:
     loaded = load(name)
     found = explain(loaded)
@@ -143,7 +144,7 @@ def test_sourced_defaults_tell_their_source() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 200])
-@pytest.mark.parametrize("name", EXPLAINED)
+@pytest.mark.parametrize("name", kept(EXPLAINED))
 def test_an_explanation_fits_a_terminal(name: str, width: int) -> None:
     page, found = StringIO(), explain(load(name))
     print_page(explain_page.page(name, found), Console(file=page, width=width))

@@ -36,16 +36,16 @@ BEGIN, END = "<!-- scores: written by dev.py mutate -->", "<!-- end of scores --
 
 
 def laws() -> list[str]:
-    """Return the file of every shipped strategy, below ``simulator`` and without its ending."""
+    """Return the file of every strategy of the core, below ``simulator`` and without its ending."""
     package = ROOT / "simulator"
     folder = package / "core/strategies"
-    papers = package / "papers"
-    files = [
-        *folder.glob("[!_]*.py"),
-        *folder.glob("*/strategy.py"),
-        *papers.glob("*/strategy.py"),
-    ]
+    files = [*folder.glob("[!_]*.py"), *folder.glob("*/strategy.py")]
     return sorted(file.relative_to(package).with_suffix("").as_posix() for file in files)
+
+
+def papers() -> list[str]:
+    """Return the papers that have a strategy, in order of names."""
+    return sorted(file.parent.name for file in (ROOT / "simulator/papers").glob("*/strategy.py"))
 
 
 STEPS = ("steps_by_hand", "worked_examples")
@@ -67,7 +67,6 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
             "one_device_by_hand",
             "streaming_examples",
         ),
-        "papers/lyanna/strategy": ("lyanna_by_hand", "lyanna_examples"),
         "core/strategies/specpipe/strategy": ("stages_by_hand", "specpipe"),
         "core/strategies/specpipe_tandem": ("stages_by_hand", "specpipe"),
         "core/strategies/pipeline": ("stages_by_hand", "pipeline_tree"),
@@ -87,8 +86,12 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
         "studies/sweep/grid": ("grid",),
     },
 }
-"""Modules of ``simulator`` by group, and the test files that hold each."""
+"""Modules of ``simulator`` by group, and the test files that hold each; a paper is a group."""
 GROUPS["laws"] |= {law: (*STEPS, "laws") for law in laws() if law not in GROUPS["laws"]}
+GROUPS |= {
+    paper: {f"papers/{paper}/strategy": (f"{paper}_by_hand", f"{paper}_examples")}
+    for paper in papers()
+}
 
 TESTS = {module: tests for modules in GROUPS.values() for module, tests in modules.items()}
 

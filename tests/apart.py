@@ -1,0 +1,17 @@
+"""Papers whose folder may be taken away, with all that is called after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+PAPERS = ("lyanna",)
+FOLDER = Path(__file__).parent.parent / "simulator/papers"
+Case = TypeVar("Case")
+
+
+def kept(cases: Iterable[Case]) -> list[Case]:
+    """Return the cases of a test but for those that name a paper that was taken away."""
+    gone = [paper for paper in PAPERS if not (FOLDER / paper).is_dir()]
+    return [case for case in cases if not any(paper in str(case) for paper in gone)]
