@@ -21,8 +21,8 @@ from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import ClosedLoop, Requests
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.strategies.common.step import Kind, Lanes
-from simulator.core.strategies.duodecoding import DuoDecoding, SequenceDetail
 from simulator.core.world import World
+from simulator.papers.duodecoding.strategy import DuoDecoding, SequenceDetail
 from simulator.report.run.answer import conditions
 from simulator.report.run.gaps import gaps
 from simulator.report.run.steps import kind_name

@@ -19,7 +19,7 @@ from simulator.core.acceptance.sequence_chances import budget, cost_coefficient
 from simulator.core.acceptance.sequences import Split
 from simulator.core.acceptance.sources import Rates
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.strategies.duodecoding import DuoDecoding
+from simulator.papers.duodecoding.strategy import DuoDecoding
 from tests.formulas import expected_tokens
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/duodecoding_worked_examples.csv").open()))

@@ -20,8 +20,8 @@ from simulator.core.acceptance.sequences import (
 )
 from simulator.core.acceptance.sources import Replay
 from simulator.core.acceptance.trace import Trace
-from simulator.core.strategies.duodecoding import DuoDecoding
 from simulator.inputs.catalogue import shipped
+from simulator.papers.duodecoding.strategy import DuoDecoding
 
 pytestmark = [
     pytest.mark.full,

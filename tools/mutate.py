@@ -61,7 +61,6 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
         "core/strategies/autoregressive": STEPS,
         "core/strategies/vanilla_sd": STEPS,
         "core/strategies/mirror_sd/strategy": STEPS,
-        "core/strategies/duodecoding": ("one_device_by_hand", "duodecoding_examples"),
         "core/strategies/tree_sd": ("steps_by_hand", "tree_sd"),
         "core/strategies/speculative_streaming/strategy": (
             "one_device_by_hand",
@@ -78,7 +77,7 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
         ),
         "core/numeric": ("binomial",),
         "core/acceptance/sequence_chances": (
-            "one_device_by_hand",
+            "duodecoding_by_hand",
             "duodecoding_examples",
             "sequences",
         ),

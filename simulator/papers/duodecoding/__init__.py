@@ -1,1 +1,1 @@
-"""What DuoDecoding says, claim by claim."""
+"""DuoDecoding: a draft beside the target, whose budget several sequences share; and its claims."""
