@@ -25,6 +25,7 @@ from simulator.core.serving.step_times import StepTimes
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.capabilities import (
     DerivesNumbers,
+    FallbackRate,
     LosesWindows,
     Tunable,
     extra_memory,
@@ -34,7 +35,6 @@ from simulator.core.strategies.common.law import Law, OddsOf
 from simulator.core.strategies.common.outputs import Outputs
 from simulator.core.strategies.common.step import Kind, named_durations
 from simulator.core.strategies.common.studied import LevelTree
-from simulator.core.strategies.mirror_sd.fallback import FallbackRate
 from simulator.core.world import Span
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data

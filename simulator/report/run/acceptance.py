@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from functools import partial
 
-from simulator.core.strategies.common.capabilities import LosesWindows
+from simulator.core.strategies.common.capabilities import FallbackRate, LosesWindows
 from simulator.core.strategies.common.step import Kind
-from simulator.core.strategies.mirror_sd.fallback import FallbackRate
 from simulator.report.blocks import Block, Figure, Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.run import figures

@@ -7,7 +7,8 @@ strategy, so that a strategy of another package can answer as well.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from simulator.core.acceptance.sources import Replay
 from simulator.core.acceptance.trace import Trace
@@ -184,13 +185,39 @@ class NamesRecording(ABC):
         """Return whether the recording is of another way of drafting and lends its bursts only."""
 
 
+@dataclass(frozen=True)
+class FallbackRate:
+    """Shares of lost windows at one depth and width of the early exit; intervals are 95 % by
+    resampling whole requests.
+    """
+
+    exit_fraction: float
+    """Depth of the exit as a share of the layers."""
+    kappa: int
+    """Candidate tokens that the exit sends."""
+    off_exit: float
+    """1 - Omega: share of all recorded positions whose token is outside the top kappa."""
+    per_position: float
+    """Share of all recorded positions that are rejected and off the exit; never above
+    ``off_exit``.
+    """
+    per_step: float
+    """Share of verified windows whose successor is off the tree."""
+    per_step_low: float
+    """Lower end of its interval."""
+    per_step_high: float
+    """Upper end of its interval."""
+    windows: int
+    """Verified windows of the whole recording."""
+
+
 class LosesWindows(ABC):
     """A strategy with this capability drafts the next window early and loses it where it guessed
     wrong.
     """
 
     @abstractmethod
-    def fallback_rates(self, replay: Replay) -> Sequence[Any]:
+    def fallback_rates(self, replay: Replay) -> Sequence[FallbackRate]:
         """Return how often a window is lost on a recording, by depth and width of the early
         exit.
         """

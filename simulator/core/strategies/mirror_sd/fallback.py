@@ -8,7 +8,6 @@ comes with intervals.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +18,7 @@ from simulator.core.acceptance.cursors import Chain, Verdict, verdict
 from simulator.core.acceptance.sources import Exit, Odds, Replay
 from simulator.core.acceptance.trace import Bools
 from simulator.core.numeric import ordered_sum
+from simulator.core.strategies.common.capabilities import FallbackRate
 from simulator.core.strategies.common.step import State
 
 Ints = NDArray[np.int64]
@@ -40,32 +40,6 @@ class Reuse(Protocol):
 
     def reuses(self, verdict: Verdict, proposed: int) -> bool:
         """Return whether what was committed of ``proposed`` draft tokens is a path of the tree."""
-
-
-@dataclass(frozen=True)
-class FallbackRate:
-    """A rate holds the shares at one exit depth and width; intervals are 95 % by resampling whole
-    requests.
-    """
-
-    exit_fraction: float
-    """Depth of the exit as a share of the layers."""
-    kappa: int
-    """Candidate tokens that the exit sends."""
-    off_exit: float
-    """1 - Omega: share of all recorded positions whose token is outside the top kappa."""
-    per_position: float
-    """Share of all recorded positions that are rejected and off the exit; never above
-    ``off_exit``.
-    """
-    per_step: float
-    """Share of verified windows whose successor is off the tree."""
-    per_step_low: float
-    """Lower end of its interval."""
-    per_step_high: float
-    """Upper end of its interval."""
-    windows: int
-    """Verified windows of the whole recording."""
 
 
 class _Windows(NamedTuple):

@@ -44,6 +44,7 @@ from simulator.core.strategies.common.capabilities import (
     AddsMemory,
     DerivesNumbers,
     ExtraMemory,
+    FallbackRate,
     LosesWindows,
     ProvenSteps,
 )
@@ -65,7 +66,6 @@ from simulator.core.strategies.common.step import (
 )
 from simulator.core.strategies.common.traits import EarlyExit, Facts, Finding, Needs, Traits
 from simulator.core.strategies.mirror_sd.fallback import (
-    FallbackRate,
     fallback_rates,
     lost_windows,
     miss,
