@@ -92,9 +92,9 @@ def test_the_whole_timeline_of_a_cold_a_warm_and_a_rejected_step() -> None:
         ),
     ]
     assert sorted(found) == sorted(expected)
-    assert loop.tally.steps == {strategy.kind_of(0, 1): 1, strategy.kind_of(3, 1): 1}
-    assert loop.tally.committed == 1 + 3
-    assert loop.tally.ttft.mean == pytest.approx(0.024)
+    assert loop.ledger.tally.steps == {strategy.kind_of(0, 1): 1, strategy.kind_of(3, 1): 1}
+    assert loop.ledger.tally.committed == 1 + 3
+    assert loop.ledger.tally.ttft.mean == pytest.approx(0.024)
 
 
 @settings(max_examples=40)
@@ -115,7 +115,7 @@ def test_law_replay_and_simulation_agree_with_constant_acceptance(
         play(strategy, verdicts, cost, 1 + (1 if accepted > tail > 0 else 0) + cycle * turns)[0]
         for turns in (1, 3)
     ]
-    short, long = (one.tally for one in runs)
+    short, long = (one.ledger.tally for one in runs)
     steps = sum(long.steps.values()) - sum(short.steps.values())
     assert (long.step_seconds - short.step_seconds) / steps == pytest.approx(law.step_s, rel=1e-9)
     assert (long.committed - short.committed) / steps == pytest.approx(
@@ -161,11 +161,11 @@ def test_marginal_shares_are_met_where_tokens_are_independent() -> None:
     source = strategy.reads(Replay(trace))
     law = strategy.law(cost, lambda tail: source.odds(tail, None), 1, 100)
     loop, _ = play(strategy, Replay(trace), cost, output=20_000)
-    steps = sum(loop.tally.steps.values())
-    assert loop.tally.step_seconds / steps == pytest.approx(law.step_s, rel=0.02)
-    assert loop.tally.committed / steps == pytest.approx(law.tokens_per_step, rel=0.03)
+    steps = sum(loop.ledger.tally.steps.values())
+    assert loop.ledger.tally.step_seconds / steps == pytest.approx(law.step_s, rel=0.02)
+    assert loop.ledger.tally.committed / steps == pytest.approx(law.tokens_per_step, rel=0.03)
     for kind, share in law.kinds.items():
-        assert loop.tally.steps[kind] / steps == pytest.approx(share, abs=0.02)
+        assert loop.ledger.tally.steps[kind] / steps == pytest.approx(share, abs=0.02)
 
 
 # ---- what it costs
@@ -260,8 +260,8 @@ def test_a_rejection_may_take_back_more_than_it_brings() -> None:
         StatedCost(StatedDurations(target_ms=1, draft_step_ms=0)),
         30,
     )
-    assert min(progress.shown for progress in loop.tally.settled) == 2 - 7
-    assert loop.tally.tokens == 30
+    assert min(progress.shown for progress in loop.ledger.tally.settled) == 2 - 7
+    assert loop.ledger.tally.tokens == 30
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_the_law_of_shown_tokens_is_met_by_drawn_requests() -> None:
     source = strategy.reads(rates)
     law = strategy.until_shown(cost, lambda tail: source.odds(tail, None), 100, 64)
     loop, _ = play(strategy, rates, cost, 64, count=600)
-    assert loop.tally.tpot.mean * 63 == pytest.approx(law.seconds, rel=0.03)
+    assert loop.ledger.tally.tpot.mean * 63 == pytest.approx(law.seconds, rel=0.03)
 
 
 def test_a_report_says_which_tokens_count() -> None:

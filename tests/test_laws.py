@@ -129,7 +129,7 @@ def play(
 
 
 def agree(law: Law, loop: Scheduler) -> None:
-    tally = loop.tally
+    tally = loop.ledger.tally
     steps = sum(tally.steps.values())
     assert tally.step_seconds / steps == pytest.approx(law.step_s, rel=1e-9)
     assert tally.committed / tally.request_steps == pytest.approx(law.tokens_per_step, rel=1e-9)
@@ -264,7 +264,7 @@ def check_agreement(
             cost,
             Requests(concurrency=batch, count=batch, output_tokens=1 + cycle * turns),
             POLICIES[policy],
-        )[0].tally
+        )[0].ledger.tally
         for turns in (1, 3)
     )
     steps = sum(long.steps.values()) - sum(short.steps.values())
@@ -301,7 +301,7 @@ def test_law_and_simulation_agree_over_a_cycle_with_fallbacks(
     once, twice = (
         play(strategy, acceptance, cost, Requests(count=1, output_tokens=1 + tokens * turns))[
             0
-        ].tally
+        ].ledger.tally
         for turns in (1, 2)
     )
     steps = sum(twice.steps.values()) - sum(once.steps.values())
@@ -350,8 +350,8 @@ def test_eight_requests_with_one_in_fallback(
         "proceed": Kind("fallback", 7, redrafts=1, waiting=1),
         "undrafted": Kind("fallback", 7, bare=1),
     }[switch]
-    assert loop.tally.steps[kind] >= 7
-    simulated = loop.tally.seconds[kind] / loop.tally.steps[kind]
+    assert loop.ledger.tally.steps[kind] >= 7
+    simulated = loop.ledger.tally.seconds[kind] / loop.ledger.tally.steps[kind]
     t = strategy.durations(cost, strategy.step(kind, 100))
     late = {"wait": t.redraft, "proceed": 0.0, "undrafted": 0.0}[switch]
     start = max(0.0, t.redraft - t.prefix - t.rv_ee) if switch == "proceed" else 0.0
@@ -425,9 +425,9 @@ def test_random_acceptance_meets_its_odds() -> None:
             strategy, acceptance, cost, Requests(concurrency=4, count=40, output_tokens=3_000)
         )
         law = strategy.law(cost, lambda g: acceptance.odds(g, None), 4, 100)
-        steps = sum(loop.tally.steps.values())
-        assert loop.tally.step_seconds / steps == pytest.approx(law.step_s, rel=0.01)
-        assert loop.tally.committed / loop.tally.request_steps == pytest.approx(
+        steps = sum(loop.ledger.tally.steps.values())
+        assert loop.ledger.tally.step_seconds / steps == pytest.approx(law.step_s, rel=0.01)
+        assert loop.ledger.tally.committed / loop.ledger.tally.request_steps == pytest.approx(
             law.tokens_per_step, rel=0.01
         )
 

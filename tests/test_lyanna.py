@@ -103,11 +103,11 @@ def test_two_steps_of_one_request_to_the_millisecond(fusion: bool) -> None:
     assert [time for one in found for time in one[1:3]] == pytest.approx(
         [time for one in expected for time in one[1:3]]
     )
-    assert dict(loop.tally.steps) == {
+    assert dict(loop.ledger.tally.steps) == {
         Kind("step", 1): 2 - fusion,
         Kind("resampled", 1, detail=ResampledDetail(1)): 1,
     }
-    assert loop.tally.verified_rows == 13 + (17 if fusion else 5 + 13), (
+    assert loop.ledger.tally.verified_rows == 13 + (17 if fusion else 5 + 13), (
         "a pass of its own has a root of its own"
     )
 
@@ -259,7 +259,7 @@ def test_the_binomial_law_of_a_batch_meets_its_simulation() -> None:
     acceptance = strategy.reads(Rates((0.5, 0.6, 0.7), seed=3))
     law = strategy.law(StatedCost(STATED, 3), lambda gamma: acceptance.odds(gamma, None), 4, 100)
     loop, _ = play(strategy, acceptance, Requests(concurrency=4, count=40, output_tokens=2_000))
-    tally = loop.tally
+    tally = loop.ledger.tally
     assert tally.step_seconds / sum(tally.steps.values()) == pytest.approx(law.step_s, rel=0.01)
     assert tally.committed / tally.request_steps == pytest.approx(law.tokens_per_step, rel=0.01)
 

@@ -101,7 +101,7 @@ def test_law_and_simulation_of_every_method_agree(name: str, accepted: int) -> N
             acceptance,
             cost,
             Requests(concurrency=2, count=2, output_tokens=1 + window * turns),
-        )[0].tally
+        )[0].ledger.tally
         for turns in (20, 80)
     )
     steps = sum(long.steps.values()) - sum(short.steps.values())

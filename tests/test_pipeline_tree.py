@@ -63,7 +63,7 @@ def test_one_request_drafts_and_then_passes_the_stages() -> None:
             ("stage 3", 36, 46, "compute"),
         ),
     ]
-    assert [(one.rows, loop.tally.verified_rows) for one in log] == [((3,), 8)] * 2, (
+    assert [(one.rows, loop.ledger.tally.verified_rows) for one in log] == [((3,), 8)] * 2, (
         "a root and three nodes are verified"
     )
 

@@ -429,9 +429,9 @@ def test_two_readings_of_the_rules_give_the_same_log_on_1000_workloads(policy: s
         assert [tuple(one)[:-1] for one in setting["iterations"]] == Naive(setting).play(), (
             f"{policy}, workload {seed}"
         )
-        preemptions += scheduler.tally.preemptions
+        preemptions += scheduler.ledger.tally.preemptions
         chunks += sum("+" in one.kind for one in setting["iterations"])
-        cut += len(set(scheduler.tally.judged)) > 1
+        cut += len(set(scheduler.ledger.tally.judged)) > 1
     if policy != "fixed_batch":
         assert preemptions > 100, "the workloads must be tight enough to preempt"
     if policy in ("chunked_prefill", "unified_budget"):

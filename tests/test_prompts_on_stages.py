@@ -107,7 +107,8 @@ def test_a_prompt_travels_beside_the_levels_of_another_request() -> None:
         ("token", 11, (0,), (1,)),
     ]
     assert whole[6:8] == [("token", 11, (0,), (1,)), ("token+prefill", 11, (0, 2), (1, 1))]
-    assert (loop.tally.prefills, loop.tally.finished, loop.tally.prompt_rows) == (1, 3, 30)
+    tally = loop.ledger.tally
+    assert (tally.prefills, tally.finished, tally.prompt_rows) == (1, 3, 30)
     assert replayed == pytest.approx(world.now, rel=1e-9)
 
 
@@ -135,7 +136,7 @@ def test_events_and_replay_agree_whatever_the_memory(pool: int | None) -> None:
     _, loop, replayed, world = served(
         strategy, passages, PrefillFirst(watermark=0.0), outputs, 3, pool
     )
-    assert loop.tally.finished == 7
+    assert loop.ledger.tally.finished == 7
     assert replayed == pytest.approx(world.now, rel=1e-9)
     assert not loop.memory.used
     assert not any(request.flying for request in loop.queues.running)

@@ -270,7 +270,7 @@ class Traffic(RuleBasedStateMachine):
             self.seen[request.index] = request.tokens
 
     def books_of(self, scheduler: Scheduler, requests: list[Request]) -> None:
-        queues, memory, tally = scheduler.queues, scheduler.memory, scheduler.tally
+        queues, memory, tally = scheduler.queues, scheduler.memory, scheduler.ledger.tally
         assert memory.used == sum(request.blocks for request in queues.running) <= memory.total
         assert all(request.blocks == 0 for request in queues.waiting)
         for request in queues.running:
@@ -307,7 +307,7 @@ class Traffic(RuleBasedStateMachine):
         self.play(inf)
         for one in self.replicas:
             one.check()
-        whole = Tally.pooled([one.tally for one in self.replicas])
+        whole = Tally.pooled([one.ledger.tally for one in self.replicas])
         whole.check()
         assert whole.tokens + whole.thrown_away == sum(request.tokens for request in self.requests)
         for request in self.requests:
@@ -399,7 +399,7 @@ def test_as_many_steps_as_stages_are_under_way_over_disjoint_requests() -> None:
 def test_one_request_alone_leaves_a_pipeline_empty() -> None:
     log, world, scheduler = pipeline(count=1, depth=4, output=5)
     assert [one.duration_s for one in log if one.kind == "step"] == [4.0] * 4
-    assert scheduler.tally.tpot.mean == pytest.approx(4.0)
+    assert scheduler.ledger.tally.tpot.mean == pytest.approx(4.0)
     assert world.lanes["stage 1"].busy_s == pytest.approx(4.0)
 
 
@@ -424,8 +424,8 @@ def test_two_requests_that_need_the_same_room_do_not_push_themselves_out_for_eve
             break
         world.environment.step()
     scheduler.check()
-    assert scheduler.tally.finished == 2
-    assert scheduler.tally.preemptions == 1
+    assert scheduler.ledger.tally.finished == 2
+    assert scheduler.ledger.tally.preemptions == 1
     ends = {index: max(one.start_s for one in log if index in one.requests) for index in (0, 1)}
     assert ends[0] < ends[1]
 
@@ -441,14 +441,14 @@ def test_a_replay_follows_one_iteration_at_a_time() -> None:
 
 def test_a_run_that_contradicts_itself_is_a_fault() -> None:
     _, _, scheduler = pipeline(count=2, depth=2, output=3)
-    scheduler.tally.system_s += 1e-3
+    scheduler.ledger.tally.system_s += 1e-3
     with pytest.raises(BrokenRunError, match="Little's law"):
         scheduler.check()
-    scheduler.tally.system_s -= 1e-3
-    scheduler.tally.shown += 1
+    scheduler.ledger.tally.system_s -= 1e-3
+    scheduler.ledger.tally.shown += 1
     with pytest.raises(BrokenRunError, match="tokens are not conserved"):
         scheduler.check()
-    scheduler.tally.shown -= 1
+    scheduler.ledger.tally.shown -= 1
     scheduler.memory.used = 1
     with pytest.raises(BrokenRunError, match="blocks are still in use"):
         scheduler.check()
@@ -475,7 +475,7 @@ def test_an_idle_system_waits_for_the_next_arrival_on_both_clocks() -> None:
             world.environment.run()
             ends.append(world.now)
         scheduler.check()
-        assert scheduler.tally.area_s == pytest.approx(2 + 1)
+        assert scheduler.ledger.tally.area_s == pytest.approx(2 + 1)
     assert ends == [51.0, 51.0]
 
 
@@ -576,7 +576,7 @@ def served(
         world.environment.process(scheduler.run(world, lanes))
         world.environment.run()
     scheduler.check()
-    assert scheduler.tally.tokens == sum(outputs)
+    assert scheduler.ledger.tally.tokens == sum(outputs)
     return [(request.first_token_s * 1e3, request.finished_s * 1e3) for request in finished]
 
 

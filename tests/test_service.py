@@ -61,6 +61,18 @@ def test_two_replicas_with_a_place_each() -> None:
     assert done.collector.times["e2e"].mean == 4.0
 
 
+def test_who_leaves_within_a_step_may_end_what_counts() -> None:
+    """Requests 0 and 2 run in replica 1, 1 and 3 in replica 2; after a prefill and two steps
+    request 0 leaves first and lets request 4 come, which ends the stretch before the last tokens of
+    the others are shown.
+    """
+    requests = Requests(concurrency=4, count=5, cool_down=1, prompt_tokens=8, output_tokens=3)
+    serving = Serving(policy=FixedBatch(max_requests=2), replicas=2, router="round_robin")
+    collector = Service(Autoregressive(), Cycle((0,)), SECOND, requests, serving).run().collector
+    assert (collector.begin_s, collector.end_s) == (0.0, 3.0)
+    assert (collector.tokens, collector.times["tbt"].count) == (8, 4)
+
+
 def test_a_replay_follows_one_replica_as_the_simulation_does() -> None:
     alone = service(1)
     simulated, replayed = alone.run(), alone.replay()

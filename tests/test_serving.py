@@ -277,7 +277,7 @@ def test_the_draft_prefill_is_part_of_the_time_to_first_token(
     )
     world.environment.process(one.run(world, lanes))
     world.environment.run()
-    assert one.tally.ttft.mean == pytest.approx(first_s)
+    assert one.ledger.tally.ttft.mean == pytest.approx(first_s)
     assert world.now == pytest.approx(first_s + 0.007 + 0.020)
 
 
@@ -454,5 +454,7 @@ def test_an_iteration_of_twenty_costs_no_more_than_sixty_events() -> None:
         world.environment.process(one.run(world, lanes))
         begin = time.process_time()
         world.environment.run()
-        ratios.append((time.process_time() - begin) / sum(one.tally.steps.values()) / timeout)
+        ratios.append(
+            (time.process_time() - begin) / sum(one.ledger.tally.steps.values()) / timeout
+        )
     assert median(ratios) < 60

@@ -218,7 +218,7 @@ def test_two_requests_share_each_step_and_a_miss_stalls_one() -> None:
         *((0, 10, (0, 0)), (10, 10, (0, 0)), (20, 10, (1, 1)), (30, 10, (1, 0)), (40, 10, (1, 0))),
         *((50, 10, (1,)), (60, 10, (0,)), (70, 10, (0,)), (80, 10, (1,))),
     ]
-    assert (loop.tally.accepted[1], loop.tally.accepted[0]) == (3, 3)
+    assert (loop.ledger.tally.accepted[1], loop.ledger.tally.accepted[0]) == (3, 3)
 
 
 def test_requests_are_packed_with_the_rows_that_pruning_left() -> None:
@@ -285,7 +285,7 @@ def test_plain_pipelines_keep_their_law(times: PipelineTimes, requests: int) -> 
     assert (first[-1] - first[tokens // 2]) / (tokens - 1 - tokens // 2) == pytest.approx(
         law.tpot_s, rel=1e-9
     )
-    assert loop.tally.tokens == requests * (tokens + 1)
+    assert loop.ledger.tally.tokens == requests * (tokens + 1)
 
 
 def tandem(times: PipelineTimes, **fields: Any) -> SpecPipeTandem:

@@ -72,7 +72,7 @@ def test_a_step_part_by_part() -> None:
         (round(one.start_s * 1e3, 6), round(one.end_s * 1e3, 6), one.label) for one in world.spans
     ] == expected
     assert {one.lane for one in world.spans} == {"target"}
-    assert loop.tally.drafted == 2 * 120
+    assert loop.ledger.tally.drafted == 2 * 120
 
 
 def test_rows_of_the_two_parts() -> None:

@@ -76,8 +76,8 @@ def test_the_timeline_of_one_step() -> None:
         ("rendezvous", "host", 22.5, 23.0),
         ("target", "verify", 23.0, 33.0),
     ]
-    assert dict(loop.tally.steps) == {Kind("step", 1): 2}
-    assert dict(loop.tally.accepted) == {2: 2}
+    assert dict(loop.ledger.tally.steps) == {Kind("step", 1): 2}
+    assert dict(loop.ledger.tally.accepted) == {2: 2}
 
 
 def test_rows_of_every_pass() -> None:
@@ -166,12 +166,12 @@ def test_law_of_hits_and_misses_is_exact_with_the_shares_that_were_counted() -> 
     acceptance = CHAIN.reads(Replay(looked_up()))
     cost = ByRows(StatedDurations(target_ms=10.0, draft_ms=0.0), 1)
     loop, _ = play(CHAIN, acceptance, cost, Requests(count=1, output_tokens=1 + 12 * 5))
-    steps = loop.tally.steps
+    steps = loop.ledger.tally.steps
     assert dict(steps) == {Kind("step", 1): 20, Kind("miss", 0, 1): 10}
     shares = {kind: count / 30 for kind, count in steps.items()}
     law = CHAIN.law(cost, lambda gamma: acceptance.odds(gamma, None), 1, 100, shares)
     assert law.step_s == pytest.approx((20 * 4.5e-3 + 10 * 1.5e-3) / 30, rel=1e-12)
-    assert loop.tally.step_seconds / 30 == pytest.approx(law.step_s, rel=1e-9)
+    assert loop.ledger.tally.step_seconds / 30 == pytest.approx(law.step_s, rel=1e-9)
 
 
 def test_drawn_matches_meet_the_binomial_law() -> None:
@@ -184,10 +184,10 @@ def test_drawn_matches_meet_the_binomial_law() -> None:
     law = strategy.law(cost, lambda gamma: acceptance.odds(gamma, None), 4, 100)
     assert sum(law.kinds.values()) == pytest.approx(1.0)
     assert law.tokens_per_step == pytest.approx(0.7 * 3 + 0.3)
-    assert loop.tally.committed / loop.tally.request_steps == pytest.approx(
+    assert loop.ledger.tally.committed / loop.ledger.tally.request_steps == pytest.approx(
         law.tokens_per_step, rel=0.01
     )
-    mean = loop.tally.step_seconds / sum(loop.tally.steps.values())
+    mean = loop.ledger.tally.step_seconds / sum(loop.ledger.tally.steps.values())
     assert mean == pytest.approx(law.step_s, rel=0.01), "the batch empties at the end"
 
 

@@ -91,7 +91,7 @@ def test_the_event_engine_walks_the_same_windows(
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
     world.environment.process(scheduler.run(world, lanes))
     world.environment.run()
-    accepted = scheduler.tally.accepted
+    accepted = scheduler.ledger.tally.accepted
     assert [accepted[kept] for kept in range(gamma + 1)] == replayed.kept(gamma, bonus).tolist()
     steps = replayed.totals(gamma, bonus)[:, 1].sum()
     assert world.now == pytest.approx((2.0 + gamma) * 1e-3 * steps, rel=1e-9)

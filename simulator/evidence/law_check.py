@@ -206,7 +206,8 @@ def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
         for output in (2, strategy.window + 2, 2 * strategy.window + 5):
             outputs = Outputs({output: trial.batch}, windows_first=drafts_first(strategy))
             ends = strategy.law(cost, odds, trial.batch, CONTEXT, outputs=outputs)
-            tally = _played(strategy, acceptance, cost, trial.batch, output, way == "replay").tally
+            played = _played(strategy, acceptance, cost, trial.batch, output, way == "replay")
+            tally = played.ledger.tally
             if ends.claim.exact and tally.request_steps:
                 words = f"{trial.condition}, {output} output tokens"
                 emitted = tally.shown / tally.request_steps
@@ -241,14 +242,14 @@ def steady_turn(
 
     def note(scheduler: Scheduler, iteration: Iteration) -> None:
         nonlocal committed
-        counts = scheduler.tally.steps
+        counts = scheduler.ledger.tally.steps
         kind = next((kind for kind, count in counts.items() if count != before.get(kind, 0)), None)
         if kind is not None:
             before[kind] = counts[kind]
             records.append(
-                _Record(kind, iteration.duration_s, scheduler.tally.committed - committed)
+                _Record(kind, iteration.duration_s, scheduler.ledger.tally.committed - committed)
             )
-            committed = scheduler.tally.committed
+            committed = scheduler.ledger.tally.committed
 
     _played(strategy, acceptance, cost, batch, 1 + STEPS * (strategy.window + 1), replayed, note)
     return _turn_of(strategy, records)

@@ -293,7 +293,7 @@ def _littles(tally: Tally, end: float) -> Littles:
 
 
 def _replica(replica: Scheduler, end: float, busy_s: Mapping[str, float]) -> Replica:
-    tally = replica.tally
+    tally = replica.ledger.tally
     return Replica(
         requests=tally.finished,
         tokens=tally.tokens,

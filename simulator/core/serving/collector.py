@@ -63,18 +63,19 @@ class MetricsCollector:
         self._replicas = tuple(replicas)
         for replica in replicas:
             replica.finished = self.note
-            replica.longest_gap_s = self.longest_s.get("tbt", inf)
+            replica.ledger.longest_gap_s = self.longest_s.get("tbt", inf)
         self._gaps_go_to(Sketch() if self.first else self.times["tbt"])
 
     def _gaps_go_to(self, sketch: Sketch) -> None:
         """Let all replicas note gaps between tokens in ``sketch``."""
         for replica in self._replicas:
-            replica.gaps = sketch
+            replica.ledger.gaps = sketch
 
     @property
     def _shown(self) -> int:
         """Tokens shown since the start of the run."""
-        return sum(replica.tally.shown + replica.tally.first_tokens for replica in self._replicas)
+        tallies = [replica.ledger.tally for replica in self._replicas]
+        return sum(tally.shown + tally.first_tokens for tally in tallies)
 
     def _begin(self, at: float) -> None:
         """Begin the stretch."""
@@ -109,7 +110,7 @@ class MetricsCollector:
     def rule(self) -> str:
         """Return in words which requests count."""
         count = sum(
-            replica.tally.arrived for replica in self._replicas
+            replica.ledger.tally.arrived for replica in self._replicas
         )  # fewer than were asked for in a run that was stopped
         if self._whole:
             return f"all {count:,} requests, over the whole run"

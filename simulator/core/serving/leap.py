@@ -12,10 +12,7 @@ when lanes are busy. The books and the spans are those of the steps one by one, 
 times are added in the order in which they would pass.
 """
 
-from functools import reduce
-from itertools import groupby
 from math import inf
-from operator import add, mul
 from typing import Any, cast
 
 import numpy as np
@@ -179,55 +176,19 @@ class Leap:
         last one does.
         """
         scheduler = self.scheduler
-        tally = self.scheduler.tally
-        batch = len(self.requests)
+        ledger = scheduler.ledger
+        requests = self.requests
         scheduler.under_way.remove(self.batch)
         seconds = self.ends - self.starts
         for places, step, _ in self.kinds:
-            spent = tally.spent[step.kind]
-            these = seconds[places].tolist()
-            spent.steps += len(these)
-            spent.seconds = reduce(add, these, spent.seconds)
-            tally.request_steps += batch * len(these)
-            tally.verified_rows += step.rows.tokens * len(these)
-        for progress, times in self.strategy.settle_run(self.states, self.foreseen):
-            tally.settled[progress] += times
-        self._settle_first(float(self.ends[0]))
+            ledger.steps(step, len(requests), seconds[places].tolist())
+        counted = self.strategy.settle_run(self.states, self.foreseen)
         gaps = seconds.tolist()
-        end_s = float(self.ends[-1])
-        scheduler.gaps.add_each(gaps[1:], batch)
-        late = max(gaps[1:], default=0.0) > scheduler.longest_gap_s
-        memory = scheduler.memory
-        if self.used is None:
-            used = [memory.used] * self.steps
-        else:
-            used = self.used.tolist()
-        tally.block_area_s = reduce(add, map(mul, used, gaps), tally.block_area_s)
-        tally.blocks_since = end_s
-        memory.most_used = max(memory.most_used, *used)
-        for request, state, context in zip(
-            self.requests, self.states, self.behind[:, -1].tolist(), strict=True
-        ):
-            request.tokens += context - state.context
-            tally.shown += context - state.context
-            state.context = context
-            request.last_token_s = end_s
-            request.late = request.late or late
-            if self.used is not None:
-                memory.hold(request, context)
-                memory.keep(request, context)
-
-    def _settle_first(self, now: float) -> None:
-        """Note the gaps before the tokens of the first step, which may differ; equal ones
-        together.
-        """
-        scheduler = self.scheduler
-        for gap, alike in groupby(self.requests, lambda request: now - request.last_token_s):
-            requests = list(alike)
-            scheduler.gaps.add(gap, len(requests))
-            if gap > scheduler.longest_gap_s:
-                for request in requests:
-                    request.late = True
+        ends = (float(self.ends[0]), float(self.ends[-1]))
+        contexts = self.behind[:, -1].tolist()
+        used = None if self.used is None else self.used.tolist()
+        ledger.hand_out_run(requests, self.states, counted, contexts, gaps, ends)
+        ledger.hold_run(requests, contexts, used, gaps, ends[-1])
 
 
 class Leaps:

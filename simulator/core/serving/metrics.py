@@ -196,8 +196,10 @@ class Tally:
     """Requests that have arrived and not left."""
     blocks_since: float = 0.0
     """Until when the blocks in use are summed over time."""
-    _queue_since: float = 0.0
-    _system_since: float = 0.0
+    queue_since: float = 0.0
+    """Until when the requests that wait are summed over time."""
+    system_since: float = 0.0
+    """Until when the requests in the system are summed over time."""
 
     @property
     def steps(self) -> Counter[Kind]:
@@ -261,43 +263,6 @@ class Tally:
     def mean_batch(self) -> float:
         """Return the number of requests that decode in a step, mean over steps; 0 without steps."""
         return self.request_steps / max(1, sum(self.steps.values()))
-
-    def note(self, progress_of: Sequence[Progress]) -> None:
-        """Count what a step did for each request in it."""
-        if progress_of.count(progress_of[0]) == len(
-            progress_of
-        ):  # all alike: quicker than to hash each
-            self.settled[progress_of[0]] += len(progress_of)
-        else:
-            self.settled.update(progress_of)
-
-    def pass_time(self, now: float) -> None:
-        """Add the number in the system over the time since the last change of it."""
-        self.area_s += self.in_system * (now - self._system_since)
-        self._system_since = now
-
-    def hold(self, blocks: int, now: float) -> None:
-        """Add the blocks in use over the time since they were last noted."""
-        self.block_area_s += blocks * (now - self.blocks_since)
-        self.blocks_since = now
-
-    def queue(self, waiting: int, now: float) -> None:
-        """Note how many requests wait from now on."""
-        self.queue_s[self.waiting] += now - self._queue_since
-        self.waiting = waiting
-        self._queue_since = now
-
-    def arrive(self, at: float) -> None:
-        """Count a request that has entered the system."""
-        self.pass_time(at)
-        self.arrived += 1
-        self.in_system += 1
-
-    def leave(self, arrival: float, now: float) -> None:
-        """Count a request that has left the system, finished or cancelled."""
-        self.pass_time(now)
-        self.in_system -= 1
-        self.system_s += now - arrival
 
     @classmethod
     def pooled(cls, tallies: Sequence[Self]) -> Self:

@@ -31,14 +31,14 @@ from simulator.core.world import at
 
 LOADS: Mapping[RouterName, Callable[[Scheduler, Request], tuple[int, ...]]] = {
     "round_robin": lambda replica, request: (),
-    "least_outstanding": lambda replica, request: (replica.tally.in_system,),
+    "least_outstanding": lambda replica, request: (replica.ledger.tally.in_system,),
     "join_shortest_queue": lambda replica, request: (
         len(replica.queues.waiting),
-        replica.tally.in_system,
+        replica.ledger.tally.in_system,
     ),
     "most_cached": lambda replica, request: (
         -replica.memory.cached(request),
-        replica.tally.in_system,
+        replica.ledger.tally.in_system,
     ),
 }
 """What a router compares, by its name; the replica with the least is chosen."""

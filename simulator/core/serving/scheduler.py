@@ -23,8 +23,9 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.serving.carried import Carried
 from simulator.core.serving.iteration import Batch, Iteration
+from simulator.core.serving.ledger import Ledger
 from simulator.core.serving.memory import Blocks
-from simulator.core.serving.metrics import BrokenRunError, Tally
+from simulator.core.serving.metrics import BrokenRunError
 from simulator.core.serving.policies import Policy, Queues
 from simulator.core.serving.requests import Request, Source
 from simulator.core.serving.step_times import StepTimes
@@ -38,8 +39,8 @@ TURNS = 64
 
 
 class Scheduler:
-    """Forms batches of one replica's requests and keeps the books; ``run`` and ``replay`` let time
-    pass.
+    """Keeps who is in the batch of one replica; ``run`` and ``replay`` let time pass, and its
+    ledger has the books.
 
     ``log`` is called with every iteration, ``finished`` with every request that has all its tokens.
     """
@@ -67,13 +68,9 @@ class Scheduler:
         self.memory = Blocks() if memory is None else memory
         self.queues = Queues(self.memory, strategy)
         self.times = StepTimes(strategy, cost)
-        self.tally = Tally()
+        self.ledger = Ledger(self.memory, strategy.window > 0 and not policy.reserves)
         self.routing: RecordedRouting | None = None
         """Which experts the windows of the requests read, where that is recorded."""
-        self.gaps = self.tally.tbt
-        """The sketch that takes the seconds between tokens; another one while they do not count."""
-        self.longest_gap_s = inf
-        """Seconds between two tokens beyond which a request is late."""
         self.leap_from: Callable[[Batch], Any] | None = None
         """Finds the leap over the steps that begin with an iteration
         (:mod:`simulator.core.serving.leap`); None: nobody looks.
@@ -81,7 +78,6 @@ class Scheduler:
         self.under_way: list[Batch] = []
         """The batches of the iterations that are running, in order of their start."""
         self.carried = Carried(strategy, cost.stages)
-        self._shrinks = strategy.window > 0 and not policy.reserves
         self._repeats = policy.reserves and strategy.needs.in_flight == 1
         """Whether an iteration can be followed by one of the same requests without asking the
         policy.
@@ -196,33 +192,30 @@ class Scheduler:
 
     def submit(self, request: Request) -> None:
         """Take a request into the system, at its time of arrival."""
-        self.tally.arrive(request.arrival_s)
         request.queued_s = request.arrival_s
         self._same = None
         self.queues.waiting.append(request)
-        self.tally.queue(len(self.queues.waiting), request.arrival_s)
+        self.ledger.arrive(request, len(self.queues.waiting))
 
     def cancel(self, request: Request, now: float) -> None:
         """Let a request leave at ``now`` without its output; what an iteration under way brings it
         is thrown away.
         """
-        tally = self.tally
+        ledger = self.ledger
         queues = self.queues
-        tally.hold(self.memory.used, now)
+        ledger.hold(now)
         self._same = None
         request.gone = True
         if request in queues.waiting:
             queues.waiting.remove(request)
             queues.waited_s += now - request.queued_s
-            tally.queue(len(queues.waiting), now)
+            ledger.wait(len(queues.waiting), now)
         elif request.flying or any(batch.has(request) for batch in self.under_way):
             self._leaving = True
         else:
             queues.running.remove(request)
             self.memory.keep(request, 0)
-        tally.cancelled += 1
-        tally.thrown_away += request.tokens
-        tally.leave(request.arrival_s, now)
+        ledger.cancel(request, now)
         self.source.ended()
         self.ring()
 
@@ -237,11 +230,12 @@ class Scheduler:
         for request in self.source.due(now):
             self.submit(request)
         queues = self.queues
-        self.tally.hold(self.memory.used, now)
+        ledger = self.ledger
+        ledger.hold(now)
         queues.now = now
         decode, prompts = self.policy.plan(queues)
-        if len(queues.waiting) != self.tally.waiting:
-            self.tally.queue(len(queues.waiting), now)
+        if len(queues.waiting) != ledger.tally.waiting:
+            ledger.wait(len(queues.waiting), now)
         if not (decode or prompts or self.carried):
             return None
         batch = Batch(now, decode, prompts)
@@ -263,8 +257,7 @@ class Scheduler:
         for request, _ in prompts:
             if request.cursor is None:
                 request.cursor = self.acceptance.cursor(request.dealt, self.exit)
-                request.admitted_s = now
-                self.tally.wait.add(now - request.arrival_s)
+                self.ledger.admit(request, now)
 
     def _compose(self, batch: Batch) -> None:
         """Give a batch the step of its requests that decode, with its prompts in it or carried
@@ -318,24 +311,19 @@ class Scheduler:
             )
         return (lanes.target.start(admission.target, "prefill"),)
 
-    # ---- the books
+    # ---- what an iteration has brought
 
     def settle(self, batch: Batch, now: float) -> None:
         """End an iteration: hand out its tokens, note its time, let go who has finished."""
-        tally = self.tally
+        ledger = self.ledger
         queues = self.queues
         step = batch.step
-        tally.hold(self.memory.used, now)
+        ledger.hold(now)
         self.under_way.remove(batch)
         if step is None:
-            tally.prefills += 1
-            tally.prefill_seconds += now - batch.begin_s
+            ledger.prefill(now - batch.begin_s)
         else:
-            spent = tally.spent[step.kind]
-            spent.steps += 1
-            spent.seconds += now - batch.begin_s
-            tally.request_steps += len(batch.decode)
-            tally.verified_rows += step.rows.tokens
+            ledger.step(step, len(batch.decode), now - batch.begin_s)
             if batch.decode:
                 self._settle_step(batch, now)
             if batch.prompts:
@@ -363,48 +351,12 @@ class Scheduler:
         self._leaving = any(request.gone for request in queues.running)
 
     def _settle_step(self, batch: Batch, now: float) -> None:
-        """Hand every decoding request its tokens; equal gaps between tokens are noted together."""
-        tally = self.tally
+        """Hand every decoding request its tokens, and let go who has all."""
         progress_of = self.strategy.settle(batch.states)
         if self.log:
             batch.tokens = [progress.verified for progress in progress_of]
-        tally.note(progress_of)
-        block = self.memory.block_tokens
-        shrinks = self._shrinks
-        shown_now = equal_gaps = 0
-        gap = 0.0
-        late = False
-        for request, progress in zip(batch.decode, progress_of, strict=True):
-            if request.gone:
-                continue
-            shown = progress.shown
-            tokens = request.tokens + shown
-            if shown > 0:
-                if now - request.last_token_s == gap:
-                    equal_gaps += 1
-                else:
-                    if equal_gaps:
-                        self.gaps.add(gap, equal_gaps)
-                    gap = now - request.last_token_s
-                    equal_gaps = 1
-                    late = gap > self.longest_gap_s
-                request.last_token_s = now
-                if late:
-                    request.late = True
-                if tokens >= request.output_tokens:
-                    end = request.output_tokens if request.cut else tokens
-                    shown_now += end - request.tokens
-                    request.tokens = end
-                    self._finish(request, now)
-                    continue
-            request.tokens = tokens
-            shown_now += shown
-            context = request.state.context  # type: ignore[union-attr]
-            if shrinks and request.slots - context >= block:
-                self.memory.keep(request, context)
-        if equal_gaps:
-            self.gaps.add(gap, equal_gaps)
-        tally.shown += shown_now
+        for request in self.ledger.hand_out(batch.decode, batch.states, progress_of, now):
+            self._finish(request, now)
 
     def _settle_prompts(self, batch: Batch, now: float) -> None:
         """Move prompts on; those that are complete show a token, or what is kept of a first window,
@@ -412,10 +364,7 @@ class Scheduler:
         """
         shown = [int(tokens == request.left) for request, tokens in batch.prompts]
         for (request, tokens), ends in zip(batch.prompts, shown, strict=True):
-            self.tally.prompt_rows += tokens
-            if request.preemptions:
-                self.tally.recomputed_rows += tokens
-            request.cached += tokens
+            self.ledger.read(request, tokens)
             if ends:
                 self._open(request, batch.step is None)
         if self._first_window:
@@ -429,7 +378,9 @@ class Scheduler:
         batch.tokens += shown
         for (request, _), tokens in zip(batch.prompts, shown, strict=True):
             if tokens and not request.gone:
-                self._show_first(request, tokens, now)
+                self.ledger.show_first(request, tokens, now, self.cost.outside_s)
+                if request.tokens >= request.output_tokens:
+                    self._finish(request, now)
 
     def _open(self, request: Request, drafted: bool) -> None:
         """Let a request decode whose prompt is complete; the prompt's last token is the root of a
@@ -443,39 +394,11 @@ class Scheduler:
             request.cursor, request.cached - self._first_window, drafted
         )
 
-    def _show_first(self, request: Request, tokens: int, now: float) -> None:
-        """Show ``tokens`` of the pass that ends a prefill: the first of the output, or the next
-        ones after a preemption.
-        """
-        if request.cut:
-            tokens = min(tokens, request.output_tokens - request.tokens)
-        if request.tokens:
-            gap = now - request.last_token_s
-            self.gaps.add(gap)
-            request.late = request.late or gap > self.longest_gap_s
-        else:
-            request.first_token_s = now
-            request.outside_s = self.cost.outside_s
-            self.tally.ttft.add(now - request.arrival_s + request.outside_s)
-        self.tally.first_tokens += tokens
-        request.tokens += tokens
-        request.last_token_s = now
-        if request.tokens >= request.output_tokens:
-            self._finish(request, now)
-
     def _finish(self, request: Request, now: float) -> None:
         """Let a request that has its whole output leave."""
-        tally = self.tally
-        request.finished_s = now
         request.gone = True
         self._leaving = True
-        tally.finished += 1
-        tally.tokens += request.tokens
-        tally.preemptions += request.preemptions
-        tally.e2e.add(now - request.arrival_s)
-        if request.tokens > 1:
-            tally.tpot.add((now - request.first_token_s) / (request.tokens - 1))
-        tally.leave(request.arrival_s, now)
+        self.ledger.finish(request, now)
         self.source.ended()
         if self.finished:
             self.finished(request)
@@ -484,7 +407,7 @@ class Scheduler:
         """Raise :class:`BrokenRunError` unless the run has ended with balanced books and an empty
         cache.
         """
-        self.tally.check()
+        self.ledger.tally.check()
         if self.memory.used or self.queues.running or self.queues.waiting:
             raise BrokenRunError(
                 f"{self.memory.used} KV blocks are still in use after the last request has left"

@@ -160,7 +160,7 @@ class Service:
         """Close the books at ``end_s`` and check them."""
         for replica in replicas:
             replica.check()
-            replica.tally.queue(0, end_s)
+            replica.ledger.wait(0, end_s)
         collector.end(end_s)
         done = ServiceRun(self, replicas, collector, end_s, busy_s, spans)
         done.tally.check()
@@ -210,4 +210,4 @@ class ServiceRun:
     @cached_property
     def tally(self) -> Tally:
         """Return counts and times of all replicas together, in one tally."""
-        return Tally.pooled([replica.tally for replica in self.replicas])
+        return Tally.pooled([replica.ledger.tally for replica in self.replicas])
