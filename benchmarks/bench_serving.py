@@ -28,8 +28,8 @@ from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.base import Strategy, early_exit
-from simulator.core.strategies.mirror_sd import MirrorSD
 from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.papers.mirror_sd import MirrorSD
 from simulator.scenario import load
 
 TITLE = "Batches"

@@ -23,9 +23,9 @@ from simulator.core.strategies.common.drafters import (
     branch_rows,
     internal_steps,
 )
-from simulator.core.strategies.mirror_sd import MirrorSD
 from simulator.inputs.traces import file as trace_file
 from simulator.inputs.traces.file import read
+from simulator.papers.mirror_sd import MirrorSD
 from simulator.scenario import load
 from simulator.scenario.loading import variant
 from tests.formulas import overlap_mass, top

@@ -32,9 +32,9 @@ from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.adaptive import WindowTable
 from simulator.core.strategies.common.base import Strategy, early_exit
 from simulator.core.strategies.common.runs import takes_runs
-from simulator.core.strategies.mirror_sd import MirrorSD
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import Span
+from simulator.papers.mirror_sd import MirrorSD
 from simulator.scenario import load
 
 

@@ -32,7 +32,7 @@ from simulator.core.acceptance.tree_replay import (
     static_tree_run,
     tree_of,
 )
-from simulator.core.strategies.mirror_sd import MirrorSD
+from simulator.papers.mirror_sd import MirrorSD
 from tests import live_trees as live
 from tests.live_recording import recorded
 

@@ -33,9 +33,9 @@ from simulator.core.serving.scheduler import Scheduler
 from simulator.core.strategies import Strategy
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.step import Lanes
-from simulator.core.strategies.mirror_sd import MirrorSD
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
+from simulator.papers.mirror_sd import MirrorSD
 from simulator.scenario import Loaded, load, resolved
 from simulator.scenario.outcome import Outcome, outcome_data
 from simulator.scenario.run import simulate, simulated_baseline

@@ -16,11 +16,11 @@ from simulator.cli.main import main
 from simulator.core.acceptance.sources import Replay
 from simulator.core.faults import BadInput
 from simulator.core.strategies.common.step import Kind
-from simulator.core.strategies.mirror_sd import MirrorSD
-from simulator.core.strategies.mirror_sd.fallback import fallback_rates
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.traces.file import read
+from simulator.papers.mirror_sd import MirrorSD
+from simulator.papers.mirror_sd.fallback import fallback_rates
 from simulator.scenario import load
 from simulator.scenario.run import law, run, simulate, summary
 from simulator.studies.window import window_sweep

@@ -39,9 +39,9 @@ from simulator.core.strategies.common.base import early_exit
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
 from simulator.core.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
 from simulator.core.strategies.common.traits import Needs, Traits
-from simulator.core.strategies.mirror_sd import MirrorSD
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
+from simulator.papers.mirror_sd import MirrorSD
 from simulator.scenario import load
 from simulator.scenario.loading import variant
 from simulator.scenario.run import simulate

@@ -26,9 +26,9 @@ from simulator.core.serving.requests import Arrivals, Request, Requests
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.step import Lanes
-from simulator.core.strategies.mirror_sd import MirrorSD
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
+from simulator.papers.mirror_sd import MirrorSD
 from simulator.scenario import load
 from simulator.scenario.run import run, simulate
 

@@ -25,14 +25,14 @@ from simulator.core.strategies.common.drafters import DraftPass, StreamingDrafte
 from simulator.core.strategies.common.law import Part, means
 from simulator.core.strategies.common.step import ABSENT, Admission, Kind, Progress, State, Step
 from simulator.core.strategies.common.token_tree import TokenTree
-from simulator.core.strategies.mirror_sd import (
+from simulator.core.strategies.tree_sd import TreeSD
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.papers.mirror_sd import (
     MirrorSD,
     batching_rule,
     exposed_draft,
     relative_overhead,
 )
-from simulator.core.strategies.tree_sd import TreeSD
-from simulator.core.strategies.vanilla_sd import VanillaSD
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL
 from tests.test_tree_replay import trace_of

@@ -30,13 +30,13 @@ from simulator.core.strategies.common.drafters import (
 )
 from simulator.core.strategies.common.law import Law
 from simulator.core.strategies.common.step import Kind, Step
-from simulator.core.strategies.mirror_sd import (
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.papers.mirror_sd import (
     MirrorSD,
     batching_rule,
     exposed_draft,
     relative_overhead,
 )
-from simulator.core.strategies.vanilla_sd import VanillaSD
 from tests.formulas import overlap_bound, overlap_mass, speculative_sampling, top
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data/mirror_sd_worked_examples.csv").open()))

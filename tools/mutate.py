@@ -49,6 +49,18 @@ def papers() -> list[str]:
 
 
 STEPS = ("steps_by_hand", "worked_examples")
+
+
+def tests_of(paper: str) -> Sequence[str]:
+    """Return the tests of a paper's strategy: its own steps by hand and examples, or those of
+    all.
+    """
+    own = [f"{paper}_by_hand", f"{paper}_examples"]
+    if all((ROOT / f"tests/test_{name}.py").exists() for name in own):
+        return own
+    return STEPS
+
+
 GROUPS: dict[str, dict[str, Sequence[str]]] = {
     "world": {"core/world": ("world", "worked_examples")},
     "acceptance": {"core/acceptance/sources": ("acceptance", "worked_examples")},
@@ -60,7 +72,6 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
         "core/strategies/common/base": (*STEPS, "laws"),
         "core/strategies/autoregressive": STEPS,
         "core/strategies/vanilla_sd": STEPS,
-        "core/strategies/mirror_sd/strategy": STEPS,
         "core/strategies/tree_sd": ("steps_by_hand", "tree_sd"),
         "core/strategies/speculative_streaming/strategy": (
             "one_device_by_hand",
@@ -87,10 +98,7 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
 }
 """Modules of ``simulator`` by group, and the test files that hold each; a paper is a group."""
 GROUPS["laws"] |= {law: (*STEPS, "laws") for law in laws() if law not in GROUPS["laws"]}
-GROUPS |= {
-    paper: {f"papers/{paper}/strategy": (f"{paper}_by_hand", f"{paper}_examples")}
-    for paper in papers()
-}
+GROUPS |= {paper: {f"papers/{paper}/strategy": tests_of(paper)} for paper in papers()}
 
 TESTS = {module: tests for modules in GROUPS.values() for module, tests in modules.items()}
 

@@ -65,12 +65,12 @@ from simulator.core.strategies.common.step import (
     intern_kind,
 )
 from simulator.core.strategies.common.traits import EarlyExit, Facts, Finding, Needs, Traits
-from simulator.core.strategies.mirror_sd.fallback import (
+from simulator.papers.mirror_sd.fallback import (
     fallback_rates,
     lost_windows,
     miss,
 )
-from simulator.core.strategies.mirror_sd.laws import (
+from simulator.papers.mirror_sd.laws import (
     MirrorDurations,
     batching_rule,
     eq_10,

@@ -1,6 +1,0 @@
-"""In Mirror-SD (mirror_sd) the draft works on the next window while the target ends this one."""
-
-from simulator.core.strategies.mirror_sd.laws import batching_rule, exposed_draft, relative_overhead
-from simulator.core.strategies.mirror_sd.strategy import MirrorSD
-
-__all__ = ["MirrorSD", "batching_rule", "exposed_draft", "relative_overhead"]
