@@ -75,7 +75,9 @@ class PassTimes:
         self.place = place
         self.role = role
         self.drafts = drafting
-        self._products: dict[tuple[Any, ...], LayerTime] = alike._products if alike else {}
+        self._products: dict[tuple[int, LayerKind, int, float, float, int], LayerTime] = (
+            alike._products if alike else {}
+        )
         self._mixers: dict[Mixer | None, Timer] = {}
         self._kinds: dict[tuple[int, int], dict[LayerKind, int]] = {}
         self._splits = place.attention == "data_parallel"
@@ -199,23 +201,18 @@ class PassTimes:
         read: float,
         share: float,
         prompt_rows: int,
-    ) -> Any:
-        """Return for each kind the number of its layers, the seconds of one of them, and the timer
-        of its mixer.
+    ) -> tuple[tuple[int, LayerTime, Timer], ...]:
+        """Return for each kind the number of its layers, the seconds of one of them, which passes
+        on equal devices share, and the timer of its mixer.
         """
-        times = (self._layer(tokens, kind, adapted, read, share, prompt_rows) for kind in kinds)
-        return tuple(
-            (count, layer, self._timer(kind.mixer))
-            for (kind, count), layer in zip(kinds.items(), times, strict=True)
-        )
-
-    def _layer(self, *key: Any) -> LayerTime:
-        """Return the seconds of a layer that depend on its rows alone, which passes on equal
-        devices share.
-        """
-        if key not in self._products:
-            self._products[key] = layer_products(self.place, *key)
-        return self._products[key]
+        layers = []
+        for kind, count in kinds.items():
+            key = (tokens, kind, adapted, read, share, prompt_rows)
+            layer = self._products.get(key)
+            if layer is None:
+                layer = self._products[key] = layer_products(self.place, *key)
+            layers.append((count, layer, self._timer(kind.mixer)))
+        return tuple(layers)
 
     def _timer(self, mixer: Mixer | None) -> Timer:
         """Return the timer of a mixer, the same one for equal mixers; that of no mixer says 0."""
@@ -406,7 +403,9 @@ class HardwareCost:
 
     def _through(self, rows: Rows) -> Phase:
         """Return the phase of one pass through all stages, one after the other."""
-        passes = [self.stage(index, rows) for index in range(self.stages)]
+        passes = []
+        for index in range(self.stages):
+            passes.append(self.stage(index, rows))
         transfers = ordered_sum(self.carry(index, rows.tokens) for index in range(self.stages - 1))
         return together(*passes, Phase(transfers, {"target links": transfers}))
 

@@ -377,10 +377,6 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
             "fv", 0, self.reply_bytes
         )
 
-    def durations(self, cost: Cost, step: Step) -> DuoDecodingDurations:
-        """Return the named durations, with the contention under which the two sides overlap."""
-        return super().durations(cost, step)._replace(contention=cost.contention)
-
     def derived(self, cost: Cost, step: Step) -> dict[str, float]:
         """Return the cost coefficient (DUO-1), and how long either side waits for the other
         (DUO-2).

@@ -414,11 +414,6 @@ class MirrorSD(
             }
         return phases
 
-    def durations(self, cost: Cost, step: Step) -> MirrorDurations:
-        """Return the named durations, with the contention under which they overlap."""
-        durations: MirrorDurations = super().durations(cost, step)
-        return durations._replace(contention=cost.contention)
-
     def derived(self, cost: Cost, step: Step) -> dict[str, float]:
         """Return exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and
         payload (MSD-12).

@@ -182,10 +182,13 @@ class Strategy(_Timed[D], Frozen, ABC):
         """
 
     def durations(self, cost: Cost, step: Step) -> D:
-        """Return the named durations of a step, in seconds."""
-        durations: D = self.traits.durations(
-            **{name: phase.wall_s for name, phase in self.phases(cost, step).items()}
-        )
+        """Return the named durations of a step, in seconds, and the contention where it is one of
+        them: under it target and draft overlap.
+        """
+        named = {name: phase.wall_s for name, phase in self.phases(cost, step).items()}
+        if "contention" in self.traits.durations._fields:
+            named["contention"] = cost.contention
+        durations: D = self.traits.durations(**named)
         return durations
 
     def admission(self, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0) -> Admission:
