@@ -46,7 +46,7 @@ FLOORS = [
 other room of its floor.
 """
 IN_CORE = [
-    {"nearness", "numeric", "parallel", "plugin_group", "world"},
+    {"nearness", "numeric", "parallel", "plain", "plugin_group", "world"},
     {"faults"},
     {"quantities"},
     {"acceptance", "cost"},

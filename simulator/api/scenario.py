@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simulator.api.asked import Folder, Overrides, Source, lines, shelves
 from simulator.api.result import Result
+from simulator.core.plain import PlainData
 from simulator.inputs.shell import command_line
 from simulator.scenario import Loaded, load as load_scenario
 
@@ -74,7 +75,7 @@ def run(
 
         write_report(page(), result.spans, folder)
 
-    def data() -> dict[str, Any]:
+    def data() -> PlainData:
         return run_summary(result) | {"speedup_interval": span._asdict()}
 
     return Result(result, data, frame, page, write)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from simulator.api.asked import Folder, Overrides, lines
 from simulator.api.result import Result
 from simulator.core.faults import BadInput
+from simulator.core.plain import PlainData
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import in_a_line
 from simulator.inputs.shell import command_line
@@ -51,7 +52,7 @@ class Asked(NamedTuple):
         ]
 
 
-Options: TypeAlias = dict[str, Any]
+Options: TypeAlias = PlainData
 Prepare: TypeAlias = Callable[[Asked, Options], tuple[Sequence[Any], Options]]
 """A function that makes of what was asked, and of the study's options, what its ``study`` function
 takes.
@@ -231,7 +232,7 @@ def study(
     )
 
 
-def _rows(data: Any) -> list[dict[str, Any]]:
+def _rows(data: Any) -> list[PlainData]:
     """Return the rows of nested plain data: its innermost list of mappings, with the names of what
     holds it.
     """

@@ -14,6 +14,7 @@ import click
 from simulator.cli import options
 from simulator.cli.options import Paths, answer, faults_as_lines, print_json
 from simulator.core.faults import CONTROLS, BadInput, did_you_mean
+from simulator.core.plain import PlainData
 from simulator.inputs.catalogue import (
     FOLDERS,
     OF_MODELS,
@@ -174,7 +175,7 @@ class Details(NamedTuple):
     """A catalogue entry as text for people and as data for programs."""
 
     text: str
-    data: dict[str, Any]
+    data: PlainData
 
 
 def details(name: str, catalogue: Catalogue) -> Details:
@@ -272,7 +273,7 @@ def _number(number: dict[str, object]) -> str:
     )
 
 
-def _formats(device: Any) -> tuple[dict[str, dict[str, Any]], str]:
+def _formats(device: Any) -> tuple[dict[str, PlainData], str]:
     """Return, as data and as text, how a device computes with weights of each format, and whose
     kernels stand for them.
     """
@@ -335,7 +336,7 @@ def _trace_details(name: str, path: Path) -> Details:
     return Details(f"trace {name}   ({shown(path)})\n\n{body}", data)
 
 
-def json_schema(kind: str) -> dict[str, Any]:
+def json_schema(kind: str) -> PlainData:
     """Return the JSON Schema of a kind of file, for editors, with the meaning of each field.
 
     A field that names a file may hold the name instead. A scenario or a profile may start from
@@ -374,7 +375,7 @@ def class_of(kind: str) -> type[Frozen]:
     return read_into
 
 
-def _allow_names(scenario_schema: dict[str, Any]) -> None:
+def _allow_names(scenario_schema: PlainData) -> None:
     """Let a scenario start from another one, and names stand for files."""
     _allow_like(scenario_schema, "scenario")
     _or_a_name(scenario_schema, "strategy", "strategy")
@@ -386,7 +387,7 @@ def _allow_names(scenario_schema: dict[str, Any]) -> None:
                 _or_a_name(part, field, target)
 
 
-def _allow_like(schema: dict[str, Any], kind: str) -> None:
+def _allow_like(schema: PlainData, kind: str) -> None:
     """Let a file start from another one, so that none of its fields is required."""
     schema["properties"]["like"] = {
         "type": "string",
@@ -396,6 +397,6 @@ def _allow_like(schema: dict[str, Any], kind: str) -> None:
         part.pop("required", None)
 
 
-def _or_a_name(part: dict[str, Any], field: str, target: str) -> None:
+def _or_a_name(part: PlainData, field: str, target: str) -> None:
     by_name = {"type": "string", "description": f"name of a {target}"}
     part["properties"][field] = {"anyOf": [by_name, part["properties"][field]]}

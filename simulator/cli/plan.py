@@ -12,6 +12,7 @@ import click
 from simulator.cli import options
 from simulator.cli.options import Names, Paths, answer, working
 from simulator.core.faults import BadInput
+from simulator.core.plain import PlainData
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.logs import ROLES
 from simulator.inputs.shell import command_line
@@ -190,7 +191,7 @@ def _fault(option: str, value: object, message: str) -> BadInput:
 
 
 def _read(
-    asked: dict[str, Any],
+    asked: PlainData,
     overrides: Names,
     seed: int | None,
     catalogue: Catalogue,

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from simulator.api.studies import Asked, computed, page_of
 from simulator.cli import options
 from simulator.cli.options import answer, working
+from simulator.core.plain import PlainData
 from simulator.inputs.shell import command_line
 from simulator.report.blocks import PICTURES
 
@@ -230,7 +231,7 @@ class Shown(NamedTuple):
     as_json: bool
 
 
-def show(name: str, status: str, given: dict[str, Any]) -> None:
+def show(name: str, status: str, given: PlainData) -> None:
     """Compute a study and show it: on the terminal, as JSON, and in a file where one is asked
     for.
     """
@@ -268,7 +269,7 @@ def _written(name: str, out: Path) -> str:
     return f"page: {out}"
 
 
-def _typed(name: str, asked: Asked, given: dict[str, Any], out: Path | None) -> str:
+def _typed(name: str, asked: Asked, given: PlainData, out: Path | None) -> str:
     """Return the command as it can be typed again, with the options that were typed."""
     context = click.get_current_context()
     words: list[str] = []

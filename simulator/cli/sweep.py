@@ -16,6 +16,7 @@ from simulator.cli.groups import INTERRUPTED
 from simulator.cli.options import answer, faults_as_lines
 from simulator.core.faults import CONTROLS, BadInput, Fault
 from simulator.core.parallel import CORES
+from simulator.core.plain import PlainData
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import Document
 from simulator.inputs.shell import command_line, repeated
@@ -206,7 +207,7 @@ def _write_files(
         write_sweep(points, study.base.scenario, command, report)
 
 
-def _typed(name: str, asked: dict[str, Any], more: Sequence[str] = ()) -> str:
+def _typed(name: str, asked: PlainData, more: Sequence[str] = ()) -> str:
     """Return the command that evaluates the same points again, with more options behind it."""
     words = repeated("--axis", asked["axes"])
     for key, flag in {
@@ -221,7 +222,7 @@ def _typed(name: str, asked: dict[str, Any], more: Sequence[str] = ()) -> str:
     return command_line("sweep", [name], asked["overrides"], asked["seed"], [*words, *more])
 
 
-def _resuming(path: Path, files: dict[str, Path | None], asked: dict[str, Any]) -> list[str]:
+def _resuming(path: Path, files: dict[str, Path | None], asked: PlainData) -> list[str]:
     """Return the options with which an interrupted command goes on in the same place."""
     words = ["--store", str(path), "--resume", *repeated("--catalogue", asked["own"])]
     for option, value in {

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable
 from functools import reduce
 from math import ceil, comb, floor, lgamma, sqrt
 from operator import add
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+Numbers: TypeAlias = Any
+"""A number, or an array of numbers that fits the others: laws take both."""
 
 Number = TypeVar("Number")
 Item = TypeVar("Item")
@@ -36,7 +39,7 @@ def quotient(measured: float | None, by: float | None) -> float | None:
     return None
 
 
-def elementwise_max(*seconds: Any) -> Any:
+def elementwise_max(*seconds: Numbers) -> Numbers:
     """Return the longest of some durations in their unit, element by element where there are arrays
     among them.
     """
@@ -46,12 +49,12 @@ def elementwise_max(*seconds: Any) -> Any:
         return reduce(np.maximum, seconds)
 
 
-def elementwise_min(first: Any, second: Any) -> Any:
+def elementwise_min(first: Numbers, second: Numbers) -> Numbers:
     """Return the smaller of two numbers, element by element where one is an array."""
     return -elementwise_max(-first, -second)
 
 
-def binomial(requests: int, share: Any) -> dict[int, Any]:
+def binomial(requests: int, share: Numbers) -> dict[int, Numbers]:
     """Return the chance of exactly k successes among ``requests`` that succeed with chance
     ``share``, by k.
 
@@ -65,7 +68,7 @@ def binomial(requests: int, share: Any) -> dict[int, Any]:
     return {k: chance for k, chance in chances.items() if np.any(chance > 0.0)}
 
 
-def _chance(requests: int, k: int, share: Any) -> Any:
+def _chance(requests: int, k: int, share: Numbers) -> Numbers:
     """Return the binomial chance of exactly k successes."""
     if requests <= EXACT:
         return comb(requests, k) * share**k * (1.0 - share) ** (requests - k)

@@ -1,10 +1,12 @@
 """Numbers with their sources, in frozen models that state what a number may be."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+
+from simulator.core.plain import PlainMapping
 
 Confidence = Literal[
     "measured", "calibrated", "datasheet", "published", "computed", "borrowed", "assumed"
@@ -19,7 +21,7 @@ class Frozen(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+    def model_copy(self, *, update: PlainMapping | None = None, deep: bool = False) -> Self:
         """Return a copy, with fields replaced; what a cached property worked out of the old fields
         is left behind.
         """

@@ -40,6 +40,7 @@ from statistics import mean
 from typing import Any, Literal, NamedTuple, Self
 
 from simulator.core.faults import BadInput, Fault, did_you_mean
+from simulator.core.plain import PlainMapping
 from simulator.evidence.published import PublishedCell
 from simulator.inputs.catalogue import shown
 
@@ -47,7 +48,7 @@ Verdict = Literal["reproduced", "refuted", "in shape", "inputs not printed", ""]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "in shape", "inputs not printed", "refuted")
 Combine = Literal["", "over", "under", "percent", "change_percent", "reduction_percent"]
 Reduction = Literal["", "mean", "least", "most", "first", "last", "onset"]
-Answers = Mapping[str, Any]
+Answers = PlainMapping
 """What commands print with ``--json``, by command; :class:`BadInput` for one that fails."""
 SCALES: Mapping[Combine, tuple[int, int]] = {
     "over": (1, 0),

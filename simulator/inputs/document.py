@@ -19,6 +19,7 @@ from typing import Any, Self
 import yaml
 
 from simulator.core.faults import LARGEST, BadInput, Fault, Path_, Place, plain, told
+from simulator.core.plain import PlainData
 from simulator.inputs import reading
 from simulator.inputs.loader import DEEPEST, MOST_VALUES, NUMBER, PLAIN_TAGS, Loader
 
@@ -301,8 +302,8 @@ def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
 
 def _build_mapping(
     node: yaml.MappingNode, path: Path_, file: str, places: dict[Path_, Place]
-) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+) -> PlainData:
+    result: PlainData = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
             place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)

@@ -21,16 +21,15 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from simulator.core.faults import LARGEST, BadInput, told
+from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs import reading
 from simulator.inputs.document import readable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-KNOWN: dict[str, Any] = yaml.safe_load(
-    Path(__file__).with_name("log_columns.yaml").read_text("utf-8")
-)
-TRAFFIC: dict[str, Any] = yaml.safe_load(
+KNOWN: PlainData = yaml.safe_load(Path(__file__).with_name("log_columns.yaml").read_text("utf-8"))
+TRAFFIC: PlainData = yaml.safe_load(
     Path(__file__).with_name("traffic_columns.yaml").read_text("utf-8")
 )
 """Columns of the formats of traffic files that are not recognised but known, and how they count
@@ -217,7 +216,7 @@ def _table(file: str) -> tuple["pd.DataFrame", str]:
     return _exploded(pd.json_normalize(records)), ""
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def _records(path: Path) -> Iterator[PlainData]:
     """Yield the records of JSON, of JSONL, or those that the patterns find in a text log."""
     if path.suffix == ".json":
         value = reading.from_json(reading.text(path, reading.MOST_TABLE_BYTES))
@@ -262,12 +261,12 @@ def _exploded(table: "pd.DataFrame") -> "pd.DataFrame":
     return table
 
 
-def _turns(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _turns(record: PlainMapping) -> list[PlainData]:
     """Return the messages of a conversation; none where the record is no conversation."""
     return next((record[name] for name in KNOWN["turns"] if isinstance(record.get(name), list)), [])
 
 
-def _conversations(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _conversations(records: list[PlainData]) -> Iterator[PlainData]:
     """Yield a request for every answer in conversations that have no counts; its prompt is all
     before it.
     """

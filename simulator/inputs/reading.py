@@ -19,6 +19,8 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
+from simulator.core.plain import PlainData
+
 MOST_BYTES = 500_000
 """Most bytes of a file that people write; sixty times the largest that is shipped."""
 MOST_TABLE_BYTES = 100_000_000
@@ -128,8 +130,8 @@ def from_json(text: str) -> Any:
     excessive depth or digits.
     """
 
-    def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        members: dict[str, Any] = {}
+    def without_duplicates(pairs: list[tuple[str, Any]]) -> PlainData:
+        members: PlainData = {}
         for key, value in pairs:
             if key in members:
                 raise json.JSONDecodeError(

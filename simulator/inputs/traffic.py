@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from simulator.core.faults import told
+from simulator.core.plain import PlainMapping
 from simulator.core.serving.traffic import MOST_TOKENS, Line, TrafficFile
 from simulator.inputs import reading
 from simulator.inputs.document import readable
@@ -23,7 +24,7 @@ from simulator.inputs.logs import TRAFFIC, listed_hashes, named_columns, read_lo
 
 FORMATS = (*TRAFFIC, "log")
 """Formats that are read here."""
-Values = Mapping[str, Any]
+Values = PlainMapping
 Time = TypeVar("Time", int, float)
 MOST_BYTES = 10**11
 """Bytes of a file, at most: a thousand million requests."""
@@ -95,7 +96,7 @@ def _tokens(file: TrafficFile, number: int, values: Values, name: str, least: in
     )
 
 
-def _seconds(file: TrafficFile, number: int, values: Values, columns: Mapping[str, Any]) -> float:
+def _seconds(file: TrafficFile, number: int, values: Values, columns: PlainMapping) -> float:
     clock = CLOCKS[columns["time"]]
     name = columns["arrival"]
     return _number(

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from simulator.core.faults import BadInput
+from simulator.core.plain import PlainData
 from simulator.inputs import reading
 
 WRITTEN: ContextVar[set[str] | None] = ContextVar("written", default=None)
@@ -251,7 +252,7 @@ def json_text(data: Any, **style: Any) -> str:
     numpy become plain ones. Raises :class:`BadInput` with the key of an infinite number: no answer
     holds one.
     """
-    chosen: dict[str, Any] = {"indent": 2, "default": _plain_number} | style
+    chosen: PlainData = {"indent": 2, "default": _plain_number} | style
     return json.dumps(_finite(data, ()), allow_nan=False, **chosen)
 
 

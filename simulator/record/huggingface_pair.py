@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Genera
 from transformers.utils import logging
 
 from simulator.core.faults import BadInput, told
+from simulator.core.plain import PlainData
 from simulator.inputs import reading
 from simulator.record.scores import Sampling
 
@@ -28,7 +29,7 @@ TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"),
 )
-LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+LOCAL: PlainData = {"local_files_only": True, "trust_remote_code": False}
 SHAPE = {
     "layers": "num_hidden_layers",
     "width": "hidden_size",
@@ -126,7 +127,7 @@ class Folder:
             return str(own).removeprefix("torch.")
         return asked
 
-    def describe(self, dtype: str) -> dict[str, Any]:
+    def describe(self, dtype: str) -> PlainData:
         """Return the model's entry in a trace's header; the hash is BLAKE2b over configs and
         weights.
         """

@@ -17,6 +17,7 @@ from jinja2 import TemplateError
 from simulator.core.acceptance.trace import FORMAT, Trace
 from simulator.core.faults import BadInput
 from simulator.core.parallel import counting
+from simulator.core.plain import PlainData
 from simulator.record.decoding import record_batch
 from simulator.record.huggingface_pair import (
     Folder,
@@ -92,7 +93,7 @@ class Ready:
     """Token ids of each prompt."""
     layers: tuple[int, ...]
     device: str
-    header: dict[str, Any]
+    header: PlainData
 
 
 def record_pair(job: RecordingJob) -> Trace:
@@ -192,7 +193,7 @@ def describe(
     ids: Sequence[Sequence[int]],
     layers: tuple[int, ...],
     device: str,
-) -> dict[str, Any]:
+) -> PlainData:
     """Return the header without results: everything that shapes the recording, and so its
     manifest.
     """

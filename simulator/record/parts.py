@@ -8,7 +8,7 @@ at.
 import fcntl
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 
 from simulator.core.acceptance.trace import Trace
 from simulator.core.faults import BadInput, told
+from simulator.core.plain import PlainMapping
 from simulator.inputs.traces import file as trace_file
 from simulator.inputs.writing import json_text, replacing, write
 
@@ -30,7 +31,7 @@ class Parts:
     shapes their content.
     """
 
-    def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, out: Path, settings: PlainMapping) -> None:
         self.out = out
         self.folder = folder_of(out)
         self.settings = json.loads(json_text(settings))
@@ -59,7 +60,7 @@ class Parts:
         """Return whether this batch has been recorded."""
         return self._file(number).exists()
 
-    def add(self, number: int, arrays: Mapping[str, Any]) -> None:
+    def add(self, number: int, arrays: PlainMapping) -> None:
         """Store a batch."""
         with replacing(self._file(number)) as new:
             np.savez(new, **dict(arrays))
@@ -116,7 +117,7 @@ def folder_of(out: Path) -> Path:
     return out.with_name(out.name + ".part")
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(settings: PlainMapping, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every value with its dotted name."""
     for name, value in settings.items():
         if isinstance(value, dict):

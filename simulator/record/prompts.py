@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.core.faults import BadInput, told
+from simulator.core.plain import PlainData
 from simulator.inputs import reading
 from simulator.inputs.document import readable
 from simulator.inputs.traces.header import MOST_FLAVOURS
@@ -71,7 +72,7 @@ def _json_line(path: Path, number: int, line: str) -> Prompt:
     return Prompt(texts[0], flavour, number)
 
 
-def _texts(data: dict[str, Any]) -> Iterator[Any]:
+def _texts(data: PlainData) -> Iterator[Any]:
     yield from [data["prompt"]] if "prompt" in data else []
     turns = data.get("turns")
     yield from turns if isinstance(turns, list) else []

@@ -1,10 +1,10 @@
 """The bank of acceptance: the pages of ``specsim trace list`` and ``specsim trace advise``."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import yaml
 
+from simulator.core.plain import PlainMapping
 from simulator.report.blocks import Listing, Page, Paragraph, Section, Table
 from simulator.report.columns import Cell, Column, table
 from simulator.scenario.bank import COMPARED, Loan
@@ -16,18 +16,18 @@ STABILITY = (
 )
 
 
-def list_page(recordings: Sequence[Mapping[str, Any]], means: int, targets: int) -> Page:
+def list_page(recordings: Sequence[PlainMapping], means: int, targets: int) -> Page:
     """Return the page of everything that can be borrowed."""
     columns = [
-        Column[Mapping[str, Any]]("recording", lambda seen: seen["recording"]),
-        Column[Mapping[str, Any]]("T", lambda seen: _or_dash(seen["temperature"])),
-        Column[Mapping[str, Any]]("requests", lambda seen: seen["requests"]),
-        Column[Mapping[str, Any]]("widest", lambda seen: _or_dash(seen["widest"])),
-        Column[Mapping[str, Any]](
+        Column[PlainMapping]("recording", lambda seen: seen["recording"]),
+        Column[PlainMapping]("T", lambda seen: _or_dash(seen["temperature"])),
+        Column[PlainMapping]("requests", lambda seen: seen["requests"]),
+        Column[PlainMapping]("widest", lambda seen: _or_dash(seen["widest"])),
+        Column[PlainMapping](
             f"tokens/step at {COMPARED}",
             lambda seen: _or_dash(seen[f"tokens_per_step_at_{COMPARED}"]),
         ),
-        Column[Mapping[str, Any]]("scenarios", lambda seen: seen["scenarios"]),
+        Column[PlainMapping]("scenarios", lambda seen: seen["scenarios"]),
     ]
     texts = "; ".join(dict.fromkeys(seen["texts"] for seen in recordings))
     pairs = "; ".join(dict.fromkeys(seen["pair"] for seen in recordings))

@@ -5,11 +5,13 @@ Words are text with a few marks. Text is never read as markup, so that nothing t
 can become markup.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, TypeAlias
+
+from simulator.core.plain import PlainMapping
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Figure:
     title: str
     file: str
     picture: str | Callable[[], Any]
-    spans: Mapping[str, Any] | None = None
+    spans: PlainMapping | None = None
     name: ClassVar[str] = "figure"
 
     @cached_property
@@ -126,7 +128,7 @@ class Sliders:
     """
 
     title: str
-    data: Mapping[str, Any]
+    data: PlainMapping
     name: ClassVar[str] = "sliders"
 
 

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
+from simulator.core.plain import PlainData
 from simulator.inputs.writing import csv_text
 from simulator.report import WANTED
 
@@ -55,7 +56,7 @@ def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
         ".svg": {"Date": None, "Creator": "specsim"},
         ".pdf": {"CreationDate": None, "Creator": "specsim"},
     }
-    options: dict[str, Any] = {"dpi": 300} if ending == ".png" else {}
+    options: PlainData = {"dpi": 300} if ending == ".png" else {}
     file = BytesIO()
     with style.context([LOOK, *WANTED.style, NO_PROGRAM]):
         figure.savefig(

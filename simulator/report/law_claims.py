@@ -3,8 +3,8 @@ data.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
+from simulator.core.plain import PlainData
 from simulator.evidence.law_check import ExampleVerdict, LawCheck
 from simulator.report.blocks import Block, Bullets, Page, Table
 from simulator.report.columns import Column, table
@@ -93,7 +93,7 @@ def _verdict(verdict: ExampleVerdict) -> str:
     return "PASS"
 
 
-def law_data(verdicts: Sequence[ExampleVerdict]) -> list[dict[str, Any]]:
+def law_data(verdicts: Sequence[ExampleVerdict]) -> list[PlainData]:
     """Return what became of each strategy's example as plain data."""
     return [
         {

@@ -7,6 +7,8 @@ from typing import Any, Generic, TypeVar
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from simulator.core.plain import PlainData
+
 Point = TypeVar("Point")
 BLUE = "#0072B2"
 ORANGE = "#E69F00"
@@ -29,7 +31,7 @@ LOOKS = (
     ("#000000", "X"),
 )
 """Colour and marker of each of a few series."""
-SMALL: dict[str, Any] = {"size": 8, "loc": "left", "color": GREY}
+SMALL: PlainData = {"size": 8, "loc": "left", "color": GREY}
 """Look of the title of a panel."""
 
 
@@ -47,7 +49,7 @@ class Curve(Generic[Point]):
     label: str | None = None
     hollow: bool = False
     x: Callable[[Point], float | None] | None = None
-    look: dict[str, Any] = field(default_factory=dict)
+    look: PlainData = field(default_factory=dict)
 
     def draw(self, axes: Axes, x: Callable[[Point], float | None], points: Sequence[Point]) -> None:
         """Draw the curve through the points that have both a place and a height."""
@@ -55,7 +57,7 @@ class Curve(Generic[Point]):
         drawn = [place for place in places if None not in place]
         if not drawn:
             return
-        look: dict[str, Any] = {}
+        look: PlainData = {}
         if self.hollow:
             look = {"mfc": "none", "mec": self.colour, "ms": 5, "ls": "none"}
         elif self.colour:

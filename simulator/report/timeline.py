@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 from textwrap import wrap
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
+from simulator.core.plain import PlainData
 from simulator.core.world import Span
 from simulator.report.html import rendered
 from simulator.report.panels import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
@@ -55,12 +56,12 @@ GAP = 10.0
 EM = 0.62  # width of an average letter of a wide sans serif, in font sizes
 
 
-def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> dict[str, Any]:
+def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> PlainData:
     """Return the first ``limit`` spans as Chrome trace events; ``ts`` and ``dur`` in
     microseconds.
     """
     tids = {lane: tid for tid, lane in enumerate(lanes_of(spans), start=1)}
-    events: list[dict[str, Any]] = [
+    events: list[PlainData] = [
         {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "specsim"}}
     ]
     for lane, tid in tids.items():
@@ -99,7 +100,7 @@ def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> dict[str, Any]:
 
 def span_data(
     spans: Sequence[Span], window_s: tuple[float, float], limit: int = 3_000
-) -> dict[str, Any]:
+) -> PlainData:
     """Return the first ``limit`` spans for a drawing that can be zoomed; times in microseconds,
     ``view`` is shown first.
 

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ulp
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simulator.core.cost.rows import Rows
 from simulator.core.numeric import ordered_sum
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.claim import Claim
 from simulator.core.strategies.common.law import Law
 from simulator.core.strategies.common.step import Kind
@@ -48,7 +49,7 @@ class Agreement:
     """
     disagreement: bool
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> PlainData:
         """Return the agreement as plain data, for JSON."""
         return {
             "claim": str(self.claim),
@@ -210,7 +211,7 @@ CONTEXTS = 16
 """Contexts at which a law is taken where no replay tells what the steps really met."""
 
 
-def gap_data(parts: Sequence[GapPart]) -> list[dict[str, Any]]:
+def gap_data(parts: Sequence[GapPart]) -> list[PlainData]:
     """Return parts of a gap as plain data: times in milliseconds, shares of the whole gap in per
     cent.
     """

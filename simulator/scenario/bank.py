@@ -8,12 +8,13 @@ target nearest in name, then the same draft, method, temperature and window.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
 from simulator.core.acceptance.sources import Replay
 from simulator.core.acceptance.window_replay import WindowReplay
+from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import read
@@ -80,7 +81,7 @@ class Loan(NamedTuple):
     block: Mapping[str, object]
 
 
-def recordings(catalogue: Catalogue) -> Iterator[dict[str, Any]]:
+def recordings(catalogue: Catalogue) -> Iterator[PlainData]:
     """Yield the numbers of every drafter of every trace, and how many scenarios of the catalogue
     replay it.
     """

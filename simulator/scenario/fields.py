@@ -21,6 +21,7 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.faults import BadInput
 from simulator.core.numeric import ordered_sum
+from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen, Sourced
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.memory import Blocks
@@ -371,6 +372,6 @@ class Scenario(Frozen):
         ]
 
 
-def resolved(scenario: Scenario) -> dict[str, Any]:
+def resolved(scenario: Scenario) -> PlainData:
     """Return the scenario with every default and every looked-up file in place, as plain data."""
     return scenario.model_dump(mode="json", exclude_none=True)

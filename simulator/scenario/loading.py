@@ -21,6 +21,7 @@ from simulator.core.acceptance.spec import Rescale
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.window_replay import Walk
 from simulator.core.faults import BadInput, Fault
+from simulator.core.plain import PlainData
 from simulator.core.plugin_group import POLICIES, STRATEGIES
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.capabilities import DraftsChain
@@ -328,7 +329,7 @@ def _blamed(fault: Fault, document: Document) -> Fault:
     )
 
 
-def _accepting(data: dict[str, Any]) -> dict[str, Any]:
+def _accepting(data: PlainData) -> PlainData:
     """Return fields of a scenario, with nothing accepted where its strategy drafts nothing and no
     acceptance is stated.
     """
@@ -345,7 +346,7 @@ def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> L
     same = _unchanged(document, base)
     if "requests" not in same:
         catalogue.find_traffic(document)
-    kept: dict[str, Any] = {}
+    kept: PlainData = {}
     if base:
         kept = {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)}
     scenario = validate(Scenario, replace(document, data=_accepting(document.data) | kept))

@@ -5,10 +5,11 @@ batches and memory.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simulator.core.cost.partition import StageMemory, stage_memory
 from simulator.core.numeric import ordered_sum, quotient
+from simulator.core.plain import PlainData
 from simulator.core.serving.collector import MetricsCollector
 from simulator.core.serving.memory import cache_hits
 from simulator.core.serving.metrics import Sketch, Tally, level_quantile
@@ -343,7 +344,7 @@ def _serving(done: ServiceRun) -> ServingOutcome:
     batches = defaultdict[int, float](float)
     for kind, seconds in tally.seconds.items():
         batches[kind.batch] += seconds
-    taken: dict[str, Any] = {name: getattr(tally, name) for name in TALLIED}
+    taken: PlainData = {name: getattr(tally, name) for name in TALLIED}
     taken |= {str(metric): times for metric, times in done.collector.times.items()}
     return ServingOutcome(
         **taken,
@@ -364,7 +365,7 @@ def _serving(done: ServiceRun) -> ServingOutcome:
     )
 
 
-def outcome_data(outcome: Outcome) -> dict[str, Any]:
+def outcome_data(outcome: Outcome) -> PlainData:
     """Return an outcome as plain data for JSON, times in milliseconds."""
     replicas = [_replica_data(replica) for replica in outcome.replicas]
     data = {
@@ -385,7 +386,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     return data
 
 
-def serving_data(serving: ServingOutcome) -> dict[str, Any]:
+def serving_data(serving: ServingOutcome) -> PlainData:
     """Return requests and batches as plain data for JSON, times in milliseconds."""
     times = {
         f"{name}_ms": _spread(getattr(serving, name))
@@ -403,7 +404,7 @@ def serving_data(serving: ServingOutcome) -> dict[str, Any]:
         | {"slo": [limit._asdict() for limit in counted.slo]}
         | (goodput if counted.slo else {})
     )
-    parts: dict[str, Any] = {
+    parts: PlainData = {
         "counted": counted_data,
         "littles_law": littles._asdict() | {"gap": littles.gap},
     }
@@ -422,7 +423,7 @@ def serving_data(serving: ServingOutcome) -> dict[str, Any]:
     return times | levels | parts | rest
 
 
-def _replica_data(replica: Replica) -> dict[str, Any]:
+def _replica_data(replica: Replica) -> PlainData:
     littles = replica.littles_law._asdict() | {"gap": replica.littles_law.gap}
     data = {}
     for entry in fields(replica):

@@ -7,7 +7,6 @@ each step's time from the law; *simulation* books lanes on the event engine.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from simulator.core.cost.rows import Phase
 from simulator.core.faults import Fault, Infeasible
 from simulator.core.numeric import quotient
 from simulator.core.parallel import STOP, counting, stopping, unheard
+from simulator.core.plain import PlainData
 from simulator.core.quantities import provenance
 from simulator.core.serving.requests import Request
 from simulator.core.serving.service import OnFinished, OnIteration, ServiceRun
@@ -424,7 +424,7 @@ def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
     return []
 
 
-def summary(result: RunResult) -> dict[str, Any]:
+def summary(result: RunResult) -> PlainData:
     """Return a result as plain data, as ``run --json`` prints it."""
     simulated = result.simulated
     requests = result.scenario.requests
@@ -473,7 +473,7 @@ def _stage_data(scenario: Scenario) -> Iterator[dict[str, float]]:
         }
 
 
-def law_data(law: Law) -> dict[str, Any]:
+def law_data(law: Law) -> PlainData:
     """Return a law as plain data, times in milliseconds."""
     return {
         "step_ms": law.step_s * 1e3,
@@ -485,7 +485,7 @@ def law_data(law: Law) -> dict[str, Any]:
     }
 
 
-def law_details(loaded: Loaded) -> dict[str, Any]:
+def law_details(loaded: Loaded) -> PlainData:
     """Return the law of a scenario with its durations by step kind as plain data, times in
     milliseconds.
     """

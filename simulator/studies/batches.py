@@ -13,7 +13,7 @@ scenario's draft and window.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.faults import BadInput
 from simulator.core.numeric import ordered_sum
 from simulator.core.parallel import counted
+from simulator.core.plain import PlainData
 from simulator.core.strategies import strategies
 from simulator.core.strategies.common.capabilities import DerivesNumbers, DraftsChain
 from simulator.core.strategies.common.step import Kind
@@ -218,7 +219,7 @@ class BatchStudy:
     tile_edges: tuple[int, ...]
     """Swept sizes at which the rows of a verification first need a further tile."""
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return the study as plain data."""
         return {
             "scenario": self.scenario.name,
@@ -229,8 +230,8 @@ class BatchStudy:
         }
 
     @staticmethod
-    def _row(point: BatchPoint) -> dict[str, Any]:
-        row: dict[str, Any] = {}
+    def _row(point: BatchPoint) -> PlainData:
+        row: PlainData = {}
         for name, value in asdict(point).items():
             if name == "extra":
                 row |= dict.fromkeys(added_columns()) | value
@@ -250,7 +251,7 @@ class BatchStudies:
 
     studies: tuple[BatchStudy, ...]
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return plain data: of a single scenario as it is, of several as a list ``studies``."""
         rows = [study.as_data() for study in self.studies]
         if len(rows) == 1:
@@ -412,9 +413,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     )
 
 
-def _simulated(
-    scenario: Scenario, vanilla: Scenario | None, acceptance: Acceptance
-) -> dict[str, Any]:
+def _simulated(scenario: Scenario, vanilla: Scenario | None, acceptance: Acceptance) -> PlainData:
     """Return tokens per second of the strategy, of autoregressive decoding and, where there is such
     a scenario, of vanilla.
     """

@@ -13,12 +13,12 @@ Budgets are compared with one sequence (Table 3), numbers of sequences at the sc
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from simulator.core.acceptance.sequence_chances import budget
 from simulator.core.acceptance.sources import Acceptance
 from simulator.core.faults import BadInput
 from simulator.core.parallel import counted
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.studied import SharedBudget
 from simulator.core.strategies.common.traits import Facts
 from simulator.scenario import Loaded, run
@@ -221,7 +221,7 @@ class BudgetStudies:
 
     studies: tuple[BudgetStudy, ...]
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return the studies as plain data."""
         return {"studies": [asdict(study) for study in self.studies]}
 

@@ -27,12 +27,13 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.core.parallel import CORES, counted, pool, say
+from simulator.core.plain import PlainData
 from simulator.core.serving.busier import FEWEST, busier, redrawn, requests_in_words, with_lines
 from simulator.core.serving.requests import Request
 from simulator.core.serving.traffic import TrafficFile
@@ -118,7 +119,7 @@ class Capacity(NamedTuple):
             return "stable"
         return "stable, SLO missed"
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return plain data; curves over time are left out."""
         offered = {}
         for name, value in self.offered._asdict().items():
@@ -137,7 +138,7 @@ class CapacityStudy:
 
     capacities: tuple[Capacity, ...]
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return the capacities as plain data."""
         return {"capacities": [capacity.as_data() for capacity in self.capacities]}
 

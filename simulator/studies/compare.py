@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from simulator.core.plain import PlainData
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.caveats import continued_rates
 from simulator.scenario.run import RunResult
@@ -95,7 +96,7 @@ class Comparison:
         """Return the scenarios in the order asked for."""
         return [run.result.scenario for run in self.runs]
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return scenarios by letter, differences and cautions as plain data; times in ms."""
         numbers = list(measured(self))
         scenarios = {}

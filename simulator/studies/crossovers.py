@@ -8,10 +8,10 @@ are the law's.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from simulator.core.acceptance.sources import odds_of
 from simulator.core.parallel import counted
+from simulator.core.plain import PlainData
 from simulator.scenario import Loaded, run
 from simulator.scenario.agreement import claim_of
 from simulator.studies.batches import LawAtBatch, crossover, tile_edges
@@ -57,7 +57,7 @@ class CrossoverStudy:
     crossovers: tuple[Crossover, ...]
     excluded: tuple[ExcludedMethod, ...]
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return the crossovers as plain data."""
         rows = [
             asdict(method) | {"points": [point._asdict() for point in method.points]}

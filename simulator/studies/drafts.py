@@ -13,7 +13,6 @@ have to be. Chances are taken as independent.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from scipy.optimize import brentq
 
@@ -21,6 +20,7 @@ from simulator.core.acceptance.sources import Rates
 from simulator.core.acceptance.statistics import independent
 from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.scenario import Loaded
 from simulator.scenario.run import baseline
@@ -70,7 +70,7 @@ class DraftStudy:
     """Speed-up of the scenario's draft with its best window at that chance."""
     points: tuple[DraftPoint, ...]
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return the study as plain data."""
         return asdict(self)
 

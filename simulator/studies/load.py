@@ -9,9 +9,9 @@ TBT |      x 32            a curve per scenario, a point per size: so many clien
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from simulator.core.parallel import counted
+from simulator.core.plain import PlainData
 from simulator.scenario import Loaded, run
 from simulator.studies.batches import at_size, turning
 
@@ -44,7 +44,7 @@ class LoadStudy:
 
     curves: Curves
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return the points by scenario as plain data."""
         return {name: [asdict(point) for point in points] for name, points in self.curves.items()}
 

@@ -12,11 +12,11 @@ list method``.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from simulator.core.acceptance.sources import Rates, odds_of
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.plain import PlainData
 from simulator.core.strategies import Strategy
 from simulator.core.strategies.common.base import early_exit
 from simulator.core.strategies.common.capabilities import NamesRecording, extra_memory
@@ -110,7 +110,7 @@ def _step_s(strategy: Strategy, draft_ms: float) -> float:
     The host's part of a step is left out where nothing is drafted: it looks up and builds what is
     proposed.
     """
-    whole: dict[str, Any]
+    whole: PlainData
     if strategy.traits.staged:
         whole = {"stages_ms": (TARGET_MS / STAGES,) * STAGES}
     else:

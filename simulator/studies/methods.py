@@ -9,11 +9,12 @@ autoregressive run of the same requests.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from simulator.core.faults import BadInput, Fault, did_you_mean
 from simulator.core.numeric import ordered_sum
 from simulator.core.parallel import counted
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.capabilities import NamesRecording, extra_memory
 from simulator.core.strategies.common.method import PublishedMean
 from simulator.inputs.catalogue import Catalogue
@@ -97,7 +98,7 @@ class MethodComparison:
     points: tuple[MethodPoint, ...]
     excluded: tuple[ExcludedMethod, ...]
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return the comparison as plain data."""
         rows = []
         for point in self.points:

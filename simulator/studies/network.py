@@ -12,11 +12,11 @@ plain pipeline is given as well, since the paper compares with that.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 from simulator.core.cost.device import Link
 from simulator.core.faults import BadInput
 from simulator.core.parallel import counted
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.studied import LevelTree
 from simulator.core.world import Span
 from simulator.scenario import Loaded, run
@@ -117,7 +117,7 @@ class NetworkStudy:
     rows: tuple[NetworkRow, ...]
     sweep: LinkSweep | None = None
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return the rows as plain data."""
         derived = ("added_share", "speedup")
         return {

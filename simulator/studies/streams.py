@@ -12,11 +12,11 @@ scenario.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from simulator.core.acceptance.tree_replay import LARGEST_TREE
 from simulator.core.faults import BadInput
 from simulator.core.parallel import counted
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.step import Kind
 from simulator.core.strategies.common.studied import StreamTree
 from simulator.core.strategies.common.traits import Facts
@@ -85,7 +85,7 @@ class StreamStudy:
     """
     two_models: TwoModels | None
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return the study as plain data."""
         return asdict(self)
 

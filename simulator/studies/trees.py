@@ -14,7 +14,7 @@ with the tree's share of hits. Figures 9 and 10 of SpecPipe are made of this.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from simulator.core.acceptance.tree_replay import Recording, recorded_beams
 from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput
 from simulator.core.parallel import counted
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.pipeline_laws import unequal_stages
 from simulator.core.strategies.common.studied import LevelTree
 from simulator.core.strategies.specpipe.replay import StepTables, token_seconds
@@ -145,7 +146,7 @@ class TreeStudies:
 
     studies: tuple[TreeStudy, ...]
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return the recorded trees of all scenarios as plain data."""
         rows = []
         for study in self.studies:

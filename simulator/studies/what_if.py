@@ -16,12 +16,13 @@ duration of which the law of some step has more than one corner is left out, as 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.core.acceptance.sources import Acceptance, Rates, odds_of
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.base import LONGEST_WINDOW, law_parts, share_emitted
 from simulator.core.strategies.common.law import Part, means
 from simulator.core.strategies.common.step import NO_DURATIONS, Kind
@@ -31,7 +32,7 @@ from simulator.scenario.run import RunResult, baseline, observed_batch, tuned
 from simulator.studies.window import windows_of
 
 Floats = NDArray[np.float64]
-WhatIf = dict[str, Any]
+WhatIf = PlainData
 """Plain data: ``name``; ``requests`` that decode together; ``rates`` in the order of tokens per
 step, None for the acceptance of the scenario; ``windows`` in draft tokens; ``start``, the places of
 the scenario's own; ``steps`` by window, each kind with ``seconds``, ``batch`` and ``lines`` (a, b,
@@ -196,7 +197,7 @@ def _mix(cell: _Cell, kinds: Iterable[Kind]) -> list[list[float]]:
     return [[places[part.kind], float(part.share), float(part.committed)] for part in cell.parts]
 
 
-def _step(part: Part) -> dict[str, Any]:
+def _step(part: Part) -> PlainData:
     return {
         "seconds": float(part.seconds(part.durations)),
         "batch": part.batch,

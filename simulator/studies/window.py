@@ -10,10 +10,10 @@ Below gamma* drafting hides behind the target's remaining layers (Mirror-SD: the
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from simulator.core.acceptance.sources import Acceptance
 from simulator.core.cost.stated import StatedDurations
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.core.strategies.common.step import Kind
 from simulator.core.strategies.common.studied import SharedBudget
@@ -195,7 +195,7 @@ def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -
     requests = scenario.requests
     count = min(requests.count, max(most_requests, 2 * requests.concurrency))
     changed = loaded.change(gamma=gamma)
-    updates: dict[str, Any] = {"requests": requests.model_copy(update={"count": count})}
+    updates: PlainData = {"requests": requests.model_copy(update={"count": count})}
     if scenario.durations:
         scale = changed.scenario.schedule.needs.draft_steps / scenario.schedule.needs.draft_steps
         given = {

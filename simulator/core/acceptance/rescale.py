@@ -7,9 +7,8 @@ new ones in the same order (:func:`tilted`). Both ways have one parameter, both 
 itself at one value of it, and both note in the header what was done.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from simulator.core.acceptance.trace import CONVERTED, Trace
 from simulator.core.acceptance.tree_replay import Ints, RecordedRuns
 from simulator.core.acceptance.window_replay import Walk
 from simulator.core.faults import BadInput
+from simulator.core.plain import PlainMapping
 
 STEEPEST = 30.0
 """Tilt per token at which all but the shortest or the longest recorded length have vanished."""
@@ -189,7 +189,7 @@ def lengths(shares: NDArray[np.float64], theta: float, count: int) -> Ints:
     return np.searchsorted(ends, np.arange(count), side="right")
 
 
-def _labelled(trace: Trace, derived: Mapping[str, Any]) -> Trace:
+def _labelled(trace: Trace, derived: PlainMapping) -> Trace:
     return replace(trace, header={**trace.header, "derived_from": derived, "replay": DERIVED})
 
 

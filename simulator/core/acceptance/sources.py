@@ -19,7 +19,7 @@ from functools import cache, partial
 from itertools import accumulate
 from operator import mul
 from random import Random
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from simulator.core.acceptance.cursors import (
     verdict,
 )
 from simulator.core.acceptance.trace import CONVERTED, Bools, Trace
-from simulator.core.numeric import ordered_sum
+from simulator.core.numeric import Numbers, ordered_sum
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Odds:
     """
     off_exit: NDArray[np.float64]
     """(gamma + 1,) P(A = r and the next token is off the exit)."""
-    off_path: Any
+    off_path: Numbers
     """P(A = gamma and the verdict is off the path)."""
     source: str
     """Where the odds come from, in words."""
@@ -79,11 +79,11 @@ class Odds:
     """
 
     @property
-    def mean_accepted(self) -> Any:
+    def mean_accepted(self) -> Numbers:
         """Return E[A], the mean of accepted draft tokens; correction and bonus do not count."""
         return ordered_sum(kept * share for kept, share in enumerate(self.accepted))
 
-    def committed(self, bonus: bool = True) -> Any:
+    def committed(self, bonus: bool = True) -> Numbers:
         """Return the expected tokens per step, correction or bonus included."""
         return self.mean_accepted + 1.0 - (0.0 if bonus else self.accepted[-1])
 
@@ -131,7 +131,11 @@ def odds_of(source: Acceptance, exit: Exit | None) -> Callable[[int], Odds]:
 
 
 def chain_odds(
-    rates: Sequence[Any], rejected_off: Sequence[Any], next_off: Any, path_off: Any, source: str
+    rates: Sequence[Numbers],
+    rejected_off: Sequence[Numbers],
+    next_off: Numbers,
+    path_off: Numbers,
+    source: str,
 ) -> Odds:
     """Return the odds of independent positions, all of which may be arrays that fit each other.
 
@@ -156,11 +160,11 @@ class Rates:
     overlaps.
     """
 
-    rates: tuple[Any, ...]
-    overlap: Any = 1.0
+    rates: tuple[Numbers, ...]
+    overlap: Numbers = 1.0
     seed: int = 0
 
-    def rate(self, position: int) -> Any:
+    def rate(self, position: int) -> Numbers:
         """Return the chance that the draft token at ``position`` (from 0) of a window is kept,
         given those before.
         """

@@ -1,7 +1,7 @@
 """A scenario states its acceptance in these fields, and they make the source of verdicts."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -16,6 +16,7 @@ from simulator.core.acceptance.continuation import (
 )
 from simulator.core.acceptance.sources import BEST_OF, Acceptance, Cycle, Rates, Replay
 from simulator.core.acceptance.trace import Trace
+from simulator.core.plain import PlainData
 from simulator.core.quantities import Confidence, Frozen
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -59,7 +60,7 @@ class Rescale(Frozen):
     """
     window: int | None = Field(default=None, ge=1, le=1_000)
     """Window, in draft tokens, at which the mean is reached; by default the strategy's."""
-    adaptive: dict[str, Any] | None = None
+    adaptive: PlainData | None = None
     """How windows followed each request, up to ``window``, where the mean was measured, as
     ``adaptive`` of a strategy says it; by default as the strategy's do where no window is
     stated."""
@@ -130,7 +131,7 @@ class AcceptanceSpec(Frozen):
     window: int | None = Field(default=None, ge=1, le=1_000)
     """Draft tokens in a row, or levels of a tree, with which the mean was measured, or for which
     ``tokens_per_step_between`` is stated; by default the strategy's."""
-    adaptive: dict[str, Any] | None = None
+    adaptive: PlainData | None = None
     """How windows followed each request, up to ``window``, where ``tokens_per_step`` was measured,
     as a strategy's ``adaptive`` says it; by default as the strategy's do where no window is
     stated."""

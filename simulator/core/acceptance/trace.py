@@ -29,6 +29,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.core.plain import PlainMapping
+
 FORMAT = 1
 """Version of the format that the recorder writes: every array in full."""
 CONVERTED = 2
@@ -44,7 +46,7 @@ class Trace:
     arrays.
     """
 
-    header: Mapping[str, Any]
+    header: PlainMapping
     offsets: NDArray[np.int64]
     flavour: NDArray[np.uint8 | np.uint16]
     token: NDArray[Any]
@@ -98,7 +100,7 @@ class Trace:
         run = np.cumprod(kept, axis=0, dtype=np.uint16).sum(axis=0, dtype=np.uint16)
         return self._by_run({**header, "window": len(rank)}, run)
 
-    def _by_run(self, header: Mapping[str, Any], run: NDArray[np.uint16]) -> Self:
+    def _by_run(self, header: PlainMapping, run: NDArray[np.uint16]) -> Self:
         """Return the same text with the tokens kept by start, without the ranks of the first
         draft.
         """
@@ -237,7 +239,7 @@ class Trace:
         return 0.0
 
 
-def _words(role: str, model: Mapping[str, Any]) -> str:
+def _words(role: str, model: PlainMapping) -> str:
     """Return a recorded model in words."""
     if model.get("parameters"):
         return f"a {role} of {model['parameters']:,} parameters"

@@ -2,7 +2,7 @@
 data, quick to import.
 """
 
-from typing import Any
+from simulator.core.plain import PlainData
 
 OWN = (
     "name",
@@ -22,7 +22,7 @@ IN_PARTS = ("decode", "prefill")
 """Fields of attention in parts; a profile whose attention is one roofline has none of them."""
 
 
-def lend(base: dict[str, Any], own: dict[str, Any], origin: str) -> None:
+def lend(base: PlainData, own: PlainData, origin: str) -> None:
     """Leave in ``base``, the profile ``origin``, what one that states ``own`` borrows, memory at
     its own ``ecc_data_share``.
     """
@@ -70,7 +70,7 @@ def borrow(value: object, origin: str) -> None:
         borrow(inner, origin)
 
 
-def _data_share(profile: dict[str, Any]) -> float:
+def _data_share(profile: PlainData) -> float:
     """Return the share of a profile's bandwidth that carries data; 1 where none is stated, or none
     that the schema takes.
     """

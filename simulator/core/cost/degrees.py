@@ -6,13 +6,14 @@ may not cut blocks of weights that share a scale where the engine refuses that, 
 devices need a link. Nothing here takes time: a degree that cannot start has none.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, Protocol, Self
 
 from simulator.core.cost.device import Link
 from simulator.core.cost.engine import Engine
 from simulator.core.cost.formats import FORMATS, WeightFormat
 from simulator.core.cost.model import ModelSpec
+from simulator.core.plain import PlainMapping
 
 MOST_DEGREES = 64
 """Degrees that are tried where no link limits them."""
@@ -58,7 +59,7 @@ class Placed(Protocol):
     def expert_format(self) -> WeightFormat:
         """Return the format of routed experts."""
 
-    def model_copy(self, *, update: Mapping[str, Any]) -> Self:
+    def model_copy(self, *, update: PlainMapping) -> Self:
         """Return a placement with something changed."""
 
 

@@ -16,7 +16,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from simulator.core.cost.collectives import AllReduce, AllToAll
 from simulator.core.cost.formats import ACTIVATION_BYTES, FORMATS, Arithmetic, NumberFormat
 from simulator.core.cost.roofline import Attention, ExpertRoofline, Roofline
-from simulator.core.numeric import elementwise_max
+from simulator.core.numeric import Numbers, elementwise_max
 from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Positive
 
 if TYPE_CHECKING:  # profiles are listed without numpy
@@ -172,7 +172,7 @@ class Device(Frozen):
         constant = operation.fixed_us.value * 1e-6
         p = operation.p_norm.value
 
-        def seconds(size_bytes: Any, flops: Any, tokens: float, *apart: Any) -> Any:
+        def seconds(size_bytes: Numbers, flops: Numbers, tokens: float, *apart: Numbers) -> Numbers:
             memory_ratio, fixed_ratio = operation.width_ratios(tokens)
             memory = size_bytes / bandwidth * memory_ratio
             fixed = constant * fixed_ratio

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from simulator.core.cost.rows import Rows
+from simulator.core.numeric import Numbers
 from simulator.core.quantities import Frozen
 
 Duration = Annotated[float, Field(ge=0)]
@@ -40,7 +41,7 @@ class ByLoad(Frozen):
         """Return whether the duration grows with the cached tokens."""
         return self.cached_token_ms > 0.0
 
-    def ms(self, rows: Rows) -> Any:
+    def ms(self, rows: Rows) -> Numbers:
         """Return the duration of a pass over ``rows`` in ms; an array where their context is
         one.
         """
@@ -131,7 +132,7 @@ class Tabulated(Frozen):
             [axis for axis in self._axes if len(axis) > 1], times_ms.squeeze()
         )
 
-    def ms(self, rows: Rows) -> Any:
+    def ms(self, rows: Rows) -> Numbers:
         """Return the duration of a pass over ``rows`` in ms; an array where their context is
         one.
         """

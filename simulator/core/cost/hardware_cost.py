@@ -32,9 +32,9 @@ from simulator.core.cost.placement import Placement
 from simulator.core.cost.protocol import Depth, Purpose, Role
 from simulator.core.cost.rows import Phase, Rows, together
 from simulator.core.faults import BadInput, Fault
-from simulator.core.numeric import ordered_sum
+from simulator.core.numeric import Numbers, ordered_sum
 
-Timer = Callable[[Rows], Any]
+Timer = Callable[[Rows], Numbers]
 """From rows to seconds."""
 REMEMBERED = 1 << 16
 """Number of passes whose times a cache keeps; a full cache is emptied, so that memory stays
@@ -274,7 +274,7 @@ class PassTimes:
 
     def _phase(self, rows: Rows, parts: PassParts, step: float = 0.0) -> Phase:
         device = parts.head
-        taken = dict[Timer, Any]()
+        taken = dict[Timer, Numbers]()
         if self._splits:
             mixed = rows.on_rank(self.place.busiest_share(rows.sequences))
         else:

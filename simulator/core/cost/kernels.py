@@ -18,6 +18,7 @@ from simulator.core.cost.roofline import (
     WidthPoint,
 )
 from simulator.core.cost.rows import Rows
+from simulator.core.numeric import Numbers
 
 MOST_ROWS = 1 << 22
 """Rows up to which the cost of further ones goes on in a line."""
@@ -58,7 +59,7 @@ class LayerTime(NamedTuple):
     """Norms, activations, rotations."""
 
 
-def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[Rows], Any]:
+def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[Rows], Numbers]:
     """Return a function from rows to the seconds of a mixer in one layer, on one of its ranks; by
     default the model's heads.
 
@@ -81,7 +82,7 @@ def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[R
         pair = mixer.pair_flops / ranks
         widened = (mixer.prompt_pair_flops or mixer.pair_flops) / ranks - pair
 
-        def attend(rows: Rows) -> Any:
+        def attend(rows: Rows) -> Numbers:
             flops = rows.attention_pairs * pair + rows.prompt_pairs * widened
             return whole(rows.kv_tokens * cached / ranks, flops, rows.tokens)
 
@@ -91,7 +92,7 @@ def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[R
     return lambda rows: attend(mixer.seen(rows)) + index(rows)
 
 
-def _index_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Any]:
+def _index_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Numbers]:
     """Return a function from rows to the seconds in which an indexer reads its keys of the context;
     0 without one.
     """
@@ -104,7 +105,7 @@ def _index_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Any]:
     )
 
 
-def _state_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Any]:
+def _state_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Numbers]:
     """Return a function from rows to the seconds of a recurrence: a state is read once and written
     after every row.
 
@@ -118,7 +119,7 @@ def _state_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Any]:
     moved = 2.0 * ACTIVATION_BYTES * mixer.value_width / ranks
     flops = STATE_FLOPS * mixer.state / ranks / product.tiled(1)
 
-    def state_seconds(rows: Rows) -> Any:
+    def state_seconds(rows: Rows) -> Numbers:
         states = rows.sequences + rows.tokens - rows.prompt_tokens + rows.prompt_sequences
         return seconds(
             states * mixer.state_bytes / ranks + rows.tokens * moved, rows.tokens * flops, 1
@@ -129,7 +130,7 @@ def _state_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Any]:
 
 def _attention_in_parts(
     place: Placement, attention: Attention, mixer: Mixer, cached: float
-) -> Callable[[Rows], Any]:
+) -> Callable[[Rows], Numbers]:
     """Return a function from rows to seconds; an entry of the cache has ``cached`` bytes on a rank.
 
     Prompts are priced by ``prefill``, all other rows by ``decode``, with ``extra_row`` for those of
@@ -151,10 +152,10 @@ def _attention_in_parts(
         timer: Any,
         sequences: int,
         tokens: int,
-        kv_tokens: Any,
-        pairs: Any,
+        kv_tokens: Numbers,
+        pairs: Numbers,
         each: float,
-    ) -> Any:
+    ) -> Numbers:
         width = (
             each / 2.0
         )  # of a row's queries and outputs, which are multiplied with what a token leaves
@@ -170,8 +171,8 @@ def _attention_in_parts(
         )
         return timer(size, pairs * each, tokens, *apart) + on_top
 
-    def seconds(rows: Rows) -> Any:
-        total: Any = 0.0
+    def seconds(rows: Rows) -> Numbers:
+        total: Numbers = 0.0
         if prompt := rows.prompt_tokens:
             sequences = max(1, rows.prompt_sequences)
             cached_tokens = rows.prompt_kv_tokens

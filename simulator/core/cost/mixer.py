@@ -6,12 +6,12 @@ else, so that one function prices them all. Sizes are in elements, and of the wh
 parallelism shares them out.
 """
 
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from simulator.core.cost.rows import Rows
-from simulator.core.numeric import elementwise_max, elementwise_min
+from simulator.core.numeric import Numbers, elementwise_max, elementwise_min
 from simulator.core.quantities import Frozen
 
 INDEX_BYTES = 1.0 + 4 / 128
@@ -166,7 +166,9 @@ class Mixer(Frozen):
             prompt_pairs=of_prompts[1],
         )
 
-    def _seen(self, tokens: int, sequences: int, cached: Any, pairs: Any) -> tuple[Any, Any]:
+    def _seen(
+        self, tokens: int, sequences: int, cached: Numbers, pairs: Numbers
+    ) -> tuple[Numbers, Numbers]:
         """Return entries and pairs of ``tokens`` rows in so many sequences with ``cached`` tokens,
         the rows included.
         """
@@ -192,7 +194,7 @@ class Mixer(Frozen):
         ) / every + near_pairs
 
 
-def _pairs(tokens: int, sequences: int, cached: Any, pairs: Any, most: int) -> Any:
+def _pairs(tokens: int, sequences: int, cached: Numbers, pairs: Numbers, most: int) -> Numbers:
     """Return how many of ``pairs`` are left where a row sees ``most`` tokens at most, in sequences
     of equal length.
     """

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import cycle
 from math import exp, lgamma, log
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -17,6 +17,7 @@ from simulator.core.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, Weigh
 from simulator.core.cost.identifiers import hub_id
 from simulator.core.cost.mixer import MOST_LAYERS, LayerKind, LayerRun, Mixer
 from simulator.core.cost.rows import Rows
+from simulator.core.numeric import Numbers
 from simulator.core.quantities import Confidence, Frozen, Ranged
 
 ROUTERS = (
@@ -90,7 +91,7 @@ class Experts(Frozen):
         """
         from scipy.optimize import least_squares
 
-        def made(x: Any) -> "Experts":
+        def made(x: Numbers) -> "Experts":
             return self.model_copy(
                 update={
                     name: Ranged(value=float(value), source=source, confidence="calibrated")
@@ -98,7 +99,7 @@ class Experts(Frozen):
                 }
             )
 
-        def off(x: Any) -> list[float]:
+        def off(x: Numbers) -> list[float]:
             mixture: Experts = made(x)
             windows = {
                 size: mixture.independent(Rows(size[0] * size[1], sequences=size[1]))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import ceil
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
 from simulator.core.cost.formats import ACTIVATION_BYTES, CacheFormat
-from simulator.core.numeric import elementwise_max, elementwise_min
+from simulator.core.numeric import Numbers, elementwise_max, elementwise_min
 from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Ranged
 
 
@@ -137,13 +137,13 @@ multiprocessor (FlashAttention 2).
 class CachedHeads(NamedTuple):
     """What one call of attention passes on one device; numbers or arrays."""
 
-    sequences: Any
-    rows: Any
+    sequences: Numbers
+    rows: Numbers
     """Query rows of a sequence."""
-    kv_heads: Any
-    queries: Any
+    kv_heads: Numbers
+    queries: Numbers
     """Query heads of a KV head."""
-    keys: Any
+    keys: Numbers
     """Tokens that the last row of a sequence sees."""
 
 
@@ -186,8 +186,8 @@ class AttentionRoofline(Roofline):
     """
 
     def apart(
-        self, read: CachedHeads, size_bytes: Any, multiprocessors: float, cache_mb: float
-    ) -> tuple[Any, ...]:
+        self, read: CachedHeads, size_bytes: Numbers, multiprocessors: float, cache_mb: float
+    ) -> tuple[Numbers, ...]:
         """Return the bytes that memory serves, the seconds of all blocks and of the longest one,
         and those on top of the norm.
 
@@ -237,13 +237,13 @@ class ExpertRoofline(Roofline):
     products in 16 bits.
     """
 
-    def pair_bytes(self, pairs: Any, width: Any) -> Any:
+    def pair_bytes(self, pairs: Numbers, width: Numbers) -> Numbers:
         """Return the bytes that ``pairs`` of a row and an expert move; ``width``: hidden and
         expert's width together.
         """
         return self.pair_traffic_ratio.value * pairs * 2.0 * width * ACTIVATION_BYTES
 
-    def beside_s(self, experts: Any, width: Any) -> Any:
+    def beside_s(self, experts: Numbers, width: Numbers) -> Numbers:
         """Return the seconds beside those of bytes and flops."""
         return (self.expert_us.value * experts + self.width_us.value * width / 1024.0) * 1e-6
 

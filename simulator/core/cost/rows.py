@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import add
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from simulator.core.numeric import ordered_sum
+from simulator.core.numeric import Numbers, ordered_sum
+from simulator.core.plain import PlainMapping
 
 
 class Rows(NamedTuple):
@@ -24,9 +24,9 @@ class Rows(NamedTuple):
     """Rows that reach the LM head."""
     sequences: int = 0
     """Calls of attention."""
-    kv_tokens: Any = 0
+    kv_tokens: Numbers = 0
     """Cached tokens that attention reads."""
-    attention_pairs: Any = 0
+    attention_pairs: Numbers = 0
     """Pairs of a query and a key."""
     adapted: int = 0
     """Those of ``tokens`` that pass a low-rank adapter instead of the MLP.
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
     """Those of ``kv_tokens``."""
     prompt_pairs: int = 0
     """Those of ``attention_pairs``."""
-    experts_read: Any = 0.0
+    experts_read: Numbers = 0.0
     """Routed experts of a layer that all rows together read, mean over its layers, where recorded;
     0: as the law has it.
     """
@@ -64,7 +64,7 @@ class Rows(NamedTuple):
         return Rows._make(value * share for value in self)
 
     @staticmethod
-    def decode(tokens: int, context: Any, sequences: int = 1) -> Rows:
+    def decode(tokens: int, context: Numbers, sequences: int = 1) -> Rows:
         """Return the rows of ``tokens`` new tokens in each sequence, with logits, behind
         ``context`` cached ones in total.
         """
@@ -90,9 +90,9 @@ NO_ROWS = Rows()
 class Phase(NamedTuple):
     """A phase is one stretch between two synchronisations."""
 
-    wall_s: Any
+    wall_s: Numbers
     """How long it takes, in seconds."""
-    busy: Mapping[str, Any]
+    busy: PlainMapping
     """Seconds for which each lane is busy in it, by the name of the lane."""
 
 

@@ -6,13 +6,14 @@ T_step = T_target,  one token per step.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
 from simulator.core.cost.stated import StatedDurations
+from simulator.core.numeric import Numbers
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import ProvenSteps
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
@@ -68,17 +69,22 @@ class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps, TakesRuns):
         """Book the pass."""
         return (lanes.target.start(durations.target, "decode"),)
 
-    def step_seconds(self, durations: AutoregressiveDurations, kind: Kind) -> Any:
+    def step_seconds(self, durations: AutoregressiveDurations, kind: Kind) -> Numbers:
         """Return T_target in seconds."""
         return durations.target
 
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return that the law is exact: a step is a pass."""
         return EXACT
 
-    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+    def _renews(self, shares: Mapping[Kind, Numbers]) -> bool:
         """Return True: every pass brings a token."""
         return True
 

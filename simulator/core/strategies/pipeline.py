@@ -25,7 +25,7 @@ from pydantic import Field
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
 from simulator.core.cost.stated import StatedDurations
-from simulator.core.numeric import elementwise_max, ordered_sum
+from simulator.core.numeric import Numbers, elementwise_max, ordered_sum
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.capabilities import PrefillsOnStages
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
@@ -137,7 +137,7 @@ class Pipelined(Autoregressive, PrefillsOnStages):
 
     def step_seconds(  # type: ignore[override]
         self, durations: PipelineDurations, kind: Kind
-    ) -> Any:
+    ) -> Numbers:
         """Return ``max{L, g M}`` in seconds."""
         through = ordered_sum(durations.stages) + ordered_sum(durations.links) + durations.token
         return elementwise_max(
@@ -151,7 +151,12 @@ class Pipelined(Autoregressive, PrefillsOnStages):
         return {Kind("step", 0, bare=-(-requests // self.in_flight)): 1.0}
 
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return that the law is exact where all batches are of one size."""
         if requests % self.in_flight:

@@ -24,7 +24,7 @@ is the chance that the token is among the children there.
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -39,7 +39,7 @@ from simulator.core.acceptance.tree_replay import (
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
-from simulator.core.numeric import elementwise_max, ordered_sum
+from simulator.core.numeric import Numbers, elementwise_max, ordered_sum
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.claim import Example
 from simulator.core.strategies.common.law import OddsOf
@@ -181,7 +181,7 @@ class PipelineTree(Pipelined):
 
     def step_seconds(  # type: ignore[override]
         self, durations: PipelineTreeDurations, kind: Kind
-    ) -> Any:
+    ) -> Numbers:
         """Return ``max{T_draft + L, g M}`` in seconds."""
         t = durations
         through = t.draft + ordered_sum(t.stages) + ordered_sum(t.links) + t.token
@@ -189,7 +189,7 @@ class PipelineTree(Pipelined):
             through, self.in_flight * elementwise_max(t.draft, *t.stages, *t.links)
         )
 
-    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+    def _renews(self, shares: Mapping[Kind, Numbers]) -> bool:
         """Return True: a tree is drafted before every verification."""
         return True
 

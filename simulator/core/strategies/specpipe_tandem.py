@@ -21,7 +21,7 @@ token left for dead goes on with what it had until the level is dropped. One req
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from simulator.core.acceptance.cursors import Cursor
 from simulator.core.acceptance.draft_tree import Passage
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
-from simulator.core.numeric import ordered_sum
+from simulator.core.numeric import Numbers, ordered_sum
 from simulator.core.strategies.common.capabilities import BlocksByStage
 from simulator.core.strategies.common.claim import Claim
 from simulator.core.strategies.common.law import OddsOf
@@ -178,7 +178,9 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
             del levels[0]
         yield line.advance(len(levels) - 1, levels)
 
-    def step_seconds(self, durations: TandemDurations, kind: Kind) -> Any:  # type: ignore[override]
+    def step_seconds(  # type: ignore[override]
+        self, durations: TandemDurations, kind: Kind
+    ) -> Numbers:
         """Return M after a hit, L after a miss, and M for each step of a partial refill; in
         seconds.
         """
@@ -187,7 +189,7 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
             return durations.levels[0].pace + durations.levels[1].latency
         return durations.levels[0].at_most(active)
 
-    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Numbers]:
         """Return the shares of hits and full refills; recorded gaps are not foreseen."""
         hit = 1.0 if self.relaxed else odds(1).accepted[1]
         shares = hit_shares(hit, self.stages, self.late)
@@ -208,7 +210,12 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
         return Step(kind, sum(loads[:: self.stages], start=NO_ROWS), 0, NO_ROWS, loads)
 
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return the claim of full levels, if all levels take as long."""
         full = self.times(cost, [Rows.decode(rows, context) for rows in self.level(self.width)])

@@ -17,7 +17,7 @@ window). What a tree keeps comes from a recording by start, or from stated verdi
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -31,7 +31,7 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
-from simulator.core.numeric import binomial
+from simulator.core.numeric import Numbers, binomial
 from simulator.core.quantities import NonNegative, Ranged, Share
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import (
@@ -267,7 +267,7 @@ class TreeSD(
             name = "hit" if hits else "miss"
         return Kind(name, hits, misses)
 
-    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+    def _renews(self, shares: Mapping[Kind, Numbers]) -> bool:
         """Return True: requests find something to propose independently."""
         return True
 
@@ -345,11 +345,16 @@ class TreeSD(
         return (lanes.target.start(durations.target, label, lanes.draft, lanes.rendezvous),)
 
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return that the law is exact: draft, host and target follow each other."""
         return EXACT
 
-    def step_seconds(self, durations: TreeDurations, kind: Kind) -> Any:
+    def step_seconds(self, durations: TreeDurations, kind: Kind) -> Numbers:
         """Return T_draft + T_host + T_target in seconds."""
         return durations.draft + durations.host + durations.target

@@ -18,13 +18,14 @@ shown by that verification.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
+from simulator.core.numeric import Numbers
 from simulator.core.quantities import Ranged
 from simulator.core.strategies.common.adaptive import (
     ConfidentWindow,
@@ -181,7 +182,7 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
                 )
         return settled
 
-    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+    def _renews(self, shares: Mapping[Kind, Numbers]) -> bool:
         """Return whether windows follow the batch alone, or are what will be kept."""
         return not isinstance(self.adaptive, RequestWindow) or isinstance(
             self.adaptive, OracleWindow
@@ -203,7 +204,7 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
             for gamma, share in shares.items()
         }
 
-    def _committed(self, kind: Kind, odds: OddsOf) -> Any:
+    def _committed(self, kind: Kind, odds: OddsOf) -> Numbers:
         """Return the expected tokens of a step; a rule that looks ahead keeps more of a window than
         a blind one.
         """
@@ -215,7 +216,7 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
             more = 0.0
         return super()._committed(kind, odds) + kind.verifying * more
 
-    def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Any]:
+    def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Numbers]:
         """Return the chances of a window; one that an oracle chose is kept whole."""
         if isinstance(self.adaptive, OracleWindow):
             return {self._window_of(kind) + 1: 1.0}
@@ -286,7 +287,12 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         return (lanes.target.start(durations.target, "verify", lanes.draft, lanes.rendezvous),)
 
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return that the law is exact, on one device too: nothing overlaps; but windows of a batch
         are taken as equal.
@@ -297,6 +303,6 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
             )
         return EXACT
 
-    def step_seconds(self, durations: VanillaDurations, kind: Kind) -> Any:
+    def step_seconds(self, durations: VanillaDurations, kind: Kind) -> Numbers:
         """Return T_draft + T_rv + T_target in seconds."""
         return durations.draft + durations.rv + durations.target

@@ -23,16 +23,17 @@ from simulator.core.cost.device import Device
 from simulator.core.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS, WEIGHT_BYTES
 from simulator.core.cost.model import ModelSpec
 from simulator.core.faults import BadInput
+from simulator.core.plain import PlainData, PlainMapping
 from simulator.evidence.calibrate.experts import experts_read
 from simulator.evidence.calibrate.measurements import CACHED, OPERATIONS, Table, table
 from simulator.inputs import reading
 from simulator.inputs.catalogue import shown
 
-Row = dict[str, Any]
+Row = PlainData
 Skipped: TypeAlias = Counter[str]
 MOST_CELLS = 20_000_000
 """Most cells of a packed table, of which a few bytes may promise any number."""
-IMPORTERS: Mapping[str, Any] = yaml.safe_load(
+IMPORTERS: PlainMapping = yaml.safe_load(
     Path(__file__).with_name("columns.yaml").read_text("utf-8")
 )
 """What is known of the files of each project, by its name."""
@@ -262,7 +263,7 @@ def imported(
     """
     name = shown(path)
     skipped = Counter() if skipped is None else skipped
-    kind: Mapping[str, Any] = {}
+    kind: PlainMapping = {}
     try:
         frame = _frame(path)
         kind = _kind(form, frame)
@@ -282,7 +283,7 @@ def imported(
         raise BadInput.at(name, f"is no file of {form}: {error}") from error
 
 
-def _rows(frame: Table, kind: Mapping[str, Any]) -> list[Row]:
+def _rows(frame: Table, kind: PlainMapping) -> list[Row]:
     """Return our rows of a file's, of whose times those that are 0 or missing say nothing."""
     ours_of = ROWS[kind["rows"]]
     rows = []
@@ -313,7 +314,7 @@ def _frame(path: Path) -> Table:
         return pd.read_parquet(file)
 
 
-def _kind(form: str, frame: Table) -> Mapping[str, Any]:
+def _kind(form: str, frame: Table) -> PlainMapping:
     refused = IMPORTERS[form]["refused"]
     kinds = {kind["known_by"]: kind for kind in IMPORTERS[form]["kinds"]}
     for column, why in refused.items():
@@ -327,7 +328,7 @@ def _kind(form: str, frame: Table) -> Mapping[str, Any]:
     )
 
 
-def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Table:
+def _translated(frame: Table, kind: PlainMapping, skipped: Skipped) -> Table:
     """Return a file's rows under our names, times in microseconds; those without a place here are
     left out and counted.
     """
@@ -351,7 +352,7 @@ def _translated(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> Tabl
     return frame
 
 
-def _our_names(frame: Table, kind: Mapping[str, Any]) -> dict[str, str]:
+def _our_names(frame: Table, kind: PlainMapping) -> dict[str, str]:
     """Return our names of a file's columns by theirs, of which those that end in ? may be missing;
     raise :class:`KeyError` for another one that is.
     """
@@ -369,7 +370,7 @@ def _our_names(frame: Table, kind: Mapping[str, Any]) -> dict[str, str]:
     return names
 
 
-def _times(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> dict[str, Any]:
+def _times(frame: Table, kind: PlainMapping, skipped: Skipped) -> PlainData:
     """Return the times of each part in microseconds, sums of the file's columns; parts of which a
     column is missing are counted, and raise :class:`KeyError` where no part is left.
     """
@@ -391,7 +392,7 @@ def _times(frame: Table, kind: Mapping[str, Any], skipped: Skipped) -> dict[str,
     return times
 
 
-def _in_our_words(frame: Table, words: Mapping[str, Mapping[str, Any]], skipped: Skipped) -> Table:
+def _in_our_words(frame: Table, words: Mapping[str, PlainMapping], skipped: Skipped) -> Table:
     """Return the rows with our ``words`` of each column for theirs; rows with another word are
     counted as ``skipped``.
     """
@@ -416,7 +417,7 @@ def _without_host_times(frame: Table, time: str, eager: Any, skipped: Skipped) -
     return kept(frame, longer | ~eager, why, skipped)
 
 
-def _placed(frame: Table, kind: Mapping[str, Any], path: Path, model: ModelSpec | None) -> Table:
+def _placed(frame: Table, kind: PlainMapping, path: Path, model: ModelSpec | None) -> Table:
     """Add the shapes of a model, the degree and formats that the folders of a file tell, and whose
     rows they are.
     """

@@ -8,13 +8,14 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 import yaml
 
 from simulator.core.faults import LARGEST, MOST_FAULTS, BadInput, Fault, did_you_mean
+from simulator.core.plain import PlainData
 from simulator.inputs import reading
 from simulator.inputs.catalogue import shown
 from simulator.inputs.document import readable
@@ -34,7 +35,7 @@ OPERATIONS = (
     "combine",
 )
 LINK_OPERATIONS = OPERATIONS[6:]
-COLUMNS: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+COLUMNS: PlainData = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 """Columns of the table, in the order in which they are written."""
 WORDS = {
     name: column.get("empty") for name, column in COLUMNS.items() if column.get("kind") == "text"

@@ -9,9 +9,10 @@ it against.
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simulator.core.cost.device import Device
+from simulator.core.plain import PlainData
 from simulator.evidence.calibrate.fit import DIGITS
 from simulator.evidence.calibrate.measurements import Table, unfit
 from simulator.inputs.document import Document
@@ -105,11 +106,11 @@ def _format(device: Device, passes: Table, us_per_layer: float) -> FormatFit:
     return FormatFit(_rounded(efficiency), compute, width, "; ".join(passes.source.unique()))
 
 
-def written(device: PassFit, like: Document) -> dict[str, Any]:
+def written(device: PassFit, like: Document) -> PlainData:
     """Return the content of ``like`` with the fit put in; fp16 is the default format. What no pass
     measured stays.
     """
-    data: dict[str, Any] = deepcopy(like.data)
+    data: PlainData = deepcopy(like.data)
     sources = "; ".join(sorted({weights.source for weights in device.formats.values()}))
     data["small_operations"]["fixed_us"] = _calibrated(
         device.us_per_layer, f"{sources}; per layer, all but its weights"
@@ -132,7 +133,7 @@ def written(device: PassFit, like: Document) -> dict[str, Any]:
     return data
 
 
-def _calibrated(value: float, source: str) -> dict[str, Any]:
+def _calibrated(value: float, source: str) -> PlainData:
     return {"value": value, "source": f"calibrated-on: {source}", "confidence": "calibrated"}
 
 

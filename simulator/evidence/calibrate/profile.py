@@ -18,6 +18,7 @@ from simulator.core.cost.roofline import (
     Roofline,
 )
 from simulator.core.parallel import counted, say
+from simulator.core.plain import PlainData, PlainMapping
 from simulator.core.quantities import Positive, Sourced
 from simulator.evidence.calibrate import attention, experts, fit, quality
 from simulator.evidence.calibrate.fit import TABLE, Form
@@ -41,7 +42,7 @@ class FittedProfile(NamedTuple):
     numbers.
     """
 
-    data: dict[str, Any]
+    data: PlainData
     errors: dict[str, list[FitError]]
     """Errors of the fit, by operation."""
     before: dict[str, list[FitError]]
@@ -146,7 +147,7 @@ def _name(group: Group) -> str:
     return ", ".join(word for word in group if word != "fp16")
 
 
-def _keep_all_but_the_width(data: dict[str, Any], like: Document) -> None:
+def _keep_all_but_the_width(data: PlainData, like: Document) -> None:
     """Put back what products were before the fit, but for their table by width."""
     section = dict(like.data["matmul"]["default"])
     for key in ("width", "width_source"):
@@ -186,8 +187,8 @@ def _shapes_left_out(
 
 
 def _with_cache(
-    data: dict[str, Any], profile: Device, fitted: Operation, rows: Table
-) -> tuple[dict[str, Any], Device]:
+    data: PlainData, profile: Device, fitted: Operation, rows: Table
+) -> tuple[PlainData, Device]:
     """Return the data of a file and its profile with the bandwidth of the cache, where products
     show one.
     """
@@ -275,7 +276,7 @@ def _fitted(
 
 
 def _write(
-    data: dict[str, Any],
+    data: PlainData,
     group: tuple[str, str],
     profile: Device,
     fitted: Operation,
@@ -320,7 +321,7 @@ def _write(
 
 def _section(
     name: str, profile: Device, operation: Roofline, rows: Table, like: Document
-) -> dict[str, Any]:
+) -> PlainData:
     """Return an operation as it stands in a file; what was not measured keeps its source, or says
     that it is not used.
     """
@@ -358,7 +359,7 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
     data = deepcopy(like.data)
     errors = dict[str, list[FitError]]()
 
-    def collective(kind: Any, rows: Table, name: str, title: str) -> dict[str, Any]:
+    def collective(kind: Any, rows: Table, name: str, title: str) -> PlainData:
         form = fit.collective(kind, rows)
         errors[name] = quality.link_errors(title, rows, fit.reduced(form, rows))
         numbers = {}
@@ -387,7 +388,7 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
     return FittedProfile(data, errors, {}, [], [], [], {}, None)
 
 
-def text(data: Mapping[str, Any]) -> str:
+def text(data: PlainMapping) -> str:
     """Return a profile as YAML text."""
     dumped: str = yaml.safe_dump(
         data, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None
@@ -395,7 +396,7 @@ def text(data: Mapping[str, Any]) -> str:
     return dumped
 
 
-def _written(operation: Roofline, source: str) -> dict[str, Any]:
+def _written(operation: Roofline, source: str) -> PlainData:
     """Return a roofline as it stands in a file; it is one fit, so the source stands with its first
     number.
     """
@@ -409,7 +410,7 @@ def _written(operation: Roofline, source: str) -> dict[str, Any]:
         *(key for key, number in own.items() if "not told apart" not in number.source),
     )
     numbers = _numbers({key: getattr(operation, key).value for key in keys}, source)
-    tiles: dict[str, Any] = {}
+    tiles: PlainData = {}
     if operation.tile_tokens != (1,):
         tiles = {
             "tile_tokens": list(operation.tile_tokens),
@@ -427,7 +428,7 @@ def _written(operation: Roofline, source: str) -> dict[str, Any]:
     return numbers | tiles | {"width": points, "width_source": source}
 
 
-def _numbers(values: Mapping[str, float], source: str) -> dict[str, Any]:
+def _numbers(values: Mapping[str, float], source: str) -> PlainData:
     first, *_ = values
     sources = {
         key: source if key == first else f"calibrated-on: as {first} (one fit)" for key in values

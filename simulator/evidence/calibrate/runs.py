@@ -35,6 +35,7 @@ from simulator.core.acceptance.sources import Acceptance, Rates
 from simulator.core.cost.engine import Engine
 from simulator.core.faults import BadInput
 from simulator.core.numeric import ordered_sum
+from simulator.core.plain import PlainData
 from simulator.core.quantities import Ranged, replace_nested
 from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
@@ -359,7 +360,7 @@ def _with(engine: Engine, values: Values) -> Engine:
     return Engine.model_validate(data)
 
 
-def written(fitted: EngineFit, data: dict[str, Any], source: str) -> dict[str, Any]:
+def written(fitted: EngineFit, data: PlainData, source: str) -> PlainData:
     """Return the content of the engine's file with the fit in it: values, ranges of what is left,
     and the errors.
     """

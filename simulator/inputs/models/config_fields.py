@@ -5,7 +5,6 @@ refused.
 import difflib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +13,14 @@ from typing import Any
 import yaml
 
 from simulator.core.faults import LARGEST, BadInput, Fault, Place, told
+from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs import reading
 
-FIELDS: Mapping[str, Any] = yaml.safe_load(
+FIELDS: PlainMapping = yaml.safe_load(
     Path(__file__).with_name("huggingface.yaml").read_text("utf-8")
 )
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-FAMILIES: Mapping[str, Any] = yaml.load(
+FAMILIES: PlainMapping = yaml.load(
     Path(__file__).with_name("families.yaml").read_text("utf-8"),
     LOADER,  # noqa: S506
 )
@@ -47,10 +47,10 @@ class Config:
 
     file: str
     text: str
-    data: dict[str, Any]
-    implied: Mapping[str, Any]
+    data: PlainData
+    implied: PlainMapping
     """What its family takes where the file is silent, by name of a field."""
-    taken: dict[str, Any] = field(default_factory=dict)
+    taken: PlainData = field(default_factory=dict)
     """What was taken from there."""
     faults: list[Fault] = field(default_factory=list)
     asked: set[str] = field(default_factory=set)
@@ -156,7 +156,7 @@ class Config:
         self.refuse(key, f"expected numbers of layers, got {str(value)[:60]}")
         return set()
 
-    def block(self, key: str, block: Any) -> dict[str, Any]:
+    def block(self, key: str, block: Any) -> PlainData:
         """Return the fields of the parts of a block, as PART.FIELD; note a fault for each that is
         not understood.
         """
@@ -281,7 +281,7 @@ def load_config(file: Path) -> Config:
     return Config(str(file), text, data, _implied(data, None if alone else str(outer)))
 
 
-def _implied(data: Mapping[str, Any], outer: str | None) -> dict[str, Any]:
+def _implied(data: PlainMapping, outer: str | None) -> PlainData:
     """Return what the family of ``data`` takes where the file is silent; ``outer`` is the type of a
     file around it.
     """

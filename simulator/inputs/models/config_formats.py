@@ -3,11 +3,11 @@ its KV cache.
 """
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from simulator.core.cost.formats import CACHE_BYTES
+from simulator.core.plain import PlainMapping
 from simulator.inputs.models.config_fields import FIELDS, Config, load_config
 
 
@@ -33,7 +33,7 @@ def formats_of(config: Config, file: Path) -> dict[str, str]:
     return {"weight_format": weights} | of_experts | cache
 
 
-def _stated(config: Config, file: Path) -> Mapping[str, Any] | None:
+def _stated(config: Config, file: Path) -> PlainMapping | None:
     """Return what a configuration, or the file that ModelOpt writes beside it, says of its
     quantisation; None for nothing.
     """
@@ -46,7 +46,7 @@ def _stated(config: Config, file: Path) -> Mapping[str, Any] | None:
     return None
 
 
-def _weight_formats(config: Config, stated: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def _weight_formats(config: Config, stated: PlainMapping) -> tuple[str | None, str | None]:
     """Return the formats of weights and of routed experts that a quantisation states; None for one
     that is unknown.
     """
@@ -66,7 +66,7 @@ def _weight_formats(config: Config, stated: Mapping[str, Any]) -> tuple[str | No
     return weights, experts
 
 
-def _of_modules(stated: Mapping[str, Any]) -> tuple[Any, Any]:
+def _of_modules(stated: PlainMapping) -> tuple[Any, Any]:
     """Return the algorithms of the first module without routed experts in a list of modules, and of
     the first with them.
     """
@@ -81,7 +81,7 @@ def _of_modules(stated: Mapping[str, Any]) -> tuple[Any, Any]:
     return next(iter(others), None), next(iter(experts), None)
 
 
-def _cache_format(config: Config, stated: Mapping[str, Any]) -> dict[str, str]:
+def _cache_format(config: Config, stated: PlainMapping) -> dict[str, str]:
     """Return the format of the KV cache that a quantisation states, with scales for it; empty for
     16 bits.
     """
@@ -105,7 +105,7 @@ def _cache_format(config: Config, stated: Mapping[str, Any]) -> dict[str, str]:
     return {}
 
 
-def _named(name: object, quantisation: Mapping[str, Any]) -> str | None:
+def _named(name: object, quantisation: PlainMapping) -> str | None:
     """Return the format that a quantisation means by its name, or by the bits of its first group;
     None for an unknown one.
     """

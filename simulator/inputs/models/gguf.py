@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from simulator.core.faults import BadInput, told
+from simulator.core.plain import PlainData
 from simulator.inputs import reading
 from simulator.inputs.models.config_fields import FIELDS, Config
 
@@ -47,7 +48,7 @@ LIST = 9
 class GgufHeader(NamedTuple):
     """What the header of a GGUF file says."""
 
-    values: dict[str, Any]
+    values: PlainData
     """Values by key; of long lists their length."""
     tensors: dict[str, tuple[int, ...]]
     """Sizes of every tensor by name, the innermost first."""

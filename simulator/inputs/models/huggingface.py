@@ -14,6 +14,7 @@ from typing import Any
 from simulator.core.cost.mixer import MOST_LAYERS
 from simulator.core.cost.model import ModelSpec
 from simulator.core.faults import LARGEST, BadInput, Path_, Place, told
+from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs.document import Document
 from simulator.inputs.models import gguf
 from simulator.inputs.models.config_fields import FIELDS, Config, known_families, load_config
@@ -28,8 +29,8 @@ FFN_MULTIPLE = 256
 """Widths of an MLP that are stated as a multiple of the hidden size are rounded up to this many
 (DeciLM).
 """
-Shape = Mapping[str, Any]
-Run = dict[str, Any]
+Shape = PlainMapping
+Run = PlainData
 """A layer as ModelSpec has it: names of its mixer and of its MLP, and a width of its own."""
 DENSE = {"mixer": "attention", "mlp": "dense"}
 ROUTED = {"mixer": "attention", "mlp": "experts"}
@@ -111,7 +112,7 @@ def _about(config: Config) -> str:
     return f"{kind}{unknown} as its config.json describes it{silent}"
 
 
-def _shape(config: Config) -> dict[str, Any]:
+def _shape(config: Config) -> PlainData:
     """Return the fields of ModelSpec that all layers share, in elements."""
     hidden = config.count("hidden_size")
     heads = config.count("num_attention_heads")
@@ -177,11 +178,11 @@ def _context(config: Config) -> int | None:
     return None
 
 
-def _embeddings(config: Config, hidden: int) -> dict[str, Any]:
+def _embeddings(config: Config, hidden: int) -> PlainData:
     """Return the fields of embeddings that some families have: a width of their own (OPT), and a
     table of learned positions.
     """
-    fields: dict[str, Any] = {}
+    fields: PlainData = {}
     kind = config.model_type
     if kind == "opt":
         width = config.count("word_embed_proj_dim", default=hidden)
@@ -240,7 +241,7 @@ def _width(config: Config, hidden: int, default: int | None) -> int:
     return width
 
 
-def _experts(config: Config) -> dict[str, Any]:
+def _experts(config: Config) -> PlainData:
     """Return the fields of Experts."""
     width = config.count("moe_intermediate_size")
     count = config.count("n_shared_experts", default=0, least=0)
@@ -262,7 +263,7 @@ def _experts(config: Config) -> dict[str, Any]:
     }
 
 
-def _layers(config: Config, shape: Shape) -> dict[str, Any]:
+def _layers(config: Config, shape: Shape) -> PlainData:
     """Return the fields mixers and layers of ModelSpec, or how many layers have no experts where no
     others differ.
     """
@@ -331,7 +332,7 @@ def _heads_of_some(config: Config, runs: list[Run]) -> None:
         config.data[FIELDS["of_full_layers"][key]] = value
 
 
-def _equal_heads(stated: Any, layers: set[int]) -> Mapping[str, Any] | None:
+def _equal_heads(stated: Any, layers: set[int]) -> PlainMapping | None:
     """Return the heads that are stated for exactly these layers, by number; None where they differ,
     or more is stated than heads.
     """
@@ -369,7 +370,7 @@ def _depth(config: Config) -> int:
     return config.count("num_hidden_layers", default=depth)
 
 
-def _shortest(shape: Shape, mixers: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
+def _shortest(shape: Shape, mixers: PlainMapping, runs: list[Run]) -> PlainData:
     """Return mixers and runs without what ModelSpec takes by default."""
     attention = ModelSpec.model_construct(**shape).attention.model_dump()
     usual = {name for name, mixer in mixers.items() if attention | mixer == attention}
@@ -404,7 +405,7 @@ def _period(runs: list[Run]) -> int:
     return len(runs)
 
 
-def _block(config: Config, shape: Shape, block: Any) -> dict[str, Any]:
+def _block(config: Config, shape: Shape, block: Any) -> PlainData:
     """Return the run of a layer that was found by architecture search (DeciLM): heads and width of
     its own, or none.
     """
@@ -432,7 +433,7 @@ def _rounded_width(width: float) -> int | None:
     return multiples * FFN_MULTIPLE or None
 
 
-def _mixer(config: Config, shape: Shape, name: str) -> dict[str, Any]:
+def _mixer(config: Config, shape: Shape, name: str) -> PlainData:
     """Return the fields of the mixer whose formulas stand under ``name`` up to a blank, from the
     configuration's numbers.
     """
@@ -467,7 +468,7 @@ def _recurrence(config: Config) -> str:
     return "linear"
 
 
-class _Numbers(dict[str, Any]):
+class _Numbers(PlainData):
     """Names in formulas; one that is not there is a field of the configuration."""
 
     def __init__(self, config: Config, shape: Shape, detail: str) -> None:

@@ -9,17 +9,18 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import yaml
 
 from simulator.core.acceptance.trace import CONVERTED, Trace
 from simulator.core.faults import BadInput
+from simulator.core.plain import PlainMapping
 from simulator.inputs.reading import from_json
 from simulator.inputs.traces.header import MOST_FLAVOURS
 
-Row = Mapping[str, Any]
+Row = PlainMapping
 MOST = np.iinfo(np.uint16).max
 """Largest count that a trace can hold."""
 REPLAYS: Mapping[str, str] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))

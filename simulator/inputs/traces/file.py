@@ -9,13 +9,14 @@ import zipfile
 import zlib
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from simulator.core.acceptance.tokenizers import share_tokenizer
 from simulator.core.acceptance.trace import CONVERTED, FORMAT, Trace
 from simulator.core.faults import BadInput
+from simulator.core.plain import PlainData
 from simulator.inputs.reading import from_json, opened
 from simulator.inputs.traces.header import KINDS, check_arrays, check_header
 from simulator.inputs.writing import json_text, replacing
@@ -168,7 +169,7 @@ def write(trace: Trace, path: Path) -> None:
     """Write a recording to its file, whole or not at all; the same content gives the same bytes.
     Raises :class:`BadInput`.
     """
-    arrays: dict[str, Any] = {
+    arrays: PlainData = {
         name: getattr(trace, name) for name in (*ARRAYS, "run") if getattr(trace, name) is not None
     }
     header = np.frombuffer(

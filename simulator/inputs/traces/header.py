@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from simulator.core.acceptance.draft_tree import Beam, PrunedTree
 from simulator.core.faults import BadInput, Fault
+from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs.document import Document
 from simulator.inputs.schema import validate
 
@@ -22,7 +23,7 @@ name of its own.
 """
 MOST_POSITIONS = 10_000_000
 """Most recorded tokens of a trace; four hundred times those of the largest that is shipped."""
-ARRAYS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("arrays.yaml").read_text("utf-8"))
+ARRAYS: PlainData = yaml.safe_load(Path(__file__).with_name("arrays.yaml").read_text("utf-8"))
 """Types, shapes and meanings of the arrays of a trace."""
 KINDS = {name: "f" if "float" in array["type"] else "iu" for name, array in ARRAYS["own"].items()}
 """Kinds of number that an array may hold, as numpy names them, by array."""
@@ -87,7 +88,7 @@ class Header(_Open):
     """Static trees, by drafter."""
     replay: str = ""
     """What a replay of the record is worth."""
-    derived_from: dict[str, Any] = Field(default_factory=dict)
+    derived_from: PlainData = Field(default_factory=dict)
     """What a derived trace was made from."""
 
 
@@ -99,7 +100,7 @@ def check_header(path: Path, header: object) -> None:
 
 
 def check_arrays(
-    path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any] | None]
+    path: Path, header: PlainMapping, arrays: Mapping[str, NDArray[Any] | None]
 ) -> None:
     """Raise :class:`BadInput` for arrays that are not as :mod:`simulator.core.acceptance.trace`
     describes them.
@@ -119,7 +120,7 @@ def check_arrays(
         raise BadInput(faults)
 
 
-def _wrong(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> str:
+def _wrong(name: str, array: NDArray[Any], header: PlainMapping) -> str:
     """Return the first thing that is wrong with an array; empty where nothing is."""
     message = _wrong_numbers(name, array)
     if message:
@@ -173,7 +174,7 @@ def _wrong_flavours(flavours: NDArray[Any], names: int) -> str:
     return ""
 
 
-def _wrong_rows(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> str:
+def _wrong_rows(name: str, array: NDArray[Any], header: PlainMapping) -> str:
     """Return what is wrong with an array whose rows the header may name."""
     if "." in name and not array.size:
         return "holds nothing"
@@ -187,7 +188,7 @@ def _wrong_rows(name: str, array: NDArray[Any], header: Mapping[str, Any]) -> st
     return ""
 
 
-def _wrong_beam_rows(rows: NDArray[Any], beams: Sequence[Mapping[str, Any]]) -> str:
+def _wrong_beam_rows(rows: NDArray[Any], beams: Sequence[PlainMapping]) -> str:
     """Return what is wrong with the rows that the trees of a pipeline have at each stage."""
     for rows_of_beam, beam in zip(rows, beams, strict=True):
         if rows_of_beam.max() > beam["width"]:

@@ -4,18 +4,18 @@ The first draft token of a window is position 1 here, ``position="0"`` in vLLM's
 count correction or bonus.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from simulator.core.acceptance.continuation import LONGEST, continued_rates
 from simulator.core.acceptance.rescale import check_length
 from simulator.core.faults import BadInput
+from simulator.core.plain import PlainMapping
 from simulator.inputs.traces.converters import fault
 
-Block = Mapping[str, Any]
+Block = PlainMapping
 """Content of the acceptance block of a scenario."""
 MOST_DIGITS = 18
 """Most digits of a count in a log."""

@@ -30,7 +30,7 @@ messages.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -56,7 +56,7 @@ from simulator.core.acceptance.trace import Trace
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
-from simulator.core.numeric import ordered_sum
+from simulator.core.numeric import Numbers, ordered_sum
 from simulator.core.quantities import NonNegative
 from simulator.core.strategies.common.base import LONGEST_WINDOW
 from simulator.core.strategies.common.capabilities import DerivesNumbers, Tunable
@@ -421,14 +421,19 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
     # ---- the law
 
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return that the law is exact on two machines, which are the point of the method."""
         if one_lane:
             return Claim("lower_bound", "target and draft share one lane and cannot overlap")
         return EXACT
 
-    def step_seconds(self, durations: DuoDecodingDurations, kind: Kind) -> Any:
+    def step_seconds(self, durations: DuoDecodingDurations, kind: Kind) -> Numbers:
         """Return the seconds of the longer side, with the contention of one memory, and of the
         exchange.
         """

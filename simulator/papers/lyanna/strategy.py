@@ -35,7 +35,7 @@ after the drafted ones.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -46,7 +46,7 @@ from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
-from simulator.core.numeric import binomial, ordered_sum
+from simulator.core.numeric import Numbers, binomial, ordered_sum
 from simulator.core.quantities import Fraction, NonNegative
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import AddsMemory, ExtraMemory
@@ -499,17 +499,22 @@ class Lyanna(Strategy[LyannaDurations], AddsMemory):
     # ---- the law
 
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return that the law is exact: one part follows the other on one device."""
         return EXACT
 
-    def step_seconds(self, durations: LyannaDurations, kind: Kind) -> Any:
+    def step_seconds(self, durations: LyannaDurations, kind: Kind) -> Numbers:
         """Return the seconds of all parts in series."""
         t = durations
         return t.layers + t.head + t.sample + t.resample + t.host + t.verify
 
-    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+    def _renews(self, shares: Mapping[Kind, Numbers]) -> bool:
         """Return whether nothing is left to be sampled again, which takes a drafted tree before
         it.
         """
@@ -539,7 +544,7 @@ class Lyanna(Strategy[LyannaDurations], AddsMemory):
             left: float(accepted[kept]) for kept in range(self.depth) if (left := self.left(kept))
         }
 
-    def _committed(self, kind: Kind, odds: OddsOf) -> Any:
+    def _committed(self, kind: Kind, odds: OddsOf) -> Numbers:
         """Return the tokens of a step; those of a tree sampled again are a mean over the levels
         that drafted trees leave.
         """

@@ -9,7 +9,7 @@ comes with intervals.
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from simulator.core.acceptance.cursors import Chain, Verdict, verdict
 from simulator.core.acceptance.sources import Exit, Odds, Replay
 from simulator.core.acceptance.trace import Bools
-from simulator.core.numeric import ordered_sum
+from simulator.core.numeric import Numbers, ordered_sum
 from simulator.core.strategies.common.capabilities import FallbackRate
 from simulator.core.strategies.common.step import State
 
@@ -167,7 +167,7 @@ def lost_windows(
     return np.array([[*first, *later] for first, later in zip(began, behind, strict=True)])
 
 
-def miss(odds: Odds, bonus: bool, per_position: bool) -> Any:
+def miss(odds: Odds, bonus: bool, per_position: bool) -> Numbers:
     """Return the chance that the draft tree does not cover what follows a verified window
     (MSD-8).
     """

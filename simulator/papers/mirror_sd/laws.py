@@ -1,8 +1,10 @@
 """Closed forms of Mirror-SD over its durations, in the paper's symbols."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from simulator.core.numeric import Numbers
 
 
 class MirrorDurations(NamedTuple):
@@ -28,21 +30,21 @@ def batching_rule(requests: int) -> tuple[int, int]:
     return 8, 2
 
 
-def exposed_draft(durations: MirrorDurations) -> Any:
+def exposed_draft(durations: MirrorDurations) -> Numbers:
     """Return the seconds of drafting that the suffix does not hide: max(0, T_d - Delta) (MSD-3,
     MSD-13).
     """
     return np.maximum(0.0, durations.draft - durations.suffix)
 
 
-def relative_overhead(durations: MirrorDurations, serial_draft: float) -> Any:
+def relative_overhead(durations: MirrorDurations, serial_draft: float) -> Numbers:
     """Return the exposed draft time over ``serial_draft`` seconds of serial drafting (MSD-11; the
     paper gives words only).
     """
     return exposed_draft(durations) / serial_draft
 
 
-def eq_10(t: MirrorDurations, waits: bool) -> Any:
+def eq_10(t: MirrorDurations, waits: bool) -> Numbers:
     """Return the seconds of Eq. 10 with the fallback it leaves out and the contention of one
     memory.
 
@@ -58,7 +60,7 @@ def eq_10(t: MirrorDurations, waits: bool) -> Any:
     return (t.redraft if waits else 0.0) + t.prefix + t.rv_ee + overlap + t.rv_fv
 
 
-def in_turn(t: MirrorDurations, one_lane: bool) -> tuple[Any, ...]:
+def in_turn(t: MirrorDurations, one_lane: bool) -> tuple[Numbers, ...]:
     """Return the parts of Eq. 10 that follow one another: of suffix and draft the longer one, or
     both on one lane.
     """

@@ -26,7 +26,7 @@ A request's first window is drafted serially after its prefill; its time lies ou
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -37,7 +37,7 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost, Depth
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
-from simulator.core.numeric import binomial
+from simulator.core.numeric import Numbers, binomial
 from simulator.core.strategies.common.adaptive import FixedWindow
 from simulator.core.strategies.common.base import LONGEST_WINDOW
 from simulator.core.strategies.common.capabilities import (
@@ -354,7 +354,9 @@ class MirrorSD(
         """
         return self._settled(judged, window, window)[1]
 
-    def in_turn(self, durations: MirrorDurations, kind: Kind, one_lane: bool) -> tuple[Any, ...]:
+    def in_turn(
+        self, durations: MirrorDurations, kind: Kind, one_lane: bool
+    ) -> tuple[Numbers, ...]:
         """Return the parts of Eq. 10 behind a redraft."""
         return in_turn(durations, one_lane)
 
@@ -471,7 +473,12 @@ class MirrorSD(
     # ---- the law
 
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return that the law is exact where target and draft are two machines, as Eq. 10 takes
         them to be.
@@ -482,7 +489,7 @@ class MirrorSD(
             return Claim("idealised", "the contention of a redraft beside the prefix is left out")
         return EXACT
 
-    def step_seconds(self, durations: MirrorDurations, kind: Kind) -> Any:
+    def step_seconds(self, durations: MirrorDurations, kind: Kind) -> Numbers:
         """Return the seconds of Eq. 10 with the fallback it leaves out and the contention of one
         memory.
         """
@@ -490,11 +497,11 @@ class MirrorSD(
             return durations.redraft
         return eq_10(durations, waits=self.others == "wait")
 
-    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+    def _renews(self, shares: Mapping[Kind, Numbers]) -> bool:
         """Return whether no window is lost, as a request's first one is at hand."""
         return all(kind.name != "fallback" for kind, share in shares.items() if np.any(share > 0.0))
 
-    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Numbers]:
         """Return the share of each kind of step: binomial, as requests fall back independently of
         each other.
         """
@@ -511,7 +518,7 @@ class MirrorSD(
             for kind, chance in kinds.items()
         }
 
-    def fallback_share(self, odds: OddsOf, gamma: int) -> Any:
+    def fallback_share(self, odds: OddsOf, gamma: int) -> Numbers:
         """Return the long-run share of steps that a request begins without a window of
         ``gamma``.
         """
@@ -522,7 +529,7 @@ class MirrorSD(
             return missed / (1.0 + missed)
         return missed
 
-    def miss(self, odds: Odds) -> Any:
+    def miss(self, odds: Odds) -> Numbers:
         """Return the chance that the draft tree does not cover what follows a verified window
         (MSD-8).
         """

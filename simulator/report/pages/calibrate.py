@@ -4,13 +4,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MultipleLocator
 
+from simulator.core.plain import PlainData
 from simulator.evidence.calibrate import fit
 from simulator.evidence.calibrate.profile import FittedProfile, text
 from simulator.evidence.calibrate.quality import (
@@ -155,7 +156,7 @@ def _weighted_mape(group: Sequence[HeldOutErrors], place: int) -> str:
     return f"{total / sum(rows for _, rows in weighted):.1f}"
 
 
-def as_data(profile: FittedProfile) -> dict[str, Any]:
+def as_data(profile: FittedProfile) -> PlainData:
     """Return the fit and its errors as the object that ``--json`` prints; what was not measured is
     null.
     """

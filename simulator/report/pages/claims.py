@@ -5,9 +5,9 @@ command that gives it.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
-from typing import Any
 
 from simulator.core.numeric import grouped
+from simulator.core.plain import PlainData
 from simulator.evidence.claims import VERDICTS, Judged
 from simulator.inputs.writing import csv_text
 from simulator.report.blocks import Block, Code, Page, Paragraph, Table, sections
@@ -160,7 +160,7 @@ def _records(claims: Iterable[Judged]) -> Table:
     return table("Claims", claims, columns)
 
 
-def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:
+def as_data(claims: Iterable[Judged]) -> list[PlainData]:
     """Return the claims as ``--json`` prints them; our values are numbers, null where what is asked
     for never comes.
     """
@@ -168,7 +168,7 @@ def as_data(claims: Iterable[Judged]) -> list[dict[str, Any]]:
     records = _records(claims)
     data = []
     for judged, row in zip(claims, records.rows, strict=True):
-        record: dict[str, Any] = dict(zip(records.head, row, strict=True))
+        record: PlainData = dict(zip(records.head, row, strict=True))
         record["ours"] = [value if isfinite(value) else None for value in judged.ours]
         data.append(record)
     return data

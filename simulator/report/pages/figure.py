@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
+from simulator.core.plain import PlainData
 from simulator.evidence.drawn import Found, Place
 from simulator.evidence.published import PaperFigure
 from simulator.report.blocks import Page, Paragraph
@@ -119,7 +120,7 @@ def _dress(axes: Axes, asked: Found, names: Sequence[Place]) -> None:
     axes.set_ylim(min(0.0, low), high + 0.03 * (high - low))
 
 
-def as_data(asked: Found, ours: Points) -> dict[str, Any]:
+def as_data(asked: Found, ours: Points) -> PlainData:
     """Return the points of a figure as the object that ``--json`` prints."""
     described = asked.picture
     return {
@@ -138,7 +139,7 @@ def as_data(asked: Found, ours: Points) -> dict[str, Any]:
 
 def list_data(
     figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]
-) -> list[dict[str, Any]]:
+) -> list[PlainData]:
     """Return every figure of the papers with the numbers that can be drawn, as ``--json`` prints
     it.
     """

@@ -2,9 +2,9 @@
 ms.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from simulator.core.plain import PlainMapping
 from simulator.inputs.shell import typed
 from simulator.report.blocks import Block, Bullets, Highlight, Page, Paragraph, Table
 from simulator.report.pages.what_if import blocks as sliders
@@ -15,7 +15,7 @@ KINDS_SHOWN = 4
 """Step kinds that a terminal shows, the most frequent ones."""
 
 
-def page(details: Mapping[str, Any], command: str = "", law: WhatIf | None = None) -> Page:
+def page(details: PlainMapping, command: str = "", law: WhatIf | None = None) -> Page:
     """Return the page of :func:`~simulator.scenario.run.law_details`: the answer, sliders over
     ``law``, parts of a step.
     """
@@ -32,7 +32,7 @@ def page(details: Mapping[str, Any], command: str = "", law: WhatIf | None = Non
     )
 
 
-def answer(details: Mapping[str, Any]) -> str:
+def answer(details: PlainMapping) -> str:
     """Return the answer in a sentence."""
     law = details["law"]
     baseline_ms = number(details["baseline"]["tpot_ms"], 3)
@@ -43,13 +43,13 @@ def answer(details: Mapping[str, Any]) -> str:
     )
 
 
-def highlights(details: Mapping[str, Any]) -> Iterator[Highlight]:
+def highlights(details: PlainMapping) -> Iterator[Highlight]:
     """Yield time per token and speed-up."""
     yield Highlight(f"{number(details['law']['tpot_ms'], 3)} ms", "per token, by law")
     yield Highlight(f"{details['speedup']:.2f} ×", "the speed of autoregressive decoding")
 
 
-def sentences(details: Mapping[str, Any]) -> Iterator[str]:
+def sentences(details: PlainMapping) -> Iterator[str]:
     """Yield what is left out, what the law is, and what it rests on."""
     law = details["law"]
     kinds = len(details["kinds"])
@@ -62,14 +62,14 @@ def sentences(details: Mapping[str, Any]) -> Iterator[str]:
         yield "Acceptance is a stand-in, recorded from other models"
 
 
-def _durations(kinds: Sequence[Mapping[str, Any]]) -> Table:
+def _durations(kinds: Sequence[PlainMapping]) -> Table:
     head = ("ms", *(f"{_kind(kind)}\n{share(kind['share'])}" for kind in kinds))
     on_terminal = tuple(range(min(len(head), KINDS_SHOWN + 1)))
     rows = list(_rows(kinds))
     return Table(head, rows, "Durations by step kind", terminal_columns=on_terminal)
 
 
-def _rows(kinds: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+def _rows(kinds: Sequence[PlainMapping]) -> Iterator[tuple[str, ...]]:
     """Yield a row for each named duration, for the step, and for each term that is derived from
     them, by step kind.
     """
@@ -82,7 +82,7 @@ def _rows(kinds: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
         yield name.removesuffix("_ms").replace("_", " "), *derived_ms
 
 
-def _kind(kind: Mapping[str, Any]) -> str:
+def _kind(kind: PlainMapping) -> str:
     """Return the name of a step kind, with how many requests of the step have no window."""
     missing = kind["redrafts"] or (kind["bare"] if kind["verifying"] else 0)
     if missing:

@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from simulator.core.faults import BadInput
+from simulator.core.plain import PlainData
 from simulator.report.drawing import canvas
 from simulator.report.panels import GREY, LOOKS, VERMILLION
 from simulator.studies.sweep.base import Evaluator
@@ -278,7 +279,7 @@ def _border(axes: Axes, grid: Any, level: float) -> None:
     """Draw the edges between cells on both sides of ``level``."""
     above = grid >= level
     filled = ~np.isnan(grid)
-    look: dict[str, Any] = {"color": VERMILLION, "lw": 2.2, "solid_capstyle": "round"}
+    look: PlainData = {"color": VERMILLION, "lw": 2.2, "solid_capstyle": "round"}
     for row, column in np.argwhere(
         (above[:, 1:] != above[:, :-1]) & filled[:, 1:] & filled[:, :-1]
     ):
@@ -519,9 +520,9 @@ def _name_axes(panels: Sequence[Any], columns: int, plot: Plot) -> None:
             axes.set_ylabel("\n".join(label(str(plot.y)).rsplit(", ", 1)))
 
 
-def _legend(panels: Sequence[Any], hues: Sequence[str]) -> dict[str, Any]:
+def _legend(panels: Sequence[Any], hues: Sequence[str]) -> PlainData:
     """Return what the panels draw by its name, hues in their order and then all else."""
-    handles: dict[str, Any] = {}
+    handles: PlainData = {}
     for axes in panels:
         drawn, names = axes.get_legend_handles_labels()
         handles |= dict(zip(names, drawn, strict=True))

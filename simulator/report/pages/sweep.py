@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 import yaml
 
+from simulator.core.plain import PlainData
 from simulator.inputs.writing import Content, write_all
 from simulator.report.blocks import (
     Block,
@@ -78,7 +79,7 @@ def points_file(points: SweepTable) -> str:
     return f"{points.name}.csv"
 
 
-Best: TypeAlias = dict[str, dict[str, Any]]
+Best: TypeAlias = dict[str, PlainData]
 """What :func:`~simulator.studies.sweep.table.best` returns: by column the value, number and labels
 of the best point.
 """

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import LogLocator, NullLocator
 
+from simulator.core.plain import PlainData
 from simulator.report.blocks import (
     Bullets,
     Figure,
@@ -238,7 +239,7 @@ def tree_figure(studies: Sequence[TreeStudy]) -> Drawing:
         grid[0, 0].set_ylabel("t(w), law (ms)")
         grid[1, 0].set_ylabel("tokens in the tree (%)")
         grid[2, 0].set_ylabel("E(T), replay (ms)")
-        legend: dict[str, Any] = {}
+        legend: PlainData = {}
         for axes in grid.flat:
             handles, labels = axes.get_legend_handles_labels()
             legend |= dict(zip(labels, handles, strict=True))

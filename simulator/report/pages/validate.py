@@ -7,10 +7,11 @@ Terminal, JSON, CSV of every cell, and a page.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simulator.core.cost.engine import EngineErrors
 from simulator.core.numeric import grouped
+from simulator.core.plain import PlainData
 from simulator.evidence.claims import Judged
 from simulator.evidence.fits import OpenChoice, Paper, Question
 from simulator.evidence.law_check import LawGap
@@ -78,7 +79,7 @@ LAWS_LEGEND = (
 
 def as_data(
     papers: Sequence[Validated], gaps: Sequence[LawGap], missed: Sequence[Shortfall]
-) -> dict[str, Any]:
+) -> PlainData:
     """Return laws, papers and cells as the object that ``--json`` prints."""
     cells = _records(papers)
     unmapped = []
@@ -612,7 +613,7 @@ def _slips(slips: Sequence[Contradiction]) -> Iterator[Block]:
     yield table("Slips of the papers", slips, columns, sortable=True)
 
 
-def single_data(paper: str, cell: PublishedCell, question: Question, run: float) -> dict[str, Any]:
+def single_data(paper: str, cell: PublishedCell, question: Question, run: float) -> PlainData:
     """Return a cell with its run and the commands that give it, as ``validate --cell --json``
     prints it.
     """
@@ -635,7 +636,7 @@ def single_data(paper: str, cell: PublishedCell, question: Question, run: float)
     return of_cell | values | {"commands": typed, "metric": cell.metric}
 
 
-def cells_page(cells: Sequence[dict[str, Any]], command: str) -> Page:
+def cells_page(cells: Sequence[PlainData], command: str) -> Page:
     """Return the page of single cells: what is published, what a run gives, and how to run it
     again.
     """
@@ -647,12 +648,12 @@ def cells_page(cells: Sequence[dict[str, Any]], command: str) -> Page:
     )
 
 
-def _single(cells: Sequence[dict[str, Any]]) -> Table:
+def _single(cells: Sequence[PlainData]) -> Table:
     columns = [
-        Column[dict[str, Any]]("cell", lambda cell: cell["cell"]),
-        Column[dict[str, Any]]("quantity", lambda cell: cell["quantity"]),
-        Column[dict[str, Any]]("published", lambda cell: number(cell["published"])),
-        Column[dict[str, Any]]("run", lambda cell: number(cell["run"])),
-        Column[dict[str, Any]]("error", lambda cell: f"{cell['error_percent']:+.1f} %"),
+        Column[PlainData]("cell", lambda cell: cell["cell"]),
+        Column[PlainData]("quantity", lambda cell: cell["quantity"]),
+        Column[PlainData]("published", lambda cell: number(cell["published"])),
+        Column[PlainData]("run", lambda cell: number(cell["run"])),
+        Column[PlainData]("error", lambda cell: f"{cell['error_percent']:+.1f} %"),
     ]
     return table("Cells", cells, columns)

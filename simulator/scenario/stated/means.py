@@ -8,7 +8,7 @@ other.
 from collections.abc import Iterator, Mapping
 from math import log
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,6 +16,7 @@ from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.spec import AcceptanceSpec
 from simulator.core.faults import Fault
 from simulator.core.numeric import ordered_sum
+from simulator.core.plain import PlainData, PlainMapping
 from simulator.core.strategies.common.adaptive import Adaptive, OracleWindow, RequestWindow
 from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.inputs.document import Document
@@ -31,7 +32,7 @@ CLOSE = 0.01
 """Share of a stated mean by which a run may miss it without a word."""
 
 
-def moving_rule(scenario: Scenario) -> dict[str, Any] | None:
+def moving_rule(scenario: Scenario) -> PlainData | None:
     """Return the rule by which the strategy's windows follow each request, as a file states it;
     None where they do not.
 
@@ -44,7 +45,7 @@ def moving_rule(scenario: Scenario) -> dict[str, Any] | None:
     return rule.model_dump(mode="json")
 
 
-def stated_rule(stated: Mapping[str, Any] | None, document: Document) -> RequestWindow | None:
+def stated_rule(stated: PlainMapping | None, document: Document) -> RequestWindow | None:
     """Return the rule with which a mean was measured; raises :class:`BadInput` for one that follows
     no request.
     """

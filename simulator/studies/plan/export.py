@@ -11,11 +11,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import yaml
 
 from simulator.core.acceptance.sources import odds_of
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.adaptive import (
     FixedWindow,
     GoodputWindow,
@@ -193,7 +193,7 @@ def _scripts(scenario: Scenario, windows: WindowSchedule | None, head: str) -> d
     return scripts
 
 
-def _runnable(scenario: Scenario) -> dict[str, Any]:
+def _runnable(scenario: Scenario) -> PlainData:
     """Return a scenario as a file may state it: without what the file's name and the strategy
     decide.
     """

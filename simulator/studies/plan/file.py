@@ -22,6 +22,7 @@ from simulator.core.cost.device import Device
 from simulator.core.cost.identifiers import checkpoint_name
 from simulator.core.faults import BadInput, Infeasible, Path_, told
 from simulator.core.numeric import ordered_sum
+from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen, Positive, replace_nested
 from simulator.core.serving.slo import Slo
 from simulator.inputs.catalogue import Catalogue
@@ -31,7 +32,7 @@ from simulator.scenario import Loaded, Scenario, checked
 from simulator.scenario.as_served import said_of_engine
 from simulator.scenario.expenses import rented_devices
 
-Fields = Annotated[dict[str, Any], Field(min_length=1)]
+Fields = Annotated[PlainData, Field(min_length=1)]
 """Fields of a scenario as its file has them, and ``vary``: dotted fields, each with the values to
 try.
 """

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import inf, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm
@@ -30,6 +30,7 @@ from scipy.stats import norm
 from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput
 from simulator.core.parallel import say
+from simulator.core.plain import PlainData
 from simulator.core.serving.busier import FEWEST, busier, is_steady, rate_per_s, requests_in_words
 from simulator.core.serving.requests import Request
 from simulator.scenario import Loaded
@@ -95,7 +96,7 @@ class Headroom:
     by_law: bool = False
     """Whether the multiple is the law's and was not run (``OVERLOADED``)."""
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> PlainData:
         """Return plain data."""
         names = ("times", "steady", "recorded", "interval", "capped", "requests", "by_law")
         found = {name: getattr(self, name) for name in names}

@@ -24,6 +24,7 @@ from simulator.core.cost.degrees import working
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput, Fault, Path_, Place, did_you_mean
+from simulator.core.plain import PlainData, PlainMapping
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.traffic import TrafficFile
 from simulator.inputs.catalogue import OF_MODELS, Catalogue, shown
@@ -35,9 +36,7 @@ from simulator.scenario.bank import Loan, nearest, published
 from simulator.studies.method_features import read_named
 from simulator.studies.plan.file import Plan, amended, combined, with_said
 
-DEFAULTS: dict[str, Any] = yaml.safe_load(
-    Path(__file__).with_name("defaults.yaml").read_text("utf-8")
-)
+DEFAULTS: PlainData = yaml.safe_load(Path(__file__).with_name("defaults.yaml").read_text("utf-8"))
 PROMPTS_ALONE = "left out, as no output has a second token that could be drafted"
 NO_DRAFT = "left out, as no smaller model with its tokenizer is known; name one with --draft"
 NO_MTP = "left out, as the model has no layer that predicts further tokens"
@@ -55,7 +54,7 @@ class PlanQuestion:
 
     model: str
     devices: tuple[str, ...]
-    requests: str | dict[str, Any]
+    requests: str | PlainData
     """Name of a workload, or the fields of one."""
     slo: dict[str, dict[str, float]]
     prices: Mapping[str, float] = field(default_factory=dict)
@@ -115,7 +114,7 @@ def planned(
 def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
     """Return the plan file of a question as a document whose places are options."""
     target = find_model(question.model, catalogue, f"--model {question.model}")
-    scenario: dict[str, Any] = {
+    scenario: PlainData = {
         "target": {
             "model": target.reference,
             "machine": MACHINE,
@@ -157,8 +156,8 @@ class OfferedHardware(NamedTuple):
     words.
     """
 
-    entries: dict[str, Any]
-    devices: dict[str, Any]
+    entries: PlainData
+    devices: PlainData
     assumed: list[str]
 
     @property
@@ -168,7 +167,7 @@ class OfferedHardware(NamedTuple):
 
 
 def _offered_hardware(
-    question: PlanQuestion, catalogue: Catalogue, target: Mapping[str, Any]
+    question: PlanQuestion, catalogue: Catalogue, target: PlainMapping
 ) -> OfferedHardware:
     """Return the devices of a question; beside one with a price, those without are left out."""
     offers = {name: _offer(question, catalogue, name) for name in question.devices}
@@ -201,7 +200,7 @@ class OfferedMethods(NamedTuple):
     words.
     """
 
-    entries: dict[str, Any]
+    entries: PlainData
     heads: dict[str, str]
     assumed: list[str]
 
@@ -275,7 +274,7 @@ def _called(device: str) -> str:
 
 def _offer(
     question: PlanQuestion, catalogue: Catalogue, name: str
-) -> tuple[str | None, dict[str, Any] | None]:
+) -> tuple[str | None, PlainData | None]:
     """Return a device's maker, and its price with a source: that of the line before that of its
     file, None without either.
     """
@@ -291,8 +290,8 @@ def _offer(
 
 
 def _hardware(
-    question: PlanQuestion, name: str, maker: str | None, price: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any], str]:
+    question: PlanQuestion, name: str, maker: str | None, price: PlainData
+) -> tuple[PlainData, PlainData, str]:
     """Return a device's entry of the plan, the offer to rent it, and what was taken by default, in
     words.
     """
@@ -310,9 +309,7 @@ def _hardware(
     return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, words
 
 
-def _with_whole_experts(
-    target: Mapping[str, Any], entry: Mapping[str, Any], catalogue: Catalogue
-) -> str:
+def _with_whole_experts(target: PlainMapping, entry: PlainMapping, catalogue: Catalogue) -> str:
     """Return with which of an entry's degrees a mixture starts with whole experts alone, in words;
     empty without any.
     """
@@ -330,7 +327,7 @@ def _with_whole_experts(
     )
 
 
-def _methods(engine: str) -> dict[str, Any]:
+def _methods(engine: str) -> PlainData:
     """Return the methods of an engine, whose name may go on (llama_cpp_cuda)."""
     return next(
         (methods for name, methods in DEFAULTS["methods"].items() if engine.startswith(name)), {}
@@ -338,8 +335,8 @@ def _methods(engine: str) -> dict[str, Any]:
 
 
 def _strategy(
-    question: PlanQuestion, catalogue: Catalogue, target: NamedModel, method: Mapping[str, Any]
-) -> tuple[dict[str, Any] | None, str, str]:
+    question: PlanQuestion, catalogue: Catalogue, target: NamedModel, method: PlainMapping
+) -> tuple[PlainData | None, str, str]:
     """Return a method's entry of the plan, what is to be said of it, and its head; no entry where
     it does not exist.
     """
@@ -348,7 +345,7 @@ def _strategy(
         and Requests.model_validate(question.requests).prompts_alone
     ):
         return None, PROMPTS_ALONE, ""
-    entry: dict[str, Any] = {"strategy": method["strategy"], "draft": None}
+    entry: PlainData = {"strategy": method["strategy"], "draft": None}
     kind, head, words, drafter = method["kind"], "", "", None
     if method["shape"] == "draft":
         name = question.draft or next(iter(DEFAULTS["drafts"].get(target.reference, ())), None)
@@ -375,8 +372,8 @@ def _strategy(
 
 
 def _acceptance(
-    catalogue: Catalogue, target: NamedModel, method: Mapping[str, Any], draft: str | None
-) -> tuple[dict[str, Any], str] | None:
+    catalogue: Catalogue, target: NamedModel, method: PlainMapping, draft: str | None
+) -> tuple[PlainData, str] | None:
     """Return the acceptance that is borrowed for a method, and from whom in words; None where
     nothing is published.
     """
@@ -417,7 +414,7 @@ def borrowed(loan: Loan, same: Sequence[float]) -> str:
     return words
 
 
-def _usable(loan: Loan, method: Mapping[str, Any]) -> bool:
+def _usable(loan: Loan, method: PlainMapping) -> bool:
     """Return whether a mean is of this kind, of several prompts, and of a chain as long as the
     method's, a head's exactly.
     """
@@ -433,9 +430,7 @@ def _usable(loan: Loan, method: Mapping[str, Any]) -> bool:
     )
 
 
-def _of_method(
-    catalogue: Catalogue, method: Mapping[str, Any]
-) -> tuple[dict[str, Any], str] | None:
+def _of_method(catalogue: Catalogue, method: PlainMapping) -> tuple[PlainData, str] | None:
     """Return the first mean that the method's own file states, in the same form."""
     path = catalogue.names("method").get(method["strategy"])
     facts = read(path, shown(path)).data if path else {}
@@ -544,14 +539,14 @@ def _spec(path: Path) -> ModelSpec:
 
 def busiest(
     file: str, columns: Mapping[str, str], count: int, rate_per_s: float | None, context: int | None
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[PlainData, list[str]]:
     """Return the workload of the ``count`` requests of a log that come closest together, and what
     was read, in words.
 
     Requests of more than ``context`` tokens are left out. Raises :class:`BadInput` for a log that
     cannot be read.
     """
-    arrivals: dict[str, Any] = {"name": "file", "format": "log", "file": file}
+    arrivals: PlainData = {"name": "file", "format": "log", "file": file}
     arrivals |= {"columns": dict(columns)} if columns else {}
     arrivals |= {"rate_per_s": rate_per_s} if rate_per_s else {}
     log = read_log(file, columns)

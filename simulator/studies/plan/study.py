@@ -4,9 +4,10 @@ whole grid.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simulator.core.parallel import counted, say
+from simulator.core.plain import PlainData
 from simulator.core.serving.slo import Limit
 from simulator.scenario import Loaded
 from simulator.scenario.run import law, tuned
@@ -209,7 +210,7 @@ def _laws(candidate: Candidate) -> Iterator[LawPoint]:
         yield LawPoint(candidate, batch, mean.tpot_s * 1e3, batch / mean.tpot_s, mean.relation)
 
 
-def summary(answered: PlanStudy) -> dict[str, Any]:
+def summary(answered: PlanStudy) -> PlainData:
     """Return a study as plain data."""
     chosen = answered.chosen
     plan = answered.search.plan
@@ -256,7 +257,7 @@ def summary(answered: PlanStudy) -> dict[str, Any]:
     }
 
 
-def finding_data(finding: Finding) -> dict[str, Any]:
+def finding_data(finding: Finding) -> PlainData:
     """Return a finding as plain data."""
     outcome = finding.outcome
     return {

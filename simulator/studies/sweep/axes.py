@@ -16,10 +16,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from simulator.core.faults import BadInput, Place, told
+from simulator.core.plain import PlainData
 from simulator.inputs.document import in_a_line, parse
 
 Label: TypeAlias = str | int | float | bool | None
-Settings: TypeAlias = dict[str, Any]
+Settings: TypeAlias = PlainData
 """Dotted fields of a scenario, and the values they are set to."""
 Combination = Literal["product", "zip", "latin_hypercube"]
 DIGITS = 12

@@ -20,6 +20,7 @@ from simulator.core.acceptance.sources import Acceptance, Odds, Rates, odds_of
 from simulator.core.cost.hardware_cost import HardwareCost
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.plain import PlainData, PlainMapping
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.base import law_parts, share_emitted
 from simulator.core.strategies.common.law import means
@@ -50,7 +51,7 @@ RATES = {"acceptance.rate", "acceptance.overlap"}
 CHANNEL = {"channel.latency_us", "channel.bandwidth_gb_s"}
 SPREAD = STATED | RATES | CHANNEL
 """Keys whose values may be handed to a law as an array."""
-Chosen = dict[str, Any]
+Chosen = PlainData
 Arrays = dict[str, Floats]
 Rows = slice | NDArray[np.int64]
 
@@ -78,7 +79,7 @@ def law_columns(
 
 
 def _variants(
-    base: Loaded, values: Mapping[str, Any], rows: Rows
+    base: Loaded, values: PlainMapping, rows: Rows
 ) -> Iterator[tuple[Loaded, Arrays, Rows]]:
     """Yield the variants that are walked, each with the columns that its law takes as arrays, and
     its rows of them.
@@ -141,9 +142,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _groups(
-    values: Mapping[str, Any], keys: Sequence[str], rows: Rows
-) -> Iterator[tuple[Chosen, Rows]]:
+def _groups(values: PlainMapping, keys: Sequence[str], rows: Rows) -> Iterator[tuple[Chosen, Rows]]:
     """Yield rows that agree in all ``keys``, with the values that they have there."""
     if not keys:
         yield {}, rows
@@ -174,7 +173,7 @@ def _rates_at_once(loaded: Loaded) -> int:
 # ---- the law with arrays in it
 
 
-def _laws(loaded: Loaded, arrays: Arrays, quantities: Sequence[str]) -> Mapping[str, Any]:
+def _laws(loaded: Loaded, arrays: Arrays, quantities: Sequence[str]) -> PlainMapping:
     """Return the wanted quantities of a law with arrays in the place of numbers: arrays, or numbers
     for all points.
     """

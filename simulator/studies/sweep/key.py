@@ -4,7 +4,6 @@ were written down.
 
 import hashlib
 import json
-from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from inspect import getfile
@@ -13,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from simulator.core.plain import PlainMapping
 from simulator.core.serving.fields import policies
 from simulator.core.strategies import strategies
 from simulator.inputs.catalogue import Catalogue
@@ -60,7 +60,7 @@ def key_of(fields: Fields, evaluator: str) -> bytes:
 def fields_of(
     loaded: Loaded,
     catalogue: Catalogue,
-    like: Mapping[str, Any] | None = None,
+    like: PlainMapping | None = None,
     digests: Fields | None = None,
 ) -> Fields:
     """Return digests of a scenario's fields, taken from ``digests`` where a field is the very

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from simulator.core.faults import BadInput
+from simulator.core.plain import PlainData
 from simulator.inputs.reading import from_json
 from simulator.inputs.writing import json_text
 from simulator.studies.sweep.base import Evaluator
@@ -153,7 +154,7 @@ class Store:
         if self._database.execute(unsound).fetchone():
             raise BadInput.at(self.path, "is damaged: it holds results that are no numbers")
 
-    def begin(self, definition: dict[str, Any], identity: str) -> None:
+    def begin(self, definition: PlainData, identity: str) -> None:
         """Write down what is asked for; points of anything else are forgotten, their results are
         not.
         """

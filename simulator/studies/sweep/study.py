@@ -28,6 +28,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from simulator.core.faults import BadInput, UnknownField, did_you_mean
+from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen
 from simulator.inputs.catalogue import FOLDERS, Catalogue, shown
 from simulator.inputs.document import Document, assigned, read
@@ -99,7 +100,7 @@ class SweepFile(Frozen):
     """The question that the sweep asks, in a sentence."""
     scenario: str
     """The scenario that every point starts from."""
-    set: dict[str, Any] = Field(default_factory=dict)
+    set: PlainData = Field(default_factory=dict)
     """Dotted fields and their values, for all points."""
     axes: dict[str, StatedAxis] = Field(default_factory=dict)
     """Dotted fields, each with a list of values or a range ``first:last:count``."""
@@ -162,7 +163,7 @@ class SweepStudy:
         return SweepJob(self.identity, evaluator, self.document, self.catalogue)
 
     @property
-    def definition(self) -> dict[str, Any]:
+    def definition(self) -> PlainData:
         """Return the sweep as plain data, enough to lay out its points again."""
         return {"name": self.name, **self.file.model_dump(mode="json")}
 

@@ -5,11 +5,12 @@ and what went wrong.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pandas as pd
 
 from simulator.core.faults import BadInput, did_you_mean
+from simulator.core.plain import PlainData
 from simulator.inputs.writing import plain_frame, write
 from simulator.scenario import Scenario
 from simulator.studies.sweep.axes import Design
@@ -155,7 +156,7 @@ def cautions(points: SweepTable, base: Scenario) -> Iterator[str]:
         )
 
 
-def best(points: SweepTable) -> dict[str, dict[str, Any]]:
+def best(points: SweepTable) -> dict[str, PlainData]:
     """Return the best point by time per token (ms) and by speed-up, as the last evaluator has them;
     of equals the first.
     """

@@ -9,13 +9,13 @@ guesses. ``gamma`` of the strategy is the longest window; each rule here answers
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
 from simulator.core.acceptance.sources import Odds
-from simulator.core.numeric import stationary
+from simulator.core.numeric import Numbers, stationary
 from simulator.core.quantities import Fraction, Frozen
 from simulator.core.strategies.common.step import Progress, State, intern_chain, intern_progress
 
@@ -114,10 +114,10 @@ class RequestWindow(Frozen, ABC):
         return gamma
 
     @abstractmethod
-    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Numbers]:
         """Return the long-run share of steps of each window."""
 
-    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Any:
+    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Numbers:
         """Return the mean accepted draft tokens of the steps that have this window."""
         return odds(window).mean_accepted
 
@@ -146,11 +146,11 @@ class OracleWindow(RequestWindow):
         state.context += committed
         return intern_progress(committed, committed, accepted, accepted)
 
-    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Numbers]:
         """Return the chance of each number of kept tokens."""
         return dict(enumerate(odds(gamma).accepted))
 
-    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Any:
+    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Numbers:
         """Return the window, which is kept whole."""
         return window
 
@@ -176,7 +176,7 @@ class MovingWindow(RequestWindow):
             return min(gamma, window + self.up)
         return max(1, window - self.down)
 
-    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Numbers]:
         """Return the stationary shares of the chain of windows that a request's first one leads
         to.
         """
@@ -223,7 +223,7 @@ class GatedWindow(RequestWindow):
             tokens += 1
         return tokens
 
-    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Numbers]:
         """Return the shares of a geometric distribution that ends at gamma."""
         passed = self.passed.value
         return {
@@ -247,11 +247,11 @@ class ConfidentWindow(RequestWindow):
         # what `reads` gives has it
         return min(gamma, state.cursor.sure)  # type: ignore[attr-defined,no-any-return]
 
-    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Any]:
+    def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Numbers]:
         """Return the shares with which decoding meets each window."""
         return {window: share for window, (share, _) in odds(gamma).gated.items()}
 
-    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Any:
+    def kept(self, gamma: int, window: int, odds: Callable[[int], Odds]) -> Numbers:
         """Return the mean accepted draft tokens: where a draft is sure more of them are kept."""
         gated = odds(gamma).gated
         if gated:

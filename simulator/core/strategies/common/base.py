@@ -21,6 +21,7 @@ from simulator.core.acceptance.sources import Acceptance, Exit, Odds
 from simulator.core.acceptance.trace import Trace
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
+from simulator.core.numeric import Numbers
 from simulator.core.quantities import Frozen
 from simulator.core.strategies.common.claim import Claim, Example
 from simulator.core.strategies.common.law import Law, OddsOf, Part, means
@@ -213,7 +214,7 @@ class Strategy(_Timed[D], Frozen, ABC):
     # ---- the law
 
     @abstractmethod
-    def step_seconds(self, durations: D, kind: Kind) -> Any:
+    def step_seconds(self, durations: D, kind: Kind) -> Numbers:
         """Return the seconds of one step by the law; durations may be arrays."""
 
     @classmethod
@@ -225,7 +226,12 @@ class Strategy(_Timed[D], Frozen, ABC):
 
     @abstractmethod
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return how the law of ``requests`` at ``context`` cached tokens relates to the process.
 
@@ -233,11 +239,11 @@ class Strategy(_Timed[D], Frozen, ABC):
         and draft are one device.
         """
 
-    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Numbers]:
         """Return the long-run share of each kind of step for a batch of independent requests."""
         return {Kind("step", requests): 1.0}
 
-    def step(self, kind: Kind, context: Any) -> Step:
+    def step(self, kind: Kind, context: Numbers) -> Step:
         """Return a step of this kind without prompts, with all requests at ``context`` tokens, or
         at each of an array.
         """
@@ -283,7 +289,7 @@ class Strategy(_Timed[D], Frozen, ABC):
             _plain(step_s), _plain(verified), claim, source, shares, _plain(request_step_s), emitted
         )
 
-    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+    def _renews(self, shares: Mapping[Kind, Numbers]) -> bool:
         """Return whether every step of a request is like its first one, whatever the steps before
         it brought.
 
@@ -292,7 +298,7 @@ class Strategy(_Timed[D], Frozen, ABC):
         """
         return False
 
-    def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Any]:
+    def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Numbers]:
         """Return the chance of each number of tokens that a step of this kind commits for a request
         that verifies in it.
         """
@@ -302,7 +308,7 @@ class Strategy(_Timed[D], Frozen, ABC):
         full = last + self.bonus_on_full_accept
         return chances | {full: chances.get(full, 0.0) + accepted[last]}
 
-    def _committed(self, kind: Kind, odds: OddsOf) -> Any:
+    def _committed(self, kind: Kind, odds: OddsOf) -> Numbers:
         """Return the expected tokens that a step of this kind commits, over all its requests."""
         return (
             kind.verifying * odds(self._window_of(kind)).committed(self.bonus_on_full_accept)
@@ -332,7 +338,7 @@ def law_parts(
     odds: OddsOf,
     requests: int,
     context: int,
-    kinds: Mapping[Kind, Any] | None = None,
+    kinds: Mapping[Kind, Numbers] | None = None,
 ) -> list[Part]:
     """Return what a law of ``requests`` at ``context`` cached tokens each is made of, by kind of
     step.
@@ -350,7 +356,9 @@ def law_parts(
     ]
 
 
-def share_emitted(strategy: Strategy, parts: Sequence[Part], odds: OddsOf, outputs: Outputs) -> Any:
+def share_emitted(
+    strategy: Strategy, parts: Sequence[Part], odds: OddsOf, outputs: Outputs
+) -> Numbers:
     """Return the share of the tokens committed in a law's ``parts`` that are output, as if steps
     were independent.
 
@@ -374,8 +382,8 @@ def share_emitted(strategy: Strategy, parts: Sequence[Part], odds: OddsOf, outpu
 
 def _share_of_one_kind(
     strategy: Strategy, parts: Sequence[Part], odds: OddsOf, outputs: Outputs
-) -> Any:
-    chances: dict[int, Any] = defaultdict(float)
+) -> Numbers:
+    chances: dict[int, Numbers] = defaultdict(float)
     for part in parts:
         kind = part.kind
         share = part.share / part.batch
@@ -387,7 +395,7 @@ def _share_of_one_kind(
     )
 
 
-def _with_ends(own: Claim, renews: bool, independent: bool, emitted: Any) -> Claim:
+def _with_ends(own: Claim, renews: bool, independent: bool, emitted: Numbers) -> Claim:
     """Return a claim of equality about steps as it holds for outputs that end, of whose tokens a
     share is ``emitted``.
     """
@@ -403,7 +411,7 @@ def _with_ends(own: Claim, renews: bool, independent: bool, emitted: Any) -> Cla
     )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Numbers) -> Numbers:
     """Return a number as Python's float, and an array as it is."""
     if np.ndim(value):
         return value

@@ -3,13 +3,14 @@ rows.
 """
 
 from math import ceil
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from simulator.core.cost.model import DraftHead
 from simulator.core.cost.protocol import Cost, Purpose
 from simulator.core.cost.rows import Phase, Rows, together
+from simulator.core.numeric import Numbers
 from simulator.core.quantities import Confidence, Frozen
 
 ROUNDING = 1e-9
@@ -45,7 +46,12 @@ class AutoregressiveDrafter(Frozen):
         return gamma
 
     def step(
-        self, cost: Cost, branches: int, sequences: int, kv_tokens: Any, purpose: Purpose = "window"
+        self,
+        cost: Cost,
+        branches: int,
+        sequences: int,
+        kv_tokens: Numbers,
+        purpose: Purpose = "window",
     ) -> Phase:
         """Return the phase of one internal step that extends ``branches`` branches of ``sequences``
         requests.
@@ -63,7 +69,12 @@ class HeadDrafter(AutoregressiveDrafter):
     """What computes on the target's device."""
 
     def step(
-        self, cost: Cost, branches: int, sequences: int, kv_tokens: Any, purpose: Purpose = "window"
+        self,
+        cost: Cost,
+        branches: int,
+        sequences: int,
+        kv_tokens: Numbers,
+        purpose: Purpose = "window",
     ) -> Phase:
         """Return the phase of one internal step; kept rows cost what one does, as reading the
         head's weights decides.
@@ -117,7 +128,12 @@ class StreamingDrafter(Frozen):
         return internal_steps(self.emitted or recorded or (float(self.streams),), gamma)
 
     def step(
-        self, cost: Cost, branches: int, sequences: int, kv_tokens: Any, purpose: Purpose = "window"
+        self,
+        cost: Cost,
+        branches: int,
+        sequences: int,
+        kv_tokens: Numbers,
+        purpose: Purpose = "window",
     ) -> Phase:
         """Return the phase of one internal step: below the top layers rows are fewer, and none
         reaches the LM head there.
@@ -136,7 +152,10 @@ Drafter = Annotated[
 
 
 def branch_rows(
-    drafter: AutoregressiveDrafter | StreamingDrafter, branches: int, sequences: int, kv_tokens: Any
+    drafter: AutoregressiveDrafter | StreamingDrafter,
+    branches: int,
+    sequences: int,
+    kv_tokens: Numbers,
 ) -> Rows:
     """Return the rows of one internal step that extends ``branches`` branches of ``sequences``
     requests.
@@ -147,7 +166,7 @@ def branch_rows(
     return _rows(branches * drafter.tokens_per_branch, sequences, kv_tokens)
 
 
-def _rows(tokens: int, sequences: int, kv_tokens: Any) -> Rows:
+def _rows(tokens: int, sequences: int, kv_tokens: Numbers) -> Rows:
     context = kv_tokens // sequences if sequences else 0
     return Rows(tokens, tokens, sequences, kv_tokens, tokens * context)
 

@@ -7,6 +7,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from simulator.core.acceptance.sources import Odds
+from simulator.core.numeric import Numbers
 from simulator.core.strategies.common.claim import Claim
 from simulator.core.strategies.common.step import Kind
 
@@ -22,9 +23,9 @@ class Law:
     They are numbers, or arrays over a grid (:mod:`simulator.studies.sweep.grid`).
     """
 
-    step_s: Any
+    step_s: Numbers
     """Seconds of the mean step."""
-    verified_per_step: Any
+    verified_per_step: Numbers
     """Tokens that a step commits for one request, those behind the end of an output included."""
     claimed: Claim | Callable[[], Claim] = field(compare=False)
     """The claim, or what works it out: that of a pipeline prices thousands of stages."""
@@ -32,11 +33,11 @@ class Law:
     """Equation of the law, and where its acceptance comes from."""
     kinds: Mapping[Kind, float] = field(default_factory=dict)
     """Share of each kind of step; the shares add up to 1."""
-    request_step_s: Any = None
+    request_step_s: Numbers = None
     """Seconds of the mean step as a request meets it, where large batches count more; None: the
     mean step.
     """
-    share_emitted: Any = 1.0
+    share_emitted: Numbers = 1.0
     """Share of the tokens that a step commits which are output; the others lie behind the end of
     one.
     """
@@ -54,14 +55,14 @@ class Law:
         return str(self.claim)
 
     @property
-    def tokens_per_step(self) -> Any:
+    def tokens_per_step(self) -> Numbers:
         """Return the tokens of an output that a step brings one request: those behind its end are
         verified for nothing.
         """
         return self.verified_per_step * self.share_emitted
 
     @property
-    def tpot_s(self) -> Any:
+    def tpot_s(self) -> Numbers:
         """Return the seconds per output token of one request (X-1)."""
         return (
             self.step_s if self.request_step_s is None else self.request_step_s
@@ -74,19 +75,19 @@ class Part(NamedTuple):
     """
 
     kind: Kind
-    share: Any
+    share: Numbers
     """Share of this kind among all steps."""
     seconds: Callable[[Any], Any]
     """Seconds of a step from its durations."""
     durations: Any
     """Named durations of a step in seconds."""
-    committed: Any
+    committed: Numbers
     """Tokens that a step commits over all its requests."""
     batch: int
     """Requests in the batch of a step."""
 
 
-def means(parts: Sequence[Part]) -> tuple[Any, Any, Any]:
+def means(parts: Sequence[Part]) -> tuple[Numbers, Numbers, Numbers]:
     """Return the mean step, the tokens per step and request, and the mean step as a request meets
     it; steps in seconds.
 
@@ -105,7 +106,7 @@ def means(parts: Sequence[Part]) -> tuple[Any, Any, Any]:
     return step_s, tokens / requests, request_seconds / requests
 
 
-def _mean(weighted: Sequence[tuple[Any, Any]]) -> Any:
+def _mean(weighted: Sequence[tuple[Numbers, Numbers]]) -> Numbers:
     """Return the mean of values by their shares, which add up to 1; a single value is returned as
     it is.
     """

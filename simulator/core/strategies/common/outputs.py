@@ -16,11 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from simulator.core.numeric import ordered_sum
+from simulator.core.numeric import Numbers, ordered_sum
 
 LOOKED_AT = 2_048
 """Tokens after which, over and over, M is looked at: whether it has become a straight line."""
@@ -41,7 +40,7 @@ class Outputs:
     windows_first: bool = False
     """Whether the pass over a prompt shows what is kept of a window; else it shows one token."""
 
-    def share_emitted(self, chances: Sequence[Any]) -> Any:
+    def share_emitted(self, chances: Sequence[Numbers]) -> Numbers:
         """Return the share of committed tokens that are output, where a step commits ``k`` tokens
         with ``chances[k]``.
 
@@ -68,7 +67,7 @@ def _share_of_numbers(
     return float(_share(each, dict(requests), windows_first))
 
 
-def _share(each: Sequence[Any], requests: Mapping[int, int], windows_first: bool) -> Any:
+def _share(each: Sequence[Numbers], requests: Mapping[int, int], windows_first: bool) -> Numbers:
     """Return the emitted tokens of all requests over those that their steps commit; ``each[k - 1]``
     is the chance of k.
     """
@@ -81,22 +80,22 @@ def _share(each: Sequence[Any], requests: Mapping[int, int], windows_first: bool
 
 
 def _left(
-    each: Sequence[Any], requests: Mapping[int, int], windows_first: bool
-) -> Iterator[tuple[int, Any]]:
+    each: Sequence[Numbers], requests: Mapping[int, int], windows_first: bool
+) -> Iterator[tuple[int, Numbers]]:
     """Yield the tokens that are left for steps, fewest first, with the number of requests of which
     they are left.
     """
     if not windows_first:
         yield from ((output - 1, count) for output, count in sorted(requests.items()))
         return
-    by_tokens: dict[int, Any] = {}
+    by_tokens: dict[int, Numbers] = {}
     for output, count in sorted(requests.items()):
         for first, chance in enumerate(each, start=1):
             by_tokens[output - first] = by_tokens.get(output - first, 0.0) + count * chance
     yield from sorted(by_tokens.items())
 
 
-def expected_steps(each: Sequence[Any], left: Mapping[int, Any]) -> Any:
+def expected_steps(each: Sequence[Numbers], left: Mapping[int, Numbers]) -> Numbers:
     """Return the expected steps of all requests, from the number of those that have so many tokens
     ``left``, fewest first.
 
@@ -109,10 +108,10 @@ def expected_steps(each: Sequence[Any], left: Mapping[int, Any]) -> Any:
             weight * float(-(-tokens // certain[0])) for tokens, weight in left.items()
         )
     mean = ordered_sum(tokens * chance for tokens, chance in enumerate(each, start=1))
-    total: Any = 0.0
-    steps = deque[Any]([0.0] * len(each), maxlen=len(each))
+    total: Numbers = 0.0
+    steps = deque[Numbers]([0.0] * len(each), maxlen=len(each))
     for tokens in range(1, max(left) + 1):
-        expected: Any = 1.0
+        expected: Numbers = 1.0
         for chance, before in zip(each, steps, strict=True):
             expected = expected + chance * before
         steps.appendleft(expected)
@@ -128,7 +127,7 @@ def expected_steps(each: Sequence[Any], left: Mapping[int, Any]) -> Any:
     return total
 
 
-def _straight(steps: Sequence[Any], mean: Any) -> bool:
+def _straight(steps: Sequence[Numbers], mean: Numbers) -> bool:
     """Return whether each of the last expected steps, latest first, is one over the mean more than
     the one before it.
     """

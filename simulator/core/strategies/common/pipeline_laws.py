@@ -30,15 +30,14 @@ All times are in one unit; stage times may be arrays over a grid, stages first.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from simulator.core.numeric import elementwise_max, ordered_sum
+from simulator.core.numeric import Numbers, elementwise_max, ordered_sum
 from simulator.core.strategies.common.claim import EXACT, Claim
 
 
-def unequal_stages(stages: Any, hit: Any) -> Any:
+def unequal_stages(stages: Numbers, hit: Numbers) -> Numbers:
     """Return the mean time of a token by Eq. (1): ``max t_i + (1 - P) sum t_i`` (SP-1); stages
     along the first axis.
     """
@@ -80,7 +79,7 @@ class PipelineTimes:
             )
 
     @property
-    def pace(self) -> Any:
+    def pace(self) -> Numbers:
         """Return M: the time that the slowest stage, link or the draft takes for a level."""
         sending = (*(0.0 if self.asynchronous else link for link in self.links), 0.0)
         visits = [
@@ -89,7 +88,7 @@ class PipelineTimes:
         return elementwise_max(*visits, *self.links, self.draft)
 
     @property
-    def latency(self) -> Any:
+    def latency(self) -> Numbers:
         """Return L: the time from a verified token through pruning and everything to the next
         one.
         """
@@ -102,7 +101,7 @@ class PipelineTimes:
         """
         return bool(np.all(self.latency <= len(self.stages) * self.pace * (1 + 1e-12)))
 
-    def at_most(self, steps: int) -> Any:
+    def at_most(self, steps: int) -> Numbers:
         """Return the tandem time of a passage: exact for 1 and for m and more, an upper bound in
         between.
         """
@@ -131,7 +130,7 @@ class PipelineTimes:
         return EXACT
 
 
-def hit_shares(hit: Any, stages: int, late: bool = False) -> dict[int, Any]:
+def hit_shares(hit: Numbers, stages: int, late: bool = False) -> dict[int, Numbers]:
     """Return the shares of passages when a token is in the tree with chance ``hit`` and no refill
     is partial.
     """

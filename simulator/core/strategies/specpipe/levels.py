@@ -3,10 +3,10 @@ how full the pipeline is.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simulator.core.acceptance.draft_tree import Passage
-from simulator.core.numeric import elementwise_max
+from simulator.core.numeric import Numbers, elementwise_max
 from simulator.core.strategies.common.step import Kind, State
 
 
@@ -22,7 +22,7 @@ class SpecPipeDurations(NamedTuple):
     """Not a duration: links carry while stages prune."""
 
     @property
-    def exchange(self) -> Any:
+    def exchange(self) -> Numbers:
         """Return the seconds from the verdict to the next compute."""
         carried = elementwise_max(0.0, *self.links)
         if self.asynchronous:

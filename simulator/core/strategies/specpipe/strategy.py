@@ -36,7 +36,7 @@ every token is in the tree. It is lossy.
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import add
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -49,7 +49,7 @@ from simulator.core.acceptance.tree_replay import DrawnPassages, RecordedPassage
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
 from simulator.core.cost.stated import StatedDurations
-from simulator.core.numeric import elementwise_max, ordered_sum
+from simulator.core.numeric import Numbers, elementwise_max, ordered_sum
 from simulator.core.quantities import NonNegative, OneOrMore
 from simulator.core.strategies.common.capabilities import CarriesPrompts
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
@@ -377,7 +377,7 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         draft = reading + (cost.draft(levels[0]).wall_s if levels[0].tokens else 0.0)
         return SpecPipeDurations(stages, links, verdict, draft, self.asynchronous)
 
-    def _packing_s(self, cost: Cost, index: int, levels: Rows, batch: int) -> Any:
+    def _packing_s(self, cost: Cost, index: int, levels: Rows, batch: int) -> Numbers:
         """Return the seconds that packing adds to the ``levels`` of a ``batch`` of requests at one
         stage.
         """
@@ -429,7 +429,7 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
                     last = link
         return last
 
-    def step_seconds(self, durations: SpecPipeDurations, kind: Kind) -> Any:
+    def step_seconds(self, durations: SpecPipeDurations, kind: Kind) -> Numbers:
         """Return ``max{T_exchange + max t_i, T_draft}`` in seconds."""
         return elementwise_max(
             durations.exchange + elementwise_max(*durations.stages), durations.draft
@@ -441,11 +441,11 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         """Return one token for each request that is due."""
         return kind.verifying
 
-    def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Any]:
+    def _chances(self, kind: Kind, odds: OddsOf) -> Mapping[int, Numbers]:
         """Return that a request that is due gets one token, never more."""
         return {1: 1.0}
 
-    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Any]:
+    def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Numbers]:
         """Return the shares by renewal over tokens: one step after a hit, m steps with 1, 2, ..., m
         busy stages after a miss.
 
@@ -484,7 +484,12 @@ class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
         return Step(kind, sum(loads, start=NO_ROWS), 0, NO_ROWS, loads)
 
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return that the law is exact for one request; for several it takes their levels to be
         full in every step.

@@ -5,9 +5,9 @@ Source: Speculative Streaming (specstream), sections and appendices as noted; SS
 are tokens or rows, costs are in one unit of time; every argument may be an array.
 """
 
-from typing import Any
-
 import numpy as np
+
+from simulator.core.numeric import Numbers
 
 
 def tree_nodes(streams: int, branching: int) -> int:
@@ -17,14 +17,16 @@ def tree_nodes(streams: int, branching: int) -> int:
     return sum(branching**level for level in range(streams + 1))
 
 
-def query_products(nodes: Any, streams: Any, context: Any, attended: Any) -> Any:
+def query_products(
+    nodes: Numbers, streams: Numbers, context: Numbers, attended: Numbers
+) -> Numbers:
     """Return the query-key products with the context where streams see its ``attended`` weightiest
     tokens (app. H.1, SS-6).
     """
     return nodes * context + nodes * streams * np.minimum(attended, context)
 
 
-def parity(gamma: Any, latency_ratio: Any, target_over_single: Any = 1.0) -> Any:
+def parity(gamma: Numbers, latency_ratio: Numbers, target_over_single: Numbers = 1.0) -> Numbers:
     """Return zeta over beta at which two models are as fast as one (app. N, Eq. 10; SS-8).
 
     ``zeta``, ``beta``: tokens per verification of two models and of streaming; ``latency_ratio``: R
@@ -34,15 +36,15 @@ def parity(gamma: Any, latency_ratio: Any, target_over_single: Any = 1.0) -> Any
 
 
 def speedup_over_two_models(
-    gamma: Any, latency_ratio: Any, token_ratio: Any, target_over_single: Any = 1.0
-) -> Any:
+    gamma: Numbers, latency_ratio: Numbers, token_ratio: Numbers, target_over_single: Numbers = 1.0
+) -> Numbers:
     """Return the speed-up of streaming over serial drafting with a model; ``token_ratio`` = zeta /
     beta (Figure 20, SS-9).
     """
     return parity(gamma, latency_ratio, target_over_single) / token_ratio
 
 
-def relative_step_cost(tokens_per_step: Any, speedup: Any) -> Any:
+def relative_step_cost(tokens_per_step: Numbers, speedup: Numbers) -> Numbers:
     """Return a step in units of a plain one, from tokens per pass and speed-up over plain decoding
     (SS-11).
     """

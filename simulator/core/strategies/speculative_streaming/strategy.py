@@ -29,7 +29,7 @@ work on the next tree and its mask, which the paper does not state.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -50,6 +50,7 @@ from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
 from simulator.core.cost.stated import StatedDurations
+from simulator.core.numeric import Numbers
 from simulator.core.strategies.common.capabilities import (
     AddsMemory,
     DerivesNumbers,
@@ -380,16 +381,21 @@ class SpeculativeStreaming(
         lanes.target.occupy(t.upper, "layers N-N_s+1..N, streams")
         return (lanes.target.start(t.head, "LM head, next tree"),)
 
-    def _renews(self, shares: Mapping[Kind, Any]) -> bool:
+    def _renews(self, shares: Mapping[Kind, Numbers]) -> bool:
         """Return True: the pass over a prompt drafts the first tree, as every pass does."""
         return True
 
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return that the law is exact: there is one model and one lane."""
         return EXACT
 
-    def step_seconds(self, durations: StreamingDurations, kind: Kind) -> Any:
+    def step_seconds(self, durations: StreamingDurations, kind: Kind) -> Numbers:
         """Return T_lower + T_prune + T_upper + T_head in seconds."""
         return durations.lower + durations.prune + durations.upper + durations.head
