@@ -110,14 +110,14 @@ def test_a_fault_of_the_family_is_found(family: str, tmp_path: Path) -> None:
     shutil.copytree(
         ROOT / "simulator", tmp_path / "simulator", ignore=shutil.ignore_patterns("__pycache__")
     )
-    for name in ("tests", "scenarios", "hardware_profiles"):
+    for name in ("tests", "tools", "scenarios", "hardware_profiles"):
         (tmp_path / name).symlink_to(ROOT / name)
     text = (tmp_path / "simulator" / file).read_text("utf-8")
     assert text.count(old) == 1
     (tmp_path / "simulator" / file).write_text(text.replace(old, new), "utf-8")
     words = [
         sys.executable,
-        str(tmp_path / "tests" / "soak.py"),
+        str(tmp_path / "tools" / "soak.py"),
         "--family",
         family,
         "--minutes",
