@@ -35,6 +35,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
+
+sys.path.append(str(Path(__file__).parent.parent / "tests"))  # the corpus of broken files
+
 from bad_inputs import corpus
 from numpy.typing import NDArray
 from test_bad_inputs import trace
