@@ -194,7 +194,7 @@ def prepare(module: str) -> Path:
     if source == before:
         os.utime(work / path, (0, 0))  # older than what mutmut made of it: it goes by the time
     (work / "mutants").mkdir(exist_ok=True)
-    for name in ("scenarios", "hardware_profiles", "reports", "docs", "benchmarks"):
+    for name in ("scenarios", "hardware_profiles", "reports", "docs", "benchmarks", "tools"):
         if not (work / "mutants" / name).is_symlink():
             (work / "mutants" / name).symlink_to(ROOT / name)
     tests = [f"tests/test_{name}.py" for name in TESTS[module]]
