@@ -124,8 +124,8 @@ A *number with source* is a number, or
 `{value: 2039, source: "NVIDIA datasheet", confidence: datasheet}`; confidence is `measured`,
 `calibrated`, `datasheet`, `published`, `computed`, `borrowed` (from another profile, by `like`) or
 `assumed`, which a plain number is. Unknown fields, keys written twice and infinities are refused.
-Codes like K07 are rows of `scenarios/papers/contradictions.csv`: where a paper leaves a choice, or
-contradicts itself."""
+Codes like K07 are rows of `contradictions.csv` in `scenarios/papers` and its folders: where a paper
+leaves a choice, or contradicts itself."""
 
 
 def pages() -> dict[str, str]:

@@ -11,7 +11,12 @@ FOLDER = Path(__file__).parent.parent / "simulator/papers"
 Case = TypeVar("Case")
 
 
+def gone() -> list[str]:
+    """Return the papers that were taken away."""
+    return [paper for paper in PAPERS if not (FOLDER / paper).is_dir()]
+
+
 def kept(cases: Iterable[Case]) -> list[Case]:
     """Return the cases of a test but for those that name a paper that was taken away."""
-    gone = [paper for paper in PAPERS if not (FOLDER / paper).is_dir()]
-    return [case for case in cases if not any(paper in str(case) for paper in gone)]
+    missing = gone()
+    return [case for case in cases if not any(paper in str(case) for paper in missing)]

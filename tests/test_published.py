@@ -4,8 +4,7 @@ where we say so.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from statistics import mean
@@ -14,43 +13,46 @@ import pytest
 
 from simulator.core.faults import BadInput
 from simulator.evidence.published import PAPERS, PublishedCell, cells, contradictions, rows
+from tests.apart import gone, kept
 
 CELLS = cells()
 EVERY = [one for paper in CELLS.values() for one in paper]
-FROZEN = "bb3e31cf624bab1ca46b0f9aa5ae9a3b"
-"""Fingerprint of the roles as they were before anything was fitted. It never changes; a dispute
-stands beside a result.
+FROZEN = {
+    "duodecoding": (277, "bc34dd12da05deb5361ebd6340c5ac07"),
+    "lyanna": (95, "568d3c25dbacf9f4ab5f39ded1a2750c"),
+    "mirror_sd": (358, "658eafb592fb405bb05ecab362c0cfe1"),
+    "specpipe": (222, "f997a0555831bac866ddd8ffe5afd664"),
+    "speculative_streaming": (523, "4688e1a4487610fac16b42099e730a3f"),
+}
+"""Cells of each paper, and the fingerprint of their roles as they were before anything was fitted.
+It never changes; a dispute stands beside a result.
 """
 
 
-def fingerprint(published: Mapping[str, tuple[PublishedCell, ...]]) -> str:
+def fingerprint(published: Sequence[PublishedCell]) -> str:
     """Return the BLAKE2b digest, 16 bytes in hexadecimal, of every cell and its role, which must
     not change.
     """
-    lines = sorted(
-        f"{cell.cell} {cell.role}" for paper_cells in published.values() for cell in paper_cells
-    )
+    lines = sorted(f"{cell.cell} {cell.role}" for cell in published)
     return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 
 
-def test_every_value_keeps_its_role() -> None:
-    assert fingerprint(CELLS) == FROZEN
-    roles = Counter(one.role for one in EVERY)
-    assert roles == {
-        "calibrate": 102,
-        "predict": 132,
-        "input": 352,
-        "check": 33,
-        "report": 55,
-        "excluded": 801,
-    }
-    assert len({one.cell for one in EVERY}) == len(EVERY) == 1475
+def test_the_papers_are_these() -> None:
+    assert list(CELLS) == kept(FROZEN)
+    assert len({one.cell for one in EVERY}) == len(EVERY)
 
 
-def test_a_changed_role_changes_the_fingerprint() -> None:
-    first = CELLS["lyanna"]
-    moved = (first[0].model_copy(update={"role": "excluded"}), *first[1:])
-    assert fingerprint({**CELLS, "lyanna": moved}) != FROZEN
+@pytest.mark.parametrize("paper", kept(FROZEN))
+def test_every_value_keeps_its_role(paper: str) -> None:
+    assert (len(CELLS[paper]), fingerprint(CELLS[paper])) == FROZEN[paper]
+
+
+@pytest.mark.parametrize("paper", kept(FROZEN))
+def test_a_changed_role_changes_the_fingerprint(paper: str) -> None:
+    first, *others = CELLS[paper]
+    other_role = "excluded" if first.role != "excluded" else "predict"
+    moved = first.model_copy(update={"role": other_role})
+    assert fingerprint([moved, *others]) != fingerprint([first, *others])
 
 
 @pytest.mark.parametrize("paper", CELLS)
@@ -127,7 +129,10 @@ def finding(number: str) -> str:
 
 def test_contradictions_are_numbered_and_placed() -> None:
     found = contradictions()
-    assert [one.id for one in found] == [f"K{number:02d}" for number in range(1, 76)]
+    numbers = [f"K{number:02d}" for number in range(1, 76)]
+    if not gone():
+        assert [one.id for one in found] == numbers
+    assert len({one.id for one in found} & set(numbers)) == len(found)
     assert {one.paper for one in found} == {*CELLS, "several"}
 
 

@@ -19,7 +19,9 @@ No row changes its role; a dispute is written beside the result. ``scenario``, `
 how a row of the first four roles is reproduced. A row without a scenario is not mapped yet;
 ``notes.csv`` beside it says why, and why a result is far off. ``same_as`` names the cell of which a
 row is the same measurement, printed again; statistics count it once. ``figures.csv`` says of every
-figure of the papers with which command of ours its shape comes out, or why it cannot.
+figure of the paper with which command of ours its shape comes out, or why it cannot, and
+``contradictions.csv`` where the paper contradicts itself. Where papers contradict each other stands
+in the file of that name beside their folders.
 """
 
 import csv
@@ -153,21 +155,23 @@ class PaperFigure(Frozen):
 Row = TypeVar("Row", bound=Frozen)
 
 
-def rows(kind: type[Row], path: Path) -> Iterator[Row]:
+def rows(kind: type[Row], path: Path, **same: str) -> Iterator[Row]:
     """Yield the rows of a CSV file as ``kind``, empty columns left out; raise BadInput with the
     line of the first fault.
+
+    ``same`` holds what is the same in all rows, by column, and stands in none of them.
     """
-    return (row for _, row in numbered(kind, path))
+    return (row for _, row in numbered(kind, path, **same))
 
 
-def numbered(kind: type[Row], path: Path) -> Iterator[tuple[int, Row]]:
+def numbered(kind: type[Row], path: Path, **same: str) -> Iterator[tuple[int, Row]]:
     """Yield the rows of a CSV file with their lines; raise BadInput as :func:`rows` does."""
     name = shown(path)
     try:
         with readable(name), reading.lines(path) as lines:
             reader = csv.DictReader(lines, restkey="more columns than the header", strict=True)
             for row in reader:
-                filled = {column: value for column, value in row.items() if value}
+                filled = {column: value for column, value in row.items() if value} | same
                 yield (
                     reader.line_num,
                     validate(kind, Document(filled, {(): (name, reader.line_num, 1)})),
@@ -186,8 +190,12 @@ def cells(root: Path | None = None) -> Mapping[str, tuple[PublishedCell, ...]]:
 
 
 def contradictions(root: Path | None = None) -> tuple[Contradiction, ...]:
-    """Return what is wrong in the papers themselves, K01 to K75."""
-    return tuple(rows(Contradiction, (root or shipped()) / PAPERS / "contradictions.csv"))
+    """Return what is wrong in the papers themselves, K01 to K75, in the order of the numbers."""
+    folder = (root or shipped()) / PAPERS
+    found = list(rows(Contradiction, folder / "contradictions.csv", paper="several"))
+    for path in folder.glob("*/contradictions.csv"):
+        found += rows(Contradiction, path, paper=path.parent.name)
+    return tuple(sorted(found, key=lambda slip: slip.id))
 
 
 def notes(paper: str, root: Path | None = None) -> tuple[Note, ...]:
@@ -199,5 +207,17 @@ def notes(paper: str, root: Path | None = None) -> tuple[Note, ...]:
 
 
 def paper_figures(root: Path | None = None) -> tuple[PaperFigure, ...]:
-    """Return every figure of the five papers."""
-    return tuple(rows(PaperFigure, (root or shipped()) / PAPERS / "figures.csv"))
+    """Return every figure of the papers, which follow each other as the numbers of their
+    contradictions do: in the order in which they were read.
+    """
+    papers = [slip.paper for slip in contradictions(root)]
+
+    def place(path: Path) -> int:
+        paper = path.parent.name
+        return papers.index(paper) if paper in papers else len(papers)
+
+    folder = (root or shipped()) / PAPERS
+    found: list[PaperFigure] = []
+    for path in sorted(sorted(folder.glob("*/figures.csv")), key=place):
+        found += rows(PaperFigure, path, paper=path.parent.name)
+    return tuple(found)
