@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from _pytest.mark.structures import ParameterSet
-from golden import SECTIONS, differences, dumped, names
+from golden import SECTIONS, differences, dumped, keep, kept, names
 
 ROOT = Path(__file__).parent.parent
-KEPT = json.loads(Path(__file__).with_name("golden.json").read_text("utf-8"))
-"""Cases of numbers by section; what ``python3 tools/golden.py`` prints."""
+KEPT = kept()
+"""Cases of numbers by section; what ``python3 tools/golden.py`` writes."""
 PLACES = [
     {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"},
     {"PYTHONHASHSEED": "77", "TZ": "Pacific/Kiritimati", "LC_ALL": "C.UTF-8", "COLUMNS": "200"},
@@ -104,11 +104,11 @@ def golden_cases() -> Iterator[ParameterSet]:
 @pytest.mark.parametrize(("section", "name"), list(golden_cases()))
 def test_golden_numbers(section: str, name: str) -> None:
     assert section in SECTIONS, (
-        f"golden.json keeps {section}.{name}, a section that golden.py does not make"
+        f"tests/golden keeps {section}/{name}, a section that golden.py does not make"
     )
-    assert name in names(section), f"golden.json keeps {section}.{name}, which is no longer there"
+    assert name in names(section), f"tests/golden keeps {section}/{name}, which is no longer there"
     assert name in KEPT.get(section, {}), (
-        f"golden.json lacks {section}.{name}; python3 tools/golden.py > tests/golden.json"
+        f"tests/golden lacks {section}/{name}; python3 tools/golden.py"
     )
     got = json.loads(dumped(SECTIONS[section](name)))
     found = list(differences(KEPT[section][name], got, f"{section}.{name}", TOLERANCE))
@@ -116,6 +116,15 @@ def test_golden_numbers(section: str, name: str) -> None:
         pytest.fail(
             "\n".join([f"{len(found)} numbers differ, kept -> got:", *found]), pytrace=False
         )
+
+
+def test_what_is_kept_is_what_was_written_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("golden.FOLDER", tmp_path)
+    keep({"laws": {"one": {"step_ms": 1.0}, "two": {}}, "plans": {"one": {}}})
+    keep({"laws": {"one": {"step_ms": 2.0}}})
+    assert kept() == {"laws": {"one": {"step_ms": 2.0}}}
 
 
 def of_another_version() -> list[str]:

@@ -2,9 +2,10 @@
 """Numbers of every shipped scenario and of every study, as JSON: whatever is built anew has to come
 to the same ones.
 
-``tests/golden.json`` holds what this prints; ``python3 tools/golden.py > tests/golden.json`` after
-a change that is meant. ``--small`` prints the section ``settings`` alone, which is quick: nothing
-of it is drawn, and nothing is calibrated.
+``tests/golden`` holds them: a folder for each section, a file for each case, which is called like
+the scenario or study. ``python3 tools/golden.py`` writes them after a change that is meant.
+``--small`` prints the section ``settings`` alone, which is quick: nothing of it is drawn, and
+nothing is calibrated.
 
 Few names of the code are used, so that the code can be moved about: ``load``, ``run`` and
 ``summary``, and the command line for the rest. ``window_sweep`` is the one exception, as no command
@@ -34,6 +35,7 @@ from simulator.scenario.run import run, summary
 from simulator.studies.window import window_sweep
 
 Found = dict[str, Any]
+FOLDER = Path(__file__).parent.parent / "tests/golden"
 
 REQUESTS = 20
 SPANS = 10
@@ -414,6 +416,25 @@ def golden(*sections: str) -> dict[str, dict[str, Found]]:
     }
 
 
+def kept() -> dict[str, dict[str, Found]]:
+    """The numbers that are kept, by section and case."""
+    found: dict[str, dict[str, Found]] = {}
+    for path in sorted(FOLDER.glob("*/*.json")):
+        found.setdefault(path.parent.name, {})[path.stem] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def keep(numbers: dict[str, dict[str, Found]]) -> None:
+    """Write the numbers, and take away what is kept of cases that are no more."""
+    for path in FOLDER.glob("*/*.json"):
+        if path.stem not in numbers.get(path.parent.name, {}):
+            path.unlink()
+    for section, cases in numbers.items():
+        (FOLDER / section).mkdir(parents=True, exist_ok=True)
+        for name, found in cases.items():
+            (FOLDER / section / f"{name}.json").write_text(dumped(found) + "\n", "utf-8")
+
+
 def differences(kept: Any, got: Any, path: str, relative: float = 0.0) -> Iterator[str]:
     """Yield a line for everything that is not equal, numbers up to a relative difference."""
     if isinstance(kept, dict) and isinstance(got, dict):
@@ -448,4 +469,7 @@ def dumped(value: Any, margin: str = "") -> str:
 
 
 if __name__ == "__main__":
-    print(dumped(golden("settings") if "--small" in sys.argv[1:] else golden()))
+    if "--small" in sys.argv[1:]:
+        print(dumped(golden("settings")))
+    else:
+        keep(golden())
