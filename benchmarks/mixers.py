@@ -224,10 +224,10 @@ def main() -> None:
     """Print a line for every kind of row and card."""
     tables = Path(sys.argv[1])
     print(f"{'card':14} {'what':18} {'stack':7} {'rows':>6} {'error':>7} {'bias':>7} {'bare':>7}")
-    for one in scores(tables):
+    for score in scores(tables):
         print(
-            f"{one.card:14} {one.what:18} {one.stack:7} {one.rows:6} {one.mape:6.1f}% "
-            f"{one.bias:+6.1f}% {one.bare:6.1f}%"
+            f"{score.card:14} {score.what:18} {score.stack:7} {score.rows:6} {score.mape:6.1f}% "
+            f"{score.bias:+6.1f}% {score.bare:6.1f}%"
         )
     for folder, card in CARDS.items():
         for stack, ratios in verifications(tables / folder, entry("device", card, Device)).items():

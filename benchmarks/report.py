@@ -43,7 +43,7 @@ def measured(name: str) -> tuple[str, list[Figure]]:
         check=True,
     )
     title, figures = json.loads(done.stdout)
-    return title, [Figure(*one) for one in figures]
+    return title, [Figure(*figure) for figure in figures]
 
 
 def section(name: str, title: str, figures: list[Figure]) -> str:

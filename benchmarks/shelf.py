@@ -439,8 +439,8 @@ def all_reduces(name: str, link: Link, rows: Table) -> Iterator[Line]:
             seconds=measured(some), predicted=times, bare=bare, two=constant * 1e-6 + factor * bare
         )[~known]
         yield from (
-            one._replace(range="8 KiB..4 MiB")
-            for one in lines(("all-reduce", name, implementation), asked, (ALL,), by="ranks")
+            line._replace(range="8 KiB..4 MiB")
+            for line in lines(("all-reduce", name, implementation), asked, (ALL,), by="ranks")
         )
 
 

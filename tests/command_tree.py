@@ -32,6 +32,6 @@ def command_at(words: str) -> click.Command:
 
 def choices(words: str, option: str) -> list[str]:
     """The values that an option of a command may have."""
-    (parameter,) = [one for one in command_at(words).params if option in one.opts]
+    (parameter,) = [param for param in command_at(words).params if option in param.opts]
     assert isinstance(parameter.type, click.Choice)
     return list(parameter.type.choices)

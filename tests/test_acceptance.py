@@ -364,7 +364,7 @@ def test_what_is_always_accepted_is_off_the_exit_only_behind_the_window() -> Non
     verdicts = [
         Rates((1.0,), 0.75).cursor(0, None).judge(Chain(2, bonus)) for bonus in (True, False)
     ]
-    assert [(one.accepted, one.committed, one.off_path) for one in verdicts] == [
+    assert [(verdict.accepted, verdict.committed, verdict.off_path) for verdict in verdicts] == [
         (2, 3, False),
         (2, 2, False),
     ]

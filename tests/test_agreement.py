@@ -139,10 +139,10 @@ def test_laws_are_validated_by_name_and_a_name_that_is_none_is_a_fault() -> None
         main, ["validate", "--law", "vanilla_sd", "--law", "autoregressive", "--json"]
     )
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert [law["strategy"] for law in found["examples"]] == ["vanilla_sd", "autoregressive"]
-    assert found["disagreement"] is False
-    assert all(law["compared"] > 40 and abs(law["gap"]) < 1e-9 for law in found["examples"])
+    data = json.loads(done.stdout)
+    assert [law["strategy"] for law in data["examples"]] == ["vanilla_sd", "autoregressive"]
+    assert data["disagreement"] is False
+    assert all(law["compared"] > 40 and abs(law["gap"]) < 1e-9 for law in data["examples"])
     wrong = CliRunner().invoke(main, ["validate", "--law", "vanila_sd"])
     assert wrong.exit_code == 2
     assert "there is no strategy of this name; did you mean 'vanilla_sd'?" in wrong.stderr

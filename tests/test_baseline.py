@@ -95,7 +95,7 @@ def test_a_time_grows_with_the_layers() -> None:
     """
     real = Paper.of("speculative_streaming", cells()["speculative_streaming"])
     own, sibling = (
-        next(one for one in real.cells if one.cell == f"specstream_table5_two_model_sd:{n}")
+        next(cell for cell in real.cells if cell.cell == f"specstream_table5_two_model_sd:{n}")
         for n in (11, 3)
     )
     words = [

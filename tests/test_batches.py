@@ -154,14 +154,14 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
     words = "".join(ElementTree.parse(file).getroot().itertext())
     for text in ("vanilla_sd, law", "vanilla_sd, simulation", "another tile of rows", "320 rows"):
         assert text in words, text
-    found = json.loads(
+    data = json.loads(
         CliRunner().invoke(main, [*arguments, "--json", "--set", "requests.count=20"]).stdout
     )
-    assert [point["batch"] for point in found["batches"]] == [1, 2, 3, 64, 65, 66]
+    assert [point["batch"] for point in data["batches"]] == [1, 2, 3, 64, 65, 66]
     assert (
-        found["crossover"] == {"first": None, "for_good": None} or found["crossover"]["first"] == 64
+        data["crossover"] == {"first": None, "for_good": None} or data["crossover"]["first"] == 64
     )
-    assert [point["batch"] for point in found["batches"] if point["simulated_speedup"]] == [2]
+    assert [point["batch"] for point in data["batches"] if point["simulated_speedup"]] == [2]
 
 
 @pytest.mark.parametrize("sizes", ["", "0", "a", "1-", "5000"])

@@ -204,7 +204,7 @@ def test_a_page_that_would_ask_or_complain_is_caught(
     shown.on("console", lambda message: complaints.append(message.text))
     shown.goto(evil.as_uri())
     assert shown.title() != "mine"
-    assert sum("Content Security Policy" in one for one in complaints) == 2
+    assert sum("Content Security Policy" in complaint for complaint in complaints) == 2
     shown.close()
 
 

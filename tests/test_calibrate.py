@@ -996,11 +996,11 @@ def test_a_device_from_a_table_to_a_law(tmp_path: Path) -> None:
         "--out",
         tmp_path / "mine.yaml",
     ]
-    found = json.loads(call(*arguments, "--report", tmp_path / "page", "--json"))
+    data = json.loads(call(*arguments, "--report", tmp_path / "page", "--json"))
     names = ["mine.yaml", *(f"rtx_3090.{ending}" for ending in ("md", "html", "data.csv", "svg"))]
-    assert [Path(path).name for path in found["written"]] == names
-    assert found["errors"]["matmul"][0]["what"] == "layer"
-    assert {one["by"] for one in found["left_out"]} == {"tensor_parallel", "shape"}
+    assert [Path(path).name for path in data["written"]] == names
+    assert data["errors"]["matmul"][0]["what"] == "layer"
+    assert {one["by"] for one in data["left_out"]} == {"tensor_parallel", "shape"}
     mine = validate(Device, read(tmp_path / "mine.yaml"))
     assert mine.matmul["default"].fixed_us.source.startswith(
         "calibrated-on: a test; qkv, output, up, down, 1..2048 tokens; layer MAPE"
@@ -1039,8 +1039,8 @@ def test_a_profile_is_scored_by_operation_part_format_and_range(tmp_path: Path) 
     measurements.write(pd.concat([rows, slow]), tmp_path / "table.csv")
     arguments = ["score", "a100_80g_sxm", tmp_path / "table.csv"]
     errors = {
-        (one["what"], one["least_tokens"], one["most_tokens"]): one
-        for one in json.loads(call(*arguments, "--json"))["errors"]
+        (error["what"], error["least_tokens"], error["most_tokens"]): error
+        for error in json.loads(call(*arguments, "--json"))["errors"]
     }
     assert set(errors) == {
         (f"matmul, {kind}, product", *limits)
@@ -1062,8 +1062,8 @@ def test_a_profile_is_scored_by_operation_part_format_and_range(tmp_path: Path) 
     )[0]
     assert first["datasheet_mape_percent"] == pytest.approx(sheet, rel=1e-4)
     exact = rows.assign(time_us=rows.time_us * 1.25 / 1.03, part="up", model="one")
-    found = list(quality.scores(device, exact))
-    assert {(one.what, one.inside_percent) for one in found} == {
+    items = list(quality.scores(device, exact))
+    assert {(one.what, one.inside_percent) for one in items} == {
         ("matmul, fp16, layer", 100.0),
         ("matmul, fp16, up", 100.0),
     }
@@ -1087,9 +1087,9 @@ def test_a_score_tells_decode_that_a_cache_serves_from_decode_that_the_memory_do
         time_us=[2.0, 400.0, 2.0]
     )
     errors = [
-        (one.what, one.rows)
-        for one in quality.scores(CARD, rows)
-        if one.least_tokens == 1 and one.most_tokens == 64
+        (score.what, score.rows)
+        for score in quality.scores(CARD, rows)
+        if score.least_tokens == 1 and score.most_tokens == 64
     ]
     assert sorted(errors) == [
         ("attention, fp16, cached, decode", 1),
@@ -1120,7 +1120,10 @@ def test_a_link_is_scored_by_implementation(tmp_path: Path) -> None:
         for name in ("ring", "x")
     ]
     made.append({"operation": "transfer", "size_bytes": 1e6, "time_us": 12.0})
-    errors = {one.what: one for one in quality.link_scores(link, measurements.table(made))}
+    errors = {
+        link_score.what: link_score
+        for link_score in quality.link_scores(link, measurements.table(made))
+    }
     names = {"all_reduce, ring", "all_reduce x, ring", "transfer"}
     assert {name.removesuffix(", above 1 MB").removesuffix(", 2 ranks") for name in errors} >= names
     assert errors["all_reduce, ring"].bias_percent == pytest.approx(100.0)
@@ -1158,9 +1161,9 @@ def test_a_link_and_passes_are_written(tmp_path: Path) -> None:
     assert "100 us per layer" in call(
         "passes", tmp_path / "passes.csv", "--like", "m2_ultra_gpu", "--out", tmp_path / "m2.yaml"
     )
-    found = validate(Device, read(tmp_path / "m2.yaml"))
-    assert found.small_operations.fixed_us.value == 100.0
-    assert [point.ratio for point in found.matmul["q4_0"].width] == [1.0, 3.0]
+    validation = validate(Device, read(tmp_path / "m2.yaml"))
+    assert validation.small_operations.fixed_us.value == 100.0
+    assert [point.ratio for point in validation.matmul["q4_0"].width] == [1.0, 3.0]
 
 
 def test_tables_of_a_fit_name_what_they_show() -> None:
@@ -1183,7 +1186,7 @@ def test_tables_of_a_fit_name_what_they_show() -> None:
         "Growth of a layer behind a step, median over models and degrees (%).",
         "Tiles tried, layer MAPE up to 512 tokens (%): 64, 128: 1.2.",
     ]
-    assert [(list(one.head), list(one.rows)) for one in tables(fitted)] == [
+    assert [(list(table.head), list(table.rows)) for table in tables(fitted)] == [
         (
             ["", "tokens", "rows", "MAPE", "p95", "bias", "like", "sheet"],
             [("layer", "1..64", "1,200", "2.0", "5.0", "-1.0", "", "")],

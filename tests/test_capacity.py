@@ -276,7 +276,7 @@ FILES = {
 @pytest.mark.skipif(not DATA.is_dir(), reason="the recorded traffic lies outside the repository")
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize(
-    "name", sorted(one for one in Catalogue().names("scenario") if one.startswith("traffic_"))
+    "name", sorted(name for name in Catalogue().names("scenario") if name.startswith("traffic_"))
 )
 def test_recorded_traffic_under_every_strategy_loses_nobody(name: str, kind: str) -> None:
     """The first hour is in reports/serving/traffic.md; here the first 800 requests, whose books are
@@ -296,4 +296,4 @@ def test_recorded_traffic_under_every_strategy_loses_nobody(name: str, kind: str
     assert outcome.serving.requests == 800
     assert outcome.tokens == tokens
     assert abs(outcome.serving.littles_law.gap) < 1e-9
-    assert all(abs(one.littles_law.gap) < 1e-9 for one in outcome.replicas)
+    assert all(abs(replica.littles_law.gap) < 1e-9 for replica in outcome.replicas)

@@ -366,10 +366,10 @@ def test_a_figure_beside_its_published_points(tmp_path: Path, kind: str, ratio: 
     command = ["figure", "round", "1", "--catalogue", str(tmp_path), "--processes", "1"]
     done = CliRunner().invoke(main, [*command, "--json", "--out", str(out)])
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert found["ours"]["SD"] == [[2, 3.0], [4, 5.0]]
-    assert found["ours"]["twice"] == [[2, 1.0], [4, 1.0]]
-    assert found["published"]["SD"]["points"] == [[2, 3], [4, 5]]
+    data = json.loads(done.stdout)
+    assert data["ours"]["SD"] == [[2, 3.0], [4, 5.0]]
+    assert data["ours"]["twice"] == [[2, 1.0], [4, 1.0]]
+    assert data["published"]["SD"]["points"] == [[2, 3], [4, 5]]
     drawn = out.read_text()
     assert "round, Figure 1: rounds" in drawn
     assert "SD, published" in drawn
@@ -415,10 +415,10 @@ def test_a_faulty_figure(tmp_path: Path) -> None:
 
 
 def test_figures_are_listed() -> None:
-    found = json.loads(CliRunner().invoke(main, ["figure", "--json"]).stdout)
-    assert len(found) == 46
+    data = json.loads(CliRunner().invoke(main, ["figure", "--json"]).stdout)
+    assert len(data) == 46
     assert next(
-        one for one in found if (one["paper"], one["figure"]) == ("duodecoding", "Figure 4")
+        one for one in data if (one["paper"], one["figure"]) == ("duodecoding", "Figure 4")
     )["drawn"] == ["4"]
     assert "specsim figure PAPER NUMBER" in " ".join(
         CliRunner().invoke(main, ["figure", "lyanna"]).stdout.split()
@@ -460,7 +460,11 @@ def test_a_claim_is_well_formed(row: ClaimRow) -> None:
 def test_a_figure_is_well_formed(place: tuple[str, str]) -> None:
     asked = figure(Catalogue(), *place)
     assert all(map(parses, asked.commands))
-    (row,) = [one for one in paper_figures() if one.paper == place[0] and place[1] in one.numbers]
+    (row,) = [
+        paper_figure
+        for paper_figure in paper_figures()
+        if paper_figure.paper == place[0] and place[1] in paper_figure.numbers
+    ]
     assert row.figure
 
 
@@ -484,7 +488,11 @@ def test_what_is_not_printed_has_a_range() -> None:
 
 def test_figures_name_claims_that_there_are() -> None:
     names = {(row.paper, row.claim.claim) for row in ROWS}
-    named = [(one.paper, name) for one in paper_figures() for name in one.claims.split()]
+    named = [
+        (paper_figure.paper, name)
+        for paper_figure in paper_figures()
+        for name in paper_figure.claims.split()
+    ]
     assert set(named) <= names
 
 

@@ -55,24 +55,24 @@ def test_info_says_it_in_tables_and_as_one_object(folder: Path) -> None:
         "windows of unlimited length",
     ):
         assert part in text
-    found = json.loads(call("info", "./steps.npz", "--flavour", "chat", "--json"))
-    assert found["header"]["window"] == 3
-    assert (found["requests"], found["tokens"], found["hits"], found["repetition"]) == (
+    data = json.loads(call("info", "./steps.npz", "--flavour", "chat", "--json"))
+    assert data["header"]["window"] == 3
+    assert (data["requests"], data["tokens"], data["hits"], data["repetition"]) == (
         1,
         7,
         [],
         None,
     )
-    assert [window["replayed"] for window in found["windows"]] == [0.5, 1.0, 1.0]
-    assert found["runs"] == {"0": 1, "1": 1, "2": 1}
+    assert [window["replayed"] for window in data["windows"]] == [0.5, 1.0, 1.0]
+    assert data["runs"] == {"0": 1, "1": 1, "2": 1}
 
 
 def test_compare_puts_traces_side_by_side(folder: Path) -> None:
     text = call("compare", "own.npz", "steps.npz")
     assert text.splitlines()[1].split() == ["own", "steps"]
     assert "γ = 3: replayed" in text
-    found = json.loads(call("compare", "own.npz", "steps.npz", "--json"))
-    assert [one["trace"] for one in found["traces"]] == ["own", "steps"]
+    data = json.loads(call("compare", "own.npz", "steps.npz", "--json"))
+    assert [trace["trace"] for trace in data["traces"]] == ["own", "steps"]
 
 
 def test_plot_draws_what_a_trace_can_tell_and_always_the_same(folder: Path) -> None:
@@ -102,18 +102,18 @@ def test_convert_writes_a_trace_or_an_acceptance_block(folder: Path) -> None:
         yaml.safe_load((folder / "deep/block.yaml").read_text())["acceptance"]["tokens_per_step"]
         == 2.75
     )
-    found = json.loads(call("convert", "--from", "golden_lengths", "1.8, 2.2", "--json"))
-    assert found == {"acceptance": {"per_position": pytest.approx([0.8, 0.5])}, "written": []}
+    data = json.loads(call("convert", "--from", "golden_lengths", "1.8, 2.2", "--json"))
+    assert data == {"acceptance": {"per_position": pytest.approx([0.8, 0.5])}, "written": []}
 
 
 def test_rescale_says_what_it_reached(folder: Path) -> None:
     text = call("rescale", "own.npz", "--mean", "3.1", "--window", "7", "--out", "easier.npz")
     assert "mean_length_asked_tokens: 3.1" in text
-    found = json.loads(
+    data = json.loads(
         call("rescale", "own.npz", "--mean", "3.1", "--window", "7", "--out", "again.npz", "--json")
     )
-    assert found["header"]["derived_from"]["trace"] == "own"
-    assert found["header"]["derived_from"]["mean_length_tokens"] == pytest.approx(3.1, abs=0.1)
+    assert data["header"]["derived_from"]["trace"] == "own"
+    assert data["header"]["derived_from"]["mean_length_tokens"] == pytest.approx(3.1, abs=0.1)
     assert (folder / "easier.npz").read_bytes() == (folder / "again.npz").read_bytes()
     assert json.loads(call("info", "easier.npz", "--json"))["windows"][6][
         "replayed"

@@ -83,15 +83,17 @@ def test_what_is_set_without_a_letter_is_set_everywhere(mine: str) -> None:
         "--set",
         "B:strategy.gamma=2",
     )
-    assert [one["tokens_per_step"] for one in found["scenarios"].values()] == pytest.approx([2, 2])
-    assert [one["field"] for one in found["differences"]] == ["strategy.gamma"]
+    assert [
+        scenario["tokens_per_step"] for scenario in found["scenarios"].values()
+    ] == pytest.approx([2, 2])
+    assert [difference["field"] for difference in found["differences"]] == ["strategy.gamma"]
 
 
 def test_a_promise_is_counted_where_there_is_one(mine: str) -> None:
     """A request takes 400 ms: ten steps, behind a prompt for which no time is stated."""
     found = data(mine, mine, "--set", "B:slo={e2e_ms: {p90: 500}}")
     assert "B serves other requests" in found["cautions"][0]
-    goodput = [one["goodput_requests_per_s"] for one in found["scenarios"].values()]
+    goodput = [scenario["goodput_requests_per_s"] for scenario in found["scenarios"].values()]
     assert goodput == [None, pytest.approx(1 / 0.4)]
 
 
@@ -129,7 +131,10 @@ def test_what_only_one_has_is_named_once() -> None:
         "vanilla_qwen3_32b_m2_ultra",
         ["draft=null", "strategy={name: autoregressive}", "channel=null"],
     )
-    apart = {one.field: one.values for one in differences([loaded.scenario, plain.scenario])}
+    apart = {
+        difference.field: difference.values
+        for difference in differences([loaded.scenario, plain.scenario])
+    }
     assert apart["draft"] == (Value("spd_qwen_0_6b"), None)
     assert not any(field.startswith("draft.") for field in apart)
     assert apart["strategy.name"] == (Value("vanilla_sd"), Value("autoregressive"))
@@ -138,7 +143,7 @@ def test_what_only_one_has_is_named_once() -> None:
 def test_stages_that_differ_alike_are_told_once_and_tables_by_their_length() -> None:
     loaded = load("specpipe_llama_3_1_70b_8x3090")
     slower = with_slower({"rtx_3090": 1.0}, loaded).scenario
-    fields = [one.field for one in differences([loaded.scenario, slower])]
+    fields = [difference.field for difference in differences([loaded.scenario, slower])]
     assert len(fields) == len(set(fields)) == 2
     name, table = "mirror_qwen3_32b_m2_ultra", "target.device.matmul.q8_0.width"
     short, other = (
@@ -170,7 +175,9 @@ def test_stages_that_differ_alike_are_told_once_and_tables_by_their_length() -> 
 def test_what_is_another_question_is_said(
     overrides: list[str], caution: str | None, mine: str
 ) -> None:
-    found = data(mine, mine, *(word for one in overrides for word in ("--set", one)))["cautions"]
+    found = data(mine, mine, *(word for override in overrides for word in ("--set", override)))[
+        "cautions"
+    ]
     assert [one for one in found if not caution or not one.startswith(caution)] == []
     assert bool(found) == bool(caution)
 
@@ -179,7 +186,7 @@ def test_another_target_and_stated_times_are_said(mine: str) -> None:
     small = ["requests.count=1", "requests.output_tokens=5"]
     held = ["vanilla_llama_2_7b_a100", "vanilla_qwen3_32b_a100", mine]
     found = data(*held, *(word for one in small for word in ("--set", one)))
-    told = [one.partition(":")[0] for one in found["cautions"]]
+    told = [caution.partition(":")[0] for caution in found["cautions"]]
     assert told[:2] == ["B decodes another target", "C has its times from elsewhere"]
     assert told[2:5] == [
         "B serves other requests",
@@ -187,7 +194,7 @@ def test_another_target_and_stated_times_are_said(mine: str) -> None:
         "C takes acceptance from elsewhere",
     ]
     assert told[5:] == ["A", "B"], "what their speed-ups rest on"
-    assert all(one["memory_gb"] > 0 for one in list(found["scenarios"].values())[:2])
+    assert all(scenario["memory_gb"] > 0 for scenario in list(found["scenarios"].values())[:2])
     assert found["scenarios"]["C"]["memory_gb"] is None
 
 
@@ -273,7 +280,7 @@ def test_numbers_that_differ_have_their_sources_in_a_table() -> None:
     small = ["requests.count=1", "requests.output_tokens=5"]
     faster = [*small, "target.device.memory_bandwidth_gb_s=3000"]
     found = compared("mirror_qwen3_32b_a100", small, faster)
-    section = next(one for one in found.sections if one.title.startswith("Sources"))
+    section = next(section for section in found.sections if section.title.startswith("Sources"))
     (sources,) = section.blocks
     assert section.title == "Sources of the numbers that differ"
     assert isinstance(sources, Table)
@@ -374,7 +381,7 @@ def test_a_single_scenario_is_changed_letter_by_letter(mine: str) -> None:
         "requests.count=1",
     ]
     assert alone == data(mine, mine, mine, *sets)
-    assert [one["tpot_ms"] for one in alone["scenarios"].values()] == pytest.approx(
+    assert [scenario["tpot_ms"] for scenario in alone["scenarios"].values()] == pytest.approx(
         [8.75, 10.0, 7.5]
     )
 

@@ -202,7 +202,9 @@ def test_steps_keep_the_window_they_were_served_with(tmp_path: Path) -> None:
     st.integers(1, 15),
 )
 def test_positional_lengths_replay_as_a_plain_walk(lengths: list[list[int]], gamma: int) -> None:
-    replay = Replay(converters.positional([{"acc_len_ngram": one} for one in lengths], "ngram"))
+    replay = Replay(
+        converters.positional([{"acc_len_ngram": length} for length in lengths], "ngram")
+    )
     for request, recording in enumerate(replay.order):
         cursor, position, tokens = replay.cursor(request, None), 0, lengths[recording]
         while position < len(tokens):

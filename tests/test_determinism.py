@@ -111,10 +111,10 @@ def test_golden_numbers(section: str, name: str) -> None:
         f"tests/golden lacks {section}/{name}; python3 tools/golden.py"
     )
     got = json.loads(dumped(SECTIONS[section](name)))
-    found = list(differences(KEPT[section][name], got, f"{section}.{name}", TOLERANCE))
-    if found:
+    items = list(differences(KEPT[section][name], got, f"{section}.{name}", TOLERANCE))
+    if items:
         pytest.fail(
-            "\n".join([f"{len(found)} numbers differ, kept -> got:", *found]), pytrace=False
+            "\n".join([f"{len(items)} numbers differ, kept -> got:", *items]), pytrace=False
         )
 
 

@@ -231,6 +231,8 @@ def test_an_interval_holds_a_host_that_is_three_times_slower_on_another_card() -
         "eagle3_qwen3_30b_a3b_h200", [*sets, "target.engine.speculation.head.fixed_us=879"]
     )
     assert interval.holds(run_with_interval(slower)[0].speedup)
-    found = next(one for one in footings(loaded) if one.parameter.endswith("head.fixed_us"))
+    found = next(
+        footing for footing in footings(loaded) if footing.parameter.endswith("head.fixed_us")
+    )
     assert found.ends is not None
     assert found.ends[0] < found.change < 0.0 < found.ends[1]

@@ -115,7 +115,7 @@ def test_law_replay_and_simulation_agree_with_constant_acceptance(
         play(strategy, verdicts, cost, 1 + (1 if accepted > tail > 0 else 0) + cycle * turns)[0]
         for turns in (1, 3)
     ]
-    short, long = (one.ledger.tally for one in runs)
+    short, long = (run.ledger.tally for run in runs)
     steps = sum(long.steps.values()) - sum(short.steps.values())
     assert (long.step_seconds - short.step_seconds) / steps == pytest.approx(law.step_s, rel=1e-9)
     assert (long.committed - short.committed) / steps == pytest.approx(

@@ -182,7 +182,9 @@ def test_quantised_rows_beyond_a_devices_curve_have_a_range_in_metal() -> None:
             loaded = load(
                 "vanilla_qwen3_32b_m2_ultra_gpu_draft", [*metal, strategy, f"target.weights={form}"]
             )
-            changes = {one.parameter: one.change for one in footings(loaded, every=False)}
+            changes = {
+                footing.parameter: footing.change for footing in footings(loaded, every=False)
+            }
             assert (abs(changes["target.engine.beyond_curve_ratio"]) > 0.01) is named, (form, rows)
             dearer = load(
                 "vanilla_qwen3_32b_m2_ultra_gpu_draft", [*metal, f"target.weights={form}"]
@@ -216,7 +218,9 @@ def test_the_two_kinds_of_sam_decodings_steps_are_a_range() -> None:
     own = law(loaded.scenario, loaded.acceptance()).step_s
     assert ends[0] < own < ends[1]
     (range_,) = [
-        one for one in footings(loaded, every=False) if one.parameter == "strategy.larger_rows"
+        footing
+        for footing in footings(loaded, every=False)
+        if footing.parameter == "strategy.larger_rows"
     ]
     assert range_.change < -0.02
 
@@ -540,7 +544,9 @@ def test_numbers_in_doubt_are_named_with_what_they_change_and_widen_the_interval
 def measured_doubt(loaded: Any) -> Any:
     from simulator.scenario.uncertainty import Doubt
 
-    return Doubt((), {one.parameter: one.change for one in footings(loaded, every=False)})
+    return Doubt(
+        (), {footing.parameter: footing.change for footing in footings(loaded, every=False)}
+    )
 
 
 def test_a_format_without_a_curve_is_named() -> None:

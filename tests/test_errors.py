@@ -379,18 +379,18 @@ def test_a_name_of_something_else(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text(DURATIONS)
-    found = CliRunner().invoke(main, [command, name])
-    assert (found.exit_code, len(found.stderr.splitlines())) == (2, 1)
-    assert found.stderr.endswith(f"{hint}\n")
+    done = CliRunner().invoke(main, [command, name])
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.endswith(f"{hint}\n")
 
 
 @pytest.mark.parametrize("command", ["budget", "batches", "streams", "methods", "crossovers"])
 def test_a_picture_under_another_name_is_refused(command: str) -> None:
-    found = CliRunner().invoke(main, [command, "durations_only", "--out", "out.gif"])
-    assert found.exit_code == 2
+    done = CliRunner().invoke(main, [command, "durations_only", "--out", "out.gif"])
+    assert done.exit_code == 2
     assert (
         "expected a name that ends in .svg or .pdf or .png or .md or .html, got 'out.gif'"
-        in found.stderr
+        in done.stderr
     )
 
 

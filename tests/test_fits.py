@@ -32,7 +32,7 @@ def answer(questions: Iterable[Question]) -> Sequence[float]:
 
 
 def test_terms_of_one_key_add_up_on_their_scale(paper: Paper) -> None:
-    by_name = {one.cell: one for one in paper.cells}
+    by_name = {cell.cell: cell for cell in paper.cells}
     assert paper.free == 4
     small_code = paper.question(by_name["c"], TERMS)
     assert small_code.run.overrides == ("durations.target_ms=4.0", "durations.draft_step_ms=3.0")
@@ -43,7 +43,7 @@ def test_calibrated_cells_decide_and_predicted_ones_do_not(paper: Paper) -> None
     found = calibrate(paper, answer)
     assert set(found.residuals) == {"a", "b", "c"}
     asked = {
-        one.cell: paper.question(one, found.terms).answer() for one in paper.cells if one.mapped
+        cell.cell: paper.question(cell, found.terms).answer() for cell in paper.cells if cell.mapped
     }
     assert asked["a"] == pytest.approx(8, rel=1e-3)
     assert asked["b"] == pytest.approx(12, rel=1e-3)

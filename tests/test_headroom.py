@@ -82,19 +82,19 @@ def test_headroom_is_the_same_at_each_length_of_a_steady_log(tmp_path: Path) -> 
 
 
 def test_all_methods_of_a_table_have_a_headroom_that_the_datasheet_allows(tmp_path: Path) -> None:
-    found = planned(tmp_path, steady(20))
+    plan = planned(tmp_path, steady(20))
     flops = 2 * 6.5e9 * 340  # 7B without its tables, prompt and output
-    assert found["capacity_ratio"] < 312e12 / flops / 2.0
-    for family in found["families"]:
+    assert plan["capacity_ratio"] < 312e12 / flops / 2.0
+    for family in plan["families"]:
         assert 2.0 < family["capacity_ratio"] < 312e12 / flops / 2.0
 
 
 def test_a_log_that_ends_before_its_queue_shows_has_no_headroom(tmp_path: Path) -> None:
     """Twenty requests within a second are served, and would not be if they went on like that."""
-    found = planned(tmp_path, steady(20, 40.0))
-    assert found["answer"]["kept"]
-    assert found["capacity_ratio"] < 1.0
-    assert not doubled(found)["holds"]
+    plan = planned(tmp_path, steady(20, 40.0))
+    assert plan["answer"]["kept"]
+    assert plan["capacity_ratio"] < 1.0
+    assert not doubled(plan)["holds"]
 
 
 def test_what_could_not_be_served_for_long_is_a_burst_and_doubles_as_one(tmp_path: Path) -> None:
@@ -102,20 +102,20 @@ def test_what_could_not_be_served_for_long_is_a_burst_and_doubles_as_one(tmp_pat
     thousands.
     """
     burst = [number * 0.001 for number in range(64)]
-    found = planned(tmp_path, burst)
-    assert found["headroom"]["by_law"]
-    assert found["capacity_ratio"] < 0.5
+    plan = planned(tmp_path, burst)
+    assert plan["headroom"]["by_law"]
+    assert plan["capacity_ratio"] < 0.5
     twice = planned(tmp_path, [number * 0.0005 for number in range(128)])
-    assert doubled(found)["answer"]["replicas"] == twice["answer"]["replicas"]
-    assert found["answer"]["replicas"] < twice["answer"]["replicas"]
+    assert doubled(plan)["answer"]["replicas"] == twice["answer"]["replicas"]
+    assert plan["answer"]["replicas"] < twice["answer"]["replicas"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 9])
 def test_of_a_few_requests_headroom_is_unknown(tmp_path: Path, count: int) -> None:
-    found = planned(tmp_path, steady(count))
-    assert found["capacity_ratio"] is None
-    assert doubled(found)["reason"].startswith(f"unknown from {count} request")
-    assert not doubled(found)["holds"]
+    plan = planned(tmp_path, steady(count))
+    assert plan["capacity_ratio"] is None
+    assert doubled(plan)["reason"].startswith(f"unknown from {count} request")
+    assert not doubled(plan)["holds"]
 
 
 def test_headroom_is_said_with_what_bounds_it(tmp_path: Path) -> None:

@@ -113,7 +113,9 @@ def test_layers_of_a_model_are_asked_of_a_fit_to_another_one(tmp_path: Path) -> 
         "6144x4096",
     }  # on two devices
     rows = []
-    for shape in sorted(frozenset().union(*(one for layers in models.values() for one in layers))):
+    for shape in sorted(
+        frozenset().union(*(layer for layers in models.values() for layer in layers))
+    ):
         inputs, outputs = map(int, shape.split("x"))
         for tokens in (1, 16, 64, 128, 256):
             row = product("product", tokens, inputs, outputs, 1.0)

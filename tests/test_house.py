@@ -373,7 +373,7 @@ def models(base: type[BaseModel] = Frozen) -> set[type[BaseModel]]:
 
 
 def test_every_number_in_a_file_carries_its_unit() -> None:
-    for model in (one for one in models() if one.__module__.startswith("simulator.")):
+    for model in (model for model in models() if model.__module__.startswith("simulator.")):
         for name, field in model.model_fields.items():
             numeric = re.search(
                 r"\b(int|float|Positive|NonNegative|Ranged|Fraction|Sourced)\b",
@@ -499,10 +499,10 @@ def test_loading_and_running_a_scenario_imports_neither_tables_nor_pictures() ->
 
 
 def test_list_names_everything_once() -> None:
-    found = json.loads(CliRunner().invoke(main, ["list", "--json"]).stdout)
-    assert set(found) == set(KINDS)
-    assert set(found["strategy"]) == set(strategies())
-    assert all(found[kind] for kind in ("scenario", "device", "link", "engine", "model"))
+    data = json.loads(CliRunner().invoke(main, ["list", "--json"]).stdout)
+    assert set(data) == set(KINDS)
+    assert set(data["strategy"]) == set(strategies())
+    assert all(data[kind] for kind in ("scenario", "device", "link", "engine", "model"))
 
 
 def test_schema_accepts_every_shipped_file_as_it_is_written() -> None:
@@ -527,10 +527,10 @@ def test_schema_accepts_every_shipped_file_as_it_is_written() -> None:
 
 
 def test_law_shows_its_durations() -> None:
-    found = json.loads(CliRunner().invoke(main, ["law", "durations_only", "--json"]).stdout)
-    assert found["kinds"][0]["durations"]["suffix_ms"] == pytest.approx(18.0)
-    assert sum(kind["share"] for kind in found["kinds"]) == pytest.approx(1.0)
-    shares = [kind["share"] for kind in found["kinds"]]
+    data = json.loads(CliRunner().invoke(main, ["law", "durations_only", "--json"]).stdout)
+    assert data["kinds"][0]["durations"]["suffix_ms"] == pytest.approx(18.0)
+    assert sum(kind["share"] for kind in data["kinds"]) == pytest.approx(1.0)
+    shares = [kind["share"] for kind in data["kinds"]]
     assert all(a >= b for a, b in pairwise(shares))
 
 

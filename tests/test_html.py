@@ -290,7 +290,7 @@ def luminance(colour: str) -> float:
     """Relative, 0 to 1 (WCAG 2)."""
     parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
     red, green, blue = (
-        one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -407,8 +407,8 @@ def test_templates_are_small_and_load_nothing() -> None:
 
 
 def test_a_live_run_is_told_with_what_it_missed_and_every_round() -> None:
-    found = json.loads(LIVE.read_text("utf-8"))
-    one = live_page.page(found, "a machine", "2026-11-21", "python -m benchmarks.live decoding")
+    data = json.loads(LIVE.read_text("utf-8"))
+    one = live_page.page(data, "a machine", "2026-11-21", "python -m benchmarks.live decoding")
     assert one.about == "a machine; 2026-11-21."
     assert one.answer.startswith(
         "5 of 6 settings are predicted within their bounds, half of them within 7.5 %; 100.0 % "
@@ -418,8 +418,8 @@ def test_a_live_run_is_told_with_what_it_missed_and_every_round() -> None:
     assert [
         item for block in one.opening if isinstance(block, Bullets) for item in block.items
     ] == ["duodecoding with γ = 2: -17.7 %, and 12.0 % were allowed"]
-    rows = list(csv.DictReader(StringIO(rounds_csv(found))))
-    assert len(rows) == sum(len(point["measured_ms"]) for point in found["points"])
+    rows = list(csv.DictReader(StringIO(rounds_csv(data))))
+    assert len(rows) == sum(len(point["measured_ms"]) for point in data["points"])
     assert rows[4] == {
         "strategy": "vanilla_sd",
         "gamma": "2",
@@ -427,12 +427,10 @@ def test_a_live_run_is_told_with_what_it_missed_and_every_round() -> None:
         "measured_ms": "26.86",
         "predicted_ms": "31.258",
     }
-    for point in found["points"]:
+    for point in data["points"]:
         point["held"] = True
     (told,) = (
-        block
-        for block in live_page.page(found, "m", "d", "c").opening
-        if isinstance(block, Bullets)
+        block for block in live_page.page(data, "m", "d", "c").opening if isinstance(block, Bullets)
     )
     assert told.items == [
         "Every error is within its bound: 8 or 12 %, or the spread of rounds where that is larger."

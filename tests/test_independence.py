@@ -136,9 +136,9 @@ def test_command_writes_page_figure_and_json(tmp_path: Path) -> None:
         "--out",
         str(tmp_path / "page"),
     ]
-    found = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
-    assert found["traces"][0]["errors"][0]["gamma"] == 2
-    assert [Path(path).name for path in found["written"]] == [
+    data = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
+    assert data["traces"][0]["errors"][0]["gamma"] == 2
+    assert [Path(path).name for path in data["written"]] == [
         f"{NAME}.md",
         f"{NAME}.html",
         "iid.data.csv",

@@ -48,13 +48,15 @@ def test_two_processes_write_what_the_target_writes_iteration_for_iteration(
             replay = Automaton(RecordedDrafting(recorded), split)
             assert [replay.judge() for _ in done.iterations] == done.iterations
             strategy = DuoDecoding(gamma=split.budget, sequences=split.fixed or "dynamic")
-            assert done.passes == [strategy.passes(one.sequences)[1] for one in done.iterations]
+            assert done.passes == [
+                strategy.passes(iteration.sequences)[1] for iteration in done.iterations
+            ]
     assert os.sched_getaffinity(0) == before
 
 
 def test_a_measurement_tries_gamma_c_and_its_neighbours() -> None:
     found = measure((), tokens=12, rounds=2, requests=2, sequences=1)
-    budgets = [one.budget for one in found.budgets]
+    budgets = [budget.budget for budget in found.budgets]
     assert found.budget == max(1, int(found.cost_coefficient))
     assert budgets == sorted(set(budgets)) and len(budgets) >= 4
     assert found.best in budgets

@@ -41,16 +41,18 @@ pytestmark = [
 
 def test_every_mode_takes_the_steps_that_its_scenario_simulates(tmp_path: Path) -> None:
     ticks, before = count(), os.sched_getaffinity(0)
-    found = validate((3,), tokens=12, requests=2, rounds=2, out=tmp_path, tick=lambda: next(ticks))
+    validation = validate(
+        (3,), tokens=12, requests=2, rounds=2, out=tmp_path, tick=lambda: next(ticks)
+    )
     assert next(ticks) == 4
     assert os.sched_getaffinity(0) == before
-    assert {one.setting.strategy for one in found.points} == {
+    assert {point.setting.strategy for point in validation.points} == {
         "autoregressive",
         "vanilla_sd",
         "duodecoding",
         "specpipe",
     }
-    for one in found.points:
+    for one in validation.points:
         assert one.identical == one.requests == 4, one.setting
         assert len(one.measured_ms) == len(one.predicted_ms) == 2
         name = f"{one.setting.strategy}{one.setting.gamma or ''}.yaml"

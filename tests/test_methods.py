@@ -66,7 +66,7 @@ def test_every_method_states_what_it_is(name: str) -> None:
     if isinstance(found.strategy, TreeSD):
         assert found.strategy.tree.source != "not stated"
         assert found.strategy.host_ms.source != "not stated"
-        assert all(one.source != "not stated" for one in found.strategy.passes)
+        assert all(pass_.source != "not stated" for pass_ in found.strategy.passes)
 
 
 @pytest.mark.parametrize(
@@ -314,23 +314,25 @@ def test_the_relative_cost_of_a_step(tokens: float, speedup: float, cost: float)
 
 
 def test_the_comparison_keeps_origins_apart() -> None:
-    found = list(
+    items = list(
         candidates(SCENARIO, ["requests.count=6"], only=["eagle_1", "hydra", "space", "pld"])
     )
-    points = method_sweep(found)
-    assert {(one.method, one.origin) for one in points} == {
+    points = method_sweep(items)
+    assert {(point.method, point.origin) for point in points} == {
         ("eagle_1", "stand_in"),
         ("pld", "stand_in"),
         ("eagle_1", "published"),
         ("hydra", "published"),
     }
-    assert [one.origin for one in points] == ["stand_in"] * 2 + ["published"] * 2
-    assert len({one.baseline_tpot_ms for one in points}) == 1
-    published = next(one for one in points if (one.method, one.origin) == ("eagle_1", "published"))
+    assert [point.origin for point in points] == ["stand_in"] * 2 + ["published"] * 2
+    assert len({point.baseline_tpot_ms for point in points}) == 1
+    published = next(
+        point for point in points if (point.method, point.origin) == ("eagle_1", "published")
+    )
     assert published.acceptance == "3.94 tokens a step, published for vicuna_7b; bursts of eagle"
     assert published.published_speedup == 2.9
-    assert [one.method for one in left_out(found)] == ["space"]
-    data = MethodComparison(SCENARIO, "", tuple(points), tuple(left_out(found))).as_data()
+    assert [one.method for one in left_out(items)] == ["space"]
+    data = MethodComparison(SCENARIO, "", tuple(points), tuple(left_out(items))).as_data()
     assert data["methods"][0]["speedup"] == pytest.approx(
         points[0].baseline_tpot_ms / points[0].tpot_ms
     )
@@ -365,8 +367,8 @@ def test_crossovers_take_the_replayed_tokens_of_a_step() -> None:
     """One request: the law's step over the tokens of a replay, against the simulation within the
     growth of the context.
     """
-    found = list(candidates(SCENARIO, ["requests.count=12"], only=["eagle_2"]))
-    (study,), (point,) = crossovers(found, [1]), method_sweep(found)
+    items = list(candidates(SCENARIO, ["requests.count=12"], only=["eagle_2"]))
+    (study,), (point,) = crossovers(items, [1]), method_sweep(items)
     assert study.points[0].speedup == pytest.approx(point.speedup, rel=0.02)
 
 
@@ -389,8 +391,8 @@ def test_the_commands_draw_and_tell(tmp_path: Path) -> None:
         ):
             assert text in words, text
             assert text in told, text
-        found = json.loads(CliRunner().invoke(main, [command, *arguments, *more, "--json"]).stdout)
-        assert found["left_out"][0]["method"] == "space"
+        data = json.loads(CliRunner().invoke(main, [command, *arguments, *more, "--json"]).stdout)
+        assert data["left_out"][0]["method"] == "space"
 
 
 def test_list_methods_tells_features() -> None:

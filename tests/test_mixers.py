@@ -121,7 +121,7 @@ def test_contexts_in_an_array_are_priced_as_one_by_one() -> None:
         timer = attention_timer(placed(mixer), mixer)
         together = timer(Rows.decode(3, contexts))
         assert np.broadcast_to(together, contexts.shape) == pytest.approx(
-            [timer(Rows.decode(3, int(one))) for one in contexts]
+            [timer(Rows.decode(3, int(context))) for context in contexts]
         )
 
 

@@ -173,8 +173,8 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
         "sending after pruning",
     ):
         assert text in words, text
-    found = json.loads(CliRunner().invoke(main, ["network", ONE, *few, "--json"]).stdout)
-    assert [row["scenario"] for row in found["rows"]] == [ONE, ONE]
+    data = json.loads(CliRunner().invoke(main, ["network", ONE, *few, "--json"]).stdout)
+    assert [row["scenario"] for row in data["rows"]] == [ONE, ONE]
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ def test_the_index_lists_every_notebook_with_the_question_that_it_begins_with() 
 
 def question(notebook: str) -> str:
     """The question in bold under the title, as one line; empty where there is none."""
-    found = re.search(r"^# # .*\n#\n# \*\*([^*]*\?)\*\*$", notebook, re.MULTILINE)
-    return " ".join(found[1].replace("\n#", "").split()) if found else ""
+    match = re.search(r"^# # .*\n#\n# \*\*([^*]*\?)\*\*$", notebook, re.MULTILINE)
+    return " ".join(match[1].replace("\n#", "").split()) if match else ""
 
 
 @pytest.mark.full

@@ -17,12 +17,14 @@ PREDICTED = PAPER.with_role("predict")
 RUNS = Committed(NAME).runs
 UNMAPPED = {f"specstream_text:{number}" for number in (2, 3, 4, 12, 13)}
 """Ranges over many settings, and two values whose acceptance is not printed."""
-CALLS = [one for one in PAPER.cells if one.source == "Table 5" and one.method == "Two-model SD"]
+CALLS = [cell for cell in PAPER.cells if cell.source == "Table 5" and cell.method == "Two-model SD"]
 GAMMA = 4
 
 
 def test_every_value_is_mapped_or_named_here() -> None:
-    wanted = [one for one in PAPER.cells if one.role in ("calibrate", "predict", "check", "report")]
+    wanted = [
+        cell for cell in PAPER.cells if cell.role in ("calibrate", "predict", "check", "report")
+    ]
     assert {one.cell for one in wanted if not one.mapped} == UNMAPPED
     assert (len(PREDICTED), len(PAPER.with_role("calibrate"))) == (60, 28)
 
@@ -33,7 +35,7 @@ def test_half_as_many_parameters_as_predictions_at_most() -> None:
     assert set(PAPER.fitted) == set(PAPER.parameters)
 
 
-@pytest.mark.parametrize("scenario", sorted({one.scenario for one in PAPER.cells if one.mapped}))
+@pytest.mark.parametrize("scenario", sorted({cell.scenario for cell in PAPER.cells if cell.mapped}))
 def test_a_scenario_loads_with_what_was_fitted(scenario: str) -> None:
     cell = next(one for one in PREDICTED + PAPER.with_role("check") if one.scenario == scenario)
     load(*PAPER.question(cell).run)

@@ -101,8 +101,12 @@ def test_every_shipped_plan_loads_and_says_where_its_prices_are_from(name: str) 
 
 def test_candidates_are_all_combinations_with_what_they_rent(tmp_path: Path) -> None:
     found = {
-        one.name: (dict(one.devices), one.price_usd_per_hour, one.most_replicas)
-        for one in small(tmp_path).candidates
+        candidate.name: (
+            dict(candidate.devices),
+            candidate.price_usd_per_hour,
+            candidate.most_replicas,
+        )
+        for candidate in small(tmp_path).candidates
     }
     assert found == {
         "plain on a100, tensor_parallel 1": ({"a100_80g_sxm": 1}, 2.0, 3),
@@ -182,7 +186,7 @@ def test_what_fits_one_hardware_only_is_left_out_of_the_other(tmp_path: Path) ->
     plan = small(
         tmp_path, hardware={"a100": {"target": {"weights": "fp16"}}, "tiny": {"serving": crowd}}
     )
-    assert {one.hardware for one in plan.candidates} == {"a100"}
+    assert {candidate.hardware for candidate in plan.candidates} == {"a100"}
     assert all(one.no_room and "KV cache" in one.reason for one in plan.left_out)
     with pytest.raises(Infeasible):
         small(tmp_path, hardware={"tiny": {"serving": crowd}})
@@ -375,7 +379,7 @@ def test_the_answer_is_that_of_simulating_everything(
             examine(candidate, replicas, to_the_end=True) for candidate, replicas in _pairs(plan)
         ),
     )
-    assert len(everything.findings) == sum(one.most_replicas for one in plan.candidates)
+    assert len(everything.findings) == sum(candidate.most_replicas for candidate in plan.candidates)
     assert quick.simulated <= everything.simulated
     if everything.best is None:
         assert quick.best is None
@@ -440,7 +444,9 @@ def test_harder_worlds_change_what_they_say_and_nothing_else() -> None:
 def test_break_even_is_a_root_of_the_laws(tmp_path: Path) -> None:
     plan = small(tmp_path)
     drafted = next(
-        one for one in plan.candidates if one.name == "drafted on a100, tensor_parallel 2, gamma 5"
+        candidate
+        for candidate in plan.candidates
+        if candidate.name == "drafted on a100, tensor_parallel 2, gamma 5"
     )
     found = break_even(examine(drafted, 1, to_the_end=True))
     assert found
@@ -452,7 +458,7 @@ def test_break_even_is_a_root_of_the_laws(tmp_path: Path) -> None:
     )
     bare = Loaded(at_root.scenario, None, at_root.document)
     assert speedup(bare, bare.acceptance(), found.batch) == pytest.approx(1.0, abs=1e-3)
-    plain = next(one for one in plan.candidates if one.strategy == "plain")
+    plain = next(candidate for candidate in plan.candidates if candidate.strategy == "plain")
     assert break_even(examine(plain, 1, to_the_end=True)) is None
 
 
@@ -487,7 +493,7 @@ def test_a_single_replica_is_served_as_one(tmp_path: Path) -> None:
 
 def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
     plan = small(tmp_path)
-    drafted = next(one for one in plan.candidates if one.strategy == "drafted")
+    drafted = next(candidate for candidate in plan.candidates if candidate.strategy == "drafted")
     found = schedule(examine(drafted, 1, to_the_end=True))
     assert found
     ranges = found.ranges(8)
@@ -537,14 +543,14 @@ def test_a_plan_in_a_folder_can_be_run_and_served(tmp_path: Path) -> None:
     arguments = ["plan", str(path), "--draws", "2", "--json"]
     done = CliRunner().invoke(main, [*arguments, "--out", str(folder)])
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
+    data = json.loads(done.stdout)
     assert {file.name for file in folder.iterdir()} >= {
         "plan.md",
         "plan.html",
         "plan.svg",
         "scenario.yaml",
     }
-    answer = found["answer"]
+    answer = data["answer"]
     assert answer["kept"]
     again = load(str(folder / "scenario.yaml"))
     outcome, _ = run.simulate(again.scenario, again.acceptance())

@@ -317,7 +317,7 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
         "output, with the work for prompts included; when full: at that traffic."
     )
     tables = [block for block in shown.blocks if isinstance(block, Table)]
-    heads = {one.title: list(one.head) for one in tables}
+    heads = {table.title: list(table.head) for table in tables}
     (picture,) = shown.figures
     assert picture.title == (
         "Cost of fleets against the SLO: the cheapest of each family, and its sizes"

@@ -401,14 +401,14 @@ def simulated(
 ) -> Scheduler:
     """The same setting on the event engine; its log in ``scheduler.iterations``."""
     source: Any = Arrivals(
-        Request(one["name"], one["arrival"], one["prompt"], one["output"])
-        for one in setting["requests"]
+        Request(request["name"], request["arrival"], request["prompt"], request["output"])
+        for request in setting["requests"]
     )
     if closed:
         source = ClosedLoop(closed, seed)
     world, iterations = World(), []
     lanes = Lanes(world.lane("target"), world.lane("draft"), world.lane("rendezvous"))
-    acceptance = Scripted([one["kept"] for one in setting["requests"]])
+    acceptance = Scripted([request["kept"] for request in setting["requests"]])
     memory = Blocks(setting["block"], setting["total"])
     scheduler = Scheduler(
         strategy, acceptance, None, source, setting["cost"], policy, memory, log=iterations.append
@@ -426,11 +426,11 @@ def test_two_readings_of_the_rules_give_the_same_log_on_1000_workloads(policy: s
     for seed in range(1_000):
         setting, strategy, rules, closed = workload(policy, seed)
         scheduler = simulated(setting, strategy, rules, closed, seed)
-        assert [tuple(one)[:-1] for one in setting["iterations"]] == Naive(setting).play(), (
-            f"{policy}, workload {seed}"
-        )
+        assert [tuple(iteration)[:-1] for iteration in setting["iterations"]] == Naive(
+            setting
+        ).play(), f"{policy}, workload {seed}"
         preemptions += scheduler.ledger.tally.preemptions
-        chunks += sum("+" in one.kind for one in setting["iterations"])
+        chunks += sum("+" in iteration.kind for iteration in setting["iterations"])
         cut += len(set(scheduler.ledger.tally.judged)) > 1
     if policy != "fixed_batch":
         assert preemptions > 100, "the workloads must be tight enough to preempt"

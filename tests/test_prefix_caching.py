@@ -117,7 +117,7 @@ def test_five_requests_in_room_for_three_pieces(replay: bool) -> None:
     last b evicts e, not d.
     """
     requests = [
-        asked(index, index, prompt, [ord(one) for one in names])
+        asked(index, index, prompt, [ord(name) for name in names])
         for index, (prompt, names) in enumerate(FIVE)
     ]
     memory = PrefixBlocks(BLOCK, 97)
@@ -278,9 +278,9 @@ class Watched(PrefixBlocks):
         super().__init__(BLOCK, total)
         self.together = requests
         self.before = {
-            name: (one.hashes[place - 1] if place else None)
-            for one in requests
-            for place, name in enumerate(one.hashes)
+            name: (request.hashes[place - 1] if place else None)
+            for request in requests
+            for place, name in enumerate(request.hashes)
         }
 
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
@@ -374,13 +374,13 @@ def test_where_nothing_is_alike_caching_changes_nothing(
     total = -(-LONGEST // BLOCK) + spare
     alone = [
         asked(
-            one.index,
-            one.arrival_s,
-            one.prompt_tokens,
-            [100 * one.index + place for place in range(len(one.hashes))],
-            one.output_tokens,
+            request.index,
+            request.arrival_s,
+            request.prompt_tokens,
+            [100 * request.index + place for place in range(len(request.hashes))],
+            request.output_tokens,
         )
-        for one in requests
+        for request in requests
     ]
     plain = timeline(
         [
@@ -451,9 +451,11 @@ def test_it_evicts_as_a_naive_lru_does(requests: list[Request], spare: int) -> N
     naive = NaiveLRU(total)
     again = [
         naive.serve(
-            one.prompt_tokens, one.hashes, -(-(one.prompt_tokens + one.output_tokens) // BLOCK)
+            request.prompt_tokens,
+            request.hashes,
+            -(-(request.prompt_tokens + request.output_tokens) // BLOCK),
         )
-        for one in requests
+        for request in requests
     ]
     assert (found, memory.evicted) == (again, naive.evicted)
     assert list(memory.idle) == naive.recent

@@ -124,7 +124,9 @@ def printed(paper: str, table: str, **chosen: object) -> list[float]:
 
 
 def finding(number: str) -> str:
-    return next(one.finding for one in contradictions() if one.id == number)
+    return next(
+        contradiction.finding for contradiction in contradictions() if contradiction.id == number
+    )
 
 
 def test_contradictions_are_numbered_and_placed() -> None:

@@ -144,7 +144,9 @@ def test_a_question_offers_what_exists_and_says_what_it_took(tmp_path: Path) -> 
         "acceptance borrowed from",
     ):
         assert words in said
-    drafted = next(one for one in plan.candidates if one.strategy == "draft_model")
+    drafted = next(
+        candidate for candidate in plan.candidates if candidate.strategy == "draft_model"
+    )
     assert drafted.loaded.scenario.one_lane
     assert (
         sum(group.number for group in rented_devices(drafted.loaded.scenario))
@@ -162,7 +164,7 @@ def test_a_card_of_ones_own_may_be_a_file(tmp_path: Path) -> None:
         question(tmp_path, devices=(str(card),), prices={str(card): 0.9}), Catalogue(), (), None
     )
     assert (
-        {name for one in read.candidates for name in one.devices}
+        {name for candidate in read.candidates for name in candidate.devices}
         == set(document.data["devices"])
         == {"my_card"}
     )
@@ -182,14 +184,16 @@ def test_heads_and_mtp_layers_are_offered_where_they_exist(tmp_path: Path) -> No
         question(tmp_path, model="Qwen/Qwen3-32B", devices=("h200_sxm",)), Catalogue()
     )
     assert qwen.file.heads == {"eagle_3": "RedHatAI/Qwen3-32B-speculator.eagle3"}
-    drafted = next(one for one in qwen.candidates if one.strategy == "draft_model").loaded.scenario
+    drafted = next(
+        candidate for candidate in qwen.candidates if candidate.strategy == "draft_model"
+    ).loaded.scenario
     assert drafted.draft is not None
     assert drafted.draft.model.name == "qwen3_1_7b"
     deepseek, _ = planned(
         question(tmp_path, model="deepseek-ai/DeepSeek-V3", devices=("h200_sxm",)), Catalogue()
     )
-    assert {"mtp", "mtp_3"} <= {one.strategy for one in deepseek.candidates}
-    assert not any("eagle" in one.strategy for one in deepseek.candidates)
+    assert {"mtp", "mtp_3"} <= {candidate.strategy for candidate in deepseek.candidates}
+    assert not any("eagle" in candidate.strategy for candidate in deepseek.candidates)
 
 
 def test_the_saved_file_asks_the_same(tmp_path: Path) -> None:
@@ -594,7 +598,10 @@ def test_speculation_stops_where_the_cache_of_the_draft_is_long(tmp_path: Path) 
     )
     plan, _ = planned(question(tmp_path, **LONG), Catalogue(), changes)
     drafted = replace(
-        plan, candidates=tuple(one for one in plan.candidates if one.strategy == "draft_model")
+        plan,
+        candidates=tuple(
+            candidate for candidate in plan.candidates if candidate.strategy == "draft_model"
+        ),
     )
     answered = study(drafted, draws=1)
     assert 0 not in answered.lengths[1024].values()
@@ -772,8 +779,9 @@ def test_a_plan_over_several_targets_has_no_draft_that_does_not_fit(tmp_path: Pa
     )
     plan = load_plan(str(tmp_path / "two.yaml"))
     drafts = {
-        one.family: one.loaded.scenario.draft and one.loaded.scenario.draft.model.name
-        for one in plan.candidates
+        candidate.family: candidate.loaded.scenario.draft
+        and candidate.loaded.scenario.draft.model.name
+        for candidate in plan.candidates
     }
     assert drafts == {
         ("qwen", "plain"): "spd_qwen_0_6b",

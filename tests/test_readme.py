@@ -68,13 +68,13 @@ def script(asked: list[Step]) -> str:
 
 
 def test_the_readme_begins_at_nothing_and_ends_with_a_scenario_of_ones_own() -> None:
-    commands = [one.command for one in steps()]
+    commands = [step.command for step in steps()]
     assert commands[:3] == ["python3 dev.py demo", LEFT_OUT, ". .venv/bin/activate"]
     saved = [name for name, _ in SAVED.findall(README)]
     assert saved == ["mine.yaml", "profiled.yaml"]
     assert [name for name in saved if f"specsim run ./{name}" not in commands] == []
     assert README.count("\n    specsim") + README.count("\n    $ specsim") == sum(
-        one.startswith("specsim") for one in commands
+        command.startswith("specsim") for command in commands
     )
 
 
@@ -83,7 +83,7 @@ def test_the_readme_begins_at_nothing_and_ends_with_a_scenario_of_ones_own() -> 
     not (ROOT / ".git").exists(), reason="needs a checkout to know what belongs to it"
 )
 def test_from_a_bare_machine_to_an_own_what_if_by_the_readme_alone(tmp_path: Path) -> None:
-    asked = [one for one in steps() if one.command != LEFT_OUT]
+    asked = [step for step in steps() if step.command != LEFT_OUT]
     home, here = tmp_path / "home", tmp_path / "specsim"
     home.mkdir()
     environment = {"HOME": str(home), "PATH": f"{PYTHON.parent}:/usr/bin:/bin", "COLUMNS": "120"}
@@ -92,11 +92,11 @@ def test_from_a_bare_machine_to_an_own_what_if_by_the_readme_alone(tmp_path: Pat
     done = subprocess.run(
         shell, cwd=checkout(here), env=environment, capture_output=True, text=True, check=False
     )
-    found = re.findall(r"^<<\d+\n(.*?)^>>(\d+)$", done.stdout, re.MULTILINE | re.DOTALL)
-    assert len(found) == len(asked), done.stderr
-    failed = [one.command for one, (_, code) in zip(asked, found, strict=True) if code != "0"]
+    matches = re.findall(r"^<<\d+\n(.*?)^>>(\d+)$", done.stdout, re.MULTILINE | re.DOTALL)
+    assert len(matches) == len(asked), done.stderr
+    failed = [one.command for one, (_, code) in zip(asked, matches, strict=True) if code != "0"]
     assert failed == [], done.stderr
-    for one, (printed, _) in zip(asked, found, strict=True):
+    for one, (printed, _) in zip(asked, matches, strict=True):
         if one.command.startswith(("specsim run", "specsim plan")) and one.words:
             missing = [
                 number
@@ -113,7 +113,7 @@ def test_the_question_of_one_line_prints_what_stands_below_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    (asked,) = [one for one in steps() if one.command.startswith("specsim plan --model")]
+    (asked,) = [step for step in steps() if step.command.startswith("specsim plan --model")]
     quoted = re.search(r"specsim plan --model.*?^```\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     assert quoted is not None
     done = CliRunner().invoke(main, shlex.split(asked.command)[1:], catch_exceptions=False)

@@ -218,7 +218,10 @@ def test_a_text_ends_with_its_end(greedy: Trace, folder: Path, tmp_path: Path) -
     shutil.copytree(folder / "target", tmp_path / "ending")
     transformers.GenerationConfig(eos_token_id=[end, NO_END]).save_pretrained(tmp_path / "ending")
     trace = recorded(tmp_path / "t.npz", "--target", str(tmp_path / "ending"), "--batch", "3")
-    wanted = [one[: one.index(end) + 1] if end in one else one for one in requests(greedy)]
+    wanted = [
+        request[: request.index(end) + 1] if end in request else request
+        for request in requests(greedy)
+    ]
     kept = [one for one in wanted if len(one) >= 2]
     assert requests(trace) == kept
     assert min(map(len, kept)) < OUTPUT_TOKENS
@@ -230,7 +233,7 @@ def test_a_text_ends_with_its_end(greedy: Trace, folder: Path, tmp_path: Path) -
 
 def test_nothing_but_ends_is_no_trace(greedy: Trace, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "target", tmp_path / "ending")
-    ends = sorted({one[0] for one in requests(greedy)})
+    ends = sorted({request[0] for request in requests(greedy)})
     transformers.GenerationConfig(eos_token_id=ends).save_pretrained(tmp_path / "ending")
     result = record(tmp_path / "t.npz", "--target", str(tmp_path / "ending"))
     assert (result.exit_code, result.stdout) == (2, "")
@@ -326,7 +329,7 @@ def test_the_header_says_what_was_recorded(greedy: Trace, tmp_path: Path) -> Non
     }
     assert header["models"]["target"]["shape"] == shape
     assert header["models"]["target"]["parameters"] == sum(
-        one.numel() for one in loaded("target").parameters()
+        parameter.numel() for parameter in loaded("target").parameters()
     )
     assert header["models"]["target"]["hash"] != header["models"]["draft"]["hash"]
     assert header["flavours"] == ["even", "odd"]

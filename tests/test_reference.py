@@ -94,7 +94,7 @@ def test_results_have_the_keys_that_the_page_names_and_no_others() -> None:
 def test_every_command_stands_in_it_with_all_its_options() -> None:
     for name, command in commands(main, "specsim"):
         section = PAGES["cli.md"].split(f"\n### {name}\n")[1].split("\n### ")[0]
-        offered = (one for one in command.params if not getattr(one, "hidden", False))
+        offered = (param for param in command.params if not getattr(param, "hidden", False))
         options = [option for one in offered for option in one.opts if option.startswith("--")]
         assert [option for option in options if option not in section] == [], name
 

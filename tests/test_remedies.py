@@ -130,7 +130,7 @@ def known(verb: str, option: str) -> bool:
     entries = [
         command for words, command in every() if words == verb or words.startswith(f"{verb} ")
     ]
-    return any(option in parameter.opts for one in entries for parameter in one.params)
+    return any(option in parameter.opts for entry in entries for parameter in entry.params)
 
 
 def remedies(words: list[str], message: str) -> Iterator[list[str]]:

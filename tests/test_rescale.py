@@ -42,13 +42,13 @@ RECORDED = bursts()
 @settings(max_examples=15)
 @given(st.floats(1.15, 4.8), st.integers(0, 3))
 def test_the_mean_is_met_and_every_start_keeps_its_place(length: float, seed: int) -> None:
-    found = rescaled(RECORDED, length, LEVELS, seed)
-    assert WindowReplay.of(found).mean(LEVELS) + 1.0 == pytest.approx(length, abs=0.02)
-    assert found.trace.header["derived_from"]["mean_length_tokens"] == pytest.approx(
+    trace = rescaled(RECORDED, length, LEVELS, seed)
+    assert WindowReplay.of(trace).mean(LEVELS) + 1.0 == pytest.approx(length, abs=0.02)
+    assert trace.trace.header["derived_from"]["mean_length_tokens"] == pytest.approx(
         length, abs=0.02
     )
-    assert found.order == RECORDED.order
-    before, after = RECORDED.kept[1:], found.kept[1:]
+    assert trace.order == RECORDED.order
+    before, after = RECORDED.kept[1:], trace.kept[1:]
     ends = [
         (after[before == level].min(), after[before == level].max()) for level in range(LEVELS + 1)
     ]
@@ -90,19 +90,19 @@ def test_bursts_stay(length: float) -> None:
     def correlation(runs: RecordedRuns, lag: int) -> float:
         return float(np.corrcoef(runs.kept[1:-lag], runs.kept[1 + lag :])[0, 1])
 
-    found = rescaled(RECORDED, length, LEVELS)
+    trace = rescaled(RECORDED, length, LEVELS)
     for lag in (1, 5, 10):
-        assert 0.75 < correlation(found, lag) / correlation(RECORDED, lag) < 1.1
+        assert 0.75 < correlation(trace, lag) / correlation(RECORDED, lag) < 1.1
 
 
 def test_what_proposes_nothing_goes_on_proposing_nothing() -> None:
     proposed = np.tile([0, 1, 1, 1], 1_000)
     recorded = RecordedRuns(RECORDED, np.where(proposed > 0, RECORDED.kept, 0), LEVELS, proposed)
-    found = rescaled(recorded, 2.5, LEVELS)
-    assert isinstance(found, RecordedRuns)
-    assert WindowReplay.of(found).mean(LEVELS) + 1.0 == pytest.approx(2.5, abs=0.02)
-    assert not found.kept[proposed == 0].any()
-    assert found.odds(LEVELS, None).unmatched == recorded.odds(LEVELS, None).unmatched
+    trace = rescaled(recorded, 2.5, LEVELS)
+    assert isinstance(trace, RecordedRuns)
+    assert WindowReplay.of(trace).mean(LEVELS) + 1.0 == pytest.approx(2.5, abs=0.02)
+    assert not trace.kept[proposed == 0].any()
+    assert trace.odds(LEVELS, None).unmatched == recorded.odds(LEVELS, None).unmatched
 
 
 def test_means_out_of_reach() -> None:
@@ -119,10 +119,10 @@ def test_means_out_of_reach() -> None:
 
 def test_a_chain_is_decided_anew_by_position() -> None:
     replay = Replay(read(Catalogue().names("trace")["six_flavours_greedy"]), ["code", "maths"])
-    found = rescaled(replay, 3.5, 5)
-    assert found.trace.run is None
-    assert found.order == replay.order
-    assert WindowReplay.of(found).mean(5) + 1.0 == pytest.approx(3.5, abs=0.02)
+    trace = rescaled(replay, 3.5, 5)
+    assert trace.trace.run is None
+    assert trace.order == replay.order
+    assert WindowReplay.of(trace).mean(5) + 1.0 == pytest.approx(3.5, abs=0.02)
 
 
 def test_a_scenario_asks_for_a_mean() -> None:

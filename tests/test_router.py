@@ -157,22 +157,24 @@ def test_what_replicas_did_adds_up(name: str, router: str) -> None:
     loaded = load(name, [*SMALL, *MANY, f"serving.router={router}"])
     outcome, spans = simulate(loaded.scenario, loaded.acceptance(), 100)
     assert (
-        sum(one.requests for one in outcome.replicas)
+        sum(replica.requests for replica in outcome.replicas)
         == outcome.serving.requests
         == outcome.serving.e2e.count
         == 60
     )
-    assert sum(one.tokens for one in outcome.replicas) == outcome.tokens == 60 * 40
-    littles = [one.littles_law for one in outcome.replicas]
-    assert sum(one.mean_in_system for one in littles) == pytest.approx(
+    assert sum(replica.tokens for replica in outcome.replicas) == outcome.tokens == 60 * 40
+    littles = [replica.littles_law for replica in outcome.replicas]
+    assert sum(little.mean_in_system for little in littles) == pytest.approx(
         outcome.serving.mean_in_system
     )
     assert all(abs(one.gap) < 1e-9 for one in (*littles, outcome.serving.littles_law))
-    assert sum(one.mean_waiting for one in outcome.replicas) == pytest.approx(
+    assert sum(replica.mean_waiting for replica in outcome.replicas) == pytest.approx(
         outcome.serving.mean_waiting
     )
-    assert all(one.requests for one in outcome.replicas)
-    whole = [sum(one.busy_s[lane] for one in outcome.replicas) / 3 for lane in outcome.busy_s]
+    assert all(replica.requests for replica in outcome.replicas)
+    whole = [
+        sum(replica.busy_s[lane] for replica in outcome.replicas) / 3 for lane in outcome.busy_s
+    ]
     assert whole == pytest.approx(list(outcome.busy_s.values()))
     assert {span.lane for span in spans} <= set(outcome.busy_s)
 
@@ -220,11 +222,11 @@ def test_the_logs_say_which_replica_it_was(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     changes = [word for one in (*SMALL, *MANY) for word in ("--set", one)]
     arguments = ["run", "vanilla_llama_2_7b_a100", *changes, "--json", "--iteration-log", str(log)]
-    found = json.loads(CliRunner().invoke(main, arguments, catch_exceptions=False).stdout)
+    data = json.loads(CliRunner().invoke(main, arguments, catch_exceptions=False).stdout)
     tokens = [0, 0, 0]
     for line in csv.DictReader(log.open()):
         tokens[int(line["replica"]) - 1] += sum(map(int, line["tokens"].split()))
     assert all(
         logged >= one["tokens"]
-        for logged, one in zip(tokens, found["simulated"]["replicas"], strict=True)
+        for logged, one in zip(tokens, data["simulated"]["replicas"], strict=True)
     )

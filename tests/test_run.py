@@ -219,8 +219,8 @@ def test_json_is_one_object_with_the_promised_fields(
     result = CliRunner().invoke(
         main, ["run", "mirror_qwen3_32b_a100", "--json", "--set", FEW[0], "--set", FEW[1]]
     )
-    found = json.loads(result.stdout)
-    assert {"step_ms", "tokens_per_step", "tpot_ms", "relation", "source"} <= set(found["law"])
+    data = json.loads(result.stdout)
+    assert {"step_ms", "tokens_per_step", "tpot_ms", "relation", "source"} <= set(data["law"])
     simulated = {
         "step_ms",
         "tokens_per_step",
@@ -230,17 +230,17 @@ def test_json_is_one_object_with_the_promised_fields(
         "steps",
         "tokens",
     }
-    assert simulated <= set(found["simulated"])
-    assert simulated <= set(found["replay"])
-    assert {"strategy", "tpot_ms"} <= set(found["baseline"])
-    assert found["speedup"] == pytest.approx(
-        found["baseline"]["tpot_ms"] / found["simulated"]["tpot_ms"]
+    assert simulated <= set(data["simulated"])
+    assert simulated <= set(data["replay"])
+    assert {"strategy", "tpot_ms"} <= set(data["baseline"])
+    assert data["speedup"] == pytest.approx(
+        data["baseline"]["tpot_ms"] / data["simulated"]["tpot_ms"]
     )
-    assert {lane: set(value) for lane, value in found["lanes"].items()}["target"] == {
+    assert {lane: set(value) for lane, value in data["lanes"].items()}["target"] == {
         "busy_fraction"
     }
-    assert {"parameter", "value", "source", "confidence"} == set(found["provenance"][0])
-    assert found["scenario"]["target"]["model"]["name"] == "qwen3_32b"
+    assert {"parameter", "value", "source", "confidence"} == set(data["provenance"][0])
+    assert data["scenario"]["target"]["model"]["name"] == "qwen3_32b"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -227,8 +227,8 @@ class Traffic(RuleBasedStateMachine):
             self.requests.append(request)
             self.inbox.fresh.append(request)
         self.fleet.dispatch()
-        for one in self.replicas:
-            self.owner |= {request.index: one for request in one.queues.waiting}
+        for replica in self.replicas:
+            self.owner |= {request.index: replica for request in replica.queues.waiting}
 
     @rule(milliseconds=st.integers(0, 120))
     def wait(self, milliseconds: int) -> None:
@@ -261,9 +261,10 @@ class Traffic(RuleBasedStateMachine):
             self.books()
 
     def books(self) -> None:
-        for one in self.replicas:
+        for replica in self.replicas:
             self.books_of(
-                one, [request for request in self.requests if self.owner.get(request.index) is one]
+                replica,
+                [request for request in self.requests if self.owner.get(request.index) is replica],
             )
         for request in self.requests:
             assert self.seen.get(request.index, 0) <= request.tokens <= request.output_tokens
@@ -307,7 +308,7 @@ class Traffic(RuleBasedStateMachine):
         self.play(inf)
         for one in self.replicas:
             one.check()
-        whole = Tally.pooled([one.ledger.tally for one in self.replicas])
+        whole = Tally.pooled([replica.ledger.tally for replica in self.replicas])
         whole.check()
         assert whole.tokens + whole.thrown_away == sum(request.tokens for request in self.requests)
         for request in self.requests:

@@ -136,19 +136,19 @@ def test_duo_6_is_the_mean_of_a_replay_of_independent_tokens(
     random = np.random.default_rng(6).random(3 * count)
     behind = (split.fixed or 1) - 1 if first > rate else 9
     ranks = np.select([random < rate, random < first], [0, behind], 9)
-    found = iterations(replay_of(trace_of(ranks.tolist()), split), count)
+    log = iterations(replay_of(trace_of(ranks.tolist()), split), count)
     expected = expected_tokens(rate, first, split.longest_tail)
-    within_four_standard_errors(found[:, 0], expected.tokens)
-    within_four_standard_errors(found[:, 1], expected.warm)
+    within_four_standard_errors(log[:, 0], expected.tokens)
+    within_four_standard_errors(log[:, 1], expected.warm)
 
 
 @pytest.mark.parametrize("first", [None, 0.95])
 def test_duo_6_is_the_mean_of_stated_rates(first: float | None) -> None:
     split = Split(8, 2 if first else 1)
     source = DrawnSequences(Rates((0.7,), seed=4), split, first)
-    found = iterations(Automaton(source.cursor(0, None), split), 40_000)
+    log = iterations(Automaton(source.cursor(0, None), split), 40_000)
     expected = expected_tokens(0.7, first or 0.7, split.longest_tail)
-    within_four_standard_errors(found[:, 0], expected.tokens)
+    within_four_standard_errors(log[:, 0], expected.tokens)
     odds = source.odds(split.longest_tail, None)
     assert odds.drafts == {split.fixed: (1.0, pytest.approx(first or 0.7))}
 

@@ -351,7 +351,7 @@ def test_logs_hold_every_iteration_and_every_request(tmp_path: Path) -> None:
         for change in [*SMALL, "serving.policy.name=chunked_prefill"]
         for word in ("--set", change)
     ]
-    found = json.loads(
+    data = json.loads(
         CliRunner().invoke(main, [*arguments, *changes], catch_exceptions=False).stdout
     )
     lines = list(csv.DictReader(iterations.open()))
@@ -362,15 +362,15 @@ def test_logs_hold_every_iteration_and_every_request(tmp_path: Path) -> None:
             got[int(index)] += int(tokens)
         assert len(line["rows"].split()) == len(line["requests"].split())
     assert all(40 <= tokens <= 44 for tokens in got.values())
-    assert sum(line["kind"].startswith("step") for line in lines) == found["simulated"]["steps"]
+    assert sum(line["kind"].startswith("step") for line in lines) == data["simulated"]["steps"]
     ends = [float(line["start_s"]) + float(line["duration_s"]) for line in lines]
     assert [float(line["start_s"]) for line in lines[1:]] == pytest.approx(ends[:-1])
     served = list(csv.DictReader(requests.open()))
     assert sorted(int(line["request"]) for line in served) == list(range(18))
     mean = sum(float(line["ttft_s"]) for line in served) / 18
-    assert found["simulated"]["serving"]["ttft_ms"]["mean"] == pytest.approx(mean * 1e3)
+    assert data["simulated"]["serving"]["ttft_ms"]["mean"] == pytest.approx(mean * 1e3)
     assert {"mean", "p50", "p90", "p95", "p99", "most"} == set(
-        found["simulated"]["serving"]["tbt_ms"]
+        data["simulated"]["serving"]["tbt_ms"]
     )
 
 

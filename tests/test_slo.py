@@ -199,7 +199,8 @@ def test_somebody_must_count(tmp_path: Path) -> None:
     )
     for changes, message in zip(wrong, messages, strict=True):
         result = CliRunner().invoke(
-            main, ["run", "durations_only", *(word for one in changes for word in ("--set", one))]
+            main,
+            ["run", "durations_only", *(word for change in changes for word in ("--set", change))],
         )
         assert result.exit_code == 2
         assert message in result.stderr

@@ -69,9 +69,10 @@ def test_a_step_part_by_part() -> None:
         )
     )
     assert [
-        (round(one.start_s * 1e3, 6), round(one.end_s * 1e3, 6), one.label) for one in world.spans
+        (round(span.start_s * 1e3, 6), round(span.end_s * 1e3, 6), span.label)
+        for span in world.spans
     ] == expected
-    assert {one.lane for one in world.spans} == {"target"}
+    assert {span.lane for span in world.spans} == {"target"}
     assert loop.ledger.tally.drafted == 2 * 120
 
 
@@ -190,12 +191,12 @@ def test_a_pass_of_one_stated_time_cannot_be_split(tmp_path: Path) -> None:
         "strategy: {name: speculative_streaming}\ndurations: {target_ms: 20}\nacceptance: "
         "{rate: 0.7}\n"
     )
-    found = CliRunner().invoke(main, ["law", str(tmp_path / "x.yaml")])
-    assert found.exit_code == 2
+    done = CliRunner().invoke(main, ["law", str(tmp_path / "x.yaml")])
+    assert done.exit_code == 2
     assert (
         "x.yaml:2:13: durations.target_ms: speculative_streaming stops within a pass; state "
         "prefix_ms and suffix_ms"
-    ) in found.stderr
+    ) in done.stderr
 
 
 def test_weights_of_the_streams_lie_on_the_device() -> None:
@@ -286,9 +287,9 @@ def test_the_command_draws_and_prints_the_study(tmp_path: Path) -> None:
         "\n", " "
     )
     assert "tree factor k" in figure.read_text()
-    found = json.loads(CliRunner().invoke(main, ["streams", STREAMED, *few, "--json"]).stdout)
+    data = json.loads(CliRunner().invoke(main, ["streams", STREAMED, *few, "--json"]).stdout)
     nodes = [5, 31, 121, 341, 781, 1555, 2801, 4681]
-    assert [(point["nodes"], point["kept"]) for point in found["pruned"]] == [
+    assert [(point["nodes"], point["kept"]) for point in data["pruned"]] == [
         (n, 32 if n > 32 else None) for n in nodes
     ]
     refused = CliRunner().invoke(main, ["streams", "vanilla_llama_2_7b_a100"])

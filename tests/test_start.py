@@ -82,7 +82,7 @@ def test_every_default_of_a_small_scenario() -> None:
             "durations_only", ["requests.past_end=cut", "strategy.kappa=8", "durations.token_ms=0"]
         )
     )
-    held = {one.field: one.value for one in found.defaults}
+    held = {default.field: default.value for default in found.defaults}
     assert {
         name: value
         for name, value in held.items()
@@ -125,20 +125,23 @@ def test_a_default_written_down_changes_nothing(name: str) -> None:
     loaded = load(name)
     found = explain(loaded)
     sets = [
-        f"{one.field}={one.value}"
-        for one in found.defaults
-        if "*" not in one.field and not one.source
+        f"{default.field}={default.value}"
+        for default in found.defaults
+        if "*" not in default.field and not default.source
     ]
     assert len(sets) > 15
     again = load(name, sets)
     assert again.scenario == loaded.scenario
-    assert {one.field for one in explain(again).defaults} == {
-        one.field for one in found.defaults if "*" in one.field or one.source
+    assert {default.field for default in explain(again).defaults} == {
+        default.field for default in found.defaults if "*" in default.field or default.source
     }
 
 
 def test_sourced_defaults_tell_their_source() -> None:
-    found = {one.field: one for one in explain(load("specpipe_llama_3_1_70b_two_servers")).defaults}
+    found = {
+        default.field: default
+        for default in explain(load("specpipe_llama_3_1_70b_two_servers")).defaults
+    }
     assert found["strategy.prune_ms"].source == "SpecPipe sec. 4.2: about 5 ms (published)"
     assert found["target.pipeline.stages.*.device.small_operations.tile_tokens"].value == "[1]"
 
@@ -150,7 +153,7 @@ def test_an_explanation_fits_a_terminal(name: str, width: int) -> None:
     print_page(explain_page.page(name, found), Console(file=page, width=width))
     assert max(map(len, page.getvalue().splitlines())) <= min(width, 100)
     words = " ".join(page.getvalue().split())
-    assert all(f"{one.field} = {one.value}" in words for one in found.defaults)
+    assert all(f"{default.field} = {default.value}" in words for default in found.defaults)
     assert all(" ".join(note.split()) in words for note in found.notes)
 
 
@@ -159,5 +162,5 @@ def test_json_holds_all_of_it() -> None:
     data = json.loads(done.stdout)
     assert set(data) == {"scenario", "topics", "defaults", "confidences", "notes", "rests_on"}
     assert data["topics"]["seed"] == "3"
-    assert "seed" not in {one["field"] for one in data["defaults"]}
+    assert "seed" not in {default["field"] for default in data["defaults"]}
     assert sum(data["confidences"].values()) > 50

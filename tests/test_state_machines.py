@@ -78,7 +78,7 @@ class Lanes(RuleBasedStateMachine):
     @rule(name=names)
     def retract(self, name: str) -> None:
         lane, now = self.plain[name], self.world.now
-        lane.bookings = [one for one in lane.bookings if one[0] < now]
+        lane.bookings = [booking for booking in lane.bookings if booking[0] < now]
         lane.free_at = max([now, *(end for _, end, _ in lane.bookings)])
         self.world.lane(name).retract()
 
@@ -106,9 +106,9 @@ class Lanes(RuleBasedStateMachine):
             return
         now = self.world.now
         kept = [
-            Span(name, *one)
+            Span(name, *booking)
             for name, lane in self.plain.items()
-            for one in lane.bookings[: self.room]
+            for booking in lane.bookings[: self.room]
         ]
         assert sorted(self.world.spans) == sorted(kept)
         assert [span.start_s for span in self.world.spans] == sorted(span.start_s for span in kept)
@@ -217,7 +217,7 @@ class Sharing(RuleBasedStateMachine):
         ended = [span for span in self.world.spans if span.end_s < self.world.now]
         assert sorted(
             (span.lane, Fraction(span.start_s), Fraction(span.end_s)) for span in ended
-        ) == sorted(one for one in self.plain.spans if one[2] < self.plain.now)
+        ) == sorted(span for span in self.plain.spans if span[2] < self.plain.now)
         ends = [lane.spans[place][1] for lane, place in self.told]
         assert self.came == sorted(end for end in ends if end < self.world.now)
 

@@ -49,13 +49,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def specsim(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(one) for one in arguments])
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def swept(*arguments: object) -> str:
     """The exported table of a sweep in this process, over the world of :func:`world`."""
-    found = specsim("sweep", "tiny.yaml", "--workers", 1, "--export", "table.csv", *arguments)
-    assert found.exit_code == 0, found.output
+    done = specsim("sweep", "tiny.yaml", "--workers", 1, "--export", "table.csv", *arguments)
+    assert done.exit_code == 0, done.output
     return Path("table.csv").read_text()
 
 
@@ -162,10 +162,10 @@ def test_the_whole_table_of_a_tiny_sweep(world: Path) -> None:
 
 @pytest.mark.parametrize("evaluator", ["law", "replay", "simulation"])
 def test_evaluators_agree_where_acceptance_is_certain(world: Path, evaluator: str) -> None:
-    found = swept(
+    table = swept(
         "--axis", "strategy.gamma=1:3:3", "--evaluate", evaluator, "--store", f"{evaluator}.sqlite"
     )
-    assert [float(line.split(",")[2]) for line in found.splitlines()[1:]] == pytest.approx(
+    assert [float(line.split(",")[2]) for line in table.splitlines()[1:]] == pytest.approx(
         [5.5, 4.0, 3.25], rel=1e-9
     )
 
@@ -390,45 +390,45 @@ def test_points_that_fail_are_named_and_stop_no_others(
 
 def test_a_sweep_of_faults_alone_fails(world: Path) -> None:
     for form in ([], ["--json", "--resume"]):
-        found = specsim(
+        done = specsim(
             "sweep", "tiny.yaml", "--axis", "strategy.gamma=a:b:c,0", "--workers", 1, *form
         )
-        assert (found.exit_code, found.stdout) == (2, "")
-        assert [line[: line.index(": bad input")] for line in found.stderr.splitlines()] == [
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert [line[: line.index(": bad input")] for line in done.stderr.splitlines()] == [
             "error: strategy.gamma=a:b:c",
             "error: strategy.gamma=0",
         ]
 
 
 def test_many_points_that_are_all_wrong_are_counted(world: Path) -> None:
-    found = specsim(
+    done = specsim(
         "sweep", "tiny.yaml", "--axis", "strategy.gamma=-60:-1:60", "--workers", 1, "--json"
     )
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert found.stderr.splitlines()[20:] == ["error: ... and 40 more"]
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[20:] == ["error: ... and 40 more"]
 
 
 def test_points_of_which_some_are_wrong_stay_in_the_json(world: Path) -> None:
-    found = specsim("sweep", "tiny.yaml", "--axis", "strategy.gamma=1,0", "--workers", 1, "--json")
-    assert (found.exit_code, found.stderr) == (0, "")
-    assert list(json.loads(found.stdout)["faults"]) == ["1"]
+    done = specsim("sweep", "tiny.yaml", "--axis", "strategy.gamma=1,0", "--workers", 1, "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert list(json.loads(done.stdout)["faults"]) == ["1"]
 
 
 def test_a_model_that_does_not_fit_is_infeasible(world: Path) -> None:
     many = ["--set", "requests.concurrency=60", "--set", "requests.count=60"]
     axis_ = ["--axis", "requests.prompt_tokens=128,4000"]
-    found = specsim(
+    done = specsim(
         "sweep", "vanilla_llama_2_7b_a100", *axis_, *many, "--evaluate", "law", "--workers", 1
     )
-    assert found.exit_code == 0
-    assert "requests.prompt_tokens=4000: infeasible: " in found.stderr
+    assert done.exit_code == 0
+    assert "requests.prompt_tokens=4000: infeasible: " in done.stderr
 
 
 def test_status_says_how_far_a_store_has_come(world: Path) -> None:
     swept("--axis", "strategy.gamma=1,2,-1")
-    found = json.loads(specsim("sweep", "tiny", "--status", "--json").stdout)
-    assert found["evaluators"] == {"simulation": {"points": 3, "done": 3, "faults": 1}}
-    assert found["same_code"] is True
+    data = json.loads(specsim("sweep", "tiny", "--status", "--json").stdout)
+    assert data["evaluators"] == {"simulation": {"points": 3, "done": 3, "faults": 1}}
+    assert data["same_code"] is True
     with writing(Path("reports/sweeps/tiny.sqlite")) as store:
         store._database.execute("DELETE FROM points WHERE number = 1")
     assert "2 of 3 points, 1 of them faulty" in specsim("sweep", "tiny", "--status").stdout
@@ -536,10 +536,10 @@ def test_a_simulation_confirms_what_the_law_left(world: Path) -> None:
 def test_a_sweep_that_makes_no_sense_is_refused_in_one_line(
     world: Path, arguments: list[str], message: str
 ) -> None:
-    found = specsim("sweep", "tiny.yaml", "--workers", 1, *arguments)
-    assert found.exit_code == 2, found.output
-    assert message in found.stderr
-    assert len(found.stderr.splitlines()) == 1
+    done = specsim("sweep", "tiny.yaml", "--workers", 1, *arguments)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -557,20 +557,20 @@ def test_windows_that_cost_nothing_more_are_pointed_out(
     windows.
     """
     Path("tiny.yaml").write_text(WORLD.replace("draft_step_ms: 1", "draft_ms: 3"))
-    chosen = [word for one in axes for word in ("--axis", one)]
+    chosen = [word for axis in axes for word in ("--axis", axis)]
     options = ("--evaluate", "law", "--workers", 1, *chosen)
-    printed = specsim("sweep", "tiny.yaml", "--report", "page", *options).output
+    done = specsim("sweep", "tiny.yaml", "--report", "page", *options).output
     told = json.loads(specsim("sweep", "tiny.yaml", "--resume", "--json", *options).stdout)[
         "cautions"
     ]
     words = "longer windows cost nothing here"
-    assert [words in text for text in (printed, str(told), Path("page/tiny.md").read_text())] == [
+    assert [words in text for text in (done, str(told), Path("page/tiny.md").read_text())] == [
         free
     ] * 3
 
 
 def test_a_sweep_over_borrowed_acceptance_says_so(world: Path) -> None:
-    found = specsim(
+    done = specsim(
         "sweep",
         "vanilla_llama_2_7b_a100",
         "--axis",
@@ -580,7 +580,7 @@ def test_a_sweep_over_borrowed_acceptance_says_so(world: Path) -> None:
         "--workers",
         1,
     )
-    assert "Caution: acceptance is a stand-in, recorded from other models" in found.output
+    assert "Caution: acceptance is a stand-in, recorded from other models" in done.output
 
 
 def test_a_sweep_file_says_where_it_is_wrong(world: Path) -> None:
@@ -601,11 +601,11 @@ def test_a_sweep_file_says_where_it_is_wrong(world: Path) -> None:
 
 
 def test_names_of_neither_kind_get_a_suggestion() -> None:
-    found = specsim("sweep", "specpipe_tree")
-    assert found.exit_code == 2
+    done = specsim("sweep", "specpipe_tree")
+    assert done.exit_code == 2
     assert (
         "there is no sweep and no scenario of this name; did you mean 'specpipe_trees'?"
-        in found.stderr
+        in done.stderr
     )
 
 
@@ -614,15 +614,15 @@ def test_names_of_neither_kind_get_a_suggestion() -> None:
 
 @pytest.mark.parametrize("name", sorted(Catalogue().names("sweep")))
 def test_every_shipped_sweep_has_points_that_run_and_plots_over_its_columns(name: str) -> None:
-    found = study(name, Catalogue())
-    assert found.file.about
-    job = found.job("law")
+    points = study(name, Catalogue())
+    assert points.file.about
+    job = points.job("law")
     rows = [
-        point.evaluate(job, found.design.point(number)) for number in (0, len(found.design) - 1)
+        point.evaluate(job, points.design.point(number)) for number in (0, len(points.design) - 1)
     ]
     assert [row.fault for row in rows if row.fault and not row.fault.startswith("infeasible")] == []
-    columns = {one.key for one in found.design.axes} | set(found.file.metrics)
-    for plot in found.file.plots:
+    columns = {axis.key for axis in points.design.axes} | set(points.file.metrics)
+    for plot in points.file.plots:
         assert {
             name for name in (plot.x, plot.y, plot.value, plot.hue, plot.facet) if name
         } <= columns
@@ -669,8 +669,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "durations.target_ms=log:1:100:3",
         "durations.draft_step_ms=1,10",
     ]
-    arguments = [word for one in axes for word in ("--axis", one)]
-    found = specsim(
+    arguments = [word for axis in axes for word in ("--axis", axis)]
+    done = specsim(
         "sweep",
         folder / "tiny.yaml",
         "--workers",
@@ -681,7 +681,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "store",
         *arguments,
     )
-    assert found.exit_code == 0, found.output
+    assert done.exit_code == 0, done.output
     return folder / "store"
 
 
@@ -691,8 +691,8 @@ def test_a_picture_has_the_same_bytes_again(
 ) -> None:
     pictures = []
     for name in ("one.svg", "two.svg"):
-        found = specsim("plot", stored, *options, "--out", tmp_path / name)
-        assert found.exit_code == 0, found.output
+        done = specsim("plot", stored, *options, "--out", tmp_path / name)
+        assert done.exit_code == 0, done.output
         pictures.append((tmp_path / name).read_text())
     assert pictures[0] == pictures[1]
     if options[1] != "pareto":
@@ -719,9 +719,9 @@ def test_a_picture_is_svg_and_one_that_nobody_named_is_asked_for(
             "store: names no plots of its own; choose --kind, --x and --y",
         ),
     ):
-        found = specsim("plot", stored, *options)
-        assert found.exit_code == 2
-        assert message in found.stderr
+        done = specsim("plot", stored, *options)
+        assert done.exit_code == 2
+        assert message in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -740,9 +740,9 @@ def test_a_picture_is_svg_and_one_that_nobody_named_is_asked_for(
 def test_a_picture_of_nothing_is_refused(
     stored: Path, tmp_path: Path, options: Sequence[str], message: str
 ) -> None:
-    found = specsim("plot", stored, *options, "--out", tmp_path / "none.svg")
-    assert found.exit_code == 2
-    assert message in found.stderr
+    done = specsim("plot", stored, *options, "--out", tmp_path / "none.svg")
+    assert done.exit_code == 2
+    assert message in done.stderr
     assert not (tmp_path / "none.svg").exists()
 
 
@@ -767,5 +767,5 @@ def test_axes_of_words_and_numbers_can_be_exported(world: Path) -> None:
         "--workers",
         1,
     ]
-    found = specsim("sweep", "tiny.yaml", *arguments, "--export", "table.parquet")
-    assert found.exit_code == 0, found.output
+    done = specsim("sweep", "tiny.yaml", *arguments, "--export", "table.parquet")
+    assert done.exit_code == 0, done.output

@@ -159,10 +159,10 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
     # our own
     words = "".join(ElementTree.parse(tmp_path / "load.svg").getroot().itertext())
     assert "tokens per second, all requests" in words
-    found = json.loads(
+    data = json.loads(
         CliRunner().invoke(main, ["load", pair(tmp_path)[0], "--sizes", "2", "--json"]).stdout
     )
-    assert [point["clients"] for point in found["batched"]] == [2]
+    assert [point["clients"] for point in data["batched"]] == [2]
 
 
 def test_plain_specpipe_loses_to_dynamic_batching() -> None:

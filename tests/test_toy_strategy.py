@@ -67,13 +67,13 @@ def test_a_strategy_on_the_path_is_listed_shown_run_and_validated() -> None:
     listed = json.loads(specsim(TOY, "list", "strategy", "--json").stdout)["strategy"]
     assert listed["chunked_sd"] == "of another package: toy_chunked_sd:ChunkedSD"
     assert "T_half + max{T_half, T_rv}" in specsim(TOY, "show", "chunked_sd").stdout
-    found = json.loads(
+    data = json.loads(
         specsim(TOY, "run", "durations_only", *STATED, "--set", "requests.count=2", "--json").stdout
     )
-    assert found["simulated"]["step_ms"] == pytest.approx(52.0)
-    assert found["agreement"]["claim"] == "exact"
-    assert found["agreement"]["disagreement"] is False
-    assert found["agreement"]["gap"] == pytest.approx(0.0, abs=1e-9)
+    assert data["simulated"]["step_ms"] == pytest.approx(52.0)
+    assert data["agreement"]["claim"] == "exact"
+    assert data["agreement"]["disagreement"] is False
+    assert data["agreement"]["gap"] == pytest.approx(0.0, abs=1e-9)
     held = specsim(TOY, "validate", "--law", "chunked_sd")
     assert (held.returncode, "FAIL" in held.stdout) == (0, False), held.stderr
     assert "PASS" in held.stdout

@@ -36,8 +36,8 @@ def test_all_numbers_of_a_tiny_trace() -> None:
             2, 1.5, 2 / 3 + 4 / 9, 0.96, pytest.approx(-25.926, abs=1e-3), pytest.approx(-36.0)
         ),
     )
-    found = statistics(trace)
-    assert found == Statistics(
+    figures = statistics(trace)
+    assert figures == Statistics(
         requests=1,
         tokens=6,
         rate=0.6,
@@ -71,7 +71,7 @@ def test_the_most_frequent_entries_of_a_vocabulary() -> None:
     shares = statistics(
         replace(trace, token=tokens, header={**trace.header, "vocabulary": 20})
     ).vocabulary
-    assert [(one.entries, one.tokens) for one in shares] == [
+    assert [(share.entries, share.tokens) for share in shares] == [
         *((0.05, 0.6), (0.1, 0.9), (0.25, 1.0), (0.5, 1.0), (0.75, 1.0), (1.0, 1.0)),
     ]
 
@@ -93,17 +93,17 @@ def test_a_walk_is_what_a_cursor_does(ranks: list[list[int]], gamma: int) -> Non
 
 def test_independent_positions_are_predicted_by_the_formula() -> None:
     agreement = np.random.default_rng(3).random(40_001) < 0.7
-    found = statistics(make_trace([np.where(agreement, 0, 1).tolist()]))
+    figures = statistics(make_trace([np.where(agreement, 0, 1).tolist()]))
     assert all(
-        abs(one.independent_error_percent) < 3.0 and abs(one.law_error_percent) < 3.0
-        for one in found.windows
+        abs(window.independent_error_percent) < 3.0 and abs(window.law_error_percent) < 3.0
+        for window in figures.windows
     )
-    assert found.flavours[0].by_position == pytest.approx([0.7] * 8, abs=0.03)
+    assert figures.flavours[0].by_position == pytest.approx([0.7] * 8, abs=0.03)
     assert independent(0.5, 3) == 0.875
 
 
 def test_nothing_accepted_has_no_error_and_no_flavour_is_guessed() -> None:
     trace = make_trace([[1, 1, 1]])
-    assert {one.law_error_percent for one in statistics(trace).windows} == {None}
+    assert {window.law_error_percent for window in statistics(trace).windows} == {None}
     with pytest.raises(BadInput, match="no flavour 'onyl'; did you mean 'only'"):
         statistics(trace, ["onyl"])

@@ -161,40 +161,42 @@ def test_run_prints_its_interval() -> None:
     done = CliRunner().invoke(
         main, ["run", "vanilla_llama_2_7b_a100", "--set", "requests.count=4", "--json"]
     )
-    found = json.loads(done.stdout)
-    assert found["speedup_interval"]["low"] < found["speedup"] < found["speedup_interval"]["high"]
+    data = json.loads(done.stdout)
+    assert data["speedup_interval"]["low"] < data["speedup"] < data["speedup_interval"]["high"]
 
 
 # ---- papers
 
 
 def test_a_paper_beside_its_runs(fitted: Paper) -> None:
-    found = validated(fitted, in_turn)
-    assert [(one.cell.cell, one.run, one.note) for one in found.predicted] == [
+    validation = validated(fitted, in_turn)
+    assert [(one.cell.cell, one.run, one.note) for one in validation.predicted] == [
         ("d", pytest.approx(20), "poems are long; of the toy"),
         ("e", pytest.approx(12), "of the toy"),
     ]
-    assert [one.run for one in found.calibrated] == [pytest.approx(value) for value in (8, 12, 16)]
-    assert [cell.cell for cell in found.unmapped] == ["f"]
-    assert found.asked == 2
-    assert [one.interval for one in found.predicted] == [
+    assert [one.run for one in validation.calibrated] == [
+        pytest.approx(value) for value in (8, 12, 16)
+    ]
+    assert [cell.cell for cell in validation.unmapped] == ["f"]
+    assert validation.asked == 2
+    assert [one.interval for one in validation.predicted] == [
         pytest.approx((20, 20)),
         pytest.approx((12, 12)),
     ]
-    assert not any(one.covered for one in found.predicted)
+    assert not any(one.covered for one in validation.predicted)
 
 
 def test_summaries_and_bounds(fitted: Paper) -> None:
-    found = validated(fitted, in_turn)
+    validation = validated(fitted, in_turn)
     bare = Validated(
         Paper("bare", fitted.cells[3:4], {}, {}, fitted.folder), [], [], [], [], fitted.cells[3:4]
     )
-    first, second, pooled = summaries([found, bare])
+    first, second, pooled = summaries([validation, bare])
     assert (first.asked, first.free, second.asked, pooled.asked) == (2, 4, 1, 3)
     assert second.errors is None
     assert pooled.errors
     assert pooled.errors.mape == pytest.approx(0.2)
-    missed = shortfalls([found, bare], ErrorBounds(0.1, 0.3, 0.5, 0.01))
+    missed = shortfalls([validation, bare], ErrorBounds(0.1, 0.3, 0.5, 0.01))
     assert list(map(str, missed)) == [
         "all papers: MAPE 20.0 % is above 10 %",
         "all papers: within 10 % 0.0 % is below 50 %",
@@ -302,14 +304,14 @@ def test_a_paper_that_was_not_fitted_is_told_how(
 @pytest.mark.parametrize("paper", sorted(cells()))
 def test_notes_are_of_cells(paper: str) -> None:
     assert [
-        one.cell for one in notes(paper) if not any(one.about(cell) for cell in cells()[paper])
+        note.cell for note in notes(paper) if not any(note.about(cell) for cell in cells()[paper])
     ] == []
 
 
 def test_every_figure_is_reproduced_or_says_why_not() -> None:
     figures = paper_figures()
     assert len(figures) == 46
-    assert {one.paper for one in figures} == set(cells())
+    assert {figure.paper for figure in figures} == set(cells())
     scenarios = Catalogue().names("scenario")
     for one in figures:
         assert not (one.picture and not one.command), one.figure

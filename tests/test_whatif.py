@@ -53,22 +53,22 @@ def worth(loaded: Loaded, rate: float) -> float:
 def test_a_bigger_draft_needs_what_makes_the_laws_equal() -> None:
     names = ("qwen3_0_6b", "qwen3_1_7b", "qwen3_8b")
     own, *others = (with_draft(name) for name in names)
-    found = study([own, *others])
-    assert [one.model for one in found.points] == list(names)
-    assert found.stand_in
-    assert found.own_speedup == pytest.approx(worth(own, found.own_rate), rel=1e-9)
-    small, bigger, biggest = found.points
-    assert small.needed == pytest.approx(found.own_rate, abs=1e-3)
+    points = study([own, *others])
+    assert [point.model for point in points.points] == list(names)
+    assert points.stand_in
+    assert points.own_speedup == pytest.approx(worth(own, points.own_rate), rel=1e-9)
+    small, bigger, biggest = points.points
+    assert small.needed == pytest.approx(points.own_rate, abs=1e-3)
     assert bigger.needed
     assert bigger.pays
-    assert worth(others[0], bigger.needed) == pytest.approx(found.own_speedup, rel=1e-3)
+    assert worth(others[0], bigger.needed) == pytest.approx(points.own_speedup, rel=1e-3)
     assert worth(others[0], bigger.pays) == pytest.approx(1.0, rel=1e-3)
     assert biggest.needed is None
-    assert worth(others[1], 1.0) < found.own_speedup
-    for one in found.points:
+    assert worth(others[1], 1.0) < points.own_speedup
+    for one in points.points:
         assert list(one.speedups) == sorted(one.speedups)
         assert len(one.speedups) == len(RATES)
-    assert "cannot come level" in list(sentences(found))[-1]
+    assert "cannot come level" in list(sentences(points))[-1]
 
 
 def test_drafts_speaks_of_serial_drafting_only() -> None:
@@ -91,7 +91,7 @@ def test_drafts_as_page_and_as_json(tmp_path: Path) -> None:
     ]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
-    assert [one["model"] for one in json.loads(done.stdout)["points"]] == [
+    assert [point["model"] for point in json.loads(done.stdout)["points"]] == [
         "qwen3_0_6b",
         "qwen3_1_7b",
     ]

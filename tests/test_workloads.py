@@ -244,9 +244,9 @@ FORMATS = {
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_says_the_same(kind: str, tmp_path: Path) -> None:
-    found = read_from(written(tmp_path, FORMATS[kind]), kind, task="API log")
-    assert [one[2:5] for one in found] == [(374, 44, "API log"), (396, 109, "API log")]
-    assert [one.arrival_s for one in found] == pytest.approx([0.0, 4.315], abs=1e-3)
+    table = read_from(written(tmp_path, FORMATS[kind]), kind, task="API log")
+    assert [one[2:5] for one in table] == [(374, 44, "API log"), (396, 109, "API log")]
+    assert [one.arrival_s for one in table] == pytest.approx([0.0, 4.315], abs=1e-3)
 
 
 def test_a_slice_starts_at_zero_and_comes_at_its_own_rate(tmp_path: Path) -> None:
@@ -255,8 +255,8 @@ def test_a_slice_starts_at_zero_and_comes_at_its_own_rate(tmp_path: Path) -> Non
         "arrival_s,prompt_tokens,output_tokens\n"
         + "".join(f"{at},{at + 1},2\n" for at in range(10)),
     )
-    found = read_from(path, from_s=3, to_s=7, rate_scale=2)
-    assert [(one.number, one.arrival_s, one.prompt_tokens) for one in found] == [
+    table = read_from(path, from_s=3, to_s=7, rate_scale=2)
+    assert [(one.number, one.arrival_s, one.prompt_tokens) for one in table] == [
         (5, 0, 4),
         (6, 0.5, 5),
         (7, 1, 6),
@@ -281,7 +281,7 @@ def test_what_no_context_holds_may_be_left_out(tmp_path: Path) -> None:
         "vanilla_qwen3_32b_a100",
         [f"requests={{arrivals: {{{traffic}, drop_above_tokens: 40960}}}}", policy],
     )
-    assert [(one.number, one.arrival_s) for one in loaded.scenario.requests.lines()] == [
+    assert [(line.number, line.arrival_s) for line in loaded.scenario.requests.lines()] == [
         (2, 1.0),
         (4, 3.0),
     ]
@@ -447,7 +447,7 @@ def test_a_scenario_like_another_takes_a_file_instead_of_its_load(tmp_path: Path
         for one in ("count=4", "arrivals.to_s=6")
     ] == [4, 6]
     written(tmp_path, "like: ./x.yaml\nrequests: {arrivals: {rate_scale: 2}}\n", "y.yaml")
-    assert [one.arrival_s for one in load(str(tmp_path / "y.yaml")).scenario.requests.lines()][
+    assert [line.arrival_s for line in load(str(tmp_path / "y.yaml")).scenario.requests.lines()][
         -1
     ] == 4.0
 

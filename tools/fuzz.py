@@ -237,7 +237,9 @@ def _beginnings(pattern: str, most_bytes: int) -> list[tuple[str, bytes]]:
 
 def _in_corpus(folder: str) -> list[tuple[str, bytes]]:
     """Broken files, to be broken further, under names that their loaders take."""
-    return [(one.path.name, one.path.read_bytes()) for one in corpus() if one.folder == folder]
+    return [
+        (corpu.path.name, corpu.path.read_bytes()) for corpu in corpus() if corpu.folder == folder
+    ]
 
 
 def _law(scenario: str, *overrides: str) -> object:

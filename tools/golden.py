@@ -351,10 +351,12 @@ def plan(name: str) -> Found:
     return {
         "answer": picked(found["answer"], FLEET),
         **picked(found, ("capacity_ratio", "longer", "chance", "break_even")),
-        "families": [[one["capacity_ratio"], *fleet(one["cheapest"])] for one in found["families"]],
+        "families": [
+            [family["capacity_ratio"], *fleet(family["cheapest"])] for family in found["families"]
+        ],
         "sensitivity": [fleet(one["answer"]) for one in found["sensitivity"]],
-        "sizes": [fleet(one) for one in found["sizes"]],
-        "laws": [[one["batch"], one["tpot_ms"], one["tokens_per_s"]] for one in found["laws"]],
+        "sizes": [fleet(size) for size in found["sizes"]],
+        "laws": [[law["batch"], law["tpot_ms"], law["tokens_per_s"]] for law in found["laws"]],
         "searched": len(found["searched"]),
     }
 

@@ -153,7 +153,7 @@ def _papers(
         claims = _judged([paper.name for paper in asked], own, processes_map, status)
         for paper in asked:
             status.update(paper.name)
-            said = runs_of_cells(one for one in claims if one.row.paper == paper.name)
+            said = runs_of_cells(claim for claim in claims if claim.row.paper == paper.name)
             results.append(validated(paper, processes_map, said))
         missed = shortfalls(results, ErrorBounds(**bounds))
         fits = engine_fits(Catalogue(own))
@@ -195,7 +195,7 @@ def _broken(examples: Sequence[ExampleVerdict], gaps: Sequence[LawGap]) -> list[
 def _open(claims: Sequence[Judged]) -> list[str]:
     """Return a sentence for every claim without a verdict."""
     ending = "has no verdict: give it a bound, or the input that is missing"
-    return [f"{one.row.fault('', ending)}" for one in claims if not one.verdict]
+    return [f"{claim.row.fault('', ending)}" for claim in claims if not claim.verdict]
 
 
 def _claims(

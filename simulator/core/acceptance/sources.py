@@ -105,9 +105,9 @@ def mean_odds(parts: Sequence[tuple[float, Odds]]) -> Odds:
     keeps less takes more steps.
     """
     tokens, odds = zip(*parts, strict=True)
-    matched = np.array([1.0 - one.unmatched for one in odds])
-    steps = np.array(tokens) / (1.0 + matched * [one.mean_accepted for one in odds])
-    rows = ([getattr(one, name) for one in odds] for name in ("accepted", "off_exit", "off_path"))
+    matched = np.array([1.0 - odd.unmatched for odd in odds])
+    steps = np.array(tokens) / (1.0 + matched * [odd.mean_accepted for odd in odds])
+    rows = ([getattr(odd, name) for odd in odds] for name in ("accepted", "off_exit", "off_path"))
     accepted, off_exit, off_path = (
         np.average(row, axis=0, weights=np.maximum(steps * matched, 1e-300)) for row in rows
     )
