@@ -46,8 +46,9 @@ FLOORS = [
 other room of its floor.
 """
 IN_CORE = [
-    {"nearness", "numeric", "parallel", "plain", "plugin_group", "world"},
+    {"nearness", "numeric", "parallel", "plain", "world"},
     {"faults"},
+    {"plugin_group"},
     {"quantities"},
     {"acceptance", "cost"},
     {"strategies"},
@@ -604,9 +605,8 @@ def test_a_package_may_register_a_strategy(monkeypatch: pytest.MonkeyPatch) -> N
     class Mine(Autoregressive):
         name: Literal["mine"] = "mine"
 
-    monkeypatch.setattr(
-        "simulator.core.strategies.entry_points", lambda group: [SimpleNamespace(load=lambda: Mine)]
-    )
+    announced = {"mine": SimpleNamespace(load=lambda: Mine)}
+    monkeypatch.setattr("simulator.core.quantities.registered", lambda group: announced)
     assert strategies.__wrapped__()["mine"] is Mine
     assert "mine" not in strategies()
 

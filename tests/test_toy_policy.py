@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +102,24 @@ def test_without_the_package_the_fault_says_how_policies_are_found(scenario: Pat
     near = specsim("run", str(scenario), "--set", "serving.policy.name=shortest_frst")
     assert "did you mean 'shortest_first'?" in near.stderr
     assert "specsim.policies (shortest_first)" in near.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        ("import no_such_module\n", "cannot be loaded: ModuleNotFoundError: No module named"),
+        ("class Shortest: ...\n", "cannot be loaded: AttributeError: module"),
+        ("class ShortestFirst: ...\n", "is no class derived from Policy"),
+    ],
+)
+def test_a_broken_package_is_named_in_a_line(
+    tmp_path: Path, scenario: Path, module: str, reason: str
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(TOY, broken)
+    (broken / "toy_shortest_first.py").write_text(module, "utf-8")
+    done = specsim("run", str(scenario), package=broken)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    entry = "specsim.policies: shortest_first (toy_shortest_first:ShortestFirst)"
+    assert line.startswith(f"error: package toy-shortest-first 1.0: {entry} {reason}")

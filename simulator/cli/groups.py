@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
 from simulator.cli.streams import whole_streams
+
+if TYPE_CHECKING:
+    from simulator.core.faults import BadInput
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -23,6 +26,13 @@ class Entry(NamedTuple):
     module: str
     function: str
     line: str
+
+
+def end_with(error: BadInput) -> NoReturn:
+    """End the command with a line for each fault on stderr, and the exit code of the error."""
+    for line in error.lines:
+        click.echo(f"error: {line}", err=True)
+    sys.exit(error.exit_code)
 
 
 class LazyGroup(click.Group):
@@ -57,12 +67,18 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was named; Ctrl-C before there is anything to tidy up just ends
-        it.
+        it, and so does a package that cannot be loaded while the command is imported.
         """
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
+        except Exception as error:
+            from simulator.core.faults import BadInput
+
+            if isinstance(error, BadInput):
+                end_with(error)
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections of ``--help``; nothing is imported for it."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import click
 
-from simulator.cli.groups import INTERRUPTED
+from simulator.cli.groups import INTERRUPTED, end_with
 from simulator.cli.places import Output, check_places
 from simulator.inputs import reading
 from simulator.report import WANTED, Wanted
@@ -47,9 +47,7 @@ def faults_as_lines() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BadInput as error:
-        for line in error.lines:
-            click.echo(f"error: {line}", err=True)
-        sys.exit(error.exit_code)
+        end_with(error)
     except OSError as error:
         if error.filename is None:  # not about a file: a bug, or a terminal that went away
             raise

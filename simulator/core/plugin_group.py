@@ -1,6 +1,53 @@
-"""How strategies and policies of other packages announce themselves."""
+"""What other packages add to specsim: a group of entry points for each kind, found and loaded here.
+
+A package announces an entry point in its ``pyproject.toml``, as
+``[project.entry-points."specsim.policies"]``; nothing of it is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from simulator.core.faults import BadInput
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 STRATEGIES = "specsim.strategies"
-"""Group of entry points: each is called like its strategy, and names the class of it."""
+"""Each is called like its strategy, and names the class of it."""
 POLICIES = "specsim.policies"
-"""Group of entry points: each is called like its scheduling policy, and names the class of it."""
+"""Each is called like its scheduling policy, and names the class of it."""
+ROUTERS = "specsim.routers"
+"""Each is called like its router, and names the class of it."""
+SECTIONS = "specsim.sections"
+"""Each names a function from the result of a run to a section of its page, or to None."""
+
+
+@cache
+def registered(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name, in order of names; nothing is imported."""
+    from importlib.metadata import entry_points  # it would be a fifth of the start of `list`
+
+    return {point.name: point for point in sorted(entry_points(group=group))}
+
+
+def loaded(point: EntryPoint) -> Any:
+    """Return what an entry point names; raises :class:`BadInput` where its package cannot be
+    imported or has nothing of that name.
+    """
+    try:
+        return point.load()
+    except Exception as error:
+        raise broken(point, f"cannot be loaded: {error_in_words(error)}") from error
+
+
+def broken(point: EntryPoint, message: str) -> BadInput:
+    """Return the error about an entry point, at the package that announces it."""
+    package = f"package {point.dist.name} {point.dist.version}" if point.dist else "a package"
+    return BadInput.at(package, f"{point.group}: {point.name} ({point.value}) {message}")
+
+
+def error_in_words(error: Exception) -> str:
+    """Return an exception of another package with its kind, on one line."""
+    return f"{type(error).__name__}: {error}"

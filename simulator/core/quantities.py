@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 from simulator.core.plain import PlainMapping
+from simulator.core.plugin_group import broken, loaded, registered
 
 Confidence = Literal[
     "measured", "calibrated", "datasheet", "published", "computed", "borrowed", "assumed"
@@ -143,6 +144,26 @@ class Share(NonNegative):
         *NonNegative.rules,
         (lambda value: value <= 1, "a share of at most 1"),
     )
+
+
+Member = TypeVar("Member", bound=Frozen)
+
+
+def members(
+    base: type[Any], shipped: Iterable[type[Member]], group: str
+) -> dict[str, type[Member]]:
+    """Return the classes that may be named where a ``base`` is expected, by their field ``name``:
+    the shipped ones, then those that other packages register in ``group``.
+
+    Raises :class:`BadInput` for an entry point that cannot be loaded or is no class of this kind.
+    """
+    known = list(shipped)
+    for point in registered(group).values():
+        found = loaded(point)
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise broken(point, f"is no class derived from {base.__name__}")
+        known.append(found)
+    return {member.model_fields["name"].default: member for member in known}
 
 
 def otherwise_named(name: str) -> BeforeValidator:

@@ -1,5 +1,5 @@
-"""Strategies and policies of other packages, by the entry points that announce them; nothing of
-theirs is imported here.
+"""What other packages announce, by the names of its entry points; nothing of theirs is imported
+here.
 """
 
 import sys
@@ -7,7 +7,7 @@ from functools import cache
 from glob import escape as glob_escape, glob
 from pathlib import Path
 
-from simulator.core.plugin_group import STRATEGIES
+from simulator.core.plugin_group import STRATEGIES, registered
 
 
 @cache
@@ -17,10 +17,7 @@ def announced(group: str) -> dict[str, str]:
     """
     if not any(_announces(folder, group) for folder in sys.path):
         return {}
-    # it would be a fifth of the start of `list`
-    from importlib.metadata import entry_points
-
-    return {point.name: point.value for point in sorted(entry_points(group=group))}
+    return {name: point.value for name, point in registered(group).items()}
 
 
 def plugin_strategies() -> dict[str, str]:

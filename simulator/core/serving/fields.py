@@ -3,13 +3,12 @@ replicas and their router.
 """
 
 from functools import cache
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Literal, Union
 
 from pydantic import Field
 
 from simulator.core.plugin_group import POLICIES
-from simulator.core.quantities import Frozen, descendants, otherwise_named
+from simulator.core.quantities import Frozen, descendants, members, otherwise_named
 from simulator.core.serving import policies as shipped
 from simulator.core.serving.memory import KVMemory
 from simulator.core.serving.policies import FixedBatch, Policy
@@ -20,9 +19,8 @@ def policies() -> dict[str, type[Policy]]:
     """Return all policies by name: the shipped ones, then those that other packages register in
     ``POLICIES``.
     """
-    registered = [point.load() for point in sorted(entry_points(group=POLICIES))]
     ours = [policy for policy in descendants(Policy) if policy.__module__ == shipped.__name__]
-    return {policy.model_fields["name"].default: policy for policy in (*ours, *registered)}
+    return members(Policy, ours, POLICIES)
 
 
 if TYPE_CHECKING:

@@ -6,11 +6,10 @@ Those of a paper lie in its folder of ``simulator/papers``, and are found there 
 import importlib
 import pkgutil
 from functools import cache
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 from simulator.core.plugin_group import STRATEGIES
-from simulator.core.quantities import descendants
+from simulator.core.quantities import descendants, members
 from simulator.core.strategies.common.base import Strategy
 
 __all__ = ["Strategy", "strategies"]
@@ -37,8 +36,5 @@ def strategies() -> dict[str, type[Strategy]]:
         for strategy in descendants(Strategy)
         if strategy.__module__.startswith(homes) and not strategy.__module__.startswith(bases)
     ]
-    registered: list[type[Strategy]] = [point.load() for point in entry_points(group=STRATEGIES)]
-    by_name = {
-        strategy.model_fields["name"].default: strategy for strategy in (*shipped, *registered)
-    }
+    by_name = members(Strategy, shipped, STRATEGIES)
     return dict(sorted(by_name.items()))  # whatever was imported first
