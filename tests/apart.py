@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
-PAPERS = ("lyanna",)
+PAPERS = ("duodecoding", "lyanna", "mirror_sd")
 FOLDER = Path(__file__).parent.parent / "simulator/papers"
 Case = TypeVar("Case")
 

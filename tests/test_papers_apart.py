@@ -4,39 +4,75 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from simulator.core.strategies import strategies
+from simulator.core.strategies import PAPERS as PACKAGE, strategies
+from simulator.scenario import load
 from tests.apart import FOLDER, PAPERS
 
 ROOT = Path(__file__).parent.parent
-EVERY_MODULE = """
-import importlib, pkgutil, simulator
-from simulator.inputs.catalogue import Catalogue
+EXTRAS = {"torch", "tokenizers", "transformers", "safetensors", "distributed", "dask", "pyarrow"}
+LOOK = """
+import importlib, json, pkgutil, simulator
+from click.testing import CliRunner
+from simulator.cli.main import main
+from simulator.core.faults import BadInput
 
-missing = set()
+def printed(*words):
+    return CliRunner().invoke(main, words, catch_exceptions=False).stdout
+
+missing = []
 for module in pkgutil.walk_packages(simulator.__path__, "simulator."):
     if module.name == "simulator.__main__":
         continue
     try:
         importlib.import_module(module.name)
     except ModuleNotFoundError as error:
-        missing.add(error.name)
-loaded = [name for name in Catalogue().names("scenario") if simulator.load(name)]
-print(simulator.__file__, *missing)
-print(*loaded)
+        missing.append(error.name)
+
+faults = {}
+for name in json.loads(printed("list", "scenario", "--json"))["scenario"]:
+    faults[name] = ""
+    try:
+        simulator.load(name)
+    except BadInput as error:
+        faults[name] = "; ".join(map(str, error.faults))
+
+print(json.dumps({
+    "file": simulator.__file__,
+    "missing": missing,
+    "strategies": list(json.loads(printed("list", "strategy", "--json"))["strategy"]),
+    "schema": printed("schema", "scenario"),
+    "faults": faults,
+}))
 """
-EXTRAS = {"torch", "tokenizers", "transformers", "safetensors", "distributed", "dask", "pyarrow"}
+"""Prints what a copy has: modules that could not be imported, strategies, faults of scenarios."""
+STUDY = "from simulator.cli.main import main; main()"
+
+
+class Left(NamedTuple):
+    """A checkout without a paper, its scenarios, methods and claims, and what ``LOOK`` printed."""
+
+    paper: str
+    copy: Path
+    found: dict[str, Any]
+
+    @property
+    def gone(self) -> set[str]:
+        """Names of the strategies that lie in the folder of the paper."""
+        own = f"{PACKAGE}.{self.paper}."
+        return {name for name, kind in strategies().items() if kind.__module__.startswith(own)}
 
 
 @pytest.fixture(params=[paper for paper in PAPERS if (FOLDER / paper).is_dir()], scope="module")
-def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout without a paper, its scenarios, methods and claims."""
+def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Left:
     paper: str = request.param
     copy = tmp_path_factory.mktemp(f"without_{paper}", numbered=False)
     for name in ("simulator", "scenarios", "hardware_profiles"):
@@ -45,7 +81,7 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         )
     assert not (copy / "simulator/papers" / paper).exists()
     assert (copy / "scenarios/durations_only.yaml").exists()
-    return copy
+    return Left(paper, copy, json.loads(python(copy, "-c", LOOK)))
 
 
 def python(copy: Path, *words: str) -> str:
@@ -62,26 +98,29 @@ def python(copy: Path, *words: str) -> str:
     return done.stdout
 
 
-def specsim(copy: Path, *words: str) -> str:
-    return python(copy, "-c", "from simulator.cli.main import main; main()", *words)
+def test_its_strategies_are_listed_no_more_and_all_others_are(left: Left) -> None:
+    assert set(strategies()) - set(left.found["strategies"]) == left.gone != set()
+    assert [name for name in left.gone if f'"{name}"' in left.found["schema"]] == []
 
 
-def test_its_strategy_is_listed_no_more_and_all_others_are(left: Path) -> None:
-    paper = left.name.removeprefix("without_")
-    listed = json.loads(specsim(left, "list", "strategy", "--json"))["strategy"]
-    assert set(strategies()) - set(listed) == {paper}
-    assert paper not in specsim(left, "schema", "scenario")
+def test_every_module_is_imported(left: Left) -> None:
+    assert Path(left.found["file"]).is_relative_to(left.copy)
+    assert set(left.found["missing"]) <= EXTRAS
 
 
-def test_every_module_is_imported_and_every_other_scenario_loads(left: Path) -> None:
-    where, scenarios = python(left, "-c", EVERY_MODULE).splitlines()
-    file, *missing = where.split()
-    assert Path(file).is_relative_to(left)
-    assert set(missing) <= EXTRAS
-    assert len(scenarios.split()) > 40
+def test_every_scenario_loads_that_does_not_build_on_the_paper(left: Left) -> None:
+    """One that names its strategy, or begins with a scenario that went with it, says so."""
+    said: dict[str, str] = left.found["faults"]
+    faults = {name: fault for name, fault in said.items() if fault}
+    needs = {name for name in said if load(name).scenario.strategy.name in left.gone}
+    assert faults.keys() >= needs
+    reason = re.compile(f"there is no (strategy|scenario) '{left.paper}")
+    assert [fault for fault in faults.values() if not reason.search(fault)] == []
+    assert len(said) - len(faults) > 40
 
 
-def test_studies_of_other_strategies_work(left: Path) -> None:
-    words = ["batches", "mirror_qwen3_32b_a100", "--sizes", "1,2", "--simulate", "1"]
-    study = json.loads(specsim(left, *words, "--set", "requests.count=2", "--json"))
+def test_studies_of_other_strategies_work(left: Left) -> None:
+    words = ["batches", "vanilla_qwen3_32b_a100", "--sizes", "1,2", "--simulate", "1"]
+    words += ["--set", "requests.count=2", "--json"]
+    study = json.loads(python(left.copy, "-c", STUDY, *words))
     assert [row["batch"] for row in study["batches"]] == [1, 2]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from io import StringIO
@@ -44,6 +45,7 @@ from simulator.report.terminal import print_page
 from simulator.scenario import load
 from simulator.scenario.run import run
 from simulator.scenario.uncertainty import Doubt, interval, of_speedup, slowed
+from tests.apart import kept
 from tests.kept_reports import differing
 from tests.toy_paper import TERMS, written
 
@@ -310,8 +312,16 @@ def test_notes_are_of_cells(paper: str) -> None:
 
 def test_every_figure_is_reproduced_or_says_why_not() -> None:
     figures = paper_figures()
-    assert len(figures) == 46
-    assert {figure.paper for figure in figures} == set(cells())
+    numbers = {
+        "duodecoding": 5,
+        "lyanna": 7,
+        "mirror_sd": 11,
+        "specpipe": 12,
+        "speculative_streaming": 11,
+    }
+    assert Counter(figure.paper for figure in figures) == {
+        paper: numbers[paper] for paper in kept(numbers)
+    }
     scenarios = Catalogue().names("scenario")
     for one in figures:
         assert not (one.picture and not one.command), one.figure
@@ -346,11 +356,11 @@ def test_the_committed_reports_are_what_validate_writes(
         return known
 
     monkeypatch.setattr("simulator.cli.claims.answers", once)
-    for kept, words in (("claims", ["--claims"]), ("validation", [])):
-        done = CliRunner().invoke(main, ["validate", *words, "--out", str(tmp_path / kept)])
+    for folder, words in (("claims", ["--claims"]), ("validation", [])):
+        done = CliRunner().invoke(main, ["validate", *words, "--out", str(tmp_path / folder)])
         assert done.exit_code == 0, done.output
         assert known
-        assert differing(shipped() / "reports" / kept, tmp_path / kept) == []
+        assert differing(shipped() / "reports" / folder, tmp_path / folder) == []
 
 
 @pytest.mark.parametrize(
