@@ -31,7 +31,6 @@ from simulator.core.strategies.common.pipeline_laws import PipelineTimes
 from simulator.core.strategies.common.step import Kind, Lanes
 from simulator.core.strategies.specpipe import FillDetail, SpecPipe
 from simulator.core.world import World
-from simulator.papers.lyanna import ResampledDetail
 from simulator.scenario import load
 from simulator.scenario.loading import variant
 from simulator.scenario.run import simulate
@@ -95,9 +94,6 @@ CASES = [
     Case("mirror_sd", tuple(MIRROR.values()), Kind("reuse", 1), ", reuse"),
     Case("mirror_sd", tuple(MIRROR.values()), Kind("fallback", 1, redrafts=1), ", fallback"),
     Case("tree_sd", (4.0, 1.0, 20.0), Kind("step", 1)),
-    Case(
-        "lyanna", (2.0, 1.0, 0.2, 20.0, 0.1, 1.5), Kind("resampled", 1, detail=ResampledDetail(1))
-    ),
     Case("speculative_streaming", (20.0, 1.0, 8.0, 2.0), Kind("step", 1)),
     Case("duodecoding", (20.0, 18.0, 0.1, 0.0, 0.1), Kind("warm", 1)),
     Case("specpipe", (*PASSES, 0.1, 3.0), Kind("token", 1, detail=FillDetail(STAGES, 1))),
