@@ -18,16 +18,16 @@ STABILITY = (
 
 def list_page(recordings: Sequence[PlainMapping], means: int, targets: int) -> Page:
     """Return the page of everything that can be borrowed."""
-    columns = [
-        Column[PlainMapping]("recording", lambda seen: seen["recording"]),
-        Column[PlainMapping]("T", lambda seen: _or_dash(seen["temperature"])),
-        Column[PlainMapping]("requests", lambda seen: seen["requests"]),
-        Column[PlainMapping]("widest", lambda seen: _or_dash(seen["widest"])),
-        Column[PlainMapping](
+    columns: list[Column[PlainMapping]] = [
+        Column("recording", lambda seen: seen["recording"]),
+        Column("T", lambda seen: _or_dash(seen["temperature"])),
+        Column("requests", lambda seen: seen["requests"]),
+        Column("widest", lambda seen: _or_dash(seen["widest"])),
+        Column(
             f"tokens/step at {COMPARED}",
             lambda seen: _or_dash(seen[f"tokens_per_step_at_{COMPARED}"]),
         ),
-        Column[PlainMapping]("scenarios", lambda seen: seen["scenarios"]),
+        Column("scenarios", lambda seen: seen["scenarios"]),
     ]
     texts = "; ".join(dict.fromkeys(seen["texts"] for seen in recordings))
     pairs = "; ".join(dict.fromkeys(seen["pair"] for seen in recordings))
@@ -58,16 +58,14 @@ def advice_page(
 
 
 def _published(loans: Sequence[Loan]) -> Table:
-    columns = [
-        Column[Loan]("target", lambda loan: loan.target),
-        Column[Loan]("method", lambda loan: loan.mean.method),
-        Column[Loan]("window", lambda loan: _or_dash(loan.mean.window)),
-        Column[Loan]("T", lambda loan: _or_dash(loan.mean.temperature)),
-        Column[Loan]("task", lambda loan: loan.mean.task),
-        Column[Loan]("tokens/step", lambda loan: loan.mean.tokens_per_step),
-        Column[Loan](
-            "differs in", lambda loan: "; ".join(loan.unlike) or "nothing that was stated"
-        ),
+    columns: list[Column[Loan]] = [
+        Column("target", lambda loan: loan.target),
+        Column("method", lambda loan: loan.mean.method),
+        Column("window", lambda loan: _or_dash(loan.mean.window)),
+        Column("T", lambda loan: _or_dash(loan.mean.temperature)),
+        Column("task", lambda loan: loan.mean.task),
+        Column("tokens/step", lambda loan: loan.mean.tokens_per_step),
+        Column("differs in", lambda loan: "; ".join(loan.unlike) or "nothing that was stated"),
     ]
     return table("Nearest published means", loans, columns)
 

@@ -70,12 +70,12 @@ def headline(kept: int, laws: int) -> str:
 
 def _laws(verdicts: Sequence[ExampleVerdict]) -> Table:
     """Return the table of laws."""
-    columns = [
-        Column[ExampleVerdict]("strategy", lambda verdict: verdict.strategy),
-        Column[ExampleVerdict]("compared", lambda verdict: verdict.compared),
-        Column[ExampleVerdict]("broken", lambda verdict: verdict.broken),
-        Column[ExampleVerdict]("largest gap", lambda verdict: _size(verdict.worst)),
-        Column[ExampleVerdict]("verdict", _verdict),
+    columns: list[Column[ExampleVerdict]] = [
+        Column("strategy", lambda verdict: verdict.strategy),
+        Column("compared", lambda verdict: verdict.compared),
+        Column("broken", lambda verdict: verdict.broken),
+        Column("largest gap", lambda verdict: _size(verdict.worst)),
+        Column("verdict", _verdict),
     ]
     return table("Laws", verdicts, columns)
 

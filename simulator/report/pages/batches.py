@@ -112,10 +112,10 @@ def _section(study: BatchStudy) -> Section:
 
 def _sizes(study: BatchStudy, points: Sequence[BatchPoint]) -> Table:
     """Return the table of batch sizes; columns that hold nothing are left out."""
-    columns = [
-        Column[BatchPoint]("B", lambda point: point.batch),
-        Column[BatchPoint]("speed-up law", lambda point: number(point.speedup, 3)),
-        Column[BatchPoint]("speed-up simul.", lambda point: number(point.simulated_speedup, 3)),
+    columns: list[Column[BatchPoint]] = [
+        Column("B", lambda point: point.batch),
+        Column("speed-up law", lambda point: number(point.speedup, 3)),
+        Column("speed-up simul.", lambda point: number(point.simulated_speedup, 3)),
     ]
     if points[0].speedup_interval is not None:
         columns += [

@@ -72,30 +72,30 @@ def tables(profile: FittedProfile) -> Iterator[Table]:
 
 def _errors(errors: Sequence[FitError], before: Mapping[FitError, str]) -> Table:
     """Return the errors of a fit, beside those of the profile that it starts from."""
-    columns = [
-        Column[FitError]("", lambda error: error.what),
-        Column[FitError]("tokens", _tokens),
-        Column[FitError]("rows", lambda error: f"{error.rows:,}"),
-        Column[FitError]("MAPE", lambda error: f"{error.mape_percent:.1f}"),
-        Column[FitError]("p95", lambda error: f"{error.p95_percent:.1f}"),
-        Column[FitError]("bias", lambda error: f"{error.bias_percent:+.1f}"),
-        Column[FitError]("like", lambda error: before[error]),
-        Column[FitError]("sheet", lambda error: shown(error.datasheet_mape_percent, ".1f")),
+    columns: list[Column[FitError]] = [
+        Column("", lambda error: error.what),
+        Column("tokens", _tokens),
+        Column("rows", lambda error: f"{error.rows:,}"),
+        Column("MAPE", lambda error: f"{error.mape_percent:.1f}"),
+        Column("p95", lambda error: f"{error.p95_percent:.1f}"),
+        Column("bias", lambda error: f"{error.bias_percent:+.1f}"),
+        Column("like", lambda error: before[error]),
+        Column("sheet", lambda error: shown(error.datasheet_mape_percent, ".1f")),
     ]
     return table(ERRORS, errors, columns)
 
 
 def _scores(errors: Sequence[FitError]) -> Table:
     """Return the errors of a profile that nothing was fitted to."""
-    columns = [
-        Column[FitError]("", lambda error: error.what),
-        Column[FitError]("rows or bytes", _tokens),
-        Column[FitError]("times", lambda error: f"{error.rows:,}"),
-        Column[FitError]("MAPE", lambda error: f"{error.mape_percent:.1f}"),
-        Column[FitError]("p95", lambda error: f"{error.p95_percent:.1f}"),
-        Column[FitError]("bias", lambda error: f"{error.bias_percent:+.1f}"),
-        Column[FitError]("inside", lambda error: shown(error.inside_percent, ".0f")),
-        Column[FitError]("bare", lambda error: shown(error.datasheet_mape_percent, ".1f")),
+    columns: list[Column[FitError]] = [
+        Column("", lambda error: error.what),
+        Column("rows or bytes", _tokens),
+        Column("times", lambda error: f"{error.rows:,}"),
+        Column("MAPE", lambda error: f"{error.mape_percent:.1f}"),
+        Column("p95", lambda error: f"{error.p95_percent:.1f}"),
+        Column("bias", lambda error: f"{error.bias_percent:+.1f}"),
+        Column("inside", lambda error: shown(error.inside_percent, ".0f")),
+        Column("bare", lambda error: shown(error.datasheet_mape_percent, ".1f")),
     ]
     return table("Errors (%)", errors, columns)
 

@@ -96,40 +96,30 @@ def _carries_most(group: Sequence[Capacity]) -> Capacity:
 
 def _verdicts(capacities: Sequence[Capacity]) -> Table:
     short = scenario_names(capacities)
-    columns = [
-        Column[Capacity]("traffic", lambda capacity: capacity.workload),
-        Column[Capacity]("scenario", lambda capacity: short[capacity.scenario]),
-        Column[Capacity](
-            "offered (req/s)", lambda capacity: number(capacity.offered.requests_per_s, 3)
-        ),
-        Column[Capacity]("verdict", lambda capacity: capacity.verdict),
-        Column[Capacity]("drift", lambda capacity: percent(100 * capacity.offered.drift)),
-        Column[Capacity]("carries (req/s)", lambda capacity: number(capacity.carried_per_s, 3)),
-        Column[Capacity]("of the offered", lambda capacity: f"{capacity.headroom:.2f} x"),
+    columns: list[Column[Capacity]] = [
+        Column("traffic", lambda capacity: capacity.workload),
+        Column("scenario", lambda capacity: short[capacity.scenario]),
+        Column("offered (req/s)", lambda capacity: number(capacity.offered.requests_per_s, 3)),
+        Column("verdict", lambda capacity: capacity.verdict),
+        Column("drift", lambda capacity: percent(100 * capacity.offered.drift)),
+        Column("carries (req/s)", lambda capacity: number(capacity.carried_per_s, 3)),
+        Column("of the offered", lambda capacity: f"{capacity.headroom:.2f} x"),
     ]
     return table("Verdicts and rates", capacities, columns)
 
 
 def _times(capacities: Sequence[Capacity]) -> Table:
     short = scenario_names(capacities)
-    columns = [
-        Column[Capacity]("traffic", lambda capacity: capacity.workload),
-        Column[Capacity]("scenario", lambda capacity: short[capacity.scenario]),
-        Column[Capacity](
-            "TTFT p50 (s)", lambda capacity: number(capacity.offered.ttft_p50_ms / 1e3, 3)
-        ),
-        Column[Capacity](
-            "TTFT p99 (s)", lambda capacity: number(capacity.offered.ttft_p99_ms / 1e3, 3)
-        ),
-        Column[Capacity]("TPOT p50 (ms)", lambda capacity: number(capacity.offered.tpot_p50_ms, 3)),
-        Column[Capacity]("tokens per s", lambda capacity: number(capacity.offered.tokens_per_s, 3)),
-        Column[Capacity](
-            "mean in system", lambda capacity: number(capacity.offered.mean_in_system, 3)
-        ),
-        Column[Capacity](
-            "Little's law off by", lambda capacity: f"{abs(capacity.offered.littles_gap):.0e}"
-        ),
-        Column[Capacity](
+    columns: list[Column[Capacity]] = [
+        Column("traffic", lambda capacity: capacity.workload),
+        Column("scenario", lambda capacity: short[capacity.scenario]),
+        Column("TTFT p50 (s)", lambda capacity: number(capacity.offered.ttft_p50_ms / 1e3, 3)),
+        Column("TTFT p99 (s)", lambda capacity: number(capacity.offered.ttft_p99_ms / 1e3, 3)),
+        Column("TPOT p50 (ms)", lambda capacity: number(capacity.offered.tpot_p50_ms, 3)),
+        Column("tokens per s", lambda capacity: number(capacity.offered.tokens_per_s, 3)),
+        Column("mean in system", lambda capacity: number(capacity.offered.mean_in_system, 3)),
+        Column("Little's law off by", lambda capacity: f"{abs(capacity.offered.littles_gap):.0e}"),
+        Column(
             "CPU s, run + search",
             lambda capacity: f"{capacity.offered.cpu_s:.0f} + {capacity.search_cpu_s:.0f}",
         ),

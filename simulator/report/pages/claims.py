@@ -55,14 +55,14 @@ def by_paper(claims: Iterable[Judged]) -> dict[str, list[Block]]:
 
 def _blocks(paper: str, own: Sequence[Judged]) -> Iterator[Block]:
     yield Paragraph(f"{len(own)} claims: {counts(own)}.")
-    columns = [
-        Column[Judged]("claim", lambda judged: f"{judged.claim.says} [{judged.claim.claim}]"),
-        Column[Judged]("where", lambda judged: judged.claim.where),
-        Column[Judged]("paper", _printed),
-        Column[Judged]("ours", ours),
-        Column[Judged]("verdict", lambda judged: judged.verdict or "none yet"),
-        Column[Judged]("bound, or what is missing", bound),
-        Column[Judged]("command", _command),
+    columns: list[Column[Judged]] = [
+        Column("claim", lambda judged: f"{judged.claim.says} [{judged.claim.claim}]"),
+        Column("where", lambda judged: judged.claim.where),
+        Column("paper", _printed),
+        Column("ours", ours),
+        Column("verdict", lambda judged: judged.verdict or "none yet"),
+        Column("bound, or what is missing", bound),
+        Column("command", _command),
     ]
     yield table(
         f"Claims of {paper}",
@@ -136,26 +136,26 @@ def _command(judged: Judged) -> Code | str:
 
 def _records(claims: Iterable[Judged]) -> Table:
     """Return the table of every claim that programs read."""
-    columns = [
-        Column[Judged]("paper", lambda judged: judged.row.paper),
-        Column[Judged]("claim", lambda judged: judged.claim.claim),
-        Column[Judged]("where", lambda judged: judged.claim.where),
-        Column[Judged]("says", lambda judged: judged.claim.says),
-        Column[Judged]("published", lambda judged: judged.claim.published),
-        Column[Judged]("unit", lambda judged: judged.claim.unit),
-        Column[Judged]("ours", ours),
-        Column[Judged]("ends", ends),
-        Column[Judged]("verdict", lambda judged: judged.verdict),
-        Column[Judged]("shape", _shape),
-        Column[Judged]("bound", _bound),
-        Column[Judged]("bound_why", lambda judged: judged.claim.bound_why),
-        Column[Judged]("missing", lambda judged: judged.claim.missing),
-        Column[Judged]("command", lambda judged: judged.claim.values.command),
-        Column[Judged]("metric", lambda judged: judged.claim.values.metric),
-        Column[Judged]("against", lambda judged: judged.claim.values.against),
-        Column[Judged]("combine", lambda judged: judged.claim.values.combine),
-        Column[Judged]("cells", lambda judged: judged.claim.cells),
-        Column[Judged]("remark", lambda judged: judged.claim.remark),
+    columns: list[Column[Judged]] = [
+        Column("paper", lambda judged: judged.row.paper),
+        Column("claim", lambda judged: judged.claim.claim),
+        Column("where", lambda judged: judged.claim.where),
+        Column("says", lambda judged: judged.claim.says),
+        Column("published", lambda judged: judged.claim.published),
+        Column("unit", lambda judged: judged.claim.unit),
+        Column("ours", ours),
+        Column("ends", ends),
+        Column("verdict", lambda judged: judged.verdict),
+        Column("shape", _shape),
+        Column("bound", _bound),
+        Column("bound_why", lambda judged: judged.claim.bound_why),
+        Column("missing", lambda judged: judged.claim.missing),
+        Column("command", lambda judged: judged.claim.values.command),
+        Column("metric", lambda judged: judged.claim.values.metric),
+        Column("against", lambda judged: judged.claim.values.against),
+        Column("combine", lambda judged: judged.claim.values.combine),
+        Column("cells", lambda judged: judged.claim.cells),
+        Column("remark", lambda judged: judged.claim.remark),
     ]
     return table("Claims", claims, columns)
 

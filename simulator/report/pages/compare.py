@@ -196,11 +196,11 @@ def _said(value: Value | None) -> str:
 def _sources(result: Comparison) -> Iterator[Block]:
     rows = list(_sourced(result))
     if rows:
-        columns = [
-            Column[SourcedNumber]("field", lambda row: Code(row.field)),
-            Column[SourcedNumber]("", lambda row: f"{row.letter}: {row.value.text}"),
-            Column[SourcedNumber]("confidence", lambda row: row.value.confidence),
-            Column[SourcedNumber]("source", lambda row: row.value.source),
+        columns: list[Column[SourcedNumber]] = [
+            Column("field", lambda row: Code(row.field)),
+            Column("", lambda row: f"{row.letter}: {row.value.text}"),
+            Column("confidence", lambda row: row.value.confidence),
+            Column("source", lambda row: row.value.source),
         ]
         yield table("Sources of the numbers that differ", rows, columns, badges=(2,))
 

@@ -96,13 +96,13 @@ def highlights(methods: Sequence[Crossover]) -> Iterator[Highlight]:
 
 
 def _methods(methods: Sequence[Crossover]) -> Table:
-    columns = [
-        Column[Crossover]("method", lambda method: method.method),
-        Column[Crossover]("rows per request", _rows_per_request),
-        Column[Crossover]("speed-up at B = 1", lambda method: f"{method.points[0].speedup:.2f}"),
-        Column[Crossover]("slower from B =", lambda method: _from(method, method.first)),
-        Column[Crossover]("for good from B =", lambda method: _from(method, method.for_good)),
-        Column[Crossover]("where a tile ends", _at_a_tile),
+    columns: list[Column[Crossover]] = [
+        Column("method", lambda method: method.method),
+        Column("rows per request", _rows_per_request),
+        Column("speed-up at B = 1", lambda method: f"{method.points[0].speedup:.2f}"),
+        Column("slower from B =", lambda method: _from(method, method.first)),
+        Column("for good from B =", lambda method: _from(method, method.for_good)),
+        Column("where a tile ends", _at_a_tile),
     ]
     return table("Methods, the one that stays ahead longest first", methods, columns)
 

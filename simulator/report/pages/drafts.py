@@ -75,13 +75,13 @@ def highlights(study: DraftStudy) -> Iterator[Highlight]:
 
 def _drafts(study: DraftStudy) -> Table:
     """Return the table of drafts: what each is worth by how often its tokens are kept."""
-    columns = [
-        Column[DraftPoint]("draft", lambda point: point.model),
-        Column[DraftPoint]("1e9 weights", lambda point: number(point.billions, 3)),
-        Column[DraftPoint]("ms a token", lambda point: number(point.draft_ms, 3)),
+    columns: list[Column[DraftPoint]] = [
+        Column("draft", lambda point: point.model),
+        Column("1e9 weights", lambda point: number(point.billions, 3)),
+        Column("ms a token", lambda point: number(point.draft_ms, 3)),
         *(_at(rate) for rate in SHOWN),
-        Column[DraftPoint]("pays above", lambda point: shown(point.pays, ".0%") or "never"),
-        Column[DraftPoint]("needs, for level", lambda point: shown(point.needed, ".0%") or "never"),
+        Column("pays above", lambda point: shown(point.pays, ".0%") or "never"),
+        Column("needs, for level", lambda point: shown(point.needed, ".0%") or "never"),
     ]
     return table("Drafts of several sizes", study.points, columns)
 

@@ -49,12 +49,12 @@ def _footings(explanation: Explanation) -> Table:
     moving = [
         footing for footing in explanation.rests_on if abs(footing.change) >= WORTH_NAMING / 10
     ]
-    columns = [
-        Column[Footing]("number", lambda footing: footing.parameter),
-        Column[Footing]("value", lambda footing: number(footing.value)),
-        Column[Footing]("confidence", lambda footing: footing.confidence),
-        Column[Footing]("speed-up", lambda footing: signed_share(footing.change)),
-        Column[Footing]("source", lambda footing: footing.source[:60]),
+    columns: list[Column[Footing]] = [
+        Column("number", lambda footing: footing.parameter),
+        Column("value", lambda footing: number(footing.value)),
+        Column("confidence", lambda footing: footing.confidence),
+        Column("speed-up", lambda footing: signed_share(footing.change)),
+        Column("source", lambda footing: footing.source[:60]),
     ]
     return table("Numbers by what one deviation of each changes", moving, columns, badges=(2,))
 

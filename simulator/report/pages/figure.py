@@ -150,11 +150,11 @@ def page(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]) 
     """Return the table of the papers' figures: which can be drawn, and the claims that carry its
     verdict or the reason.
     """
-    columns = [
-        Column[PaperFigure]("paper", lambda figure: figure.paper),
-        Column[PaperFigure]("figure", lambda figure: figure.figure),
-        Column[PaperFigure]("drawn", lambda figure: ", ".join(_drawn(figure, drawn))),
-        Column[PaperFigure]("claims, or why none", lambda figure: figure.claims or figure.remark),
+    columns: list[Column[PaperFigure]] = [
+        Column("paper", lambda figure: figure.paper),
+        Column("figure", lambda figure: figure.figure),
+        Column("drawn", lambda figure: ", ".join(_drawn(figure, drawn))),
+        Column("claims, or why none", lambda figure: figure.claims or figure.remark),
     ]
     count = sum(bool(_drawn(figure, drawn)) for figure in figures)
     return Page(

@@ -97,13 +97,13 @@ def _fastest(curves: Curves) -> LoadPoint:
 
 
 def _loads(name: str, points: list[LoadPoint]) -> Table:
-    columns = [
-        Column[LoadPoint]("clients", lambda point: point.clients),
-        Column[LoadPoint]("tokens per second", lambda point: number(point.tokens_per_s)),
-        Column[LoadPoint]("ms per token", lambda point: number(point.tpot_ms)),
-        Column[LoadPoint]("TBT p50", lambda point: number(point.tbt_p50_ms)),
-        Column[LoadPoint]("TBT p99", lambda point: number(point.tbt_p99_ms)),
-        Column[LoadPoint]("preempted", lambda point: point.preemptions),
+    columns: list[Column[LoadPoint]] = [
+        Column("clients", lambda point: point.clients),
+        Column("tokens per second", lambda point: number(point.tokens_per_s)),
+        Column("ms per token", lambda point: number(point.tpot_ms)),
+        Column("TBT p50", lambda point: number(point.tbt_p50_ms)),
+        Column("TBT p99", lambda point: number(point.tbt_p99_ms)),
+        Column("preempted", lambda point: point.preemptions),
     ]
     return table(f"Load of {name}", points, columns)
 

@@ -108,9 +108,9 @@ def highlights(result: MethodComparison) -> Iterator[Highlight]:
 
 
 def _methods(points: Sequence[MethodPoint]) -> Table:
-    columns = [
-        Column[MethodPoint]("method", lambda point: point.method),
-        Column[MethodPoint]("speed-up", lambda point: f"{point.speedup:.2f}"),
+    columns: list[Column[MethodPoint]] = [
+        Column("method", lambda point: point.method),
+        Column("speed-up", lambda point: f"{point.speedup:.2f}"),
     ]
     if any(point.published_speedup for point in points):
         columns.append(Column("publ.", lambda point: shown(point.published_speedup, ".2f")))

@@ -467,17 +467,17 @@ def _alternatives(study: PlanStudy) -> Iterator[Block]:
     limit (ms).
     """
     limits = study.search.plan.file.slo.limits
-    columns = [
-        Column[Family]("strategy", lambda row: row.strategy),
-        Column[Family]("hardware", lambda row: row.hardware),
-        Column[Family]("settings", lambda row: row.settings),
-        Column[Family]("replicas", lambda row: row.replicas),
-        Column[Family]("devices", lambda row: _devices(row.cheapest) if row.cheapest else ""),
-        Column[Family]("USD/hour", _usd_per_hour),
-        Column[Family]("USD/million tokens", _usd_per_million_tokens),
-        Column[Family]("when full", _when_full),
-        Column[Family]("headroom", lambda row: multiple(row.capacity) if row.capacity else ""),
-        Column[Family]("limit broken with one replica fewer", lambda row: row.broken),
+    columns: list[Column[Family]] = [
+        Column("strategy", lambda row: row.strategy),
+        Column("hardware", lambda row: row.hardware),
+        Column("settings", lambda row: row.settings),
+        Column("replicas", lambda row: row.replicas),
+        Column("devices", lambda row: _devices(row.cheapest) if row.cheapest else ""),
+        Column("USD/hour", _usd_per_hour),
+        Column("USD/million tokens", _usd_per_million_tokens),
+        Column("when full", _when_full),
+        Column("headroom", lambda row: multiple(row.capacity) if row.capacity else ""),
+        Column("limit broken with one replica fewer", lambda row: row.broken),
     ]
     before = len(columns)
     columns += [
@@ -574,10 +574,10 @@ def _laws(study: PlanStudy) -> Table:
         for name, points in by_name.items()
     ]
     sizes = sorted({point.batch for point in study.laws})
-    columns = [
-        Column[CandidateLaw]("candidate", lambda row: row.name),
-        *(Column[CandidateLaw](f"ms/token at {size}", _at_size(size)) for size in sizes),
-        Column[CandidateLaw]("most tokens/s", _most_tokens_per_s),
+    columns: list[Column[CandidateLaw]] = [
+        Column("candidate", lambda row: row.name),
+        *(Column(f"ms/token at {size}", _at_size(size)) for size in sizes),
+        Column("most tokens/s", _most_tokens_per_s),
     ]
     return table("Time per token by law and batch size", rows, columns, sortable=True)
 
@@ -591,9 +591,9 @@ def _most_tokens_per_s(row: CandidateLaw) -> str:
 
 
 def _left_out(combinations: Sequence[NoCandidate]) -> Table:
-    columns = [
-        Column[NoCandidate]("combination", lambda combination: combination.name),
-        Column[NoCandidate]("why", lambda combination: combination.reason),
+    columns: list[Column[NoCandidate]] = [
+        Column("combination", lambda combination: combination.name),
+        Column("why", lambda combination: combination.reason),
     ]
     return table("Combinations that cannot run", combinations, columns)
 

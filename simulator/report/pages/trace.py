@@ -92,22 +92,22 @@ def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
     )
 
 
-WINDOWS = (
-    Column[WindowMean]("γ", lambda window: window.gamma),
-    Column[WindowMean]("replayed", lambda window: number(window.replayed)),
-    Column[WindowMean]("i.i.d.", lambda window: number(window.independent)),
-    Column[WindowMean]("error", lambda window: percent(window.independent_error_percent)),
-    Column[WindowMean]("law", lambda window: number(window.law)),
-    Column[WindowMean]("error", lambda window: percent(window.law_error_percent)),
+WINDOWS: tuple[Column[WindowMean], ...] = (
+    Column("γ", lambda window: window.gamma),
+    Column("replayed", lambda window: number(window.replayed)),
+    Column("i.i.d.", lambda window: number(window.independent)),
+    Column("error", lambda window: percent(window.independent_error_percent)),
+    Column("law", lambda window: number(window.law)),
+    Column("error", lambda window: percent(window.law_error_percent)),
 )
-PIPELINES = (
-    Column[PipelineNumbers]("width", lambda tree: tree.width),
-    Column[PipelineNumbers]("children", lambda tree: tree.branching),
-    Column[PipelineNumbers]("stages", lambda tree: tree.stages),
-    Column[PipelineNumbers]("in the tree", lambda tree: share(tree.hit_rate)),
-    Column[PipelineNumbers]("steps a token", lambda tree: number(tree.steps_per_token)),
-    Column[PipelineNumbers]("rows a step", lambda tree: number(tree.rows_per_step)),
-    Column[PipelineNumbers]("in flight", lambda tree: number(tree.rows_in_flight)),
+PIPELINES: tuple[Column[PipelineNumbers], ...] = (
+    Column("width", lambda tree: tree.width),
+    Column("children", lambda tree: tree.branching),
+    Column("stages", lambda tree: tree.stages),
+    Column("in the tree", lambda tree: share(tree.hit_rate)),
+    Column("steps a token", lambda tree: number(tree.steps_per_token)),
+    Column("rows a step", lambda tree: number(tree.rows_per_step)),
+    Column("in flight", lambda tree: number(tree.rows_in_flight)),
 )
 
 

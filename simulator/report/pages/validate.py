@@ -113,29 +113,29 @@ def cells_csv(papers: Sequence[Validated]) -> str:
 
 def _records(papers: Sequence[Validated]) -> Table:
     """Return the table of every cell that was run, for programs."""
-    columns = [
-        Column[Prediction]("paper", lambda cell: cell.paper),
-        Column[Prediction]("role", lambda cell: cell.cell.role),
-        Column[Prediction]("cell", lambda cell: cell.cell.cell),
-        Column[Prediction]("source", lambda cell: cell.cell.source),
-        Column[Prediction]("model", lambda cell: cell.cell.model),
-        Column[Prediction]("task", lambda cell: cell.cell.task),
-        Column[Prediction]("method", lambda cell: cell.cell.method),
-        Column[Prediction]("hardware", lambda cell: cell.cell.hardware),
-        Column[Prediction]("temperature", lambda cell: shown(cell.cell.temperature, "g")),
-        Column[Prediction]("batch_size", lambda cell: shown(cell.cell.batch_size, "g")),
-        Column[Prediction]("quantity", lambda cell: cell.cell.quantity),
-        Column[Prediction]("unit", lambda cell: cell.cell.unit),
-        Column[Prediction]("published", lambda cell: cell.cell.published),
-        Column[Prediction]("run", lambda cell: f"{cell.run:.5g}"),
-        Column[Prediction]("error_percent", lambda cell: f"{100 * cell.error:.5g}"),
-        Column[Prediction]("low", lambda cell: _end(cell, 0)),
-        Column[Prediction]("high", lambda cell: _end(cell, 1)),
-        Column[Prediction]("baseline", lambda cell: shown(cell.baseline, ".5g")),
-        Column[Prediction]("baseline_error_percent", _baseline_error_percent),
-        Column[Prediction]("kind", _kind),
-        Column[Prediction]("same_as", lambda cell: cell.cell.same_as),
-        Column[Prediction]("note", lambda cell: cell.note),
+    columns: list[Column[Prediction]] = [
+        Column("paper", lambda cell: cell.paper),
+        Column("role", lambda cell: cell.cell.role),
+        Column("cell", lambda cell: cell.cell.cell),
+        Column("source", lambda cell: cell.cell.source),
+        Column("model", lambda cell: cell.cell.model),
+        Column("task", lambda cell: cell.cell.task),
+        Column("method", lambda cell: cell.cell.method),
+        Column("hardware", lambda cell: cell.cell.hardware),
+        Column("temperature", lambda cell: shown(cell.cell.temperature, "g")),
+        Column("batch_size", lambda cell: shown(cell.cell.batch_size, "g")),
+        Column("quantity", lambda cell: cell.cell.quantity),
+        Column("unit", lambda cell: cell.cell.unit),
+        Column("published", lambda cell: cell.cell.published),
+        Column("run", lambda cell: f"{cell.run:.5g}"),
+        Column("error_percent", lambda cell: f"{100 * cell.error:.5g}"),
+        Column("low", lambda cell: _end(cell, 0)),
+        Column("high", lambda cell: _end(cell, 1)),
+        Column("baseline", lambda cell: shown(cell.baseline, ".5g")),
+        Column("baseline_error_percent", _baseline_error_percent),
+        Column("kind", _kind),
+        Column("same_as", lambda cell: cell.cell.same_as),
+        Column("note", lambda cell: cell.note),
     ]
     return table("Cells", _run(papers), columns)
 
@@ -266,15 +266,13 @@ def _engines(engines: Mapping[str, EngineErrors]) -> Iterator[Block]:
     """
     if not engines:
         return
-    columns = [
-        Column[_FittedEngine]("engine", lambda engine: engine.name),
-        Column[_FittedEngine]("runs", lambda engine: engine.fit.rows),
-        Column[_FittedEngine]("free", lambda engine: engine.fit.free),
-        Column[_FittedEngine]("fitted", lambda engine: share(engine.fit.errors["fitted"])),
-        Column[_FittedEngine]("groups that took no part", _left_out),
-        Column[_FittedEngine](
-            "one constant", lambda engine: share(engine.fit.errors["one constant"])
-        ),
+    columns: list[Column[_FittedEngine]] = [
+        Column("engine", lambda engine: engine.name),
+        Column("runs", lambda engine: engine.fit.rows),
+        Column("free", lambda engine: engine.fit.free),
+        Column("fitted", lambda engine: share(engine.fit.errors["fitted"])),
+        Column("groups that took no part", _left_out),
+        Column("one constant", lambda engine: share(engine.fit.errors["one constant"])),
     ]
     rows = [_FittedEngine(name, fit) for name, fit in engines.items()]
     yield table("Mean absolute errors", rows, columns)
@@ -302,27 +300,19 @@ def _answer(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterato
 
 def _errors(papers: Sequence[Validated]) -> Table:
     """Return the table of errors, by paper and of all papers."""
-    columns = [
-        Column[Summary]("paper", lambda paper: paper.name),
-        Column[Summary]("cells", _cells_with_a_run),
-        Column[Summary]("free", lambda paper: paper.free),
-        Column[Summary]("MAPE", lambda paper: _mape(paper.errors)),
-        Column[Summary]("median", lambda paper: _median(paper.errors)),
-        Column[Summary]("most", lambda paper: share(paper.errors.most) if paper.errors else ""),
-        Column[Summary](
-            "bias", lambda paper: signed_share(paper.errors.bias) if paper.errors else ""
-        ),
-        Column[Summary](
-            "≤ 5 %", lambda paper: whole_share(paper.errors.within_5) if paper.errors else ""
-        ),
-        Column[Summary](
-            "≤ 10 %", lambda paper: whole_share(paper.errors.within_10) if paper.errors else ""
-        ),
-        Column[Summary]("baseline", lambda paper: _mape(paper.baseline)),
-        Column[Summary](
-            "covered", lambda paper: whole_share(paper.covered) if paper.errors else ""
-        ),
-        Column[Summary]("choices", lambda paper: paper.choices),
+    columns: list[Column[Summary]] = [
+        Column("paper", lambda paper: paper.name),
+        Column("cells", _cells_with_a_run),
+        Column("free", lambda paper: paper.free),
+        Column("MAPE", lambda paper: _mape(paper.errors)),
+        Column("median", lambda paper: _median(paper.errors)),
+        Column("most", lambda paper: share(paper.errors.most) if paper.errors else ""),
+        Column("bias", lambda paper: signed_share(paper.errors.bias) if paper.errors else ""),
+        Column("≤ 5 %", lambda paper: whole_share(paper.errors.within_5) if paper.errors else ""),
+        Column("≤ 10 %", lambda paper: whole_share(paper.errors.within_10) if paper.errors else ""),
+        Column("baseline", lambda paper: _mape(paper.baseline)),
+        Column("covered", lambda paper: whole_share(paper.covered) if paper.errors else ""),
+        Column("choices", lambda paper: paper.choices),
     ]
     return table(
         "Errors by paper",
@@ -372,13 +362,13 @@ def noise() -> str:
 
 def _beside_arithmetic(papers: Sequence[Validated]) -> Table:
     """Return the table of our errors beside those of arithmetic, of the same cells."""
-    columns = [
-        Column[Summary]("paper", lambda paper: paper.name),
-        Column[Summary]("cells", lambda paper: paper.comparable.count if paper.comparable else 0),
-        Column[Summary]("MAPE", lambda paper: _mape(paper.comparable)),
-        Column[Summary]("baseline", lambda paper: _mape(paper.baseline)),
-        Column[Summary]("median", lambda paper: _median(paper.comparable)),
-        Column[Summary]("its median", lambda paper: _median(paper.baseline)),
+    columns: list[Column[Summary]] = [
+        Column("paper", lambda paper: paper.name),
+        Column("cells", lambda paper: paper.comparable.count if paper.comparable else 0),
+        Column("MAPE", lambda paper: _mape(paper.comparable)),
+        Column("baseline", lambda paper: _mape(paper.baseline)),
+        Column("median", lambda paper: _median(paper.comparable)),
+        Column("its median", lambda paper: _median(paper.baseline)),
     ]
     return table("Beside arithmetic", apart(papers), columns)
 
@@ -441,20 +431,20 @@ def choices_legend(paper: Paper) -> str:
 
 
 def _choices(paper: str, choices: Sequence[OpenChoice]) -> Table:
-    columns = [
-        Column[OpenChoice]("choice", lambda choice: choice.what),
-        Column[OpenChoice]("value", lambda choice: choice.value),
-        Column[OpenChoice]("rests on", lambda choice: choice.rests_on),
-        Column[OpenChoice]("results seen", lambda choice: "yes" if choice.after_seeing else "no"),
+    columns: list[Column[OpenChoice]] = [
+        Column("choice", lambda choice: choice.what),
+        Column("value", lambda choice: choice.value),
+        Column("rests on", lambda choice: choice.rests_on),
+        Column("results seen", lambda choice: "yes" if choice.after_seeing else "no"),
     ]
     return table(f"Discrete choices of {paper}", choices, columns)
 
 
-CELL = [
-    Column[Prediction]("cell", lambda cell: cell.cell.cell),
-    Column[Prediction]("what", lambda cell: what(cell.cell)),
-    Column[Prediction]("published", lambda cell: f"{cell.cell.published} {cell.cell.unit}"),
-    Column[Prediction]("run", lambda cell: number(cell.run, 3)),
+CELL: list[Column[Prediction]] = [
+    Column("cell", lambda cell: cell.cell.cell),
+    Column("what", lambda cell: what(cell.cell)),
+    Column("published", lambda cell: f"{cell.cell.published} {cell.cell.unit}"),
+    Column("run", lambda cell: number(cell.run, 3)),
 ]
 """The columns that every table of cells begins with."""
 NOTE = Column[Prediction]("note", lambda cell: cell.note)
@@ -462,11 +452,11 @@ NOTE = Column[Prediction]("note", lambda cell: cell.note)
 
 def _predicted(paper: str, cells: Sequence[Prediction]) -> Table:
     """Return the table of predicted cells; an error beyond ``FAR`` stands out."""
-    columns = [
+    columns: list[Column[Prediction]] = [
         *CELL,
-        Column[Prediction]("90 % interval", _interval),
-        Column[Prediction]("error", _error),
-        Column[Prediction]("baseline", lambda cell: signed_share(cell.baseline_error)),
+        Column("90 % interval", _interval),
+        Column("error", _error),
+        Column("baseline", lambda cell: signed_share(cell.baseline_error)),
         NOTE,
     ]
     return table(f"Predicted cells of {paper}", cells, columns, sortable=True)
@@ -544,17 +534,15 @@ def far_off(prediction: Prediction) -> str:
 
 def _gaps(gaps: Sequence[LawGap]) -> Table:
     """Return the table of laws beside simulations of the shipped scenarios."""
-    columns = [
-        Column[LawGap]("scenario", lambda gap: gap.scenario),
-        Column[LawGap]("step, simulated (ms)", lambda gap: number(gap.simulated_step_ms)),
-        Column[LawGap]("step, law (ms)", lambda gap: number(gap.law_step_ms)),
-        Column[LawGap]("", lambda gap: f"{100 * gap.step_gap:+.3f} %"),
-        Column[LawGap]("token, simulated (ms)", lambda gap: number(gap.simulated_tpot_ms)),
-        Column[LawGap]("token, law (ms)", lambda gap: number(gap.law_tpot_ms)),
-        Column[LawGap]("", lambda gap: signed_share(gap.tpot_gap)),
-        Column[LawGap](
-            "the law is", lambda gap: on_page(gap.shown) if gap.disagreement else gap.relation
-        ),
+    columns: list[Column[LawGap]] = [
+        Column("scenario", lambda gap: gap.scenario),
+        Column("step, simulated (ms)", lambda gap: number(gap.simulated_step_ms)),
+        Column("step, law (ms)", lambda gap: number(gap.law_step_ms)),
+        Column("", lambda gap: f"{100 * gap.step_gap:+.3f} %"),
+        Column("token, simulated (ms)", lambda gap: number(gap.simulated_tpot_ms)),
+        Column("token, law (ms)", lambda gap: number(gap.law_tpot_ms)),
+        Column("", lambda gap: signed_share(gap.tpot_gap)),
+        Column("the law is", lambda gap: on_page(gap.shown) if gap.disagreement else gap.relation),
     ]
     return table("Laws against simulation", gaps, columns, sortable=True)
 
@@ -567,17 +555,17 @@ def _figures(figures: Sequence[PaperFigure], claims: Sequence[Judged]) -> Iterat
         places = [(figure.paper, name) for name in figure.claims.split()]
         return counts(judged[place] for place in places if place in judged)
 
-    columns = [
-        Column[PaperFigure]("paper", lambda figure: figure.paper),
-        Column[PaperFigure]("figure", lambda figure: figure.figure),
-        Column[PaperFigure]("shows", lambda figure: figure.shows),
-        Column[PaperFigure]("claims", verdicts),
-        Column[PaperFigure](
+    columns: list[Column[PaperFigure]] = [
+        Column("paper", lambda figure: figure.paper),
+        Column("figure", lambda figure: figure.figure),
+        Column("shows", lambda figure: figure.shows),
+        Column("claims", verdicts),
+        Column(
             "command",
             lambda figure: Code(figure.command) if figure.command else "not reproduced",
         ),
-        Column[PaperFigure]("picture", _picture),
-        Column[PaperFigure]("remark", lambda figure: figure.remark),
+        Column("picture", _picture),
+        Column("remark", lambda figure: figure.remark),
     ]
     reproduced = sum(figure.reproduced for figure in figures)
     claimed = sum(bool(figure.claims) for figure in figures)
@@ -597,13 +585,13 @@ def _picture(figure: PaperFigure) -> Hyperlink | str:
 def _slips(slips: Sequence[Contradiction]) -> Iterator[Block]:
     """Yield what is wrong in the papers themselves."""
     heavy = [slip for slip in slips if slip.weight in ("medium", "large")]
-    columns = [
-        Column[Contradiction]("", lambda slip: slip.id),
-        Column[Contradiction]("paper", lambda slip: slip.paper),
-        Column[Contradiction]("where", lambda slip: slip.where),
-        Column[Contradiction]("finding", lambda slip: slip.finding),
-        Column[Contradiction]("treatment", lambda slip: slip.treatment),
-        Column[Contradiction]("weight", lambda slip: slip.weight),
+    columns: list[Column[Contradiction]] = [
+        Column("", lambda slip: slip.id),
+        Column("paper", lambda slip: slip.paper),
+        Column("where", lambda slip: slip.where),
+        Column("finding", lambda slip: slip.finding),
+        Column("treatment", lambda slip: slip.treatment),
+        Column("weight", lambda slip: slip.weight),
     ]
     yield Paragraph(
         f"{len(slips)} slips, ambiguities and statements that cannot both hold; {len(heavy)} of "
@@ -649,11 +637,11 @@ def cells_page(cells: Sequence[PlainData], command: str) -> Page:
 
 
 def _single(cells: Sequence[PlainData]) -> Table:
-    columns = [
-        Column[PlainData]("cell", lambda cell: cell["cell"]),
-        Column[PlainData]("quantity", lambda cell: cell["quantity"]),
-        Column[PlainData]("published", lambda cell: number(cell["published"])),
-        Column[PlainData]("run", lambda cell: number(cell["run"])),
-        Column[PlainData]("error", lambda cell: f"{cell['error_percent']:+.1f} %"),
+    columns: list[Column[PlainData]] = [
+        Column("cell", lambda cell: cell["cell"]),
+        Column("quantity", lambda cell: cell["quantity"]),
+        Column("published", lambda cell: number(cell["published"])),
+        Column("run", lambda cell: number(cell["run"])),
+        Column("error", lambda cell: f"{cell['error_percent']:+.1f} %"),
     ]
     return table("Cells", cells, columns)

@@ -87,12 +87,12 @@ def _recording(result: RunResult) -> str:
 
 
 def _depths(result: RunResult) -> Table:
-    columns = [
-        Column[FallbackRate]("exit depth", lambda rate: shown(rate.exit_fraction, ".2f")),
-        Column[FallbackRate]("κ", lambda rate: rate.kappa),
-        Column[FallbackRate]("1 − Ω, all positions", lambda rate: share(rate.off_exit)),
-        Column[FallbackRate]("fallback per position", lambda rate: share(rate.per_position)),
-        Column[FallbackRate]("fallback per step", _per_step),
+    columns: list[Column[FallbackRate]] = [
+        Column("exit depth", lambda rate: shown(rate.exit_fraction, ".2f")),
+        Column("κ", lambda rate: rate.kappa),
+        Column("1 − Ω, all positions", lambda rate: share(rate.off_exit)),
+        Column("fallback per position", lambda rate: share(rate.per_position)),
+        Column("fallback per step", _per_step),
     ]
     return table(
         "Fallback by exit depth and width", result.fallback, columns, bars=(2, 3), sortable=True

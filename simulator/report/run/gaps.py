@@ -84,10 +84,10 @@ def _explained(gap: Gap) -> str:
 
 
 def _measured_parts(parts: tuple[GapPart, ...]) -> Table:
-    columns = [
-        Column[GapPart]("taken into account, one after the other", lambda part: part.reason),
-        Column[GapPart]("time per token (ms)", lambda part: number(part.tpot_s * 1e3)),
-        Column[GapPart]("explains of the gap", lambda part: share(part.share)),
+    columns: list[Column[GapPart]] = [
+        Column("taken into account, one after the other", lambda part: part.reason),
+        Column("time per token (ms)", lambda part: number(part.tpot_s * 1e3)),
+        Column("explains of the gap", lambda part: share(part.share)),
     ]
     return table("From the law with marginal rates to the simulation", parts, columns)
 

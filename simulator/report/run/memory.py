@@ -47,15 +47,15 @@ def stages(scenario: Scenario) -> Table | None:
         rows.append(EqualStages(span, layers, memory, printed.gib))
     if not rows:
         return None
-    columns = [
-        Column[EqualStages]("stages", lambda row: f"{row.places} ({row.layers} layers)"),
-        Column[EqualStages]("weights", lambda row: number(row.memory.weights / GIB, 3)),
-        Column[EqualStages]("table", lambda row: number(row.memory.table / GIB, 3)),
-        Column[EqualStages]("KV", lambda row: number(row.memory.kv / GIB, 3)),
-        Column[EqualStages]("tree", lambda row: number(row.memory.tree / GIB, 3)),
-        Column[EqualStages]("runtime", lambda row: number(row.memory.runtime / GIB, 3)),
-        Column[EqualStages]("GiB", lambda row: number(row.memory.gib)),
-        Column[EqualStages]("printed", lambda row: number(row.printed_gib)),
+    columns: list[Column[EqualStages]] = [
+        Column("stages", lambda row: f"{row.places} ({row.layers} layers)"),
+        Column("weights", lambda row: number(row.memory.weights / GIB, 3)),
+        Column("table", lambda row: number(row.memory.table / GIB, 3)),
+        Column("KV", lambda row: number(row.memory.kv / GIB, 3)),
+        Column("tree", lambda row: number(row.memory.tree / GIB, 3)),
+        Column("runtime", lambda row: number(row.memory.runtime / GIB, 3)),
+        Column("GiB", lambda row: number(row.memory.gib)),
+        Column("printed", lambda row: number(row.printed_gib)),
     ]
     return table("Memory of the stages", rows, columns)
 

@@ -58,12 +58,12 @@ def section(result: RunResult) -> Section:
 
 def _limits(counted: Counted) -> Table:
     """Return the table of what the SLO limits."""
-    columns = [
-        Column[LimitOutcome]("SLO", lambda limit: f"{limit.metric.upper()} {limit.percentile}"),
-        Column[LimitOutcome]("limit (ms)", lambda limit: number(limit.limit_ms)),
-        Column[LimitOutcome]("simulated (ms)", lambda limit: number(limit.found_ms)),
-        Column[LimitOutcome]("within the limit", lambda limit: share(limit.attainment)),
-        Column[LimitOutcome]("", lambda limit: "met" if limit.met else "MISSED"),
+    columns: list[Column[LimitOutcome]] = [
+        Column("SLO", lambda limit: f"{limit.metric.upper()} {limit.percentile}"),
+        Column("limit (ms)", lambda limit: number(limit.limit_ms)),
+        Column("simulated (ms)", lambda limit: number(limit.found_ms)),
+        Column("within the limit", lambda limit: share(limit.attainment)),
+        Column("", lambda limit: "met" if limit.met else "MISSED"),
     ]
     return table("Limits of the SLO, and simulated times", counted.slo, columns)
 
@@ -77,11 +77,11 @@ def _times(serving: ServingOutcome) -> Table:
         TimesOf("TPOT", serving.tpot),
         TimesOf("E2E", serving.e2e),
     ]
-    columns = [
-        Column[TimesOf]("ms", lambda times: times.name),
-        Column[TimesOf]("mean", lambda times: number(times.sketch.mean_ms) or "not measured"),
+    columns: list[Column[TimesOf]] = [
+        Column("ms", lambda times: times.name),
+        Column("mean", lambda times: number(times.sketch.mean_ms) or "not measured"),
         *map(_quantile, QUANTILES),
-        Column[TimesOf]("most", lambda times: number(times.sketch.most_ms)),
+        Column("most", lambda times: number(times.sketch.most_ms)),
     ]
     return table("Times of requests and tokens", rows, columns)
 
@@ -127,17 +127,15 @@ def _replicas(outcome: Outcome) -> Table:
     for place, replica in enumerate(outcome.replicas, start=1):
         busy = max(replica.busy_s.values(), default=0.0) / outcome.end_s
         rows.append(NumberedReplica(place, replica, busy))
-    columns = [
-        Column[NumberedReplica]("replica", lambda row: row.number),
-        Column[NumberedReplica]("requests", lambda row: f"{row.replica.requests:,}"),
-        Column[NumberedReplica]("tokens", lambda row: f"{row.replica.tokens:,}"),
-        Column[NumberedReplica]("busy", lambda row: share(row.busy)),
-        Column[NumberedReplica]("batch", lambda row: number(row.replica.mean_batch, 3)),
-        Column[NumberedReplica]("queue", lambda row: number(row.replica.mean_waiting, 3)),
-        Column[NumberedReplica]("preempted", lambda row: f"{row.replica.preemptions:,}"),
-        Column[NumberedReplica](
-            "TTFT p99 (ms)", lambda row: number(row.replica.ttft.quantile_ms(0.99))
-        ),
+    columns: list[Column[NumberedReplica]] = [
+        Column("replica", lambda row: row.number),
+        Column("requests", lambda row: f"{row.replica.requests:,}"),
+        Column("tokens", lambda row: f"{row.replica.tokens:,}"),
+        Column("busy", lambda row: share(row.busy)),
+        Column("batch", lambda row: number(row.replica.mean_batch, 3)),
+        Column("queue", lambda row: number(row.replica.mean_waiting, 3)),
+        Column("preempted", lambda row: f"{row.replica.preemptions:,}"),
+        Column("TTFT p99 (ms)", lambda row: number(row.replica.ttft.quantile_ms(0.99))),
     ]
     return table("Replica by replica", rows, columns)
 

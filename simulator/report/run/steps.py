@@ -107,10 +107,10 @@ def _kinds(result: RunResult) -> Table:
         )
         for kind in list(result.phases)[: 2 * KINDS_SHOWN]
     ]
-    columns = [
-        Column[KindShares]("step kind", lambda kind: kind.name),
-        Column[KindShares]("share by law (marginal rates)", lambda kind: share(kind.by_law)),
-        Column[KindShares]("share in the simulation", lambda kind: share(kind.simulated)),
+    columns: list[Column[KindShares]] = [
+        Column("step kind", lambda kind: kind.name),
+        Column("share by law (marginal rates)", lambda kind: share(kind.by_law)),
+        Column("share in the simulation", lambda kind: share(kind.simulated)),
     ]
     return table("Kinds of steps", rows, columns, bars=(1, 2))
 
