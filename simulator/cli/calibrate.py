@@ -21,6 +21,19 @@ if TYPE_CHECKING:
     from simulator.evidence.calibrate.profile import FittedProfile
 
 
+measured_times = click.argument("tables", type=options.FILE, nargs=-1, required=True)
+like_profile = click.option(
+    "--like",
+    metavar="NAME",
+    required=True,
+    help="Profile whose other numbers hold, with the datasheet's rates.",
+)
+profile_out = options.output("--out", type=options.NEW_FILE, help="Profile (.yaml) to write.")
+report_folder = options.output(
+    "--report", type=options.FOLDER, help="Folder for a page and its figure."
+)
+
+
 @click.group()
 def calibrate() -> None:
     """Fit profiles to measured times of operations, and engines to measured runs.
@@ -86,51 +99,50 @@ def import_(
 
     skipped: Counter[str] = Counter()
     with working("reading") as status:
-        shapes = None if model is None else _entry("model", model, own)[1]
-        chip = None if card is None else _entry("device", card, own)[1]
+        shapes = None
+        if model is not None:
+            _, shapes = _entry("model", model, own)
+        chip = None
+        if card is not None:
+            _, chip = _entry("device", card, own)
         tables: list[Any] = []
         for file in counted(files, "files"):
             status.update(f"reading {file.name}")
             path = str(file)
             if file.is_absolute():
                 path = "/".join(file.parts[-2:])
-            tables.append(imported(form, file, shapes, skipped).assign(source=f"{source} {path}"))
+            rows_of_file = imported(form, file, shapes, skipped)
+            tables.append(rows_of_file.assign(source=f"{source} {path}"))
         if cache_mb is None:
+            cache_mb = CACHE_MB.get(form, 0.0)
             if chip and chip.cache_mb:
                 cache_mb = chip.cache_mb.value
-            else:
-                cache_mb = CACHE_MB.get(form, 0.0)
-        rows = checked(pd.concat(tables, ignore_index=True), chip, cache_mb, skipped)
+        every_row = pd.concat(tables, ignore_index=True)
+        rows = checked(every_row, chip, cache_mb, skipped)
         write(rows, out)
     counts = {str(name): len(part) for name, part in rows.groupby("operation")}
     reasons = {reason: count for reason, count in skipped.most_common() if count}
+    cached = int((rows.left_out != "").sum())
     data = {
         "written": str(out),
         "rows": counts,
-        "cached": int((rows.left_out != "").sum()),
+        "cached": cached,
         "skipped": reasons,
         "checked": card,
     }
-    lines = [
-        (
-            f"{out}: {counts}, {data['cached']:,} marked (in a cache), rates checked against "
-            f"{card or 'no device (--device)'}"
-        )
-    ]
-    lines += [f"skipped, {reason}: {count:,}" for reason, count in reasons.items()]
+    against = card or "no device (--device)"
+    marked = f"{cached:,} marked (in a cache)"
+    lines = [f"{out}: {counts}, {marked}, rates checked against {against}"]
+    for reason, count in reasons.items():
+        lines.append(f"skipped, {reason}: {count:,}")
     answer(as_json, lambda: data, None, *lines)
 
 
 @calibrate.command("device")
-@click.argument("tables", type=options.FILE, nargs=-1, required=True)
-@click.option(
-    "--like",
-    metavar="NAME",
-    required=True,
-    help="Profile whose other numbers hold, with the datasheet's rates.",
-)
-@options.output("--out", type=options.NEW_FILE, help="Profile (.yaml) to write.")
-@options.output("--report", type=options.FOLDER, help="Folder for a page and its figure.")
+@measured_times
+@like_profile
+@profile_out
+@report_folder
 @options.own
 @options.as_json
 @click.option("--table", is_flag=True, help="A table of ratios by token count beside the formula.")
@@ -173,34 +185,34 @@ def device(
 
     with working("reading"):
         document, card = _entry("device", like, own)
+        rows = read(tables)
+        name = Path(like).stem
         form = Form(tuple(tiles)) if tiles else None
         if table or at:
             form = Form(tuple(tiles or TABLE.tiles), tuple(at or TABLE.at))
-        rows = read(tables)
+            name += "_table"
+        if ratios:
+            name += "_ratios"
         fitted = profile.device(rows, document, card, form, not quick, ratios)
-        options = ["--table"] if table else []
-        for option, counts in (
-            ("--at", at),
-            ("--tiles", tiles),
-            ("--ratios", ratios and (ratios,)),
-        ):
-            options += [option, ",".join(map(str, counts))] if counts else []
-        name = f"{Path(like).stem}{'_table' if table or at else ''}{'_ratios' if ratios else ''}"
+        options = []
+        if table:
+            options.append("--table")
+        if at:
+            options += ["--at", _listed(at)]
+        if tiles:
+            options += ["--tiles", _listed(tiles)]
+        if ratios:
+            options += ["--ratios", str(ratios)]
         command = _command("device", tables, like, options)
         written = _write_results(name, fitted, out, report, command)
     _print_fit(name, fitted, command, written, as_json)
 
 
 @calibrate.command("link")
-@click.argument("tables", type=options.FILE, nargs=-1, required=True)
-@click.option(
-    "--like",
-    metavar="NAME",
-    required=True,
-    help="Profile whose other numbers hold, with the datasheet's rates.",
-)
-@options.output("--out", type=options.NEW_FILE, help="Profile (.yaml) to write.")
-@options.output("--report", type=options.FOLDER, help="Folder for a page and its figure.")
+@measured_times
+@like_profile
+@profile_out
+@report_folder
 @options.own
 @options.as_json
 def link(
@@ -210,22 +222,20 @@ def link(
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.measurements import read
 
+    name = Path(like).stem
     with faults_as_lines():
-        fitted = profile.link(read(tables), *_entry("link", like, own))
+        rows = read(tables)
+        document, wire = _entry("link", like, own)
+        fitted = profile.link(rows, document, wire)
         command = _command("link", tables, like, [])
-        written = _write_results(Path(like).stem, fitted, out, report, command)
-    _print_fit(Path(like).stem, fitted, command, written, as_json)
+        written = _write_results(name, fitted, out, report, command)
+    _print_fit(name, fitted, command, written, as_json)
 
 
 @calibrate.command("passes")
-@click.argument("tables", type=options.FILE, nargs=-1, required=True)
-@click.option(
-    "--like",
-    metavar="NAME",
-    required=True,
-    help="Profile whose other numbers hold, with the datasheet's rates.",
-)
-@options.output("--out", type=options.NEW_FILE, help="Profile (.yaml) to write.")
+@measured_times
+@like_profile
+@profile_out
 @options.own
 @options.as_json
 def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths) -> None:
@@ -239,28 +249,29 @@ def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths
 
     with faults_as_lines():
         document, card = _entry("device", like, own)
-        fitted = fit(card, read(tables))
+        rows = read(tables)
+        fitted = fit(card, rows)
         if out:
-            writing.write(out, profile.text(written(fitted, document)))
-    formats = {name: weights._asdict() for name, weights in fitted.formats.items()}
-    data = {
-        "us_per_layer": fitted.us_per_layer,
-        "formats": formats,
-        "written": [str(out)] if out else [],
-    }
+            device_data = written(fitted, document)
+            writing.write(out, profile.text(device_data))
+    formats = {}
     lines = [f"{fitted.us_per_layer:g} us per layer, all but its weights"]
     for name, weights in fitted.formats.items():
+        formats[name] = weights._asdict()
         ratios = ", ".join(f"{tokens}: {ratio:g}" for tokens, ratio in weights.width)
-        lines.append(
-            f"{name}: memory efficiency {weights.memory_efficiency:g}; memory time by tokens "
-            f"{ratios}"
-        )
-    answer(as_json, lambda: data, None, *lines, *[f"written: {out}"] * bool(out))
+        efficiency = f"memory efficiency {weights.memory_efficiency:g}"
+        lines.append(f"{name}: {efficiency}; memory time by tokens {ratios}")
+    files = []
+    if out:
+        files.append(str(out))
+        lines.append(f"written: {out}")
+    data = {"us_per_layer": fitted.us_per_layer, "formats": formats, "written": files}
+    answer(as_json, lambda: data, None, *lines)
 
 
 @calibrate.command("score")
 @click.argument("name", metavar="PROFILE")
-@click.argument("tables", type=options.FILE, nargs=-1, required=True)
+@measured_times
 @options.output("--out", type=options.FOLDER, help="Folder for a page.")
 @options.as_json
 @options.own
@@ -278,23 +289,26 @@ def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths)
     with working("reading"):
         rows = read(tables)
         if rows.operation.isin(LINK_OPERATIONS).all():
-            errors = list(quality.link_scores(_entry("link", name, own)[1], rows))
+            _, wire = _entry("link", name, own)
+            errors = list(quality.link_scores(wire, rows))
         else:
-            errors = list(quality.scores(_entry("device", name, own)[1], rows))
+            _, card = _entry("device", name, own)
+            errors = list(quality.scores(card, rows))
         if not errors:
             raise unfit(
                 "hold no operation of a device or a link whose time a profile tells; whole "
                 "passes are fitted alone"
             )
-        command = command_line("calibrate score", [name, *(table.name for table in tables)], ())
-        page = score_page(Path(name).stem, errors, command)
+        names = [name]
+        names += [table.name for table in tables]
+        command = command_line("calibrate score", names, ())
+        stem = Path(name).stem
+        page = score_page(stem, errors, command)
         if out:
-            write_files(out, page_files(page, f"{Path(name).stem}_score"))
-    answer(
-        as_json,
-        lambda: {"profile": name, "errors": [error._asdict() for error in errors]},
-        lambda: page,
-    )
+            files = page_files(page, f"{stem}_score")
+            write_files(out, files)
+    data = {"profile": name, "errors": [error._asdict() for error in errors]}
+    answer(as_json, lambda: data, lambda: page)
 
 
 @calibrate.command("engine")
@@ -348,23 +362,23 @@ def engine(
     from simulator.inputs import writing
     from simulator.report.pages.calibrate import engine_page
 
+    name = Path(like).stem
     with working("fitting"):
         document, card = _entry("engine", like, own)
         rows = read_runs(runs, scenario, Catalogue(own), overrides)
-        named = card.model_copy(update={"name": Path(like).stem})
+        named = card.model_copy(update={"name": name})
         fitted = fit(rows, named, free, groups)
         if out:
-            writing.write(
-                out, profile.text(written(fitted, dict(document.data), source or runs.name))
-            )
-    numbers = {name: number._asdict() for name, number in fitted.numbers.items()}
-    data = {"numbers": numbers, "errors": fitted.errors, "written": str(out) if out else None}
-    answer(
-        as_json,
-        lambda: data,
-        lambda: engine_page(fitted, Path(like).stem),
-        *[f"written: {out}"] * bool(out),
-    )
+            engine_data = written(fitted, dict(document.data), source or runs.name)
+            writing.write(out, profile.text(engine_data))
+    numbers = {number: value._asdict() for number, value in fitted.numbers.items()}
+    file = None
+    lines = []
+    if out:
+        file = str(out)
+        lines.append(f"written: {out}")
+    data = {"numbers": numbers, "errors": fitted.errors, "written": file}
+    answer(as_json, lambda: data, lambda: engine_page(fitted, name), *lines)
 
 
 @calibrate.command(
@@ -383,7 +397,8 @@ def _entry(kind: str, name: str, own: Paths) -> tuple[Document, Any]:
     from simulator.inputs.schema import validate
 
     catalogue = Catalogue(own)
-    mention = Document({kind: name}, {(): (name, 0, 0), (kind,): (name, 0, 0)})
+    typed = (name, 0, 0)
+    mention = Document({kind: name}, {(): typed, (kind,): typed})
     path = catalogue.path(kind, name, mention, (kind,))
     document = catalogue.content(kind, path)
     if kind == "model":
@@ -391,10 +406,13 @@ def _entry(kind: str, name: str, own: Paths) -> tuple[Document, Any]:
     return document, validate(class_of(kind), document)
 
 
+def _listed(counts: list[int]) -> str:
+    return ",".join(map(str, counts))
+
+
 def _command(verb: str, tables: Paths, like: str, options: list[str]) -> str:
-    return command_line(
-        f"calibrate {verb}", [path.name for path in tables], (), options=["--like", like, *options]
-    )
+    names = [path.name for path in tables]
+    return command_line(f"calibrate {verb}", names, (), options=["--like", like, *options])
 
 
 def _write_results(
@@ -406,12 +424,13 @@ def _write_results(
     from simulator.report.page import page_files
     from simulator.report.pages.calibrate import page
 
-    texts: dict[Path, writing.Content] = {out: profile.text(fitted.data)} if out else {}
+    texts: dict[Path, writing.Content] = {}
+    if out:
+        texts[out] = profile.text(fitted.data)
     if report:
-        texts |= {
-            report / file: text
-            for file, text in page_files(page(name, fitted, command), name).items()
-        }
+        report_page = page(name, fitted, command)
+        for file, text in page_files(report_page, name).items():
+            texts[report / file] = text
     writing.write_all(texts)
     return [str(path) for path in texts]
 
@@ -422,9 +441,6 @@ def _print_fit(
     from simulator.report.pages.calibrate import as_data, page
 
     lines = [f"written: {path}" for path in written]
-    answer(
-        as_json,
-        lambda: {**as_data(fitted), "written": written},
-        lambda: page(name, fitted, command),
-        *lines,
-    )
+    data = as_data(fitted)
+    data["written"] = written
+    answer(as_json, lambda: data, lambda: page(name, fitted, command), *lines)

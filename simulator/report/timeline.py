@@ -61,41 +61,19 @@ def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> PlainData:
     microseconds.
     """
     tids = {lane: tid for tid, lane in enumerate(lanes_of(spans), start=1)}
-    events: list[PlainData] = [
-        {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "specsim"}}
-    ]
+    process: PlainData = {"ph": "M", "pid": 1}
+    events: list[PlainData] = [process | {"name": "process_name", "args": {"name": "specsim"}}]
     for lane, tid in tids.items():
-        events.append(
-            {"ph": "M", "pid": 1, "tid": tid, "name": "thread_name", "args": {"name": lane}}
-        )
-        events.append(
-            {
-                "ph": "M",
-                "pid": 1,
-                "tid": tid,
-                "name": "thread_sort_index",
-                "args": {"sort_index": tid},
-            }
-        )
+        thread = process | {"tid": tid}
+        events.append(thread | {"name": "thread_name", "args": {"name": lane}})
+        events.append(thread | {"name": "thread_sort_index", "args": {"sort_index": tid}})
     for span in spans[:limit]:
         begin = round(span.start_s * 1e6, 3)
         duration = round((span.end_s - span.start_s) * 1e6, 3)
-        events.append(
-            {
-                "ph": "X",
-                "pid": 1,
-                "tid": tids[span.lane],
-                "ts": begin,
-                "dur": duration,
-                "name": span.label,
-            }
-        )
-    shown = min(limit, len(spans))
-    return {
-        "traceEvents": events,
-        "displayTimeUnit": "ms",
-        "otherData": {"spans": len(spans), "shown": shown},
-    }
+        event = {"ph": "X", "pid": 1, "tid": tids[span.lane], "ts": begin, "dur": duration}
+        events.append(event | {"name": span.label})
+    counts = {"spans": len(spans), "shown": min(limit, len(spans))}
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": counts}
 
 
 def span_data(
@@ -110,23 +88,17 @@ def span_data(
     lanes = lanes_of(shown)
     colours = _colours(lanes, shown)
     kinds = list(colours)
-    rows = {lane: row for row, lane in enumerate(lanes)}
-    return {
-        "lanes": lanes,
-        "kinds": [
-            {"lane": lane, "label": label, "fill": fill, "ink": ink_on(fill)}
-            for (lane, label), fill in colours.items()
-        ],
-        "spans": [
-            [
-                rows[span.lane],
-                kinds.index((family(span.lane), span.label)),
-                *_us(span.start_s, span.end_s - span.start_s),
-            ]
-            for span in shown
-        ],
-        "view": _us(*window_s),
-    }
+    kinds_data = []
+    for (lane, label), fill in colours.items():
+        kinds_data.append({"lane": lane, "label": label, "fill": fill, "ink": ink_on(fill)})
+    spans_data = []
+    for span in shown:
+        row = lanes.index(span.lane)
+        kind = kinds.index((family(span.lane), span.label))
+        times_us = _us(span.start_s, span.end_s - span.start_s)
+        spans_data.append([row, kind, *times_us])
+    view = _us(*window_s)
+    return {"lanes": lanes, "kinds": kinds_data, "spans": spans_data, "view": view}
 
 
 def _us(*times_s: float) -> list[float]:
@@ -148,8 +120,13 @@ def lanes_of(spans: Iterable[Span]) -> list[str]:
 
     def place(lane: str) -> tuple[int, int, int, str]:
         name = family(lane)
-        role = roles.index(name) if name in roles else len(roles)
-        return role if lane == name else len(roles), int(lane[len(name) :] or 0), role, lane
+        role = len(roles)
+        if name in roles:
+            role = roles.index(name)
+        if lane == name:
+            return role, 0, role, lane
+        number = int(lane[len(name) :])
+        return len(roles), number, role, lane
 
     return sorted({span.lane for span in spans}, key=place)
 
@@ -173,12 +150,13 @@ def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> t
     if not working:
         return (0.0, max((span.end_s for span in spans), default=1e-3))
     first = working[0]
-    begins = [
-        span.start_s for span in working if (span.lane, span.label) == (first.lane, first.label)
-    ]
-    windows = list(zip(begins, begins[steps:], strict=False)) or [
-        (first.start_s, working[-1].end_s)
-    ]
+    begins = []
+    for span in working:
+        if (span.lane, span.label) == (first.lane, first.label):
+            begins.append(span.start_s)
+    windows = list(zip(begins, begins[steps:], strict=False))
+    if not windows:
+        windows = [(first.start_s, working[-1].end_s)]
 
     by_start = sorted(spans, key=lambda span: span.start_s)
     starts = [span.start_s for span in by_start]
@@ -186,19 +164,16 @@ def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> t
 
     def shown(window: tuple[float, float]) -> tuple[bool, int, bool, float]:
         begin, end = window
-        near = by_start[bisect_left(starts, begin - longest_s) : bisect_left(starts, end)]
+        earliest = bisect_left(starts, begin - longest_s)
+        near = by_start[earliest : bisect_left(starts, end)]
         inside = [span for span in near if span.end_s > begin]
         stages = [span for span in inside if family(span.lane) == "stage"]
         computed = sum(span.end_s - span.start_s for span in stages)
         at_work = {span.lane for span in stages if span.start_s <= begin}
         full = at_work == {span.lane for span in stages}
-        no_prefill = not any(span.label in OPENING for span in inside)
-        return (
-            no_prefill,
-            len({span.label for span in inside}),
-            full,
-            -computed / (end - begin),
-        )
+        labels = {span.label for span in inside}
+        no_prefill = labels.isdisjoint(OPENING)
+        return no_prefill, len(labels), full, -computed / (end - begin)
 
     return max(windows, key=shown)
 
@@ -208,20 +183,19 @@ def timeline_svg(spans: Sequence[Span], window_s: tuple[float, float], caption: 
     seconds; SVG text.
     """
     drawing = _Drawing.of(spans, window_s)
-    lines = wrap(caption, floor((WIDTH - 2 * MARGIN) / (13 * EM)))
+    letters = floor((WIDTH - 2 * MARGIN) / (13 * EM))
+    lines = wrap(caption, letters)
     top = MARGIN + 17 * len(lines) + 8
-    bottom = top + len(drawing.lanes) * (ROW + GAP)
-    legend = list(drawing.legend(bottom + 56))
-    sizes = {
-        "width": WIDTH,
-        "height": (legend[-1][1] if legend else bottom + 56) + MARGIN,
-        "margin": MARGIN,
-        "row": ROW,
-    }
-    places = {"top": top, "bottom": bottom, "pitch": ROW + GAP}
-    return rendered(
-        "timeline.svg", drawing=drawing, caption=lines, legend=legend, **sizes, **places
-    )
+    pitch = ROW + GAP
+    bottom = top + len(drawing.lanes) * pitch
+    last_line = bottom + 56
+    legend = list(drawing.legend(last_line))
+    if legend:
+        _, last_line, _, _ = legend[-1]
+    sizes = {"width": WIDTH, "height": last_line + MARGIN, "margin": MARGIN, "row": ROW}
+    places = {"top": top, "bottom": bottom, "pitch": pitch}
+    words = {"caption": lines, "legend": legend}
+    return rendered("timeline.svg", drawing=drawing, **words, **sizes, **places)
 
 
 class _Box(NamedTuple):
@@ -256,10 +230,14 @@ class _Drawing:
         lanes = lanes_of(spans)
         tiny = (end - begin) * 1e-9
         inside = []
-        for s in spans:
-            if s.start_s < end - tiny and s.end_s > begin + tiny and s.end_s > s.start_s:
-                inside.append(s)
-        left = MARGIN + max([*(len(lane) * 13 * EM for lane in lanes), 80.0]) + 10
+        for span in spans:
+            overlaps = span.start_s < end - tiny and span.end_s > begin + tiny
+            if overlaps and span.end_s > span.start_s:
+                inside.append(span)
+        names_wide = 80.0
+        for lane in lanes:
+            names_wide = max(names_wide, len(lane) * 13 * EM)
+        left = MARGIN + names_wide + 10
         return cls(lanes, inside, _colours(lanes, inside), begin, end, left)
 
     @property
@@ -268,47 +246,44 @@ class _Drawing:
 
     def x(self, time: float) -> float:
         clipped = min(max(time, self.begin), self.end)
-        return self.left + (clipped - self.begin) / (self.end - self.begin) * (
-            WIDTH - MARGIN - self.left
-        )
+        share = (clipped - self.begin) / (self.end - self.begin)
+        return self.left + share * (WIDTH - MARGIN - self.left)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
         length_ms = (self.end - self.begin) * 1e3
         step = _tick(length_ms / 8)
-        for index in range(floor(length_ms / step + 1e-9) + 1):
-            yield self.x(self.begin + index * step * 1e-3), f"{index * step:.10g}"
+        last = floor(length_ms / step + 1e-9)
+        for index in range(last + 1):
+            place = self.x(self.begin + index * step * 1e-3)
+            yield place, f"{index * step:.10g}"
 
     def busy(self, lane: str) -> str:
-        busy = sum(
-            min(span.end_s, self.end) - max(span.start_s, self.begin)
-            for span in self.spans
-            if span.lane == lane
-        )
-        return f"busy {busy / (self.end - self.begin) * 100:.1f} %"
+        busy = 0.0
+        for span in self.spans:
+            if span.lane == lane:
+                busy += min(span.end_s, self.end) - max(span.start_s, self.begin)
+        percent = busy / (self.end - self.begin) * 100
+        return f"busy {percent:.1f} %"
 
     def boxes(self, lane: str) -> Iterator[_Box]:
         free = self.begin
         for span in (span for span in self.spans if span.lane == lane):
             yield self._idle(free, span.start_s)
-            wide = max(1.6, self.x(span.end_s) - self.x(span.start_s))
+            begin = self.x(span.start_s)
+            wide = max(1.6, self.x(span.end_s) - begin)
+            begin = min(begin, WIDTH - MARGIN - wide)
             fill = self.colours[family(lane), span.label]
-            milliseconds = f"{(span.end_s - span.start_s) * 1e3:.3g} ms"
-            yield _Box(
-                min(self.x(span.start_s), WIDTH - MARGIN - wide),
-                wide,
-                _labelled(span.label, milliseconds, wide),
-                fill,
-                ink_on(fill),
-                f"{span.label}: {milliseconds}",
-            )
+            milliseconds = _milliseconds(span.end_s - span.start_s)
+            lines = _labelled(span.label, milliseconds, wide)
+            title = f"{span.label}: {milliseconds}"
+            yield _Box(begin, wide, lines, fill, ink_on(fill), title)
             free = max(free, span.end_s)
         yield self._idle(free, self.end)
 
     def _idle(self, begin: float, end: float) -> _Box:
         room = self.x(end) - self.x(begin)
-        return _Box(
-            self.x(begin), room, _fitting(("idle", f"{(end - begin) * 1e3:.3g} ms"), room, 11)
-        )
+        lines = _fitting(("idle", _milliseconds(end - begin)), room, 11)
+        return _Box(self.x(begin), room, lines)
 
     def legend(self, y: float) -> Iterator[tuple[float, float, str, str]]:
         """Yield place, name and colour of each entry, in as many lines as they take."""
@@ -348,18 +323,23 @@ def _colours(lanes: Sequence[str], spans: Iterable[Span]) -> dict[tuple[str, str
 def _tick(length: float) -> float:
     """Return the round number (1, 2 or 5 times a power of ten) at or above ``length``."""
     power = 10.0 ** floor(log10(length))
-    return next(
-        factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= length * (1 - 1e-9)
-    )
+    steps = [factor * power for factor in (1.0, 2.0, 5.0, 10.0)]
+    return next(step for step in steps if step >= length * (1 - 1e-9))
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"
 
 
 def _labelled(label: str, milliseconds: str, room: float) -> list[str]:
     """Return the label on at most two lines, and the time; the time alone where the label does not
     fit.
     """
-    lines = wrap(label, max(1, floor((room - 4) / (11 * EM))), break_long_words=False)
-    fits = len(lines) <= 2 and _fitting(lines, room, 11) == lines
-    return [*(lines if fits else []), *_fitting([milliseconds], room, 11)]
+    letters = max(1, floor((room - 4) / (11 * EM)))
+    lines = wrap(label, letters, break_long_words=False)
+    if len(lines) > 2 or _fitting(lines, room, 11) != lines:
+        lines = []
+    return lines + _fitting([milliseconds], room, 11)
 
 
 def _fitting(lines: Sequence[str], room: float, size: float) -> list[str]:

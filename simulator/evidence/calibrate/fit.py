@@ -88,9 +88,10 @@ class Form(NamedTuple):
         """Return the plateau of each point of the table; a new one begins between two neighbouring
         token counts.
         """
-        if self.at:
-            return [0, *accumulate(int(after == before + 1) for before, after in pairwise(self.at))]
-        return []
+        if not self.at:
+            return []
+        begins = [int(after == before + 1) for before, after in pairwise(self.at)]
+        return [0, *accumulate(begins)]
 
 
 TILES = tuple(Form(tiles) for tiles in ((1,), (16, 64), (64,), (128,), (256,), (64, 128, 192, 256)))
@@ -117,17 +118,20 @@ def roofline(numbers: Sequence[float], form: Form = TILES[0]) -> Roofline:
     points = []
     for tokens, ratio, plateau in zip(form.at, slower, form.plateaus, strict=False):
         points.append({"tokens": tokens, "ratio": ratio, "fixed_ratio": constants[plateau]})
-    named = {
+    least_tile = None
+    if form.tiles != (1,):
+        least_tile = LEAST_TILE
+    fields = {
         "fixed_us": fixed,
         "memory_efficiency": memory,
         "compute_efficiency": compute,
         "p_norm": p,
-    }
-    tiles = {
         "tile_tokens": form.tiles,
-        "least_tile_tokens": LEAST_TILE if form.tiles != (1,) else None,
+        "least_tile_tokens": least_tile,
+        "width": points,
+        "width_source": "a fit",
     }
-    return Roofline.model_validate({**named, **tiles, "width": points, "width_source": "a fit"})
+    return Roofline.model_validate(fields)
 
 
 DATASHEET = roofline((0.0, 1.0, 1.0, 200.0))
@@ -145,31 +149,33 @@ def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
         size = size + operation.pair_bytes(rows.pairs, rows.width).to_numpy()
         beside = operation.beside_s(rows.experts, rows.width).to_numpy()
     elif isinstance(operation, AttentionRoofline):
-        read = CachedHeads(
-            *rows[["sequences", "rows", "kv_heads", "queries", "keys"]].to_numpy(float).T
-        )
+        heads = rows[["sequences", "rows", "kv_heads", "queries", "keys"]]
+        read = CachedHeads(*heads.to_numpy(float).T)
         size, *apart, beside = operation.apart(read, size, *device.chip)
     distinct, place = np.unique(tokens, return_inverse=True)
-    tiled = np.array([operation.tiled(count) / count for count in distinct])[place]
-    ratio, fixed_ratio = np.array([operation.width_ratios(count) for count in distinct])[place].T
-    per_byte: Any = 1.0 / (
-        operation.memory_efficiency.value * device.memory_bandwidth_gb_s.value * 1e9
-    )
-    if device.cache_bandwidth_gb_s is not None:
-        share = cached_share(device, rows)
-        per_byte = (1.0 - share) * per_byte + share / (device.cache_bandwidth_gb_s.value * 1e9)
-    memory = size * ratio * per_byte
-    compute = (
-        rows.flops.to_numpy()
-        * tiled
-        / (operation.compute_efficiency.value * _peaks(device, rows) * 1e12)
-    )
-    largest = np.maximum.reduce((memory, compute, *apart))
+    padding = np.array([operation.tiled(count) / count for count in distinct])
+    ratios = np.array([operation.width_ratios(count) for count in distinct])
+    ratio, fixed_ratio = ratios[place].T
+    memory = size * ratio * _seconds_per_byte(device, operation, rows)
+    flops = rows.flops.to_numpy() * padding[place]
+    compute = flops / (operation.compute_efficiency.value * _peaks(device, rows) * 1e12)
+    terms = (memory, compute, *apart)
+    largest = np.maximum.reduce(terms)
     p = operation.p_norm.value
-    norm = sum((term / largest) ** p for term in (memory, compute, *apart))
-    return np.asarray(
-        operation.fixed_us.value * 1e-6 * fixed_ratio + largest * norm ** (1.0 / p) + beside
-    )
+    norm = sum((term / largest) ** p for term in terms)
+    fixed = operation.fixed_us.value * 1e-6 * fixed_ratio
+    return np.asarray(fixed + largest * norm ** (1.0 / p) + beside)
+
+
+def _seconds_per_byte(device: Device, operation: Roofline, rows: Table) -> Any:
+    """Return the seconds that a byte of each row takes from memory, or from the cache."""
+    bandwidth = operation.memory_efficiency.value * device.memory_bandwidth_gb_s.value * 1e9
+    from_memory = 1.0 / bandwidth
+    if device.cache_bandwidth_gb_s is None:
+        return from_memory
+    share = cached_share(device, rows)
+    cache_bandwidth = device.cache_bandwidth_gb_s.value * 1e9
+    return (1.0 - share) * from_memory + share / cache_bandwidth
 
 
 def _peaks(device: Device, rows: Table) -> Seconds | float:
@@ -179,20 +185,15 @@ def _peaks(device: Device, rows: Table) -> Seconds | float:
     if rows.operation.iloc[0] not in ("matmul", "experts"):
         return device.peak_tflops.value
     computed = rows.format.map(lambda name: device.number_format(name).arithmetic)
-    return np.asarray(
-        computed.map(lambda name: device.peaks_tflops.get(name, device.peak_tflops).value),
-        dtype=float,
-    )
+    peaks = computed.map(lambda name: device.peaks_tflops.get(name, device.peak_tflops).value)
+    return np.asarray(peaks, dtype=float)
 
 
 def weight_bytes(rows: Table) -> Seconds:
     """Return the bytes of all copies of the weights of each product, shape (rows,)."""
-    return np.asarray(
-        rows.flops
-        / (2.0 * rows.tokens)
-        * rows.format.map(lambda name: FORMATS[name].weight_bytes)
-        * rows.copies
-    )
+    weights = rows.flops / (2.0 * rows.tokens)
+    bytes_of_weight = rows.format.map(lambda name: FORMATS[name].weight_bytes)
+    return np.asarray(weights * bytes_of_weight * rows.copies)
 
 
 def cached_share(device: Device, rows: Table) -> Seconds:
@@ -201,7 +202,8 @@ def cached_share(device: Device, rows: Table) -> Seconds:
     """
     if device.cache_mb is None or rows.operation.iloc[0] != "matmul":
         return np.zeros(len(rows))
-    return np.asarray(np.clip(2.0 - weight_bytes(rows) / (device.cache_mb.value * 1e6), 0.0, 1.0))
+    caches = weight_bytes(rows) / (device.cache_mb.value * 1e6)
+    return np.asarray(np.clip(2.0 - caches, 0.0, 1.0))
 
 
 def cache_bandwidth(device: Device, operation: Roofline, rows: Table) -> float | None:
@@ -212,10 +214,9 @@ def cache_bandwidth(device: Device, operation: Roofline, rows: Table) -> float |
     more at the datasheet's rate.
     """
     bandwidth = device.memory_bandwidth_gb_s.value
-    held_back = rows[
-        (cached_share(device, rows) == 1.0)
-        & (rows.size_bytes >= 0.5 * bandwidth * 1e9 * measured(rows))
-    ]
+    cached = cached_share(device, rows) == 1.0
+    memory_bound = rows.size_bytes >= 0.5 * bandwidth * 1e9 * measured(rows)
+    held_back = rows[cached & memory_bound]
     if held_back.empty:
         return None
     truth = measured(held_back)
@@ -225,7 +226,8 @@ def cache_bandwidth(device: Device, operation: Roofline, rows: Table) -> float |
         faster = device.model_copy(update={"cache_bandwidth_gb_s": speed})
         return np.asarray(np.log(seconds(faster, operation, held_back) / truth))
 
-    (speed,) = least(off, (2.0 * bandwidth,), ((bandwidth,), (20.0 * bandwidth,)))
+    bounds = ((bandwidth,), (20.0 * bandwidth,))
+    (speed,) = least(off, (2.0 * bandwidth,), bounds)
     if speed > bandwidth:
         return speed
     return None
@@ -244,15 +246,15 @@ def sample(rows: Table, at: Sequence[int] = ()) -> Table:
     near = set()
     for wanted in (*SAMPLE, *at):
         if wanted <= counts[-1]:
-            near.add(counts[np.abs(counts - wanted).argmin()])
+            distances = np.abs(counts - wanted)
+            near.add(counts[distances.argmin()])
     return rows[rows.tokens.isin(near)]
 
 
 def by_layer(rows: Table, **times: Seconds) -> Table:
     """Sum times of products into layers, the LM head left out, in a column of each name."""
-    layers: Table = (
-        rows.assign(**times)[rows.part != LM_HEAD].groupby(LAYER, as_index=False)[list(times)].sum()
-    )
+    body = rows.assign(**times)[rows.part != LM_HEAD]
+    layers: Table = body.groupby(LAYER, as_index=False)[list(times)].sum()
     return layers
 
 
@@ -273,9 +275,8 @@ def products(device: Device, rows: Table, form: Form, start: Roofline | None = N
         if not form.at:
             return np.asarray(by_product)
         layers = np.bincount(layer[body], times[body])
-        return np.concatenate(
-            [PRODUCTS_BESIDE_LAYERS * by_product, np.log(layers[whole] / measured_layers[whole])]
-        )
+        by_layer = np.log(layers[whole] / measured_layers[whole])
+        return np.concatenate([PRODUCTS_BESIDE_LAYERS * by_product, by_layer])
 
     points = len(form.at[1:])
     plateaus = len(set(form.plateaus[1:]) - {0})
@@ -284,11 +285,19 @@ def products(device: Device, rows: Table, form: Form, start: Roofline | None = N
         first = (*START, *[1.2] * (points + plateaus))
     else:
         first = _numbers(start)
-    low, high = (
-        (*four, *[memory] * points, *[fixed] * plateaus)
-        for four, memory, fixed in zip(BOUNDS, *RATIOS, strict=True)
-    )
-    return roofline(least(error, first, (low, high)), form)
+    least_ratios, most_ratios = _ratio_bounds(points, plateaus)
+    lowest, highest = BOUNDS
+    bounds = ((*lowest, *least_ratios), (*highest, *most_ratios))
+    numbers = least(error, first, bounds)
+    return roofline(numbers, form)
+
+
+def _ratio_bounds(points: int, plateaus: int) -> tuple[list[float], list[float]]:
+    """Return the bounds of a table's free ratios: of memory time, then of the constant."""
+    memory, constant = RATIOS
+    low = [memory[0]] * points + [constant[0]] * plateaus
+    high = [memory[1]] * points + [constant[1]] * plateaus
+    return low, high
 
 
 def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) -> Roofline:
@@ -308,14 +317,15 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
     source = grouped.source.first().to_numpy()
     single = grouped.tokens.first().to_numpy() == 1.0
     if not points or set(source) != set(source[single]):
+        missing = "have no table to fit"
         if points:
-            missing = f"hold no single row of {', '.join(set(source) - set(source[single]))}"
-        else:
-            missing = "have no table to fit"
+            names = ", ".join(set(source) - set(source[single]))
+            missing = f"hold no single row of {names}"
         raise unfit(missing, "tokens")
 
     def off(operation: Roofline) -> Seconds:
-        return np.log(np.bincount(layer, seconds(device, operation, rows)) / truth)
+        predicted = np.bincount(layer, seconds(device, operation, rows))
+        return np.log(predicted / truth)
 
     truth = np.bincount(layer, measured(rows))
     start = off(like)
@@ -323,13 +333,9 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
     level = sum(np.median(start[here & single]) * here for here in sources)
     weight = np.sqrt(sum(here * here.size / (here.sum() * len(sources)) for here in sources))
     ratios = np.array(points[1:]) <= most_tokens
-    constants = np.array(
-        [
-            points[form.plateaus.index(plateau)] <= most_tokens
-            for plateau in sorted(set(form.plateaus) - {0})
-        ],
-        bool,
-    )
+    plateaus = form.plateaus
+    begins = [points[plateaus.index(plateau)] for plateau in sorted(set(plateaus) - {0})]
+    constants = np.array([begin <= most_tokens for begin in begins], bool)
     free = np.concatenate([np.zeros(len(START), bool), ratios, constants])
 
     def made(values: Sequence[float]) -> Roofline:
@@ -337,13 +343,11 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
         changed[free] = values
         return roofline(changed.tolist(), form)
 
-    low, high = (
-        [*[ends[0]] * ratios.sum(), *[ends[1]] * constants.sum()]
-        for ends in zip(*RATIOS, strict=True)
-    )
-    return made(
-        least(lambda values: weight * (off(made(values)) - level), numbers[free], (low, high))
-    )
+    def error(values: Sequence[float]) -> Seconds:
+        return np.asarray(weight * (off(made(values)) - level))
+
+    bounds = _ratio_bounds(int(ratios.sum()), int(constants.sum()))
+    return made(least(error, numbers[free], bounds))
 
 
 def best_tiles(device: Device, rows: Table) -> Mapping[Form, float]:
@@ -353,10 +357,10 @@ def best_tiles(device: Device, rows: Table) -> Mapping[Form, float]:
     few = rows[rows.tokens <= 512]
     errors = {}
     for form in TILES:
-        layers = by_layer(
-            few, truth=measured(few), predicted=seconds(device, products(device, rows, form), few)
-        )
-        errors[form] = float(100.0 * (layers.predicted / layers.truth - 1.0).abs().mean())
+        best = products(device, rows, form)
+        layers = by_layer(few, truth=measured(few), predicted=seconds(device, best, few))
+        error = layers.predicted / layers.truth - 1.0
+        errors[form] = float(100.0 * error.abs().mean())
     return errors
 
 
@@ -380,25 +384,21 @@ def collective(kind: type[Collective], rows: Table) -> Collective:
     def made(x: Sequence[float]) -> Collective:
         return kind.model_validate({constant: x[0], "bandwidth_gb_s": x[1]})
 
-    return made(
-        least(
-            lambda x: np.log(reduced(made(x), rows) / truth),
-            (start, 200.0),
-            ((0.0, 1.0), (200.0, 5000.0)),
-        )
-    )
+    def error(x: Sequence[float]) -> Seconds:
+        return np.asarray(np.log(reduced(made(x), rows) / truth))
+
+    bounds = ((0.0, 1.0), (200.0, 5000.0))
+    return made(least(error, (start, 200.0), bounds))
 
 
 def reduced(
     form: RingAllReduce | TreeAllReduce | MeasuredAllReduce | Exchange, rows: Table
 ) -> Seconds:
     """Return the seconds that ``form`` gives every row, shape (rows,)."""
-    return np.array(
-        [
-            form.seconds(size, int(ranks))
-            for size, ranks in zip(rows.size_bytes, rows.ranks, strict=True)
-        ]
-    )
+    times = []
+    for size, ranks in zip(rows.size_bytes, rows.ranks, strict=True):
+        times.append(form.seconds(size, int(ranks)))
+    return np.array(times)
 
 
 def transfer_latency_us(rows: Table, bandwidth_gb_s: float) -> float:
@@ -408,7 +408,12 @@ def transfer_latency_us(rows: Table, bandwidth_gb_s: float) -> float:
     rows = spread(rows)
     carried = rows.size_bytes.to_numpy() / (bandwidth_gb_s * 1e9)
     truth = measured(rows)
-    return least(lambda x: np.log((x[0] * 1e-6 + carried) / truth), (15.0,), ((0.0,), (200.0,)))[0]
+
+    def error(latency_us: Sequence[float]) -> Seconds:
+        return np.asarray(np.log((latency_us[0] * 1e-6 + carried) / truth))
+
+    (latency,) = least(error, (15.0,), ((0.0,), (200.0,)))
+    return latency
 
 
 def spread(rows: Table, sizes: int = 60) -> Table:
@@ -418,7 +423,8 @@ def spread(rows: Table, sizes: int = 60) -> Table:
     grid = np.geomspace(rows.size_bytes.min(), rows.size_bytes.max(), sizes)
     near = []
     for _, part in rows.groupby("ranks"):
-        near.append(np.unique([part.size_bytes.sub(size).abs().idxmin() for size in grid]))
+        nearest_rows = [part.size_bytes.sub(size).abs().idxmin() for size in grid]
+        near.append(np.unique(nearest_rows))
     return rows.loc[np.concatenate(near)]
 
 
@@ -429,12 +435,15 @@ def _numbers(operation: Roofline) -> list[float]:
         operation.compute_efficiency,
         operation.p_norm,
     )
-    plateaus = Form(at=tuple(point.tokens for point in operation.width)).plateaus
-    constants = dict(zip(plateaus, (point.fixed_ratio for point in operation.width), strict=True))
-    ratios = [point.ratio for point in operation.width[1:]] + [
-        ratio for plateau, ratio in constants.items() if plateau
-    ]
-    return [number.value for number in four] + ratios
+    points = operation.width
+    form = Form(at=tuple(point.tokens for point in points))
+    constants = {}
+    for plateau, point in zip(form.plateaus, points, strict=True):
+        constants[plateau] = point.fixed_ratio
+    numbers = [number.value for number in four]
+    numbers += [point.ratio for point in points[1:]]
+    numbers += [ratio for plateau, ratio in constants.items() if plateau]
+    return numbers
 
 
 def nearest(
@@ -449,9 +458,12 @@ def nearest(
     any ``weight`` each.
     """
     truth = measured(rows)
-    return made(
-        least(lambda x: weight * np.log(seconds(device, made(x), rows) / truth), start, bounds)
-    )
+
+    def error(numbers: Sequence[float]) -> Seconds:
+        times = seconds(device, made(numbers), rows)
+        return np.asarray(weight * np.log(times / truth))
+
+    return made(least(error, start, bounds))
 
 
 def least(error: Callable[[Any], Seconds], start: Sequence[float], bounds: Bounds) -> list[float]:

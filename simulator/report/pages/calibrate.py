@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import isnan
+from math import ceil, isnan
 from typing import NamedTuple
 
 import pandas as pd
@@ -59,45 +59,57 @@ def tables(profile: FittedProfile) -> Iterator[Table]:
     """
     before: dict[FitError, str] = {}
     for name, own in profile.errors.items():
-        of_like = {error[:3]: f"{error.mape_percent:.1f}" for error in profile.before.get(name, ())}
-        kind = name.split(", ")[1:] + ["latents"] * name.startswith("latent_")
+        of_like = {}
+        for error in profile.before.get(name, ()):
+            of_like[error[:3]] = f"{error.mape_percent:.1f}"
+        kind = name.split(", ")[1:]
+        if name.startswith("latent_"):
+            kind.append("latents")
         # formats and latents have ranges of the same name; keys and values in 16 bits go without
         for error in own:
-            before[error._replace(what=", ".join((*kind, error.what)))] = of_like.get(error[:3], "")
+            what = ", ".join((*kind, error.what))
+            before[error._replace(what=what)] = of_like.get(error[:3], "")
     yield _errors(list(before), before)
-    head = ("left out", "", *(f"MAPE {low}..{high}" for low, high in LEFT_OUT_RANGES))
-    yield Table(head, list(_left_out_rows(profile.left_out)), LEFT_OUT_ERRORS)
-    yield _steps(list(zip(profile.steps, profile.steps_before, strict=True)))
+    ranges = [f"MAPE {low}..{high}" for low, high in LEFT_OUT_RANGES]
+    left_out = list(_left_out_rows(profile.left_out))
+    yield Table(("left out", "", *ranges), left_out, LEFT_OUT_ERRORS)
+    yield _steps(list(map(_BehindStep, profile.steps, profile.steps_before)))
 
 
 def _errors(errors: Sequence[FitError], before: Mapping[FitError, str]) -> Table:
     """Return the errors of a fit, beside those of the profile that it starts from."""
-    columns: list[Column[FitError]] = [
-        Column("", lambda error: error.what),
-        Column("tokens", _tokens),
-        Column("rows", lambda error: f"{error.rows:,}"),
-        Column("MAPE", lambda error: f"{error.mape_percent:.1f}"),
-        Column("p95", lambda error: f"{error.p95_percent:.1f}"),
-        Column("bias", lambda error: f"{error.bias_percent:+.1f}"),
+    columns = [
+        *_error_columns("tokens", "rows"),
         Column("like", lambda error: before[error]),
-        Column("sheet", lambda error: shown(error.datasheet_mape_percent, ".1f")),
+        Column("sheet", _datasheet_mape),
     ]
     return table(ERRORS, errors, columns)
 
 
 def _scores(errors: Sequence[FitError]) -> Table:
     """Return the errors of a profile that nothing was fitted to."""
-    columns: list[Column[FitError]] = [
+    columns = [
+        *_error_columns("rows or bytes", "times"),
+        Column("inside", lambda error: shown(error.inside_percent, ".0f")),
+        Column("bare", _datasheet_mape),
+    ]
+    return table("Errors (%)", errors, columns)
+
+
+def _error_columns(tokens: str, rows: str) -> list[Column[FitError]]:
+    """Return the columns that every table of errors begins with, two of them under these heads."""
+    return [
         Column("", lambda error: error.what),
-        Column("rows or bytes", _tokens),
-        Column("times", lambda error: f"{error.rows:,}"),
+        Column(tokens, _tokens),
+        Column(rows, lambda error: f"{error.rows:,}"),
         Column("MAPE", lambda error: f"{error.mape_percent:.1f}"),
         Column("p95", lambda error: f"{error.p95_percent:.1f}"),
         Column("bias", lambda error: f"{error.bias_percent:+.1f}"),
-        Column("inside", lambda error: shown(error.inside_percent, ".0f")),
-        Column("bare", lambda error: shown(error.datasheet_mape_percent, ".1f")),
     ]
-    return table("Errors (%)", errors, columns)
+
+
+def _datasheet_mape(error: FitError) -> str:
+    return shown(error.datasheet_mape_percent, ".1f")
 
 
 def _tokens(error: FitError) -> str:
@@ -106,18 +118,21 @@ def _tokens(error: FitError) -> str:
     return ""
 
 
-def _steps(steps: Sequence[tuple[TileStep, TileStep]]) -> Table:
-    """Return by how much a layer grows behind a step, by this fit and by what it starts from."""
-    columns = [
-        Column[tuple[TileStep, TileStep]]("behind", lambda pair: pair[0].after_tokens),
-        Column[tuple[TileStep, TileStep]]("next", lambda pair: pair[0].next_tokens),
-        Column[tuple[TileStep, TileStep]](
-            "measured", lambda pair: f"{pair[0].measured_percent:+.1f}"
-        ),
-        Column[tuple[TileStep, TileStep]](
-            "predicted", lambda pair: f"{pair[0].predicted_percent:+.1f}"
-        ),
-        Column[tuple[TileStep, TileStep]]("like", lambda pair: f"{pair[1].predicted_percent:+.1f}"),
+class _BehindStep(NamedTuple):
+    """By how much a layer grows behind a step: by this fit, and by what it starts from."""
+
+    fit: TileStep
+    like: TileStep
+
+
+def _steps(steps: Sequence[_BehindStep]) -> Table:
+    """Return by how much a layer grows behind every step."""
+    columns: list[Column[_BehindStep]] = [
+        Column("behind", lambda step: step.fit.after_tokens),
+        Column("next", lambda step: step.fit.next_tokens),
+        Column("measured", lambda step: f"{step.fit.measured_percent:+.1f}"),
+        Column("predicted", lambda step: f"{step.fit.predicted_percent:+.1f}"),
+        Column("like", lambda step: f"{step.like.predicted_percent:+.1f}"),
     ]
     return table(STEPS, steps, columns)
 
@@ -130,30 +145,34 @@ def _left_out_rows(left_out: Sequence[HeldOutErrors]) -> Iterator[tuple[str, ...
         group = [errors for errors in left_out if errors.by == by]
         if not group:
             continue
-        means = (_weighted_mape(group, place) for place in range(len(LEFT_OUT_RANGES)))
+        means = [_weighted_mape(group, place) for place in range(len(LEFT_OUT_RANGES))]
         yield by.replace("_", " "), f"all {len(group)}", *means
         if by == "shape":
-            group = sorted(group, key=lambda errors: -errors.mape_percent[-1])[:FEW_SHAPES]
+            group.sort(key=lambda errors: -errors.mape_percent[-1])
+            group = group[:FEW_SHAPES]
         for errors in group:
-            yield (
-                "",
-                errors.name,
-                *("" if isnan(mape) else f"{mape:.1f}" for mape in errors.mape_percent),
-            )
+            yield "", errors.name, *map(_measured_mape, errors.mape_percent)
+
+
+def _measured_mape(mape_percent: float) -> str:
+    if isnan(mape_percent):
+        return ""
+    return f"{mape_percent:.1f}"
 
 
 def _weighted_mape(group: Sequence[HeldOutErrors], place: int) -> str:
     """Return the MAPE in per cent over a range of tokens, weighted by rows; empty where nothing was
     measured.
     """
-    weighted = []
+    rows = 0
+    weighted = 0.0
     for errors in group:
         if errors.rows[place]:
-            weighted.append((errors.mape_percent[place], errors.rows[place]))
-    if not weighted:
+            rows += errors.rows[place]
+            weighted += errors.mape_percent[place] * errors.rows[place]
+    if not rows:
         return ""
-    total = sum(mape * rows for mape, rows in weighted)
-    return f"{total / sum(rows for _, rows in weighted):.1f}"
+    return f"{weighted / rows:.1f}"
 
 
 def as_data(profile: FittedProfile) -> PlainData:
@@ -166,12 +185,8 @@ def as_data(profile: FittedProfile) -> PlainData:
         left_out.append(errors._asdict() | {"mape_percent": mape_percent})
     return {
         "profile": profile.data,
-        "errors": {
-            name: [error._asdict() for error in errors] for name, errors in profile.errors.items()
-        },
-        "errors_of_like": {
-            name: [error._asdict() for error in errors] for name, errors in profile.before.items()
-        },
+        "errors": _plain_errors(profile.errors),
+        "errors_of_like": _plain_errors(profile.before),
         "left_out": left_out,
         "steps": [step._asdict() for step in profile.steps],
         "steps_of_like": [step._asdict() for step in profile.steps_before],
@@ -179,31 +194,33 @@ def as_data(profile: FittedProfile) -> PlainData:
     }
 
 
+def _plain_errors(errors: Mapping[str, Sequence[FitError]]) -> PlainData:
+    return {name: [error._asdict() for error in own] for name, own in errors.items()}
+
+
 def page(name: str, profile: FittedProfile, command: str) -> Page:
     """Return the page of the fitted profile ``name``: figure, errors, and the profile itself."""
     opening: list[Block] = []
-    if profile.layers is not None:
-        layers = profile.layers
-        opening.append(
-            Figure("Time of a layer by token count", f"{name}.svg", lambda: figure(layers))
-        )
+    layers = profile.layers
+    if layers is not None:
+        drawing = Figure("Time of a layer by token count", f"{name}.svg", lambda: figure(layers))
+        opening.append(drawing)
     for errors in tables(profile):
         if errors.rows:
             opening += [Paragraph(f"{errors.title}."), errors]
     if profile.tiles:
         tried = "; ".join(f"{tiles}: {error:.1f}" for tiles, error in profile.tiles.items())
         opening.append(Paragraph(f"Tiles tried, layer MAPE up to 512 tokens (%): {tried}."))
-    fitted = sections(("Profile", [Listing(text(profile.data), "yaml")]), terminal=False)
-    return Page(
-        f"{name}: fitted to measurements", opening=opening, sections=fitted, command=command
-    )
+    listing = Listing(text(profile.data), "yaml")
+    fitted = sections(("Profile", [listing]), terminal=False)
+    title = f"{name}: fitted to measurements"
+    return Page(title, opening=opening, sections=fitted, command=command)
 
 
 def score_page(name: str, errors: Sequence[FitError], command: str) -> Page:
     """Return the page of a profile compared with a table of measured times."""
-    return Page(
-        f"{name} against measured times", about=SCORES, opening=[_scores(errors)], command=command
-    )
+    title = f"{name} against measured times"
+    return Page(title, about=SCORES, opening=[_scores(errors)], command=command)
 
 
 class LayerTimes(NamedTuple):
@@ -223,19 +240,19 @@ def figure(layers: pd.DataFrame) -> Drawing:
     datasheet.
     """
     drawn = layers[layers.tokens <= MOST_TOKENS]
-    groups = [
-        (model, ranks, rows)
-        for (model, ranks), rows in drawn.groupby(fit.LAYER[:2])
-        if ranks in _ends(drawn, model)
-    ]
-    groups = groups[
-        :: -(-len(groups) // MOST_PANELS)
-    ]  # of many single products, some all over the sizes
-    with canvas(0.4 + 2.3 * -(-len(groups) // 2)) as drawing:
-        panels = drawing.subplots(-(-len(groups) // 2), 2, squeeze=False, sharex=True).ravel()
+    groups = []
+    for (model, ranks), rows in drawn.groupby(fit.LAYER[:2]):
+        if ranks in _ends(drawn, model):
+            groups.append((model, ranks, rows))
+    every = ceil(len(groups) / MOST_PANELS)
+    groups = groups[::every]  # of many single products, some all over the sizes
+    lines = ceil(len(groups) / 2)
+    with canvas(0.4 + 2.3 * lines) as drawing:
+        grid = drawing.subplots(lines, 2, squeeze=False, sharex=True)
+        panels = grid.ravel()
         for axes, (model, ranks, rows) in zip(panels, groups, strict=False):
             columns = (rows.tokens, rows.sheet, rows.like, rows.predicted, rows.seconds)
-            _draw_layer(axes, [LayerTimes(*times) for times in zip(*columns, strict=True)])
+            _draw_layer(axes, list(map(LayerTimes, *columns)))
             axes.set_title(f"{model}, TP {ranks:g}", size=8.5)
             axes.xaxis.set_major_locator(MultipleLocator(64))
             axes.tick_params(labelsize=7.5)
@@ -243,21 +260,20 @@ def figure(layers: pd.DataFrame) -> Drawing:
             axes.set_visible(False)
         drawing.supxlabel("tokens", size=9)
         drawing.supylabel("products of a layer (µs)", size=9)
-        drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
+        handles, labels = panels[0].get_legend_handles_labels()
+        drawing.legend(handles, labels, loc="outside upper left", ncols=4)
         return drawing
 
 
 def _draw_layer(axes: Axes, times: Sequence[LayerTimes]) -> None:
     """Draw the µs of a layer by token count."""
-    draw(
-        axes,
-        times,
-        lambda time: time.tokens,
+    curves: list[Curve[LayerTimes]] = [
         Curve(lambda time: time.sheet * 1e6, ":", GREY, "datasheet", look={"lw": 1.0}),
         Curve(lambda time: time.like * 1e6, "--", ORANGE, "like", look={"lw": 1.1}),
         Curve(lambda time: time.fitted * 1e6, "-", BLUE, "fitted", look={"lw": 1.3}),
         Curve(lambda time: time.measured * 1e6, ".", VERMILLION, "measured", look={"ms": 2.5}),
-    )
+    ]
+    draw(axes, times, lambda time: time.tokens, *curves)
     dress(axes, ylim=(0.0, None))
 
 
@@ -282,14 +298,14 @@ def engine_page(fitted: EngineFit, name: str) -> Page:
 
 def _numbers(numbers: Mapping[str, FittedNumber]) -> Table:
     """Return the free numbers of an engine, and which of them the rows identify."""
-    columns = [
-        Column[tuple[str, FittedNumber]]("number", lambda row: row[0]),
-        Column[tuple[str, FittedNumber]]("before", lambda row: number(row[1].before)),
-        Column[tuple[str, FittedNumber]]("fitted", lambda row: number(row[1].value)),
-        Column[tuple[str, FittedNumber]]("deviation", lambda row: number(row[1].deviation)),
-        Column[tuple[str, FittedNumber]]("rows", lambda row: identified(row[1].left)),
+    columns: list[Column[str]] = [
+        Column("number", lambda name: name),
+        Column("before", lambda name: number(numbers[name].before)),
+        Column("fitted", lambda name: number(numbers[name].value)),
+        Column("deviation", lambda name: number(numbers[name].deviation)),
+        Column("rows", lambda name: identified(numbers[name].left)),
     ]
-    return table("Numbers of the engine", numbers.items(), columns)
+    return table("Numbers of the engine", numbers, columns)
 
 
 def identified(left: float) -> str:
@@ -299,18 +315,22 @@ def identified(left: float) -> str:
     return f"not identified: {100 * left:.0f} % of its pull is left"
 
 
+class _RunByLaw(NamedTuple):
+    run: MeasuredRun
+    law: float
+
+
 def _runs(predictions: Sequence[tuple[MeasuredRun, float]]) -> Table:
     """Return every row of the table of runs, with what the law says of it."""
-    columns = [
-        Column[tuple[MeasuredRun, float]]("run", lambda row: _name(row[0])),
-        Column[tuple[MeasuredRun, float]]("what", lambda row: row[0].quantity),
-        Column[tuple[MeasuredRun, float]]("measured", lambda row: number(row[0].measured)),
-        Column[tuple[MeasuredRun, float]]("law", lambda row: number(row[1])),
-        Column[tuple[MeasuredRun, float]](
-            "error", lambda row: signed_share(row[1] / row[0].measured - 1.0)
-        ),
+    columns: list[Column[_RunByLaw]] = [
+        Column("run", lambda row: _name(row.run)),
+        Column("what", lambda row: row.run.quantity),
+        Column("measured", lambda row: number(row.run.measured)),
+        Column("law", lambda row: number(row.law)),
+        Column("error", lambda row: signed_share(row.law / row.run.measured - 1.0)),
     ]
-    return table("Runs by law", predictions, columns, terminal_rows=SHOWN_RUNS)
+    rows = [_RunByLaw(run, law) for run, law in predictions]
+    return table("Runs by law", rows, columns, terminal_rows=SHOWN_RUNS)
 
 
 def _name(run: MeasuredRun) -> str:

@@ -2,8 +2,8 @@
 multiples.
 """
 
-from collections.abc import Iterator, Sequence
-from math import ceil, log
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil
 from string import ascii_uppercase
 from typing import Any, NamedTuple, get_args
 
@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import ArrayLike
 
 from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
@@ -63,13 +64,11 @@ def label(key: str) -> str:
         return f"{METRICS[metric].label}, {evaluator}"
     if key in WORDS:
         return WORDS[key]
-    words = (
-        " ".join(key.replace("strategy.", "").split(".")[-2:])
-        .removesuffix(_unit(key))
-        .replace("_", " ")
-    )
-    if _unit(key):
-        return f"{words} ({UNITS[_unit(key)]})"
+    unit = _unit(key)
+    last_two = key.replace("strategy.", "").split(".")[-2:]
+    words = " ".join(last_two).removesuffix(unit).replace("_", " ")
+    if unit:
+        return f"{words} ({UNITS[unit]})"
     return words
 
 
@@ -77,16 +76,22 @@ def _short(key: str) -> str:
     """Return an axis in a word or two, where there is little room."""
     if key == "strategy":
         return ""
-    return key.rpartition(".")[2].removesuffix(_unit(key)).replace("_", " ")
+    _, _, field = key.rpartition(".")
+    return field.removesuffix(_unit(key)).replace("_", " ")
 
 
 def _unit(key: str) -> str:
-    return next((suffix for suffix in UNITS if key.endswith(suffix)), "")
+    """Return the ending of a key that tells its unit; nothing for a number without one."""
+    for suffix in UNITS:
+        if key.endswith(suffix):
+            return suffix
+    return ""
 
 
 def _quantity(key: str, value: Any) -> str:
     """Return a value with its unit."""
-    return f"{_text(value)} {UNITS.get(_unit(key), '')}".strip()
+    unit = UNITS.get(_unit(key), "")
+    return f"{_text(value)} {unit}".strip()
 
 
 def picture(points: SweepTable, plot: Plot) -> Drawing:
@@ -98,40 +103,35 @@ def picture(points: SweepTable, plot: Plot) -> Drawing:
     """
     plot = _resolved(points, plot)
     frame, note = _reduced(points, plot)
-    facets = _values(frame, plot.facet) if plot.facet else [None]
-    columns = min(len(facets), 3 if len(facets) != 4 else 2)
+    facets = [None]
+    if plot.facet:
+        facets = _values(frame, plot.facet)
+    columns = min(len(facets), 3)
+    if len(facets) == 4:
+        columns = 2
     rows = ceil(len(facets) / columns)
     height = {1: 3.6, 2: 2.9}.get(columns, 2.4) * rows + 0.5
+    draw = KINDS[plot.kind]
     with canvas(height) as figure:
-        panels = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
-        draw = {"line": _line, "heatmap": _heatmap, "contour": _contour, "pareto": _pareto}[
-            plot.kind
-        ]
+        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        panels = list(grid.flat)
         drawn = None
         for axes, facet in zip(panels, facets, strict=False):
-            if facet is None:
-                part = frame
-            else:
-                part = frame[frame[plot.facet] == facet]
-            drawn = draw(_Panel(axes, part, frame, plot, points, CELLS // columns)) or drawn
+            part = frame
             if facet is not None:
-                axes.set_title(
-                    f"{_short(str(plot.facet))} {_quantity(str(plot.facet), facet)}",
-                    size=9,
-                    loc="left",
-                )
+                part = frame[frame[plot.facet] == facet]
+                name = str(plot.facet)
+                title = f"{_short(name)} {_quantity(name, facet)}"
+                axes.set_title(title, size=9, loc="left")
+            panel = _Panel(axes, part, frame, plot, points, CELLS // columns)
+            drawn = draw(panel) or drawn
         for axes in panels[len(facets) :]:
             axes.set_visible(False)
-        _finish(
-            figure,
-            panels[: len(facets)],
-            columns,
-            plot,
-            note,
-            [_text(value) for value in _values(frame, plot.hue)],
-        )
+        shown = panels[: len(facets)]
+        hues = [_text(value) for value in _values(frame, plot.hue)]
+        _finish(figure, shown, columns, plot, note, hues)
         if drawn is not None and plot.value:
-            figure.colorbar(drawn, ax=panels[: len(facets)], label=label(plot.value), shrink=0.9)
+            figure.colorbar(drawn, ax=shown, label=label(plot.value), shrink=0.9)
         return figure
 
 
@@ -156,14 +156,22 @@ def _reduced(points: SweepTable, plot: Plot) -> tuple[Frame, str]:
     free = _free_axes(points, frame, named)
     if plot.kind == "pareto" or points.file.combine != "product" or not free:
         return frame, ""
-    judge = [name for name in named if name not in points.axes][-1]
+    metrics = [name for name in named if name not in points.axes]
+    judge = metrics[-1]
     shown = [axis for axis in points.axes if axis in named]
     judged = frame.groupby(shown, sort=False)[judge]
-    if METRICS[judge.partition("_")[2]].less_is_better:
+    if _less_is_better(judge):
         chosen = judged.idxmin()
     else:
         chosen = judged.idxmax()
-    return frame.loc[chosen], "best over " + ", ".join(map(label, free))
+    best_over = ", ".join(map(label, free))
+    return frame.loc[chosen], f"best over {best_over}"
+
+
+def _less_is_better(column: str) -> bool:
+    """Return whether small values of a metric are good; ``column`` begins with its evaluator."""
+    _, _, metric = column.partition("_")
+    return METRICS[metric].less_is_better
 
 
 def _free_axes(points: SweepTable, frame: Frame, named: Sequence[str]) -> list[str]:
@@ -173,7 +181,9 @@ def _free_axes(points: SweepTable, frame: Frame, named: Sequence[str]) -> list[s
 
 def _values(frame: Frame, column: str | None) -> list[Any]:
     """Return the distinct values of an axis in its order, numbers ascending."""
-    values = list(dict.fromkeys(frame[column])) if column else []
+    if not column:
+        return []
+    values = list(dict.fromkeys(frame[column]))
     if all(isinstance(value, int | float) for value in values):
         return sorted(values)
     return values
@@ -208,16 +218,18 @@ def _line(panel: _Panel) -> None:
     plot = panel.plot
     places = _scale(axes.xaxis, panel.whole[plot.x], panel.ticks)
     scattered = panel.points.file.combine == "latin_hypercube"
+    style = "-"
+    if scattered:
+        style = "none"
     for (colour, marker), hue, part in _hues(panel):
-        rows = part.sort_values(plot.x) if places is None else part
+        rows = part
         if places is None:
+            rows = part.sort_values(plot.x)
             at = rows[plot.x]
         else:
             at = [places[value] for value in rows[plot.x]]
-        style = "none" if scattered else "-"
-        axes.plot(
-            at, rows[plot.y], ls=style, marker=marker, ms=4, mfc="white", color=colour, label=hue
-        )
+        look = {"ls": style, "marker": marker, "ms": 4, "mfc": "white", "color": colour}
+        axes.plot(at, rows[plot.y], label=hue, **look)
     low, high = axes.get_ylim()
     if str(plot.y).endswith("speedup") and low < 1.15:
         axes.axhline(1.0, color=GREY, lw=1.0, ls="--")
@@ -230,49 +242,44 @@ def _heatmap(panel: _Panel) -> Any:
     plot = panel.plot
     whole = panel.whole
     if panel.points.file.combine == "latin_hypercube":
-        raise BadInput.at(
-            panel.points.name, "points of a Latin hypercube make no cells; choose contour", "kind"
-        )
+        message = "points of a Latin hypercube make no cells; choose contour"
+        raise BadInput.at(panel.points.name, message, "kind")
     xs = _values(whole, plot.x)
     ys = _values(whole, plot.y)
     grid = _grid(panel.rows, plot, xs, ys)
     low = float(whole[plot.value].min())
     high = float(whole[plot.value].max())
-    drawn = axes.pcolormesh(
-        np.arange(len(xs) + 1), np.arange(len(ys) + 1), grid, cmap=RAMP, vmin=low, vmax=high
-    )
-    for axis, values, room in ((axes.xaxis, xs, panel.ticks), (axes.yaxis, ys, CELLS)):
-        step = ceil(len(values) / room)
-        axis.set_ticks(
-            [index + 0.5 for index in range(0, len(values), step)],
-            [_text(value) for value in values[::step]],
-        )
+    x_edges = np.arange(len(xs) + 1)
+    y_edges = np.arange(len(ys) + 1)
+    drawn = axes.pcolormesh(x_edges, y_edges, grid, cmap=RAMP, vmin=low, vmax=high)
+    _name_cells(axes.xaxis, xs, panel.ticks)
+    _name_cells(axes.yaxis, ys, CELLS)
     if len(xs) <= panel.ticks:
+        light_from = low + 0.55 * (high - low)
         for row, column in np.argwhere(~np.isnan(grid)):
-            if grid[row, column] < low + 0.55 * (high - low):
+            value = grid[row, column]
+            ink = "black"
+            if value < light_from:
                 ink = "white"
-            else:
-                ink = "black"
-            axes.text(
-                column + 0.5,
-                row + 0.5,
-                f"{grid[row, column]:.3g}",
-                ha="center",
-                va="center",
-                size=6.5,
-                color=ink,
-            )
+            look: PlainData = {"ha": "center", "va": "center", "size": 6.5, "color": ink}
+            axes.text(column + 0.5, row + 0.5, f"{value:.3g}", **look)
     _border(axes, grid, plot.level)
     return drawn
 
 
+def _name_cells(axis: Any, values: Sequence[Any], room: int) -> None:
+    """Write the values of cells below their middles, as many as there is ``room`` for."""
+    step = ceil(len(values) / room)
+    middles = [index + 0.5 for index in range(0, len(values), step)]
+    names = [_text(value) for value in values[::step]]
+    axis.set_ticks(middles, names)
+
+
 def _grid(part: Frame, plot: Plot, xs: Sequence[Any], ys: Sequence[Any]) -> Any:
     """Return an array (ys, xs) of ``value``, not a number where there is no point."""
-    return (
-        part.pivot(index=plot.y, columns=plot.x, values=plot.value)
-        .reindex(index=ys, columns=xs)
-        .to_numpy(dtype=float)
-    )
+    cells = part.pivot(index=plot.y, columns=plot.x, values=plot.value)
+    ordered = cells.reindex(index=ys, columns=xs)
+    return ordered.to_numpy(dtype=float)
 
 
 def _border(axes: Axes, grid: Any, level: float) -> None:
@@ -280,11 +287,13 @@ def _border(axes: Axes, grid: Any, level: float) -> None:
     above = grid >= level
     filled = ~np.isnan(grid)
     look: PlainData = {"color": VERMILLION, "lw": 2.2, "solid_capstyle": "round"}
-    for row, column in np.argwhere(
-        (above[:, 1:] != above[:, :-1]) & filled[:, 1:] & filled[:, :-1]
-    ):
+    between_columns = above[:, 1:] != above[:, :-1]
+    between_columns &= filled[:, 1:] & filled[:, :-1]
+    for row, column in np.argwhere(between_columns):
         axes.plot([column + 1, column + 1], [row, row + 1], **look)
-    for row, column in np.argwhere((above[1:] != above[:-1]) & filled[1:] & filled[:-1]):
+    between_rows = above[1:] != above[:-1]
+    between_rows &= filled[1:] & filled[:-1]
+    for row, column in np.argwhere(between_rows):
         axes.plot([column, column + 1], [row + 1, row + 1], **look)
 
 
@@ -296,25 +305,26 @@ def _contour(panel: _Panel) -> Any:
     plot = panel.plot
     whole = panel.whole
     _check_contour(panel)
-    for axis, column, room in ((axes.xaxis, plot.x, panel.ticks), (axes.yaxis, plot.y, CELLS)):
-        _scale(axis, whole[column], room)
+    _scale(axes.xaxis, whole[plot.x], panel.ticks)
+    _scale(axes.yaxis, whole[plot.y], CELLS)
     filled = None
     for (colour, _), hue, rows in _hues(panel):
         over, data = _surface(axes, rows, plot, panel.points)
+        line_colour = colour
         if plot.hue is None:
-            levels = MaxNLocator(10).tick_values(whole[plot.value].min(), whole[plot.value].max())
+            line_colour = VERMILLION
+            every_value = whole[plot.value]
+            levels = MaxNLocator(10).tick_values(every_value.min(), every_value.max())
             filled = over("contourf")(*data, levels=levels, cmap=RAMP)
-        low = rows[plot.value].min()
-        high = rows[plot.value].max()
+        values = rows[plot.value]
+        low = values.min()
+        high = values.max()
         if low < plot.level <= high:
-            over("contour")(
-                *data,
-                levels=[plot.level],
-                colors=[colour if plot.hue else VERMILLION],
-                linewidths=2.2,
-            )
+            draw_lines = over("contour")
+            draw_lines(*data, levels=[plot.level], colors=[line_colour], linewidths=2.2)
         if plot.hue:
-            axes.plot([], [], color=colour, lw=2.2, label=hue + _side(low, high, plot.level))
+            side = _side(low, high, plot.level)
+            axes.plot([], [], color=colour, lw=2.2, label=hue + side)
     if plot.hue:
         axes.grid(color="#e4e4e4", lw=0.6)
     return filled
@@ -326,14 +336,12 @@ def _check_contour(panel: _Panel) -> None:
     """
     for name in (str(panel.plot.x), str(panel.plot.y)):
         if not pd.api.types.is_numeric_dtype(panel.whole[name]):
-            raise BadInput.at(
-                panel.points.name, "a contour needs numbers on both axes; choose heatmap", name
-            )
+            message = "a contour needs numbers on both axes; choose heatmap"
+            raise BadInput.at(panel.points.name, message, name)
         for _, _, rows in _hues(panel):
             if rows[name].nunique() < 2:
-                raise BadInput.at(
-                    panel.points.name, "a contour needs two values on both axes; choose line", name
-                )
+                message = "a contour needs two values on both axes; choose line"
+                raise BadInput.at(panel.points.name, message, name)
 
 
 def _side(low: float, high: float, level: float) -> str:
@@ -369,70 +377,63 @@ def _pareto(panel: _Panel) -> None:
     axes = panel.axes
     plot = panel.plot
     for (colour, marker), hue, rows in _hues(panel):
-        axes.plot(
-            rows[plot.x],
-            rows[plot.y],
-            ls="none",
-            marker=marker,
-            ms=3.5,
-            color=colour,
-            alpha=0.55,
-            mew=0,
-            label=hue,
-        )
+        look = {"ls": "none", "marker": marker, "ms": 3.5, "color": colour, "alpha": 0.55, "mew": 0}
+        axes.plot(rows[plot.x], rows[plot.y], label=hue, **look)
     front = _front(panel.rows, str(plot.x), str(plot.y))
-    axes.plot(
-        front[plot.x],
-        front[plot.y],
-        "-",
-        color=GREY,
-        lw=1.2,
-        marker="o",
-        mfc="none",
-        ms=6,
-        label="front",
-    )
-    for axis, name in (("x", plot.x), ("y", str(plot.y))):
-        if 0.0 < FAR * panel.whole[name].min() < panel.whole[name].max():
-            getattr(axes, f"set_{axis}scale")("log")
-            getattr(axes, f"{axis}axis").set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            getattr(axes, f"{axis}axis").set_major_formatter(
-                FuncFormatter(lambda value, _: f"{value:g}")
-            )
-            getattr(axes, f"{axis}axis").set_minor_locator(NullLocator())
-    chosen = sorted(
-        {round(index) for index in np.linspace(0, len(front) - 1, min(NAMED, len(front)))}
-    )
+    rings: PlainData = {"marker": "o", "mfc": "none", "ms": 6}
+    axes.plot(front[plot.x], front[plot.y], "-", color=GREY, lw=1.2, label="front", **rings)
+    _logarithmic_where_far(axes.xaxis, panel.whole[plot.x])
+    _logarithmic_where_far(axes.yaxis, panel.whole[str(plot.y)])
+    evenly_spaced = np.linspace(0, len(front) - 1, min(NAMED, len(front)))
+    chosen = sorted({round(index) for index in evenly_spaced})
     for letter, at in zip(ascii_uppercase, chosen, strict=False):
         row = front.iloc[at]
-        settings = ", ".join(
-            f"{_short(key)} {_quantity(key, row[key])}"
-            for key in panel.points.axes
-            if key != plot.facet
-        )
-        axes.annotate(
-            letter,
-            (row[plot.x], row[plot.y]),
-            (0, 6),
-            textcoords="offset points",
-            size=8,
-            ha="center",
-        )
-        axes.plot([], [], ls="none", label=f"{letter}: {settings}")
+        settings = []
+        for key in panel.points.axes:
+            if key != plot.facet:
+                settings.append(f"{_short(key)} {_quantity(key, row[key])}")
+        place = (row[plot.x], row[plot.y])
+        axes.annotate(letter, place, (0, 6), textcoords="offset points", size=8, ha="center")
+        axes.plot([], [], ls="none", label=f"{letter}: {', '.join(settings)}")
     axes.margins(0.06, 0.1)
+
+
+def _logarithmic_where_far(axis: Any, values: Any) -> None:
+    """Make an axis logarithmic where its values are ``FAR`` apart."""
+    if not 0.0 < FAR * values.min() < values.max():
+        return
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def _front(part: Frame, x: str, y: str) -> Frame:
     """Return the points that none is at least as good as in both metrics and better in one, by
     ``x``.
     """
-    senses = [1.0 if METRICS[name.partition("_")[2]].less_is_better else -1.0 for name in (x, y)]
-    ranked = pd.DataFrame({"x": senses[0] * part[x], "y": senses[1] * part[y]}).sort_values(
-        ["x", "y"]
-    )
-    return part.loc[
-        ranked.index[ranked.y < ranked.y.cummin().shift(fill_value=np.inf)]
-    ].sort_values(x)
+    costs = pd.DataFrame({"x": _cost(part, x), "y": _cost(part, y)})
+    ranked = costs.sort_values(["x", "y"])
+    least_before = ranked.y.cummin().shift(fill_value=np.inf)
+    unbeaten = ranked.index[ranked.y < least_before]
+    return part.loc[unbeaten].sort_values(x)
+
+
+def _cost(part: Frame, column: str) -> Any:
+    """Return a metric with the sign with which less of it is better."""
+    metric = part[column].astype(float)
+    if _less_is_better(column):
+        return metric
+    return -metric
+
+
+KINDS: Mapping[str, Callable[[_Panel], Any]] = {
+    "line": _line,
+    "heatmap": _heatmap,
+    "contour": _contour,
+    "pareto": _pareto,
+}
+"""What draws a panel, by kind of plot."""
 
 
 # ---- what panels have in common
@@ -449,14 +450,12 @@ def _hues(panel: _Panel) -> Iterator[tuple[tuple[Any, str], str, Frame]]:
     values = _values(panel.whole, hue)
     for index, value in enumerate(values):
         rows = panel.rows[panel.rows[hue] == value]
-        ramp = mpl.colormaps[RAMP](0.92 * index / max(1, len(values) - 1))
-        style: tuple[Any, str]
-        if len(values) <= len(LOOKS):
-            style = LOOKS[index]
-        else:
-            style = (ramp, LOOKS[index % len(LOOKS)][1])
+        colour: Any
+        colour, marker = LOOKS[index % len(LOOKS)]
+        if len(values) > len(LOOKS):
+            colour = mpl.colormaps[RAMP](0.92 * index / (len(values) - 1))
         if len(rows):
-            yield style, _text(value), rows
+            yield (colour, marker), _text(value), rows
 
 
 def _scale(axis: Any, values: Any, room: int) -> dict[Any, int] | None:
@@ -468,12 +467,7 @@ def _scale(axis: Any, values: Any, room: int) -> dict[Any, int] | None:
         axis.set_ticks(range(len(places)), [_text(value) for value in places])
         return places
     numbers = sorted(set(values))
-    by_ratio = (
-        len(numbers) > 2
-        and numbers[0] > 0
-        and _uneven([log(number) for number in numbers]) < _uneven(numbers)
-    )
-    if by_ratio:
+    if len(numbers) > 2 and numbers[0] > 0 and _uneven(np.log(numbers)) < _uneven(numbers):
         getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
         axis.set_minor_locator(NullLocator())
     if len(numbers) <= 2 * CELLS:
@@ -482,7 +476,7 @@ def _scale(axis: Any, values: Any, room: int) -> dict[Any, int] | None:
     return None
 
 
-def _uneven(values: Sequence[float]) -> float:
+def _uneven(values: ArrayLike) -> float:
     """Return the standard deviation of the distances between neighbours over their mean."""
     steps = np.diff(values)
     return float(steps.std() / steps.mean())
@@ -498,13 +492,14 @@ def _finish(
         quantity = label(str(plot.value)).partition(",")[0]
         handles[f"{quantity} = {plot.level:g}"] = Line2D([], [], color=VERMILLION, lw=2.2)
     if handles:
-        figure.legend(
-            handles.values(),
-            handles.keys(),
-            title=label(plot.hue) if plot.hue else None,
-            loc="outside lower center",
-            ncols=2 if plot.kind == "pareto" else min(4, len(handles)),
-        )
+        title = None
+        if plot.hue:
+            title = label(plot.hue)
+        columns_of_legend = min(4, len(handles))
+        if plot.kind == "pareto":
+            columns_of_legend = 2
+        look = {"title": title, "loc": "outside lower center", "ncols": columns_of_legend}
+        figure.legend(handles.values(), handles.keys(), **look)
     heading = " · ".join(part for part in (plot.title, note) if part)
     if heading:
         figure.suptitle(heading, size=10, x=0.01, ha="left")
@@ -517,7 +512,8 @@ def _name_axes(panels: Sequence[Any], columns: int, plot: Plot) -> None:
             axes.set_xlabel(label(plot.x))
             axes.tick_params(labelbottom=True)
         if number % columns == 0:
-            axes.set_ylabel("\n".join(label(str(plot.y)).rsplit(", ", 1)))
+            lines = label(str(plot.y)).rsplit(", ", 1)
+            axes.set_ylabel("\n".join(lines))
 
 
 def _legend(panels: Sequence[Any], hues: Sequence[str]) -> PlainData:
@@ -528,5 +524,9 @@ def _legend(panels: Sequence[Any], hues: Sequence[str]) -> PlainData:
         handles |= dict(zip(names, drawn, strict=True))
     handles.pop("", None)
     order = {hue: number for number, hue in enumerate(hues)}
-    ordered = sorted(handles, key=lambda name: order.get(name.partition(":")[0], len(order)))
-    return {name: handles[name] for name in ordered}
+
+    def place(name: str) -> int:
+        hue, _, _ = name.partition(":")
+        return order.get(hue, len(order))
+
+    return {name: handles[name] for name in sorted(handles, key=place)}

@@ -2,6 +2,7 @@
 of ``plot``.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -60,38 +61,43 @@ LONGEST_RUN = 24
 SHOWN_POSITIONS = (1, 2, 3, 4, 5)
 """Positions of a window at which drafters are compared."""
 PERCENT_AXIS = (0.0, 101.0)
+DRAFT = "draft"
+"""What the place of a hit is called where it is no exit."""
 
 
 def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
     """Return the page of the trace ``name``: header, flavours, windows, hits and run lengths."""
     widths = ["", *(f"k = {width}" for width in _widths(numbers))]
     gamma = min(FLAVOUR_WINDOW, len(numbers.windows))
+    by_flavour = f"By kind of text: accepted at all positions; the rest at γ = {gamma}"
+    run_rows = list(_run_rows(numbers))
     tables = {
-        "Accepted draft tokens per window (correction or bonus not counted), errors against the "
-        "replay": table("Windows", numbers.windows, WINDOWS),
-        f"By kind of text: accepted at all positions; the rest at γ = {gamma}": table(
-            "Kinds of text", numbers.flavours, _flavour_columns(gamma)
-        ),
-        "Emitted token among the first k choices; at corrections: where the draft was "
-        "rejected": Table(widths, list(_hit_rows(numbers)), "Hits"),
-        "Every drafter of the same text: kept at each position, in % of the windows that got "
-        "there": table("Drafters", numbers.drafters, _drafter_columns()),
-        "Dynamic trees in a pipeline (SpecPipe), as grown and verified": table(
-            "Dynamic trees", numbers.pipelines, PIPELINES
-        ),
-        "Accepted in a row: windows of unlimited length": Table(
-            ("tokens", "windows"), list(_run_rows(numbers)), "Run lengths", bars=(1,)
-        ),
+        BY_WINDOW: table("Windows", numbers.windows, WINDOWS),
+        by_flavour: table("Kinds of text", numbers.flavours, _flavour_columns(gamma)),
+        BY_CHOICES: Table(widths, list(_hit_rows(numbers)), "Hits"),
+        BY_DRAFTER: table("Drafters", numbers.drafters, _drafter_columns()),
+        BY_TREE: table("Dynamic trees", numbers.pipelines, PIPELINES),
+        BY_LENGTH: Table(("tokens", "windows"), run_rows, "Run lengths", bars=(1,)),
     }
     filled = [Section(title, [shown]) for title, shown in tables.items() if shown.rows]
+    formulas = Section("How the means are computed", [Bullets([FORMULAS])])
     return Page(
         f"trace {name}",
         opening=[Bullets(list(facts(trace, numbers, size_bytes)))],
-        sections=[*filled, Section("How the means are computed", [Bullets([FORMULAS])])],
+        sections=[*filled, formulas],
         command=typed("specsim", "trace", "info", names=[name]),
     )
 
 
+BY_WINDOW = (
+    "Accepted draft tokens per window (correction or bonus not counted), errors against the replay"
+)
+BY_CHOICES = "Emitted token among the first k choices; at corrections: where the draft was rejected"
+BY_DRAFTER = (
+    "Every drafter of the same text: kept at each position, in % of the windows that got there"
+)
+BY_TREE = "Dynamic trees in a pipeline (SpecPipe), as grown and verified"
+BY_LENGTH = "Accepted in a row: windows of unlimited length"
 WINDOWS: tuple[Column[WindowMean], ...] = (
     Column("γ", lambda window: window.gamma),
     Column("replayed", lambda window: number(window.replayed)),
@@ -156,6 +162,7 @@ def facts(trace: Trace, numbers: Statistics, size_bytes: int) -> Iterator[str]:
         f"{share(numbers.rate)} of all positions"
     )
     pair = trace.pair[0].upper() + trace.pair[1:]
+    token_bytes = size_bytes / trace.positions
     vocabulary = "vocabulary not known"
     if trace.vocabulary:
         vocabulary = f"vocabulary of {trace.vocabulary:,}"
@@ -164,7 +171,7 @@ def facts(trace: Trace, numbers: Statistics, size_bytes: int) -> Iterator[str]:
         windows = f"windows of up to {trace.window} draft tokens"
     yield (
         f"{pair}; {vocabulary}; {_sampled(trace.temperature)}; {windows}; format "
-        f"{trace.header['format']}, {size_bytes / trace.positions:.1f} bytes a token"
+        f"{trace.header['format']}, {token_bytes:.1f} bytes a token"
     )
     for key in ("source", "replay", "command", "selection"):
         if key in trace.header:
@@ -188,16 +195,12 @@ def comparison_page(traces: Sequence[tuple[str, Statistics]]) -> Page:
     """Return the page of several traces: their numbers, a column for each."""
     names = [name for name, _ in traces]
     statistics = [numbers for _, numbers in traces]
-    rows = [
-        *_size_rows(statistics),
-        *_compared_windows(statistics),
-        *_compared_hits(statistics),
-    ]
-    return Page(
-        "Traces side by side",
-        opening=[Table(["", *names], rows, "Traces"), Bullets([FORMULAS])],
-        command=typed("specsim", "trace", "compare", names=names),
-    )
+    rows = list(_size_rows(statistics))
+    rows += _compared_windows(statistics)
+    rows += _compared_hits(statistics)
+    compared = Table(["", *names], rows, "Traces")
+    command = typed("specsim", "trace", "compare", names=names)
+    return Page("Traces side by side", opening=[compared, Bullets([FORMULAS])], command=command)
 
 
 SIZES: dict[str, Callable[[Statistics], str]] = {
@@ -221,10 +224,10 @@ def _size_rows(statistics: Sequence[Statistics]) -> Iterator[tuple[Words, ...]]:
     """
     for label, show in SIZES.items():
         yield (label, *map(show, statistics))
-    rates: dict[str, dict[int, float]] = {}
+    rates: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for place, numbers in enumerate(statistics):
         for flavour in numbers.flavours:
-            rates.setdefault(flavour.flavour, {})[place] = flavour.rate
+            rates[flavour.flavour][place] = flavour.rate
     for name, by_trace in rates.items():
         yield (f"  {name}", *_shares(by_trace, len(statistics)))
 
@@ -242,21 +245,22 @@ def _compared_windows(statistics: Sequence[Statistics]) -> Iterator[tuple[Words,
 
 def _at_window(numbers: Statistics, gamma: int, show: Callable[[WindowMean], str]) -> str:
     """Return what is shown of a window; nothing where the trace cannot answer for it."""
-    window = next((window for window in numbers.windows if window.gamma == gamma), None)
-    if window:
-        return show(window)
+    for window in numbers.windows:
+        if window.gamma == gamma:
+            return show(window)
     return ""
 
 
 def _compared_hits(statistics: Sequence[Statistics]) -> Iterator[tuple[Words, ...]]:
     """Yield the hits of the draft and of every exit at the widths at which traces are compared."""
-    shares: dict[tuple[float | None, int], dict[int, float]] = {}
+    shares: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for place, numbers in enumerate(statistics):
         for hit in numbers.hits:
-            shares.setdefault((hit.fraction, hit.width), {})[place] = hit.everywhere
-    for (fraction, width), by_trace in shares.items():
-        if width in COMPARED_WIDTHS:
-            yield (f"{_place(fraction)}, first {width}", *_shares(by_trace, len(statistics)))
+            if hit.width in COMPARED_WIDTHS:
+                label = f"{_place(hit.fraction)}, first {hit.width}"
+                shares[label][place] = hit.everywhere
+    for label, by_trace in shares.items():
+        yield (label, *_shares(by_trace, len(statistics)))
 
 
 def _shares(by_trace: Mapping[int, float], traces: int) -> list[str]:
@@ -266,7 +270,7 @@ def _shares(by_trace: Mapping[int, float], traces: int) -> list[str]:
 
 def _place(fraction: float | None) -> str:
     if fraction is None:
-        return "draft"
+        return DRAFT
     return f"exit at {fraction:g}"
 
 
@@ -278,24 +282,31 @@ def _widths(numbers: Statistics) -> list[int]:
 def _hit_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
     for fraction in dict.fromkeys(hit.fraction for hit in numbers.hits):
         hits = [hit for hit in numbers.hits if hit.fraction == fraction]
-        yield (f"{_place(fraction)}, all positions", *(share(hit.everywhere) for hit in hits))
-        yield (f"{_place(fraction)}, at corrections", *(share(hit.at_corrections) for hit in hits))
+        place = _place(fraction)
+        everywhere = [share(hit.everywhere) for hit in hits]
+        at_corrections = [share(hit.at_corrections) for hit in hits]
+        yield f"{place}, all positions", *everywhere
+        yield f"{place}, at corrections", *at_corrections
 
 
 def _run_rows(numbers: Statistics) -> Iterator[tuple[str, ...]]:
     total = sum(numbers.runs.values())
     for low, after in zip(RUNS_SHOWN, [*RUNS_SHOWN[1:], None], strict=True):
-        count = sum(
-            windows
-            for kept, windows in numbers.runs.items()
-            if kept >= low and (after is None or kept < after)
-        )
-        if after is None:
-            label = f"{low} or more"
-        else:
-            label = f"{low} to {after - 1}"
+        count = 0
+        for kept, windows in numbers.runs.items():
+            if kept >= low and (after is None or kept < after):
+                count += windows
         if count:
-            yield str(low) if after == low + 1 else label, share(count / total)
+            yield _length_class(low, after), share(count / total)
+
+
+def _length_class(low: int, after: int | None) -> str:
+    """Return the name of the lengths from ``low`` on, before ``after``."""
+    if after is None:
+        return f"{low} or more"
+    if after == low + 1:
+        return str(low)
+    return f"{low} to {after - 1}"
 
 
 def figures(numbers: Statistics) -> dict[str, Drawing]:
@@ -325,14 +336,12 @@ def _drawn(drawing: Callable[[Drawing, Statistics], None], numbers: Statistics) 
 def _draw_windows(drawing: Drawing, numbers: Statistics) -> None:
     """Draw accepted draft tokens by window: the replay beside both formulas."""
     axes = drawing.subplots()
-    draw(
-        axes,
-        numbers.windows,
-        lambda window: window.gamma,
+    curves: list[Curve[WindowMean]] = [
         Curve(lambda window: window.independent, "--", ORANGE, "i.i.d., rate at γ = 1"),
         Curve(lambda window: window.law, "-", BLUE, "law, all positions"),
         Curve(lambda window: window.replayed, "o", VERMILLION, "replay", hollow=True),
-    )
+    ]
+    draw(axes, numbers.windows, lambda window: window.gamma, *curves)
     dress(
         axes,
         x_label="window γ (draft tokens)",
@@ -355,18 +364,11 @@ def _draw_runs(drawing: Drawing, numbers: Statistics) -> None:
     shares *= 100.0 / shares.sum()
     lengths = np.arange(longest + 1)
     rate = numbers.windows[0].replayed
-    expected = 100.0 * np.append(rate ** lengths[:-1] * (1.0 - rate), rate**longest)
+    ended = rate ** lengths[:-1] * (1.0 - rate)
+    expected = 100.0 * np.append(ended, rate**longest)
+    label = f"i.i.d., rate {rate:.3f}"
     axes.bar(lengths, shares, width=0.7, color=BLUE, alpha=0.55, label="replay")
-    axes.plot(
-        lengths,
-        expected,
-        "D",
-        mfc="white",
-        mec=VERMILLION,
-        mew=1.2,
-        ms=4,
-        label=f"i.i.d., rate {rate:.3f}",
-    )
+    axes.plot(lengths, expected, "D", mfc="white", mec=VERMILLION, mew=1.2, ms=4, label=label)
     dress(
         axes,
         x_label=f"draft tokens accepted in a row (last: {longest} or more)",
@@ -394,7 +396,8 @@ def _by_position(
     """Draw acceptance at each position of a window, of the windows that got there, by name."""
     for index, (name, by_position) in enumerate(rates.items()):
         positions = range(1, len(by_position) + 1)
-        axes.plot(positions, [100.0 * rate for rate in by_position], label=name, **_look(index))
+        percents = [100.0 * rate for rate in by_position]
+        axes.plot(positions, percents, label=name, **_look(index))
     dress(
         axes,
         x_label=f"position in the window (all before it {verb})",
@@ -409,12 +412,9 @@ def _draw_hits(drawing: Drawing, numbers: Statistics) -> None:
     """Draw the share of emitted tokens among the first k choices of the draft and of each exit."""
     axes = drawing.subplots()
     for index, (name, hits) in enumerate(_by_place(numbers).items()):
-        axes.plot(
-            [hit.width for hit in hits],
-            [100.0 * hit.everywhere for hit in hits],
-            label=name,
-            **_look(index),
-        )
+        widths = [hit.width for hit in hits]
+        percents = [100.0 * hit.everywhere for hit in hits]
+        axes.plot(widths, percents, label=name, **_look(index))
     dress(
         axes,
         x_label="first k choices of the draft or exit",
@@ -430,13 +430,13 @@ def _draw_corrections(drawing: Drawing, numbers: Statistics) -> None:
     """Draw exit hits at all positions against those at rejected ones, where a correction is looked
     up.
     """
-    exits = {
-        name: hits for name, hits in _by_place(numbers).items() if hits[0].fraction is not None
-    }
+    exits = _by_place(numbers)
+    exits.pop(DRAFT, None)
+    small = {"ms": 4}
     everywhere = Curve[Hits](
-        lambda hit: 100.0 * hit.everywhere, "-o", BLUE, "all positions", look={"ms": 4}
+        lambda hit: 100.0 * hit.everywhere, "-o", BLUE, "all positions", look=small
     )
-    corrections = Curve[Hits](_at_corrections, "--s", VERMILLION, "at corrections", look={"ms": 4})
+    corrections = Curve(_at_corrections, "--s", VERMILLION, "at corrections", look=small)
     panels = drawing.subplots(1, len(exits), sharey=True, squeeze=False)[0]
     for axes, (name, hits) in zip(panels, exits.items(), strict=True):
         draw(axes, hits, lambda hit: hit.width, everywhere, corrections)
@@ -444,7 +444,8 @@ def _draw_corrections(drawing: Drawing, numbers: Statistics) -> None:
         _width_axis(axes, (hit.width for hit in hits))
         axes.set_title(name, size=9.0)
     panels[0].set_ylabel("emitted token among them (%)")
-    drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
+    handles, labels = panels[0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside upper left", ncols=2)
 
 
 def _at_corrections(hit: Hits) -> float | None:
@@ -463,35 +464,45 @@ def _draw_pipelines(drawing: Drawing, numbers: Statistics) -> None:
     for index, ((branching, stages), members) in enumerate(largest_first):
         trees = sorted(members, key=lambda tree: tree.width)
         widths = [tree.width for tree in trees]
-        style = _look(index) | {"ls": "-" if len(trees) > 2 else ":"}
+        style = _look(index)
+        style["ls"] = "-"
+        if len(trees) <= 2:
+            style["ls"] = ":"
         label = f"{branching} children, {stages} stages"
-        hits.plot(widths, [100.0 * tree.hit_rate for tree in trees], label=label, **style)
-        steps.plot(widths, [tree.steps_per_token for tree in trees], **style)
+        percents = [100.0 * tree.hit_rate for tree in trees]
+        steps_per_token = [tree.steps_per_token for tree in trees]
+        hits.plot(widths, percents, label=label, **style)
+        steps.plot(widths, steps_per_token, **style)
     width = "width of the tree (nodes a level)"
     dress(hits, x_label=width, y_label="token in the tree (%)", log_x=2)
     dress(steps, x_label=width, y_label="pipeline steps a token", log_x=2, ylim=(0, None))
+    every_width = [tree.width for tree in numbers.pipelines]
     for axes in (hits, steps):
-        _width_axis(axes, (tree.width for tree in numbers.pipelines))
-    drawing.legend(*hits.get_legend_handles_labels(), loc="outside upper left", ncols=3)
+        _width_axis(axes, every_width)
+    handles, labels = hits.get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside upper left", ncols=3)
 
 
 def _by_place(numbers: Statistics) -> dict[str, list[Hits]]:
-    return grouped(
-        numbers.hits,
-        lambda hit: "draft" if hit.fraction is None else f"exit at {hit.fraction:.0%} of depth",
-    )
+    return grouped(numbers.hits, _place_by_depth)
+
+
+def _place_by_depth(hit: Hits) -> str:
+    if hit.fraction is None:
+        return DRAFT
+    return f"exit at {hit.fraction:.0%} of depth"
 
 
 def _look(index: int) -> Any:
-    line = "-" if index < len(COLOURS) else "--"
-    return {
-        "color": COLOURS[index % len(COLOURS)],
-        "marker": MARKS[index % len(MARKS)],
-        "ms": 4,
-        "ls": line,
-    }
+    line = "-"
+    if index >= len(COLOURS):
+        line = "--"
+    colour = COLOURS[index % len(COLOURS)]
+    mark = MARKS[index % len(MARKS)]
+    return {"color": colour, "marker": mark, "ms": 4, "ls": line}
 
 
 def _width_axis(axes: Axes, widths: Iterable[int]) -> None:
-    axes.xaxis.set_major_locator(FixedLocator(sorted(set(widths))))
+    distinct = sorted(set(widths))
+    axes.xaxis.set_major_locator(FixedLocator(distinct))
     axes.xaxis.set_minor_locator(NullLocator())
