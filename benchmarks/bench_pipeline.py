@@ -132,7 +132,7 @@ def live_tree(choices: Choices, said: list[int]) -> int:
 def replay() -> tuple[int, Callable[[], object]]:
     """Tokens of the recorded tree, all recordings as one, and the vectorised replay of them."""
     strategy = SpecPipe(stages=BEAM.stages)
-    trace = LOADED.acceptance().replay.trace  # type: ignore[attr-defined]
+    trace = LOADED.acceptance().replay.trace
     index = recorded_beams(trace).index(BEAM)
     steps, hit, rows = (
         trace.extra[f"beam.{name}"][index].astype(np.int64) for name in ("steps", "hit", "rows")

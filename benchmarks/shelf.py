@@ -434,7 +434,7 @@ def all_reduces(name: str, link: Link, rows: Table) -> Iterator[Line]:
             lambda size, sizes=table.size_kib: bool(np.isclose(size, sizes, rtol=1e-4).any())
         )
         constant, factor = two_numbers(bare[known].to_numpy(), measured(some[known]))
-        times = fit.reduced(table, some)  # type: ignore[arg-type]
+        times = fit.reduced(table, some)
         asked = some.assign(
             seconds=measured(some), predicted=times, bare=bare, two=constant * 1e-6 + factor * bare
         )[~known]

@@ -7,14 +7,16 @@ from __future__ import annotations
 import csv
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from simulator.core.acceptance.by_context import ByContext, Falling
-from simulator.core.acceptance.cursors import Chain
+from simulator.core.acceptance.by_context import ByContext, Falling, FallingCursor
+from simulator.core.acceptance.cursors import Chain, position_of, retraceable
 from simulator.core.acceptance.sources import Cycle, Rates
+from simulator.core.acceptance.tree_replay import DrawnMatches, RunCursor
 from simulator.core.faults import BadInput
 from simulator.scenario import Loaded, load
 from simulator.scenario.loading import falling
@@ -195,6 +197,20 @@ def test_a_tree_falls_level_by_level() -> None:
     )
     assert fallen.law.tokens_per_step < plain.law.tokens_per_step
     assert fallen.law.tokens_per_step == pytest.approx(fallen.simulated.tokens_per_step, rel=0.03)
+
+
+def test_a_falling_cursor_stands_and_looks_up_where_its_source_does() -> None:
+    falls = FallingCursor(RunCursor([2, 0, 1], [True, False, True]), lambda _: 1.0, 7, Random(1))
+    assert (position_of(falls), falls.matched) == (0, True)
+    falls.judge(Chain(0))
+    assert (position_of(falls), falls.matched) == (1, False)
+    blind = FallingCursor(Rates((0.5,)).cursor(0, None), lambda _: 1.0, 7, Random(1))
+    assert blind.matched
+    with pytest.raises(TypeError, match="RunCursor cannot be set back"):
+        retraceable(falls.cursor)
+    drawn = DrawnMatches(Rates((0.5,)), 0.5).cursor(0, None)
+    with pytest.raises(TypeError, match="MatchCursor stands at no position"):
+        position_of(drawn)
 
 
 def test_level_lengths_change_nothing() -> None:

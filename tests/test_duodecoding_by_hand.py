@@ -103,8 +103,8 @@ def test_a_rejected_tail_leaves_the_next_step_cold() -> None:
         0,
         4,
     ]
-    with pytest.raises(TypeError, match="State is no request with an unverified prefix"):
-        one.compose([State(state.cursor, 3)])
+    with pytest.raises(TypeError, match="_CycleCursor does not follow what is drafted"):
+        one.open(Cycle((1,)).cursor(0, None), 3)
 
 
 @pytest.mark.parametrize(

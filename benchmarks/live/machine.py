@@ -11,6 +11,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from statistics import median
@@ -171,11 +172,7 @@ def _products(chip: Chip, shape: NetworkShape, tokens: int) -> Iterator[Row]:
     times_s: dict[str, list[float]] = {part: [] for part in sizes}
     for repeat in range(WARM_UP + chip.repeats):
         for part, weights in order:
-            took = chip.once_s(
-                lambda part=part, weights=weights: F.linear(  # type: ignore[misc]
-                    given[part], weights
-                )
-            )
+            took = chip.once_s(partial(F.linear, given[part], weights))
             if repeat >= WARM_UP:
                 times_s[part].append(took)
     for part, (inputs, outputs) in sizes.items():

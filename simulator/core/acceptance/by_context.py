@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import exp, log
 from random import Random
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simulator.core.acceptance.cursors import Chain, Cursor, Verdict, verdict
+from simulator.core.acceptance.cursors import Chain, Cursor, Matching, Verdict, Wrapping, verdict
 from simulator.core.acceptance.sources import Acceptance, Exit, Odds
 from simulator.core.quantities import Confidence, Frozen
 
@@ -108,7 +108,7 @@ class ByContext(Frozen):
         return [self.fitted(POWERS[0], NEEDED), *(self.fitted(power, 0.0) for power in POWERS[1:])]
 
 
-class FallingCursor:
+class FallingCursor(Wrapping):
     """A falling cursor follows one request; tokens that the source keeps are lost with the chance
     of its context.
     """
@@ -120,12 +120,12 @@ class FallingCursor:
         self.kept = kept
         self.context = context
         self.random = random.random
+        self.looked_up = cursor if isinstance(cursor, Matching) else None
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what else the source's cursor knows, such as whether look-up has something to
-        propose.
-        """
-        return getattr(self.cursor, name)
+    @property
+    def matched(self) -> bool:
+        """Return whether look-up has something to propose, as the source's cursor knows it."""
+        return self.looked_up is None or self.looked_up.matched
 
     def judge(self, proposal: Chain) -> Verdict:
         """Verify a proposal behind so much context, move on, and return the verdict; one draw a

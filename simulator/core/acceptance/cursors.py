@@ -8,7 +8,7 @@ it is taken.
 from abc import ABC
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Chain(NamedTuple):
@@ -52,10 +52,50 @@ class Cursor(Protocol):
         """Verify a proposal, move behind the committed tokens, and return the verdict."""
 
 
-class Retraceable(Cursor, ABC):
+@runtime_checkable
+class Matching(Cursor, Protocol):
+    """A cursor that knows before it is asked whether there is anything to propose."""
+
+    @property
+    def matched(self) -> bool:
+        """Return whether there is something to propose in the next step."""
+
+
+class Positioned:
+    """A cursor that stands at a position of what it follows, counted from 0."""
+
+    __slots__ = ()
+    position: int
+
+
+class Retraceable(Positioned, Cursor, ABC):
     """A cursor that judges the same again where its position is set back."""
 
     position = 0
+
+
+class Wrapping:
+    """A cursor that asks another one, and makes something else of its verdicts."""
+
+    cursor: Cursor
+
+
+def position_of(cursor: Cursor) -> int:
+    """Return where a cursor, or the one that it wraps, stands; raises TypeError where it stands
+    nowhere.
+    """
+    while isinstance(cursor, Wrapping):
+        cursor = cursor.cursor
+    if isinstance(cursor, Positioned):
+        return cursor.position
+    raise TypeError(f"{type(cursor).__name__} stands at no position")
+
+
+def retraceable(cursor: Cursor) -> Retraceable:
+    """Return a cursor as one that can be set back; raises TypeError for one that cannot."""
+    if isinstance(cursor, Retraceable):
+        return cursor
+    raise TypeError(f"{type(cursor).__name__} cannot be set back")
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ ranks and roll-outs of one request; stated acceptance answers from the verdicts 
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from simulator.core.acceptance.cursors import Chain, Cursor, Verdict
+from simulator.core.acceptance.cursors import Chain, Cursor, Positioned, Verdict
 from simulator.core.acceptance.sequence_chances import Drafts
 from simulator.core.acceptance.sources import Acceptance, Exit, Odds, Rates, Replay
 from simulator.core.acceptance.trace import Trace
@@ -70,6 +70,7 @@ class SequenceIteration(NamedTuple):
     """
 
 
+@runtime_checkable
 class Drafting(Cursor, Protocol):
     """A drafting follows one request: what a draft proposes behind a tail, and what the target
     keeps of it.
@@ -131,7 +132,7 @@ class RecordedRequest(NamedTuple):
     """
 
 
-class RecordedDrafting:
+class RecordedDrafting(Positioned):
     """Recorded drafting is greedy; a request that wants more than was recorded goes on at position
     1.
 

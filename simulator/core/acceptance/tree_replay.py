@@ -16,7 +16,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.core.acceptance.cursors import Chain, Cursor, Verdict
+from simulator.core.acceptance.cursors import Chain, Cursor, Positioned, Verdict
 from simulator.core.acceptance.draft_tree import Beam, Passage, PrunedTree
 from simulator.core.acceptance.sources import Acceptance, Exit, Odds, Replay, chain_odds
 from simulator.core.acceptance.trace import UNKNOWN, Trace
@@ -120,7 +120,7 @@ def pruned_trees(trace: Trace) -> list[PrunedTree]:
     return [PrunedTree(**tree) for tree in trace.header.get("pruned_trees", [])]
 
 
-class RunCursor:
+class RunCursor(Positioned):
     """A run cursor follows one recorded request from position 1 on, and starts over at its end."""
 
     __slots__ = ("_matched", "position", "run")
@@ -275,11 +275,12 @@ def recorded_passages(trace: Trace, recording: int, beam: Beam) -> Iterator[Pass
     return cycle([Passage(*token) for token in tokens])
 
 
-class _PassageCursor:
-    """Takes one request's passages, one after another."""
+class PassageCursor:
+    """A passage cursor takes one request's passages, one after another."""
 
     def __init__(self, passages: Iterator[Passage]) -> None:
         self.passage = passages.__next__
+        """Returns the next passage."""
 
     def judge(self, proposal: Chain) -> Verdict:
         """Return the verdict of one token without the pipeline, as a prefill emits it."""
@@ -298,10 +299,10 @@ class RecordedPassages:
         self.replay = replay
         self.beam = beam
 
-    def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
+    def cursor(self, request: int, exit: Exit | None) -> PassageCursor:
         """Return a cursor over the recording that is assigned to this request."""
         order = self.replay.order
-        return _PassageCursor(
+        return PassageCursor(
             recorded_passages(self.replay.trace, order[request % len(order)], self.beam)
         )
 
@@ -328,9 +329,9 @@ class DrawnPassages:
         self.verdicts = verdicts
         self.beam = beam
 
-    def cursor(self, request: int, exit: Exit | None) -> _PassageCursor:
+    def cursor(self, request: int, exit: Exit | None) -> PassageCursor:
         """Return a cursor with a pipeline of its own."""
-        return _PassageCursor(self._passages(self.verdicts.cursor(request, exit)))
+        return PassageCursor(self._passages(self.verdicts.cursor(request, exit)))
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the odds of the verdicts."""

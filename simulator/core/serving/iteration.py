@@ -5,6 +5,7 @@ ended.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from simulator.core.acceptance.cursors import position_of
 from simulator.core.acceptance.routing import RecordedRouting, Window
 from simulator.core.serving.requests import Request
 from simulator.core.strategies.common.step import State, Step
@@ -64,11 +65,7 @@ class Batch:
         if routing is None or step.prompts.tokens:
             return step
         windows = [
-            Window(
-                request.dealt,
-                state.cursor.position,  # type: ignore[attr-defined]  # a replay's has it
-                state.proposed,
-            )
+            Window(request.dealt, position_of(state.cursor), state.proposed)
             for request, state in zip(self.decode, self.states, strict=True)
             if state.proposed is not None
         ]

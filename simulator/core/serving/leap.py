@@ -146,18 +146,9 @@ class Leap:
         end_s = self.time(lanes.target is lanes.draft)
         booked: dict[Lane, list[tuple[Places, RunLane]]] = {}
         for places, step, durations in self.kinds:
-            copies = {
-                lane: RunLane(self.starts[places])
-                for lane in (lanes.target, lanes.draft, lanes.rendezvous)
-            }
-            target, draft, rendezvous = (
-                copies[lane] for lane in (lanes.target, lanes.draft, lanes.rendezvous)
-            )
-            on_copies = lanes._replace(
-                target=target,  # type: ignore[arg-type]
-                draft=draft,  # type: ignore[arg-type]
-                rendezvous=rendezvous,  # type: ignore[arg-type]
-            )
+            roles = (lanes.target, lanes.draft, lanes.rendezvous)
+            copies = {lane: RunLane(self.starts[places]) for lane in roles}
+            on_copies = Lanes._make((*(copies[lane] for lane in roles), *lanes[len(roles) :]))
             *_, ends = self.scheduler.strategy.timeline(on_copies, durations, step.kind)
             if not (cast("Seconds", ends) == self.ends[places]).all():
                 raise BrokenRunError(

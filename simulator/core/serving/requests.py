@@ -390,6 +390,11 @@ class Request:
         return spent
 
 
+def states_of(requests: Iterable[Request]) -> list[State]:
+    """Return what the strategy knows of each of these requests, whose prompts are in the cache."""
+    return [state for request in requests if (state := request.state) is not None]
+
+
 class Source(Protocol):
     """What requests come from."""
 

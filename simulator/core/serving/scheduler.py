@@ -27,11 +27,11 @@ from simulator.core.serving.ledger import Ledger
 from simulator.core.serving.memory import Blocks
 from simulator.core.serving.metrics import BrokenRunError
 from simulator.core.serving.policies import Policy, Queues
-from simulator.core.serving.requests import Request, Source
+from simulator.core.serving.requests import Request, Source, states_of
 from simulator.core.serving.step_times import StepTimes
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import PrefillsOnStages, drafts_first
-from simulator.core.strategies.common.step import Admission, Lanes, State, Timeline
+from simulator.core.strategies.common.step import Admission, Lanes, Timeline
 from simulator.core.world import World, at
 
 TURNS = 64
@@ -264,9 +264,7 @@ class Scheduler:
         beside it.
         """
         prompts = batch.prompts
-        # who decodes has one
-        states: list[State] = [request.state for request in batch.decode]  # type: ignore[misc]
-        batch.states = states
+        batch.states = states = states_of(batch.decode)
         if prompts and not self.queues.carries:
             rows = self._prompt_rows(prompts)
         else:
@@ -368,11 +366,7 @@ class Scheduler:
             if ends:
                 self._open(request, batch.step is None)
         if self._first_window:
-            # whole prompts
-            states: list[State] = [
-                request.state  # type: ignore[misc]
-                for request, _ in batch.prompts
-            ]
+            states = states_of([request for request, _ in batch.prompts])
             self.strategy.compose(states)
             shown = [progress.shown for progress in self.strategy.settle(states)]
         batch.tokens += shown

@@ -16,13 +16,14 @@ window). What a tree keeps comes from a recording by start, or from stated verdi
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from simulator.core.acceptance.cursors import BARE, Chain
+from simulator.core.acceptance.cursors import BARE, Chain, Cursor, Matching
 from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRuns
@@ -72,8 +73,20 @@ class TreeDurations(NamedTuple):
     target: float
 
 
+@dataclass(slots=True)
+class Proposing(State):
+    """A request whose next proposal may be looked up."""
+
+    look_up: Matching | None = None
+    """The cursor, which knows whether look-up finds anything; None where every step proposes."""
+
+
 class TreeSD(
-    Strategy[TreeDurations], AddsMemory, DraftsOtherwise, NamesRecording, ReadsHiddenStates
+    Strategy[TreeDurations, Proposing],
+    AddsMemory,
+    DraftsOtherwise,
+    NamesRecording,
+    ReadsHiddenStates,
 ):
     """Draft passes run in series, then one pass of the target over the tree.
 
@@ -238,16 +251,24 @@ class TreeSD(
 
     # ---- the batch
 
-    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> Proposing:
+        """Return a request, with what says whether look-up finds anything; raises TypeError for a
+        cursor that does not, where it is asked.
+        """
+        if self.matched is None:
+            return Proposing(cursor, context)
+        if not isinstance(cursor, Matching):
+            raise TypeError(f"{type(cursor).__name__} does not know what look-up finds")
+        return Proposing(cursor, context, look_up=cursor)
+
+    def compose(self, states: Sequence[Proposing], prompts: Rows = NO_ROWS) -> Step:
         """Return a step in which requests that propose something, and are granted the rows, verify
         a tree, others a token.
         """
         rows = self.rows
-        looks_up = self.matched is not None
         hits = hit_context = miss_context = 0
         for state in states:
-            # what `reads` gives has it
-            matched = not looks_up or state.cursor.matched  # type: ignore[attr-defined]
+            matched = state.look_up is None or state.look_up.matched
             if matched and state.most_rows >= rows:
                 state.proposed = rows - 1
                 hits += 1
@@ -291,7 +312,7 @@ class TreeSD(
             1, miss_context, kind.bare
         )
 
-    def settle(self, states: Sequence[State]) -> list[Progress]:
+    def settle(self, states: Sequence[Proposing]) -> list[Progress]:
         """Verify each tree: the longest path that agrees is kept, and the target adds a token."""
         proposal = Chain(self.window, self.bonus_on_full_accept)
         size = self.tree.size

@@ -229,7 +229,7 @@ def _of(profile: Device, name: str, form: str, rows: Table) -> Operation:
         return profile.small_operations
     whole = profile.attention_for(name)
     if isinstance(whole, Attention):
-        return whole.over(form)  # type: ignore[arg-type]
+        return next((parts for cache, parts in whole.kv_cache.items() if cache == form), whole)
     if set(rows.part) - {"decode", "prefill"}:
         return whole
     return AttentionParts.model_validate(dict.fromkeys(IN_PARTS, whole.model_dump()))

@@ -29,7 +29,7 @@ messages.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -45,6 +45,7 @@ from simulator.core.acceptance.sequence_chances import (
 )
 from simulator.core.acceptance.sequences import (
     Automaton,
+    Drafting,
     DrawnSequences,
     RecordedSequences,
     SequenceOdds,
@@ -94,7 +95,8 @@ class DuoDecodingDurations(NamedTuple):
 class UnverifiedPrefix(State):
     """Holds a request whose last tokens are not checked yet."""
 
-    automaton: Automaton | None = None
+    automaton: Automaton = field(kw_only=True)
+    """What follows them from one iteration to the next."""
 
 
 class SequenceDetail(NamedTuple):
@@ -113,7 +115,7 @@ class SequenceDetail(NamedTuple):
         return 0
 
 
-class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
+class DuoDecoding(SharedBudget[DuoDecodingDurations, UnverifiedPrefix], Tunable, DerivesNumbers):
     """``sequences`` share a budget of ``gamma`` tokens; ``rule`` makes it c = T_target / T_draft
     where that is less (DUO-1).
 
@@ -283,17 +285,20 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
 
     # ---- the request
 
-    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
-        """Return a request that has nothing unverified behind its first token."""
-        automaton = Automaton(cursor, self.split)  # type: ignore[arg-type]
-        return UnverifiedPrefix(cursor, context, automaton=automaton)
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> UnverifiedPrefix:
+        """Return a request that has nothing unverified behind its first token; raises TypeError for
+        a cursor that follows no drafts.
+        """
+        if not isinstance(cursor, Drafting):
+            raise TypeError(f"{type(cursor).__name__} does not follow what is drafted")
+        return UnverifiedPrefix(cursor, context, automaton=Automaton(cursor, self.split))
 
-    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+    def compose(self, states: Sequence[UnverifiedPrefix], prompts: Rows = NO_ROWS) -> Step:
         """Return a step in which the target reads the tail and the token before it, and the draft
         writes behind them.
         """
         (state,) = states
-        automaton = _automaton(state)
+        automaton = state.automaton
         state.proposed = automaton.unverified
         rows = Rows.decode(automaton.unverified + 1, state.context)
         return Step(self.kind_of(automaton.unverified, automaton.sequences), rows, 0, prompts)
@@ -308,12 +313,12 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
             detail=SequenceDetail(sequences),
         )
 
-    def settle(self, states: Sequence[State]) -> list[Progress]:
+    def settle(self, states: Sequence[UnverifiedPrefix]) -> list[Progress]:
         """Verify the tail, take over the sequence that begins right, and return the progress of the
         request.
         """
         (state,) = states
-        automaton = _automaton(state)
+        automaton = state.automaton
         done = automaton.judge()
         state.context += done.committed
         taken = automaton.unverified - done.unverified if self.count == "emitted" else 0
@@ -498,12 +503,3 @@ class DuoDecoding(SharedBudget[DuoDecodingDurations], Tunable, DerivesNumbers):
         return until_shown(
             cap, rights, {tail: behind.drafts for tail, behind in by_tail.items()}, tails, seconds
         )
-
-
-def _automaton(state: State) -> Automaton:
-    """Return the automaton of a request that this strategy opened; raises :class:`TypeError` for
-    another.
-    """
-    if not isinstance(state, UnverifiedPrefix) or state.automaton is None:
-        raise TypeError(f"{type(state).__name__} is no request with an unverified prefix")
-    return state.automaton

@@ -121,7 +121,7 @@ class ResampledDetail(NamedTuple):
         return self.resampled
 
 
-class Lyanna(Strategy[LyannaDurations], AddsMemory):
+class Lyanna(Strategy[LyannaDurations, Drafted], AddsMemory):
     """A chain of ``depth`` hidden states (k, the paper's N) gives ``branching`` children a node;
     ``budget`` nodes are verified.
 
@@ -312,22 +312,21 @@ class Lyanna(Strategy[LyannaDurations], AddsMemory):
 
     # ---- the batch
 
-    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> Drafted:
         """Return a request of which nothing has been rejected yet."""
         return Drafted(cursor, context)
 
-    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+    def compose(self, states: Sequence[Drafted], prompts: Rows = NO_ROWS) -> Step:
         """Return a step in which all requests verify a tree, and those that had a rejection also
         what it left.
 
         Without fusion what was left goes before: only requests that have left levels take part in
         the step.
         """
-        # opened here
-        left = [state for state in states if state.left]  # type: ignore[attr-defined]
+        left = [state for state in states if state.left]
         apart = bool(left) and not self.fusion
         for state in states:
-            rest = state.left or None  # type: ignore[attr-defined]
+            rest = state.left or None
             state.proposed = rest if apart else self.depth
         whole, again = (sum(state.context for state in some) for some in (states, left))
         kind = self.kind_of(len(states), len(left))._replace(prompts=prompts.sequences)
@@ -364,18 +363,18 @@ class Lyanna(Strategy[LyannaDurations], AddsMemory):
         """Return whether a step of this kind verifies re-sampled trees alone."""
         return kind.detail is not None and not self.fusion
 
-    def settle(self, states: Sequence[State]) -> list[Progress]:
+    def settle(self, states: Sequence[Drafted]) -> list[Progress]:
         """Verify, note what is left of each chain, and return the progress of each request."""
         return [
             self._settle(state, state.proposed) if state.proposed else ABSENT for state in states
         ]
 
-    def _settle(self, state: State, levels: int) -> Progress:
+    def _settle(self, state: Drafted, levels: int) -> Progress:
         """Verify a tree of so many levels, and what is fused with it, of one request."""
         verdict = state.cursor.judge(Chain(levels))
         state.context += verdict.committed
         left = self.left(verdict.accepted) if levels == self.depth else 0
-        state.left = left  # type: ignore[attr-defined]  # opened here
+        state.left = left
         where = "beside it" if self.fusion else "before it"
         if left:
             choice = f"one re-sampled from {left} level{'s' * (left > 1)} {where}"

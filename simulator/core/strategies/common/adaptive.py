@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from simulator.core.acceptance.cursors import RecordedCursor
 from simulator.core.acceptance.sources import Odds
 from simulator.core.numeric import Numbers, stationary
 from simulator.core.quantities import Fraction, Frozen
@@ -244,8 +245,10 @@ class ConfidentWindow(RequestWindow):
 
     def opened(self, gamma: int, state: State) -> int:
         """Return the tokens of which the draft is sure at this position of the recording."""
-        # what `reads` gives has it
-        return min(gamma, state.cursor.sure)  # type: ignore[attr-defined,no-any-return]
+        cursor = state.cursor
+        if isinstance(cursor, RecordedCursor):
+            return min(gamma, cursor.sure)
+        raise TypeError(f"{type(cursor).__name__} does not know how sure the draft is")
 
     def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Numbers]:
         """Return the shares with which decoding meets each window."""

@@ -46,26 +46,30 @@ if TYPE_CHECKING:
     import typing_extensions
 
     D = typing_extensions.TypeVar("D", default=Any)
+    S = typing_extensions.TypeVar("S", bound=State, default=Any)
 
-    class _Timed(Generic[D]):
-        """A type checker reads ``Strategy[D]`` as generic over its durations; ``Strategy`` alone
-        has any.
+    class _Typed(Generic[D, S]):
+        """A type checker reads ``Strategy[D, S]`` as generic over its durations and states;
+        ``Strategy`` alone has any.
         """
 else:
     D = TypeVar("D")
+    S = TypeVar("S", bound=State)
 
-    class _Timed:
+    class _Typed:
         """At run time ``Strategy[D]`` is ``Strategy``, as a generic model of pydantic is a class,
         found as a strategy.
         """
 
-        def __class_getitem__(cls, durations: object) -> type:
+        def __class_getitem__(cls, parameters: type | tuple[type, ...]) -> type:
             return cls
 
 
-class Strategy(_Timed[D], Frozen, ABC):
-    """A strategy has named durations ``D`` in seconds; a subclass in a file of its own is found by
-    its ``name``.
+class Strategy(_Typed[D, S], Frozen, ABC):
+    """A strategy has named durations ``D`` in seconds, and a state ``S`` of each request; a
+    subclass in a file of its own is found by its ``name``.
+
+    One that needs no state of its own is a ``Strategy[D]``, whose requests are a ``State`` each.
     """
 
     name: str
@@ -141,19 +145,23 @@ class Strategy(_Timed[D], Frozen, ABC):
 
     # ---- the batch
 
-    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
+    def open(
+        self: "Strategy[D, State]", cursor: Cursor, context: int, drafted: bool = True
+    ) -> State:
         """Return a request with ``context`` tokens in the cache; ``drafted``: its first window has
         been written too.
+
+        A strategy with a state of its own says how that begins.
         """
         return State(cursor, context)
 
     @abstractmethod
-    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+    def compose(self, states: Sequence[S], prompts: Rows = NO_ROWS) -> Step:
         """Return what the next step of this batch is, with chunks of other requests' prompts in the
         same pass.
         """
 
-    def settle(self, states: Sequence[State]) -> list[Progress]:
+    def settle(self, states: Sequence[S]) -> list[Progress]:
         """Verify what was proposed and return the progress of each request, in the order of
         ``states``.
         """

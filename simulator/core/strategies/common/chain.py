@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.core.acceptance.cursors import Chain, Retraceable, Verdict, foreseen
+from simulator.core.acceptance.cursors import Chain, Retraceable, Verdict, foreseen, retraceable
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import tokens_per_pass
 from simulator.core.cost.protocol import Cost
@@ -100,8 +100,7 @@ class ChainStrategy(Strategy[D], DraftsChain, ReadsHiddenStates, Tunable, ABC):
         verdicts = list[list[Verdict]]()
         positions = list[list[int]]()
         for state, tokens in zip(states, left, strict=True):
-            # as _foreseeable said
-            ahead, places = foreseen(state.cursor, proposal, tokens, most)  # type: ignore[arg-type]
+            ahead, places = foreseen(retraceable(state.cursor), proposal, tokens, most)
             most = len(ahead)
             verdicts.append(ahead)
             positions.append(places)
@@ -116,7 +115,7 @@ class ChainStrategy(Strategy[D], DraftsChain, ReadsHiddenStates, Tunable, ABC):
         """Move the cursors; return the progress that is made of each verdict."""
         last = foreseen.committed.shape[1] - 1
         for state, positions in zip(states, foreseen.positions, strict=True):
-            state.cursor.position = positions[last]  # type: ignore[attr-defined]  # likewise
+            retraceable(state.cursor).position = positions[last]
         window = self.window_for(len(states))
         in_order = chain.from_iterable(zip(*foreseen.verdicts, strict=True))
         return [

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from simpy import Event
 
@@ -139,11 +139,22 @@ NOTHING = Verdict(0, 0, False, False)
 """A verdict on no window."""
 
 
-@dataclass(slots=True)
-class State:
-    """A state holds what a strategy knows of one request."""
+if TYPE_CHECKING:
+    import typing_extensions
 
-    cursor: Cursor
+    C_co = typing_extensions.TypeVar("C_co", bound=Cursor, default=Cursor, covariant=True)
+else:
+    C_co = TypeVar("C_co", bound=Cursor, covariant=True)
+
+
+@dataclass(slots=True)
+class State(Generic[C_co]):
+    """A state holds what a strategy knows of one request, which it follows by a cursor ``C_co``.
+
+    A strategy that remembers more has a state of its own, and is a ``Strategy`` of this state.
+    """
+
+    cursor: C_co
     context: int
     """Tokens in the KV cache of the request."""
     ready: bool = True

@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple, Self
 from simulator.core.acceptance.draft_tree import Beam
 from simulator.core.acceptance.sequence_chances import Written
 from simulator.core.cost.protocol import Cost
-from simulator.core.strategies.common.base import D, Strategy
+from simulator.core.strategies.common.base import D, S, Strategy
 from simulator.core.strategies.common.law import OddsOf
 
 
-class SharedBudget(Strategy[D], ABC):
+class SharedBudget(Strategy[D, S], ABC):
     """A budget of draft tokens is shared by several sequences (``specsim budget``)."""
 
     @property
@@ -47,7 +47,7 @@ class SharedBudget(Strategy[D], ABC):
         """Return the law of a request that ends when ``cap`` tokens are shown, checked or not."""
 
 
-class LevelTree(Strategy[D], ABC):
+class LevelTree(Strategy[D, S], ABC):
     """The levels of a draft tree fill the stages of a pipeline (``specsim trees``, ``specsim
     network``).
     """
@@ -101,7 +101,7 @@ class StreamShape(NamedTuple):
     """Nodes left by pruning, the root among them; None: nothing is pruned."""
 
 
-class StreamTree(Strategy[D], ABC):
+class StreamTree(Strategy[D, S], ABC):
     """Streams of the target draft a tree in the pass that verifies the last one (``specsim
     streams``).
     """
