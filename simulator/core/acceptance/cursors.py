@@ -81,7 +81,7 @@ class Wrapping:
 
 
 def position_of(cursor: Cursor) -> int:
-    """Return where a cursor, or the one that it wraps, stands; raises TypeError where it stands
+    """Return where a cursor, or the one that it asks, stands; raises TypeError where it stands
     nowhere.
     """
     while isinstance(cursor, Wrapping):
