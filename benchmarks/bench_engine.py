@@ -29,8 +29,9 @@ from simulator.core.strategies.common.base import early_exit
 from simulator.core.strategies.common.capabilities import line_of
 from simulator.core.strategies.common.pipeline_laws import PipelineTimes
 from simulator.core.strategies.common.step import Kind, Lanes
-from simulator.core.strategies.specpipe import FillDetail, SpecPipe
 from simulator.core.world import World
+from simulator.papers.specpipe.levels import FillDetail
+from simulator.papers.specpipe.strategy import SpecPipe
 from simulator.scenario import load
 from simulator.scenario.loading import variant
 from simulator.scenario.run import simulate

@@ -29,11 +29,11 @@ from simulator.core.acceptance.draft_tree import Beam
 from simulator.core.acceptance.tree_replay import recorded_beams
 from simulator.core.serving.scheduler import TURNS
 from simulator.core.strategies.common.capabilities import line_of
+from simulator.core.strategies.common.stage_replay import StepTables, token_seconds
 from simulator.core.strategies.common.step import Kind, Lanes
-from simulator.core.strategies.specpipe import SpecPipe
-from simulator.core.strategies.specpipe.replay import StepTables, token_seconds
-from simulator.core.strategies.specpipe_tandem import SpecPipeTandem
 from simulator.core.world import World
+from simulator.papers.specpipe.specpipe_tandem import SpecPipeTandem
+from simulator.papers.specpipe.strategy import SpecPipe
 from simulator.scenario import load
 
 TITLE = "A pipeline of 8 stages, w = 64"

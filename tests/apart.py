@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
-PAPERS = ("duodecoding", "lyanna", "mirror_sd")
+PAPERS = ("duodecoding", "lyanna", "mirror_sd", "specpipe", "speculative_streaming")
 FOLDER = Path(__file__).parent.parent / "simulator/papers"
 Case = TypeVar("Case")
 

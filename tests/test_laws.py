@@ -37,12 +37,12 @@ from simulator.core.strategies.common.drafters import DraftPass, StreamingDrafte
 from simulator.core.strategies.common.law import Law
 from simulator.core.strategies.common.step import Kind, Lanes
 from simulator.core.strategies.common.token_tree import TokenTree
-from simulator.core.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.core.strategies.tree_sd import TreeSD
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
 from simulator.evidence.law_check import check_example, verdict_on
 from simulator.papers.mirror_sd import MirrorSD, exposed_draft
+from simulator.papers.speculative_streaming.strategy import SpeculativeStreaming
 from simulator.report.law_claims import law_sentence
 
 milliseconds = st.floats(min_value=0.01, max_value=500.0)

@@ -15,14 +15,14 @@ from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import Kind, Progress, Step
-from simulator.core.strategies.speculative_streaming import SpeculativeStreaming
-from simulator.core.strategies.speculative_streaming.laws import (
+from simulator.core.strategies.common.stream_laws import (
     parity,
     query_products,
     relative_step_cost,
     speedup_over_two_models,
     tree_nodes,
 )
+from simulator.papers.speculative_streaming.strategy import SpeculativeStreaming
 from tests.formulas import accept_threshold, late_saving, stream_rows, token_layers
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL

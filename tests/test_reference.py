@@ -19,10 +19,10 @@ from docs.write_reference import ABOUT, FOLDER, Book, commands, pages, slug
 from simulator.cli.catalogue import json_schema
 from simulator.cli.main import main
 from simulator.core.quantities import Frozen
-from simulator.core.strategies.specpipe_tandem import SpecPipeTandem
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.descriptions import field_descriptions
 from simulator.inputs.traces.header import ARRAYS
+from simulator.papers.specpipe.specpipe_tandem import SpecPipeTandem
 from tests.apart import kept
 from tests.pins import as_pinned
 

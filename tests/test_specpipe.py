@@ -29,11 +29,11 @@ from simulator.core.strategies.common.capabilities import line_of
 from simulator.core.strategies.common.pipeline_laws import PipelineTimes, hit_shares
 from simulator.core.strategies.common.step import Lanes
 from simulator.core.strategies.pipeline import Pipelined
-from simulator.core.strategies.specpipe import SpecPipe
-from simulator.core.strategies.specpipe_tandem import SpecPipeTandem
 from simulator.core.world import World
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.traces import file as trace_file
+from simulator.papers.specpipe.specpipe_tandem import SpecPipeTandem
+from simulator.papers.specpipe.strategy import SpecPipe
 from simulator.report.run.gaps import gaps
 from simulator.scenario import load
 from simulator.scenario.run import run

@@ -26,13 +26,13 @@ from simulator.core.serving.requests import ClosedLoop, Requests
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.strategies.common.drafters import StreamingDrafter
 from simulator.core.strategies.common.step import Kind, Lanes, State
-from simulator.core.strategies.speculative_streaming import SpeculativeStreaming
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import read
 from simulator.inputs.schema import validate
 from simulator.inputs.traces.file import read as read_trace
+from simulator.papers.speculative_streaming.strategy import SpeculativeStreaming
 from simulator.scenario import load, run
 from simulator.studies.streams import best, fall, stream_sweep
 

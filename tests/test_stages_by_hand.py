@@ -24,8 +24,9 @@ from simulator.core.strategies.common.pipeline_laws import (
 from simulator.core.strategies.common.step import ABSENT, Kind, Progress, State, Step
 from simulator.core.strategies.pipeline import Pipelined, PipelineDurations
 from simulator.core.strategies.pipeline_tree import PipelineTree
-from simulator.core.strategies.specpipe import FillDetail, InPipeline, SpecPipe, filled
-from simulator.core.strategies.specpipe_tandem import InTandem, SpecPipeTandem
+from simulator.papers.specpipe.levels import FillDetail, InPipeline, filled
+from simulator.papers.specpipe.specpipe_tandem import InTandem, SpecPipeTandem
+from simulator.papers.specpipe.strategy import SpecPipe
 from tests.formulas import arrivals, barrier_step, equal_stages, per_token
 from tests.ledger import Ledger, booked, first_finding, near, states
 from tests.test_cost import MODEL

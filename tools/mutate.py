@@ -39,7 +39,7 @@ def laws() -> list[str]:
     """Return the file of every strategy of the core, below ``simulator`` and without its ending."""
     package = ROOT / "simulator"
     folder = package / "core/strategies"
-    files = [*folder.glob("[!_]*.py"), *folder.glob("*/strategy.py")]
+    files = folder.glob("[!_]*.py")
     return sorted(file.relative_to(package).with_suffix("").as_posix() for file in files)
 
 
@@ -48,13 +48,28 @@ def papers() -> list[str]:
     return sorted(file.parent.name for file in (ROOT / "simulator/papers").glob("*/strategy.py"))
 
 
+def strategies_of(paper: str) -> list[str]:
+    """Return the file of a paper's strategy, and of further ones that are called after it."""
+    package = ROOT / "simulator"
+    folder = package / "papers" / paper
+    files = [folder / "strategy.py", *sorted(folder.glob(f"{paper}_*.py"))]
+    return [file.relative_to(package).with_suffix("").as_posix() for file in files]
+
+
 STEPS = ("steps_by_hand", "worked_examples")
+OF_SEVERAL = {
+    "specpipe": ("stages_by_hand", "specpipe"),
+    "speculative_streaming": ("one_device_by_hand", "streaming_examples"),
+}
+"""Tests of papers whose steps by hand stand in one file with those of others."""
 
 
 def tests_of(paper: str) -> Sequence[str]:
     """Return the tests of a paper's strategy: its own steps by hand and examples, or those of
     all.
     """
+    if paper in OF_SEVERAL:
+        return OF_SEVERAL[paper]
     own = [f"{paper}_by_hand", f"{paper}_examples"]
     if all((ROOT / f"tests/test_{name}.py").exists() for name in own):
         return own
@@ -73,12 +88,6 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
         "core/strategies/autoregressive": STEPS,
         "core/strategies/vanilla_sd": STEPS,
         "core/strategies/tree_sd": ("steps_by_hand", "tree_sd"),
-        "core/strategies/speculative_streaming/strategy": (
-            "one_device_by_hand",
-            "streaming_examples",
-        ),
-        "core/strategies/specpipe/strategy": ("stages_by_hand", "specpipe"),
-        "core/strategies/specpipe_tandem": ("stages_by_hand", "specpipe"),
         "core/strategies/pipeline": ("stages_by_hand", "pipeline_tree"),
         "core/strategies/pipeline_tree": ("stages_by_hand", "pipeline_tree"),
         "core/strategies/common/pipeline_laws": (
@@ -92,13 +101,13 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
             "duodecoding_examples",
             "sequences",
         ),
-        "core/strategies/speculative_streaming/laws": ("one_device_by_hand", "streaming_examples"),
+        "core/strategies/common/stream_laws": ("one_device_by_hand", "streaming_examples"),
         "studies/sweep/grid": ("grid",),
     },
 }
 """Modules of ``simulator`` by group, and the test files that hold each; a paper is a group."""
 GROUPS["laws"] |= {law: (*STEPS, "laws") for law in laws() if law not in GROUPS["laws"]}
-GROUPS |= {paper: {f"papers/{paper}/strategy": tests_of(paper)} for paper in papers()}
+GROUPS |= {paper: dict.fromkeys(strategies_of(paper), tests_of(paper)) for paper in papers()}
 
 TESTS = {module: tests for modules in GROUPS.values() for module, tests in modules.items()}
 

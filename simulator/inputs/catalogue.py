@@ -380,14 +380,15 @@ def _texts(data: object, path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
 
 
 def strategy_files() -> dict[str, Path]:
-    """Return the file of every shipped strategy, by name: ``NAME.py``, or ``NAME/strategy.py``
-    where it has helpers or is a paper's.
+    """Return the file of every shipped strategy, by name: a module called like it, or
+    ``strategy`` in a paper's folder; further ones of a paper are called after the folder.
     """
     package = Path(__file__).parent.parent
-    folder = package / "core/strategies"
-    files = {path.stem: path for path in folder.glob("[!_]*.py")}
-    for home in (folder, package / "papers"):
-        files |= {path.parent.name: path for path in home.glob("*/strategy.py")}
+    files = {path.stem: path for path in (package / "core/strategies").glob("[!_]*.py")}
+    for path in (package / "papers").glob("*/strategy.py"):
+        paper = path.parent
+        files[paper.name] = path
+        files |= {further.stem: further for further in paper.glob(paper.name + "_*.py")}
     return dict(sorted(files.items()))
 
 

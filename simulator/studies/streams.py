@@ -18,13 +18,13 @@ from simulator.core.faults import BadInput
 from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
 from simulator.core.strategies.common.step import Kind
-from simulator.core.strategies.common.studied import StreamTree
-from simulator.core.strategies.common.traits import Facts
-from simulator.core.strategies.speculative_streaming.laws import (
+from simulator.core.strategies.common.stream_laws import (
     relative_step_cost,
     speedup_over_two_models,
     tree_nodes,
 )
+from simulator.core.strategies.common.studied import StreamTree
+from simulator.core.strategies.common.traits import Facts
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.scenario import Loaded, run
 from simulator.scenario.outcome import Outcome

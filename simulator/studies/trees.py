@@ -7,7 +7,7 @@ holds.
                  +-----------+-------- w
                             optimum
 
-Trees are replayed step by step (:mod:`simulator.core.strategies.specpipe.replay`) at the mean
+Trees are replayed step by step (:mod:`simulator.core.strategies.common.stage_replay`) at the mean
 context, so that refills, full and partial, cost what they cost; the law to compare with is Eq. (1)
 with the tree's share of hits. Figures 9 and 10 of SpecPipe are made of this.
 """
@@ -28,8 +28,8 @@ from simulator.core.faults import BadInput
 from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
 from simulator.core.strategies.common.pipeline_laws import unequal_stages
+from simulator.core.strategies.common.stage_replay import StepTables, token_seconds
 from simulator.core.strategies.common.studied import LevelTree
-from simulator.core.strategies.specpipe.replay import StepTables, token_seconds
 from simulator.scenario import Loaded, Scenario
 
 WITHIN = 2.0

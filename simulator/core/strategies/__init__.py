@@ -6,7 +6,6 @@ Those of a paper lie in its folder of ``simulator/papers``, and are found there 
 import importlib
 import pkgutil
 from functools import cache
-from importlib.util import find_spec
 
 from simulator.core.plugin_group import STRATEGIES
 from simulator.core.quantities import descendants, members
@@ -15,7 +14,9 @@ from simulator.core.strategies.common.base import Strategy
 __all__ = ["Strategy", "strategies"]
 
 PAPERS = "simulator.papers"
-"""Package of papers; a folder of it that has a module ``strategy`` has a strategy."""
+"""Package of papers; a folder of it that has a module ``strategy`` has a strategy, and further
+ones in modules whose names begin with that of the folder.
+"""
 
 
 @cache
@@ -26,9 +27,8 @@ def strategies() -> dict[str, type[Strategy]]:
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     for paper in pkgutil.iter_modules(importlib.import_module(PAPERS).__path__):
-        name = f"{PAPERS}.{paper.name}.strategy"
-        if paper.ispkg and find_spec(name):
-            importlib.import_module(name)
+        if paper.ispkg:
+            _import_strategies_of(paper.name)
     homes = (f"{__name__}.", f"{PAPERS}.")
     bases = f"{__name__}.common."
     shipped = [
@@ -38,3 +38,11 @@ def strategies() -> dict[str, type[Strategy]]:
     ]
     by_name = members(Strategy, shipped, STRATEGIES)
     return dict(sorted(by_name.items()))  # whatever was imported first
+
+
+def _import_strategies_of(paper: str) -> None:
+    """Import the strategy of a paper, and further ones that are called after it."""
+    package = importlib.import_module(f"{PAPERS}.{paper}")
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name == "strategy" or module.name.startswith(f"{paper}_"):
+            importlib.import_module(f"{PAPERS}.{paper}.{module.name}")

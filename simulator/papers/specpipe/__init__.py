@@ -1,1 +1,1 @@
-"""What SpecPipe says, claim by claim."""
+"""SpecPipe keeps a pipeline full with the levels of a draft tree."""

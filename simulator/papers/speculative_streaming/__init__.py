@@ -1,1 +1,3 @@
-"""What Speculative Streaming says, claim by claim."""
+"""In Speculative Streaming one model verifies the last draft and writes the next one in the same
+pass.
+"""

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from simulator.core.strategies.speculative_streaming.laws import parity, speedup_over_two_models
+from simulator.core.strategies.common.stream_laws import parity, speedup_over_two_models
 from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas

@@ -37,7 +37,8 @@ from simulator.core.strategies.common.pipeline_laws import PipelineTimes, hit_sh
 from simulator.core.strategies.common.stage_pipeline import Level, StagePipeline
 from simulator.core.strategies.common.step import Kind, Lanes, State, Step, Timeline
 from simulator.core.strategies.common.traits import Traits
-from simulator.core.strategies.specpipe import InPipeline, SpecPipe, filled
+from simulator.papers.specpipe.levels import InPipeline, filled
+from simulator.papers.specpipe.strategy import SpecPipe
 
 
 class TandemDurations(NamedTuple):

@@ -67,9 +67,9 @@ from simulator.core.strategies.common.step import (
     Timeline,
     intern_progress,
 )
+from simulator.core.strategies.common.stream_laws import query_products, tree_nodes
 from simulator.core.strategies.common.studied import StreamShape, StreamTree
 from simulator.core.strategies.common.traits import Facts, Finding, Needs, Traits
-from simulator.core.strategies.speculative_streaming.laws import query_products, tree_nodes
 
 
 class StreamingDurations(NamedTuple):

@@ -72,13 +72,13 @@ from simulator.core.strategies.common.traits import (
     stated_stages,
     too_many_children,
 )
-from simulator.core.strategies.specpipe.levels import (
+from simulator.core.world import Lane, at
+from simulator.papers.specpipe.levels import (
     FillDetail,
     InPipeline,
     SpecPipeDurations,
     filled,
 )
-from simulator.core.world import Lane, at
 
 
 class SpecPipe(LevelTree[SpecPipeDurations], CarriesPrompts):
