@@ -30,6 +30,7 @@ from simulator.core.strategies.common.traits import Facts, Needs, Traits
 from simulator.inputs.catalogue import FOLDERS, Catalogue, strategy_files
 from simulator.inputs.document import parse as document
 from simulator.scenario import load
+from tests.apart import kept
 
 PACKAGE = Path(simulator.__file__).parent
 FLOORS = [
@@ -578,27 +579,29 @@ PAGES = [
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_between_our_pages_lead_somewhere(page: str) -> None:
+    """But for those to the files of a paper that was taken away."""
     path = PACKAGE.parent / page
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text())
     assert [
         link
-        for link in links
+        for link in kept(links)
         if not link.endswith("timeline.json") and not (path.parent / link).exists()
     ] == []
 
 
 def test_what_is_kept_of_reports_is_listed_with_a_command_over_scenarios_that_exist() -> None:
     listed = (REPORTS / "README.md").read_text()
-    kept = [
+    pictures = [
         path for folder in ("batches", "pipelines") for path in (REPORTS / folder).glob("[!.]*")
     ]
-    assert [path.name for path in kept if f"`{path.parent.name}/{path.stem}." not in listed] == []
+    assert [
+        path.name for path in pictures if f"`{path.parent.name}/{path.stem}." not in listed
+    ] == []
     commands = re.findall(
         r"specsim (?:run|batches|trees|network|load|compare)((?: [a-z]\w+)+)", listed
     )
-    assert {name for names in commands for name in names.split()} <= set(
-        Catalogue().names("scenario")
-    )
+    named = {name for names in commands for name in names.split()}
+    assert set(kept(named)) <= set(Catalogue().names("scenario"))
 
 
 def test_a_package_may_register_a_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
