@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from simulator.cli.main import main
 from simulator.inputs.catalogue import shipped
 from simulator.scenario import load
+from tests.apart import kept
 
 ROOT = Path(__file__).parent.parent
 BOOKS = [
@@ -104,7 +105,7 @@ def quick(one: Quoted) -> bool:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "one", [one for one in QUOTED_ONCE if quick(one)], ids=lambda one: one.command
+    "one", kept([one for one in QUOTED_ONCE if quick(one)]), ids=lambda one: one.command
 )
 def test_what_is_said_of_a_command_is_what_it_prints(
     one: Quoted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
