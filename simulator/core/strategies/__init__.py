@@ -6,6 +6,7 @@ Those of a paper lie in its folder of ``simulator/papers``, and are found there 
 import importlib
 import pkgutil
 from functools import cache
+from inspect import isabstract
 
 from simulator.core.plugin_group import STRATEGIES
 from simulator.core.quantities import descendants, members
@@ -30,11 +31,10 @@ def strategies() -> dict[str, type[Strategy]]:
         if paper.ispkg:
             _import_strategies_of(paper.name)
     homes = (f"{__name__}.", f"{PAPERS}.")
-    bases = f"{__name__}.common."
     shipped = [
         strategy
         for strategy in descendants(Strategy)
-        if strategy.__module__.startswith(homes) and not strategy.__module__.startswith(bases)
+        if strategy.__module__.startswith(homes) and not isabstract(strategy)
     ]
     by_name = members(Strategy, shipped, STRATEGIES)
     return dict(sorted(by_name.items()))  # whatever was imported first

@@ -5,6 +5,7 @@ target |==pass==|==pass==|==pass==|
 T_step = T_target,  one token per step.
 """
 
+from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
@@ -14,7 +15,7 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers
-from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.base import D, Strategy
 from simulator.core.strategies.common.capabilities import ProvenSteps
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
 from simulator.core.strategies.common.law import OddsOf
@@ -39,27 +40,41 @@ class AutoregressiveDurations(NamedTuple):
     target: float
 
 
-class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps, TakesRuns):
-    """Target-only decoding is what every speed-up is relative to."""
-
-    name: Literal["autoregressive"] = "autoregressive"
-    traits: ClassVar[Traits] = Traits(AutoregressiveDurations, "T_step = T_target")
+class TargetOnly(Strategy[D], ProvenSteps, ABC):
+    """Nothing is drafted: a pass of the target brings every request a token."""
 
     @property
     def independent_steps(self) -> bool:
         """Return True: a pass brings every request its token."""
         return True
 
-    @classmethod
-    def example(cls) -> Example:
-        """Return passes of 36 ms."""
-        return Example(cls(), StatedDurations(target_ms=36.0))
-
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Return a step in which every request takes part with one token."""
         requests = len(states)
         rows = Rows.decode(1, sum([state.context for state in states]), requests)
         return Step(intern_kind("step", 0, requests, prompts=prompts.sequences), rows, 0, prompts)
+
+    def settle(self, states: Sequence[State]) -> list[Progress]:
+        """Return one token for each request; nothing is judged, so a trace need not be asked."""
+        for state in states:
+            state.context += 1
+        return [ONE_TOKEN] * len(states)
+
+    def _renews(self, shares: Mapping[Kind, Numbers]) -> bool:
+        """Return True: every pass brings a token."""
+        return True
+
+
+class Autoregressive(TargetOnly[AutoregressiveDurations], TakesRuns):
+    """Target-only decoding is what every speed-up is relative to."""
+
+    name: Literal["autoregressive"] = "autoregressive"
+    traits: ClassVar[Traits] = Traits(AutoregressiveDurations, "T_step = T_target")
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return passes of 36 ms."""
+        return Example(cls(), StatedDurations(target_ms=36.0))
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return the pass of the target."""
@@ -84,19 +99,9 @@ class Autoregressive(Strategy[AutoregressiveDurations], ProvenSteps, TakesRuns):
         """Return that the law is exact: a step is a pass."""
         return EXACT
 
-    def _renews(self, shares: Mapping[Kind, Numbers]) -> bool:
-        """Return True: every pass brings a token."""
-        return True
-
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
         """Return a share of 1 for the only kind of step."""
         return {Kind("step", 0, bare=requests): 1.0}
-
-    def settle(self, states: Sequence[State]) -> list[Progress]:
-        """Return one token for each request; nothing is judged, so a trace need not be asked."""
-        for state in states:
-            state.context += 1
-        return [ONE_TOKEN] * len(states)
 
     def steady(self, states: Sequence[State]) -> bool:
         """Return True: nothing follows what was kept."""

@@ -17,8 +17,9 @@ Prompts of an admission take a pass of their own through the same stages, behind
 before them. The law is about decoding between admissions.
 """
 
+from abc import ABC
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -26,8 +27,9 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers, elementwise_max, ordered_sum
-from simulator.core.strategies.autoregressive import Autoregressive
-from simulator.core.strategies.common.capabilities import PrefillsOnStages
+from simulator.core.strategies.autoregressive import TargetOnly
+from simulator.core.strategies.common.base import D, Strategy
+from simulator.core.strategies.common.capabilities import PrefillsOnStages, ProvenSteps
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import Kind, Lanes, Step, Timeline
@@ -45,28 +47,38 @@ class PipelineDurations(NamedTuple):
     token: float
 
 
-class Pipelined(Autoregressive, PrefillsOnStages):
-    """Target-only decoding runs on the stages of a pipeline, with a batch at every stage where
-    there are enough requests.
+class Way(Protocol):
+    """Durations of a strategy that hold those of the way through a pipeline, as
+    :class:`PipelineDurations` does.
     """
 
-    name: Literal["pipeline"] = "pipeline"  # type: ignore[assignment]  # a strategy of its own
-    traits: ClassVar[Traits] = Traits(
-        PipelineDurations, "T_step = max{L, g M} (pipeline parallelism)", staged=True
-    )
+    @property
+    def stages(self) -> tuple[float, ...]:
+        """Return the seconds of each stage."""
+
+    @property
+    def links(self) -> tuple[float, ...]:
+        """Return the seconds of each link."""
+
+    @property
+    def token(self) -> float:
+        """Return the seconds of a token from the last stage back to the first."""
+
+
+class OnStages(Strategy[D], PrefillsOnStages, ProvenSteps, ABC):
+    """Passes of the target go through the stages of a pipeline, with a batch at every stage where
+    there are enough requests.
+    """
 
     stages: int = Field(default=0, ge=0, le=10_000)
     """Stages of the pipeline; filled in from the placement."""
     requests: int = Field(default=1, ge=1, le=1_000_000)
     """Requests that decode together; filled in."""
 
-    @classmethod
-    def example(cls) -> Example:
-        """Return four stages of unequal length with links between them."""
-        durations = StatedDurations(
-            stages_ms=(4.0, 5.0, 3.0, 4.5), links_ms=(1.0, 2.0, 0.5), token_ms=0.5
-        )
-        return Example(cls(), durations)
+    @property
+    def independent_steps(self) -> bool:
+        """Return True: a pass brings every request what its own tokens and drafts are."""
+        return True
 
     @property
     def needs(self) -> Needs:
@@ -83,7 +95,7 @@ class Pipelined(Autoregressive, PrefillsOnStages):
         size = -(-self.requests // max(1, min(self.stages, self.requests)))
         return -(-self.requests // size)
 
-    def durations(self, cost: Cost, step: Step) -> PipelineDurations:  # type: ignore[override]
+    def way(self, cost: Cost, step: Step) -> PipelineDurations:
         """Return the seconds of the same rows at every stage and on every link."""
         rows = step.rows + step.prompts
         stages = tuple(cost.stage(index, rows).wall_s for index in range(cost.stages))
@@ -95,23 +107,15 @@ class Pipelined(Autoregressive, PrefillsOnStages):
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return the work of all stages, and all that is carried."""
-        t = self.durations(cost, step)
+        t = self.way(cost, step)
         return {
             "compute": Phase(ordered_sum(t.stages), {"target compute": ordered_sum(t.stages)}),
             "carry": Phase(ordered_sum(t.links) + t.token, {}),
         }
 
-    def timeline(  # type: ignore[override]
-        self, lanes: Lanes, durations: PipelineDurations, kind: Kind
-    ) -> Timeline:
-        """Book the whole way stage by stage; no batch overtakes another, so that it is known at
-        once.
-        """
-        return self._through(lanes, durations)
-
     def prefill(self, lanes: Lanes, cost: Cost, prompts: Rows, seconds: float) -> Timeline:
         """Book prompts like a batch; each stage and link takes its share of the ``seconds``."""
-        t = Pipelined.durations(self, cost, Step(Kind("prefill", 0), NO_ROWS, 0, prompts))
+        t = self.way(cost, Step(Kind("prefill", 0), NO_ROWS, 0, prompts))
         if not seconds:
             return (at(lanes.target.environment, lanes.target.environment.now),)
         whole = ordered_sum(t.stages) + ordered_sum(t.links)
@@ -121,10 +125,10 @@ class Pipelined(Autoregressive, PrefillsOnStages):
         return self._through(lanes, PipelineDurations(stages, links, 0.0), label="prefill")
 
     def _through(
-        self, lanes: Lanes, durations: Any, after: Lane | None = None, label: str = "compute"
+        self, lanes: Lanes, t: Way, after: Lane | None = None, label: str = "compute"
     ) -> Timeline:
         """Book the way through all stages behind the lane ``after``."""
-        t, (stage, *others) = durations, lanes.stages
+        stage, *others = lanes.stages
         stage.occupy(t.stages[0], label, after)
         for link, carried, following, computed in zip(
             lanes.links, t.links, others, t.stages[1:], strict=True
@@ -134,21 +138,6 @@ class Pipelined(Autoregressive, PrefillsOnStages):
             following.occupy(computed, label, stage, link)
             stage = following
         return (at(stage.environment, stage.free_at + t.token),)
-
-    def step_seconds(  # type: ignore[override]
-        self, durations: PipelineDurations, kind: Kind
-    ) -> Numbers:
-        """Return ``max{L, g M}`` in seconds."""
-        through = ordered_sum(durations.stages) + ordered_sum(durations.links) + durations.token
-        return elementwise_max(
-            through, self.in_flight * elementwise_max(*durations.stages, *durations.links)
-        )
-
-    def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
-        """Return the only kind of step: batches of one size, the larger one where they cannot be
-        equal.
-        """
-        return {Kind("step", 0, bare=-(-requests // self.in_flight)): 1.0}
 
     def claim(
         self,
@@ -162,3 +151,45 @@ class Pipelined(Autoregressive, PrefillsOnStages):
         if requests % self.in_flight:
             return Claim("idealised", "batches of unequal size")
         return EXACT
+
+
+class Pipelined(OnStages[PipelineDurations], TargetOnly[PipelineDurations]):
+    """Target-only decoding runs on the stages of a pipeline, with a batch at every stage where
+    there are enough requests.
+    """
+
+    name: Literal["pipeline"] = "pipeline"
+    traits: ClassVar[Traits] = Traits(
+        PipelineDurations, "T_step = max{L, g M} (pipeline parallelism)", staged=True
+    )
+
+    @classmethod
+    def example(cls) -> Example:
+        """Return four stages of unequal length with links between them."""
+        durations = StatedDurations(
+            stages_ms=(4.0, 5.0, 3.0, 4.5), links_ms=(1.0, 2.0, 0.5), token_ms=0.5
+        )
+        return Example(cls(), durations)
+
+    def durations(self, cost: Cost, step: Step) -> PipelineDurations:
+        """Return the seconds of the same rows at every stage and on every link."""
+        return self.way(cost, step)
+
+    def timeline(self, lanes: Lanes, durations: PipelineDurations, kind: Kind) -> Timeline:
+        """Book the whole way stage by stage; no batch overtakes another, so that it is known at
+        once.
+        """
+        return self._through(lanes, durations)
+
+    def step_seconds(self, durations: PipelineDurations, kind: Kind) -> Numbers:
+        """Return ``max{L, g M}`` in seconds."""
+        through = ordered_sum(durations.stages) + ordered_sum(durations.links) + durations.token
+        return elementwise_max(
+            through, self.in_flight * elementwise_max(*durations.stages, *durations.links)
+        )
+
+    def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
+        """Return the only kind of step: batches of one size, the larger one where they cannot be
+        equal.
+        """
+        return {Kind("step", 0, bare=-(-requests // self.in_flight)): 1.0}

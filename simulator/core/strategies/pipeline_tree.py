@@ -40,13 +40,12 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers, elementwise_max, ordered_sum
-from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.claim import Example
 from simulator.core.strategies.common.law import OddsOf
-from simulator.core.strategies.common.step import Kind, Lanes, Progress, State, Step, Timeline
+from simulator.core.strategies.common.step import Kind, Lanes, State, Step, Timeline
 from simulator.core.strategies.common.token_tree import Branching
 from simulator.core.strategies.common.traits import Facts, Finding, Needs, Traits, too_many_children
-from simulator.core.strategies.pipeline import Pipelined
+from simulator.core.strategies.pipeline import OnStages
 
 
 class PipelineTreeDurations(NamedTuple):
@@ -60,11 +59,10 @@ class PipelineTreeDurations(NamedTuple):
     token: float
 
 
-class PipelineTree(Pipelined):
+class PipelineTree(OnStages[PipelineTreeDurations]):
     """A static tree is drafted for every pass through the stages."""
 
-    # a strategy of its own
-    name: Literal["pipeline_tree"] = "pipeline_tree"  # type: ignore[assignment]
+    name: Literal["pipeline_tree"] = "pipeline_tree"
     traits: ClassVar[Traits] = Traits(
         PipelineTreeDurations,
         "T_step = max{T_draft + L, g M} (serial draft, pipeline parallelism)",
@@ -146,17 +144,13 @@ class PipelineTree(Pipelined):
         """Return a step of this kind with ``context`` cached tokens of all requests together."""
         return Step(kind, Rows.decode(self.nodes, context, kind.verifying))
 
-    def settle(self, states: Sequence[State]) -> list[Progress]:
-        """Verify each tree: the longest path that agrees is kept, and the target adds a token."""
-        return Strategy.settle(self, states)
-
     # ---- the time
 
-    def durations(self, cost: Cost, step: Step) -> PipelineTreeDurations:  # type: ignore[override]
+    def durations(self, cost: Cost, step: Step) -> PipelineTreeDurations:
         """Return the seconds of all levels in series, then of the same rows at every stage and on
         every link.
         """
-        return PipelineTreeDurations(self._draft(cost, step).wall_s, *super().durations(cost, step))
+        return PipelineTreeDurations(self._draft(cost, step).wall_s, *self.way(cost, step))
 
     def _draft(self, cost: Cost, step: Step) -> Phase:
         """Return prompts, then a pass over each level but the deepest, the root before it."""
@@ -172,16 +166,12 @@ class PipelineTree(Pipelined):
         """Return the draft, the work of all stages, and all that is carried."""
         return {"draft": self._draft(cost, step), **super().phases(cost, step)}
 
-    def timeline(  # type: ignore[override]
-        self, lanes: Lanes, durations: PipelineTreeDurations, kind: Kind
-    ) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: PipelineTreeDurations, kind: Kind) -> Timeline:
         """Book the draft, then the way stage by stage; the batch before may hold it up."""
         lanes.draft.occupy(durations.draft, "draft tree")
         return self._through(lanes, durations, lanes.draft)
 
-    def step_seconds(  # type: ignore[override]
-        self, durations: PipelineTreeDurations, kind: Kind
-    ) -> Numbers:
+    def step_seconds(self, durations: PipelineTreeDurations, kind: Kind) -> Numbers:
         """Return ``max{T_draft + L, g M}`` in seconds."""
         t = durations
         through = t.draft + ordered_sum(t.stages) + ordered_sum(t.links) + t.token

@@ -36,18 +36,15 @@ class FixedWindow(Frozen):
         return gamma
 
 
-class WindowTable(Frozen):
-    """The window changes at each listed batch size (vLLM's "dynamic speculative decoding").
+Tabled = dict[Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge=0, le=1_000_000)]]
+"""Draft tokens from each batch size on."""
 
-    ``windows: {1: 7, 8: 3, 64: 0}`` drafts seven tokens for one to seven requests and none from 64
-    on. Below the smallest size the window is ``gamma``.
-    """
 
-    name: Literal["table"] = "table"
-    windows: dict[
-        Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge=0, le=1_000_000)]
-    ] = Field(min_length=1)
-    """Draft tokens from each batch size on."""
+class TabledWindow(Frozen):
+    """The window changes at each size of the batch that ``windows`` lists."""
+
+    name: str
+    windows: Tabled
 
     def window(self, gamma: int, requests: int) -> int:
         """Return the draft tokens of the largest listed size not above ``requests``; gamma where
@@ -57,6 +54,18 @@ class WindowTable(Frozen):
         if sizes:
             return min(gamma, self.windows[max(sizes)])
         return gamma
+
+
+class WindowTable(TabledWindow):
+    """The window changes at each listed batch size (vLLM's "dynamic speculative decoding").
+
+    ``windows: {1: 7, 8: 3, 64: 0}`` drafts seven tokens for one to seven requests and none from 64
+    on. Below the smallest size the window is ``gamma``.
+    """
+
+    name: Literal["table"] = "table"
+    windows: Tabled = Field(min_length=1)
+    """Draft tokens from each batch size on."""
 
 
 class OffAbove(Frozen):
@@ -75,7 +84,7 @@ class OffAbove(Frozen):
         return 0
 
 
-class GoodputWindow(WindowTable):
+class GoodputWindow(TabledWindow):
     """The window has the most verified tokens per second by law, for each size of the batch
     (SmartSpec's goodput).
 
@@ -83,10 +92,8 @@ class GoodputWindow(WindowTable):
     the mean context; a scenario may state it, which makes it a table.
     """
 
-    name: Literal["goodput"] = "goodput"  # type: ignore[assignment]
-    windows: dict[
-        Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge=0, le=1_000_000)]
-    ] = Field(default_factory=dict)
+    name: Literal["goodput"] = "goodput"
+    windows: Tabled = Field(default_factory=dict)
     """Draft tokens from each batch size on; worked out before a run, unless stated."""
 
 
@@ -280,6 +287,6 @@ def stated_windows(rule: Frozen) -> dict[int, int]:
     """Return the draft tokens that a rule states from each batch size on; empty for a rule without
     a table.
     """
-    if isinstance(rule, WindowTable):
+    if isinstance(rule, TabledWindow):
         return rule.windows
     return {}

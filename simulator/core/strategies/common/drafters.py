@@ -31,10 +31,10 @@ def internal_steps(emitted: tuple[float, ...], gamma: int) -> int:
     return len(emitted) + ceil((gamma - total) / emitted[-1] - ROUNDING)
 
 
-class AutoregressiveDrafter(Frozen):
-    """The draft writes one token per internal step."""
+class TokenDrafter(Frozen):
+    """An internal step writes one token."""
 
-    name: Literal["autoregressive"] = "autoregressive"
+    name: str
 
     @property
     def tokens_per_branch(self) -> int:
@@ -44,6 +44,12 @@ class AutoregressiveDrafter(Frozen):
     def steps(self, gamma: int) -> int:
         """Return the internal steps for a window of ``gamma`` tokens."""
         return gamma
+
+
+class AutoregressiveDrafter(TokenDrafter):
+    """The draft writes one token per internal step."""
+
+    name: Literal["autoregressive"] = "autoregressive"
 
     def step(
         self,
@@ -59,12 +65,12 @@ class AutoregressiveDrafter(Frozen):
         return cost.draft(branch_rows(self, branches, sequences, kv_tokens), purpose)
 
 
-class HeadDrafter(AutoregressiveDrafter):
+class HeadDrafter(TokenDrafter):
     """A head beside the target writes one token per internal step (EAGLE, MTP), and the rows that
     were kept in its first.
     """
 
-    name: Literal["head"]  # type: ignore[assignment]
+    name: Literal["head"]
     head: DraftHead
     """What computes on the target's device."""
 
@@ -152,7 +158,7 @@ Drafter = Annotated[
 
 
 def branch_rows(
-    drafter: AutoregressiveDrafter | StreamingDrafter,
+    drafter: TokenDrafter | StreamingDrafter,
     branches: int,
     sequences: int,
     kv_tokens: Numbers,
