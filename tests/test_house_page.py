@@ -9,10 +9,12 @@ import pytest
 
 import simulator
 from docs.write_house import PAGE, floors, imported_rooms, imports, necessary, page
+from tests.apart import gone
 
 ROOMS = {path.parent.name for path in Path(simulator.__file__).parent.glob("*/__init__.py")}
 
 
+@pytest.mark.skipif(bool(gone()), reason="arrows of a paper that was taken away are missing")
 def test_the_committed_drawing_is_made_from_the_imports() -> None:
     text = PAGE.read_text("utf-8")
     assert page(text) == text, "run `python3 dev.py reference`"

@@ -18,6 +18,8 @@ from simulator.scenario import load
 from tests.apart import FOLDER, PAPERS
 
 ROOT = Path(__file__).parent.parent
+ALONE = ("lyanna",)
+"""Papers that no test needs but those called after them."""
 EXTRAS = {"torch", "tokenizers", "transformers", "safetensors", "distributed", "dask", "pyarrow"}
 LOOK = """
 import importlib, json, pkgutil, simulator
@@ -89,13 +91,20 @@ def python(copy: Path, *words: str) -> str:
     done = subprocess.run(
         [sys.executable, *words],
         cwd=copy,
-        env={**os.environ, "PYTHONPATH": str(copy)},
+        env=environment(copy),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr
     return done.stdout
+
+
+def environment(copy: Path) -> dict[str, str]:
+    """Variables for a process of the copy, which is no worker of these tests and not covered."""
+    outer = ("PYTEST_", "COVERAGE_")
+    own = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
+    return {**own, "PYTHONPATH": str(copy)}
 
 
 def test_its_strategies_are_listed_no_more_and_all_others_are(left: Left) -> None:
@@ -124,3 +133,17 @@ def test_studies_of_other_strategies_work(left: Left) -> None:
     words += ["--set", "requests.count=2", "--json"]
     study = json.loads(python(left.copy, "-c", STUDY, *words))
     assert [row["batch"] for row in study["batches"]] == [1, 2]
+
+
+@pytest.mark.full(minutes=10)
+@pytest.mark.parametrize("paper", [paper for paper in ALONE if (FOLDER / paper).is_dir()])
+def test_the_fast_tests_pass_without_all_that_is_called_after_it(
+    paper: str, tmp_path: Path
+) -> None:
+    """All of them, as anything may go over what lies in the folders: pages, kept numbers, claims,
+    benchmarks.
+    """
+    copy = tmp_path / "copy"
+    outside = shutil.ignore_patterns(f"*{paper}*", ".git", ".venv*", "build", "__pycache__")
+    shutil.copytree(ROOT, copy, ignore=outside)
+    python(copy, "-m", "pytest", "-n", "2", "-m", "not full")
