@@ -10,7 +10,7 @@ import pytest
 
 from simulator.core.acceptance.cursors import Chain
 from simulator.core.acceptance.draft_tree import Beam, Passage
-from simulator.core.acceptance.sources import Rates
+from simulator.core.acceptance.sources import Cycle, Rates
 from simulator.core.acceptance.tree_replay import DrawnPassages
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
@@ -278,8 +278,8 @@ def test_requests_in_different_steps_share_the_stages() -> None:
     assert step.loads[0] == Rows.decode(4, 10) + Rows.decode(1, 20)
     assert (one.proposed, other.proposed) == (6, 0)
     assert SPEC.settle([one, other]) == [Progress(1, 1, 1, 1), ABSENT]
-    with pytest.raises(TypeError, match="State is no request in a pipeline"):
-        SPEC.compose([State(one.cursor, 3)])
+    with pytest.raises(TypeError, match="_CycleCursor knows no passages through a pipeline"):
+        SPEC.open(Cycle((1,)).cursor(0, None), 3)
 
 
 def test_what_a_step_of_all_stages_takes() -> None:
@@ -433,8 +433,8 @@ def test_a_late_miss_in_tandem_sends_a_level_in_vain() -> None:
     assert [filled(one.kind).active for one in found] == [3, 3, 2]
     assert levels(found[2]) == [[4, 4, 1], [4, 4, 1]]
     assert state.proposed == 7
-    with pytest.raises(TypeError, match="State is no request in a pipeline"):
-        late.compose([State(state.cursor, 3)])
+    with pytest.raises(TypeError, match="_CycleCursor knows no passages through a pipeline"):
+        late.open(Cycle((1,)).cursor(0, None), 3)
 
 
 def test_a_level_is_proposed_as_it_enters_and_pruned_on_its_way() -> None:

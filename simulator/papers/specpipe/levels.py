@@ -3,8 +3,9 @@ how full the pipeline is.
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
+from simulator.core.acceptance.cursors import Cursor
 from simulator.core.acceptance.draft_tree import Passage
 from simulator.core.numeric import Numbers, elementwise_max
 from simulator.core.strategies.common.step import Kind, State
@@ -30,8 +31,23 @@ class SpecPipeDurations(NamedTuple):
         return self.verdict + carried
 
 
+@runtime_checkable
+class Passing(Cursor, Protocol):
+    """A cursor that knows how each token of its request comes through the pipeline."""
+
+    def passage(self) -> Passage:
+        """Return how the next token comes, and move behind it."""
+
+
+def passing(cursor: Cursor) -> Passing:
+    """Return a cursor as one that knows passages; raises TypeError for one that does not."""
+    if isinstance(cursor, Passing):
+        return cursor
+    raise TypeError(f"{type(cursor).__name__} knows no passages through a pipeline")
+
+
 @dataclass(slots=True)
-class InPipeline(State):
+class InPipeline(State[Passing]):
     """A request remembers its levels that are on their way."""
 
     passage: Passage | None = None

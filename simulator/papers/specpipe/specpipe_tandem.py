@@ -35,10 +35,10 @@ from simulator.core.strategies.common.claim import Claim
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.pipeline_laws import PipelineTimes, hit_shares
 from simulator.core.strategies.common.stage_pipeline import Level, StagePipeline
-from simulator.core.strategies.common.step import Kind, Lanes, State, Step, Timeline
+from simulator.core.strategies.common.step import Kind, Lanes, Step, Timeline
 from simulator.core.strategies.common.traits import Traits
-from simulator.papers.specpipe.levels import InPipeline, filled
-from simulator.papers.specpipe.strategy import SpecPipe
+from simulator.papers.specpipe.filled_pipeline import FilledPipeline
+from simulator.papers.specpipe.levels import InPipeline, filled, passing
 
 
 class TandemDurations(NamedTuple):
@@ -59,13 +59,12 @@ class InTandem(InPipeline):
     """Next passages of the request; the first of them is under way."""
 
 
-class SpecPipeTandem(SpecPipe, BlocksByStage):
+class SpecPipeTandem(FilledPipeline[TandemDurations, InTandem], BlocksByStage):
     """The tree of ``specpipe`` lies over stages that do not wait for each other; one step is the
     way to the next token.
     """
 
-    # a strategy of its own
-    name: Literal["specpipe_tandem"] = "specpipe_tandem"  # type: ignore[assignment]
+    name: Literal["specpipe_tandem"] = "specpipe_tandem"
     traits: ClassVar[Traits] = Traits(
         TandemDurations,
         "P max{t_i} + (1 - P) sum t_i (SpecPipe Eq. 1 with immediate re-entry)",
@@ -92,17 +91,15 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
             asynchronous=self.asynchronous,
         )
 
-    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> State:
+    def open(self, cursor: Cursor, context: int, drafted: bool = True) -> InTandem:
         """Return a request of which the pipeline holds no level yet."""
-        return InTandem(cursor, context)
+        return InTandem(passing(cursor), context)
 
-    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+    def compose(self, states: Sequence[InTandem], prompts: Rows = NO_ROWS) -> Step:
         """Return all levels that enter until the next token is out, in series in ``loads``: rows at
         each stage.
         """
         (state,) = states
-        if not isinstance(state, InTandem):
-            raise TypeError(f"{type(state).__name__} is no request in a pipeline")
         if self.late and state.passage and not state.passage.hit:
             vain = [self.level(self.width)]
         else:
@@ -135,7 +132,7 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
                 rows.append(in_step[entry + stage][stage] or rows[-1])
             yield [*rows, 1][-self.stages :]
 
-    def durations(self, cost: Cost, step: Step) -> TandemDurations:  # type: ignore[override]
+    def durations(self, cost: Cost, step: Step) -> TandemDurations:
         """Return the seconds that each level takes at every stage and on every link."""
         m = cost.stages
         levels = tuple(
@@ -166,9 +163,7 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
             "draft_level": Phase(times.draft, {}),
         }
 
-    def timeline(  # type: ignore[override]
-        self, lanes: Lanes, durations: TandemDurations, kind: Kind
-    ) -> Timeline:
+    def timeline(self, lanes: Lanes, durations: TandemDurations, kind: Kind) -> Timeline:
         """Let levels enter and wait until the next token is known."""
         line = lanes.line
         levels = [Level(times.stages, times.links, times.draft) for times in durations.levels]
@@ -179,9 +174,7 @@ class SpecPipeTandem(SpecPipe, BlocksByStage):
             del levels[0]
         yield line.advance(len(levels) - 1, levels)
 
-    def step_seconds(  # type: ignore[override]
-        self, durations: TandemDurations, kind: Kind
-    ) -> Numbers:
+    def step_seconds(self, durations: TandemDurations, kind: Kind) -> Numbers:
         """Return M after a hit, L after a miss, and M for each step of a partial refill; in
         seconds.
         """
