@@ -232,9 +232,8 @@ class Book:
             if "const" in part and field == "name":
                 continue
             unit = next((unit for end, unit in UNITS.items() if field.endswith(end)), "")
-            words = (
-                "a name, or " if field in REFERENCES and "$ref" in str(part) else ""
-            ) + self._joined(part, one.page)
+            by_name = by_name_alone(part) or (field in REFERENCES and "$ref" in str(part))
+            words = ("a name, or " if by_name else "") + self._joined(part, one.page)
             rows.append(
                 (
                     f"`{field}`",
@@ -259,7 +258,8 @@ class Book:
                 yield self.sections[name].link(page)
         elif "anyOf" in part or "oneOf" in part:
             for one in part.get("anyOf", part.get("oneOf", ())):
-                yield from self._types(one, page)
+                if not (by_name_alone(part) and "enum" in one):
+                    yield from self._types(one, page)
         elif "enum" in part or "const" in part:
             yield ", ".join(f"`{written(one)}`" for one in part.get("enum", [part.get("const")]))
         elif part.get("type") == "array":
@@ -272,6 +272,12 @@ class Book:
     def _joined(self, part: Any, page: str) -> str:
         found = list(dict.fromkeys(self._types(part, page)))
         return (", " if all("[`" in one for one in found) else " or ").join(found) or "anything"
+
+
+def by_name_alone(part: Any) -> bool:
+    """Whether a field may hold the name of what it may also hold with all fields."""
+    kinds = part.get("anyOf", ())
+    return any("enum" in one for one in kinds) and any("discriminator" in one for one in kinds)
 
 
 def below(base: type[BaseModel]) -> Iterator[type[BaseModel]]:

@@ -15,10 +15,10 @@ from simulator.cli.main import main
 from simulator.core.acceptance.sources import Cycle
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.faults import BadInput
-from simulator.core.serving.fields import RouterName
+from simulator.core.serving.fields import Serving, routers
 from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import Arrivals, ClosedLoop, Request, Requests, Source
-from simulator.core.serving.router import LOADS, Fleet
+from simulator.core.serving.router import Fleet, RoundRobin
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.step import Lanes
@@ -27,17 +27,22 @@ from simulator.scenario import load
 from simulator.scenario.run import simulate
 
 SECOND = StatedCost(StatedDurations(target_ms=1000, prefill_ms=1000))
+ROUTERS = ["join_shortest_queue", "least_outstanding", "most_cached", "round_robin"]
 Served = dict[int, tuple[str, float, float]]
 """By request: replica, admitted, finished."""
 
 
-def served(source: Source, router: RouterName | None, count: int, places: int) -> Served:
+def _fleet(source: Source, router: str, world: World) -> Fleet:
+    return Fleet(source, routers()[router](), world.environment)
+
+
+def served(source: Source, router: str | None, count: int, places: int) -> Served:
     """Every pass takes a second. Without a router there is one replica, which fetches its
     requests.
     """
     first = World()
     worlds = [first, *(World(None, first.environment) for _ in range(count - 1))]
-    front, found = Fleet(source, router, first.environment) if router else None, Served()
+    front, found = _fleet(source, router, first) if router else None, Served()
 
     def note(replica: str, one: Request) -> None:
         found[one.index] = replica, one.admitted_s, one.finished_s
@@ -96,7 +101,7 @@ def test_the_three_routers_on_the_same_crowd() -> None:
 
 def test_an_idle_fleet_shares_out_what_comes_one_by_one() -> None:
     source = Arrivals([Request(index, 10.0 * index, 8, 2) for index in range(5)])
-    for router in LOADS:
+    for router in ROUTERS:
         source = Arrivals([Request(index, 10.0 * index, 8, 2) for index in range(5)])
         assert [one[0] for one in served(source, router, 3, 1).values()] == [
             "A",
@@ -105,6 +110,68 @@ def test_an_idle_fleet_shares_out_what_comes_one_by_one() -> None:
             "A",
             "B",
         ]
+
+
+class OddAndEven(RoundRobin):
+    """Requests of odd numbers go to replicas of their own, in turn."""
+
+    def pools(self, replicas: int) -> dict[str, int]:
+        return {"odd": 2, "even": replicas - 2}
+
+    def role(self, request: Request) -> str:
+        return "odd" if request.index % 2 else "even"
+
+
+def test_each_pool_has_a_turn_of_its_own() -> None:
+    """Requests of two roles alternate; in either pool replica follows replica."""
+
+    class Listener:
+        """Takes requests, and counts none."""
+
+        waiting = outstanding = 0
+
+        def __init__(self) -> None:
+            self.taken: list[int] = []
+
+        def cached(self, request: Request) -> int:
+            return 0
+
+        def submit(self, request: Request) -> None:
+            self.taken.append(request.index)
+
+        def ring(self) -> None:
+            pass
+
+    listeners = [Listener() for _ in range(5)]
+    source = Arrivals([Request(index, 0.0, 8, 2) for index in range(12)])
+    Fleet(source, OddAndEven(), World().environment).open(listeners)
+    assert [listener.taken for listener in listeners] == [
+        [1, 5, 9],
+        [3, 7, 11],
+        [0, 6],
+        [2, 8],
+        [4, 10],
+    ]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_every_role_needs_a_replica(replicas: int) -> None:
+    refusal = OddAndEven().refusal(replicas)
+    assert refusal is not None
+    assert refusal.startswith(f"round_robin makes 2 odd and {replicas - 2} even of {replicas} rep")
+    assert OddAndEven().refusal(3) is None
+    assert RoundRobin().refusal(1) is None
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_a_router_may_be_given_by_its_name_alone_and_is_written_so(name: str) -> None:
+    by_name = Serving(router=name)
+    assert by_name == Serving(router={"name": name})
+    assert by_name.model_dump()["router"] == name
+    assert by_name.model_dump(mode="json", exclude_defaults=True) == (
+        {} if name == "least_outstanding" else {"router": name}
+    )
+    assert Serving(router={}).router.name == "least_outstanding"
 
 
 def test_a_client_sends_its_next_request_to_whoever_is_free() -> None:
@@ -120,13 +187,13 @@ def test_a_client_sends_its_next_request_to_whoever_is_free() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(
-    router=st.sampled_from(sorted(LOADS)),
+    router=st.sampled_from(ROUTERS),
     gaps=st.lists(st.floats(0.01, 4.0), min_size=1, max_size=25),
     clients=st.integers(0, 6),
     places=st.integers(1, 4),
 )
 def test_a_fleet_of_one_is_one_replica(
-    router: RouterName, gaps: list[float], clients: int, places: int
+    router: str, gaps: list[float], clients: int, places: int
 ) -> None:
     def source() -> Source:
         if clients:
@@ -151,7 +218,7 @@ SMALL = [
 MANY = ["serving.replicas=3", "serving.policy={name: chunked_prefill}"]
 
 
-@pytest.mark.parametrize("router", sorted(LOADS.keys() - {"most_cached"}))
+@pytest.mark.parametrize("router", [name for name in ROUTERS if name != "most_cached"])
 @pytest.mark.parametrize("name", ["vanilla_llama_2_7b_a100", "mirror_qwen3_32b_m2_ultra"])
 def test_what_replicas_did_adds_up(name: str, router: str) -> None:
     loaded = load(name, [*SMALL, *MANY, f"serving.router={router}"])

@@ -17,7 +17,6 @@ from simulator.core.acceptance.sources import Cycle
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving.fields import RouterName
 from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.memory import Blocks
 from simulator.core.serving.metrics import BrokenRunError, Sketch, Tally
@@ -29,7 +28,14 @@ from simulator.core.serving.policies import (
     UnifiedBudget,
 )
 from simulator.core.serving.requests import Arrivals, Request
-from simulator.core.serving.router import LOADS, Fleet
+from simulator.core.serving.router import (
+    Fleet,
+    JoinShortestQueue,
+    LeastOutstanding,
+    MostCached,
+    RoundRobin,
+    Router,
+)
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.serving.step_times import StepTimes
 from simulator.core.strategies import Strategy
@@ -108,6 +114,7 @@ class Inbox:
         pass
 
 
+ROUTERS: list[Router] = [RoundRobin(), LeastOutstanding(), JoinShortestQueue(), MostCached()]
 STRATEGIES: list[Strategy] = [
     Autoregressive(),
     VanillaSD(gamma=3),
@@ -169,7 +176,7 @@ class Traffic(RuleBasedStateMachine):
         kept=st.lists(st.integers(0, 4), min_size=1, max_size=5),
         off=st.lists(st.booleans(), min_size=1, max_size=3),
         replicas=st.sampled_from([1, 1, 2, 3]),
-        router=st.sampled_from(sorted(LOADS)),
+        router=st.sampled_from(ROUTERS),
     )
     def begin(
         self,
@@ -180,7 +187,7 @@ class Traffic(RuleBasedStateMachine):
         kept: list[int],
         off: list[bool],
         replicas: int,
-        router: RouterName,
+        router: Router,
     ) -> None:
         total = 1
         while policy.refusal(LONGEST, strategy.needs.cache_tokens, Blocks(block, total)):

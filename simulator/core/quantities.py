@@ -4,8 +4,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
+from simulator.core.faults import told
 from simulator.core.plain import PlainMapping
 from simulator.core.plugin_group import broken, loaded, registered
 
@@ -164,6 +172,37 @@ def members(
             raise broken(point, f"is no class derived from {base.__name__}")
         known.append(found)
     return {member.model_fields["name"].default: member for member in known}
+
+
+class Named(Frozen):
+    """A member of a union that a file may give by its name alone (:func:`by_name_alone`), and that
+    is written so where it has no other field.
+    """
+
+    name: str
+
+    @property
+    def plain(self) -> bool:
+        """Return whether its name says all."""
+        return len(type(self).model_fields) == 1
+
+    @model_serializer(mode="wrap")
+    def _written(self, fields_of: SerializerFunctionWrapHandler) -> Any:
+        if self.plain:
+            return self.name
+        return fields_of(self)
+
+
+def by_name_alone(stated: object) -> object:
+    """Return a name as the fields of the member of this name; anything else as it is.
+
+    Raises ValueError for what is neither a name nor a mapping.
+    """
+    if isinstance(stated, str):
+        return {"name": stated}
+    if not isinstance(stated, dict | Named):
+        raise ValueError(f"expected a name, or a mapping of fields, got {told(stated)}")
+    return stated
 
 
 def otherwise_named(name: str) -> BeforeValidator:

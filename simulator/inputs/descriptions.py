@@ -21,7 +21,7 @@ def field_descriptions(model: type[BaseModel]) -> dict[str, str]:
     """
     descriptions: dict[str, str] = {}
     for base in reversed(model.__mro__):
-        if base.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        if issubclass(base, BaseModel) and base is not BaseModel:
             descriptions |= _by_class(base.__module__).get(base.__name__, {})
     return {name: words for name, words in descriptions.items() if name in model.model_fields}
 
@@ -30,7 +30,11 @@ def field_descriptions(model: type[BaseModel]) -> dict[str, str]:
 def _by_class(module: str) -> dict[str, dict[str, str]]:
     """Return the strings behind the fields of a module's classes, by class and field."""
     descriptions: dict[str, dict[str, str]] = {}
-    for definition in ast.parse(inspect.getsource(sys.modules[module])).body:
+    try:
+        source = inspect.getsource(sys.modules[module])
+    except (OSError, TypeError):  # typed at a prompt or in a cell of a notebook
+        return descriptions
+    for definition in ast.parse(source).body:
         if not isinstance(definition, ast.ClassDef):
             continue
         for field, behind in pairwise(definition.body):

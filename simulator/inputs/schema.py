@@ -124,7 +124,7 @@ def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
             continue
         if holds(value, part):
             value = value[part]
-        elif missing and isinstance(value, dict) and step == len(loc) - 1:
+        elif missing and isinstance(value, dict | str) and step == len(loc) - 1:
             return (*path, part)  # a missing field: point at the mapping that lacks it
         else:
             continue

@@ -131,6 +131,9 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
         )
         yield document.fault(field, message)
     yield from _wrong_places(scenario, document)
+    refusal = scenario.serving.router.refusal(scenario.serving.replicas)
+    if refusal:
+        yield document.fault(("serving", "router"), refusal)
 
 
 def _wrong_places(scenario: Scenario, document: Document) -> Iterator[Fault]:
@@ -162,7 +165,7 @@ def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fa
     memory, field = scenario.serving.memory, ("serving", "memory", "prefix_caching")
     if not memory.prefix_caching:
         stated_off = memory.prefix_caching is False
-        looks = scenario.serving.router == "most_cached"
+        looks = scenario.serving.router.looks_into_caches
         if looks and (stated_off or not cached_by_default(scenario)):
             message = "looks into caches; set serving.memory.prefix_caching=true"
             yield document.fault(("serving", "router"), message)

@@ -10,7 +10,8 @@ import yaml
 from simulator.core.acceptance.spec import AcceptanceSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import Path_
-from simulator.core.quantities import Frozen, Sourced, provenance
+from simulator.core.quantities import Frozen, Named, Sourced, provenance
+from simulator.core.serving.fields import Serving
 from simulator.inputs.catalogue import strategy_files
 from simulator.inputs.descriptions import summary
 from simulator.inputs.document import Document
@@ -88,6 +89,8 @@ def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
     yield "acceptance", acceptance_in_words(scenario.acceptance)
     yield "requests", _requests(scenario)
     yield "batching", summary(type(scenario.serving.policy).__doc__).replace("``", "`")
+    if scenario.serving.replicas > 1:
+        yield "routing", _routing(scenario.serving)
     room = "no limit stated"
     if scenario.kv_tokens is not None:
         room = f"room for {scenario.kv_tokens:,} tokens of KV cache"
@@ -106,6 +109,17 @@ def _placed(place: Placement) -> str:
     if place.link:
         words += f", joined by {place.link.name}"
     return f"{words}, with {place.engine.name}"
+
+
+def _routing(serving: Serving) -> str:
+    """Return how many replicas there are, of which roles, and how a request's is chosen."""
+    pools = serving.router.pools(serving.replicas)
+    if len(pools) > 1:
+        roles = " (" + ", ".join(f"{count:,} {role}" for role, count in pools.items()) + ")"
+    else:
+        roles = ""
+    rule = summary(type(serving.router).__doc__).replace("``", "`")
+    return f"{serving.replicas:,} replicas{roles}. {rule}"
 
 
 def _experts(loaded: Loaded, target: Placement) -> str:
@@ -155,6 +169,10 @@ def defaults(settings: Frozen, document: Document, path: Path_ = ()) -> Iterator
     for name in type(settings).model_fields:
         value = getattr(settings, name)
         where = (*path, name)
+        if isinstance(value, Named) and value.plain:
+            value = value.name
+        if name == "name" and document.get(path) == value:  # given by its name alone
+            continue
         if isinstance(value, Frozen) and not isinstance(value, Sourced):
             yield from defaults(value, document, where)
         elif isinstance(value, tuple) and any(isinstance(part, Frozen) for part in value):

@@ -22,7 +22,7 @@ from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.window_replay import Walk
 from simulator.core.faults import BadInput, Fault
 from simulator.core.plain import PlainData
-from simulator.core.plugin_group import POLICIES, STRATEGIES
+from simulator.core.plugin_group import POLICIES, ROUTERS, STRATEGIES
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.inputs.catalogue import Catalogue, is_shipped
@@ -295,10 +295,11 @@ def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None
 
 
 def _found(fault: Fault) -> Fault:
-    """Return a fault about a strategy or a policy that is not there with how those of other
-    packages are found.
+    """Return a fault about a strategy, a policy or a router that is not there with how those of
+    other packages are found.
     """
-    for asked, group in (("strategy", STRATEGIES), ("serving.policy", POLICIES)):
+    groups = {"strategy": STRATEGIES, "serving.policy": POLICIES, "serving.router": ROUTERS}
+    for asked, group in groups.items():
         kind = asked.rpartition(".")[2]
         if fault.field == asked and fault.message.startswith(f"there is no {kind} '"):
             return replace(fault, message=f"{fault.message}; {packages_found(group)}")

@@ -189,6 +189,8 @@ class Replica:
     preemptions: int
     busy_s: Mapping[str, float]
     """Busy seconds of each of its lanes."""
+    role: str = ""
+    """What its router calls its pool; empty where all replicas are in one."""
 
 
 @dataclass(frozen=True)
@@ -261,9 +263,11 @@ def outcome_of(done: ServiceRun) -> Outcome:
     times = done.collector.times
     end = done.end_s
     steps = sum(tally.steps.values())
+    serving = done.service.serving
+    roles = serving.router.roles(serving.replicas)
     replicas = tuple(
-        _replica(replica, end, busy_s)
-        for replica, busy_s in zip(done.replicas, done.busy_s, strict=False)
+        _replica(replica, end, busy_s, role)
+        for replica, busy_s, role in zip(done.replicas, done.busy_s, roles, strict=False)
     )
     lanes = done.busy_s[0] if done.busy_s else ()
     return Outcome(
@@ -293,7 +297,7 @@ def _littles(tally: Tally, end: float) -> Littles:
     return Littles(tally.area_s / end, tally.arrived / end, tally.system_s / max(1, tally.arrived))
 
 
-def _replica(replica: Scheduler, end: float, busy_s: Mapping[str, float]) -> Replica:
+def _replica(replica: Scheduler, end: float, busy_s: Mapping[str, float], role: str) -> Replica:
     tally = replica.ledger.tally
     return Replica(
         requests=tally.finished,
@@ -304,6 +308,7 @@ def _replica(replica: Scheduler, end: float, busy_s: Mapping[str, float]) -> Rep
         mean_waiting=replica.queues.waited_s / end,
         preemptions=tally.preemptions,
         busy_s=busy_s,
+        role=role,
     )
 
 
@@ -427,8 +432,10 @@ def _replica_data(replica: Replica) -> PlainData:
     littles = replica.littles_law._asdict() | {"gap": replica.littles_law.gap}
     data = {}
     for entry in fields(replica):
-        if entry.name != "ttft":
+        if entry.name not in ("ttft", "role"):
             data[entry.name] = getattr(replica, entry.name)
+    if replica.role:
+        data["role"] = replica.role
     return data | {"littles_law": littles, "ttft_ms": _spread(replica.ttft)}
 
 

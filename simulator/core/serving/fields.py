@@ -1,17 +1,23 @@
-"""The fields of ``serving`` in a scenario: a policy of this package or of another one, memory,
-replicas and their router.
+"""The fields of ``serving`` in a scenario: memory, replicas, and a policy and a router of this
+package or of another one.
 """
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from simulator.core.plugin_group import POLICIES
-from simulator.core.quantities import Frozen, descendants, members, otherwise_named
-from simulator.core.serving import policies as shipped
+from simulator.core.plugin_group import POLICIES, ROUTERS
+from simulator.core.quantities import (
+    Frozen,
+    by_name_alone,
+    descendants,
+    members,
+    otherwise_named,
+)
 from simulator.core.serving.memory import KVMemory
 from simulator.core.serving.policies import FixedBatch, Policy
+from simulator.core.serving.router import LeastOutstanding, Router
 
 
 @cache
@@ -19,18 +25,37 @@ def policies() -> dict[str, type[Policy]]:
     """Return all policies by name: the shipped ones, then those that other packages register in
     ``POLICIES``.
     """
-    ours = [policy for policy in descendants(Policy) if policy.__module__ == shipped.__name__]
+    ours = [policy for policy in descendants(Policy) if policy.__module__ == Policy.__module__]
     return members(Policy, ours, POLICIES)
+
+
+@cache
+def routers() -> dict[str, type[Router]]:
+    """Return all routers by name: the shipped ones, then those that other packages register in
+    ``ROUTERS``.
+    """
+    ours = [router for router in descendants(Router) if router.__module__ == Router.__module__]
+    return members(Router, ours, ROUTERS)
 
 
 if TYPE_CHECKING:
     AnyPolicy = Policy
+    AnyRouter = Router
 else:
-    _Any = Union[tuple(policies().values())]  # noqa: UP007
-    AnyPolicy = Annotated[_Any, Field(discriminator="name")]
+    _Policies = Union[tuple(policies().values())]  # noqa: UP007
+    AnyPolicy = Annotated[_Policies, Field(discriminator="name")]
+    _Routers = Union[tuple(routers().values())]  # noqa: UP007
+    AnyRouter = Annotated[_Routers, Field(discriminator="name")]
 
-RouterName = Literal["round_robin", "least_outstanding", "join_shortest_queue", "most_cached"]
-"""How a replica is chosen (:mod:`simulator.core.serving.router`)."""
+
+def _or_a_name(schema: dict[str, Any]) -> None:
+    """Let the schema of a router hold its name instead of its fields, as a file may."""
+    by_fields = {key: schema.pop(key) for key in ("discriminator", "oneOf")}
+    names = []
+    for name, router in routers().items():
+        if not any(field.is_required() for field in router.model_fields.values()):
+            names.append(name)
+    schema["anyOf"] = [{"enum": names}, by_fields]
 
 
 class Serving(Frozen):
@@ -44,5 +69,10 @@ class Serving(Frozen):
     """How the memory beside the weights is used."""
     replicas: int = Field(default=1, gt=0, le=10_000)
     """Copies of everything."""
-    router: RouterName = "least_outstanding"
+    router: Annotated[
+        AnyRouter,
+        otherwise_named(LeastOutstanding().name),
+        BeforeValidator(by_name_alone),
+        Field(json_schema_extra=_or_a_name),
+    ] = LeastOutstanding()
     """How a request's replica is chosen."""

@@ -1,47 +1,157 @@
 """Several replicas behind a router: each request goes to one of them the moment it arrives, and
 stays there.
 
-A router knows of each replica what a load balancer knows, and never how long a request will be:
+A router knows of each replica what a load balancer knows (:class:`RoutedReplica`), and never how
+long a request will be. Where replicas are equal, the one after the last choice is taken, so that an
+idle fleet is not its first replica.
 
-* ``round_robin``: the replicas in turn, whatever they do.
-* ``least_outstanding``: the replica with the fewest requests that have not got their last token,
-  waiting or running (``least_outstanding_requests`` of AWS target groups; LEAST_REQUEST of Envoy
-  over all hosts; LOR of Vidur).
-* ``join_shortest_queue``: the replica with the fewest requests that wait to be admitted (the queue
-  scorer of the Gateway API inference extension, over ``num_requests_waiting`` of vLLM), among
-  equals the one with the fewest outstanding. In queueing theory a queue also holds who is being
-  served; with one place in each replica that is ``least_outstanding``.
-* ``most_cached``: the replica whose cache has most of the prompt, among equals the one with the
-  fewest outstanding (``kvaware`` of vLLM's production stack; SGLang's ``cache_aware`` leaves it for
-  the least loaded where loads are far apart).
-
-Where replicas are equal, the one after the last choice is taken, so that an idle fleet is not its
-first replica.
+Replicas may stand in pools, each with a role that its router names; a request has one role, and is
+dealt out in the pool of that role alone. The last choice is one of its pool.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from typing import ClassVar, Literal, Protocol
 
 from simpy import Environment
 
-from simulator.core.serving.fields import RouterName
+from simulator.core.quantities import Named
 from simulator.core.serving.requests import Request, Source
-from simulator.core.serving.scheduler import Scheduler
 from simulator.core.world import at
 
-LOADS: Mapping[RouterName, Callable[[Scheduler, Request], tuple[int, ...]]] = {
-    "round_robin": lambda replica, request: (),
-    "least_outstanding": lambda replica, request: (replica.ledger.tally.in_system,),
-    "join_shortest_queue": lambda replica, request: (
-        len(replica.queues.waiting),
-        replica.ledger.tally.in_system,
-    ),
-    "most_cached": lambda replica, request: (
-        -replica.memory.cached(request),
-        replica.ledger.tally.in_system,
-    ),
-}
-"""What a router compares, by its name; the replica with the least is chosen."""
+
+class RoutedReplica(Protocol):
+    """What a router knows of a replica, and how a request gets there."""
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait to be admitted."""
+
+    @property
+    def outstanding(self) -> int:
+        """Return how many requests have not got their last token, waiting or running."""
+
+    def cached(self, request: Request) -> int:
+        """Return how many tokens of a request's prompt are in its cache."""
+
+    def submit(self, request: Request) -> None:
+        """Take a request into the system, at its time of arrival."""
+
+    def ring(self) -> None:
+        """Look now whether there is something to do."""
+
+
+class Router(Named, ABC):
+    """The base of all routers."""
+
+    looks_into_caches: ClassVar[bool] = False
+    """Whether it asks for what is cached, which needs a cache that keeps prompts for others."""
+
+    @abstractmethod
+    def choose(self, request: Request, turn: Sequence[RoutedReplica]) -> RoutedReplica:
+        """Return the replica that gets a request.
+
+        ``turn`` holds the pool of its role, first the one after its last choice, so that the
+        first of equals, as ``min`` finds it, is the one whose turn it is.
+        """
+
+    def pools(self, replicas: int) -> Mapping[str, int]:
+        """Return how many of so many replicas have each role, by role, in the order of their
+        numbers; by default all of them one without a name.
+        """
+        return {"": replicas}
+
+    def role(self, request: Request) -> str:
+        """Return the role of the replicas among which a request is dealt out."""
+        return ""
+
+    def roles(self, replicas: int) -> list[str]:
+        """Return the role of each of so many replicas."""
+        return [role for role, count in self.pools(replicas).items() for _ in range(count)]
+
+    def refusal(self, replicas: int) -> str | None:
+        """Return why so many replicas cannot stand in its pools; None if they can."""
+        pools = self.pools(replicas)
+        if min(pools.values(), default=0) > 0 and sum(pools.values()) == replicas:
+            return None
+        divided = " and ".join(f"{count} {role}" for role, count in pools.items())
+        return (
+            f"{self.name} makes {divided} of {replicas:,} replicas; expected one or more of each "
+            "role, and no others"
+        )
+
+
+class RoundRobin(Router):
+    """Round robin: the replicas in turn, whatever they do."""
+
+    name: Literal["round_robin"] = "round_robin"
+
+    def choose(self, request: Request, turn: Sequence[RoutedReplica]) -> RoutedReplica:
+        """Return the one whose turn it is."""
+        return turn[0]
+
+
+class LeastOutstanding(Router):
+    """Least outstanding (LOR of Vidur; LEAST_REQUEST of Envoy over all hosts;
+    ``least_outstanding_requests`` of AWS target groups): the replica with the fewest requests that
+    have not got their last token, waiting or running.
+    """
+
+    name: Literal["least_outstanding"] = "least_outstanding"
+
+    def choose(self, request: Request, turn: Sequence[RoutedReplica]) -> RoutedReplica:
+        """Return the one with the fewest outstanding requests."""
+        return min(turn, key=lambda replica: replica.outstanding)
+
+
+class JoinShortestQueue(Router):
+    """Shortest queue (the queue scorer of the Gateway API inference extension, over
+    ``num_requests_waiting`` of vLLM): the replica with the fewest requests that wait to be
+    admitted, among equals the one with the fewest outstanding.
+
+    In queueing theory a queue also holds who is being served; with one place in each replica that
+    is ``least_outstanding``.
+    """
+
+    name: Literal["join_shortest_queue"] = "join_shortest_queue"
+
+    def choose(self, request: Request, turn: Sequence[RoutedReplica]) -> RoutedReplica:
+        """Return the one with the shortest queue, then with the fewest outstanding requests."""
+        return min(turn, key=lambda replica: (replica.waiting, replica.outstanding))
+
+
+class MostCached(Router):
+    """Most cached (``kvaware`` of vLLM's production stack): the replica whose cache has most of the
+    prompt, among equals the one with the fewest outstanding requests.
+
+    SGLang's ``cache_aware`` leaves it for the least loaded where loads are far apart.
+    """
+
+    name: Literal["most_cached"] = "most_cached"
+    looks_into_caches: ClassVar[bool] = True
+
+    def choose(self, request: Request, turn: Sequence[RoutedReplica]) -> RoutedReplica:
+        """Return the one with most of the prompt, then with the fewest outstanding requests."""
+        return min(turn, key=lambda replica: (-replica.cached(request), replica.outstanding))
+
+
+class _Pool:
+    """Deals requests out among the replicas of one role."""
+
+    def __init__(self, router: Router, replicas: Sequence[RoutedReplica]) -> None:
+        self._router = router
+        self._replicas = replicas
+        self._next = 0
+        """The number of the replica after the last choice."""
+
+    def replica_for(self, request: Request) -> RoutedReplica:
+        """Return the replica that gets a request; the turn passes to the one after it."""
+        turn = [*self._replicas[self._next :], *self._replicas[: self._next]]
+        chosen = self._router.choose(request, turn)
+        self._next = (self._next + turn.index(chosen) + 1) % len(turn)
+        return chosen
 
 
 class Fleet:
@@ -49,38 +159,32 @@ class Fleet:
     not ask for any.
     """
 
-    def __init__(self, source: Source, router: RouterName, environment: Environment) -> None:
-        self.replicas: Sequence[Scheduler] = ()
+    def __init__(self, source: Source, router: Router, environment: Environment) -> None:
         self._source = source
         self._environment = environment
-        self._load = LOADS[router]
-        self._last = -1
+        self._router = router
+        self._pools: Mapping[str, _Pool] = {}
         self._wakeup_at_s = -inf
 
-    def open(self, replicas: Sequence[Scheduler]) -> None:
+    def open(self, replicas: Sequence[RoutedReplica]) -> None:
         """Send these replicas what is there at the start, and from now on whatever arrives."""
-        self.replicas = replicas
+        by_role = defaultdict[str, list[RoutedReplica]](list)
+        for role, replica in zip(self._router.roles(len(replicas)), replicas, strict=True):
+            by_role[role].append(replica)
+        self._pools = {role: _Pool(self._router, pool) for role, pool in by_role.items()}
         self.dispatch()
 
     def dispatch(self) -> None:
         """Send every request that has arrived by now, and come back when the next one arrives."""
         for request in self._source.due(self._environment.now):
-            replica = self._choose(request)
+            pool = self._pools[self._router.role(request)]
+            replica = pool.replica_for(request)
             replica.submit(request)
             replica.ring()
         if self._wakeup_at_s < self._source.next_s < inf:
             self._wakeup_at_s = self._source.next_s
             arrival = at(self._environment, self._wakeup_at_s)
             arrival.callbacks.append(lambda _: self.dispatch())
-
-    def _choose(self, request: Request) -> Scheduler:
-        """Return the replica with the least load; among equals, the first behind the last
-        choice.
-        """
-        count = len(self.replicas)
-        turn = [(self._last + step) % count for step in range(1, count + 1)]
-        self._last = min(turn, key=lambda number: self._load(self.replicas[number], request))
-        return self.replicas[self._last]
 
     # ---- the source that a replica sees
 

@@ -190,6 +190,20 @@ class Scheduler:
         """Return whether no request is here and none will come."""
         return self.source.exhausted and not self.queues.running and not self.queues.waiting
 
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait to be admitted."""
+        return len(self.queues.waiting)
+
+    @property
+    def outstanding(self) -> int:
+        """Return how many requests have not got their last token, waiting or running."""
+        return self.ledger.tally.in_system
+
+    def cached(self, request: Request) -> int:
+        """Return how many tokens of a request's prompt are in the cache."""
+        return self.memory.cached(request)
+
     def submit(self, request: Request) -> None:
         """Take a request into the system, at its time of arrival."""
         request.queued_s = request.arrival_s

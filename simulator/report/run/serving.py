@@ -137,6 +137,8 @@ def _replicas(outcome: Outcome) -> Table:
         Column("preempted", lambda row: f"{row.replica.preemptions:,}"),
         Column("TTFT p99 (ms)", lambda row: number(row.replica.ttft.quantile_ms(0.99))),
     ]
+    if any(row.replica.role for row in rows):
+        columns.insert(1, Column("role", lambda row: row.replica.role))
     return table("Replica by replica", rows, columns)
 
 
@@ -191,7 +193,7 @@ def _batch(result: RunResult) -> str:
     setup = result.scenario.serving
     behind = ""
     if setup.replicas > 1:
-        behind = f"; {setup.replicas} replicas behind {setup.router.replace('_', ' ')}"
+        behind = f"; {setup.replicas} replicas behind {setup.router.name.replace('_', ' ')}"
     return (
         f"Batch: {number(serving.mean_batch, 3)} requests decode in a step on average, up to "
         f"{_usual_and_most(serving.batch_s)}{behind}."

@@ -113,6 +113,13 @@ class Candidate:
     most_replicas: int
 
     @property
+    def sizes(self) -> list[int]:
+        """Return the numbers of replicas that may be rented and that the router has pools for."""
+        router = self.loaded.scenario.serving.router
+        rented = range(1, self.most_replicas + 1)
+        return [replicas for replicas in rented if router.refusal(replicas) is None]
+
+    @property
     def family(self) -> tuple[str, str]:
         """Return hardware and strategy; candidates that differ in settings alone are one family."""
         return self.hardware, self.strategy
@@ -358,7 +365,11 @@ def _candidate(
     most = min(
         file.replicas, *(file.devices[name].count // count for name, count in devices.items())
     )
-    return Candidate(hardware, strategy, settings, _priced(file, loaded), devices, price, most)
+    candidate = Candidate(hardware, strategy, settings, _priced(file, loaded), devices, price, most)
+    if not candidate.sizes:
+        refusal = scenario.serving.router.refusal(most) or ""
+        raise document.refusal(("scenario", "serving", "router"), refusal)
+    return candidate
 
 
 def devices_of(scenario: Scenario) -> Counter[str]:

@@ -169,7 +169,7 @@ def _pairs(plan: Plan) -> list[tuple[Candidate, int]]:
     """
     pairs = []
     for candidate in plan.candidates:
-        for replicas in range(1, candidate.most_replicas + 1):
+        for replicas in candidate.sizes:
             pairs.append((candidate, replicas))
     return sorted(pairs, key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6))
 
@@ -217,8 +217,7 @@ def nearest_miss(plan: Plan) -> Finding:
     each runs to its end.
     """
     largest = (
-        examine(candidate, candidate.most_replicas, to_the_end=True)
-        for candidate in plan.candidates
+        examine(candidate, candidate.sizes[-1], to_the_end=True) for candidate in plan.candidates
     )
     return min(largest, key=lambda finding: finding.tightest.strain)
 

@@ -188,10 +188,10 @@ def _sizes(cheapest: Finding) -> Iterator[Finding]:
     rented.
     """
     candidate = cheapest.candidate
-    for replicas in range(
-        max(1, cheapest.replicas - FEWER),
-        min(candidate.most_replicas, cheapest.replicas + MORE) + 1,
-    ):
+    near = range(cheapest.replicas - FEWER, cheapest.replicas + MORE + 1)
+    for replicas in candidate.sizes:
+        if replicas not in near:
+            continue
         say(f"{replicas} x {candidate.name}, to the end")
         yield (
             cheapest

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from simulator.core.plain import PlainMapping
-from simulator.core.serving.fields import policies
+from simulator.core.serving.fields import policies, routers
 from simulator.core.strategies import strategies
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.reading import opened
@@ -128,8 +128,8 @@ def code_version() -> bytes:
     """Return the digest of the source files that results depend on, and of the data that the code
     reads beside them.
 
-    Commands, reports and recorders are left out; strategies and policies of other packages are in
-    it.
+    Commands, reports and recorders are left out; strategies, policies and routers of other packages
+    are in it.
     """
     package = Path(__file__).parents[2]
     sources = {
@@ -138,7 +138,7 @@ def code_version() -> bytes:
         for path in package.rglob(kind)
     }
     kept = {name: path for name, path in sources.items() if not name.startswith(NO_RESULTS)}
-    for named in (*strategies().values(), *policies().values()):
+    for named in (*strategies().values(), *policies().values(), *routers().values()):
         if not named.__module__.startswith("simulator."):
             kept[named.__module__] = Path(getfile(named))
     return digest(*(part for name in sorted(kept) for part in (name, kept[name].read_bytes())))
