@@ -6,13 +6,14 @@ counts its values in reading order, ``source`` is where a reader finds it. ``pub
 printed, in ``unit``; ``qualifier`` (at most, end of a range, ...) is empty where the value is meant
 exactly. Roles, by rule and frozen:
 
-=============
-==========================================================================================
-``calibrate``  may be fitted to ``predict``    is predicted and pooled into the error ``check``
-follows from shapes alone and must come out ``report``     is shown with its error but not pooled,
-since the paper does not state enough ``input``      a setting, an acceptance rate, a count of
-calls: what scenarios are made of ``excluded``   is not used, for the ``reason`` given =============
-==========================================================================================
+=============  =================================================================================
+``calibrate``  may be fitted to
+``predict``    is predicted and pooled into the error
+``check``      follows from shapes alone and must come out
+``report``     is shown with its error but not pooled, since the paper does not state enough
+``input``      a setting, an acceptance rate, a count of calls: what scenarios are made of
+``excluded``   is not used, for the ``reason`` given
+=============  =================================================================================
 
 No row changes its role; a dispute is written beside the result. ``scenario``, ``overrides`` (as for
 ``--set``, blanks between them) and ``metric`` (a dotted path into what ``run --json`` prints) say
