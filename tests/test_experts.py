@@ -27,6 +27,7 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.traces.file import read as read_trace
 from simulator.scenario import load
 from simulator.scenario.caveats import caveats
+from simulator.scenario.routing import fitted_routing
 from simulator.scenario.run import run
 from simulator.scenario.uncertainty import slowed
 from simulator.studies.batches import chance_for, study as study_batches
@@ -402,10 +403,8 @@ def test_the_law_of_the_union_holds_on_layers_and_flavours_left_out() -> None:
     independent 6.5 and 11.4.
     """
     trace, mixture = read_trace(RECORDED), Experts(routed=16, per_token=2, intermediate_size=1)
-    assert (
-        abs(error_percent(mixture.fitted(experts_read(trace), "all"), experts_read(trace))).mean()
-        < 1
-    )
+    every = experts_read(trace)
+    assert abs(error_percent(fitted_routing(mixture, every, "all"), every)).mean() < 1
     for parts in (
         [{"layers": [layer]} for layer in range(6)],
         [{"flavours": (name,)} for name in trace.flavours],
@@ -415,7 +414,7 @@ def test_the_law_of_the_union_holds_on_layers_and_flavours_left_out() -> None:
         for out, count in enumerate(counts):
             others = [read for at, read in enumerate(counts) if at != out]
             mean = {size: float(np.mean([read[size] for read in others])) for size in count}
-            errors.append(abs(error_percent(mixture.fitted(mean, "others"), count)).mean())
+            errors.append(abs(error_percent(fitted_routing(mixture, mean, "others"), count)).mean())
             alone.append(abs(error_percent(mixture_alone(), count)).mean())
         assert np.mean(errors) < 5
         assert np.median(errors) < 0.5 * np.median(alone)
@@ -430,7 +429,7 @@ def test_layers_beside_one_another_route_alike() -> None:
     for layer, count in enumerate(counts):
         beside = [counts[other] for other in (layer - 1, layer + 1) if 0 <= other < len(counts)]
         mean = {size: float(np.mean([read[size] for read in beside])) for size in count}
-        assert abs(error_percent(mixture.fitted(mean, "neighbours"), count)).mean() < 5
+        assert abs(error_percent(fitted_routing(mixture, mean, "neighbours"), count)).mean() < 5
 
 
 def mixture_alone() -> Experts:

@@ -22,7 +22,31 @@ if TYPE_CHECKING:
 
 LIMIT = re.compile(r"(ttft|tpot|e2e)_(p\d+)")
 """Names of the options that limit a percentile of a time."""
+DRAWS = 20
+"""Resampled runs of the answer, unless stated."""
 MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
+
+
+PERCENTILES = (50, 90, 95, 99)
+LIMITED = {
+    "ttft": "At most so long to the first token (1s)",
+    "tpot": "At most so long per token behind the first (40ms)",
+    "e2e": "At most so long to the last token",
+}
+"""The times of a request that can be limited, and how the help says it."""
+
+
+def limits(command: options.Command) -> options.Command:
+    """Add an option for each limit: every percentile of every time of a request."""
+    for time, words in reversed(LIMITED.items()):
+        for percentile in reversed(PERCENTILES):
+            limit = click.option(
+                f"--{time}-p{percentile}",
+                metavar="TIME",
+                help=f"{words}, for {percentile} % of requests.",
+            )
+            command = limit(command)
+    return command
 
 
 @click.command("plan")
@@ -53,58 +77,7 @@ MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
     type=click.IntRange(2, 10_000_000),
     help="So many requests are simulated, those that come closest together [default: 400].",
 )
-@click.option(
-    "--ttft-p50",
-    metavar="TIME",
-    help="At most so long to the first token (1s), for 50 % of requests.",
-)
-@click.option(
-    "--ttft-p90",
-    metavar="TIME",
-    help="At most so long to the first token (1s), for 90 % of requests.",
-)
-@click.option(
-    "--ttft-p95",
-    metavar="TIME",
-    help="At most so long to the first token (1s), for 95 % of requests.",
-)
-@click.option(
-    "--ttft-p99",
-    metavar="TIME",
-    help="At most so long to the first token (1s), for 99 % of requests.",
-)
-@click.option(
-    "--tpot-p50",
-    metavar="TIME",
-    help="At most so long per token behind the first (40ms), for 50 % of requests.",
-)
-@click.option(
-    "--tpot-p90",
-    metavar="TIME",
-    help="At most so long per token behind the first (40ms), for 90 % of requests.",
-)
-@click.option(
-    "--tpot-p95",
-    metavar="TIME",
-    help="At most so long per token behind the first (40ms), for 95 % of requests.",
-)
-@click.option(
-    "--tpot-p99",
-    metavar="TIME",
-    help="At most so long per token behind the first (40ms), for 99 % of requests.",
-)
-@click.option(
-    "--e2e-p50", metavar="TIME", help="At most so long to the last token, for 50 % of requests."
-)
-@click.option(
-    "--e2e-p90", metavar="TIME", help="At most so long to the last token, for 90 % of requests."
-)
-@click.option(
-    "--e2e-p95", metavar="TIME", help="At most so long to the last token, for 95 % of requests."
-)
-@click.option(
-    "--e2e-p99", metavar="TIME", help="At most so long to the last token, for 99 % of requests."
-)
+@limits
 @click.option(
     "--price",
     metavar="DEVICE=USD",
@@ -121,7 +94,11 @@ MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
 @options.overrides
 @options.seed
 @click.option(
-    "--draws", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Resampled runs."
+    "--draws",
+    type=click.IntRange(1, 10_000),
+    default=DRAWS,
+    show_default=True,
+    help="Resampled runs.",
 )
 @options.output(
     "--out", type=options.FOLDER, help="Folder for a page (.md, .html) and the exports."
@@ -154,29 +131,25 @@ def plan(
 
     with working("reading"):
         asked = {option: value for option, value in asked.items() if value is not None}
+        names = []
         if name is None:
             read = _read(asked, overrides, seed, Catalogue(own), save)
         elif asked or save:
-            option = next(iter(asked), "save").replace("_", "-")
-            raise _fault(
-                option,
-                name,
-                f"asks in one line, and the plan '{name}' says it itself; leave one of them out",
-            )
+            option = next(iter(asked), "save")
+            message = f"asks in one line, and the plan '{name}' says it itself"
+            raise _fault(option, name, f"{message}; leave one of them out")
         else:
+            names.append(name)
             read = load_plan(name, overrides, Catalogue(own), seed)
-        words = [
-            word
-            for option, value in asked.items()
-            for word in (f"--{option.replace('_', '-')}", str(value))
-        ]
-        words += [
-            *(["--draws", str(draws)] if draws != 20 else []),
-            *(["--out", str(out)] if out else []),
-        ]
-        answered = study(
-            read, command_line("plan", [name] if name else [], overrides, seed, words), draws
-        )
+        words = []
+        for option, value in asked.items():
+            words += [_typed(option), str(value)]
+        if draws != DRAWS:
+            words += ["--draws", str(draws)]
+        if out:
+            words += ["--out", str(out)]
+        command = command_line("plan", names, overrides, seed, words)
+        answered = study(read, command, draws)
         if out:
             write_plan(answered, out)
     files = []
@@ -186,8 +159,13 @@ def plan(
     answer(as_json, lambda: summary(answered), lambda: page(answered), *files)
 
 
+def _typed(option: str) -> str:
+    """Return an option as it is typed: ``--ttft-p95`` of ``ttft_p95``."""
+    return f"--{option.replace('_', '-')}"
+
+
 def _fault(option: str, value: object, message: str) -> BadInput:
-    return BadInput.at(f"--{option.replace('_', '-')} {value}", message)
+    return BadInput.at(f"{_typed(option)} {value}", message)
 
 
 def _read(
@@ -210,30 +188,35 @@ def _read(
 
     slo: dict[str, dict[str, float]] = {}
     for limit in filter(None, map(LIMIT.fullmatch, asked)):
-        slo.setdefault(f"{limit[1]}_ms", {})[limit[2]] = _milliseconds(limit[0], asked[limit[0]])
+        option = limit.string
+        time, percentile = limit.groups()
+        of_time = slo.setdefault(f"{time}_ms", {})
+        of_time[percentile] = _milliseconds(option, asked[option])
     missing = [f"--{option}" for option in ("model", "device", "traffic") if option not in asked]
-    missing += [] if {"ttft_ms", "e2e_ms"} & slo.keys() else ["a limit on the wait (--ttft-p95 1s)"]
+    if slo.keys().isdisjoint(("ttft_ms", "e2e_ms")):
+        missing.append("a limit on the wait (--ttft-p95 1s)")
     if missing:
-        raise BadInput.at(
-            "specsim plan", f"needs a PLAN, or a question; it lacks {', '.join(missing)}"
-        )
+        message = f"needs a PLAN, or a question; it lacks {', '.join(missing)}"
+        raise BadInput.at("specsim plan", message)
+    model = asked["model"]
     requests: Any = asked["traffic"]
     said: list[str] = []
     if Path(requests).suffix or "/" in requests:
-        context = find_model(
-            asked["model"], catalogue, f"--model {asked['model']}"
-        ).spec.context_tokens
+        found = find_model(model, catalogue, f"--model {model}")
         count = asked.get("requests", DEFAULTS["requests"]["value"])
         columns = dict(_pairs("columns", asked.get("columns"), ROLES))
-        requests, said = busiest(requests, columns, count, asked.get("rate"), context)
+        rate = asked.get("rate")
+        requests, said = busiest(requests, columns, count, rate, found.spec.context_tokens)
+    devices = [device.strip() for device in asked["device"].split(",")]
+    prices = {}
+    for device, price in _pairs("price", asked.get("price")):
+        prices[device] = _price(device, price)
     question = PlanQuestion(
-        model=asked["model"],
-        devices=tuple(dict.fromkeys(part.strip() for part in asked["device"].split(","))),
+        model=model,
+        devices=tuple(dict.fromkeys(devices)),
         requests=requests,
         slo=slo,
-        prices={
-            device: _price(device, text) for device, text in _pairs("price", asked.get("price"))
-        },
+        prices=prices,
         engine=asked.get("engine"),
         draft=asked.get("draft"),
         weights=asked.get("weights"),
@@ -250,15 +233,19 @@ def _milliseconds(option: str, text: str) -> float:
     match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(us|ms|s|min)\s*", text)
     if not match or not float(match[1]):
         raise _fault(option, text, "expected a time with its unit, as in 1s or 40ms")
-    return float(f"{float(match[1]) * MILLISECONDS[match[2]]:.12g}")
+    milliseconds = float(match[1]) * MILLISECONDS[match[2]]
+    return float(f"{milliseconds:.12g}")
 
 
 def _pairs(option: str, text: str | None, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
     """Yield names and values of ``NAME=VALUE,NAME=VALUE``."""
-    for part in text.split(",") if text else ():
+    if not text:
+        return
+    names = "=...,".join(keys) or "NAME"
+    for part in text.split(","):
         key, _, value = part.strip().partition("=")
         if not value or (keys and key not in keys):
-            raise _fault(option, text, f"expected {'=...,'.join(keys) or 'NAME'}=..., got '{part}'")
+            raise _fault(option, text, f"expected {names}=..., got '{part}'")
         yield key, value
 
 

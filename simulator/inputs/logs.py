@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ LATEST = 1e19
 already.
 """
 UNITS = {"_ns": 1e-9, "_us": 1e-6, "_ms": 1e-3, "_s": 1.0}
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
 TEXTS = (".log", ".txt")
 """Endings of the text logs of servers."""
 FIRST_LINE = {".csv": 2, ".tsv": 2, ".jsonl": 1, ".ndjson": 1}
@@ -81,28 +83,22 @@ class RecordedLog:
         """Return what was read, in sentences."""
         arrivals = [at for _, at, *_ in self.requests]
         taken = ", ".join(f"{role} from '{name}'" for role, name in self.columns.items())
-        left = (
-            f"; {self.skipped:,} records without prompt or output left out" if self.skipped else ""
-        )
-        said = [
-            (
-                f"{len(arrivals):,} requests read: "
-                f"{taken}{left}{f'; {self.counted}' if self.counted else ''}"
-            )
-        ]
-        if self.timed and arrivals[-1]:
-            if arrivals[-1] >= 1:
-                span = f"{arrivals[-1]:,.0f} s"
-            else:
-                span = f"{arrivals[-1]:.3g} s"
-            said.append(
-                f"over {span} |{picture(arrivals)}| {len(arrivals) / arrivals[-1]:.3g} a second "
-                "in the mean"
-            )
-        said += [
-            f"{name} of {_spread([request[at] for request in self.requests])} tokens"
-            for name, at in LENGTHS.items()
-        ]
+        read = f"{len(arrivals):,} requests read: {taken}"
+        if self.skipped:
+            read += f"; {self.skipped:,} records without prompt or output left out"
+        if self.counted:
+            read += f"; {self.counted}"
+        said = [read]
+        lasted_s = arrivals[-1]
+        if self.timed and lasted_s:
+            span = f"{lasted_s:.3g} s"
+            if lasted_s >= 1:
+                span = f"{lasted_s:,.0f} s"
+            rate = f"{len(arrivals) / lasted_s:.3g} a second in the mean"
+            said.append(f"over {span} |{picture(arrivals)}| {rate}")
+        for name, place in LENGTHS.items():
+            lengths = [request[place] for request in self.requests]
+            said.append(f"{name} of {_spread(lengths)} tokens")
         return said
 
 
@@ -112,16 +108,19 @@ def picture(arrivals: list[float]) -> str:
     """
     counts = Counter(min(BINS - 1, int(at / arrivals[-1] * BINS)) for at in arrivals)
     most = max(counts.values())
-    return "".join(BARS[-(-counts[place] * (len(BARS) - 1) // most)] for place in range(BINS))
+    bars = ""
+    for place in range(BINS):
+        height = -(-counts[place] * (len(BARS) - 1) // most)
+        bars += BARS[height]
+    return bars
 
 
 def _spread(values: list[Any]) -> str:
     """Return the median and the 95th percentile of lengths in words."""
     ordered = sorted(values)
-    return (
-        f"{ordered[len(ordered) // 2]:,} (median; p95 "
-        f"{ordered[-(-95 * len(ordered) // 100) - 1]:,})"
-    )
+    median = ordered[len(ordered) // 2]
+    rank = -(-95 * len(ordered) // 100)
+    return f"{median:,} (median; p95 {ordered[rank - 1]:,})"
 
 
 def read_log(file: str, columns: Mapping[Any, str]) -> RecordedLog:
@@ -132,34 +131,36 @@ def read_log(file: str, columns: Mapping[Any, str]) -> RecordedLog:
     """
     with readable(file):
         facts = os.stat(file)
-        return _read(file, tuple(sorted(columns.items())), (facts.st_mtime_ns, facts.st_size))
+        stated = tuple(sorted(columns.items()))
+        return _read(file, stated, (facts.st_mtime_ns, facts.st_size))
 
 
 @lru_cache(maxsize=4)
 def _read(file: str, stated: tuple[tuple[str, str], ...], _: tuple[int, int]) -> RecordedLog:
     table, counted = _table(file)
     taken = _columns(file, table, dict(stated))
-    prompt, output = (_tokens(file, table, taken, role) for role in ("prompt", "output"))
+    prompt = _tokens(file, table, taken, "prompt")
+    output = _tokens(file, table, taken, "output")
     whole = (prompt > 0) & (output > 0)
     if not whole.any():
         raise BadInput.at(file, "holds no request with a prompt and an output")
     at = _arrivals(file, table, taken, whole)
+    tasks: Any = dict.fromkeys(table.index, "")
     if "task" in taken:
         tasks = table[taken["task"]].fillna("").astype(str)
-    else:
-        tasks = dict.fromkeys(table.index, "")
     kept = sorted(table.index[whole], key=lambda row: at[row])
     since = (at - at[kept[0]]).round(6)  # seconds since 1970 have no more digits
-    requests = (
-        (_line(file, row), float(since[row]), int(prompt[row]), int(output[row]), tasks[row])
-        for row in kept
-    )
+    requests = []
+    for row in kept:
+        lengths = (int(prompt[row]), int(output[row]))
+        requests.append((_line(file, row), float(since[row]), *lengths, tasks[row]))
     timed = "arrival" in taken or "end" in taken
+    hashes: tuple[tuple[Any, ...], ...] = ()
     if "hashes" in taken:
-        hashes = tuple(listed_hashes(table[taken["hashes"]][row]) for row in kept)
-    else:
-        hashes = ()
-    return RecordedLog(tuple(requests), taken, int((~whole).sum()), timed, counted, hashes)
+        cells = table[taken["hashes"]]
+        hashes = tuple(listed_hashes(cells[row]) for row in kept)
+    skipped = int((~whole).sum())
+    return RecordedLog(tuple(requests), taken, skipped, timed, counted, hashes)
 
 
 def listed_hashes(value: Any) -> tuple[Any, ...]:
@@ -167,12 +168,12 @@ def listed_hashes(value: Any) -> tuple[Any, ...]:
     neither.
     """
     if isinstance(value, str):
-        return tuple(part for part in re.split(r"[\s,;]+", value.strip(" []()")) if part)
-    listed = (
-        value.tolist() if hasattr(value, "tolist") else value
-    )  # an array where a log is Parquet
-    if isinstance(listed, list):
-        return tuple(listed)
+        parts = re.split(r"[\s,;]+", value.strip(" []()"))
+        return tuple(part for part in parts if part)
+    if hasattr(value, "tolist"):  # an array, where a log is Parquet
+        value = value.tolist()
+    if isinstance(value, list):
+        return tuple(value)
     return ()
 
 
@@ -196,47 +197,48 @@ def _table(file: str) -> tuple["pd.DataFrame", str]:
         with reading.opened(path, reading.MOST_TABLE_BYTES) as opened:
             if path.suffix == ".parquet":
                 return pd.read_parquet(opened), ""
-            if path.suffix in (".csv", ".tsv"):
-                separator = "\t" if path.suffix == ".tsv" else ","
-                return pd.read_csv(
+            if path.suffix in SEPARATORS:
+                separator = SEPARATORS[path.suffix]
+                cells = pd.read_csv(
                     opened, sep=separator, dtype=str, skipinitialspace=True, encoding="utf-8-sig"
-                ), ""
+                )
+                return cells, ""
         records = list(_records(path))
     except ImportError as error:
-        raise BadInput.at(
-            file, "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'"
-        ) from error
+        remedy = "needs the extra 'parquet': pip install 'specdecode-sim[parquet]'"
+        raise BadInput.at(file, remedy) from error
     except (ValueError, pd.errors.ParserError) as error:
         raise BadInput.at(file, f"cannot be read as {path.suffix[1:]}: {error}") from error
     turned = list(_conversations(records))
     if turned:
-        return pd.DataFrame(
-            turned
-        ), f"tokens counted as {KNOWN['characters_per_token']} characters each"
+        counted = f"tokens counted as {KNOWN['characters_per_token']} characters each"
+        return pd.DataFrame(turned), counted
     return _exploded(pd.json_normalize(records)), ""
 
 
 def _records(path: Path) -> Iterator[PlainData]:
     """Yield the records of JSON, of JSONL, or those that the patterns find in a text log."""
     if path.suffix == ".json":
-        value = reading.from_json(reading.text(path, reading.MOST_TABLE_BYTES))
-        for record in value if isinstance(value, list) else [value]:
+        text = reading.text(path, reading.MOST_TABLE_BYTES)
+        records = reading.from_json(text)
+        if not isinstance(records, list):
+            records = [records]
+        for record in records:
             if isinstance(record, dict):
-                yield (record)
+                yield record
         return
     with reading.lines(path) as opened:
         for number, line in enumerate(opened, start=1):
             if path.suffix in TEXTS:
                 for pattern in KNOWN["lines"]:
                     if match := re.search(pattern, line):
-                        yield (match.groupdict())
+                        yield match.groupdict()
             elif line.strip():
                 try:
                     yield reading.from_json(line)
                 except json.JSONDecodeError as error:
-                    raise BadInput.at(
-                        (str(path), number, 1), f"cannot be read as {path.suffix[1:]}: {error}"
-                    ) from error
+                    message = f"cannot be read as {path.suffix[1:]}: {error}"
+                    raise BadInput.at((str(path), number, 1), message) from error
 
 
 def _exploded(table: "pd.DataFrame") -> "pd.DataFrame":
@@ -245,25 +247,28 @@ def _exploded(table: "pd.DataFrame") -> "pd.DataFrame":
     """
     import pandas as pd
 
-    listed = [name for name in table if len(table) and isinstance(table[name].iloc[0], list)]
-    counts = next(
-        (name for role in ("prompt", "output") if (name := _recognised(role, listed))), None
-    )
+    if table.empty:
+        return table
+    listed = [name for name in table if isinstance(table[name].iloc[0], list)]
+    counts = _recognised("prompt", listed) or _recognised("output", listed)
     if counts is not None:
-        alike = [name for name in listed if table[name].str.len().equals(table[counts].str.len())]
+        lengths = {name: table[name].str.len() for name in listed}
+        alike = [name for name in listed if lengths[name].equals(lengths[counts])]
         return table[alike].explode(alike, ignore_index=True)
     if len(table) == len(listed) == 1:
         records = table[listed[0]].iloc[0]
-    else:
-        records = ()
-    if records and all(isinstance(record, dict) for record in records):
-        return pd.json_normalize(records)
+        if records and all(isinstance(record, dict) for record in records):
+            return pd.json_normalize(records)
     return table
 
 
 def _turns(record: PlainMapping) -> list[PlainData]:
     """Return the messages of a conversation; none where the record is no conversation."""
-    return next((record[name] for name in KNOWN["turns"] if isinstance(record.get(name), list)), [])
+    for name in KNOWN["turns"]:
+        turns = record.get(name)
+        if isinstance(turns, list):
+            return turns
+    return []
 
 
 def _conversations(records: list[PlainData]) -> Iterator[PlainData]:
@@ -274,20 +279,23 @@ def _conversations(records: list[PlainData]) -> Iterator[PlainData]:
         return
     for record in records:
         before = 0
+        others = {}
+        for name, value in record.items():
+            if not isinstance(value, list | dict):
+                others[name] = value
         for turn in _turns(record):
-            who, text = (
-                next((str(turn[name]) for name in KNOWN[part] if name in turn), "")
-                for part in ("speaker", "text")
-            )
-            tokens = -(-len(text) // KNOWN["characters_per_token"])
-            if who in KNOWN["assistant"]:
-                others = {
-                    name: value
-                    for name, value in record.items()
-                    if not isinstance(value, list | dict)
-                }
+            tokens = ceil(len(_part(turn, "text")) / KNOWN["characters_per_token"])
+            if _part(turn, "speaker") in KNOWN["assistant"]:
                 yield others | {"prompt_tokens": before, "completion_tokens": tokens}
             before += tokens
+
+
+def _part(turn: PlainMapping, part: str) -> str:
+    """Return the speaker or the text of a turn; empty where it has none."""
+    for name in KNOWN[part]:
+        if name in turn:
+            return str(turn[name])
+    return ""
 
 
 def _columns(file: str, table: "pd.DataFrame", stated: dict[str, str]) -> dict[str, str]:
@@ -297,22 +305,19 @@ def _columns(file: str, table: "pd.DataFrame", stated: dict[str, str]) -> dict[s
     names = list(map(str, table.columns))
     for role, name in stated.items():
         if name not in names:
-            raise BadInput.at(
-                (file, 1, 1),
-                f"there is no column '{name}' for {role}; it has {', '.join(names)}",
-                "columns",
-            )
+            message = f"there is no column '{name}' for {role}; it has {', '.join(names)}"
+            raise BadInput.at((file, 1, 1), message, "columns")
     taken = dict(stated)
     for role in (*ROLES, "total", "end", "duration_s"):
         if role not in taken and (known := _recognised(role, names)):
             taken[role] = known
     lacking = [role for role in ("prompt", "output") if role not in taken]
     if lacking and not (len(lacking) == 1 and "total" in taken):
-        message = (
-            f"no column is known as {' or '.join(lacking)} tokens; it has "
-            f"{', '.join(names) or 'nothing'}"
-        )
-        raise BadInput.at((file, 1, 1), f"{message}; name them, as in {named_columns(lacking)}")
+        lacks = " or ".join(lacking)
+        has = ", ".join(names) or "nothing"
+        remedy = f"name them, as in {named_columns(lacking)}"
+        message = f"no column is known as {lacks} tokens; it has {has}; {remedy}"
+        raise BadInput.at((file, 1, 1), message)
     unused = {"total": not lacking, "end": "arrival" in taken, "duration_s": "end" not in taken}
     return {role: name for role, name in taken.items() if not unused.get(role)}
 
@@ -329,16 +334,15 @@ def _recognised(role: str, names: list[str]) -> str | None:
     """Return the first column that is known for a role; of several at different depths the
     shallowest.
     """
-    stems = (*KNOWN.get(role, ()), role)
-    known = []
-    for stem in stems:
-        for ending in ("", *UNITS) if role == "arrival" else ("",):
-            known.append(stem + ending)
-    for word in map(str.lower, known):
-        if fitting := [
-            name for name in names if name.lower() == word or name.lower().endswith(f".{word}")
-        ]:
-            return min(fitting, key=lambda name: (name.count("."), name))
+    endings = [""]
+    if role == "arrival":
+        endings += UNITS
+    for stem in (*KNOWN.get(role, ()), role):
+        for ending in endings:
+            word = f".{stem}{ending}".lower()
+            fitting = [name for name in names if f".{name}".lower().endswith(word)]
+            if fitting:
+                return min(fitting, key=lambda name: (name.count("."), name))
     return None
 
 
@@ -348,10 +352,10 @@ def _tokens(
     """Return the tokens of every record, 0 where it has none."""
     if role not in taken:
         other = "output" if role == "prompt" else "prompt"
-        return _tokens(file, table, {other: taken["total"]}, other) - _tokens(
-            file, table, taken, other
-        )
-    return _numbers(file, table, taken[role], "a whole number of tokens").fillna(0)
+        total = _tokens(file, table, {other: taken["total"]}, other)
+        return total - _tokens(file, table, taken, other)
+    numbers = _numbers(file, table, taken[role], "a whole number of tokens")
+    return numbers.fillna(0)
 
 
 def _numbers(
@@ -359,23 +363,20 @@ def _numbers(
 ) -> "pd.Series[float]":
     import pandas as pd
 
-    numbers = pd.to_numeric(table[name], errors="coerce").astype(float)
-    wrong = numbers.isna() & table[name].notna() & (table[name].astype(str).str.strip() != "")
-    wrong |= (
-        table[name].map(lambda cell: type(cell).__name__ in ("bool", "bool_")).astype(bool)
-    )  # they count as 0 and 1
-    wrong |= (
-        (numbers < 0)
-        | (numbers > most)
-        | ((numbers % 1 != 0) & numbers.notna() & ("whole" in expected))
-    )
+    column = table[name]
+    numbers = pd.to_numeric(column, errors="coerce").astype(float)
+    empty = column.isna() | (column.astype(str).str.strip() == "")
+    truth_values = column.map(lambda cell: type(cell).__name__ in ("bool", "bool_"))
+    wrong = numbers.isna() & ~empty
+    wrong |= truth_values.astype(bool)  # they count as 0 and 1
+    wrong |= (numbers < 0) | (numbers > most)
+    if "whole" in expected:
+        wrong |= numbers.notna() & (numbers % 1 != 0)
     if wrong.any():
         row = int(wrong.to_numpy().argmax())
         if numbers.iloc[row] > most:
-            beyond = f", {most:g} at most"
-        else:
-            beyond = ""
-        message = f"expected {expected}{beyond}, got {told(table[name].iloc[row])}"
+            expected += f", {most:g} at most"
+        message = f"expected {expected}, got {told(column.iloc[row])}"
         raise BadInput.at((file, _line(file, row), 1), message, name)
     return numbers
 
@@ -392,39 +393,44 @@ def _arrivals(
     column = table[name]
     numbers = pd.to_numeric(column, errors="coerce")
     if pd.api.types.is_datetime64_any_dtype(column) or numbers[whole].isna().any():
-        dates = pd.to_datetime(
-            column.astype(str).str.replace(",", ".", regex=False),
-            errors="coerce",
-            utc=True,
-            format="ISO8601",
-        )
+        words = column.astype(str).str.replace(",", ".", regex=False)
+        dates = pd.to_datetime(words, errors="coerce", utc=True, format="ISO8601")
         undated = whole & dates.isna()
         if undated.any():
             neither = undated & numbers.isna()
-            row = int((neither if neither.any() else undated).to_numpy().argmax())
+            if neither.any():
+                undated = neither
+            row = int(undated.to_numpy().argmax())
             message = f"expected a time: ISO 8601, or a number, got {told(column.iloc[row])}"
             raise BadInput.at((file, _line(file, row), 1), message, name)
         seconds = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
     else:
         numbers = _numbers(file, table, name, "a time of 0 or later", LATEST)
-        unit = next(
-            (factor for ending, factor in UNITS.items() if name.lower().endswith(ending)), None
-        )
-        scale = unit or next(factor for least, factor in EPOCHS if numbers[whole].min() >= least)
-        if unit is None and _milliseconds(numbers[whole], name):
-            scale = 1e-3
-        seconds = numbers * scale
-    if "duration_s" in taken:
-        late = pd.to_numeric(table[taken["duration_s"]], errors="coerce").fillna(0.0)
-    else:
-        late = 0.0
-    return seconds - late
+        seconds = numbers * _unit_s(numbers[whole], name)
+    if "duration_s" not in taken:
+        return seconds
+    lasted = pd.to_numeric(table[taken["duration_s"]], errors="coerce")
+    return seconds - lasted.fillna(0.0)
+
+
+def _unit_s(numbers: "pd.Series[float]", name: str) -> float:
+    """Return the seconds that a column of times counts in: by the ending of its name, or by how
+    large its numbers are.
+    """
+    for ending, unit in UNITS.items():
+        if name.lower().endswith(ending):
+            return unit
+    if _milliseconds(numbers, name):
+        return 1e-3
+    earliest = numbers.min()
+    return next(unit for least, unit in EPOCHS if earliest >= least)
 
 
 def _milliseconds(numbers: "pd.Series[float]", name: str) -> bool:
     """Return whether numbers from a beginning are milliseconds: whole ones, called as Mooncake
     calls them.
     """
-    return name == "timestamp" and bool(
-        numbers.max() < EPOCHS[-2][0] and (numbers % 1 == 0).all() and numbers.min() == 0
-    )
+    if name != "timestamp" or numbers.min() != 0:
+        return False
+    since_1970, _ = EPOCHS[-2]
+    return bool(numbers.max() < since_1970 and (numbers % 1 == 0).all())

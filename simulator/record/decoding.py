@@ -24,9 +24,8 @@ class Reading:
     def __init__(self, model: Any, batch: int) -> None:
         self.model = model
         self.cache = None
-        self.present = torch.zeros(
-            batch, 0, dtype=torch.long, device=next(model.parameters()).device
-        )
+        device = next(model.parameters()).device
+        self.present = torch.zeros(batch, 0, dtype=torch.long, device=device)
         self.accepted = inspect.signature(model.forward).parameters
 
     def feed(self, tokens: Tensor, present: Tensor | None = None, keep: int = 1) -> Tensor:
@@ -35,17 +34,19 @@ class Reading:
 
         A token's position is the number of present ones before it, so that padding shifts nothing.
         """
-        self.present = torch.cat(
-            (self.present, torch.ones_like(tokens) if present is None else present), 1
-        )
-        positions = (self.present.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
-        extra = {"position_ids": positions, "logits_to_keep": keep}
+        if present is None:
+            present = torch.ones_like(tokens)
+        self.present = torch.cat((self.present, present), 1)
+        before = (self.present.cumsum(1) - 1).clamp(min=0)
+        _, count = tokens.shape
+        extra = {"position_ids": before[:, -count:], "logits_to_keep": keep}
+        known = {name: value for name, value in extra.items() if name in self.accepted}
         said = self.model(
             input_ids=tokens,
             attention_mask=self.present,
             past_key_values=self.cache,
             use_cache=True,
-            **{name: value for name, value in extra.items() if name in self.accepted},
+            **known,
         )
         self.cache = said.past_key_values
         return said.logits[:, -keep:].float()
@@ -54,13 +55,13 @@ class Reading:
 def padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
     """Return token ids and presence, each (batch, longest), padded on the left."""
     longest = max(map(len, prompts))
-    tokens = torch.tensor(
-        [[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=device
-    )
-    present = torch.tensor(
-        [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device
-    )
-    return tokens, present
+    tokens = []
+    present = []
+    for prompt in prompts:
+        padding = [0] * (longest - len(prompt))
+        tokens.append(padding + list(prompt))
+        present.append(padding + [1] * len(prompt))
+    return torch.tensor(tokens, device=device), torch.tensor(present, device=device)
 
 
 @torch.inference_mode()
@@ -77,15 +78,13 @@ def record_batch(
     most a request writes. ``tick`` is called once per token position written.
     """
     tokens, present = padded(prompts, pair.device)
-    written, alive, p, exits = write(
-        pair, tokens, present, torch.from_numpy(uniforms).to(pair.device), tick
-    )
+    draws = torch.from_numpy(uniforms).to(pair.device)
+    written, alive, p, exits = write(pair, tokens, present, draws, tick)
     ranks, q = ask(pair, tokens, present, written)
-    if not (p.isfinite() | ~alive).all() or not (q.isfinite() | ~alive).all():
-        raise BadInput.at(
-            "trace record",
-            "a model answered with probabilities that are no numbers; try --dtype float32",
-        )
+    finite = p.isfinite() & q.isfinite()
+    if not (finite | ~alive).all():
+        message = "a model answered with probabilities that are no numbers; try --dtype float32"
+        raise BadInput.at("trace record", message)
 
     def flat(values: Tensor, kind: type[np.generic]) -> np.ndarray[Any, Any]:
         return values[..., alive].cpu().numpy().astype(kind)
@@ -122,19 +121,23 @@ def write(
             chosen = logits.argmax(-1)
         p = odds.gather(-1, chosen[:, None])[:, 0]
         ranks = [rank_of(lens, chosen) for lens in pair.lens.logits()]
-        columns.append(
-            (chosen, going, p, torch.stack(ranks) if ranks else chosen.new_zeros(0, len(chosen)))
-        )
+        exit_ranks = chosen.new_zeros(0, len(chosen))
+        if ranks:
+            exit_ranks = torch.stack(ranks)
+        columns.append((chosen, going, p, exit_ranks))
         tick()
         going = going & ~torch.isin(chosen, ends)
         if not going.any():
             break
         tokens = chosen[:, None]
-        present = torch.ones_like(chosen[:, None])
-    written, alive, odds_of_written, exits = (
-        torch.stack(column, -1) for column in zip(*columns, strict=True)
-    )
-    return written, alive, odds_of_written, exits
+        present = torch.ones_like(tokens)
+    written, alive, odds_of_written, exits = zip(*columns, strict=True)
+    return _in_time(written), _in_time(alive), _in_time(odds_of_written), _in_time(exits)
+
+
+def _in_time(steps: Sequence[Tensor]) -> Tensor:
+    """Return what every step gave, with the steps as the last dimension."""
+    return torch.stack(list(steps), -1)
 
 
 def ask(pair: Pair, tokens: Tensor, present: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,15 +147,14 @@ def ask(pair: Pair, tokens: Tensor, present: Tensor, written: Tensor) -> tuple[T
     reading = Reading(pair.draft, len(tokens))
     logits = reading.feed(tokens, present)
     span = max(1, LOGITS_AT_ONCE // logits[:, 0].numel())
+    _, length = written.shape
     pieces = [_score(pair, logits, written[:, :1])]
-    for start in range(1, written.shape[1], span):
-        wanted = written[:, start : start + span]
-        logits = reading.feed(
-            written[:, start - 1 : start - 1 + wanted.shape[1]], keep=wanted.shape[1]
-        )
-        pieces.append(_score(pair, logits, wanted))
-    ranks, odds = (torch.cat(piece, 1) for piece in zip(*pieces, strict=True))
-    return ranks, odds
+    for start in range(1, length, span):
+        end = min(start + span, length)
+        logits = reading.feed(written[:, start - 1 : end - 1], keep=end - start)
+        pieces.append(_score(pair, logits, written[:, start:end]))
+    ranks, odds = zip(*pieces, strict=True)
+    return torch.cat(ranks, 1), torch.cat(odds, 1)
 
 
 def _score(pair: Pair, logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,13 +2,18 @@
 routing; else by law.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
+from math import log
 
 from simulator.core.acceptance.routing import RecordedRouting, experts_of, experts_read
 from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.trace import Trace
-from simulator.core.cost.model import Experts
+from simulator.core.cost.model import EVEN, Experts
 from simulator.core.cost.placement import Placement
+from simulator.core.cost.rows import Rows
+from simulator.core.numeric import Numbers
+from simulator.core.quantities import Ranged
 from simulator.core.strategies.common.base import Strategy
 
 
@@ -19,14 +24,38 @@ def routed_as_recorded(target: Placement, trace: Trace) -> Placement:
     experts = target.model.experts
     if experts is None or experts_of(trace) != (experts.routed, experts.per_token):
         return target
-    return target.model_copy(
-        update={"model": target.model.model_copy(update={"experts": _fitted(experts, trace)})}
-    )
+    model = target.model.model_copy(update={"experts": _fitted_to(trace, experts)})
+    return target.model_copy(update={"model": model})
 
 
 @lru_cache(maxsize=4)
-def _fitted(experts: Experts, trace: Trace) -> Experts:
-    return experts.fitted(experts_read(trace), "calibrated-on: the routing of the scenario's trace")
+def _fitted_to(trace: Trace, experts: Experts) -> Experts:
+    source = "calibrated-on: the routing of the scenario's trace"
+    return fitted_routing(experts, experts_read(trace), source)
+
+
+def fitted_routing(experts: Experts, read: Mapping[tuple[int, int], float], source: str) -> Experts:
+    """Return a mixture with the routing that best gives the experts ``read`` by (rows of a window,
+    requests): the least sum of squared logs of (by law / read).
+    """
+    from scipy.optimize import least_squares
+
+    def made(numbers: Numbers) -> Experts:
+        routing = {}
+        for name, value in zip(("window_exponent", "popularity"), numbers, strict=True):
+            routing[name] = Ranged(value=float(value), source=source, confidence="calibrated")
+        return experts.model_copy(update=routing)
+
+    def off(numbers: Numbers) -> list[float]:
+        mixture = made(numbers)
+        errors = []
+        for (window, requests), number in read.items():
+            rows = mixture.independent(Rows(window * requests, sequences=requests))
+            errors.append(log(mixture.touched(rows) / number))
+        return errors
+
+    best = least_squares(off, (0.8, 0.05), bounds=((0.0, EVEN), (1.0, 0.9)))
+    return made(best.x)
 
 
 def recorded_routing(

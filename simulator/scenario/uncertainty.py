@@ -199,29 +199,24 @@ def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
         return float(baseline(scenario).tpot_s / law(scenario, acceptance).tpot_s)
 
     before = by_law(loaded)
+    scenario = loaded.scenario
+    stated_law = law(scenario, acceptance)
     changes = {}
     for name, change in (*slowed(loaded), *doubtful(loaded)):
         changes[name] = log(by_law(change(loaded)) / before)
-    changes |= {
-        f"fit of engine {engine.name}": left_by(engine)
-        for engine in nested(loaded.scenario, Engine)
-        if engine.fit
-    }
-    if stated := loaded.scenario.acceptance.by_context:
-        low = loaded.scenario.acceptance.model_copy(
-            update={"by_context": stated.model_copy(update={"fall": "lowest"})}
-        )
-        lowest = law(loaded.scenario, loaded.replace(acceptance=low).acceptance()).tpot_s
-        slower = law(loaded.scenario, acceptance).tpot_s / lowest
-        changes[BY_CONTEXT] = log(slower) / SHARE_DEVIATIONS
-    ends = (
-        _at_ends(span, loaded, by_law)
-        for span in uneven(_numbers(loaded.scenario), loaded.scenario)
-    )
-    possible = possible_changes(
-        loaded.scenario, float(law(loaded.scenario, acceptance).verified_per_step)
-    )
-    return Doubt(tuple(requests), changes, _acceptance_range(loaded), tuple(ends), possible)
+    for engine in nested(scenario, Engine):
+        if engine.fit:
+            changes[f"fit of engine {engine.name}"] = left_by(engine)
+    by_context = scenario.acceptance.by_context
+    if by_context:
+        falling = by_context.model_copy(update={"fall": "lowest"})
+        low = scenario.acceptance.model_copy(update={"by_context": falling})
+        lowest = law(scenario, loaded.replace(acceptance=low).acceptance())
+        changes[BY_CONTEXT] = log(stated_law.tpot_s / lowest.tpot_s) / SHARE_DEVIATIONS
+    spans = uneven(_numbers(scenario), scenario)
+    ends = tuple(_at_ends(span, loaded, by_law) for span in spans)
+    possible = possible_changes(scenario, float(stated_law.verified_per_step))
+    return Doubt(tuple(requests), changes, _acceptance_range(loaded), ends, possible)
 
 
 def _at_ends(
@@ -244,21 +239,24 @@ def _acceptance_range(loaded: Loaded) -> tuple[float, float]:
     spec = scenario.acceptance
     if not (spec.tokens_per_step_between or spec.per_position or spec.lengths):
         return 0.0, 0.0
-    if np.all(acceptance.odds(scenario.schedule.window, scenario.exit).unmatched == 1.0):
+    odds = acceptance.odds(scenario.schedule.window, scenario.exit)
+    if np.all(odds.unmatched == 1.0):
         return 0.0, 0.0  # no step proposes anything that could be kept
     tokens = float(law(scenario, acceptance).verified_per_step)
-    measured = float(acceptance.odds(range_window(scenario), scenario.exit).committed())
-    return stated_range(scenario, tokens, measured, SHARE_DEVIATIONS)
+    measured = acceptance.odds(range_window(scenario), scenario.exit)
+    return stated_range(scenario, tokens, float(measured.committed()), SHARE_DEVIATIONS)
 
 
 def left_by(engine: Engine) -> float:
     """Return one deviation of a speed-up by what the fit of an engine left of groups of runs that
     took no part in it.
     """
-    errors = engine.fit.errors if engine.fit else {}
-    return sqrt(pi / 2.0) * max(
-        (error for what, error in errors.items() if what.startswith("without")), default=0.0
-    )
+    most = 0.0
+    if engine.fit:
+        for what, error in engine.fit.errors.items():
+            if what.startswith("without"):
+                most = max(most, error)
+    return sqrt(pi / 2.0) * most
 
 
 class Footing(NamedTuple):
@@ -281,51 +279,48 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
     In doubt is what is assumed, borrowed or has a range.
     Numbers with the same value and source are one, and are moved together.
     """
-    loaded, acceptance = tuned(loaded), tuned(loaded).acceptance()
+    loaded = tuned(loaded)
+    scenario = loaded.scenario
+    acceptance = loaded.acceptance()
 
     def by_law(loaded: Loaded) -> float:
-        reference = baseline(loaded.scenario).tpot_s if loaded.scenario.schedule.window else 1.0
+        reference = 1.0
+        if loaded.scenario.schedule.window:
+            reference = baseline(loaded.scenario).tpot_s
         return float(reference / law(loaded.scenario, acceptance).tpot_s)
 
     before = by_law(loaded)
+
+    def moved(other: Loaded) -> float:
+        return by_law(other) / before - 1.0
+
     ranked = []
-    numbers = _numbers(loaded.scenario)
-    for span in uneven(numbers, loaded.scenario):
+    numbers = _numbers(scenario)
+    for span in uneven(numbers, scenario):
         low, high = _at_ends(span, loaded, by_law)
         farther = exp(max(low, high, key=abs) / SHARE_DEVIATIONS) - 1.0
         known = (span.number.value, span.known.confidence, span.known.source)
-        ranked.append(Footing(span.name, *known, farther, (exp(low) - 1.0, exp(high) - 1.0)))
-    for name, number in evenly(numbers, loaded.scenario).items():
+        ends = (exp(low) - 1.0, exp(high) - 1.0)
+        ranked.append(Footing(span.name, *known, farther, ends))
+    for name, number in evenly(numbers, scenario).items():
         if deviation(number) and (every or _in_doubt(number)):
-            changed = by_law(_with_number(number, loaded)) / before - 1.0
-            ranked.append(Footing(name, number.value, number.confidence, number.source, changed))
-    for name, change in uncurved(loaded.scenario):
-        ranked.append(
-            Footing(
-                name,
-                1.0,
-                "borrowed",
-                "no curve of the format",
-                by_law(change(loaded)) / before - 1.0,
-            )
-        )
-    for name, change in continued_further(loaded.scenario):
-        ranked.append(
-            Footing(
-                name,
-                1.0,
-                "assumed",
-                "a formula beyond what it was fitted to",
-                by_law(change(loaded)) / before - 1.0,
-            )
-        )
-    stated = loaded.scenario.acceptance
-    lower = _acceptance_range(loaded)[0]
+            change = moved(_with_number(number, loaded))
+            ranked.append(Footing(name, number.value, number.confidence, number.source, change))
+    for name, without_curve in uncurved(scenario):
+        change = moved(without_curve(loaded))
+        ranked.append(Footing(name, 1.0, "borrowed", "no curve of the format", change))
+    for name, continued in continued_further(scenario):
+        change = moved(continued(loaded))
+        source = "a formula beyond what it was fitted to"
+        ranked.append(Footing(name, 1.0, "assumed", source, change))
+    lower, _ = _acceptance_range(loaded)
     if lower:
-        changed = exp(lower / SHARE_DEVIATIONS) - 1.0
-        mean = law(loaded.scenario, acceptance).verified_per_step
-        source = (stated.confidence or "assumed", stated.source or "not stated")
-        ranked.append(Footing("acceptance, tokens per step", float(mean), *source, changed))
+        change = exp(lower / SHARE_DEVIATIONS) - 1.0
+        mean = float(law(scenario, acceptance).verified_per_step)
+        confidence = scenario.acceptance.confidence or "assumed"
+        source = scenario.acceptance.source or "not stated"
+        name = "acceptance, tokens per step"
+        ranked.append(Footing(name, mean, confidence, source, change))
     return sorted(ranked, key=lambda footing: -abs(footing.change))
 
 
@@ -334,7 +329,12 @@ def deviation(number: Sourced) -> float:
     is known.
     """
     if _has_range(number):
-        low, high = (number.value if end is None else end for end in (number.low, number.high))
+        low = number.value
+        high = number.value
+        if number.low is not None:
+            low = number.low
+        if number.high is not None:
+            high = number.high
         return (high - low) / 2.0 / SHARE_DEVIATIONS
     return SPREADS[number.confidence] * number.value
 
@@ -352,24 +352,30 @@ def _numbers(scenario: Scenario) -> dict[str, Sourced]:
     names = {}
     for entry in reversed(list(provenance(scenario))):
         names[(entry["value"], entry["source"])] = str(entry["parameter"])
-    numbers = dict.fromkeys(nested(scenario, Sourced))
-    return {names.get((number.value, number.source), number.source): number for number in numbers}
+    numbers = {}
+    for number in dict.fromkeys(nested(scenario, Sourced)):
+        name = names.get((number.value, number.source), number.source)
+        numbers[name] = number
+    return numbers
 
 
 def _with_number(number: Sourced, loaded: Loaded) -> Loaded:
     """Return the scenario with a number one deviation higher; that much lower where it may be no
     higher, as a share of 1.
     """
-    moved = number.value + deviation(number)
-    share = deviation(number) / number.value if number.value else 0.0
-    lower = number.value / (1.0 + share)
+    higher = number.value + deviation(number)
+    lower = number.value
+    if number.value:
+        lower = number.value / (1.0 + deviation(number) / number.value)
 
     def at(value: float) -> Loaded:
         other = number.model_copy(update={"value": value})
         return changed(Sourced, lambda own: other if own == number else own, loaded)
 
+    if isinstance(number, Fraction):
+        return at(lower)
     try:
-        return at(lower if isinstance(number, Fraction) else moved)
+        return at(higher)
     except ValidationError:
         return at(lower)
 
@@ -378,9 +384,9 @@ def doubtful(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]
     """Yield what is assumed, borrowed or has a range outside of the devices, each with what moves
     it by one deviation.
     """
-    of_devices = {
-        number for device in nested(loaded.scenario, Device) for number in nested(device, Sourced)
-    }
+    of_devices: set[Sourced] = set()
+    for device in nested(loaded.scenario, Device):
+        of_devices.update(nested(device, Sourced))
     for name, number in evenly(_numbers(loaded.scenario), loaded.scenario).items():
         if number not in of_devices and _in_doubt(number) and deviation(number):
             yield name, partial(_with_number, number)
@@ -392,13 +398,14 @@ def rests_on(loaded: Loaded, most: int = 4) -> str:
     """Return which number in doubt could change the speed-up most, and by how much, and then the
     next ones; empty where they change little.
     """
-    named = [
-        footing for footing in footings(loaded, every=False) if abs(footing.change) >= WORTH_NAMING
-    ][:most]
+    doubted = footings(loaded, every=False)
+    named = [footing for footing in doubted if abs(footing.change) >= WORTH_NAMING]
     if not named:
         return ""
-    largest, *others = named
-    what = "speed-up" if loaded.scenario.schedule.window else "speed"
+    largest, *others = named[:most]
+    what = "speed"
+    if loaded.scenario.schedule.window:
+        what = "speed-up"
     how_far = "if it is off by one standard deviation"
     if largest.ends is not None:
         how_far = "over its range"
@@ -407,9 +414,9 @@ def rests_on(loaded: Loaded, most: int = 4) -> str:
         f"changes by {_size(largest)} %"
     )
     if others:
-        smaller = (
-            f"{footing.parameter} ({_known(footing)}, {_size(footing)} %)" for footing in others
-        )
+        smaller = []
+        for footing in others:
+            smaller.append(f"{footing.parameter} ({_known(footing)}, {_size(footing)} %)")
         words += f"; then {', '.join(smaller)}"
     return words
 
@@ -417,7 +424,8 @@ def rests_on(loaded: Loaded, most: int = 4) -> str:
 def _known(footing: Footing) -> str:
     """Return how well a number is known: its confidence, or where it is borrowed from."""
     if footing.confidence == "borrowed":
-        return footing.source.partition(" (")[0]
+        origin, _, _ = footing.source.partition(" (")
+        return origin
     return footing.confidence
 
 
@@ -427,8 +435,8 @@ def _size(footing: Footing) -> str:
     """
     if footing.ends is None:
         return f"{100 * footing.change:+.1f}"
-    low, high = (f"{100 * end:+.1f}" for end in footing.ends)
-    return f"{low} to {high}"
+    low, high = footing.ends
+    return f"{100 * low:+.1f} to {100 * high:+.1f}"
 
 
 def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
@@ -440,21 +448,18 @@ def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
     """
     for name in devices(loaded.scenario):
         yield name, partial(with_slower, {name: 1.0})
-    for name in dict.fromkeys(
-        device.name for device in nested(loaded.scenario, Device) if _widened(device) is not device
-    ):
-        yield (
-            f"{name}, rows of a verification",
-            partial(changed, Device, partial(_widened, only=name)),
-        )
+    ranged = dict[str, None]()
+    for device in nested(loaded.scenario, Device):
+        if _widened(device) is not device:
+            ranged[device.name] = None
+    for name in ranged:
+        widened = partial(_widened, only=name)
+        yield f"{name}, rows of a verification", partial(changed, Device, widened)
+    mixtures = list(nested(loaded.scenario, Experts))
     for field in ("window_exponent", "popularity"):
-        if any(
-            getattr(experts, field).high is not None for experts in nested(loaded.scenario, Experts)
-        ):
-            yield (
-                f"experts read, {field}",
-                partial(changed, Experts, partial(_routed_otherwise, field)),
-            )
+        if any(getattr(experts, field).high is not None for experts in mixtures):
+            otherwise = partial(_routed_otherwise, field)
+            yield f"experts read, {field}", partial(changed, Experts, otherwise)
 
 
 def devices(scenario: Scenario) -> list[str]:
@@ -478,16 +483,12 @@ def _widened(device: Device, only: str | None = None) -> Device:
     ``only``: the name of the device that is meant. Between the number and its upper end lies half
     of what an interval holds.
     """
+    if only not in (None, device.name):
+        return device
     wider = {}
-    for name, part in (
-        ("attention", device.attention),
-        ("latent_attention", device.latent_attention),
-    ):
-        if (
-            only in (None, device.name)
-            and isinstance(part, Attention)
-            and part.extra_row.high is not None
-        ):
+    for name in ("attention", "latent_attention"):
+        part = getattr(device, name)
+        if isinstance(part, Attention) and part.extra_row.high is not None:
             wider[name] = part.model_copy(update={"extra_row": _higher(part.extra_row)})
     if wider:
         return device.model_copy(update=wider)
@@ -496,7 +497,9 @@ def _widened(device: Device, only: str | None = None) -> Device:
 
 def _higher(number: Ranged) -> Ranged:
     """Return a number one standard deviation higher; itself without a range."""
-    above = 0.0 if number.high is None else number.high - number.value
+    if number.high is None:
+        return number
+    above = number.high - number.value
     return number.model_copy(update={"value": number.value + above / SHARE_DEVIATIONS})
 
 
@@ -507,15 +510,18 @@ def _routed_otherwise(field: str, experts: Experts) -> Experts:
 def _slower(spreads: Mapping[str, float], device: Device) -> Device:
     if not spreads.get(device.name):
         return device
-    spread = UNMEASURED if device.spread is None else device.spread.value
+    spread = UNMEASURED
+    if device.spread is not None:
+        spread = device.spread.value
     factor = (1.0 + spread) ** spreads[device.name]
 
     def divided(rate: Positive) -> Positive:
         return rate.model_copy(update={"value": rate.value / factor})
 
-    names = ("memory_bandwidth_gb_s", "peak_tflops", "cache_bandwidth_gb_s")
-    rates: dict[str, object] = {
-        name: divided(getattr(device, name)) for name in names if getattr(device, name) is not None
-    }
+    rates: dict[str, object] = {}
+    for name in ("memory_bandwidth_gb_s", "peak_tflops", "cache_bandwidth_gb_s"):
+        rate = getattr(device, name)
+        if rate is not None:
+            rates[name] = divided(rate)
     rates["peaks_tflops"] = {name: divided(peak) for name, peak in device.peaks_tflops.items()}
     return device.model_copy(update=rates)

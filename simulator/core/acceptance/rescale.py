@@ -65,12 +65,14 @@ def rescaled(
     :class:`BadInput` for an impossible mean, for verdicts that are no recording by position or by
     start, and for a ``stretch`` of runs that were recorded by start.
     """
-    for mean in length.values() if isinstance(length, dict) else (length,):
-        check_length(mean, window)
+    if isinstance(length, dict):
+        for mean in length.values():
+            check_length(mean, window)
+    else:
+        check_length(length, window)
     if isinstance(acceptance, RecordedSequences):
-        return RecordedSequences(
-            rescaled_chain(acceptance.replay, length, window, seed, stretch, walk), acceptance.split
-        )
+        chain = rescaled_chain(acceptance.replay, length, window, seed, stretch, walk)
+        return RecordedSequences(chain, acceptance.split)
     if stretch and (not isinstance(acceptance, Replay) or acceptance.trace.run is not None):
         raise BadInput.at("", "runs recorded by start cannot be stretched; leave stretch out")
     if isinstance(acceptance, RecordedRuns):
@@ -93,27 +95,23 @@ def rescaled_chain(
     """
     largest = acceptance.trace.window
     if largest is not None and window > largest:
-        raise BadInput.at(
-            "",
-            f"cannot be re-scaled at window {window}: it knows windows of up to {largest} draft "
-            "tokens",
-        )
-    if acceptance.trace.run is None:
-        if isinstance(length, dict):
-            own = {acceptance.only(name): mean for name, mean in length.items()}
-        else:
-            own = {acceptance: length}
-        ranks = acceptance.trace.draft_rank.copy()
-        for part, mean in own.items():
-            trace = rescale(
-                acceptance.trace, mean, window, seed, replay=part, stretch=stretch, walk=walk
-            )
-            ranks[part.positions()] = trace.draft_rank[part.positions()]
-        return acceptance.over(replace(trace, draft_rank=ranks))
-    run = acceptance.trace.run.astype(np.int64)
-    return tilted(
-        RecordedRuns(acceptance, run, largest or int(run.max())), length, window, seed, walk
-    )
+        known = f"it knows windows of up to {largest} draft tokens"
+        raise BadInput.at("", f"cannot be re-scaled at window {window}: {known}")
+    recorded = acceptance.trace
+    if recorded.run is not None:
+        run = recorded.run.astype(np.int64)
+        runs = RecordedRuns(acceptance, run, largest or int(run.max()))
+        return tilted(runs, length, window, seed, walk)
+    if isinstance(length, dict):
+        parts = {acceptance.only(name): mean for name, mean in length.items()}
+    else:
+        parts = {acceptance: length}
+    ranks = recorded.draft_rank.copy()
+    for part, mean in parts.items():
+        trace = rescale(recorded, mean, window, seed, replay=part, stretch=stretch, walk=walk)
+        own = part.positions()
+        ranks[own] = trace.draft_rank[own]
+    return acceptance.over(replace(trace, draft_rank=ranks))
 
 
 def tilted(
@@ -131,11 +129,8 @@ def tilted(
     """
     most = int(recorded.trace.header["window"])
     if window > most:
-        message = (
-            f"a mean at window {window} says nothing of a proposal of {most} levels; state the "
-            f"mean at {most} or fewer"
-        )
-        raise BadInput.at("", message)
+        reason = f"a mean at window {window} says nothing of a proposal of {most} levels"
+        raise BadInput.at("", f"{reason}; state the mean at {most} or fewer")
     if isinstance(length, dict):
         for name, mean in length.items():
             pool = recorded.order
@@ -146,7 +141,8 @@ def tilted(
     if recorded.proposed is not None:
         positions = positions[recorded.proposed[positions] > 0]
     run = recorded.kept[positions]
-    order = np.lexsort((np.random.default_rng(seed).random(len(run)), run))
+    draws = np.random.default_rng(seed).random(len(run))
+    order = np.lexsort((draws, run))
     shares = np.bincount(run, minlength=most + 1) / len(run)
 
     def at(theta: float) -> RecordedRuns:
@@ -157,12 +153,12 @@ def tilted(
     def surplus(theta: float) -> float:
         return walk.mean(at(theta), window) - length
 
-    ends = surplus(-STEEPEST), surplus(STEEPEST)
-    if ends[0] > 0.0 or ends[1] < 0.0:
-        reach = f"{ends[0] + length:.3g} to {ends[1] + length:.3g} tokens a step"
-        raise BadInput.at(
-            "", f"cannot be re-scaled to {length:g}: the recorded lengths reach {reach}"
-        )
+    least = surplus(-STEEPEST)
+    most_surplus = surplus(STEEPEST)
+    if least > 0.0 or most_surplus < 0.0:
+        reach = f"{least + length:.3g} to {most_surplus + length:.3g} tokens a step"
+        message = f"cannot be re-scaled to {length:g}: the recorded lengths reach {reach}"
+        raise BadInput.at("", message)
     theta = _root(surplus, -STEEPEST, STEEPEST, 1e-5)
     tilted_runs = at(theta)
     before = walk.mean(recorded, window)
@@ -190,7 +186,8 @@ def lengths(shares: NDArray[np.float64], theta: float, count: int) -> Ints:
 
 
 def _labelled(trace: Trace, derived: PlainMapping) -> Trace:
-    return replace(trace, header={**trace.header, "derived_from": derived, "replay": DERIVED})
+    header = {**trace.header, "derived_from": derived, "replay": DERIVED}
+    return replace(trace, header=header)
 
 
 def rescale(
@@ -223,28 +220,30 @@ def rescale(
     replay = replay or Replay(trace, seed=seed)
     if trace.run is not None:
         tilted_trace = rescaled_chain(replay, length, window, seed, walk=walk).trace
-        return _labelled(tilted_trace, {"trace": name, **tilted_trace.header["derived_from"]})
+        derived = {"trace": name, **tilted_trace.header["derived_from"]}
+        return _labelled(tilted_trace, derived)
     if not len(trace.q):
-        raise BadInput.at(
-            "", "cannot be re-scaled: it holds no probabilities to score positions by"
-        )
-    ordered = np.sort(score := stretched(scores(trace, seed), trace.offsets, stretch))
+        message = "cannot be re-scaled: it holds no probabilities to score positions by"
+        raise BadInput.at("", message)
+    score = stretched(scores(trace, seed), trace.offsets, stretch)
+    ordered = np.sort(score)
+    last = len(ordered) - 1
 
     def at(share: float) -> Trace:
-        threshold = ordered[min(int((1.0 - share) * len(ordered)), len(ordered) - 1)]
-        return _decided(
-            trace, score >= threshold if share > 0.0 else np.zeros(len(score), dtype=bool), seed
-        )
+        if share <= 0.0:
+            return _decided(trace, np.zeros(len(score), dtype=bool), seed)
+        place = int((1.0 - share) * len(ordered))
+        threshold = ordered[min(place, last)]
+        return _decided(trace, score >= threshold, seed)
 
     def surplus(share: float) -> float:
         return walk.mean(replay.over(at(share)), window) - length
 
     _check_reach(length, surplus(0.0), surplus(1.0))
     decided = at(_root(surplus, 0.0, 1.0, 0.1 / len(score)))
+    kind = "first choice of the draft, then its probability q,"
     if trace.temperature:
         kind = "q/p over a fixed uniform"
-    else:
-        kind = "first choice of the draft, then its probability q,"
     derived = {
         "trace": name,
         "how": f"accepted where {kind} exceeds a threshold",
@@ -262,20 +261,20 @@ def _check_reach(length: float, low: float, high: float) -> None:
     """
     if not low < 0.0 < high:
         reach = f"{low + length:.3g} to {high + length:.3g} tokens a step"
-        raise BadInput.at(
-            "", f"cannot be re-scaled to {length:g}: with these windows the mean reaches {reach}"
-        )
+        message = f"cannot be re-scaled to {length:g}: with these windows the mean reaches {reach}"
+        raise BadInput.at("", message)
 
 
 def _means(
     walk: Walk, length: float, window: int, before: Replay, after: Replay
 ) -> dict[str, float]:
     """Return the mean that was asked for, and those that were recorded and reached."""
-    reached = {"mean_length_tokens": round(walk.mean(after, window), 4)}
+    recorded = walk.mean(before, window)
+    reached = walk.mean(after, window)
     return {
         "mean_length_asked_tokens": length,
-        **reached,
-        "mean_length_recorded_tokens": round(walk.mean(before, window), 4),
+        "mean_length_tokens": round(reached, 4),
+        "mean_length_recorded_tokens": round(recorded, 4),
     }
 
 
@@ -284,8 +283,9 @@ def scores(trace: Trace, seed: int) -> NDArray[np.float64]:
     q = trace.q.astype(np.float64)
     if not trace.temperature:
         return q + np.equal(trace.draft_rank, 0)
+    p = trace.p.astype(np.float64)
     uniform = np.random.default_rng(seed).random(len(q))
-    return q / np.maximum(trace.p.astype(np.float64), 1e-12) / np.maximum(uniform, 1e-12)
+    return q / np.maximum(p, 1e-12) / np.maximum(uniform, 1e-12)
 
 
 def stretched(score: NDArray[np.float64], offsets: Ints, stretch: float) -> NDArray[np.float64]:
@@ -302,20 +302,22 @@ def stretched(score: NDArray[np.float64], offsets: Ints, stretch: float) -> NDAr
     last = np.minimum(position + NEIGHBOURS // 2, offsets[request + 1])
     total = np.concatenate(([0.0], np.cumsum(score)))
     means: NDArray[np.float64] = (total[last] - total[first]) / (last - first)
-    return np.asarray((1.0 - stretch) * score + stretch * means, dtype=np.float64)
+    moved = (1.0 - stretch) * score + stretch * means
+    return np.asarray(moved, dtype=np.float64)
 
 
 def _decided(trace: Trace, accepted: NDArray[np.bool_], seed: int) -> Trace:
     """Return the trace with new decisions, without p and q, from which they no longer follow."""
-    missed = trace.draft_rank[trace.draft_rank > 0]
-    drawn = np.random.default_rng(seed).choice(missed if len(missed) else [1], len(accepted))
-    ranks = np.where(accepted, 0, np.where(trace.draft_rank > 0, trace.draft_rank, drawn)).astype(
-        np.uint16
-    )
+    recorded = trace.draft_rank
+    missed = recorded[recorded > 0]
+    if not len(missed):
+        missed = np.array([1])
+    drawn = np.random.default_rng(seed).choice(missed, len(accepted))
+    rejected = np.where(recorded > 0, recorded, drawn)
+    ranks = np.where(accepted, 0, rejected).astype(np.uint16)
     empty = np.empty(0, dtype=np.float16)
-    return replace(
-        trace, header={**trace.header, "format": CONVERTED}, draft_rank=ranks, p=empty, q=empty
-    )
+    header = {**trace.header, "format": CONVERTED}
+    return replace(trace, header=header, draft_rank=ranks, p=empty, q=empty)
 
 
 def _root(function: Callable[[float], float], low: float, high: float, within: float) -> float:

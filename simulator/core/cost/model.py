@@ -5,10 +5,9 @@ weights. Norms and biases are left out: they count as the small operations of a 
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from functools import cached_property
 from itertools import cycle
-from math import exp, lgamma, log
+from math import exp, lgamma
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -17,7 +16,6 @@ from simulator.core.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, Weigh
 from simulator.core.cost.identifiers import hub_id
 from simulator.core.cost.mixer import MOST_LAYERS, LayerKind, LayerRun, Mixer
 from simulator.core.cost.rows import Rows
-from simulator.core.numeric import Numbers
 from simulator.core.quantities import Confidence, Frozen, Ranged
 
 ROUTERS = (
@@ -84,30 +82,6 @@ class Experts(Frozen):
         ):
             total += max(1, parts) * (tokens / max(1, parts)) ** exponent
         return total
-
-    def fitted(self, read: Mapping[tuple[int, int], float], source: str) -> "Experts":
-        """Return the mixture with the routing that best gives the experts ``read`` by (rows of a
-        window, requests).
-        """
-        from scipy.optimize import least_squares
-
-        def made(x: Numbers) -> "Experts":
-            return self.model_copy(
-                update={
-                    name: Ranged(value=float(value), source=source, confidence="calibrated")
-                    for name, value in zip(("window_exponent", "popularity"), x, strict=True)
-                }
-            )
-
-        def off(x: Numbers) -> list[float]:
-            mixture: Experts = made(x)
-            windows = {
-                size: mixture.independent(Rows(size[0] * size[1], sequences=size[1]))
-                for size in read
-            }
-            return [log(mixture.touched(windows[size]) / number) for size, number in read.items()]
-
-        return made(least_squares(off, (0.8, 0.05), bounds=((0.0, EVEN), (1.0, 0.9))).x)
 
     def touched(self, rows: float) -> float:
         """Return the mean number of routed experts that ``rows`` independent rows read.

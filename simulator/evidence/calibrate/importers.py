@@ -59,15 +59,12 @@ def product(
     device.
     """
     size = FORMATS[weights].product_bytes(inputs, outputs, tokens, inputs * outputs)
-    what = {
+    return {
         "operation": "matmul",
         "part": part,
         "format": weights,
         "shape": f"{inputs:.0f}x{outputs:.0f}",
         "tokens": tokens,
-    }
-    return {
-        **what,
         "size_bytes": size,
         "flops": 2.0 * tokens * inputs * outputs,
         "time_us": time_us,
@@ -113,18 +110,19 @@ def attention(
     """Return the row of one layer's attention on one device over a cache of a format."""
     sequences, new, cached = queries
     pairs = sequences * (new * cached + new * (new + 1) / 2)
-    work = {
-        "size_bytes": sequences * (cached + new) * heads.kv_bytes,
-        "flops": 4.0 * pairs * heads.query_width,
-    }
-    work |= {"sequences": sequences, "kv_heads": heads.kv_heads, "query_width": heads.query_width}
-    what = {
+    return {
         "operation": "attention",
         "part": part,
         "shape": f"{heads.kv_heads:g} KV heads",
         "format": cache,
+        "tokens": sequences * new,
+        "size_bytes": sequences * (cached + new) * heads.kv_bytes,
+        "flops": 4.0 * pairs * heads.query_width,
+        "sequences": sequences,
+        "kv_heads": heads.kv_heads,
+        "query_width": heads.query_width,
+        "time_us": time_us,
     }
-    return {**what, "tokens": sequences * new, **work, "time_us": time_us}
 
 
 # ---- what a row of each kind of file becomes
@@ -132,14 +130,16 @@ def attention(
 
 def _products(row: Row) -> Iterator[Row]:
     weights = row["format"]
-    form = FORMATS[row["format"]]
-    name = f"{row['framework']} {row['inputs']}x{row['outputs']}"
+    form = FORMATS[weights]
+    tokens = row["tokens"]
+    inputs = row["inputs"]
+    outputs = row["outputs"]
+    name = f"{row['framework']} {inputs}x{outputs}"
     if weights != "fp16":
         name += f" {weights.removeprefix('fp16')}"
-    work = product("product", row["tokens"], row["inputs"], row["outputs"], row["product"], weights)
-    work["size_bytes"] -= (
-        row["given"] * row["tokens"] * row["inputs"] * (form.input_bytes - form.quantised_bytes)
-    )
+    work = product("product", tokens, inputs, outputs, row["product"], weights)
+    saved_bytes = form.input_bytes - form.quantised_bytes
+    work["size_bytes"] -= row["given"] * tokens * inputs * saved_bytes
     yield {"model": name, "copies": row["copies"], **work}
 
 
@@ -152,55 +152,69 @@ def _layers(row: Row) -> Iterator[Row]:
     query = width * row["query_heads"] / ranks
     inner = row["inner"] / ranks
     qkv = query + 2 * width * row["kv_heads"] / ranks
+    up = inner * (1 + row.get("gated", True))
+    vocabulary = row.get("vocabulary", 0) / ranks
     shapes = {
         "qkv": (hidden, qkv),
         "output": (query, hidden),
-        "up": (hidden, inner * (1 + row.get("gated", True))),
+        "up": (hidden, up),
+        "down": (inner, hidden),
+        "lm_head": (hidden, vocabulary),
     }
-    shapes |= {"down": (inner, hidden), "lm_head": (hidden, row.get("vocabulary", 0) / ranks)}
     for part, (inputs, outputs) in shapes.items():
         if part in row:
-            yield {
-                "tensor_parallel": ranks,
-                **product(part, tokens, inputs, outputs, row[part], weights),
-            }
+            work = product(part, tokens, inputs, outputs, row[part], weights)
+            yield {"tensor_parallel": ranks, **work}
     if "small" in row:
-        yield {"tensor_parallel": ranks, **small(tokens, hidden, inner, qkv, row["small"])}
+        work = small(tokens, hidden, inner, qkv, row["small"])
+        yield {"tensor_parallel": ranks, **work}
     if "prefill" in row:
-        yield from _attention(
-            {**row, "part": "prefill", "sequences": 1, "new": tokens, "cached": 0}
-        )
+        whole_prompt = {"part": "prefill", "sequences": 1, "new": tokens, "cached": 0}
+        yield from _attention(row | whole_prompt)
 
 
 def _attention(row: Row) -> Iterator[Row]:
     if row.get("before") is not None:  # a batch of a chunk behind cached tokens, or of decodes
         if not row["new"]:
-            row = {**row, "part": "decode"}
+            row = row | {"part": "decode"}
         else:
-            row = {**row, "sequences": 1, "cached": row["before"]}
-    part = str(row.get("part", "prefill" if row.get("new") else "decode"))
+            row = row | {"sequences": 1, "cached": row["before"]}
+    default_part = "decode"
+    if row.get("new"):
+        default_part = "prefill"
+    part = str(row.get("part", default_part))
     cache = str(row.get("cache", row["format"]))
     ranks = row["tensor_parallel"]
     width = row.get("head_width") or row["hidden"] / row["query_heads"]
     kv_heads = row["kv_heads"] / ranks
-    time_us = row["both" if "both" in row else part]
-    heads = Heads(
-        kv_heads, 2 * CACHE_BYTES[cache] * width * kv_heads, width * row["query_heads"] / ranks
-    )
-    queries = Queries(
-        row.get("sequences", 1), row["new"] if part == "prefill" else 1, row["cached"]
-    )
+    kv_bytes = 2 * CACHE_BYTES[cache] * width * kv_heads
+    heads = Heads(kv_heads, kv_bytes, width * row["query_heads"] / ranks)
+    new = 1
+    if part == "prefill":
+        new = row["new"]
+    queries = Queries(row.get("sequences", 1), new, row["cached"])
+    if "both" in row:
+        time_us = row["both"]
+    else:
+        time_us = row[part]
+    work = attention(part, queries, heads, time_us, cache)
     stated: Row = {column: row[column] for column in ("operation", "shape") if column in row}
-    yield {"tensor_parallel": ranks, **attention(part, queries, heads, time_us, cache), **stated}
+    yield {"tensor_parallel": ranks, **work, **stated}
 
 
 def _collectives(row: Row) -> Iterator[Row]:
+    operation = row["operation"]
     if "elements" in row:
         size = row["elements"] * row["element_bytes"]
     else:
         size = row["size_bytes"]
-    work = {"size_bytes": size, "ranks": row["ranks"], "time_us": row[row["operation"]]}
-    yield {"operation": row["operation"], "implementation": row.get("implementation", ""), **work}
+    yield {
+        "operation": operation,
+        "implementation": row.get("implementation", ""),
+        "size_bytes": size,
+        "ranks": row["ranks"],
+        "time_us": row[operation],
+    }
 
 
 def _experts(row: Row) -> Iterator[Row]:
@@ -208,38 +222,40 @@ def _experts(row: Row) -> Iterator[Row]:
     tokens = row["tokens"]
     routed = row["routed"]
     per_token = row["per_token"]
+    hidden = row["hidden"]
     inner = row["inner"] / ranks
-    read = experts_read(tokens, routed, per_token, row["distribution"])
-    weights = row["matrices"] * row["hidden"] * inner
-    shape = f"{row['hidden']}x{row['inner']}, {per_token} of {routed}"
-    work = {
-        "size_bytes": read * weights * FORMATS[row["format"]].weight_bytes,
-        "flops": 2.0 * tokens * per_token * weights,
-    }
-    work |= {
-        "experts": read,
-        "pairs": tokens * per_token,
-        "width": row["hidden"] + inner,
-        "time_us": row["both"],
-    }
-    what = {
+    distribution = row["distribution"]
+    weights = row["matrices"] * hidden * inner
+    weight_bytes = FORMATS[row["format"]].weight_bytes
+    read = experts_read(tokens, routed, per_token, distribution)
+    shape = f"{hidden}x{row['inner']}, {per_token} of {routed}"
+    yield {
         "operation": "experts",
-        "part": row["distribution"],
+        "part": distribution,
         "format": row["format"],
         "shape": shape,
+        "model": shape,
+        "tensor_parallel": ranks,
+        "tokens": tokens,
+        "size_bytes": read * weights * weight_bytes,
+        "flops": 2.0 * tokens * per_token * weights,
+        "experts": read,
+        "pairs": tokens * per_token,
+        "width": hidden + inner,
+        "time_us": row["both"],
     }
-    yield {**what, "model": shape, "tensor_parallel": ranks, "tokens": tokens, **work}
 
 
 def _exchanges(row: Row) -> Iterator[Row]:
     values = row["tokens"] * row["per_token"] * row["hidden"]
     for operation, value_bytes in (("dispatch", 1), ("combine", ACTIVATION_BYTES)):
-        work = {
+        yield {
+            "operation": operation,
+            "implementation": "deepep_low_latency",
             "size_bytes": values * value_bytes,
             "ranks": row["ranks"],
             "time_us": row[operation],
         }
-        yield {"operation": operation, "implementation": "deepep_low_latency", **work}
 
 
 ROWS: Mapping[str, Callable[[Row], Iterator[Row]]] = {
@@ -275,10 +291,9 @@ def imported(
         raise error.changed(lambda fault: replace(fault, place=(name, *fault.place[1:]))) from error
     except KeyError as error:
         missing = str(error.args[0])
-        theirs = kind.get("times", {}).get(missing, [missing])[0]
-        raise BadInput.at(
-            (name, 1, 1), f"is required in a file of {form} and missing", theirs.removesuffix("?")
-        ) from error
+        theirs, *_ = kind.get("times", {}).get(missing, [missing])
+        message = f"is required in a file of {form} and missing"
+        raise BadInput.at((name, 1, 1), message, theirs.removesuffix("?")) from error
     except (OSError, ImportError, ValueError, AttributeError, EOFError, zlib.error) as error:
         raise BadInput.at(name, f"is no file of {form}: {error}") from error
 
@@ -307,9 +322,8 @@ def _frame(path: Path) -> Table:
     with reading.opened(path, reading.MOST_TABLE_BYTES) as file:
         facts = parquet.read_metadata(file)
         if facts.num_rows * facts.num_columns > MOST_CELLS:
-            raise BadInput.at(
-                "", f"holds {facts.num_rows:,} rows; expected at most {MOST_CELLS:,} cells"
-            )
+            message = f"holds {facts.num_rows:,} rows; expected at most {MOST_CELLS:,} cells"
+            raise BadInput.at("", message)
         file.seek(0)
         return pd.read_parquet(file)
 
@@ -323,9 +337,8 @@ def _kind(form: str, frame: Table) -> PlainMapping:
     for column, kind in kinds.items():
         if column in frame:
             return dict(kind)
-    raise BadInput.at(
-        ("", 1, 1), f"is no file of {form}; expected one of the columns {', '.join(kinds)}"
-    )
+    expected = ", ".join(kinds)
+    raise BadInput.at(("", 1, 1), f"is no file of {form}; expected one of the columns {expected}")
 
 
 def _translated(frame: Table, kind: PlainMapping, skipped: Skipped) -> Table:
@@ -335,7 +348,8 @@ def _translated(frame: Table, kind: PlainMapping, skipped: Skipped) -> Table:
     names = _our_names(frame, kind)
     if "long" in kind:
         times_column = frame.columns[-1]
-        frame = frame.pivot_table(times_column, list(names), kind["long"], "median").reset_index()
+        by_part = frame.pivot_table(times_column, list(names), kind["long"], "median")
+        frame = by_part.reset_index()
     times = _times(frame, kind, skipped)
     frame = frame.rename(columns=names)[list(names.values())].assign(**times)
     frame = _in_our_words(frame, kind.get("words", {}), skipped)
@@ -421,27 +435,24 @@ def _placed(frame: Table, kind: PlainMapping, path: Path, model: ModelSpec | Non
     """Add the shapes of a model, the degree and formats that the folders of a file tell, and whose
     rows they are.
     """
-    stem = path.name.partition(".")[0].removesuffix("_linear")
-    where: Row = {
-        "tensor_parallel": 1.0,
-        "format": "fp16",
-        "model": path.parent.name if stem in ("mlp", "attention") else stem,
-    }
-    of_several_models = "inner" in frame and len(frame[["hidden", "inner"]].drop_duplicates()) > 1
-    if of_several_models:
-        where["model"] += " " + frame.hidden.astype(str) + "x" + frame.inner.astype(str)
+    name, _, _ = path.name.partition(".")
+    stem = name.removesuffix("_linear")
+    if stem in ("mlp", "attention"):
+        stem = path.parent.name
+    where: Row = {"tensor_parallel": 1.0, "format": "fp16", "model": stem}
+    if "inner" in frame and len(frame[["hidden", "inner"]].drop_duplicates()) > 1:
+        widths = frame.hidden.astype(str) + "x" + frame.inner.astype(str)
+        where["model"] = f"{stem} " + widths
     if kind.get("folder"):
-        degree = re.fullmatch(r"tp(\d+)", path.absolute().parent.name)
-        weights, _, cache = path.absolute().parent.parent.name.partition("-kv")
+        folder = path.absolute().parent
+        degree = re.fullmatch(r"tp(\d+)", folder.name)
+        weights, _, cache = folder.parent.name.partition("-kv")
         if not degree or {weights, cache or "fp8"} - {"bf16", "fp16", "fp8"}:
-            raise BadInput.at(
-                "", "expected folders like bf16/tp2 above it, which say its format and degree"
-            )
-        where |= {
-            "tensor_parallel": float(degree[1]),
-            "format": weights.replace("bf16", "fp16"),
-            "cache": cache or "fp16",
-        }
+            message = "expected folders like bf16/tp2 above it, which say its format and degree"
+            raise BadInput.at("", message)
+        where["tensor_parallel"] = float(degree[1])
+        where["format"] = weights.replace("bf16", "fp16")
+        where["cache"] = cache or "fp16"
     if kind.get("model") and model is not None:
         where |= {
             "model": model.name,
@@ -453,7 +464,8 @@ def _placed(frame: Table, kind: PlainMapping, path: Path, model: ModelSpec | Non
             "vocabulary": model.vocab_size,
             "gated": model.mlp == "gated",
         }
-    return frame.assign(**{column: value for column, value in where.items() if column not in frame})
+    added = {column: value for column, value in where.items() if column not in frame}
+    return frame.assign(**added)
 
 
 def kept(frame: Table, mask: Any, why: str, skipped: Skipped) -> Table:
@@ -476,25 +488,19 @@ def checked(rows: Table, device: Device | None, cache_mb: float, skipped: Skippe
     rows = rows.assign(left_out=np.where(cached, CACHED, rows.left_out))
     if device is None:
         return rows
-    peaks = {
-        name: peak.value
-        for name, peak in {"fp16": device.peak_tflops, **device.peaks_tflops}.items()
-    }
-    computed = rows.format.map(lambda name: FORMATS[name].arithmetic).where(
-        rows.operation == "matmul", "fp16"
-    )
-    memory = rows.size_bytes / rows.time_us / (device.memory_bandwidth_gb_s.value * 1e3) * ~inside
-    peak = rows.flops / rows.time_us / (computed.map(peaks).fillna(np.inf) * 1e6)
+    peaks = {"fp16": device.peak_tflops.value}
+    peaks |= {name: peak.value for name, peak in device.peaks_tflops.items()}
+    computed = rows.format.map(lambda name: FORMATS[name].arithmetic)
+    computed = computed.where(rows.operation == "matmul", "fp16")
+    bytes_per_us = device.memory_bandwidth_gb_s.value * 1e3
+    memory = rows.size_bytes / rows.time_us / bytes_per_us * ~inside
+    flops_per_us = computed.map(peaks).fillna(np.inf) * 1e6
+    peak = rows.flops / rows.time_us / flops_per_us
     for rate, times_it in (("memory", memory), ("peak", peak)):
-        beyond = rows.assign(times=times_it)[local & (times_it > 1.0)].sort_values(
-            "times", ascending=False
-        )
+        too_fast = rows.assign(times=times_it)[local & (times_it > 1.0)]
+        beyond = too_fast.sort_values("times", ascending=False)
         for row in beyond[:MOST_NAMED].itertuples():
-            skipped[
-                (
-                    f"{row.times:.2f} x the {rate}: {row.operation} {row.format} {row.shape}, "
-                    f"{row.tokens:g} tokens"
-                )
-            ] += 1
+            what = f"{row.operation} {row.format} {row.shape}, {row.tokens:g} tokens"
+            skipped[f"{row.times:.2f} x the {rate}: {what}"] += 1
         skipped[f"others that beat the {rate}"] += max(0, len(beyond) - MOST_NAMED)
     return rows[~local | ((memory <= 1.0) & (peak <= 1.0))]

@@ -115,8 +115,12 @@ def device(
         steps = quality.steps(profile, now, products)
         steps_before = quality.steps(profile, start, products)
         layers = _layers(profile, products, now, start)
-    outside = _shapes_left_out(profile, groups, fits, form) if left_out else []
-    tiles = {", ".join(map(str, candidate.tiles)): error for candidate, error in tried.items()}
+    outside = list[HeldOutErrors]()
+    if left_out:
+        outside = _shapes_left_out(profile, groups, fits, form)
+    tiles = {}
+    for candidate, error in tried.items():
+        tiles[", ".join(map(str, candidate.tiles))] = error
     return FittedProfile(data, errors, errors_before, outside, steps, steps_before, tiles, layers)
 
 
@@ -124,7 +128,9 @@ def _groups(profile: Device, rows: Table) -> dict[Group, Table]:
     """Return the rows that can be fitted, by operation and format; raise :class:`BadInput` where
     there are none.
     """
-    usable = ["", CACHED] if profile.cache_mb is not None else [""]
+    usable = [""]
+    if profile.cache_mb is not None:
+        usable.append(CACHED)
     rows = rows[rows.operation.isin(DEVICE_OPERATIONS) & rows.left_out.isin(usable)]
     rows = rows[(rows.operation != "experts") | (rows.left_out == "")]
     if rows.empty:
@@ -181,7 +187,9 @@ def _shapes_left_out(
         say(f"predicting {SHAPED[operation]} in {weights} that a fit leaves out")
         uncached = _uncached(profile, measured)
         for error in quality.ways_left_out(profile, uncached, form, fitted):
-            by = error.by if weights == "fp16" else f"{weights}, {error.by}"
+            by = error.by
+            if weights != "fp16":
+                by = f"{weights}, {by}"
             outside.append(error._replace(by=by))
     return outside
 
@@ -192,13 +200,13 @@ def _with_cache(
     """Return the data of a file and its profile with the bandwidth of the cache, where products
     show one.
     """
-    speed = fit.cache_bandwidth(profile, fitted, rows) if isinstance(fitted, Roofline) else None
+    speed = None
+    if isinstance(fitted, Roofline):
+        speed = fit.cache_bandwidth(profile, fitted, rows)
     if not speed:
         return data, profile
-    number = _numbers(
-        {"cache_bandwidth_gb_s": speed},
-        _source(_uncached(profile, rows), "products that the cache holds"),
-    )
+    source = _source(_uncached(profile, rows), "products that the cache holds")
+    number = _numbers({"cache_bandwidth_gb_s": speed}, source)
     cache = {key: Positive.model_validate(value) for key, value in number.items()}
     return data | number, profile.model_copy(update=cache)
 
@@ -239,14 +247,13 @@ def _errors(profile: Device, operation: Operation, rows: Table) -> list[FitError
     if isinstance(operation, Roofline):
         return quality.errors(profile, operation, rows)
     rows = attention.with_queries(attention.uncached(profile, rows))
-    parts = [
-        (operation.decode, rows[rows.part == "decode"]),
-        (operation.prefill, rows[rows.part == "prefill"]),
-    ]
-    errors = []
-    for part, measured in parts:
-        if len(measured):
-            errors += quality.errors(profile, part, measured)
+    decodes = rows[rows.part == "decode"]
+    prefills = rows[rows.part == "prefill"]
+    errors = list[FitError]()
+    if len(decodes):
+        errors += quality.errors(profile, operation.decode, decodes)
+    if len(prefills):
+        errors += quality.errors(profile, operation.prefill, prefills)
     return errors
 
 
@@ -258,20 +265,20 @@ def _fitted(
     ratios: int | None,
     before: Operation,
 ) -> Operation:
+    name, _ = group
     if ratios:
         return fit.width_ratios(profile, rows, profile.matmul["default"], ratios)
-    if group[0] == "matmul":
+    if name == "matmul":
         return fit.products(profile, rows, form)
-    if group[0] == "experts":
+    if name == "experts":
         return experts.fitted(profile, rows)
-    if group[0] == "small_operations":
+    if name == "small_operations":
         return fit.small_operations(profile, rows)
     if isinstance(before, Roofline):
         return attention.one_roofline(profile, rows, before)
     if not rows.part.isin(IN_PARTS).any():
-        raise unfit(
-            f"hold {group[0]} of which no row says whether it is {' or '.join(IN_PARTS)}", "part"
-        )
+        parts = " or ".join(IN_PARTS)
+        raise unfit(f"hold {name} of which no row says whether it is {parts}", "part")
     return attention.in_parts(profile, rows, before)
 
 
@@ -288,35 +295,44 @@ def _write(
     """
     name, form = group
     if isinstance(fitted, AttentionParts):
-        whole = data["attention"]
-        parts = data.get(name, {})
-        # one roofline until now, or none of latents, of which either part may stay
-        if "decode" not in parts:
-            parts = data[name] = {part: deepcopy(whole.get(part, whole)) for part in IN_PARTS}
-            origin = profile.name or "the profile it starts from"
-            borrow(
-                parts,
-                origin if name == "attention" else f"attention over keys and values of {origin}",
-            )
-        if form != "fp16":
-            parts = parts.setdefault("kv_cache", {}).setdefault(
-                form, {key: deepcopy(parts[key]) for key in IN_PARTS}
-            )
-        for part in IN_PARTS:
-            measured = attention.with_queries(attention.uncached(profile, rows[rows.part == part]))
-            if len(measured):
-                parts[part] = _written(
-                    getattr(fitted, part),
-                    _source(measured, _parts(profile, getattr(fitted, part), measured)),
-                )
-        if name == "attention" and "prefill" not in set(rows.part):
-            parts["decode"]["compute_efficiency"] = deepcopy(parts["prefill"]["compute_efficiency"])
+        _write_parts(data, group, profile, fitted, rows)
         return
     section = _section(name, profile, fitted, rows, like)
-    if name in SHAPED:
-        data[name] = {**data.get(name, {}), "default" if form == "fp16" else form: section}
-    else:
+    if name not in SHAPED:
         data[name] = section
+    elif form == "fp16":
+        data[name] = {**data.get(name, {}), "default": section}
+    else:
+        data[name] = {**data.get(name, {}), form: section}
+
+
+def _write_parts(
+    data: PlainData, group: Group, profile: Device, fitted: AttentionParts, rows: Table
+) -> None:
+    """Put attention in parts into the data of a file."""
+    name, form = group
+    whole = data["attention"]
+    parts = data.get(name, {})
+    # one roofline until now, or none of latents, of which either part may stay
+    if "decode" not in parts:
+        parts = {part: deepcopy(whole.get(part, whole)) for part in IN_PARTS}
+        data[name] = parts
+        origin = profile.name or "the profile it starts from"
+        if name != "attention":
+            origin = f"attention over keys and values of {origin}"
+        borrow(parts, origin)
+    if form != "fp16":
+        formats = parts.setdefault("kv_cache", {})
+        parts = formats.setdefault(form, {key: deepcopy(parts[key]) for key in IN_PARTS})
+    for part in IN_PARTS:
+        uncached = attention.uncached(profile, rows[rows.part == part])
+        measured = attention.with_queries(uncached)
+        if len(measured):
+            operation = getattr(fitted, part)
+            errors = _parts(profile, operation, measured)
+            parts[part] = _written(operation, _source(measured, errors))
+    if name == "attention" and "prefill" not in set(rows.part):
+        parts["decode"]["compute_efficiency"] = deepcopy(parts["prefill"]["compute_efficiency"])
 
 
 def _section(
@@ -331,16 +347,15 @@ def _section(
         errors = _parts(profile, operation, rows)
     if name == "experts":
         growth = quality.growth_bias(profile, operation, rows)
-        errors += "" if growth is None else f"; t(n)/t(1) {growth:+.1f} % on average"
+        if growth is not None:
+            errors += f"; t(n)/t(1) {growth:+.1f} % on average"
     section = _written(operation, _source(rows, errors))
     if name == "attention" and not attention.bound_by_memory(profile, rows):
         section |= {key: like.data[name][key] for key in ("memory_efficiency", "p_norm")}
     if name == "small_operations":
         unused = {"source": "not used: small operations count no flops", "confidence": "assumed"}
-        section |= {
-            key: {"value": section[key]["value"], **unused}
-            for key in ("compute_efficiency", "p_norm")
-        }
+        for key in ("compute_efficiency", "p_norm"):
+            section[key] = {"value": section[key]["value"], **unused}
     return section
 
 
@@ -371,20 +386,20 @@ def link(rows: Table, like: Document, profile: Link) -> FittedProfile:
     if len(reduces):
         sample = fit.spread(reduces)
         forms = {"ring": RingAllReduce, "tree": TreeAllReduce}
-        data["all_reduce"] = {
-            name: collective(kind, sample, name, f"all_reduce, {name}")
-            for name, kind in forms.items()
-        }
+        fitted_forms = {}
+        for name, kind in forms.items():
+            fitted_forms[name] = collective(kind, sample, name, f"all_reduce, {name}")
+        data["all_reduce"] = fitted_forms
     if len(transfers):
         sample = fit.spread(transfers)
-        latency = fit.transfer_latency_us(transfers, profile.bandwidth_gb_s.value)
-        carried = sample.size_bytes.to_numpy() / (profile.bandwidth_gb_s.value * 1e9)
+        bandwidth_gb_s = profile.bandwidth_gb_s.value
+        latency = fit.transfer_latency_us(transfers, bandwidth_gb_s)
+        carried = sample.size_bytes.to_numpy() / (bandwidth_gb_s * 1e9)
         errors["transfer"] = quality.link_errors("transfer", sample, latency * 1e-6 + carried)
         data |= _numbers({"latency_us": latency}, _source(sample, _first(errors["transfer"])))
     for direction, sample in exchanges.groupby("operation"):
-        data.setdefault("all_to_all", {})[direction] = collective(
-            Exchange, sample, direction, direction
-        )
+        directions = data.setdefault("all_to_all", {})
+        directions[direction] = collective(Exchange, sample, direction, direction)
     return FittedProfile(data, errors, {}, [], [], [], {}, None)
 
 
@@ -400,28 +415,23 @@ def _written(operation: Roofline, source: str) -> PlainData:
     """Return a roofline as it stands in a file; it is one fit, so the source stands with its first
     number.
     """
-    own = {
-        key: value
-        for key, value in operation
-        if key not in Roofline.model_fields and isinstance(value, Sourced)
-    }
-    keys = (
-        *NUMBERS,
-        *(key for key, number in own.items() if "not told apart" not in number.source),
-    )
-    numbers = _numbers({key: getattr(operation, key).value for key in keys}, source)
+    values = {key: getattr(operation, key).value for key in NUMBERS}
+    for key, number in operation:
+        if key in Roofline.model_fields or not isinstance(number, Sourced):
+            continue
+        if "not told apart" not in number.source:
+            values[key] = number.value
+    numbers = _numbers(values, source)
     tiles: PlainData = {}
     if operation.tile_tokens != (1,):
-        tiles = {
-            "tile_tokens": list(operation.tile_tokens),
-            "least_tile_tokens": operation.least_tile_tokens,
-        }
-        tiles = {key: value for key, value in tiles.items() if value is not None}
+        tiles["tile_tokens"] = list(operation.tile_tokens)
+        if operation.least_tile_tokens is not None:
+            tiles["least_tile_tokens"] = operation.least_tile_tokens
     if isinstance(operation, AttentionRoofline):
-        tiles |= operation.model_dump(
-            include={"splits", "packs"}
-            | ({"tile_rows"} if operation.tile_rows != TILE_ROWS else set())
-        )
+        fields = {"splits", "packs"}
+        if operation.tile_rows != TILE_ROWS:
+            fields.add("tile_rows")
+        tiles |= operation.model_dump(include=fields)
     if not operation.width:
         return numbers | tiles
     points = [point.model_dump() for point in operation.width]
@@ -430,35 +440,33 @@ def _written(operation: Roofline, source: str) -> PlainData:
 
 def _numbers(values: Mapping[str, float], source: str) -> PlainData:
     first, *_ = values
-    sources = {
-        key: source if key == first else f"calibrated-on: as {first} (one fit)" for key in values
-    }
-    return {
-        key: {"value": value, "source": sources[key], "confidence": "calibrated"}
-        for key, value in values.items()
-    }
+    numbers = {}
+    for key, value in values.items():
+        numbers[key] = {"value": value, "source": source, "confidence": "calibrated"}
+        source = f"calibrated-on: as {first} (one fit)"
+    return numbers
 
 
 def _source(rows: Table, errors: str) -> str:
-    parts = ", ".join(str(part) for part in rows.part.unique() if part)
+    what = [str(part) for part in rows.part.unique() if part]
     if rows.tokens.max():
-        tokens = f"{rows.tokens.min():g}..{rows.tokens.max():g} tokens"
+        what.append(f"{rows.tokens.min():g}..{rows.tokens.max():g} tokens")
     else:
-        tokens = f"{len(rows)} sizes"
-    return (
-        f"calibrated-on: {'; '.join(rows.source.unique())}; "
-        f"{', '.join(filter(None, (parts, tokens)))}; {errors}"
-    )
+        what.append(f"{len(rows)} sizes")
+    origins = "; ".join(rows.source.unique())
+    return f"calibrated-on: {origins}; {', '.join(what)}; {errors}"
 
 
 def _layer(profile: Device, operation: Roofline, rows: Table) -> str:
-    layers = [error for error in quality.errors(profile, operation, rows) if error.what == "layer"]
-    mapes = {(error.least_tokens, error.most_tokens): error.mape_percent for error in layers}
-    limits = [limit for limit in ((1, 64), (1, 256), (1, 512)) if limit in mapes]
-    return (
-        "layer MAPE "
-        f"{', '.join(f'{mapes[low, high]:.1f} % at {low}..{high}' for low, high in limits)}"
-    )
+    mapes = {}
+    for error in quality.errors(profile, operation, rows):
+        if error.what == "layer":
+            mapes[error.least_tokens, error.most_tokens] = error.mape_percent
+    words = []
+    for low, high in ((1, 64), (1, 256), (1, 512)):
+        if (low, high) in mapes:
+            words.append(f"{mapes[low, high]:.1f} % at {low}..{high}")
+    return f"layer MAPE {', '.join(words)}"
 
 
 def _parts(profile: Device, operation: Roofline, rows: Table) -> str:
@@ -466,8 +474,10 @@ def _parts(profile: Device, operation: Roofline, rows: Table) -> str:
     if isinstance(operation, ExpertRoofline):
         rows = rows[rows.tokens <= experts.DECODES].assign(part=f"1..{experts.DECODES}", shape="")
     for (part, shape), timed in rows.groupby(["part", "shape"]):
-        mape = quality.percents(fit.seconds(profile, operation, timed), fit.measured(timed))[0]
-        words.append(f"{', '.join(filter(None, (str(part), str(shape))))} {mape:.1f} %".strip())
+        predicted = fit.seconds(profile, operation, timed)
+        mape, _, _ = quality.percents(predicted, fit.measured(timed))
+        name = ", ".join(filter(None, (str(part), str(shape))))
+        words.append(f"{name} {mape:.1f} %".strip())
     return f"MAPE {'; '.join(words)}"
 
 

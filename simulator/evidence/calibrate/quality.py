@@ -3,7 +3,7 @@ fitted.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,8 @@ from simulator.evidence.calibrate.fit import (
 )
 from simulator.evidence.calibrate.measurements import CACHED, OPERATIONS, Table, unfit
 
+Ranges: TypeAlias = Sequence[tuple[int, int]]
+"""Least and largest token count of each range, both inside."""
 LAYER_RANGES = ((1, 64), (65, 128), (129, 256), (1, 256), (257, 512), (1, 512), (513, 2048))
 RANGES = ((1, 64), (1, 512), (513, 2048), (2049, 131072))
 EVERY = (1, 131072)
@@ -84,11 +86,8 @@ def percents(predicted: Seconds, truth: Seconds) -> tuple[float, float, float]:
     per cent.
     """
     error = 100.0 * (predicted / truth - 1.0)
-    return (
-        float(np.mean(np.abs(error))),
-        float(np.percentile(np.abs(error), 95)),
-        float(np.mean(error)),
-    )
+    absolute = np.abs(error)
+    return float(np.mean(absolute)), float(np.percentile(absolute, 95)), float(np.mean(error))
 
 
 def errors(device: Device, operation: Roofline, rows: Table) -> list[FitError]:
@@ -108,10 +107,11 @@ def errors(device: Device, operation: Roofline, rows: Table) -> list[FitError]:
         if summed.tensor_parallel.nunique() > 1:
             for degree, of_degree in summed.groupby("tensor_parallel"):
                 fit_errors += _by_range(f"layer, TP {degree:g}", of_degree, RANGES)
+    ranges: Ranges = RANGES
+    if name == "experts":
+        ranges = EXPERT_RANGES
     for part, of_part in timed.groupby("part"):
-        fit_errors += _by_range(
-            str(part) or name, of_part, EXPERT_RANGES if name == "experts" else RANGES
-        )
+        fit_errors += _by_range(str(part) or name, of_part, ranges)
         if name.endswith("attention") and of_part["shape"].nunique() > 1:
             for shape, of_shape in of_part.groupby("shape"):
                 fit_errors += _by_range(f"{part}, {shape}", of_shape, RANGES)
@@ -122,23 +122,22 @@ def growth_bias(device: Device, operation: Roofline, rows: Table) -> float | Non
     """Return by how many per cent the time of 2 to 128 tokens relative to one is predicted too
     high; None: one is missing.
     """
-    timed = rows[rows.tokens <= experts.DECODES].assign(
-        off=lambda few: seconds(device, operation, few) / measured(few)
-    )
+    few = rows[rows.tokens <= experts.DECODES]
+    timed = few.assign(off=seconds(device, operation, few) / measured(few))
+    of_one = timed[timed.tokens == 1]
     keys = ["source", "shape", "tensor_parallel", "part"]
-    pairs = timed.merge(timed[timed.tokens == 1], on=keys, suffixes=("", "_of_one")).query(
-        "tokens > 1"
-    )
-    if len(pairs):
-        return float(100.0 * (pairs.off / pairs.off_of_one - 1.0).mean())
-    return None
+    pairs = timed.merge(of_one, on=keys, suffixes=("", "_of_one"))
+    pairs = pairs[pairs.tokens > 1]
+    if pairs.empty:
+        return None
+    too_high = pairs.off / pairs.off_of_one - 1.0
+    return float(100.0 * too_high.mean())
 
 
 def layers(timed: Table) -> Table:
     """Sum the columns ``predicted``, ``sheet`` and ``seconds`` over the products of each layer."""
-    return by_layer(
-        timed, **{name: timed[name].to_numpy() for name in ("seconds", "predicted", "sheet")}
-    )
+    times = {name: timed[name].to_numpy() for name in ("seconds", "predicted", "sheet")}
+    return by_layer(timed, **times)
 
 
 def scores(device: Device, rows: Table) -> Iterator[FitError]:
@@ -150,23 +149,28 @@ def scores(device: Device, rows: Table) -> Iterator[FitError]:
     """
     rows = rows[rows.operation.isin(OPERATIONS[:5])]
     attended = rows[rows.operation.isin(OPERATIONS[1:3])]
-    served = rows.index.isin(attended.index.difference(attention.uncached(device, attended).index))
-    rows = rows.assign(left_out=rows.left_out.mask(served & (rows.left_out == ""), CACHED))
+    from_memory = attention.uncached(device, attended)
+    served = rows.index.isin(attended.index.difference(from_memory.index))
+    left_out = rows.left_out.mask(served & (rows.left_out == ""), CACHED)
+    rows = rows.assign(left_out=left_out)
     timed = rows.assign(
         predicted=predicted(device, rows),
         sheet=predicted(device, rows, bare=True),
         seconds=measured(rows),
     )
-    for kind, of_kind in timed.groupby(
-        ["operation", "format", "implementation", "left_out"], sort=False
-    ):
-        name = ", ".join(filter(None, map(str, kind)))
-        if kind[0] == "matmul" and of_kind.groupby(LAYER).size().max() > 1:
+    keys = ["operation", "format", "implementation", "left_out"]
+    for kind, of_kind in timed.groupby(keys, sort=False):
+        operation, *_ = kind
+        name = _joined(*kind)
+        if operation == "matmul" and of_kind.groupby(LAYER).size().max() > 1:
             yield from _by_range(f"{name}, layer", layers(of_kind), SCORE_RANGES, device.spread)
         for part, of_part in of_kind.groupby("part"):
-            yield from _by_range(
-                ", ".join(filter(None, (name, str(part)))), of_part, SCORE_RANGES, device.spread
-            )
+            yield from _by_range(_joined(name, part), of_part, SCORE_RANGES, device.spread)
+
+
+def _joined(*words: object) -> str:
+    """Return those of some words that are not empty, with commas between them."""
+    return ", ".join(filter(None, map(str, words)))
 
 
 def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
@@ -176,54 +180,63 @@ def predicted(device: Device, rows: Table, bare: bool = False) -> Seconds:
     Raises :class:`BadInput` for a format whose arithmetic the device does not have.
     """
     times = pd.Series(0.0, rows.index)
-    device = device.model_copy(update={"cache_bandwidth_gb_s": None}) if bare else device
+    if bare:
+        device = device.model_copy(update={"cache_bandwidth_gb_s": None})
     try:
         for (name, weights, part), some in rows.groupby(["operation", "format", "part"]):
-            choose: Any = {"matmul": device.matmul_for, "experts": device.experts_for}.get(name)
-            whole: Any
-            if name == "small_operations":
-                whole = device.small_operations
+            operation = _operation(device, name, weights)
+            if bare:
+                times[some.index] = seconds(device, DATASHEET, some)
+            elif isinstance(operation, Attention):
+                times[some.index] = _attention_seconds(device, operation, weights, part, some)
             else:
-                whole = device.attention_for(name)
-            operation: Any = choose(weights) or DATASHEET if choose else whole
-            if bare or not isinstance(operation, Attention):
-                times[some.index] = seconds(device, DATASHEET if bare else operation, some)
-                continue
-            parts = operation.over(weights)
-            of_part = attention.with_queries(some)
-            times[some.index] = seconds(
-                device, parts.prefill if part == "prefill" else parts.decode, of_part
-            )
-            if part not in ("decode", "prefill"):  # several query rows of a sequence
-                times[some.index] *= 1.0 + operation.extra_row.value * (of_part.rows - 1.0)
+                times[some.index] = seconds(device, operation, some)
     except ValueError as error:
         raise unfit(str(error), "format") from error
     return np.asarray(times)
 
 
-def _by_range(
-    name: str, timed: Table, ranges: Sequence[tuple[int, int]], spread: Any = None
-) -> Iterator[FitError]:
+def _operation(device: Device, name: str, weights: str) -> Any:
+    """Return what a device states of an operation; the datasheet's rates for products of which it
+    states nothing.
+    """
+    if name == "matmul":
+        return device.matmul_for(weights) or DATASHEET
+    if name == "experts":
+        return device.experts_for(weights) or DATASHEET
+    if name == "small_operations":
+        return device.small_operations
+    return device.attention_for(name)
+
+
+def _attention_seconds(
+    device: Device, operation: Attention, weights: Any, part: str, rows: Table
+) -> Any:
+    """Return the seconds of attention over a cache of a format, shape (rows,)."""
+    parts = operation.over(weights)
+    of_part = attention.with_queries(rows)
+    if part == "prefill":
+        return seconds(device, parts.prefill, of_part)
+    times = seconds(device, parts.decode, of_part)
+    if part == "decode":
+        return times
+    further_rows = of_part.rows.to_numpy() - 1.0
+    return times * (1.0 + operation.extra_row.value * further_rows)
+
+
+def _by_range(name: str, timed: Table, ranges: Ranges, spread: Any = None) -> Iterator[FitError]:
     for low, high in ranges:
         part = timed[timed.tokens.between(low, high)]
-        if len(part):
-            truth = part.seconds.to_numpy()
-            sheet = percents(part.sheet.to_numpy(), truth)[0]
-            if spread is None:
-                inside = None
-            else:
-                inside = 100.0 * float(
-                    ((part.predicted / truth - 1.0).abs() <= spread.value).mean()
-                )
-            yield FitError(
-                name,
-                low,
-                high,
-                len(part),
-                *percents(part.predicted.to_numpy(), truth),
-                sheet,
-                inside,
-            )
+        if part.empty:
+            continue
+        truth = part.seconds.to_numpy()
+        own = percents(part.predicted.to_numpy(), truth)
+        sheet_mape, _, _ = percents(part.sheet.to_numpy(), truth)
+        inside = None
+        if spread is not None:
+            off = (part.predicted / truth - 1.0).abs()
+            inside = 100.0 * float((off <= spread.value).mean())
+        yield FitError(name, low, high, len(part), *own, sheet_mape, inside)
 
 
 def ways_left_out(
@@ -232,12 +245,12 @@ def ways_left_out(
     """Yield the errors of each model, degree or shape, or group of single products, as a fit to all
     the others predicts it.
     """
-    ways: tuple[str, ...]
-    if rows.groupby(LAYER).size().eq(1).all():
+    ways: tuple[str, ...] = LEFT_OUT
+    if isinstance(fitted, ExpertRoofline):
+        ways = ("shape",)
+    elif rows.groupby(LAYER).size().eq(1).all():
         ways = SINGLE_PRODUCTS
-    else:
-        ways = LEFT_OUT
-    for by in ("shape",) if isinstance(fitted, ExpertRoofline) else ways:
+    for by in ways:
         yield from left_out(device, rows, form, fitted, by)
 
 
@@ -245,10 +258,10 @@ def _splits(rows: Table, by: str) -> Iterator[tuple[object, Any, Any]]:
     """Yield a name, which rows are left out, and to which the fit is made."""
     shapes = rows["shape"]
     if by == HALF:
-        half = shapes.map({shape: place % 2 for place, shape in enumerate(sorted(shapes.unique()))})
-        yield from (
-            (name, half == place, half != place) for place, name in enumerate(("odd", "even"))
-        )
+        ordered = sorted(shapes.unique())
+        half = shapes.map({shape: place % 2 for place, shape in enumerate(ordered)})
+        yield "odd", half == 0, half != 0
+        yield "even", half == 1, half != 1
     elif by == WIDTH:
         sides = shapes.map(lambda name: set(name.split("x")))
         asked = sides.map(WIDTHS_ASKED.intersection).astype(bool)
@@ -257,7 +270,7 @@ def _splits(rows: Table, by: str) -> Iterator[tuple[object, Any, Any]]:
             yield "5120, 8192 by 4096", asked, known & ~asked
     elif rows[by].nunique() > 1:
         for value in rows[by].unique():
-            yield ((value, rows[by] == value, rows[by] != value))
+            yield value, rows[by] == value, rows[by] != value
 
 
 def left_out(
@@ -271,10 +284,11 @@ def left_out(
         if not (outside.any() and others.any()):
             continue  # a single shape has no other half
         excluded = rows[outside]
-        start = fitted if by == "shape" else None  # one of forty leaves the numbers where they are
-        of_experts = isinstance(fitted, ExpertRoofline)
+        start = None
+        if by == "shape":  # one of forty leaves the numbers where they are
+            start = fitted
         refit: Any
-        if of_experts:
+        if isinstance(fitted, ExpertRoofline):
             refit = experts.fitted(device, rows[others])
         else:
             refit = fit.products(device, rows[others], form, start)
@@ -283,20 +297,25 @@ def left_out(
             timed = excluded.assign(**times)
         else:
             timed = by_layer(excluded, **times)
-        parts = [timed[timed.tokens.between(*limits)] for limits in LEFT_OUT_RANGES]
         mapes = []
-        for part in parts:
-            mapes.append(
-                percents(part.predicted.to_numpy(), part.seconds.to_numpy())[0]
-                if len(part)
-                else np.nan
-            )
+        counts = []
+        for limits in LEFT_OUT_RANGES:
+            part = timed[timed.tokens.between(*limits)]
+            counts.append(len(part))
+            mapes.append(_mape(part))
+        name = str(value)
         if isinstance(value, float):
             name = f"{value:g}"
-        else:
-            name = str(value)
-        results.append(HeldOutErrors(by, name, tuple(mapes), tuple(map(len, parts))))
+        results.append(HeldOutErrors(by, name, tuple(mapes), tuple(counts)))
     return results
+
+
+def _mape(timed: Table) -> float:
+    """Return the mean absolute error in per cent; no number where there are no rows."""
+    if timed.empty:
+        return np.nan
+    mape, _, _ = percents(timed.predicted.to_numpy(), timed.seconds.to_numpy())
+    return mape
 
 
 def heads_left_out(device: Device, rows: Table, like: Roofline | AttentionParts) -> list[FitError]:
@@ -305,23 +324,23 @@ def heads_left_out(device: Device, rows: Table, like: Roofline | AttentionParts)
     """
     shapes = rows.kv_heads.map(str) + "x" + rows.query_width.map(str)
     asked = []
+    if isinstance(like, Roofline) or shapes.nunique() == 1:
+        return []
     for _, outside, others in _splits(rows.assign(shape=shapes), HALF):
-        if isinstance(like, Roofline) or shapes.nunique() == 1:
-            return []
         parts = attention.in_parts(device, rows[others], like)
-        for part, some in attention.with_queries(attention.uncached(device, rows[outside])).groupby(
-            "part"
-        ):
-            times = []
-            for operation in (getattr(parts, str(part)), DATASHEET):
-                times.append(seconds(device, operation, some))
-            asked.append(some.assign(seconds=measured(some), predicted=times[0], sheet=times[1]))
-    parts_asked = pd.concat(asked).groupby("part")
-    return [
-        one
-        for part, timed in parts_asked
-        for one in _by_range(f"{part}, {HALF}", timed, (*RANGES, EVERY))
-    ]
+        queried = attention.with_queries(attention.uncached(device, rows[outside]))
+        for part, some in queried.groupby("part"):
+            refit = getattr(parts, str(part))
+            timed = some.assign(
+                seconds=measured(some),
+                predicted=seconds(device, refit, some),
+                sheet=seconds(device, DATASHEET, some),
+            )
+            asked.append(timed)
+    fit_errors: list[FitError] = []
+    for part, timed in pd.concat(asked).groupby("part"):
+        fit_errors += _by_range(f"{part}, {HALF}", timed, (*RANGES, EVERY))
+    return fit_errors
 
 
 def steps(device: Device, operation: Roofline, rows: Table) -> list[TileStep]:
@@ -332,15 +351,14 @@ def steps(device: Device, operation: Roofline, rows: Table) -> list[TileStep]:
     at = {}
     for tokens, some in layers.groupby("tokens"):
         at[tokens] = some.set_index(LAYER[:2])[["measured", "predicted"]]
-    pairs = (
-        (after, min(then for then in at if then > after))
-        for after in STEPS
-        if after in at and after < max(at)
-    )
-    return [
-        TileStep(after, int(then), *(100.0 * (at[then] / at[after] - 1.0).median()).tolist())
-        for after, then in pairs
-    ]
+    grown = []
+    for after in STEPS:
+        if after in at and after < max(at):
+            then = min(tokens for tokens in at if tokens > after)
+            growth = at[then] / at[after] - 1.0
+            medians = 100.0 * growth.median()
+            grown.append(TileStep(after, int(then), *medians.tolist()))
+    return grown
 
 
 def link_scores(link: Link, rows: Table) -> Iterator[FitError]:
@@ -353,25 +371,24 @@ def link_scores(link: Link, rows: Table) -> Iterator[FitError]:
     for (operation, implementation), some in rows.groupby(["operation", "implementation"]):
         moved = some.size_bytes / (link.bandwidth_gb_s.value * 1e9)
         if operation == "transfer":
-            yield from link_errors(
-                "transfer", some, (link.latency_us.value * 1e-6 + moved).to_numpy(), moved
-            )
+            transferred = link.latency_us.value * 1e-6 + moved
+            yield from link_errors("transfer", some, transferred.to_numpy(), moved)
             continue
         if operation != "all_reduce":  # a direction of an all-to-all, which few links state
-            form = getattr(link.all_to_all, str(operation)) if link.all_to_all else None
+            form = getattr(link.all_to_all, str(operation), None)
             if form is None:
-                raise unfit(
-                    f"hold {operation}, of which {link.name or 'the link'} states no time",
-                    "operation",
-                )
+                whose = link.name or "the link"
+                raise unfit(f"hold {operation}, of which {whose} states no time", "operation")
             yield from link_errors(str(operation), some, fit.reduced(form, some), moved)
             continue
-        for name in (implementation,) if implementation in forms else forms:
+        bare = 2.0 * (some.ranks - 1.0) / some.ranks * moved
+        names = list(forms)
+        if implementation in forms:
+            names = [implementation]
+        for name in names:
+            what = f"all_reduce, {name}"
             if implementation not in ("", name):
                 what = f"all_reduce {implementation}, {name}"
-            else:
-                what = f"all_reduce, {name}"
-            bare = 2.0 * (some.ranks - 1.0) / some.ranks * moved
             yield from link_errors(what, some, fit.reduced(forms[name], some), bare)
 
 
@@ -386,19 +403,14 @@ def link_errors(name: str, rows: Table, predicted: Seconds, sheet: Any = None) -
         f"{name}, above 1 MB": timed[timed.size_bytes > MEGABYTE],
     }
     parts |= {f"{name}, {ranks:g} ranks": part for ranks, part in timed.groupby("ranks")}
-
-    def off(part: Table, column: str) -> tuple[float, float, float]:
-        return percents(part[column].to_numpy(), part.seconds.to_numpy())
-
-    return [
-        FitError(
-            what,
-            0,
-            0,
-            len(part),
-            *off(part, "predicted"),
-            None if sheet is None else off(part, "sheet")[0],
-        )
-        for what, part in parts.items()
-        if len(part)
-    ]
+    fit_errors = []
+    for what, part in parts.items():
+        if part.empty:
+            continue
+        truth = part.seconds.to_numpy()
+        own = percents(part.predicted.to_numpy(), truth)
+        sheet_mape = None
+        if sheet is not None:
+            sheet_mape, _, _ = percents(part.sheet.to_numpy(), truth)
+        fit_errors.append(FitError(what, 0, 0, len(part), *own, sheet_mape))
+    return fit_errors

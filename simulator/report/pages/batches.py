@@ -3,11 +3,12 @@ draft time.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
+from simulator.core.plain import PlainData
 from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
@@ -55,18 +56,16 @@ def page(result: BatchStudies) -> Page:
     """Return the page of the batch study: its picture, and a table of sizes for all scenarios."""
     studies = result.studies
     strategies = ", ".join(dict.fromkeys(study.scenario.strategy.name for study in studies))
+    title = "Tokens per second by batch"
     if len(studies) == 1:
         title = "Speed-up, passes and draft time by batch"
-    else:
-        title = "Tokens per second by batch"
+    drawing = Figure(title, "batches.svg", lambda: batch_figure(studies))
+    headlines = "; ".join(map(headline, studies))
     return Page(
         f"What {strategies} is worth in a batch, against autoregressive decoding",
-        answer=f"By law, {'; '.join(map(headline, studies))}.",
+        answer=f"By law, {headlines}.",
         highlights=list(highlights(studies[0])),
-        opening=[
-            Figure(title, "batches.svg", lambda: batch_figure(studies)),
-            Paragraph(LEGEND),
-        ],
+        opening=[drawing, Paragraph(LEGEND)],
         sections=[_section(study) for study in studies],
     )
 
@@ -90,24 +89,22 @@ def highlights(study: BatchStudy) -> Iterator[Highlight]:
     best = max(study.points, key=lambda point: point.speedup)
     last = study.points[-1]
     first, _ = crossover(study.points)
-    yield Highlight(
-        f"{best.speedup:.2f} ×",
-        f"as fast at most, by law, at B = {best.batch} {spread(best.speedup_interval)}".rstrip(),
-    )
-    yield Highlight(
-        f"{last.speedup:.2f} ×",
-        f"as fast at B = {last.batch}, the largest {spread(last.speedup_interval)}".rstrip(),
-    )
-    yield Highlight(
-        "nowhere" if first is None else f"B = {first}",
-        "where autoregressive decoding is first ahead",
-    )
+    at_best = f"as fast at most, by law, at B = {best.batch} {spread(best.speedup_interval)}"
+    at_last = f"as fast at B = {last.batch}, the largest {spread(last.speedup_interval)}"
+    yield Highlight(f"{best.speedup:.2f} ×", at_best.rstrip())
+    yield Highlight(f"{last.speedup:.2f} ×", at_last.rstrip())
+    behind = "nowhere"
+    if first is not None:
+        behind = f"B = {first}"
+    yield Highlight(behind, "where autoregressive decoding is first ahead")
 
 
 def _section(study: BatchStudy) -> Section:
     """Return the table and the sentences of a scenario."""
-    points = [point for point in study.points if point.simulated_requests] or study.points
-    return Section(study.scenario.name, [_sizes(study, points), Bullets(list(sentences(study)))])
+    simulated = [point for point in study.points if point.simulated_requests]
+    sizes = _sizes(study, simulated or study.points)
+    said = Bullets(list(sentences(study)))
+    return Section(study.scenario.name, [sizes, said])
 
 
 def _sizes(study: BatchStudy, points: Sequence[BatchPoint]) -> Table:
@@ -185,8 +182,9 @@ def scenario_figure(study: BatchStudy) -> Drawing:
     name = study.scenario.strategy.name
     overhead = any(point.relative_draft_overhead is not None for point in points)
     own: DrawsBatches | None = None
-    if isinstance(study.scenario.schedule, DrawsBatches) and any(point.extra for point in points):
-        own = study.scenario.schedule
+    schedule = study.scenario.schedule
+    if isinstance(schedule, DrawsBatches) and any(point.extra for point in points):
+        own = schedule
     panels = 2 + overhead + bool(own)
     with canvas(2.9 * panels) as figure:
         panel_axes = figure.subplots(panels, 1, sharex=True)
@@ -209,32 +207,25 @@ def throughput_figure(studies: Sequence[BatchStudy]) -> Drawing:
     """Return tokens per second of scenarios over the batch size, and their ratio to the first, or
     to plain decoding.
     """
-    several = (
-        len({study.scenario.target and study.scenario.target.model.name for study in studies}) > 1
-    )
+    names = short_names([study.scenario.name for study in studies])
+    reference: BatchStudy | None = None
+    relative_to = "speed-up over autoregressive"
+    if len({_target(study) for study in studies}) == 1:
+        reference = studies[0]
+        relative_to = f"relative to {names[0]}"
     with canvas(6.4) as figure:
-        rates, ratios = figure.subplots(2, 1, sharex=True)
-        names = short_names([study.scenario.name for study in studies])
-        for place, (name, study, (colour, marker)) in enumerate(
-            zip(names, studies, LINES * len(studies), strict=False)
-        ):
+        panels = figure.subplots(2, 1, sharex=True)
+        for place, (name, study) in enumerate(zip(names, studies, strict=True)):
+            colour, marker = LINES[place % len(LINES)]
+            line = "-"
+            if place >= len(LINES):
+                line = "--"
             label = f"{name} (acceptance {origin(study.scenario.acceptance)})"
-            line = "--" if place >= len(LINES) else "-"
-            reference = None if several else studies[0]
-            _rates(
-                rates, ratios, study, reference, "law_tokens_per_s", line, color=colour, label=label
-            )
-            _rates(
-                rates,
-                ratios,
-                study,
-                reference,
-                "simulated_tokens_per_s",
-                marker,
-                color=colour,
-                mfc="none",
-                ms=5,
-            )
+            law = _Rates.of(study, reference, "law_tokens_per_s")
+            law.draw(panels, line, color=colour, label=label)
+            simulated = _Rates.of(study, reference, "simulated_tokens_per_s")
+            simulated.draw(panels, marker, color=colour, mfc="none", ms=5)
+        rates, ratios = panels
         dress(
             rates,
             y_label="tokens per second, all requests",
@@ -245,7 +236,7 @@ def throughput_figure(studies: Sequence[BatchStudy]) -> Drawing:
         dress(
             ratios,
             x_label="batch B (requests that decode together)",
-            y_label="speed-up over autoregressive" if several else f"relative to {names[0]}",
+            y_label=relative_to,
             levels=(1.0,),
             log_x=2,
         )
@@ -254,24 +245,44 @@ def throughput_figure(studies: Sequence[BatchStudy]) -> Drawing:
         return figure
 
 
-def _rates(
-    rates: Any,
-    ratios: Any,
-    study: BatchStudy,
-    reference: BatchStudy | None,
-    field: str,
-    style: str,
-    **look: Any,
-) -> None:
-    """Draw a rate of a scenario, and its ratio to that of the reference, or of plain decoding,
-    where both have it.
+def _target(study: BatchStudy) -> str | None:
+    """Return the name of the target's model; None where durations are stated."""
+    if study.scenario.target is None:
+        return None
+    return study.scenario.target.model.name
+
+
+class _Rates(NamedTuple):
+    """A rate of a scenario by batch size, and its ratio to that of the reference, or of plain
+    decoding, where both have it.
     """
-    values = {point.batch: getattr(point, field) for point in study.points}
-    of_base = field if reference else PLAIN[field]
-    base = {point.batch: getattr(point, of_base) for point in (reference or study).points}
-    sizes = [size for size, rate in values.items() if rate and base.get(size)]
-    rates.plot(sizes, [values[size] for size in sizes], style, **look)
-    ratios.plot(sizes, [values[size] / base[size] for size in sizes], style, **look)
+
+    sizes: list[int]
+    rates: list[float]
+    ratios: list[float]
+
+    @classmethod
+    def of(cls, study: BatchStudy, reference: BatchStudy | None, field: str) -> Self:
+        if reference is None:
+            base = _by_batch(study, PLAIN[field])
+        else:
+            base = _by_batch(reference, field)
+        drawn = cls([], [], [])
+        for size, rate in _by_batch(study, field).items():
+            if rate and base.get(size):
+                drawn.sizes.append(size)
+                drawn.rates.append(rate)
+                drawn.ratios.append(rate / base[size])
+        return drawn
+
+    def draw(self, panels: Sequence[Axes], style: str, **look: Any) -> None:
+        above, below = panels
+        above.plot(self.sizes, self.rates, style, **look)
+        below.plot(self.sizes, self.ratios, style, **look)
+
+
+def _by_batch(study: BatchStudy, field: str) -> dict[int, Any]:
+    return {point.batch: getattr(point, field) for point in study.points}
 
 
 def _batch(point: BatchPoint) -> int:
@@ -299,67 +310,47 @@ def _speedup(axes: Axes, points: Sequence[BatchPoint], name: str) -> None:
     first, for_good = crossover(points)
     if for_good is not None:
         axes.axvspan(for_good, points[-1].batch * 1.06, color=SHADE, lw=0, zorder=0)
-    axes.text(
-        0.015,
-        0.06,
-        crossed(first, for_good, name),
-        ha="left",
-        va="bottom",
-        size=8,
-        transform=axes.transAxes,
-    )
+    where = crossed(first, for_good, name)
+    axes.text(0.015, 0.06, where, ha="left", va="bottom", size=8, transform=axes.transAxes)
 
 
 def _passes(axes: Axes, points: Sequence[BatchPoint], edges: Sequence[int]) -> None:
     rows = {point.batch: point.verify_rows for point in points}
+    label: str | None = "another tile of rows"
     for edge in edges:
-        axes.axvline(
-            edge,
-            color=ORANGE,
-            lw=0.7,
-            zorder=0,
-            label="another tile of rows" if edge == edges[0] else None,
-        )
-    draw(
-        axes,
-        points,
-        _batch,
+        axes.axvline(edge, color=ORANGE, lw=0.7, zorder=0, label=label)
+        label = None  # one entry of the legend stands for all
+    curves: list[Curve[BatchPoint]] = [
         Curve(lambda point: point.verify_ms, "-", BLUE, "target verifies its windows"),
         Curve(lambda point: point.decode_ms, "-.", GREY, "target decodes one token per request"),
         Curve(lambda point: point.draft_ms, "--", GREEN, "T_draft"),
-    )
+    ]
+    draw(axes, points, _batch, *curves)
     dress(axes, y_label="law (ms)", ylim=(0.0, None), room=1.08)
-    top = axes.get_ylim()[1]
+    _, top = axes.get_ylim()
     last = 0.0
+    upright: PlainData = {"ha": "right", "va": "top", "size": 7, "color": ORANGE, "rotation": 90}
     for edge in edges:
         if edge > last * 1.12:
-            axes.text(
-                edge,
-                top * 0.99,
-                f"{rows[edge]} rows ",
-                ha="right",
-                va="top",
-                size=7,
-                color=ORANGE,
-                rotation=90,
-            )
+            axes.text(edge, top * 0.99, f"{rows[edge]} rows ", **upright)
             last = edge
 
 
 def _overhead(axes: Axes, points: Sequence[BatchPoint]) -> None:
     label = "exposed draft time / T_draft of vanilla_sd, law"
-    draw(axes, points, _batch, Curve(lambda point: point.relative_draft_overhead, "-", BLUE, label))
+    overhead = Curve[BatchPoint](lambda point: point.relative_draft_overhead, "-", BLUE, label)
+    draw(axes, points, _batch, overhead)
     dress(axes, y_label="relative draft overhead", ylim=(0.0, None), room=1.3)
-    top = axes.get_ylim()[1]
+    _, top = axes.get_ylim()
     before = None
     for point in points:
-        if point.settings != before:
-            axes.axvline(point.batch, color=GREY, lw=0.5, ls=":")
-            text = point.settings.replace(", ", "\n").replace("kappa", "κ =")
-            at_end = point.batch > 0.9 * points[-1].batch
-            where = point.batch * (0.98 if at_end else 1.02)
-            side = "right" if at_end else "left"
-            axes.text(
-                where, top * (0.8 if at_end else 0.98), text, va="top", ha=side, size=7, color=GREY
-            )
-            before = point.settings
+        if point.settings == before:
+            continue
+        axes.axvline(point.batch, color=GREY, lw=0.5, ls=":")
+        text = point.settings.replace(", ", "\n").replace("kappa", "κ =")
+        look: PlainData = {"va": "top", "size": 7, "color": GREY}
+        if point.batch > 0.9 * points[-1].batch:
+            axes.text(point.batch * 0.98, top * 0.8, text, ha="right", **look)
+        else:
+            axes.text(point.batch * 1.02, top * 0.98, text, ha="left", **look)
+        before = point.settings

@@ -39,22 +39,17 @@ def page(result: CapacityStudy) -> Page:
     verdicts and of times.
     """
     capacities = result.capacities
+    title = "Requests in the system, and rates carried"
+    drawing = Figure(title, "capacity.svg", lambda: capacity_figure(capacities))
+    answered = Bullets([Strong(sentence) for sentence in answers(capacities)])
+    verdicts = Section("Verdicts", [_verdicts(capacities), Paragraph(LEGEND)])
+    times = Section("Times at the offered rate", [_times(capacities)])
     return Page(
         "How much traffic each scenario carries",
         answer=headline(capacities),
         highlights=list(highlights(capacities)),
-        opening=[
-            Figure(
-                "Requests in the system, and rates carried",
-                "capacity.svg",
-                lambda: capacity_figure(capacities),
-            ),
-            Bullets([Strong(sentence) for sentence in answers(capacities)]),
-        ],
-        sections=[
-            Section("Verdicts", [_verdicts(capacities), Paragraph(LEGEND)]),
-            Section("Times at the offered rate", [_times(capacities)]),
-        ],
+        opening=[drawing, answered],
+        sections=[verdicts, times],
     )
 
 
@@ -65,10 +60,11 @@ def headline(capacities: Sequence[Capacity]) -> str:
     clauses = []
     for traffic, group in sorted(_by_traffic(capacities).items()):
         best = _carries_most(group)
+        carried = number(best.carried_per_s, 3)
+        offered = number(best.offered.requests_per_s, 3)
         clauses.append(
-            f"{traffic}: {best.scenario} carries the most, {number(best.carried_per_s, 3)} "
-            f"requests per second, {best.headroom:.2f} times the "
-            f"{number(best.offered.requests_per_s, 3)} offered"
+            f"{traffic}: {best.scenario} carries the most, {carried} requests per second, "
+            f"{best.headroom:.2f} times the {offered} offered"
         )
     return f"{'; '.join(clauses)}."
 
@@ -77,13 +73,11 @@ def highlights(capacities: Sequence[Capacity]) -> Iterator[Highlight]:
     """Yield the largest headroom, the rate carried there, and how many pairs are stable."""
     best = max(capacities, key=lambda capacity: capacity.headroom)
     stable = [capacity for capacity in capacities if capacity.offered.stable]
-    yield Highlight(
-        f"{best.headroom:.2f} ×", f"the offered rate of {best.workload}, carried by {best.scenario}"
-    )
+    what = f"the offered rate of {best.workload}, carried by {best.scenario}"
+    yield Highlight(f"{best.headroom:.2f} ×", what)
     yield Highlight(number(best.carried_per_s, 3), "requests per second there")
-    yield Highlight(
-        str(len(stable)), f"of {len(capacities)} pairs of traffic and scenario are stable"
-    )
+    pairs = f"of {len(capacities)} pairs of traffic and scenario are stable"
+    yield Highlight(str(len(stable)), pairs)
 
 
 def _by_traffic(capacities: Sequence[Capacity]) -> dict[str, list[Capacity]]:
@@ -95,10 +89,8 @@ def _carries_most(group: Sequence[Capacity]) -> Capacity:
 
 
 def _verdicts(capacities: Sequence[Capacity]) -> Table:
-    short = scenario_names(capacities)
-    columns: list[Column[Capacity]] = [
-        Column("traffic", lambda capacity: capacity.workload),
-        Column("scenario", lambda capacity: short[capacity.scenario]),
+    columns = [
+        *_names(capacities),
         Column("offered (req/s)", lambda capacity: number(capacity.offered.requests_per_s, 3)),
         Column("verdict", lambda capacity: capacity.verdict),
         Column("drift", lambda capacity: percent(100 * capacity.offered.drift)),
@@ -108,23 +100,31 @@ def _verdicts(capacities: Sequence[Capacity]) -> Table:
     return table("Verdicts and rates", capacities, columns)
 
 
-def _times(capacities: Sequence[Capacity]) -> Table:
+def _names(capacities: Sequence[Capacity]) -> list[Column[Capacity]]:
+    """Return the columns that say which traffic meets which scenario."""
     short = scenario_names(capacities)
-    columns: list[Column[Capacity]] = [
+    return [
         Column("traffic", lambda capacity: capacity.workload),
         Column("scenario", lambda capacity: short[capacity.scenario]),
+    ]
+
+
+def _times(capacities: Sequence[Capacity]) -> Table:
+    columns = [
+        *_names(capacities),
         Column("TTFT p50 (s)", lambda capacity: number(capacity.offered.ttft_p50_ms / 1e3, 3)),
         Column("TTFT p99 (s)", lambda capacity: number(capacity.offered.ttft_p99_ms / 1e3, 3)),
         Column("TPOT p50 (ms)", lambda capacity: number(capacity.offered.tpot_p50_ms, 3)),
         Column("tokens per s", lambda capacity: number(capacity.offered.tokens_per_s, 3)),
         Column("mean in system", lambda capacity: number(capacity.offered.mean_in_system, 3)),
         Column("Little's law off by", lambda capacity: f"{abs(capacity.offered.littles_gap):.0e}"),
-        Column(
-            "CPU s, run + search",
-            lambda capacity: f"{capacity.offered.cpu_s:.0f} + {capacity.search_cpu_s:.0f}",
-        ),
+        Column("CPU s, run + search", _cpu_seconds),
     ]
     return table("Times, tokens and requests at the offered rate", capacities, columns)
+
+
+def _cpu_seconds(capacity: Capacity) -> str:
+    return f"{capacity.offered.cpu_s:.0f} + {capacity.search_cpu_s:.0f}"
 
 
 def scenario_names(capacities: Sequence[Capacity]) -> dict[str, str]:
@@ -140,11 +140,13 @@ def answers(capacities: Sequence[Capacity]) -> Iterator[str]:
     short = scenario_names(capacities)
     for traffic, group in _by_traffic(capacities).items():
         best = _carries_most(group)
+        offered = number(best.offered.requests_per_s, 3)
+        most = number(best.carried_per_s, 3)
         carriers = [short[capacity.scenario] for capacity in group if capacity.offered.carried]
+        names = ", ".join(carriers) or "none"
         yield (
-            f"{traffic}, {number(best.offered.requests_per_s, 3)} requests per second: carried by "
-            f"{', '.join(carriers) or 'none'}; {short[best.scenario]} carries the most, "
-            f"{number(best.carried_per_s, 3)} requests per second"
+            f"{traffic}, {offered} requests per second: carried by {names}; "
+            f"{short[best.scenario]} carries the most, {most} requests per second"
         )
 
 
@@ -158,19 +160,18 @@ def capacity_figure(capacities: Sequence[Capacity]) -> Drawing:
     with canvas(5.2, WIDTH_IN * 1.15) as figure:
         panels = figure.subplots(2, len(groups), squeeze=False, height_ratios=(3, 2))
         for column, (traffic, group) in enumerate(groups.items()):
-            over_time = panels[0][column]
-            carried = panels[1][column]
+            over_time, carried = panels[:, column]
             labels = [short[capacity.scenario] for capacity in group]
             shades = [colours[capacity.scenario] for capacity in group]
             _over_time(over_time, group, labels, shades)
-            over_time.set_ylabel("" if column else "requests in the system")
             over_time.set_title(traffic, **SMALL)
-            _carried(carried, group, [] if column else labels, shades)
-        figure.legend(
-            *panels[0][0].get_legend_handles_labels(),
-            loc="outside lower center",
-            ncols=min(5, len(short)),
-        )
+            if column == 0:
+                over_time.set_ylabel("requests in the system")
+                _carried(carried, group, labels, shades)
+            else:
+                _carried(carried, group, [], shades)
+        handles, names = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=min(5, len(short)))
         return figure
 
 
@@ -179,13 +180,9 @@ def _over_time(
 ) -> None:
     """Draw the requests in the system over time at the offered rate."""
     for capacity, label, colour in zip(group, labels, colours, strict=True):
-        axes.plot(
-            capacity.offered.hours[1:],
-            capacity.offered.in_system[1:],
-            color=colour,
-            lw=1.1,
-            label=label,
-        )
+        hours = capacity.offered.hours[1:]
+        requests = capacity.offered.in_system[1:]
+        axes.plot(hours, requests, color=colour, lw=1.1, label=label)
     axes.set_yscale("symlog", linthresh=1.0)
     axes.set_ylim(bottom=0)
     axes.set_xscale("log")
@@ -202,6 +199,7 @@ def _carried(
     axes.bar_label(bars, [number(rate, 3) for rate in rates], padding=2, size=7)
     axes.margins(x=0.12)
     axes.axvline(group[0].offered.requests_per_s, color=GREY, ls="--", lw=1)
-    axes.set_yticks(places if labels else [], labels)
+    ticks = places[: len(labels)]
+    axes.set_yticks(ticks, labels)
     axes.invert_yaxis()
     axes.set_xlabel("requests per s carried; dashed: offered")

@@ -2,7 +2,7 @@
 goes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
@@ -61,20 +61,14 @@ def page(result: Comparison) -> Page:
     """
     runs = result.runs
     opening: list[Block] = [Bullets([_named(run) for run in runs])]
-    if result.cautions:
-        opening.append(
-            Bullets([(Strong("Caution: "), f"{caution}.") for caution in result.cautions])
-        )
+    cautions = [(Strong("Caution: "), f"{caution}.") for caution in result.cautions]
+    if cautions:
+        opening.append(Bullets(cautions))
     letters = [run.letter for run in runs if run.result.scenario.acceptance.stand_in]
     if letters:
         opening.append(Paragraph(borrowed(letters)))
-    opening.append(
-        Figure(
-            "Time per token of each scenario, and the parts of a step",
-            "compare.svg",
-            lambda: comparison_figure(result),
-        )
-    )
+    title = "Time per token of each scenario, and the parts of a step"
+    opening.append(Figure(title, "compare.svg", lambda: comparison_figure(result)))
     numbers = Table(_head(result, ""), list(measure_rows(result)), "Numbers of the scenarios")
     parts = Table(_head(result, ""), list(part_rows(result)), "Parts of a step, and lanes")
     commands = Bullets([(Strong(run.letter), " ", Code(run.command)) for run in runs])
@@ -87,8 +81,9 @@ def page(result: Comparison) -> Page:
         Section("Commands that run each alone", [commands], terminal=False),
         Section("The scenarios, resolved", resolved, terminal=False),
     ]
+    names = dict.fromkeys(scenario.name for scenario in result.scenarios)
     return Page(
-        " against ".join(dict.fromkeys(scenario.name for scenario in result.scenarios)),
+        " against ".join(names),
         answer=headline(runs),
         highlights=list(highlights(runs)),
         opening=opening,
@@ -99,36 +94,36 @@ def page(result: Comparison) -> Page:
 def headline(runs: Sequence[ComparedRun]) -> str:
     """Return the time per token of the first run, and how many times as fast the rest are."""
     first, *others = runs
-    clauses = []
+    first_ms = _tpot_ms(first)
+    clauses = [f"{first.letter} takes {number(first_ms, 3)} ms per token (simulation)"]
     for run in others:
-        speedup = _tpot_ms(first) / _tpot_ms(run)
-        clauses.append(f"{run.letter} {number(_tpot_ms(run), 3)} ms, {speedup:.2f} times as fast")
-    return (
-        f"{first.letter} takes {number(_tpot_ms(first), 3)} ms per token (simulation); "
-        f"{'; '.join(clauses)}."
-    )
+        own_ms = _tpot_ms(run)
+        speedup = first_ms / own_ms
+        clauses.append(f"{run.letter} {number(own_ms, 3)} ms, {speedup:.2f} times as fast")
+    return f"{'; '.join(clauses)}."
 
 
 def highlights(runs: Sequence[ComparedRun]) -> Iterator[Highlight]:
     """Yield the time per token of the first and of the fastest of the others, and their ratio."""
     first, *others = runs
     fastest = min(others, key=_tpot_ms)
-    which = ", the fastest of the others" if len(others) > 1 else ""
-    yield Highlight(f"{number(_tpot_ms(first), 3)} ms", f"per token, {first.letter}: {first.name}")
-    yield Highlight(
-        f"{number(_tpot_ms(fastest), 3)} ms",
-        f"per token, {fastest.letter}: {fastest.name}{which}",
-    )
-    yield Highlight(
-        f"{_tpot_ms(first) / _tpot_ms(fastest):.2f} ×",
-        f"as fast, {fastest.letter} against {first.letter}",
-    )
+    which = f"{fastest.letter}: {fastest.name}"
+    if len(others) > 1:
+        which += ", the fastest of the others"
+    first_ms = _tpot_ms(first)
+    fastest_ms = _tpot_ms(fastest)
+    yield Highlight(f"{number(first_ms, 3)} ms", f"per token, {first.letter}: {first.name}")
+    yield Highlight(f"{number(fastest_ms, 3)} ms", f"per token, {which}")
+    speedup = f"{first_ms / fastest_ms:.2f} ×"
+    yield Highlight(speedup, f"as fast, {fastest.letter} against {first.letter}")
 
 
 def borrowed(letters: Sequence[str]) -> str:
     """Return whose acceptance is recorded from other models."""
     *others, last = letters
-    named = f"{', '.join(others)} and {last}" if others else last
+    named = last
+    if others:
+        named = f"{', '.join(others)} and {last}"
     return f"Acceptance of {named} is a stand-in, recorded from other models."
 
 
@@ -138,7 +133,10 @@ def _tpot_ms(run: ComparedRun) -> float:
 
 def _named(run: ComparedRun) -> Words:
     about = run.result.scenario.about
-    return (Strong(run.letter), f" {run.name}" + (f": {about}" if about else ""))
+    words = f" {run.name}"
+    if about:
+        words += f": {about}"
+    return (Strong(run.letter), words)
 
 
 def _head(result: Comparison, first: str) -> list[str]:
@@ -161,28 +159,25 @@ def _interval(run: ComparedRun) -> str:
 
 def ratios(values: Sequence[float | None]) -> Iterator[str]:
     """Yield numbers with their ratio to the first."""
+    first = values[0]
     for place, value in enumerate(values):
         if value is None:
             yield "–"
+        elif place and first:
+            yield f"{number(value)} ({value / first:.2f} ×)"
         else:
-            yield number(value) + (f" ({value / values[0]:.2f} ×)" if place and values[0] else "")
+            yield number(value)
 
 
 def _differences(result: Comparison) -> Iterator[Block]:
     if not result.differences:
         yield Paragraph("None: the scenarios are the same.")
         return
-    rows: list[Sequence[Words]] = [
-        (Code(difference.field), *map(_said, difference.values))
-        for difference in result.differences
-    ]
-    yield Table(
-        _head(result, "field"),
-        rows,
-        "Fields that differ",
-        sortable=True,
-        terminal_rows=FIELDS_SHOWN,
-    )
+    rows: list[Sequence[Words]] = []
+    for difference in result.differences:
+        rows.append((Code(difference.field), *map(_said, difference.values)))
+    head = _head(result, "field")
+    yield Table(head, rows, "Fields that differ", sortable=True, terminal_rows=FIELDS_SHOWN)
 
 
 def _said(value: Value | None) -> str:
@@ -228,7 +223,13 @@ def part_rows(result: Comparison) -> Iterator[tuple[str, ...]]:
         yield f"{name} (ms)", *ratios([durations.get(name) for durations in parts])
     busy = [run.result.busy for run in result.runs]
     for lane in _names(busy):
-        yield f"{lane} busy", *(share(lanes[lane]) if lane in lanes else "–" for lanes in busy)
+        yield f"{lane} busy", *(_busy(lanes, lane) for lanes in busy)
+
+
+def _busy(lanes: Mapping[str, float], lane: str) -> str:
+    if lane in lanes:
+        return share(lanes[lane])
+    return "–"
 
 
 def _names(mappings: Iterable[Any]) -> list[str]:
@@ -247,10 +248,10 @@ def comparison_figure(result: Comparison) -> Drawing:
         tokens, steps = figure.subplots(1, 2)
         _draw_tokens(tokens, result)
         _draw_parts(steps, result, parts)
-        handles = dict(zip(*reversed(tokens.get_legend_handles_labels()), strict=True))
-        figure.legend(
-            handles.values(), handles, loc="outside lower center", ncols=min(4, count + 2)
-        )
+        handles, labels = tokens.get_legend_handles_labels()
+        by_label = dict(zip(labels, handles, strict=True))
+        columns = min(4, count + 2)
+        figure.legend(by_label.values(), by_label, loc="outside lower center", ncols=columns)
         return figure
 
 
@@ -277,7 +278,8 @@ def _draw_parts(axes: Axes, result: Comparison, names: list[str]) -> None:
     for place, run in enumerate(result.runs):
         parts = parts_ms(run.result)
         heights = [row - 0.4 + thick * (place + 0.5) for row in range(len(names))]
-        axes.barh(heights, [parts.get(name, 0.0) for name in names], thick, color=_colour(place))
+        durations = [parts.get(name, 0.0) for name in names]
+        axes.barh(heights, durations, thick, color=_colour(place))
     axes.set_yticks(range(len(names)), names)
     dress(axes, x_label="ms in a mean step", title="its parts; some run side by side")
     axes.invert_yaxis()
@@ -287,7 +289,10 @@ def _longest(result: Comparison) -> list[str]:
     """Return names of parts in the order of the step, only the longest where there are many."""
     parts = [parts_ms(run.result) for run in result.runs]
     names = _names(parts)
-    longest = sorted(names, key=lambda name: -max(durations.get(name, 0.0) for durations in parts))[
-        :MOST_PARTS
-    ]
+
+    def most_ms(name: str) -> float:
+        return max(durations.get(name, 0.0) for durations in parts)
+
+    by_length = sorted(names, key=most_ms, reverse=True)
+    longest = by_length[:MOST_PARTS]
     return [name for name in names if name in longest]

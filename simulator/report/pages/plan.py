@@ -3,13 +3,15 @@ exports, what went in.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure as Drawing
 
 from simulator.core.numeric import grouped
+from simulator.core.plain import PlainData
 from simulator.core.serving.busier import requests_in_words
 from simulator.core.serving.slo import Limit
 from simulator.inputs.writing import write_all
@@ -68,14 +70,9 @@ def write_plan(study: PlanStudy, folder: Path) -> None:
     cannot be made.
     """
     files = page_files(page(study), NAME) | study.exports
-    ours = {
-        *files,
-        *(program.file for program in ENGINES.values()),
-        SCENARIO,
-        REQUESTS,
-        "schedule.csv",
-        "specpipe.yaml",
-    }
+    ours = {SCENARIO, REQUESTS, "schedule.csv", "specpipe.yaml"}
+    ours.update(files)
+    ours.update(program.file for program in ENGINES.values())
     write_all({folder / name: content for name, content in files.items()}, ours)
 
 
@@ -83,36 +80,35 @@ def page(study: PlanStudy) -> Page:
     """Return the page of a plan and its answer."""
     plan = study.search.plan
     scenario = study.chosen.candidate.loaded.scenario
+    drawing = Figure(FIGURE_TITLE, PICTURE, lambda: plan_figure(study))
+    said = Bullets(list(sentences(study)))
+    everywhere = sections(
+        ("Alternatives", _alternatives(study)), ("Taken by default", _assumed(study))
+    )
+    in_files = sections(
+        (what_if.TITLE, what_if.blocks(study.law)),
+        ("By law, one replica", [_laws(study)]),
+        ("Left out", _left_out(plan.left_out)),
+        ("Prices", [_prices(plan.file.devices)]),
+        ("Exported", _exports(study)),
+        (PROVENANCE, provenance_blocks(scenario)),
+        (RESOLVED, resolved_blocks(scenario)),
+        terminal=False,
+    )
     return Page(
         f"Plan {plan.file.name}",
         about=plan.file.about,
         answer=headline(study.chosen),
         highlights=list(highlights(study)),
-        opening=[
-            Figure(FIGURE_TITLE, PICTURE, lambda: plan_figure(study)),
-            *(
-                Bullets([(Strong(f"{lead}:"), f" {words}") for lead, words in part(study)])
-                for part in (reasons, changes)
-            ),
-            Bullets(list(sentences(study))),
-        ],
-        sections=[
-            *sections(
-                ("Alternatives", _alternatives(study)), ("Taken by default", _assumed(study))
-            ),
-            *sections(
-                (what_if.TITLE, what_if.blocks(study.law)),
-                ("By law, one replica", [_laws(study)]),
-                ("Left out", [_left_out(plan.left_out)] if plan.left_out else []),
-                ("Prices", [_prices(plan.file.devices)]),
-                ("Exported", _exports(study)),
-                (PROVENANCE, provenance_blocks(scenario)),
-                (RESOLVED, resolved_blocks(scenario)),
-                terminal=False,
-            ),
-        ],
+        opening=[drawing, _led(reasons(study)), _led(changes(study)), said],
+        sections=[*everywhere, *in_files],
         command=study.command,
     )
+
+
+def _led(sentences_by_topic: Iterable[tuple[str, str]]) -> Bullets:
+    """Return sentences, each behind its topic."""
+    return Bullets([(Strong(f"{topic}:"), f" {words}") for topic, words in sentences_by_topic])
 
 
 # ---- the answer in words
@@ -132,14 +128,12 @@ def highlights(study: PlanStudy) -> Iterator[Highlight]:
     yield Highlight(_replicas(chosen), _words(chosen.candidate))
     yield Highlight(f"{number(chosen.cost_usd_per_hour, 3)} USD", "an hour")
     yield Highlight(multiple(study.headroom), "headroom (times the planned traffic)")
-    yield Highlight(
-        whole_share(study.chance.share),
-        f"of resampled runs met the SLO ({_interval(study.chance)})",
-    )
+    met = f"of resampled runs met the SLO ({_interval(study.chance)})"
+    yield Highlight(whole_share(study.chance.share), met)
 
 
 def _interval(chance: Chance) -> str:
-    low, high = chance.interval.low, chance.interval.high
+    low, high = chance.interval
     return f"{whole_share(SHARE)} interval {whole_share(low)} to {whole_share(high)}"
 
 
@@ -149,7 +143,9 @@ def fleet(finding: Finding) -> str:
 
 
 def _replicas(finding: Finding) -> str:
-    return "1 replica" if finding.replicas == 1 else f"{finding.replicas} replicas"
+    if finding.replicas == 1:
+        return "1 replica"
+    return f"{finding.replicas} replicas"
 
 
 def _words(candidate: Candidate) -> str:
@@ -163,9 +159,10 @@ def _words(candidate: Candidate) -> str:
 
 
 def _devices(finding: Finding) -> str:
-    return " + ".join(
-        f"{count * finding.replicas} x {name}" for name, count in finding.candidate.devices.items()
-    )
+    counts = []
+    for name, count in finding.candidate.devices.items():
+        counts.append(f"{count * finding.replicas} x {name}")
+    return " + ".join(counts)
 
 
 def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
@@ -189,19 +186,17 @@ def why(chosen: Finding, binding: Limit | None) -> str:
     """Return how the answer meets the SLO, and why it is not smaller: the limit that it breaks with
     one replica fewer.
     """
-    limits = ", ".join(
-        f"{limit_name(measured.limit)} {_ms(measured.seconds)} of {_ms(measured.limit.seconds)} ms"
-        for measured in chosen.measured
-    )
+    limits = []
+    for measured in chosen.measured:
+        times = f"{_ms(measured.seconds)} of {_ms(measured.limit.seconds)} ms"
+        limits.append(f"{limit_name(measured.limit)} {times}")
     if binding is None:
         tightest = chosen.tightest
-        size = (
-            f"One replica is enough; the tightest limit is {limit_name(tightest.limit)}, at "
-            f"{share(tightest.strain)}."
-        )
+        used = f"{limit_name(tightest.limit)}, at {share(tightest.strain)}"
+        size = f"One replica is enough; the tightest limit is {used}."
     else:
         size = f"With one replica fewer it breaks {limit_name(binding)}."
-    return f"{limits}, simulated. {size}"
+    return f"{', '.join(limits)}, simulated. {size}"
 
 
 def dearer(finding: Finding, chosen: Finding) -> str:
@@ -223,7 +218,9 @@ def multiple(room: Headroom) -> str:
 
 
 def _at_least(room: Headroom) -> str:
-    return "at least " if room.capped else ""
+    if room.capped:
+        return "at least "
+    return ""
 
 
 def headroom_words(room: Headroom) -> str:
@@ -266,14 +263,12 @@ def _headroom(room: Headroom, times: float) -> str:
     else:
         drawn = "once, their bursts so many times as large"
     run = f"{requests_in_words(room.requests)} within {number(room.lasted_s, 2)} s"
-    words = (
-        f"{_at_least(room)}{number(times, 2)} times the planned traffic ({log}, {drawn}: {run}, "
-        "to 5 %)"
-    )
+    carried = f"{_at_least(room)}{number(times, 2)} times the planned traffic"
+    words = f"{carried} ({log}, {drawn}: {run}, to 5 %)"
     if room.interval:
-        low, high = (number(end, 2) for end in room.interval)
-        interval = f"{whole_share(SHARE)} interval"
-        words += f"; from so few requests anything between {low} and {high} ({interval})"
+        low, high = room.interval
+        between = f"anything between {number(low, 2)} and {number(high, 2)}"
+        words += f"; from so few requests {between} ({whole_share(SHARE)} interval)"
     if room.capped:
         words += "; no more was tried"
     return words
@@ -380,8 +375,12 @@ def longer(trial: Trial, recorded: bool) -> str:
             f"The traffic is the {trial.requests:,} requests that were read, once; what comes "
             "after them is not in it."
         )
-    met = "met" if trial.slo_met else "missed"
-    queue = "stable" if trial.stable else "growing"
+    met = "missed"
+    if trial.slo_met:
+        met = "met"
+    queue = "growing"
+    if trial.stable:
+        queue = "stable"
     return (
         f"Over {trial.requests:,} requests the SLO is {met} and the queue is {queue} (drift "
         f"{trial.drift:+.1%} of arrivals)."
@@ -405,15 +404,17 @@ def stand_in(scenario: Scenario) -> str:
 
 def scheduled(schedule: WindowSchedule, places: int) -> str:
     """Return the draft tokens by batch size, and whether the SLO is met with them."""
-    ranges = ", ".join(
-        f"{first} to {last}: {tokens}" for first, last, tokens in schedule.ranges(places)
-    )
+    ranges = []
+    for first, last, tokens in schedule.ranges(places):
+        ranges.append(f"{first} to {last}: {tokens}")
     run = schedule.finding
-    met = "met" if run.kept else "missed"
+    met = "missed"
+    if run.kept:
+        met = "met"
+    tightest = f"{limit_name(run.tightest.limit)} {_ms(run.tightest.seconds)} ms"
     return (
-        f"Draft tokens by batch size that give the most tokens per second by law: {ranges}. Run "
-        f"with them, the SLO is {met}, {limit_name(run.tightest.limit)} "
-        f"{_ms(run.tightest.seconds)} ms."
+        "Draft tokens by batch size that give the most tokens per second by law: "
+        f"{', '.join(ranges)}. Run with them, the SLO is {met}, {tightest}."
     )
 
 
@@ -424,10 +425,9 @@ def switched_off(lengths: DraftLengths) -> str:
         batches = [batch for batch, drafted in tokens.items() if not drafted]
         if batches:
             places.append(f"from {min(batches)} requests of {context:,} cached tokens on")
+    advice = "The model never recommends turning speculation off"
     if places:
         advice = f"The model recommends turning speculation off {', '.join(places)}"
-    else:
-        advice = "The model never recommends turning speculation off"
     return f"{advice} (schedule.csv: draft tokens by batch and context)."
 
 
@@ -441,7 +441,9 @@ def looked_at(search: Search) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:,.0f}" if seconds >= 0.1 else number(seconds * 1e3, 3)
+    if seconds >= 0.1:
+        return f"{seconds * 1e3:,.0f}"
+    return number(seconds * 1e3, 3)
 
 
 # ---- tables
@@ -472,24 +474,23 @@ def _alternatives(study: PlanStudy) -> Iterator[Block]:
         Column("hardware", lambda row: row.hardware),
         Column("settings", lambda row: row.settings),
         Column("replicas", lambda row: row.replicas),
-        Column("devices", lambda row: _devices(row.cheapest) if row.cheapest else ""),
+        Column("devices", _rented),
         Column("USD/hour", _usd_per_hour),
         Column("USD/million tokens", _usd_per_million_tokens),
         Column("when full", _when_full),
-        Column("headroom", lambda row: multiple(row.capacity) if row.capacity else ""),
+        Column("headroom", _carries),
         Column("limit broken with one replica fewer", lambda row: row.broken),
     ]
     before = len(columns)
-    columns += [
-        Column(f"{limit_name(limit)} (ms)", _measured_ms(place))
-        for place, limit in enumerate(limits)
-    ]
+    for place, limit in enumerate(limits):
+        columns.append(Column(f"{limit_name(limit)} (ms)", _measured_ms(place)))
+    of_limits = range(before, len(columns))
     yield table(
         "The cheapest fleet of every strategy on every hardware",
         _families(study),
         columns,
         sortable=True,
-        terminal_columns=(*ON_TERMINAL, *range(before, len(columns))),
+        terminal_columns=(*ON_TERMINAL, *of_limits),
     )
     yield Paragraph(LEGEND)
 
@@ -499,40 +500,59 @@ def _families(study: PlanStudy) -> Iterator[Family]:
         if cheapest is None:
             yield _without_fleet(study.search, hardware, strategy)
             continue
-        binding = study.search.binding(cheapest)
-        settings = ", ".join(
-            f"{path.split('.')[-1]} {value}" for path, value in cheapest.candidate.settings
-        )
-        yield Family(
-            hardware,
-            strategy,
-            settings or "as given",
-            str(cheapest.replicas),
-            cheapest,
-            study.capacities[cheapest.candidate.family],
-            limit_name(binding) if binding else "",
-        )
+        settings = []
+        for path, value in cheapest.candidate.settings:
+            _, _, field = path.rpartition(".")
+            settings.append(f"{field} {value}")
+        in_words = ", ".join(settings) or "as given"
+        replicas = str(cheapest.replicas)
+        capacity = study.capacities[cheapest.candidate.family]
+        broken = _name_of(study.search.binding(cheapest))
+        yield Family(hardware, strategy, in_words, replicas, cheapest, capacity, broken)
 
 
 def _without_fleet(search: Search, hardware: str, strategy: str) -> Family:
     """Return the line of a family that meets the SLO nowhere, with a limit that its last fleet
     missed.
     """
-    fleets = [
-        finding for finding in search.findings if finding.candidate.family == (hardware, strategy)
-    ]
-    most = max((finding.replicas for finding in fleets), default=0)
-    missed = fleets[-1].missed if fleets else None
-    broken = limit_name(missed) if missed else ""
-    return Family(hardware, strategy, "none", f"up to {most}", None, None, broken)
+    most = 0
+    missed = None
+    for finding in search.findings:
+        if finding.candidate.family == (hardware, strategy):
+            most = max(most, finding.replicas)
+            missed = finding.missed
+    return Family(hardware, strategy, "none", f"up to {most}", None, None, _name_of(missed))
+
+
+def _name_of(limit: Limit | None) -> str:
+    """Return the name of a limit; nothing for None."""
+    if limit is None:
+        return ""
+    return limit_name(limit)
+
+
+def _rented(row: Family) -> str:
+    if row.cheapest is None:
+        return ""
+    return _devices(row.cheapest)
 
 
 def _usd_per_hour(row: Family) -> str:
-    return number(row.cheapest.cost_usd_per_hour) if row.cheapest else ""
+    if row.cheapest is None:
+        return ""
+    return number(row.cheapest.cost_usd_per_hour)
 
 
 def _usd_per_million_tokens(row: Family) -> str:
-    return number(row.cheapest.cost_usd_per_million_tokens) if row.cheapest else ""
+    if row.cheapest is None:
+        return ""
+    return number(row.cheapest.cost_usd_per_million_tokens)
+
+
+def _carries(row: Family) -> str:
+    if row.capacity is None:
+        return ""
+    return multiple(row.capacity)
 
 
 def _when_full(row: Family) -> str:
@@ -544,15 +564,20 @@ def _when_full(row: Family) -> str:
 
 def _measured_ms(place: int) -> Callable[[Family], str]:
     """Return what shows the measured time of a limit."""
-    return lambda row: _ms(row.cheapest.measured[place].seconds) if row.cheapest else ""
+
+    def measured(row: Family) -> str:
+        if row.cheapest is None:
+            return ""
+        return _ms(row.cheapest.measured[place].seconds)
+
+    return measured
 
 
 def _assumed(study: PlanStudy) -> Iterator[Block]:
-    taken = [
-        f"{words[0].upper()}{words[1:]}." for words in taken_over(study.chosen.candidate.loaded)
-    ]
-    if said := [*study.search.plan.file.assumed, *taken]:
-        yield Bullets(said)
+    assumed = list(study.search.plan.file.assumed)
+    assumed += map(as_sentence, taken_over(study.chosen.candidate.loaded))
+    if assumed:
+        yield Bullets(assumed)
 
 
 class CandidateLaw(NamedTuple):
@@ -564,15 +589,16 @@ class CandidateLaw(NamedTuple):
     def tpot_ms(self, batch: int) -> str:
         """Return the time per token of a batch; nothing where it has no room."""
         point = self.by_batch.get(batch)
-        return number(point.tpot_ms, 3) if point else ""
+        if point is None:
+            return ""
+        return number(point.tpot_ms, 3)
 
 
 def _laws(study: PlanStudy) -> Table:
-    by_name = grouped(study.laws, lambda point: point.candidate.name)
-    rows = [
-        CandidateLaw(name, {point.batch: point for point in points})
-        for name, points in by_name.items()
-    ]
+    rows = []
+    for name, points in grouped(study.laws, lambda point: point.candidate.name).items():
+        by_batch = {point.batch: point for point in points}
+        rows.append(CandidateLaw(name, by_batch))
     sizes = sorted({point.batch for point in study.laws})
     columns: list[Column[CandidateLaw]] = [
         Column("candidate", lambda row: row.name),
@@ -587,25 +613,28 @@ def _at_size(size: int) -> Callable[[CandidateLaw], str]:
 
 
 def _most_tokens_per_s(row: CandidateLaw) -> str:
-    return number(max(point.tokens_per_s for point in row.by_batch.values()), 3)
+    most = max(point.tokens_per_s for point in row.by_batch.values())
+    return number(most, 3)
 
 
-def _left_out(combinations: Sequence[NoCandidate]) -> Table:
+def _left_out(combinations: Sequence[NoCandidate]) -> Iterator[Block]:
+    if not combinations:
+        return
     columns: list[Column[NoCandidate]] = [
         Column("combination", lambda combination: combination.name),
         Column("why", lambda combination: combination.reason),
     ]
-    return table("Combinations that cannot run", combinations, columns)
+    yield table("Combinations that cannot run", combinations, columns)
 
 
 def _prices(offers: Mapping[str, Offer]) -> Table:
-    columns = [
-        Column[tuple[str, Offer]]("device", lambda row: row[0]),
-        Column[tuple[str, Offer]]("USD/hour", lambda row: f"{row[1].price_usd_per_hour.value:g}"),
-        Column[tuple[str, Offer]]("at most", lambda row: row[1].count),
-        Column[tuple[str, Offer]]("source", lambda row: row[1].price_usd_per_hour.source),
+    columns: list[Column[str]] = [
+        Column("device", lambda device: device),
+        Column("USD/hour", lambda device: f"{offers[device].price_usd_per_hour.value:g}"),
+        Column("at most", lambda device: offers[device].count),
+        Column("source", lambda device: offers[device].price_usd_per_hour.source),
     ]
-    return table("Prices", offers.items(), columns)
+    return table("Prices", offers, columns)
 
 
 def _exports(study: PlanStudy) -> Iterator[Block]:
@@ -613,9 +642,8 @@ def _exports(study: PlanStudy) -> Iterator[Block]:
         if name not in (SCENARIO, REQUESTS):
             yield Paragraph((Code(name), ":"))
             yield Listing(text)
-    yield Paragraph(
-        (Code(SCENARIO), ": the answer, to be run by ", Code(f"specsim run {SCENARIO}"), ".")
-    )
+    run = Code(f"specsim run {SCENARIO}")
+    yield Paragraph((Code(SCENARIO), ": the answer, to be run by ", run, "."))
 
 
 # ---- the figure
@@ -625,32 +653,24 @@ def plan_figure(study: PlanStudy) -> Drawing:
     """Return a drawing: cost against the share of the tightest limit that is used, a line for each
     family.
     """
+    looks = [*LOOKS, (GREY, "h")]
+    in_points: PlainData = {"textcoords": "offset points"}
     with canvas(2.7, WIDTH_IN * 1.2) as drawing:
         axes = drawing.subplots()
         axes.axhline(100.0, color=VERMILLION, lw=1.2, label="SLO")
-        for family, (colour, marker) in zip(
-            study.search.by_family, (*LOOKS, (GREY, "h")) * len(study.sizes), strict=False
-        ):
+        for family, (colour, marker) in zip(study.search.by_family, cycle(looks), strict=False):
+            hardware, strategy = family
             sizes = [finding for finding in study.sizes if finding.candidate.family == family]
             axes.plot(*_points(sizes), lw=1.0, color=colour)
-            for kept, face in (True, colour), (False, "white"):
-                label = f"{family[1]} on {family[0]}" if kept else None
-                points = _points([finding for finding in sizes if finding.kept is kept])
-                axes.plot(*points, marker, ms=6, mfc=face, mec=colour, label=label)
-            for finding, cost, used in zip(sizes, *_points(sizes), strict=True):
-                axes.annotate(
-                    f"{finding.replicas}", (cost, used), (5, 4), textcoords="offset points", size=7
-                )
-        ((cost,), (used,)) = _points([study.chosen])
-        axes.annotate(
-            "answer",
-            (cost, used),
-            (-8, -14),
-            textcoords="offset points",
-            ha="center",
-            size=8,
-            weight="bold",
-        )
+            kept = _points([finding for finding in sizes if finding.kept])
+            label = f"{strategy} on {hardware}"
+            axes.plot(*kept, marker, ms=6, mfc=colour, mec=colour, label=label)
+            missed = _points([finding for finding in sizes if not finding.kept])
+            axes.plot(*missed, marker, ms=6, mfc="white", mec=colour)
+            for finding in sizes:
+                axes.annotate(str(finding.replicas), _point(finding), (5, 4), size=7, **in_points)
+        place = _point(study.chosen)
+        axes.annotate("answer", place, (-8, -14), ha="center", size=8, weight="bold", **in_points)
         axes.margins(0.12)
         dress(
             axes,
@@ -664,5 +684,11 @@ def plan_figure(study: PlanStudy) -> Drawing:
 
 
 def _points(fleets: Sequence[Finding]) -> tuple[list[float], list[float]]:
-    used = [min(MOST_USED, finding.tightest.strain * 100) for finding in fleets]
-    return [finding.cost_usd_per_hour for finding in fleets], used
+    points = [_point(finding) for finding in fleets]
+    return [cost for cost, _ in points], [used for _, used in points]
+
+
+def _point(finding: Finding) -> tuple[float, float]:
+    """Return the cost of a fleet, and the per cent of its tightest limit that it uses."""
+    used = min(MOST_USED, finding.tightest.strain * 100)
+    return finding.cost_usd_per_hour, used

@@ -3,7 +3,8 @@ went in.
 """
 
 import shlex
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -43,23 +44,22 @@ def page(points: SweepTable, base: Scenario, command: str) -> Page:
     The page links to the table as CSV, :func:`points_file`, in the same folder.
     """
     chosen = best(points)
+    pictures = sections(("Pictures", _pictures(points)), terminal=False)
+    everywhere = sections(("Law against simulation", _gap(points)))
+    in_files = sections(
+        ("Every point", _points(points)),
+        ("What could not be evaluated", _faults(points)),
+        ("The sweep as stated", _stated(points)),
+        (PROVENANCE, provenance_blocks(base)),
+        (RESOLVED, resolved_blocks(base)),
+        terminal=False,
+    )
     return Page(
         title=f"{points.name}: {len(points.design):,} points of {points.file.scenario}",
         about=points.file.about,
         answer=_answer(chosen),
         opening=list(_opening(points, base, chosen)),
-        sections=[
-            *sections(("Pictures", _pictures(points)), terminal=False),
-            *sections(("Law against simulation", _gap(points))),
-            *sections(
-                ("Every point", _points(points)),
-                ("What could not be evaluated", _faults(points)),
-                ("The sweep as stated", _stated(points)),
-                (PROVENANCE, provenance_blocks(base)),
-                (RESOLVED, resolved_blocks(base)),
-                terminal=False,
-            ),
-        ],
+        sections=[*pictures, *everywhere, *in_files],
         command=command,
         highlights=_highlights(points, chosen),
     )
@@ -67,10 +67,9 @@ def page(points: SweepTable, base: Scenario, command: str) -> Page:
 
 def write_sweep(points: SweepTable, base: Scenario, command: str, folder: Path) -> None:
     """Write the page of a sweep, its pictures and its table, all of them or none."""
-    files: dict[str, Content] = {
-        **page_files(page(points, base, command), points.name),
-        points_file(points): table_writer(points),
-    }
+    sweep_page = page(points, base, command)
+    files: dict[str, Content] = dict(page_files(sweep_page, points.name))
+    files[points_file(points)] = table_writer(points)
     write_all({folder / name: content for name, content in files.items()})
 
 
@@ -87,10 +86,10 @@ of the best point.
 
 def _answer(chosen: Best) -> str:
     """Return where the best points are, with all metrics that are best there."""
-    places: dict[str, list[str]] = {}
+    places: defaultdict[str, list[str]] = defaultdict(list)
     for metric, point in chosen.items():
-        place = ", ".join(f"{axis} = {value}" for axis, value in point["at"].items())
-        places.setdefault(place, []).append(f"{label(metric)}: {number(point['value'], 3)}")
+        place = _at(point["at"])
+        places[place].append(f"{label(metric)}: {number(point['value'], 3)}")
     if not places:
         return "No point has a time per token or a speed-up."
     parts = [f"at {place} ({'; '.join(values)})" for place, values in places.items()]
@@ -98,11 +97,19 @@ def _answer(chosen: Best) -> str:
 
 
 def _highlights(points: SweepTable, chosen: Best) -> list[Highlight]:
-    best_values = []
+    shown = []
     for metric, point in chosen.items():
-        best_values.append(Highlight(number(point["value"], 3), f"best {label(metric)}"))
-    evaluated = Highlight(f"{len(points.frame):,} of {len(points.design):,}", "points evaluated")
-    return [*best_values, evaluated, Highlight(f"{len(faults(points)):,}", "of them could not run")]
+        shown.append(Highlight(number(point["value"], 3), f"best {label(metric)}"))
+    evaluated = f"{len(points.frame):,} of {len(points.design):,}"
+    faulty = f"{len(faults(points)):,}"
+    shown.append(Highlight(evaluated, "points evaluated"))
+    shown.append(Highlight(faulty, "of them could not run"))
+    return shown
+
+
+def _at(values: Mapping[str, Any]) -> str:
+    """Return in words where a point is: the value of each axis."""
+    return ", ".join(f"{axis} = {value}" for axis, value in values.items())
 
 
 def _opening(points: SweepTable, base: Scenario, chosen: Best) -> Iterator[Block]:
@@ -115,7 +122,7 @@ def _opening(points: SweepTable, base: Scenario, chosen: Best) -> Iterator[Block
     for caution in cautions(points, base):
         yield Paragraph(f"Caution: {caution}.")
     if chosen:
-        metric, point = list(chosen.items())[-1]
+        *_, (metric, point) = chosen.items()
         yield Paragraph(
             f"The best point by {label(metric)}, with its interval, its timeline and what went "
             "into it:"
@@ -128,7 +135,9 @@ def _command(points: SweepTable, base: Scenario, place: int) -> str:
     settings = dict(points.file.set) | dict(points.design.point(place).settings)
     mean = base.acceptance.rescale
     if mean:  # stated at the window of the scenario, not at the point's
-        field = "acceptance.window" if base.acceptance.window else "acceptance.rescale.window"
+        field = "acceptance.rescale.window"
+        if base.acceptance.window:
+            field = "acceptance.window"
         settings[field] = mean.window
     words = ["specsim", "run", points.file.scenario]
     for key, value in settings.items():
@@ -156,7 +165,7 @@ def _gap(points: SweepTable) -> Iterator[Block]:
         return
     gap_percent = (both["law_tpot_ms"] / both["simulation_tpot_ms"] - 1.0) * 100.0
     worst = both.loc[gap_percent.abs().idxmax()]
-    where = ", ".join(f"{axis} = {worst[axis]}" for axis in points.axes)
+    where = _at(worst[list(points.axes)])
     median = float(gap_percent.median())
     most = float(gap_percent[worst.name])
     yield Paragraph(
@@ -172,19 +181,24 @@ def _points(points: SweepTable) -> Iterator[Block]:
     judge = next(iter(best(points)), None)
     caption = "All of them as a table: "
     if judge and len(frame) > MOST_ROWS:
-        ascending = METRICS[judge.partition("_")[2]].less_is_better
-        frame = frame.sort_values([judge, "point"], ascending=[ascending, True]).head(MOST_ROWS)
+        _, _, metric = judge.partition("_")
+        ascending = [METRICS[metric].less_is_better, True]
+        frame = frame.sort_values([judge, "point"], ascending=ascending).head(MOST_ROWS)
         caption = (
             f"The best {MOST_ROWS} of {len(points.frame):,} points by {label(judge)}; all of them: "
         )
-    yield Paragraph((caption, Hyperlink(points_file(points), points_file(points)), "."))
+    file = points_file(points)
+    yield Paragraph((caption, Hyperlink(file, file), "."))
     shown = [_column(name, name in points.axes) for name in columns]
-    yield table("Points", (row for _, row in frame.iterrows()), shown, sortable=True)
+    rows = [row for _, row in frame.iterrows()]
+    yield table("Points", rows, shown, sortable=True)
 
 
 def _column(name: str, stated: bool) -> Column[Any]:
     """Return the column of an axis, whose values are ``stated``, or of a metric."""
-    head = name if stated else label(name)
+    head = label(name)
+    if stated:
+        head = name
     return Column(head, lambda row: _cell(row[name], stated))
 
 
@@ -201,9 +215,9 @@ def _cell(value: Any, stated: bool) -> str:
 
 def _faults(points: SweepTable) -> Iterator[Block]:
     wrong = list(faults(points).values())
-    columns = [
-        Column[dict[str, str]]("point", lambda fault: fault["at"]),
-        Column[dict[str, str]]("why", lambda fault: fault["fault"]),
+    columns: list[Column[dict[str, str]]] = [
+        Column("point", lambda fault: fault["at"]),
+        Column("why", lambda fault: fault["fault"]),
     ]
     if wrong:
         yield table("Faults", wrong[:MOST_ROWS], columns)
@@ -211,7 +225,10 @@ def _faults(points: SweepTable) -> Iterator[Block]:
 
 def _stated(points: SweepTable) -> Iterator[Block]:
     stated = points.file.model_dump(mode="json", exclude_defaults=True)
-    yield Listing(yaml.safe_dump(stated, sort_keys=False, allow_unicode=True, width=110), "yaml")
-    evaluated = LAW_METRICS if points.file.evaluators == ("law",) else tuple(METRICS)
+    written = yaml.safe_dump(stated, sort_keys=False, allow_unicode=True, width=110)
+    yield Listing(written, "yaml")
+    evaluated = tuple(METRICS)
+    if points.file.evaluators == ("law",):
+        evaluated = LAW_METRICS
     columns = [Column[str]("column", Code), Column[str]("what", lambda name: METRICS[name].label)]
     yield table("Metrics", points.file.metrics or evaluated, columns)
