@@ -28,17 +28,17 @@ MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
 
 
 PERCENTILES = (50, 90, 95, 99)
-LIMITED = {
+TIMES = {
     "ttft": "At most so long to the first token (1s)",
     "tpot": "At most so long per token behind the first (40ms)",
     "e2e": "At most so long to the last token",
 }
-"""The times of a request that can be limited, and how the help says it."""
+"""The times of a request that an SLO can bound, and how the help says it."""
 
 
 def limits(command: options.Command) -> options.Command:
     """Add an option for each limit: every percentile of every time of a request."""
-    for time, words in reversed(LIMITED.items()):
+    for time, words in reversed(TIMES.items()):
         for percentile in reversed(PERCENTILES):
             limit = click.option(
                 f"--{time}-p{percentile}",

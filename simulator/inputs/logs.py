@@ -291,7 +291,7 @@ def _conversations(records: list[PlainData]) -> Iterator[PlainData]:
 
 
 def _part(turn: PlainMapping, part: str) -> str:
-    """Return the speaker or the text of a turn; empty where it has none."""
+    """Return a part of a turn, under any of its known names; empty where it has none."""
     for name in KNOWN[part]:
         if name in turn:
             return str(turn[name])

@@ -136,7 +136,7 @@ def write(
 
 
 def _in_time(steps: Sequence[Tensor]) -> Tensor:
-    """Return what every step gave, with the steps as the last dimension."""
+    """Return what every step gave, with the steps as the last axis."""
     return torch.stack(list(steps), -1)
 
 

@@ -8,15 +8,16 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure as Drawing
 
+from simulator.core.plain import PlainData
 from simulator.report.blocks import Bullets, Figure, Highlight, Page, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.pages.methods import (
-    BAR_IN,
-    PANEL_IN,
     by_origin,
     label_rows,
     left_out,
+    row_panels,
+    rows_in,
     yes_no,
 )
 from simulator.report.panels import BLUE, ORANGE, VERMILLION, logarithmic
@@ -38,11 +39,8 @@ def page(result: CrossoverStudy) -> Page:
     title = f"{result.scenario}: {result.conditions}"
     sections = [Section(words, [_methods(chosen)]) for words, chosen in by_origin(methods)]
     notes = Section("How to read it", [Bullets([LEGEND, *left_out(result.excluded)])])
-    picture = Figure(
-        "Speed-up of all methods by batch",
-        "crossovers.svg",
-        lambda: strip_figure(methods, title),
-    )
+    drawing = "Speed-up of all methods by batch"
+    picture = Figure(drawing, "crossovers.svg", lambda: strip_figure(methods, title))
     return Page(
         f"Up to which batch each method is worth using on {title}",
         answer=headline(methods),
@@ -69,9 +67,11 @@ def headline(methods: Sequence[Crossover]) -> str:
     behind = _falling_behind(methods)
     never = _never_behind(methods)
     if never:
+        best = never[0]
+        largest = best.points[-1].batch
         answer = (
             f"By law {len(never)} of {len(methods)} methods are faster than plain decoding up to "
-            f"B = {never[0].points[-1].batch}, {never[0].method} by most"
+            f"B = {largest}, {best.method} by most"
         )
     elif behind:
         size, last = behind[-1]
@@ -130,10 +130,8 @@ def sentences(methods: Sequence[Crossover]) -> Iterator[str]:
     acceptance.
     """
     for words, chosen in by_origin(methods):
-        behind = sorted(
-            (method.first, method.method) for method in chosen if method.first is not None
-        )
-        never = sorted(method.method for method in chosen if method.first is None)
+        behind = sorted((size, method.method) for size, method in _falling_behind(chosen))
+        never = sorted(method.method for method in _never_behind(chosen))
         clauses = []
         if behind:
             size, name = behind[0]
@@ -142,7 +140,8 @@ def sentences(methods: Sequence[Crossover]) -> Iterator[str]:
             size, name = behind[-1]
             clauses.append(f"{name} last, from {size} on")
         if never:
-            clauses.append(f"never up to {chosen[0].points[-1].batch}: {', '.join(never)}")
+            largest = chosen[0].points[-1].batch
+            clauses.append(f"never up to {largest}: {', '.join(never)}")
         yield f"{words}: {'; '.join(clauses)}."
 
 
@@ -152,26 +151,17 @@ def strip_figure(methods: Sequence[Crossover], title: str) -> Drawing:
     """
     parts = list(by_origin(methods))
     sizes = [len(chosen) for _, chosen in parts] or [1]
-    height_in = BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.9
-    with canvas(height_in, dpi=200) as figure:
+    with canvas(rows_in(sizes) + 0.9, dpi=200) as figure:
         figure.suptitle(title, x=0.01, ha="left", size=9)
-        panels = figure.subplots(
-            len(sizes), 1, sharex=True, squeeze=False, height_ratios=[size + 1 for size in sizes]
-        )[:, 0]
+        panels = row_panels(figure, sizes)
         speedups = [point.speedup for method in methods for point in method.points]
         norm = TwoSlopeNorm(1.0, 0.0, max(1.1, max(speedups, default=2.0)))
         mesh = None
         for axes, (words, chosen) in zip(panels, parts, strict=False):
             mesh = _strips(axes, words, chosen, norm)
         if mesh is not None:
-            bar = figure.colorbar(
-                mesh,
-                ax=panels.tolist(),
-                orientation="horizontal",
-                fraction=0.04,
-                aspect=50,
-                pad=0.02,
-            )
+            below: PlainData = {"orientation": "horizontal", "fraction": 0.04, "pad": 0.02}
+            bar = figure.colorbar(mesh, ax=panels.tolist(), aspect=50, **below)
             bar.set_label(MAP, size=8)
         panels[-1].set_xlabel(AXIS, size=8)
         return figure
@@ -181,14 +171,13 @@ def _strips(axes: Axes, words: str, methods: Sequence[Crossover], norm: TwoSlope
     mesh = None
     for place, method in enumerate(methods):
         speedups = np.array([[point.speedup for point in method.points]])
-        edges = _edges(method)
         heights = [place - 0.36, place + 0.36]
-        mesh = axes.pcolormesh(
-            edges, heights, speedups, cmap=SLOWER_FASTER, norm=norm, rasterized=True
-        )
+        look: PlainData = {"cmap": SLOWER_FASTER, "norm": norm, "rasterized": True}
+        mesh = axes.pcolormesh(_edges(method), heights, speedups, **look)
         for edge in method.tile_edges:
-            if edge <= (method.for_good or edge):
-                axes.plot([before(edge)] * 2, [place + 0.18, place + 0.36], color=ORANGE, lw=1.2)
+            if method.for_good is None or edge <= method.for_good:
+                at = before(edge)
+                axes.plot([at, at], [place + 0.18, place + 0.36], color=ORANGE, lw=1.2)
         _mark(axes, place, method)
     logarithmic(axes, 2)
     label_rows(axes, words, [method.method for method in methods])
@@ -200,11 +189,11 @@ def _edges(method: Crossover) -> Any:
     the last size.
     """
     sizes = np.array([point.batch for point in method.points], dtype=float)
+    below = 1.0
     if len(sizes) > 1:
         below = sizes[0] ** 2 / sizes[1]
-    else:
-        below = 1.0
-    return np.append(np.sqrt(sizes * np.append(below, sizes[:-1])), sizes[-1])
+    smaller = np.append(below, sizes[:-1])
+    return np.append(np.sqrt(sizes * smaller), sizes[-1])
 
 
 def before(size: int) -> float:
@@ -220,17 +209,10 @@ def _mark(axes: Axes, place: int, method: Crossover) -> None:
     """
     for size, style in ((method.first, ":"), (method.for_good, "-")):
         if size is not None:
-            axes.plot(
-                [before(size)] * 2, [place - 0.36, place + 0.36], style, color="black", lw=1.1
-            )
+            at = before(size)
+            axes.plot([at, at], [place - 0.36, place + 0.36], style, color="black", lw=1.1)
     text = _from(method, method.for_good)
     if method.first is not None and method.first != method.for_good:
         text = f"{method.first}, {text}"
-    axes.annotate(
-        text,
-        (1.01, place),
-        xycoords=("axes fraction", "data"),
-        va="center",
-        size=7.5,
-        annotation_clip=False,
-    )
+    beside: PlainData = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
+    axes.annotate(text, (1.01, place), va="center", size=7.5, **beside)

@@ -3,6 +3,7 @@ which size on.
 """
 
 from collections.abc import Iterator
+from itertools import cycle
 
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullLocator
@@ -45,9 +46,8 @@ def page(result: LoadStudy) -> Page:
     per scenario.
     """
     curves = result.curves
-    opening: list[Block] = [
-        Figure("Tokens per second against time per token", "load.svg", lambda: load_figure(curves))
-    ]
+    title = "Tokens per second against time per token"
+    opening: list[Block] = [Figure(title, "load.svg", lambda: load_figure(curves))]
     comparisons = list(sentences(curves))
     if comparisons:
         opening.append(Bullets(comparisons))
@@ -65,10 +65,8 @@ def headline(curves: Curves) -> str:
     """Return which scenario brings the most tokens, and which is fastest for few clients."""
     most = _most_tokens(curves)
     fastest = _fastest(curves)
-    answer = (
-        f"With {most.clients} clients {most.scenario} brings {number(most.tokens_per_s, 3)} tokens "
-        "per second"
-    )
+    rate = number(most.tokens_per_s, 3)
+    answer = f"With {most.clients} clients {most.scenario} brings {rate} tokens per second"
     if len(curves) > 1:
         answer += f", the most of {len(curves)} scenarios"
     answer += f"; with {fastest.clients}, "
@@ -81,19 +79,24 @@ def highlights(curves: Curves) -> Iterator[Highlight]:
     """Yield the most tokens per second, the time per token there, and that for few clients."""
     most = _most_tokens(curves)
     fastest = _fastest(curves)
-    yield Highlight(number(most.tokens_per_s, 3), f"tokens per second with {most.clients} clients")
-    yield Highlight(f"{number(most.tpot_ms, 3)} ms", f"per token with {most.clients} clients")
-    yield Highlight(f"{number(fastest.tpot_ms, 3)} ms", f"per token with {fastest.clients}")
+    rate = number(most.tokens_per_s, 3)
+    many_ms = number(most.tpot_ms, 3)
+    few_ms = number(fastest.tpot_ms, 3)
+    yield Highlight(rate, f"tokens per second with {most.clients} clients")
+    yield Highlight(f"{many_ms} ms", f"per token with {most.clients} clients")
+    yield Highlight(f"{few_ms} ms", f"per token with {fastest.clients}")
 
 
 def _most_tokens(curves: Curves) -> LoadPoint:
     """Return the point with the most tokens per second, of those with the most clients."""
-    return max((points[-1] for points in curves.values()), key=lambda point: point.tokens_per_s)
+    most_clients = [points[-1] for points in curves.values()]
+    return max(most_clients, key=lambda point: point.tokens_per_s)
 
 
 def _fastest(curves: Curves) -> LoadPoint:
     """Return the point with the least time per token, of those with the fewest clients."""
-    return min((points[0] for points in curves.values()), key=lambda point: point.tpot_ms)
+    fewest_clients = [points[0] for points in curves.values()]
+    return min(fewest_clients, key=lambda point: point.tpot_ms)
 
 
 def _loads(name: str, points: list[LoadPoint]) -> Table:
@@ -115,10 +118,13 @@ def sentences(curves: Curves) -> Iterator[str]:
     (reference, theirs), *challengers = curves.items()
     for name, ours in challengers:
         compared = f"{name} against {reference}: {_ahead(ours, theirs)}"
-        pairs = [pair for pair in zip(ours, theirs, strict=True) if pair[0].clients > 1]
-        if pairs:
-            rates = [our.tokens_per_s / their.tokens_per_s for our, their in pairs]
-            times = [their.tpot_ms / our.tpot_ms for our, their in pairs]
+        rates = []
+        times = []
+        for our, their in zip(ours, theirs, strict=True):
+            if our.clients > 1:
+                rates.append(our.tokens_per_s / their.tokens_per_s)
+                times.append(their.tpot_ms / our.tpot_ms)
+        if rates:
             compared += (
                 f". From two clients on its throughput is {min(rates):.2f} to {max(rates):.2f} "
                 f"times as high, and tokens follow each other {min(times):.2f} to "
@@ -151,25 +157,20 @@ def load_figure(curves: Curves) -> Drawing:
     with canvas(4.4, WIDTH_IN * 1.15) as figure:
         trade, tail = figure.subplots(1, 2, sharey=True)
         names = short_names(list(curves))
-        for name, points, (colour, marker) in zip(
-            names, curves.values(), LINES * len(curves), strict=False
-        ):
+        for name, points, line in zip(names, curves.values(), cycle(LINES), strict=False):
+            colour, marker = line
             look = {"color": colour, "marker": marker, "ms": 4, "lw": 1.2}
-            trade.plot(
-                [point.tokens_per_s for point in points],
-                [point.tpot_ms for point in points],
-                "-",
-                label=name,
-                **look,
-            )
+            rates = [point.tokens_per_s for point in points]
+            times = [point.tpot_ms for point in points]
+            trade.plot(rates, times, "-", label=name, **look)
             clients = [point.clients for point in points]
-            tail.plot(clients, [point.tbt_p50_ms for point in points], "-", **look)
-            tail.plot(clients, [point.tbt_p99_ms for point in points], ":", **look)
-            for point, offset in (points[0], (-9, 4)), (points[-1], (4, 4)):
-                at = (point.tokens_per_s, point.tpot_ms)
-                trade.annotate(
-                    f"{point.clients}", at, offset, textcoords="offset points", size=7, color=colour
-                )
+            medians = [point.tbt_p50_ms for point in points]
+            tails = [point.tbt_p99_ms for point in points]
+            tail.plot(clients, medians, "-", **look)
+            tail.plot(clients, tails, ":", **look)
+            small = {"textcoords": "offset points", "size": 7, "color": colour}
+            trade.annotate(f"{clients[0]}", (rates[0], times[0]), (-9, 4), **small)
+            trade.annotate(f"{clients[-1]}", (rates[-1], times[-1]), (4, 4), **small)
         dress(
             trade,
             x_label="tokens per second, all requests",

@@ -1,18 +1,19 @@
 """Methods next to each other: their features, and one comparison of all of them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.core.numeric import grouped
+from simulator.core.plain import PlainData
 from simulator.report.blocks import Block, Bullets, Figure, Highlight, Page, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, GREY, VERMILLION
-from simulator.report.wording import number, shown
+from simulator.report.wording import as_sentence, number, shown
 from simulator.studies.crossovers import Crossover
 from simulator.studies.method_features import Features
 from simulator.studies.methods import ExcludedMethod, MethodComparison, MethodPoint
@@ -62,10 +63,10 @@ def page(result: MethodComparison) -> Page:
     """
     title = f"{result.scenario}: {result.conditions}"
     sections = [Section(words, [_methods(points)]) for words, points in by_origin(result.points)]
-    notes = [*_notes(result.points), *left_out(result.excluded)]
-    picture = Figure(
-        "Speed-up of all methods", "methods.svg", lambda: bar_figure(result.points, title)
-    )
+    notes = list(_notes(result.points))
+    notes += left_out(result.excluded)
+    drawing = "Speed-up of all methods"
+    picture = Figure(drawing, "methods.svg", lambda: bar_figure(result.points, title))
     return Page(
         title,
         answer=headline(result),
@@ -80,14 +81,14 @@ def headline(result: MethodComparison) -> str:
     if not result.points:
         return "No method runs here."
     clauses = []
-    for origin, points in sorted(grouped(result.points, lambda point: point.origin).items()):
-        best = max(points, key=lambda point: point.speedup)
+    points_of = grouped(result.points, lambda point: point.origin)
+    for origin in sorted(points_of):
+        best = max(points_of[origin], key=lambda point: point.speedup)
         clauses.append(
             f"with acceptance {SHORT_ORIGINS[origin]} {best.method} is the fastest: "
             f"{best.speedup:.2f} times autoregressive decoding"
         )
-    answer = "; ".join(clauses)
-    return f"{answer[0].upper()}{answer[1:]}."
+    return as_sentence("; ".join(clauses))
 
 
 def highlights(result: MethodComparison) -> Iterator[Highlight]:
@@ -95,14 +96,10 @@ def highlights(result: MethodComparison) -> Iterator[Highlight]:
     if result.points:
         first = result.points[0]
         last = result.points[-1]
-        yield Highlight(
-            f"{first.speedup:.2f} ×",
-            f"as fast as autoregressive decoding: {first.method}, {first.acceptance}",
-        )
-        yield Highlight(
-            f"{last.speedup:.2f} ×",
-            f"as fast: {last.method}, the last of the list, {last.acceptance}",
-        )
+        most = f"as fast as autoregressive decoding: {first.method}, {first.acceptance}"
+        least = f"as fast: {last.method}, the last of the list, {last.acceptance}"
+        yield Highlight(f"{first.speedup:.2f} ×", most)
+        yield Highlight(f"{last.speedup:.2f} ×", least)
     run_here = len({point.method for point in result.points})
     yield Highlight(str(run_here), f"methods run here, of {run_here + len(result.excluded)}")
 
@@ -158,20 +155,18 @@ def features_page(features: Mapping[str, Features]) -> Page:
     """Return the page of features: SpecPipe's Table 2, weights, rows, and where acceptance can come
     from.
     """
-    columns = [
-        Column[tuple[str, Features]]("method", lambda row: row[0]),
-        Column[tuple[str, Features]]("free draft", lambda row: yes_no(row[1].adds_no_latency)),
-        Column[tuple[str, Features]]("not trained", lambda row: yes_no(row[1].no_training)),
-        Column[tuple[str, Features]]("large batch", lambda row: yes_no(row[1].large_batch)),
-        Column[tuple[str, Features]]("dyn. draft", lambda row: yes_no(row[1].dynamic_draft)),
-        Column[tuple[str, Features]]("rows", lambda row: row[1].verified_rows),
-        Column[tuple[str, Features]]("1e9", lambda row: _billions(row[1].extra_weights)),
-        Column[tuple[str, Features]]("from", lambda row: _from(row[1].acceptance)),
+    columns: list[Column[str]] = [
+        Column("method", lambda method: method),
+        Column("free draft", lambda method: yes_no(features[method].adds_no_latency)),
+        Column("not trained", lambda method: yes_no(features[method].no_training)),
+        Column("large batch", lambda method: yes_no(features[method].large_batch)),
+        Column("dyn. draft", lambda method: yes_no(features[method].dynamic_draft)),
+        Column("rows", lambda method: features[method].verified_rows),
+        Column("1e9", lambda method: _billions(features[method].extra_weights)),
+        Column("from", lambda method: _from(features[method].acceptance)),
     ]
-    opening: list[Block] = [
-        table("Features of methods", features.items(), columns),
-        Bullets(FEATURES_LEGEND),
-    ]
+    shown_features = table("Features of methods", features, columns)
+    opening: list[Block] = [shown_features, Bullets(FEATURES_LEGEND)]
     return Page("Methods and their features", opening=opening, command="specsim list method")
 
 
@@ -201,16 +196,27 @@ def bar_figure(points: Sequence[MethodPoint], title: str) -> Drawing:
     """
     parts = list(by_origin(points))
     sizes = [len(chosen) for _, chosen in parts] or [1]
-    with canvas(BAR_IN * sum(sizes) + PANEL_IN * len(sizes) + 0.4) as figure:
+    with canvas(rows_in(sizes) + 0.4) as figure:
         figure.suptitle(title, x=0.01, ha="left", size=9)
-        rows = figure.subplots(
-            len(sizes), 1, sharex=True, squeeze=False, height_ratios=[size + 1 for size in sizes]
-        )[:, 0]
-        for axes, (words, chosen) in zip(rows, parts, strict=False):
+        panels = row_panels(figure, sizes)
+        for axes, (words, chosen) in zip(panels, parts, strict=False):
             _bars(axes, words, chosen)
-        rows[-1].set_xlabel(_axis(points), size=8)
-        rows[-1].set_xlim(0.0, 1.28 * max(map(_end, points), default=1.0))
+        longest = max(map(_end, points), default=1.0)
+        panels[-1].set_xlabel(_axis(points), size=8)
+        panels[-1].set_xlim(0.0, 1.28 * longest)
         return figure
+
+
+def rows_in(sizes: Sequence[int]) -> float:
+    """Return the height in inches of panels with so many rows each."""
+    return BAR_IN * sum(sizes) + PANEL_IN * len(sizes)
+
+
+def row_panels(figure: Drawing, sizes: Sequence[int]) -> Any:
+    """Return panels below each other, as high as so many rows each; shape (panels,)."""
+    heights = [size + 1 for size in sizes]
+    grid = figure.subplots(len(sizes), 1, sharex=True, squeeze=False, height_ratios=heights)
+    return grid[:, 0]
 
 
 def _axis(points: Sequence[MethodPoint]) -> str:
@@ -219,9 +225,8 @@ def _axis(points: Sequence[MethodPoint]) -> str:
     if any(point.published_speedup for point in points):
         lines.append("diamond: published speed-up, on its source's own hardware and software")
     if any("one lane" in point.relation for point in points):
-        lines.append(
-            "* drafts beside the target on a device of its own, which it does not have here"
-        )
+        beside = "* drafts beside the target on a device of its own, which it does not have here"
+        lines.append(beside)
     return "\n".join(lines)
 
 
@@ -234,20 +239,23 @@ def _bars(axes: Axes, words: str, points: Sequence[MethodPoint]) -> None:
     places = np.arange(len(points))
     speedups = [point.speedup for point in points]
     axes.barh(places, speedups, 0.72, color=BLUE)
-    stated = [
-        (point.published_speedup, place)
-        for place, point in enumerate(points)
-        if point.published_speedup
-    ]
-    if stated:
-        axes.plot(*zip(*stated, strict=True), "D", mfc="white", mec=VERMILLION, mew=1.2, ms=5)
+    published = []
+    published_places = []
+    names = []
     for place, point in enumerate(points):
+        if point.published_speedup:
+            published.append(point.published_speedup)
+            published_places.append(place)
         text = f"{point.speedup:.2f}: {point.tokens_per_step:.2f} tokens in {point.step_ms:.1f} ms"
         axes.text(_end(point) + 0.07, place, text, va="center", size=7, color=GREY)
+        names.append(point.method)
+        if point.relation:
+            names[-1] += " *"
+    if published:
+        diamond: PlainData = {"mfc": "white", "mec": VERMILLION, "mew": 1.2, "ms": 5}
+        axes.plot(published, published_places, "D", **diamond)
     axes.axvline(1.0, color=GREY, lw=0.8)
-    label_rows(
-        axes, words, [f"{point.method} *" if point.relation else point.method for point in points]
-    )
+    label_rows(axes, words, names)
 
 
 def label_rows(axes: Axes, words: str, names: Sequence[str]) -> None:
