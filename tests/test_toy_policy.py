@@ -56,7 +56,8 @@ def specsim(*words: str, package: Path | None = TOY) -> subprocess.CompletedProc
 def finished(scenario: Path, *words: str) -> list[tuple[int, float]]:
     """Return number and time of the last token of each request, in the order of leaving."""
     log = scenario.with_name("requests.csv")
-    done = specsim("run", str(scenario), "--request-log", str(log), *words)
+    report = scenario.with_name("report")
+    done = specsim("run", str(scenario), "--request-log", str(log), "--out", str(report), *words)
     assert done.returncode == 0, done.stderr
     with log.open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))

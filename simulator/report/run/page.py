@@ -8,7 +8,7 @@ from dataclasses import replace
 from simulator.report.blocks import Block, Bullets, Page, Section
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.pages import what_if
-from simulator.report.run import acceptance, answer, gaps, memory, serving, steps, window
+from simulator.report.run import acceptance, answer, gaps, memory, packages, serving, steps, window
 from simulator.scenario.run import RunResult
 from simulator.scenario.uncertainty import Interval
 from simulator.studies.what_if import WhatIf
@@ -35,6 +35,7 @@ def run_page(
         _sliders(law),
         acceptance.kept_tokens(result),
         steps.steps_drawn(),
+        *packages.sections(result),
         _notes(result),
         Section(PROVENANCE, list(provenance_blocks(scenario)), terminal=False),
         Section(RESOLVED, list(resolved_blocks(scenario)), terminal=False),
