@@ -29,9 +29,9 @@ from simulator.core.acceptance.draft_tree import Beam
 from simulator.core.acceptance.tree_replay import recorded_beams
 from simulator.core.serving.scheduler import TURNS
 from simulator.core.strategies.common.capabilities import line_of
-from simulator.core.strategies.common.stage_replay import StepTables, token_seconds
 from simulator.core.strategies.common.step import Kind, Lanes
 from simulator.core.world import World
+from simulator.papers.specpipe.replay import StepTables, token_seconds
 from simulator.papers.specpipe.specpipe_tandem import SpecPipeTandem
 from simulator.papers.specpipe.strategy import SpecPipe
 from simulator.scenario import load

@@ -22,12 +22,17 @@ from simulator.core.serving.requests import ClosedLoop, Requests
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.strategies.common.step import Kind, Lanes
 from simulator.core.world import World
+from simulator.papers.duodecoding.budget import (
+    budget_sweep,
+    coefficient,
+    sequence_sweep,
+    to_simulate,
+)
 from simulator.papers.duodecoding.strategy import DuoDecoding, SequenceDetail
 from simulator.report.run.answer import conditions
 from simulator.report.run.gaps import gaps
 from simulator.report.run.steps import kind_name
 from simulator.scenario import Loaded, load, run
-from simulator.studies.budget import budget_sweep, coefficient, sequence_sweep, to_simulate
 from simulator.studies.window import windows_of
 from tests.test_tree_replay import trace_of
 

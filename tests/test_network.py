@@ -12,10 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.report.blocks import Highlight
-from simulator.report.pages.network import broken, page as page_of, published, sentences
-from simulator.scenario import load
-from simulator.studies.network import (
+from simulator.papers.specpipe.network import (
     Breaking,
     NetworkRow,
     NetworkStudy,
@@ -24,6 +21,9 @@ from simulator.studies.network import (
     rate_sweep,
     study,
 )
+from simulator.papers.specpipe.network_page import broken, page as page_of, published, sentences
+from simulator.report.blocks import Highlight
+from simulator.scenario import load
 
 ONE, TWO = "specpipe_llama_3_1_70b_8x3090", "specpipe_llama_3_1_70b_two_servers"
 SURE = ["requests.count=2", "requests.output_tokens=30", "acceptance={rate: 1.0}"]

@@ -15,7 +15,7 @@ from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import Kind, Progress, Step
-from simulator.core.strategies.common.stream_laws import (
+from simulator.papers.speculative_streaming.laws import (
     parity,
     query_products,
     relative_step_cost,

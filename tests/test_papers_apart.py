@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from simulator.core.strategies import PAPERS as PACKAGE, strategies
+from simulator.api.studies import study_names
+from simulator.core.plugin_group import PAPERS as PACKAGE
+from simulator.core.strategies import strategies
 from simulator.scenario import load
+from simulator.studies.of_papers import studies_of_papers
 from tests.apart import FOLDER, PAPERS
 
 ROOT = Path(__file__).parent.parent
@@ -24,6 +27,7 @@ EXTRAS = {"torch", "tokenizers", "transformers", "safetensors", "distributed", "
 LOOK = """
 import importlib, json, pkgutil, simulator
 from click.testing import CliRunner
+from simulator.api.studies import study_names
 from simulator.cli.main import main
 from simulator.core.faults import BadInput
 
@@ -52,10 +56,14 @@ print(json.dumps({
     "missing": missing,
     "strategies": list(json.loads(printed("list", "strategy", "--json"))["strategy"]),
     "schema": printed("schema", "scenario"),
+    "help": printed("--help"),
+    "studies": study_names(),
     "faults": faults,
 }))
 """
-"""Prints what a copy has: modules that could not be imported, strategies, faults of scenarios."""
+"""Prints what a copy has: modules that could not be imported, strategies, studies, faults of
+scenarios.
+"""
 STUDY = "from simulator.cli.main import main; main()"
 
 
@@ -110,6 +118,16 @@ def environment(copy: Path) -> dict[str, str]:
 def test_its_strategies_are_listed_no_more_and_all_others_are(left: Left) -> None:
     assert set(strategies()) - set(left.found["strategies"]) == left.gone != set()
     assert [name for name in left.gone if f'"{name}"' in left.found["schema"]] == []
+
+
+def test_its_studies_are_commands_no_more_and_all_others_are(left: Left) -> None:
+    own = f"{PACKAGE}.{left.paper}."
+    studies = studies_of_papers().values()
+    gone = {study.name for study in studies if study.module.startswith(own)}
+    assert set(study_names()) - set(left.found["studies"]) == gone
+    lines = [line.strip() for line in left.found["help"].splitlines()]
+    listed = {line.partition(" ")[0] for line in lines}
+    assert set(study_names()) & listed == set(left.found["studies"])
 
 
 def test_every_module_is_imported(left: Left) -> None:

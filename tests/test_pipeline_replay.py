@@ -16,7 +16,7 @@ from simulator.core.acceptance.tree_replay import RecordedPassages
 from simulator.core.cost.rows import Phase, Rows
 from simulator.core.cost.stated import StatedCost
 from simulator.core.strategies.common.pipeline_laws import PipelineTimes
-from simulator.core.strategies.common.stage_replay import StepTables, token_seconds
+from simulator.papers.specpipe.replay import StepTables, token_seconds
 from tests.formulas import equal_stages
 
 

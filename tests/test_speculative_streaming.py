@@ -33,8 +33,8 @@ from simulator.inputs.document import read
 from simulator.inputs.schema import validate
 from simulator.inputs.traces.file import read as read_trace
 from simulator.papers.speculative_streaming.strategy import SpeculativeStreaming
+from simulator.papers.speculative_streaming.streams import best, fall, stream_sweep
 from simulator.scenario import load, run
-from simulator.studies.streams import best, fall, stream_sweep
 
 STREAMED = "streaming_vicuna_7b_a100"
 FEW = ["requests.count=12"]

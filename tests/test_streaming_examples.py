@@ -17,11 +17,11 @@ import pytest
 
 from benchmarks.family.draft_tree import DraftTree
 from simulator.core.cost.model import DraftHead, ModelSpec
-from simulator.core.strategies.common import stream_laws as laws
 from simulator.core.strategies.common.step import Kind
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import read
 from simulator.inputs.schema import validate
+from simulator.papers.speculative_streaming import laws
 from simulator.papers.speculative_streaming.strategy import SpeculativeStreaming
 from tests.formulas import accept_threshold, late_saving, stream_rows, token_layers
 

@@ -11,6 +11,7 @@ import re
 from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_type_hints
 from xml.etree import ElementTree
 
@@ -20,7 +21,7 @@ from command_tree import children, every
 from rich.console import Console
 
 import simulator
-from simulator.api.studies import PREPARED
+from simulator.api.studies import PREPARED, study_names
 from simulator.cli.main import main
 from simulator.cli.options import SIZES
 from simulator.report import WANTED, Wanted
@@ -37,11 +38,14 @@ from simulator.report.blocks import (
 )
 from simulator.report.html import as_html
 from simulator.report.terminal import print_page
+from simulator.studies.of_papers import studies_of_papers
 
 PACKAGE = Path(simulator.__file__).parent
-PARTS = {"window", "what_if", "method_features"}
-"""Computations without a command of their name: parts of ``run``, and of ``list method``."""
-NAMES = sorted(PREPARED)
+PARTS = {"window", "what_if", "method_features", "of_papers"}
+"""Modules without a command of their name: parts of ``run``, and of ``list method``; what finds
+the studies of papers.
+"""
+NAMES = study_names()
 
 
 def modules(folder: str) -> set[str]:
@@ -52,10 +56,22 @@ def modules(folder: str) -> set[str]:
     } - {"__init__"}
 
 
+def computing(name: str) -> ModuleType:
+    """The module that computes a study."""
+    of_paper = studies_of_papers().get(name)
+    return import_module(of_paper.module if of_paper else f"simulator.studies.{name}")
+
+
+def showing(name: str) -> ModuleType:
+    """The module that shows a study."""
+    of_paper = studies_of_papers().get(name)
+    return import_module(of_paper.page_module if of_paper else f"simulator.report.pages.{name}")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_study_its_page_and_its_command_have_one_name(name: str) -> None:
-    assert callable(import_module(f"simulator.studies.{name}").study)
-    assert callable(import_module(f"simulator.report.pages.{name}").page)
+    assert callable(computing(name).study)
+    assert callable(showing(name).page)
     assert name in children(main)
 
 
@@ -66,7 +82,7 @@ OF_INPUTS = {"models", "traffic", "only"}
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_option_of_a_study_is_a_parameter_with_the_default_that_its_help_says(name: str) -> None:
-    parameters = signature(import_module(f"simulator.studies.{name}").study).parameters
+    parameters = signature(computing(name).study).parameters
     for option in children(main)[name].params:
         if option.name in COMMON | OF_INPUTS:
             continue
@@ -83,7 +99,7 @@ def test_an_option_of_a_study_is_a_parameter_with_the_default_that_its_help_says
 
 def test_every_module_of_studies_is_a_command() -> None:
     assert len(NAMES) == len(set(NAMES))
-    assert modules("studies") - PARTS - {"plan", "sweep"} == set(NAMES)
+    assert modules("studies") - PARTS - {"plan", "sweep"} == set(PREPARED)
 
 
 def test_no_page_is_without_a_study_or_a_command() -> None:
@@ -175,8 +191,8 @@ def test_a_page_is_made_of_what_the_study_returns(name: str) -> None:
     """What ``study`` returns, ``page`` takes: a frozen dataclass that is plain data without any
     page or picture.
     """
-    result = get_type_hints(import_module(f"simulator.studies.{name}").study)["return"]
-    assert get_type_hints(import_module(f"simulator.report.pages.{name}").page)["result"] is result
+    result = get_type_hints(computing(name).study)["return"]
+    assert get_type_hints(showing(name).page)["result"] is result
     assert result.__dataclass_params__.frozen
     assert get_type_hints(result.as_data)["return"] == dict[str, Any]
 

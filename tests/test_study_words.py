@@ -10,12 +10,14 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure as Drawing
 
+from simulator.papers.duodecoding import budget_page as budget
+from simulator.papers.duodecoding.budget import BudgetPoint, BudgetRates, BudgetStudies, BudgetStudy
+from simulator.papers.speculative_streaming import streams_page as streams
+from simulator.papers.speculative_streaming.streams import StreamPoint, StreamStudy, TwoModels
 from simulator.report.blocks import Code, Highlight, Listing, Page, Paragraph, Table
-from simulator.report.pages import budget, drafts, streams, sweep
+from simulator.report.pages import drafts, sweep
 from simulator.scenario import load
-from simulator.studies.budget import BudgetPoint, BudgetRates, BudgetStudies, BudgetStudy
 from simulator.studies.drafts import RATES, DraftPoint, DraftStudy
-from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels
 from simulator.studies.sweep.axes import Axis, Design
 from simulator.studies.sweep.metrics import METRICS
 from simulator.studies.sweep.study import Plot, SweepFile

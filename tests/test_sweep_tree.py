@@ -14,17 +14,7 @@ from test_tree_replay import trace_of
 
 from simulator.cli.main import main
 from simulator.inputs.traces import file as trace_file
-from simulator.report.blocks import Highlight
-from simulator.report.pages.trees import (
-    headline,
-    hiding,
-    highlights,
-    page as page_of,
-    sentences,
-    tree_figure,
-)
-from simulator.scenario import load
-from simulator.studies.trees import (
+from simulator.papers.specpipe.trees import (
     LevelTimes,
     TreePoint,
     TreeStudies,
@@ -32,6 +22,16 @@ from simulator.studies.trees import (
     tree_study,
     tree_sweep,
 )
+from simulator.papers.specpipe.trees_page import (
+    headline,
+    hiding,
+    highlights,
+    page as page_of,
+    sentences,
+    tree_figure,
+)
+from simulator.report.blocks import Highlight
+from simulator.scenario import load
 
 TEXT = """\
 strategy: {name: specpipe, width: 2, branching: 2, prune_ms: 1}

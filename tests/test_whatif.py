@@ -14,12 +14,12 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.core.acceptance.sources import Rates
+from simulator.papers.specpipe.network import CLOSE, breaking, latency_sweep, study as network
+from simulator.papers.specpipe.network_page import broken
 from simulator.report.pages.drafts import sentences
-from simulator.report.pages.network import broken
 from simulator.scenario import Loaded, load
 from simulator.scenario.run import baseline
 from simulator.studies.drafts import LONGEST, RATES, study
-from simulator.studies.network import CLOSE, breaking, latency_sweep, study as network
 
 SERIAL = [
     "strategy.drafter={name: autoregressive}",

@@ -52,7 +52,7 @@ def strategies_of(paper: str) -> list[str]:
     """Return the file of a paper's strategy, and of further ones that are called after it."""
     package = ROOT / "simulator"
     folder = package / "papers" / paper
-    files = [folder / "strategy.py", *sorted(folder.glob(f"{paper}_*.py"))]
+    files = [folder / "strategy.py", *sorted(folder.glob(f"{paper}_*.py")), *folder.glob("laws.py")]
     return [file.relative_to(package).with_suffix("").as_posix() for file in files]
 
 
@@ -101,7 +101,6 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
             "duodecoding_examples",
             "sequences",
         ),
-        "core/strategies/common/stream_laws": ("one_device_by_hand", "streaming_examples"),
         "studies/sweep/grid": ("grid",),
     },
 }

@@ -1,5 +1,5 @@
 """The studies of scenarios: a study computes ``studies/NAME.py`` and is shown by
-``report/pages/NAME.py``.
+``report/pages/NAME.py``; those of a paper lie in its folder.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from simulator.core.plain import PlainData
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import in_a_line
 from simulator.inputs.shell import command_line
+from simulator.studies.of_papers import studies_of_papers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,11 +108,6 @@ def methods(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
     return list(tried), options | {"scenario": scenario}
 
 
-def network(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
-    """Return the scenarios, and to sweep a link where a picture is asked for."""
-    return asked.loaded(), options | {"swept": asked.pictured}
-
-
 def contestants(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
     """Return the scenarios under their letters, with what is set in each of them."""
     from simulator.studies.compare import Contestant
@@ -158,31 +154,38 @@ def by_letter(asked: Asked) -> dict[str, list[str]]:
 
 PREPARED: dict[str, Prepare] = {
     "batches": scenarios,
-    "budget": scenarios,
     "capacity": traffic,
     "compare": contestants,
     "crossovers": methods,
     "drafts": drafts,
     "load": scenarios,
     "methods": methods,
-    "network": network,
-    "streams": scenarios,
-    "trees": scenarios,
 }
-"""How the input of each study is made."""
+"""How the input of each study is made, but for those of papers, which take scenarios."""
+
+
+def study_names() -> list[str]:
+    """Return the names of all studies, those of papers among them, in order."""
+    return sorted([*PREPARED, *studies_of_papers()])
 
 
 def computed(name: str, asked: Asked, options: Options) -> Any:
     """Return the result of a study; options that are not given have the defaults of its ``study``
     function. Raises as it does.
     """
-    inputs, arguments = PREPARED[name](asked, dict(options))
-    return import_module(f"simulator.studies.{name}").study(inputs, **arguments)
+    of_paper = studies_of_papers().get(name)
+    if of_paper is None:
+        inputs, arguments = PREPARED[name](asked, dict(options))
+        return import_module(f"simulator.studies.{name}").study(inputs, **arguments)
+    pictured = {of_paper.if_pictured: asked.pictured} if of_paper.if_pictured else {}
+    return import_module(of_paper.module).study(asked.loaded(), **options, **pictured)
 
 
 def page_of(name: str, result: Any, command: str) -> Page:
     """Return the page of a study's result, with the command that makes it again."""
-    page: Page = import_module(f"simulator.report.pages.{name}").page(result)
+    of_paper = studies_of_papers().get(name)
+    module = of_paper.page_module if of_paper else f"simulator.report.pages.{name}"
+    page: Page = import_module(module).page(result)
     return replace(page, command=command)
 
 
@@ -200,8 +203,9 @@ def study(
     load, methods, network, streams, trees); ``options`` are those of the command, with underscores.
     Raises ValueError for an unknown study, and as :func:`load`.
     """
-    if name not in PREPARED:
-        raise ValueError(f"there is no study '{name}'; there are {', '.join(sorted(PREPARED))}")
+    names = study_names()
+    if name not in names:
+        raise ValueError(f"there is no study '{name}'; there are {', '.join(names)}")
     folders = (Path(catalogue),) if catalogue else ()
     asked = Asked(tuple(map(str, scenarios)), lines(overrides), seed, folders)
     value = computed(name, asked, options)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import click
 
 from simulator.cli.streams import whole_streams
+from simulator.studies.of_papers import StudyOfPaper
 
 if TYPE_CHECKING:
     from simulator.core.faults import BadInput
@@ -27,6 +28,28 @@ class Entry(NamedTuple):
     function: str
     line: str
 
+    def command(self) -> click.Command:
+        """Return the command, importing its module."""
+        module = import_module(f"simulator.cli.{self.module}")
+        command: click.Command = getattr(module, self.function)
+        return command
+
+
+class PaperEntry(NamedTuple):
+    """The command of a paper's study, which the paper's folder tells of."""
+
+    study: StudyOfPaper
+
+    @property
+    def line(self) -> str:
+        """Return the line that ``--help`` of the group has for it."""
+        return self.study.line
+
+    def command(self) -> click.Command:
+        """Return the command; what it needs is imported when it runs."""
+        command: click.Command = import_module("simulator.cli.studies").of_paper(self.study)
+        return command
+
 
 def end_with(error: BadInput) -> NoReturn:
     """End the command with a line for each fault on stderr, and the exit code of the error."""
@@ -39,7 +62,7 @@ class LazyGroup(click.Group):
     """A group of many commands, which ``--help`` lists with a line each, section by section."""
 
     def __init__(
-        self, *args: Any, sections: Mapping[str, Mapping[str, Entry]], **kwargs: Any
+        self, *args: Any, sections: Mapping[str, Mapping[str, Entry | PaperEntry]], **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self.sections = sections
@@ -52,10 +75,7 @@ class LazyGroup(click.Group):
         """Return a command, importing its module; None where there is none of this name."""
         for entries in self.sections.values():
             if cmd_name in entries:
-                entry = entries[cmd_name]
-                module = import_module(f"simulator.cli.{entry.module}")
-                command: click.Command = getattr(module, entry.function)
-                return command
+                return entries[cmd_name].command()
         return super().get_command(ctx, cmd_name)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:

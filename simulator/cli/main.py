@@ -5,9 +5,10 @@ needs when it runs, so that ``--help`` is quick.
 import click
 
 from simulator import __version__
-from simulator.cli.groups import Entry, LazyGroup
+from simulator.cli.groups import Entry, LazyGroup, PaperEntry
+from simulator.studies.of_papers import studies_of_papers
 
-SECTIONS = {
+SECTIONS: dict[str, dict[str, Entry | PaperEntry]] = {
     "A scenario": {
         "list": Entry(
             "catalogue",
@@ -57,14 +58,7 @@ SECTIONS = {
         "drafts": Entry(
             "studies", "drafts", "How much of a draft of another size has to be kept to pay."
         ),
-        "budget": Entry("studies", "budget", "How many tokens a draft on the CPU should write."),
-        "streams": Entry(
-            "studies", "streams", "Speculative Streaming by its tree factor, pruned or not."
-        ),
-        "trees": Entry(
-            "studies", "trees", "What a token costs with every draft tree of a recording."
-        ),
-        "network": Entry("studies", "network", "What the network between servers costs SpecPipe."),
+        **{study.name: PaperEntry(study) for study in studies_of_papers().values()},
     },
     "Data and validation": {
         "trace": Entry(

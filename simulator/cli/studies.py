@@ -1,4 +1,7 @@
-"""The studies as commands: each is computed and shown as :mod:`simulator.api.studies` says."""
+"""The studies as commands: each is computed and shown as :mod:`simulator.api.studies` says.
+
+Those of papers are told in their folders.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from simulator.cli.options import answer, working
 from simulator.core.plain import PlainData
 from simulator.inputs.shell import command_line
 from simulator.report.blocks import PICTURES
+from simulator.studies.of_papers import StudyOfPaper
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 UNTYPED = ("workers",)
@@ -173,55 +177,18 @@ def drafts(**asked: Any) -> None:
     show("drafts", "pricing drafts", asked)
 
 
-@click.command("budget")
-@several
-@click.option(
-    "--budgets", type=options.SIZES, help="Budgets for the law [default: 1 to well past c]."
-)
-@click.option(
-    "--simulate",
-    "simulated",
-    type=options.SIZES,
-    help="Budgets to simulate [default: a dozen, and those around c].",
-)
-@study
-def budget(**asked: Any) -> None:
-    """The budget of a DuoDecoding SCENARIO: c, gamma = c, the true optimum, numbers of sequences.
+def of_paper(study_: StudyOfPaper) -> click.Command:
+    """Return the command of a paper's study."""
 
-    By law, replay and simulation, with verified tokens counted and with shown ones.
-    """
-    show("budget", "sweeping the budget", asked)
+    def command(**asked: Any) -> None:
+        show(study_.name, study_.status, asked)
 
-
-@click.command("streams")
-@single
-@study
-def streams(**asked: Any) -> None:
-    """Speculative Streaming SCENARIO over its tree factor k, pruned or not, and against decoding
-    with a draft.
-    """
-    show("streams", "sweeping the tree", asked)
-
-
-@click.command("trees")
-@several
-@study
-def trees(**asked: Any) -> None:
-    """What a token costs with all draft trees that the trace of a SpecPipe SCENARIO holds."""
-    show("trees", "sweeping the tree", asked)
-
-
-@click.command("network")
-@several
-@study
-def network(**asked: Any) -> None:
-    """What the network between servers costs a SpecPipe SCENARIO, with sending beside pruning and
-    after it.
-
-    With --out, the link between the servers of the last SCENARIO is swept over latencies and
-    rates.
-    """
-    show("network", "simulating", asked)
+    callback = study(command)
+    for option in reversed(study_.options):
+        sizes = click.option(option.flag, option.parameter, type=options.SIZES, help=option.help)
+        callback = sizes(callback)
+    callback = several(callback) if study_.several else single(callback)
+    return click.command(study_.name, help=study_.help)(callback)
 
 
 class Shown(NamedTuple):

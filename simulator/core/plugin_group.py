@@ -14,6 +14,8 @@ from simulator.core.faults import BadInput
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+PAPERS = "simulator.papers"
+"""The package of our own papers, whose strategies and studies are found by their names, too."""
 STRATEGIES = "specsim.strategies"
 """Each is called like its strategy, and names the class of it."""
 POLICIES = "specsim.policies"

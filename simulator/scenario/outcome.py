@@ -15,8 +15,8 @@ from simulator.core.serving.memory import cache_hits
 from simulator.core.serving.metrics import Sketch, Tally, level_quantile
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.serving.service import ServiceRun
+from simulator.core.strategies.common.capabilities import beam_of
 from simulator.core.strategies.common.step import Kind
-from simulator.core.strategies.common.studied import LevelTree
 from simulator.scenario import Scenario
 
 
@@ -474,6 +474,7 @@ def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, Stage
         return
     model = target.model
     pipeline = target.pipeline
+    beam = beam_of(scenario.schedule)
     for first, last in pipeline.bounds:
         true, printed = (
             stage_memory(
@@ -483,9 +484,7 @@ def stage_memories(scenario: Scenario) -> Iterator[tuple[int, StageMemory, Stage
                 ends=(first == 0) + (last == model.num_hidden_layers),
                 formula=formula,
                 weights=target.weights,
-                width=scenario.schedule.beam.width
-                if isinstance(scenario.schedule, LevelTree)
-                else 0,
+                width=beam.width if beam else 0,
                 stages=scenario.stages,
                 runtime_bytes=pipeline.runtime_gb.value * 1e9,
             )

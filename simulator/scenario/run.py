@@ -28,13 +28,13 @@ from simulator.core.strategies.common.capabilities import (
     FallbackRate,
     LosesWindows,
     Tunable,
+    beam_of,
     extra_memory,
 )
 from simulator.core.strategies.common.claim import Claim
 from simulator.core.strategies.common.law import Law, OddsOf
 from simulator.core.strategies.common.outputs import Outputs
 from simulator.core.strategies.common.step import Kind, named_durations
-from simulator.core.strategies.common.studied import LevelTree
 from simulator.core.world import Span
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
@@ -461,8 +461,9 @@ def _stage_data(scenario: Scenario) -> Iterator[dict[str, float]]:
     """Yield memory of each stage, and the size of a level's hidden states on their way to the next
     stage (SP-9).
     """
+    beam = beam_of(scenario.schedule)
+    tokens = beam.width if beam else 1
     for layers, true, printed in stage_memories(scenario):
-        tokens = scenario.schedule.beam.width if isinstance(scenario.schedule, LevelTree) else 1
         message = message_bytes(scenario.target.model, tokens) if scenario.target else 0
         yield {
             "layers": layers,

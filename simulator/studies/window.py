@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from simulator.core.acceptance.sources import Acceptance
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.plain import PlainData
-from simulator.core.strategies.common.capabilities import DraftsChain
+from simulator.core.strategies.common.capabilities import DraftsChain, least_window
 from simulator.core.strategies.common.step import Kind
-from simulator.core.strategies.common.studied import SharedBudget
 from simulator.core.strategies.common.traits import Facts
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.scenario import Loaded, Scenario, run
@@ -94,7 +93,7 @@ def windows_of(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loa
     """
     for gamma in gammas:
         strategy = loaded.scenario.schedule
-        if gamma >= (strategy.least_window if isinstance(strategy, SharedBudget) else 1):
+        if gamma >= least_window(strategy):
             changed = at_window(loaded, gamma)
             if not (
                 changed.trace

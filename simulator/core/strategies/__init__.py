@@ -8,16 +8,11 @@ import pkgutil
 from functools import cache
 from inspect import isabstract
 
-from simulator.core.plugin_group import STRATEGIES
+from simulator.core.plugin_group import PAPERS, STRATEGIES
 from simulator.core.quantities import descendants, members
 from simulator.core.strategies.common.base import Strategy
 
 __all__ = ["Strategy", "strategies"]
-
-PAPERS = "simulator.papers"
-"""Package of papers; a folder of it that has a module ``strategy`` has a strategy, and further
-ones in modules whose names begin with that of the folder.
-"""
 
 
 @cache
@@ -41,7 +36,9 @@ def strategies() -> dict[str, type[Strategy]]:
 
 
 def _import_strategies_of(paper: str) -> None:
-    """Import the strategy of a paper, and further ones that are called after it."""
+    """Import the module ``strategy`` of a paper, and further ones in modules whose names begin with
+    that of the folder.
+    """
     package = importlib.import_module(f"{PAPERS}.{paper}")
     for module in pkgutil.iter_modules(package.__path__):
         if module.name == "strategy" or module.name.startswith(f"{paper}_"):

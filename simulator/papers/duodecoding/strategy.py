@@ -59,7 +59,7 @@ from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers, ordered_sum
 from simulator.core.quantities import NonNegative
-from simulator.core.strategies.common.base import LONGEST_WINDOW
+from simulator.core.strategies.common.base import LONGEST_WINDOW, Strategy
 from simulator.core.strategies.common.capabilities import DerivesNumbers, Tunable
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
 from simulator.core.strategies.common.drafters import AutoregressiveDrafter, branch_rows
@@ -73,7 +73,6 @@ from simulator.core.strategies.common.step import (
     Step,
     Timeline,
 )
-from simulator.core.strategies.common.studied import SharedBudget
 from simulator.core.strategies.common.traits import Facts, Finding, Needs, Traits
 
 
@@ -115,7 +114,7 @@ class SequenceDetail(NamedTuple):
         return 0
 
 
-class DuoDecoding(SharedBudget[DuoDecodingDurations, UnverifiedPrefix], Tunable, DerivesNumbers):
+class DuoDecoding(Strategy[DuoDecodingDurations, UnverifiedPrefix], Tunable, DerivesNumbers):
     """``sequences`` share a budget of ``gamma`` tokens; ``rule`` makes it c = T_target / T_draft
     where that is less (DUO-1).
 

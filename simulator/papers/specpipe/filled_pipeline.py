@@ -15,11 +15,11 @@ from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers
 from simulator.core.quantities import NonNegative, OneOrMore
+from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import CarriesPrompts
 from simulator.core.strategies.common.claim import Example
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import ABSENT, Kind, Progress, Step
-from simulator.core.strategies.common.studied import LevelTree
 from simulator.core.strategies.common.traits import (
     Facts,
     Finding,
@@ -33,7 +33,7 @@ R = TypeVar("R", bound=InPipeline)
 T = TypeVar("T")
 
 
-class FilledPipeline(LevelTree[T, R], CarriesPrompts, ABC):
+class FilledPipeline(Strategy[T, R], CarriesPrompts, ABC):
     """A pipeline is kept full with the levels of a tree: ``width`` nodes a level, ``branching``
     children considered for each, over the stages of the target.
 
@@ -113,16 +113,6 @@ class FilledPipeline(LevelTree[T, R], CarriesPrompts, ABC):
         if self.width_rule == "shared":
             return max(1, self.width // self.requests)
         return self.width
-
-    @property
-    def notices_late(self) -> bool:
-        """Return whether a miss is noticed one step later."""
-        return self.late
-
-    @property
-    def overlaps_sending(self) -> bool:
-        """Return whether links carry while stages prune."""
-        return self.asynchronous
 
     @property
     def prune_s(self) -> float:

@@ -73,13 +73,6 @@ class SpecPipeTandem(FilledPipeline[TandemDurations, InTandem], BlocksByStage):
         separate_prompts=True,
     )
 
-    @property
-    def steps_together(self) -> bool:
-        """Return False: stages run as soon as their input is there, so that steps are no common
-        clock.
-        """
-        return False
-
     def line(self, cost: Cost, lanes: Lanes) -> StagePipeline:
         """Return the empty pipeline over the stages and links of ``lanes``."""
         return StagePipeline(

@@ -51,6 +51,7 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers
+from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import (
     AddsMemory,
     DerivesNumbers,
@@ -67,9 +68,8 @@ from simulator.core.strategies.common.step import (
     Timeline,
     intern_progress,
 )
-from simulator.core.strategies.common.stream_laws import query_products, tree_nodes
-from simulator.core.strategies.common.studied import StreamShape, StreamTree
 from simulator.core.strategies.common.traits import Facts, Finding, Needs, Traits
+from simulator.papers.speculative_streaming.laws import query_products, tree_nodes
 
 
 class StreamingDurations(NamedTuple):
@@ -84,7 +84,7 @@ class StreamingDurations(NamedTuple):
 
 
 class SpeculativeStreaming(
-    StreamTree[StreamingDurations], AddsMemory, DerivesNumbers, DraftsOtherwise
+    Strategy[StreamingDurations], AddsMemory, DerivesNumbers, DraftsOtherwise
 ):
     """``streams`` (gamma) of ``branching`` (k) tokens run in the top ``stream_layers`` (N_s)
     layers.
@@ -155,15 +155,6 @@ class SpeculativeStreaming(
     def drafting(self) -> Drafting:
         """Return that drafts make a tree, by streams in the target's own pass."""
         return "tree"
-
-    @property
-    def shape(self) -> StreamShape:
-        """Return the shape of the tree."""
-        return StreamShape(self.streams, self.branching, self.kept)
-
-    def with_shape(self, shape: StreamShape) -> Self:
-        """Return the strategy with a tree of another shape."""
-        return self.model_copy(update=shape._asdict())
 
     @property
     def nodes(self) -> int:

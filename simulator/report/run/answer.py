@@ -7,7 +7,7 @@ from simulator.core.serving.arrivals import Deterministic, Gamma, Poisson
 from simulator.core.serving.lengths import OutputTokens, PromptTokens
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.traffic import TrafficFile
-from simulator.core.strategies.common.studied import SharedBudget
+from simulator.core.strategies.common.capabilities import accounting_of
 from simulator.report.blocks import Block, Highlight, Paragraph, Strong
 from simulator.report.run.drafting import regime
 from simulator.report.run.gaps import agreement_sentence
@@ -152,10 +152,7 @@ def counted(scenario: Scenario) -> str:
     """Return which tokens count as output: ``verified``, or ``emitted`` where tokens are shown
     before they are checked.
     """
-    strategy = scenario.schedule
-    if isinstance(strategy, SharedBudget):
-        return strategy.accounting
-    return "verified"
+    return accounting_of(scenario.schedule)
 
 
 def arrivals(requests: Requests) -> str:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from simulator.core.strategies.common.capabilities import LosesWindows
+from simulator.core.strategies.common.capabilities import LosesWindows, accounting_of
 from simulator.core.strategies.common.law import Law
-from simulator.core.strategies.common.studied import SharedBudget
 from simulator.report.blocks import Block, Bullets, Paragraph, Section, Strong, Table, Words
 from simulator.report.columns import Column, table
 from simulator.report.law_claims import on_page
@@ -172,7 +171,7 @@ def _reasons(result: RunResult) -> Iterator[str]:
         yield "prefills of other requests hold up the batch, which empties at the end"
     if scenario.cost.reads_context:
         yield "the context grows from step to step while the law takes the mean context"
-    shown_unchecked = isinstance(schedule, SharedBudget) and schedule.accounting == "emitted"
+    shown_unchecked = accounting_of(schedule) == "emitted"
     if schedule.window and shown_unchecked:
         yield "a request ends when its last token is shown, checked or not"
     if schedule.window and isinstance(schedule, LosesWindows):

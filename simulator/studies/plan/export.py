@@ -22,8 +22,7 @@ from simulator.core.strategies.common.adaptive import (
     WindowTable,
     stated_windows,
 )
-from simulator.core.strategies.common.capabilities import DraftsChain
-from simulator.core.strategies.common.studied import LevelTree
+from simulator.core.strategies.common.capabilities import DraftsChain, beam_of
 from simulator.inputs.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.run import plain, tuned
@@ -166,12 +165,13 @@ def _stages(scenario: Scenario) -> str:
     """Return width, branching and layers of the stages of a pipeline that verifies a tree; empty
     for another strategy.
     """
-    strategy, target = scenario.strategy, scenario.target
-    if not isinstance(strategy, LevelTree) or target is None or target.pipeline is None:
+    beam = beam_of(scenario.strategy)
+    target = scenario.target
+    if beam is None or target is None or target.pipeline is None:
         return ""
     settings = {
-        "width": strategy.beam.width,
-        "branching": strategy.beam.branching,
+        "width": beam.width,
+        "branching": beam.branching,
         "stage_layers": [stage.layers for stage in target.pipeline.stages],
     }
     return yaml.safe_dump(settings, sort_keys=False)

@@ -8,8 +8,9 @@ strategy, so that a strategy of another package can answer as well.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
+from simulator.core.acceptance.draft_tree import Beam
 from simulator.core.acceptance.sources import Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.cost.engine import Drafting
@@ -257,6 +258,60 @@ class DraftsChain(ABC):
     def batch_settings(self) -> str:
         """Return the settings besides the window that may follow the batch size, in words."""
         return ""
+
+
+@runtime_checkable
+class LevelsOnStages(Protocol):
+    """A strategy with this capability lays the levels of a draft tree over the stages of a
+    pipeline.
+    """
+
+    @property
+    def beam(self) -> Beam:
+        """Return the tree: nodes of a level, children considered for each of them, stages."""
+
+
+def beam_of(strategy: Strategy) -> Beam | None:
+    """Return the draft tree whose levels lie over stages; None for another strategy."""
+    if isinstance(strategy, LevelsOnStages):
+        return strategy.beam
+    return None
+
+
+Accounting: TypeAlias = Literal["verified", "emitted"]
+"""Tokens that count as output: verified ones, or those shown before they are checked."""
+
+
+@runtime_checkable
+class ShowsUnchecked(Protocol):
+    """A strategy with this capability may show tokens before they are checked."""
+
+    @property
+    def accounting(self) -> Accounting:
+        """Return which tokens count as output with these settings."""
+
+
+def accounting_of(strategy: Strategy) -> Accounting:
+    """Return which tokens of a strategy count as output."""
+    if isinstance(strategy, ShowsUnchecked):
+        return strategy.accounting
+    return "verified"
+
+
+@runtime_checkable
+class SharesWindow(Protocol):
+    """A strategy with this capability shares a window among several sequences."""
+
+    @property
+    def least_window(self) -> int:
+        """Return the smallest window that the other settings allow, in draft tokens."""
+
+
+def least_window(strategy: Strategy) -> int:
+    """Return the smallest window, in draft tokens, that the other settings of a strategy allow."""
+    if isinstance(strategy, SharesWindow):
+        return strategy.least_window
+    return 1
 
 
 class ProvenSteps(ABC):

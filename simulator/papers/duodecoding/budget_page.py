@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
+from simulator.papers.duodecoding.budget import FLAT, BudgetPoint, BudgetStudies, BudgetStudy
 from simulator.report.blocks import (
     Block,
     Bullets,
@@ -21,7 +22,6 @@ from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, SHADE, VERMILLION, Curve, draw, dress
 from simulator.report.wording import number
-from simulator.studies.budget import FLAT, BudgetPoint, BudgetStudies, BudgetStudy
 
 BOX = {"fc": "white", "alpha": 0.8, "lw": 0}
 

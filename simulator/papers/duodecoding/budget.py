@@ -19,8 +19,8 @@ from simulator.core.acceptance.sources import Acceptance
 from simulator.core.faults import BadInput
 from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
-from simulator.core.strategies.common.studied import SharedBudget
 from simulator.core.strategies.common.traits import Facts
+from simulator.papers.duodecoding.strategy import DuoDecoding
 from simulator.scenario import Loaded, run
 from simulator.studies.window import at_window
 
@@ -159,9 +159,9 @@ def _simulated(point: BudgetPoint, loaded: Loaded, acceptance: Acceptance) -> Bu
     return replace(point, **rates)
 
 
-def _checked(loaded: Loaded) -> SharedBudget:
+def _checked(loaded: Loaded) -> DuoDecoding:
     strategy = loaded.scenario.schedule
-    if not isinstance(strategy, SharedBudget):
+    if not isinstance(strategy, DuoDecoding):
         raise BadInput.at(
             loaded.scenario.name,
             f"expected a scenario of duodecoding, got {strategy.name}",

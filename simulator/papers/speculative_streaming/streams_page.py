@@ -6,13 +6,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from simulator.core.strategies.common.stream_laws import parity, speedup_over_two_models
+from simulator.papers.speculative_streaming.laws import parity, speedup_over_two_models
+from simulator.papers.speculative_streaming.streams import (
+    StreamPoint,
+    StreamStudy,
+    TwoModels,
+    best,
+    fall,
+)
 from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, GREY, ORANGE, SHADE, VERMILLION, dress
 from simulator.report.wording import number
-from simulator.studies.streams import StreamPoint, StreamStudy, TwoModels, best, fall
 
 PAPER_GAMMA = 4
 """App. N's example, drawn where a scenario has no draft to compare with."""

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import LogLocator, NullLocator
 
 from simulator.core.plain import PlainData
+from simulator.papers.specpipe.trees import TreePoint, TreeStudies, TreeStudy
 from simulator.report.blocks import (
     Bullets,
     Figure,
@@ -33,7 +34,6 @@ from simulator.report.panels import (
     logarithmic,
 )
 from simulator.report.wording import number, share, short_names
-from simulator.studies.trees import TreePoint, TreeStudies, TreeStudy
 
 LEGEND = (
     "ms per token: replay of the recorded passages at the mean context, ± standard error over "

@@ -18,14 +18,14 @@ from simulator.core.faults import BadInput
 from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
 from simulator.core.strategies.common.step import Kind
-from simulator.core.strategies.common.stream_laws import (
+from simulator.core.strategies.common.traits import Facts
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.papers.speculative_streaming.laws import (
     relative_step_cost,
     speedup_over_two_models,
     tree_nodes,
 )
-from simulator.core.strategies.common.studied import StreamTree
-from simulator.core.strategies.common.traits import Facts
-from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.papers.speculative_streaming.strategy import SpeculativeStreaming
 from simulator.scenario import Loaded, run
 from simulator.scenario.outcome import Outcome
 
@@ -102,26 +102,27 @@ def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> Stre
     Raises :class:`BadInput` without recorded streams.
     """
     strategy = loaded.scenario.strategy
-    if not isinstance(strategy, StreamTree) or loaded.trace is None:
+    if not isinstance(strategy, SpeculativeStreaming) or loaded.trace is None:
         message = "expected a scenario of speculative_streaming with a trace that holds streams"
         raise BadInput.at(loaded.scenario.name, message, "acceptance.trace")
-    shape = strategy.shape
     baseline = run.simulated_baseline(loaded.scenario).tpot_s
     whole = []
     pruned = []
     for branching in counted(branchings, "trees"):
-        if tree_nodes(shape.streams, branching) > LARGEST_TREE:
+        if tree_nodes(strategy.streams, branching) > LARGEST_TREE:
             continue
-        full = strategy.with_shape(shape._replace(branching=branching, kept=None))
-        cut = strategy.with_shape(shape._replace(branching=branching, kept=shape.kept or KEPT))
+        kept = strategy.kept or KEPT
+        full = strategy.model_copy(update={"branching": branching, "kept": None})
+        cut = strategy.model_copy(update={"branching": branching, "kept": kept})
         whole.append(_point(loaded.replace(strategy=full), full, baseline))
         if not cut.prunes:
             pruned.append(whole[-1])
         elif not any(cut.findings(Facts(trace=loaded.trace))):
             pruned.append(_point(loaded.replace(strategy=cut), cut, baseline))
-    shapes = (shape._replace(streams=count, branching=1) for count in range(1, shape.streams + 1))
-    chains = (strategy.with_shape(chain) for chain in shapes)
-    emitted = (_replayed(loaded.replace(strategy=chain)).tokens_per_step for chain in chains)
+    emitted = []
+    for count in range(1, strategy.streams + 1):
+        chain = strategy.model_copy(update={"streams": count, "branching": 1})
+        emitted.append(_replayed(loaded.replace(strategy=chain)).tokens_per_step)
     name = loaded.scenario.name
     plane = _two_models(loaded, strategy)
     return StreamStudy(name, tuple(whole), tuple(pruned), tuple(emitted), plane)
@@ -148,13 +149,13 @@ def fall(points: Sequence[StreamPoint]) -> StreamPoint | None:
     )
 
 
-def _point(loaded: Loaded, strategy: StreamTree, baseline: float) -> StreamPoint:
+def _point(loaded: Loaded, strategy: SpeculativeStreaming, baseline: float) -> StreamPoint:
     outcome = _replayed(loaded)
     speedup = baseline / outcome.tpot_s
     return StreamPoint(
-        branching=strategy.shape.branching,
+        branching=strategy.branching,
         nodes=strategy.nodes,
-        kept=strategy.shape.kept,
+        kept=strategy.kept,
         tokens_per_step=outcome.tokens_per_step,
         step_ms=outcome.step_s * 1e3,
         tpot_ms=outcome.tpot_s * 1e3,
@@ -167,12 +168,12 @@ def _replayed(loaded: Loaded) -> Outcome:
     return run.replay(loaded.scenario, loaded.acceptance())
 
 
-def _two_models(loaded: Loaded, strategy: StreamTree) -> TwoModels | None:
+def _two_models(loaded: Loaded, strategy: SpeculativeStreaming) -> TwoModels | None:
     """Return the comparison with serial decoding in windows as long as the streams; None without a
     draft model.
     """
     scenario = loaded.scenario
-    gamma = strategy.shape.streams
+    gamma = strategy.streams
     if scenario.draft is None:
         return None
     serial = loaded.replace(strategy=VanillaSD(gamma=gamma))

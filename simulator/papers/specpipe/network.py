@@ -17,8 +17,8 @@ from simulator.core.cost.device import Link
 from simulator.core.faults import BadInput
 from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
-from simulator.core.strategies.common.studied import LevelTree
 from simulator.core.world import Span
+from simulator.papers.specpipe.filled_pipeline import FilledPipeline
 from simulator.scenario import Loaded, run
 
 LATENCIES_US = (10, 50, 200, 500, 1_000, 2_000, 5_000, 10_000)
@@ -221,7 +221,7 @@ def spans_of(loaded: Loaded, overlapped: bool) -> list[Span]:
 
 def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
     scenario = loaded.scenario
-    if not isinstance(scenario.strategy, LevelTree):
+    if not isinstance(scenario.strategy, FilledPipeline):
         message = (
             f"{scenario.strategy.name} does not overlap sending with pruning; expected specpipe "
             "or specpipe_tandem"

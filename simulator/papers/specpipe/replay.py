@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import Rows
-from simulator.core.strategies.common.studied import LevelTree
+from simulator.papers.specpipe.strategy import SpecPipe
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,7 +33,7 @@ class StepTables:
     asynchronous: bool = True
 
     @classmethod
-    def of(cls, strategy: LevelTree, cost: Cost, context: int) -> Self:
+    def of(cls, strategy: SpecPipe, cost: Cost, context: int) -> Self:
         """Return the tables of a level of one request behind ``context`` cached tokens, as the
         strategy prices it.
         """
@@ -49,7 +49,7 @@ class StepTables:
         draft = [0.0, *(cost.draft(level).wall_s for level in rows)]
         verdict = cost.token() + strategy.prune_s
         return cls(
-            np.array(stages), np.array(links), np.array(draft), verdict, strategy.overlaps_sending
+            np.array(stages), np.array(links), np.array(draft), verdict, strategy.asynchronous
         )
 
     def step(self, loads: Ints, begun: NDArray[np.bool_]) -> Floats:

@@ -7,7 +7,7 @@ holds.
                  +-----------+-------- w
                             optimum
 
-Trees are replayed step by step (:mod:`simulator.core.strategies.common.stage_replay`) at the mean
+Trees are replayed step by step (:mod:`simulator.papers.specpipe.replay`) at the mean
 context, so that refills, full and partial, cost what they cost; the law to compare with is Eq. (1)
 with the tree's share of hits. Figures 9 and 10 of SpecPipe are made of this.
 """
@@ -28,8 +28,8 @@ from simulator.core.faults import BadInput
 from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
 from simulator.core.strategies.common.pipeline_laws import unequal_stages
-from simulator.core.strategies.common.stage_replay import StepTables, token_seconds
-from simulator.core.strategies.common.studied import LevelTree
+from simulator.papers.specpipe.replay import StepTables, token_seconds
+from simulator.papers.specpipe.strategy import SpecPipe
 from simulator.scenario import Loaded, Scenario
 
 WITHIN = 2.0
@@ -173,7 +173,7 @@ def tree_study(loaded: Loaded) -> TreeStudy:
 
 def _levels(scenario: Scenario, widest: int) -> LevelTimes:
     strategy = scenario.schedule
-    if not isinstance(strategy, LevelTree):
+    if not isinstance(strategy, SpecPipe):
         raise TypeError(f"{strategy.name} has no levels")
     strategy = strategy.with_tree(widest, strategy.beam.branching)
     tables = StepTables.of(strategy, scenario.cost, scenario.mean_context)
@@ -209,12 +209,7 @@ def tree_sweep(loaded: Loaded) -> list[TreePoint]:
         beams = [beam for beam in recorded_beams(trace) if beam.stages == scenario.stages]
     else:
         beams = []
-    if (
-        not isinstance(strategy, LevelTree)
-        or not strategy.steps_together
-        or trace is None
-        or not beams
-    ):
+    if not isinstance(strategy, SpecPipe) or trace is None or not beams:
         if scenario.stages:
             held = f"trees over its {scenario.stages} stages"
         else:
@@ -246,7 +241,7 @@ class _Replayed(NamedTuple):
 
 
 def _replayed(
-    scenario: Scenario, strategy: LevelTree, trace: Trace, beam: Beam, replay: Replay
+    scenario: Scenario, strategy: SpecPipe, trace: Trace, beam: Beam, replay: Replay
 ) -> _Replayed:
     index = recorded_beams(trace).index(beam)
     tables = StepTables.of(strategy, scenario.cost, scenario.mean_context)
@@ -260,16 +255,16 @@ def _replayed(
             recorded.array(f"beam.{name}")[index].astype(np.int64)
             for name in ("steps", "hit", "rows")
         )
-        waits = token_seconds(tables, steps, rows, hit.astype(bool), strategy.notices_late)
+        waits = token_seconds(tables, steps, rows, hit.astype(bool), strategy.late)
         seconds.append(float(waits.sum()))
         tokens.append(len(waits))
         hits += int(hit.sum())
-        passed += int(steps.sum()) + strategy.notices_late * int((1 - hit[:-1]).sum())
+        passed += int(steps.sum()) + strategy.late * int((1 - hit[:-1]).sum())
     return _Replayed(np.array(seconds), np.array(tokens), hits, passed)
 
 
 def _point(
-    scenario: Scenario, strategy: LevelTree, replayed: _Replayed, best: NDArray[np.float64]
+    scenario: Scenario, strategy: SpecPipe, replayed: _Replayed, best: NDArray[np.float64]
 ) -> TreePoint:
     level = Rows.decode(strategy.beam.width, scenario.mean_context)
     stages = [scenario.cost.stage(index, level).wall_s for index in range(scenario.stages)]

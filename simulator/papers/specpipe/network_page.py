@@ -13,6 +13,13 @@ from matplotlib.ticker import FuncFormatter
 from simulator.core.numeric import grouped
 from simulator.core.world import Span
 from simulator.evidence.published import cells
+from simulator.papers.specpipe.network import (
+    Breaking,
+    LinkSweep,
+    NetworkPoint,
+    NetworkRow,
+    NetworkStudy,
+)
 from simulator.report.blocks import (
     Block,
     Bullets,
@@ -28,13 +35,6 @@ from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, VERMILLION, Curve, draw, dress
 from simulator.report.pipeline_timeline import COLOURS, draw as draw_lanes
 from simulator.report.wording import number, share
-from simulator.studies.network import (
-    Breaking,
-    LinkSweep,
-    NetworkPoint,
-    NetworkRow,
-    NetworkStudy,
-)
 
 LEGEND = (
     "ms per token: simulation. Overlapped: links carry while stages prune; in turn: behind that. "
