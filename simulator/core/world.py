@@ -18,7 +18,7 @@ from functools import reduce
 from heapq import heapify, heappush
 from itertools import chain, repeat
 from operator import add
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -349,7 +349,11 @@ class RunLane:
         self.booked: list[tuple[Seconds, Seconds, str]] = []
 
     def occupy(
-        self, seconds: Any, label: str, after: Self | None = None, also: Self | None = None
+        self,
+        seconds: float | Seconds,
+        label: str,
+        after: Self | None = None,
+        also: Self | None = None,
     ) -> Seconds:
         """Book ``seconds`` in every step from when this lane, ``after`` and ``also`` are free;
         return the ends, (steps,).

@@ -3,7 +3,7 @@ together.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,7 @@ class RecordedRouting:
 
 
 def experts_read(
-    trace: Trace, flavours: Sequence[str] = (), layers: Any = slice(None)
+    trace: Trace, flavours: Sequence[str] = (), layers: slice | Sequence[int] = slice(None)
 ) -> dict[tuple[int, int], float]:
     """Return the mean number of experts read by (rows, requests), over chosen flavours and layers;
     windows of emitted tokens.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -154,7 +154,7 @@ class Device(Frozen):
 
     def timer(
         self, operation: Roofline, arithmetic: Arithmetic = "fp16", cached: bool = False
-    ) -> Callable[..., Any]:
+    ) -> Callable[..., Numbers]:
         """Return a function (bytes, flops, tokens) to the seconds of one operation; bytes and flops
         may be arrays.
 

@@ -2,12 +2,13 @@
 formula or a profiler's table.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import product
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from simulator.core.cost.rows import Rows
@@ -120,7 +121,7 @@ class Tabulated(Frozen):
         ]
 
     @cached_property
-    def _read(self) -> Any:
+    def _read(self) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
         """Return the interpolation over the grid; an axis with a single value is left out."""
         # slow to load, and few scenarios tabulate
         from scipy.interpolate import RegularGridInterpolator
@@ -179,7 +180,7 @@ PassDuration = Annotated[
 """A number of ms, times by rows, a formula, or a table."""
 
 
-def duration_ms(stated: Any, rows: Rows) -> Any:
+def duration_ms(stated: PassDuration, rows: Rows) -> Numbers:
     """Return a stated duration over ``rows``, in ms."""
     if isinstance(stated, ByLoad | Tabulated):
         return stated.ms(rows)

@@ -3,14 +3,14 @@ multipliers.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from simulator.core.cost.device import Device
 from simulator.core.cost.formats import WeightFormat
 from simulator.core.cost.rows import Rows
-from simulator.core.numeric import elementwise_max
+from simulator.core.numeric import Numbers, elementwise_max
 from simulator.core.quantities import Confidence, Frozen, Open, Positive, Ranged
 
 Drafting = Literal["draft_model", "head", "tree", "look_up"]
@@ -356,7 +356,7 @@ class Engine(Frozen):
     def _seconds(self, microseconds: float) -> float:
         return microseconds * 1e-6 * self.host_ratio.value
 
-    def wall_seconds(self, host: float, device: Any) -> Any:
+    def wall_seconds(self, host: float, device: Numbers) -> Numbers:
         """Return the seconds of one pass whose host takes ``host`` seconds and whose device takes
         ``device``.
         """

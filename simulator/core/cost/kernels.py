@@ -4,7 +4,7 @@ head and of collectives.
 
 from collections.abc import Callable
 from math import ceil, inf, log, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simulator.core.cost.device import Device
 from simulator.core.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS
@@ -149,7 +149,7 @@ def _attention_in_parts(
 
     def timed(
         part: AttentionRoofline,
-        timer: Any,
+        timer: Callable[..., Numbers],
         sequences: int,
         tokens: int,
         kv_tokens: Numbers,

@@ -13,11 +13,12 @@ times are added in the order in which they would pass.
 """
 
 from math import inf
-from typing import Any, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.core.numeric import Numbers
 from simulator.core.serving.iteration import Batch
 from simulator.core.serving.memory import Blocks
 from simulator.core.serving.metrics import BrokenRunError
@@ -35,7 +36,7 @@ share of them.
 """
 MOST = 4_096
 """Steps of one leap, at most, so that its arrays stay small."""
-TimedSteps = tuple[Places, Step, Any]
+TimedSteps = tuple[Places, Step, NamedTuple]
 """The steps of one kind with their durations, each a number or an array over the steps, in
 seconds.
 """
@@ -90,7 +91,7 @@ class Leap:
         return the end in seconds.
         """
         scheduler = self.scheduler
-        parts = list[tuple[Any, ...]]()
+        parts = list[tuple[Numbers, ...]]()
         self.kinds: list[TimedSteps] = []
         contexts = self.behind - self.foreseen.committed
         for places, step in self.strategy.steps_of_run(

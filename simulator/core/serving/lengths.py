@@ -1,7 +1,7 @@
 """Lengths of prompts and outputs: a number, or a distribution that is drawn from."""
 
 from math import ceil, floor, log
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,9 +124,8 @@ OutputTokens = Annotated[
 ]
 
 
-def draw_lengths(stated: Any, seed: tuple[int, ...], count: int) -> NDArray[np.int64]:
+def draw_lengths(stated: int | Lengths, seed: tuple[int, ...], count: int) -> NDArray[np.int64]:
     """Return ``count`` lengths: those of a distribution, or the same number over and over."""
     if isinstance(stated, int):
         return np.full(count, stated, dtype=np.int64)
-    lengths: NDArray[np.int64] = stated.draw(np.random.default_rng(seed), count)
-    return lengths
+    return stated.draw(np.random.default_rng(seed), count)

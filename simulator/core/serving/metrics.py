@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 from math import ceil, inf, isclose, log
 from operator import add
-from typing import Any, Self
+from typing import Self
 
-from simulator.core.numeric import ordered_sum
+from simulator.core.numeric import Item, ordered_sum
 from simulator.core.serving.slo import Limit
 from simulator.core.strategies.common.step import Kind, Progress
 
@@ -246,9 +246,9 @@ class Tally:
         """Return how often the strategy decided what about its next step."""
         return self._counted(lambda progress: progress.choice or None)
 
-    def _counted(self, what: Callable[[Progress], Any]) -> Counter[Any]:
+    def _counted(self, what: Callable[[Progress], Item | None]) -> Counter[Item]:
         """Return how often a step did something, by ``what`` makes of it; None is left out."""
-        counts: Counter[Any] = Counter()
+        counts = Counter[Item]()
         for progress, times in self.settled.items():
             if (value := what(progress)) is not None:
                 counts[value] += times

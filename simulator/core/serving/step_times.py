@@ -4,7 +4,8 @@ Steps of a single request differ in its context alone, which grows by a few toke
 are worked out for many contexts at once.
 """
 
-from typing import Any
+from collections.abc import Hashable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,13 +26,14 @@ class StepTimes:
     def __init__(self, strategy: Strategy, cost: Cost) -> None:
         self._strategy = strategy
         self._cost = cost
-        self._remembered: dict[tuple[object, ...], Any] = {}
+        self._named: type[NamedTuple] = strategy.traits.durations
+        self._remembered: dict[tuple[Hashable, ...], NamedTuple] = {}
         self._lists: dict[Kind, tuple[int, list[tuple[float, ...]]]] = {}
         """By kind, the context of the first step that was worked out ahead, and the durations from
         there on.
         """
 
-    def of(self, step: Step) -> Any:
+    def of(self, step: Step) -> NamedTuple:
         """Return the named durations of a step, in seconds; drawn anew every time where links
         jitter.
         """
@@ -48,7 +50,7 @@ class StepTimes:
             durations = self._remembered[key] = self._strategy.durations(self._cost, step)
         return durations
 
-    def along(self, step: Step) -> Any:
+    def along(self, step: Step) -> NamedTuple:
         """Return the named durations, each a number or an array, of steps whose contexts are
         arrays, as :meth:`of` has them.
 
@@ -58,7 +60,8 @@ class StepTimes:
         if not self._cost.reads_context:
             return self.of(_single(step, 0))
         if isinstance(self._cost, StatedCost) or self._listed(_single(step, 0)) is not None:
-            return self._strategy.durations(self._cost, step)
+            priced: NamedTuple = self._strategy.durations(self._cost, step)
+            return priced
         columns = np.array(
             [self.of(_single(step, place)) for place in range(len(step.rows.kv_tokens))]
         ).T
@@ -66,9 +69,9 @@ class StepTimes:
         constant = (
             float(column[0]) if (column == column[0]).all() else column for column in columns
         )
-        return self._strategy.traits.durations._make(constant)
+        return self._named._make(constant)
 
-    def _listed(self, step: Step) -> Any:
+    def _listed(self, step: Step) -> "NamedTuple | None":
         """Return the durations of a step of a single request, worked out with those of the next
         contexts; of others None.
         """
@@ -76,10 +79,9 @@ class StepTimes:
         if rows.experts_read:  # differs from step to step
             return None
         context = rows.kv_tokens - rows.tokens
-        named = self._strategy.traits.durations
         first, listed = self._lists.get(kind, (-AHEAD, []))
         if 0 <= context - first < AHEAD:
-            return named._make(listed[context - first])
+            return self._named._make(listed[context - first])
         if kind.verifying + kind.bare != 1 or step.loads or kind.prompts or self._cost.stages:
             return None
         if self._strategy.step(kind, context) != step:
@@ -91,10 +93,10 @@ class StepTimes:
             zip(*(np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead), strict=True)
         )
         self._lists[kind] = context, listed
-        return named._make(listed[0])
+        return self._named._make(listed[0])
 
 
-def _without_context(step: Step) -> tuple[object, ...]:
+def _without_context(step: Step) -> tuple[Hashable, ...]:
     """Return what distinguishes steps where cached tokens make no difference."""
     kind, rows, _, prompts, loads = step
     if prompts is NO_ROWS and not loads:

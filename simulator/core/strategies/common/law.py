@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simulator.core.acceptance.sources import Odds
 from simulator.core.numeric import Numbers
@@ -77,9 +77,9 @@ class Part(NamedTuple):
     kind: Kind
     share: Numbers
     """Share of this kind among all steps."""
-    seconds: Callable[[Any], Any]
+    seconds: Callable[[NamedTuple], Numbers]
     """Seconds of a step from its durations."""
-    durations: Any
+    durations: NamedTuple
     """Named durations of a step in seconds."""
     committed: Numbers
     """Tokens that a step commits over all its requests."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from simulator.core.acceptance.cursors import Verdict
 from simulator.core.cost.rows import Rows
+from simulator.core.numeric import Numbers
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.step import Kind, Progress, State, Step
 
@@ -83,7 +84,7 @@ class TakesRuns(ABC):
             ),
         )
 
-    def in_turn(self, durations: Any, kind: Kind, one_lane: bool) -> tuple[Any, ...]:
+    def in_turn(self, durations: Any, kind: Kind, one_lane: bool) -> tuple[Numbers, ...]:
         """Return the durations that follow one another from the begin of a step to its end, as its
         timeline adds them.
         """

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from simpy import Event
 
@@ -211,7 +211,7 @@ class Admission(NamedTuple):
     window: float
 
 
-def named_durations(durations: Any) -> Iterator[tuple[str, float]]:
+def named_durations(durations: NamedTuple) -> Iterator[tuple[str, float]]:
     """Yield named durations in milliseconds; of a duration for every stage or link, the longest."""
     for name, seconds in durations._asdict().items():
         if name in NO_DURATIONS:
