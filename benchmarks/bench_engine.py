@@ -29,8 +29,8 @@ from simulator.core.strategies.common.base import early_exit
 from simulator.core.strategies.common.capabilities import line_of
 from simulator.core.strategies.common.pipeline_laws import PipelineTimes
 from simulator.core.strategies.common.step import Kind, Lanes
-from simulator.core.strategies.common.studied import LevelTree
 from simulator.core.world import World
+from simulator.papers.specpipe.filled_pipeline import FilledPipeline
 from simulator.papers.specpipe.levels import FillDetail
 from simulator.scenario import load
 from simulator.scenario.loading import variant
@@ -142,7 +142,7 @@ class Steps:
         self.durations = self.strategy.traits.durations(*case.durations)
         self.cost = (
             load("specpipe_llama_3_1_70b_8x3090").scenario.cost
-            if isinstance(self.strategy, LevelTree)
+            if isinstance(self.strategy, FilledPipeline)
             else None
         )
 
