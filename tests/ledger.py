@@ -11,12 +11,22 @@ from typing import Any
 import pytest
 from simpy import Event
 
-from simulator.core.acceptance.sources import Cycle
+from simulator.core.acceptance.sources import Acceptance, Cycle
+from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.rows import Phase, Rows
 from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import Kind, Lanes, State
 from simulator.core.strategies.common.traits import Facts, Finding
 from simulator.core.world import World
+from tests.test_cost import MODEL
+
+PROMPT = Rows.prefill(6)
+TINY = ModelSpec.model_validate(MODEL)
+
+
+def odds_of(acceptance: Acceptance) -> OddsOf:
+    return lambda gamma: acceptance.odds(gamma, None)
 
 
 @dataclass

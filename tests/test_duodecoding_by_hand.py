@@ -18,8 +18,7 @@ from simulator.core.quantities import NonNegative
 from simulator.core.strategies.common.step import Admission, Kind, Progress, State, Step
 from simulator.papers.duodecoding.strategy import DuoDecoding, SequenceDetail, UnverifiedPrefix
 from tests.formulas import expected_tokens
-from tests.ledger import Ledger, booked, first_finding, near
-from tests.test_one_device_by_hand import PROMPT, odds_of
+from tests.ledger import PROMPT, Ledger, booked, first_finding, near, odds_of
 
 DUO = DuoDecoding(gamma=6, sequences=2, first_rate=0.8, verify_us=NonNegative(value=250_000.0))
 

@@ -21,9 +21,8 @@ from simulator.papers.lyanna import (
     table_bytes,
 )
 from simulator.papers.lyanna.resampling import RatedTrees, ResampledReplay
-from tests.ledger import Ledger, booked, first_finding, near, states
+from tests.ledger import PROMPT, TINY, Ledger, booked, first_finding, near, odds_of, states
 from tests.lyanna_steps import ResampledVerification, verified
-from tests.test_one_device_by_hand import PROMPT, TINY, odds_of
 from tests.test_tree_replay import trace_of
 
 CHAIN = Lyanna(

@@ -57,19 +57,16 @@ def strategies_of(paper: str) -> list[str]:
 
 
 STEPS = ("steps_by_hand", "worked_examples")
-OF_SEVERAL = {
-    "specpipe": ("stages_by_hand", "specpipe"),
-    "speculative_streaming": ("one_device_by_hand", "streaming_examples"),
-}
-"""Tests of papers whose steps by hand stand in one file with those of others."""
+QUICKER = {"specpipe": ("specpipe_by_hand", "specpipe")}
+"""Tests of papers that are not held by their worked examples."""
 
 
 def tests_of(paper: str) -> Sequence[str]:
     """Return the tests of a paper's strategy: its own steps by hand and examples, or those of
     all.
     """
-    if paper in OF_SEVERAL:
-        return OF_SEVERAL[paper]
+    if paper in QUICKER:
+        return QUICKER[paper]
     own = [f"{paper}_by_hand", f"{paper}_examples"]
     if all((ROOT / f"tests/test_{name}.py").exists() for name in own):
         return own
@@ -92,6 +89,7 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
         "core/strategies/pipeline_tree": ("stages_by_hand", "pipeline_tree"),
         "core/strategies/common/pipeline_laws": (
             "stages_by_hand",
+            "specpipe_by_hand",
             "pipeline_laws",
             "specpipe_examples",
         ),

@@ -1,6 +1,4 @@
-"""Steps of methods that draft beside the target or on a second side, by hand and complete, and
-their formulas.
-"""
+"""Steps of Speculative Streaming, by hand and complete, and its formulas."""
 
 from __future__ import annotations
 
@@ -10,10 +8,9 @@ import numpy as np
 import pytest
 
 from simulator.core.acceptance.draft_tree import PrunedTree
-from simulator.core.acceptance.sources import Acceptance, Rates, Replay
-from simulator.core.cost.model import DraftHead, ModelSpec
+from simulator.core.acceptance.sources import Rates, Replay
+from simulator.core.cost.model import DraftHead
 from simulator.core.cost.rows import NO_ROWS, Rows
-from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import Kind, Progress, Step
 from simulator.papers.speculative_streaming.laws import (
     parity,
@@ -24,20 +21,8 @@ from simulator.papers.speculative_streaming.laws import (
 )
 from simulator.papers.speculative_streaming.strategy import SpeculativeStreaming
 from tests.formulas import accept_threshold, late_saving, stream_rows, token_layers
-from tests.ledger import Ledger, booked, first_finding, near, states
-from tests.test_cost import MODEL
+from tests.ledger import PROMPT, TINY, Ledger, booked, first_finding, near, states
 from tests.test_tree_replay import trace_of
-
-PROMPT = Rows.prefill(6)
-TINY = ModelSpec.model_validate(MODEL)
-
-
-def odds_of(acceptance: Acceptance) -> OddsOf:
-    return lambda gamma: acceptance.odds(gamma, None)
-
-
-# ---- Speculative Streaming
-
 
 STREAMS = SpeculativeStreaming(streams=2, branching=2, stream_layers=1, kept=4, attended_tokens=5)
 """Trees of 7 nodes, 4 of them kept; each with two streams that see 5 tokens."""

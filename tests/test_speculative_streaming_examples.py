@@ -1,7 +1,7 @@
 """Every worked example of Speculative Streaming's equations (SS-*), to the printed digits.
 
-``data/specstream_worked_examples.csv`` holds inputs and results. One function per block answers
-with the project's own code; a row without an answer is a failure.
+``data/speculative_streaming_worked_examples.csv`` holds inputs and results. One function per block
+answers with the project's own code; a row without an answer is a failure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from simulator.papers.speculative_streaming import laws
 from simulator.papers.speculative_streaming.strategy import SpeculativeStreaming
 from tests.formulas import accept_threshold, late_saving, stream_rows, token_layers
 
-ROWS = list(csv.DictReader((Path(__file__).parent / "data/specstream_worked_examples.csv").open()))
+DATA = Path(__file__).parent / "data/speculative_streaming_worked_examples.csv"
+ROWS = list(csv.DictReader(DATA.open()))
 VICUNA = validate(ModelSpec, read(Catalogue().names("model")["vicuna_7b"]))
 Answers = dict[str, Any]
 
