@@ -48,10 +48,11 @@ def cases() -> Iterator[tuple[str, list[str]]]:
 
 
 def said(words: list[str]) -> str:
-    """Return what a command prints, with its exit code and its traceback, if it has one."""
+    """Return what a command prints, but for how far it has come, and its exit code."""
     done = CliRunner().invoke(main, words)
-    failure = "" if done.exception is None else f"{done.exception!r}\n"
-    return f"{done.output}{failure}exit code {done.exit_code}\n"
+    faults = [line for line in done.stderr.splitlines() if not line.startswith("... ")]
+    failure = "" if done.exception is None else repr(done.exception)
+    return "\n".join([done.stdout, *faults, failure, f"exit code {done.exit_code}\n"])
 
 
 def write(folder: Path, name: str, words: list[str]) -> None:
