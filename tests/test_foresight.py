@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from simulator.core.acceptance.sources import Replay, best_of
+from simulator.core.acceptance.sources import Cycle, Replay, best_of
 from simulator.core.acceptance.statistics import independent
 from simulator.core.faults import BadInput
+from simulator.core.strategies.common.adaptive import ConfidentWindow
+from simulator.core.strategies.common.step import State
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.traces.file import read_once
 from simulator.scenario import load
@@ -89,6 +91,12 @@ def test_a_batch_of_oracles_replays_as_it_runs(policy: str) -> None:
     result = run(load("durations_only", overrides=[ORACLE, TIMES, *more]))
     assert result.replay.tpot_s == pytest.approx(result.simulated.tpot_s, rel=1e-9)
     assert "taken as equal" in result.law.relation
+
+
+def test_confidence_is_asked_of_a_recording_alone() -> None:
+    state = State(Cycle((2,)).cursor(0, None), 10)
+    with pytest.raises(TypeError, match="_CycleCursor does not know how sure the draft is"):
+        ConfidentWindow().opened(8, state)
 
 
 @pytest.mark.parametrize("p_min", [0.0, 0.3, 0.6, 1.0])

@@ -13,18 +13,23 @@ by its entry point.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from simulator.core.cost.protocol import Cost
-from simulator.core.cost.rows import Phase, together
+from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
+from simulator.core.numeric import Numbers
+from simulator.core.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
-from simulator.core.strategies.common.step import Kind, Lanes, Step, Timeline
+from simulator.core.strategies.common.law import OddsOf
+from simulator.core.strategies.common.step import Kind, Lanes, State, Step, Timeline
 from simulator.core.strategies.common.traits import Traits
-from simulator.core.strategies.vanilla_sd import TOKEN_BYTES, VanillaSD
+
+TOKEN_BYTES = 6
+"""Id and log-probability of a drafted token on the channel."""
 
 
 class Durations(NamedTuple):
@@ -35,7 +40,7 @@ class Durations(NamedTuple):
     target: float
 
 
-class ChunkedSD(VanillaSD):
+class ChunkedSD(ChainStrategy[Durations]):
     """Serial draft and verify, with the window sent in two halves."""
 
     name: Literal["chunked_sd"] = "chunked_sd"
@@ -53,10 +58,33 @@ class ChunkedSD(VanillaSD):
         )
 
     def claim(
-        self, cost: Cost, requests: int, context: int, shares: Mapping[Kind, Any], one_lane: bool
+        self,
+        cost: Cost,
+        requests: int,
+        context: int,
+        shares: Mapping[Kind, Numbers],
+        one_lane: bool,
     ) -> Claim:
         """Return that the law is exact."""
         return EXACT
+
+    def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
+        """Return a step in which every request has its window verified."""
+        gamma = self.window_for(len(states))
+        for state in states:
+            state.proposed = gamma
+        kind = self.kind_of(len(states), gamma)._replace(prompts=prompts.sequences)
+        return Step(kind, cut_to_grants(states), 0, prompts)
+
+    def kind_of(self, requests: int, gamma: int) -> Kind:
+        """Return the kind of a step with windows of so many tokens, which may be none."""
+        if gamma:
+            return Kind("step", requests, window=self._noted(gamma))
+        return Kind("step", 0, requests, window=self._noted(gamma))
+
+    def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
+        """Return the only kind of step: that with the window of this batch."""
+        return {self.kind_of(requests, self.window_for(requests)): 1.0}
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return both halves alike; the second half pays for the odd internal step too."""
@@ -85,7 +113,7 @@ class ChunkedSD(VanillaSD):
             lanes.rendezvous.occupy(t.rv, "half 2 sent", lanes.draft)
         return (lanes.target.start(t.target, "verify", lanes.rendezvous),)
 
-    def step_seconds(self, durations: Durations, kind: Kind) -> Any:
+    def step_seconds(self, durations: Durations, kind: Kind) -> Numbers:
         """Return T_half + max{T_half, T_rv} + T_rv + T_target, in seconds."""
         t = durations
         return t.half + np.maximum(t.half, t.rv) + t.rv + t.target
