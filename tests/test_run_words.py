@@ -614,13 +614,12 @@ def test_choices_without_windows_to_lose_have_a_section_of_their_own() -> None:
     result: Any = Facts(
         scenario=Facts(schedule=Facts()),
         simulated=Facts(choices={"long": 1, "short": 3}),
-        fallback=[],
     )
-    assert acceptance.lost_windows(result) == Section(
+    assert acceptance.of_strategy(result) == Section(
         "Choices", [Paragraph("Next window (simulation): short 75.0 %, long 25.0 %.")]
     )
     result.simulated.choices = {}
-    assert not acceptance.lost_windows(result).blocks
+    assert not acceptance.of_strategy(result).blocks
 
 
 def point(gamma: int, draft_ms: float, overlap_ms: float | None = 5.0) -> SweepPoint:

@@ -5,12 +5,12 @@ and once with the shares that the replay counted; *replay* walks the recorded ac
 each step's time from the law; *simulation* books lanes on the event engine.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from simulator.core.acceptance.sources import Acceptance, Cycle, Odds, Replay, odds_of
+from simulator.core.acceptance.sources import Acceptance, Cycle, Odds, odds_of
 from simulator.core.acceptance.spec import AcceptanceSpec
 from simulator.core.cost.partition import message_bytes
 from simulator.core.cost.rows import Phase
@@ -24,10 +24,10 @@ from simulator.core.serving.service import OnFinished, OnIteration, ServiceRun
 from simulator.core.serving.step_times import StepTimes
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.capabilities import (
+    Appendix,
     DerivesNumbers,
-    FallbackRate,
-    LosesWindows,
     Tunable,
+    appendix_of,
     beam_of,
     extra_memory,
 )
@@ -71,10 +71,8 @@ class RunResult:
     """Seconds of the named phases of a step, by step kind, at the mean context."""
     spans: list[Span]
     """The first ``SPANS`` busy intervals of each lane."""
-    fallback: Sequence[FallbackRate]
-    """Shares of fallback by exit depth and width on the trace; empty without a trace or an early
-    exit.
-    """
+    appendix: Appendix | None
+    """What the strategy alone finds in the acceptance; None where it finds nothing."""
     caveats: tuple[str, ...]
     """Sentences on what the law leaves out and where acceptance comes from."""
     cautions: tuple[str, ...] = ()
@@ -182,7 +180,7 @@ def run(
         baseline=simulated_baseline(scenario),
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
-        fallback=_fallback(scenario, acceptance),
+        appendix=appendix_of(scenario.schedule, acceptance),
         caveats=(*(stated.caveats if stated else ()), *caveats(loaded, acceptance)),
         cautions=(*early, *(stated.cautions if stated else ()), *cautions(scenario)),
         stated=stated,
@@ -417,13 +415,6 @@ def _phases(
         )
 
 
-def _fallback(scenario: Scenario, acceptance: Acceptance) -> list[FallbackRate]:
-    strategy = scenario.schedule
-    if isinstance(acceptance, Replay) and isinstance(strategy, LosesWindows):
-        return list(strategy.fallback_rates(acceptance))
-    return []
-
-
 def summary(result: RunResult) -> PlainData:
     """Return a result as plain data, as ``run --json`` prints it."""
     simulated = result.simulated
@@ -451,7 +442,8 @@ def summary(result: RunResult) -> PlainData:
         "extra_weights": target and extra_memory(result.scenario.strategy, target.model).weights,
         "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
         "concurrency": None if requests.arrivals else requests.concurrency,
-        "fallback": [asdict(rate) for rate in result.fallback],
+        "fallback": [],  # in every result, whether or not an appendix has rates
+        **(result.appendix.as_data() if result.appendix else {}),
         "notes": [*result.cautions, *result.caveats, *[result.rests_on] * bool(result.rests_on)],
         "provenance": result.provenance(),
     }

@@ -8,6 +8,7 @@ comes with intervals.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import NamedTuple, Protocol
 
@@ -18,13 +19,50 @@ from simulator.core.acceptance.cursors import Chain, Verdict, verdict
 from simulator.core.acceptance.sources import Exit, Odds, Replay
 from simulator.core.acceptance.trace import Bools
 from simulator.core.numeric import Numbers, ordered_sum
-from simulator.core.strategies.common.capabilities import FallbackRate
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.step import State
 
 Ints = NDArray[np.int64]
 
 WIDTHS = (1, 2, 4, 8, 16)
 RESAMPLES = 1_000
+
+
+@dataclass(frozen=True)
+class FallbackRate:
+    """Shares of lost windows at one depth and width of the early exit; intervals are 95 % by
+    resampling whole requests.
+    """
+
+    exit_fraction: float
+    """Depth of the exit as a share of the layers."""
+    kappa: int
+    """Candidate tokens that the exit sends."""
+    off_exit: float
+    """1 - Omega: share of all recorded positions whose token is outside the top kappa."""
+    per_position: float
+    """Share of all recorded positions that are rejected and off the exit; never above
+    ``off_exit``.
+    """
+    per_step: float
+    """Share of verified windows whose successor is off the tree."""
+    per_step_low: float
+    """Lower end of its interval."""
+    per_step_high: float
+    """Upper end of its interval."""
+    windows: int
+    """Verified windows of the whole recording."""
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """How often windows are lost on a recording, by depth and width of the early exit."""
+
+    rates: Sequence[FallbackRate]
+
+    def as_data(self) -> PlainData:
+        """Return the rates as plain data."""
+        return {"fallback": [asdict(rate) for rate in self.rates]}
 
 
 class Reuse(Protocol):

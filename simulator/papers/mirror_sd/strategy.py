@@ -26,13 +26,13 @@ A request's first window is drafted serially after its prefill; its time lies ou
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from simulator.core.acceptance.cursors import Cursor, Verdict
-from simulator.core.acceptance.sources import Odds, Replay
+from simulator.core.acceptance.sources import Acceptance, Odds, Replay
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost, Depth
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
@@ -44,8 +44,6 @@ from simulator.core.strategies.common.capabilities import (
     AddsMemory,
     DerivesNumbers,
     ExtraMemory,
-    FallbackRate,
-    LosesWindows,
     ProvenSteps,
 )
 from simulator.core.strategies.common.chain import ChainStrategy, cut_to_grants
@@ -66,6 +64,7 @@ from simulator.core.strategies.common.step import (
 )
 from simulator.core.strategies.common.traits import EarlyExit, Facts, Finding, Needs, Traits
 from simulator.papers.mirror_sd.fallback import (
+    Fallback,
     fallback_rates,
     lost_windows,
     miss,
@@ -79,12 +78,14 @@ from simulator.papers.mirror_sd.laws import (
     relative_overhead,
 )
 
+if TYPE_CHECKING:
+    from simulator.report.blocks import Section
+    from simulator.scenario.run import RunResult
+
 NOTHING = Phase(0.0, {})
 
 
-class MirrorSD(
-    ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, LosesWindows, ProvenSteps, TakesRuns
-):
+class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, ProvenSteps, TakesRuns):
     """An early exit at ``exit_layer`` (a layer number, or a share of the depth) sends the top
     ``kappa`` tokens.
 
@@ -176,11 +177,24 @@ class MirrorSD(
         follows_batch = self.batching_rule or not isinstance(self.adaptive, FixedWindow)
         return not follows_batch and self._all_wait
 
-    def fallback_rates(self, replay: Replay) -> list[FallbackRate]:
+    def appendix(self, acceptance: Acceptance) -> Fallback | None:
         """Return how often a window is lost on a recording, for every recorded exit and several
-        widths.
+        widths; None without a recorded exit.
         """
-        return fallback_rates(replay, self)
+        if not isinstance(acceptance, Replay):
+            return None
+        rates = fallback_rates(acceptance, self)
+        return Fallback(rates) if rates else None
+
+    def run_section(self, result: "RunResult") -> "Section":
+        """Return the section of a run's page on windows that were drafted again."""
+        from simulator.papers.mirror_sd.page import fallback_section  # pictures take long to load
+
+        return fallback_section(result)
+
+    def left_out_by_law(self) -> str:
+        """Return in words what happens in a simulation beside the steps of the law."""
+        return "the first window of a request is drafted outside the steps"
 
     def _contradictions(self, facts: Facts) -> Iterator[Finding]:
         """Yield an early exit that stands at no layer of the target."""

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from simulator.core.strategies.common.capabilities import LosesWindows, accounting_of
+from simulator.core.strategies.common.capabilities import accounting_of
 from simulator.core.strategies.common.law import Law
 from simulator.report.blocks import Block, Bullets, Paragraph, Section, Strong, Table, Words
 from simulator.report.columns import Column, table
 from simulator.report.law_claims import on_page
+from simulator.report.run.acceptance import SaysOfRuns
 from simulator.report.wording import number, percent, share
 from simulator.scenario.agreement import GapPart
 from simulator.scenario.outcome import Outcome
@@ -174,8 +175,8 @@ def _reasons(result: RunResult) -> Iterator[str]:
     shown_unchecked = accounting_of(schedule) == "emitted"
     if schedule.window and shown_unchecked:
         yield "a request ends when its last token is shown, checked or not"
-    if schedule.window and isinstance(schedule, LosesWindows):
-        yield "the first window of a request is drafted outside the steps"
+    if schedule.window and isinstance(schedule, SaysOfRuns):
+        yield schedule.left_out_by_law()
     if not result.agreement.claim.exact:
         yield str(result.agreement.claim)
 

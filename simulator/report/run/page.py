@@ -30,7 +30,7 @@ def run_page(
         steps.section(result),
         serving.section(result),
         memory.section(scenario),
-        acceptance.lost_windows(result),
+        acceptance.of_strategy(result),
         window.section(result, sweep),
         _sliders(law),
         acceptance.kept_tokens(result),

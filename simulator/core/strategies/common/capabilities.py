@@ -7,16 +7,16 @@ strategy, so that a strategy of another package can answer as well.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 from simulator.core.acceptance.draft_tree import Beam
-from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.sources import Acceptance
 from simulator.core.acceptance.trace import Trace
 from simulator.core.cost.engine import Drafting
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import Rows
+from simulator.core.plain import PlainData
 from simulator.core.strategies.common.adaptive import Adaptive
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.drafters import Drafter
@@ -186,42 +186,28 @@ class NamesRecording(ABC):
         """Return whether the recording is of another way of drafting and lends its bursts only."""
 
 
-@dataclass(frozen=True)
-class FallbackRate:
-    """Shares of lost windows at one depth and width of the early exit; intervals are 95 % by
-    resampling whole requests.
+class Appendix(Protocol):
+    """What a strategy finds in acceptance, beside the results that a run has of all strategies."""
+
+    def as_data(self) -> PlainData:
+        """Return it as plain data, whose keys stand among those of the run."""
+
+
+@runtime_checkable
+class AppendsToRuns(Protocol):
+    """A strategy with this capability has findings of its own beside the results of a run."""
+
+    def appendix(self, acceptance: Acceptance) -> Appendix | None:
+        """Return what it finds in the acceptance of the run; None where that holds nothing."""
+
+
+def appendix_of(strategy: Strategy, acceptance: Acceptance) -> Appendix | None:
+    """Return what a strategy finds in the acceptance of a run; None for one that looks for
+    nothing.
     """
-
-    exit_fraction: float
-    """Depth of the exit as a share of the layers."""
-    kappa: int
-    """Candidate tokens that the exit sends."""
-    off_exit: float
-    """1 - Omega: share of all recorded positions whose token is outside the top kappa."""
-    per_position: float
-    """Share of all recorded positions that are rejected and off the exit; never above
-    ``off_exit``.
-    """
-    per_step: float
-    """Share of verified windows whose successor is off the tree."""
-    per_step_low: float
-    """Lower end of its interval."""
-    per_step_high: float
-    """Upper end of its interval."""
-    windows: int
-    """Verified windows of the whole recording."""
-
-
-class LosesWindows(ABC):
-    """A strategy with this capability drafts the next window early and loses it where it guessed
-    wrong.
-    """
-
-    @abstractmethod
-    def fallback_rates(self, replay: Replay) -> Sequence[FallbackRate]:
-        """Return how often a window is lost on a recording, by depth and width of the early
-        exit.
-        """
+    if isinstance(strategy, AppendsToRuns):
+        return strategy.appendix(acceptance)
+    return None
 
 
 class DraftsChain(ABC):
