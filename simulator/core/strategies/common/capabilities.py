@@ -1,7 +1,8 @@
 """Capabilities: questions that a study, a report or a run asks of some strategies, and that others
 cannot answer.
 
-A strategy has a capability by deriving from it. Whoever asks, asks for the capability and names no
+A strategy has a capability by deriving from it; a protocol here is a single question, which a
+strategy answers by having what it names. Whoever asks, asks for the capability and names no
 strategy, so that a strategy of another package can answer as well.
 """
 
