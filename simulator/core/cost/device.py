@@ -23,6 +23,10 @@ if TYPE_CHECKING:  # profiles are listed without numpy
     from numpy.random import Generator
 
 
+OPERATIONS = frozenset({"matmul", "attention", "small_operations"})
+"""Fields of a device that say how long its operations take."""
+
+
 def _in_parts(given: object) -> str:
     in_parts = isinstance(given, Attention) or (
         isinstance(given, dict) and ("decode" in given or "prefill" in given)
@@ -98,6 +102,16 @@ class Device(Frozen):
     """
     power_w: Positive | None = None
     """Power of the datasheet, in watts, for energy."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_times(cls, given: object) -> object:
+        if isinstance(given, dict) and not OPERATIONS & given.keys():
+            raise ValueError(
+                "states no times of operations (matmul, attention, small_operations); "
+                "like, with the name of the nearest card that was measured, takes them from there"
+            )
+        return given
 
     @model_validator(mode="after")
     def _has_default(self) -> Device:
