@@ -289,6 +289,7 @@ LEAST: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("form", TO_TRACE)
 def test_a_record_of_steps_needs_its_counts(form: str, tmp_path: Path) -> None:
+    assert form in LEAST, "LEAST has the smallest record of each format"
     record = LEAST[form]
     (tmp_path / "steps.jsonl").write_text(json.dumps(record) + "\n")
     words = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from simulator.core.faults import BadInput
 from simulator.core.serving.arrivals import Deterministic, Gamma, Poisson
 from simulator.core.serving.requests import Request, Requests
 from simulator.core.serving.traffic import Line, TrafficFile
+from simulator.inputs import traffic
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import Loaded, load, run
 from simulator.scenario.outcome import Outcome
@@ -240,6 +241,17 @@ FORMATS = {
     "csv": "arrival_s,prompt_tokens,output_tokens,task\n"
     "0,374,44,API log\n\n4.315,396,109,API log\n",
 }
+
+
+def test_every_format_that_is_read_can_be_named_and_has_a_sample() -> None:
+    named = set(get_args(TrafficFile.model_fields["format"].annotation))
+    assert named == set(traffic.FORMATS), "TrafficFile.format names the formats"
+    assert named == {*FORMATS, "log"}, "FORMATS in this test has a sample of each"
+
+
+@pytest.mark.parametrize(("clock", "cell"), [("ms", "1500"), ("s", "1.5")])
+def test_a_table_may_count_time_in_any_unit(clock: str, cell: str) -> None:
+    assert traffic.CLOCKS[clock](cell) == 1.5
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -173,7 +173,7 @@ def _date(text: str) -> float:
 
 CLOCKS: Mapping[str, Callable[[Any], float]] = {
     "date": _date,
-    "ms": lambda ms: ms / 1e3,
+    "ms": lambda ms: float(ms) / 1e3,
     "s": float,
 }
 """Functions from a time in a file to seconds, by the ``time`` of its format."""
