@@ -46,10 +46,8 @@ KINDS = (
     "acceptance",
 )
 """What ``specsim list`` and ``show`` know, in this order."""
-PLURALS = {
-    "strategies": "strategy",
-    **{f"{kind}s": kind for kind in KINDS if kind not in ("strategy", "acceptance")},
-}
+PLURALS = {"strategies": "strategy"}
+PLURALS |= {f"{kind}s": kind for kind in KINDS if kind not in ("strategy", "acceptance")}
 NAME = 36
 """Letters of a name beside which its description begins, at most."""
 LEAST_ABOUT = 24
@@ -94,9 +92,12 @@ def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own:
     if kind == "method" and not word:
         _list_methods(as_json, own)
         return
+    kinds = list(KINDS)
+    if kind:
+        kinds = [kind]
     with faults_as_lines():
         catalogue = Catalogue(own)
-        abouts = {name: catalogue.abouts(name) for name in ((kind,) if kind else KINDS)}
+        abouts = {name: catalogue.abouts(name) for name in kinds}
     if word:
         abouts = {name: _with(word.lower(), names) for name, names in abouts.items()}
         if not kind:
@@ -108,11 +109,11 @@ def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own:
 
 
 def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
-    return {
-        name: about
-        for name, about in abouts.items()
-        if word in name.lower() or word in about.lower()
-    }
+    found = {}
+    for name, about in abouts.items():
+        if word in name.lower() or word in about.lower():
+            found[name] = about
+    return found
 
 
 def _print_names(abouts: dict[str, dict[str, str]], by_name: bool) -> None:
@@ -124,18 +125,21 @@ def _print_names(abouts: dict[str, dict[str, str]], by_name: bool) -> None:
     width = max(_width(), column + LEAST_ABOUT)
     for title, names in abouts.items():
         click.secho(f"{title} ({len(names)})", bold=True)
-        for name in sorted(names) if by_name else names:
-            about = names[name].partition("\n")[0].translate(CONTROLS)
-            click.echo(
-                fill(
-                    f"{name + '  ':<{column}}{about}",
-                    width,
-                    initial_indent="  ",
-                    subsequent_indent=" " * (column + 2),
-                    max_lines=2,
-                    placeholder=" …",
-                )
+        ordered = list(names)
+        if by_name:
+            ordered.sort()
+        for name in ordered:
+            about, _, _ = names[name].partition("\n")
+            padded = f"{name}  ".ljust(column)
+            lines = fill(
+                f"{padded}{about.translate(CONTROLS)}",
+                width,
+                initial_indent="  ",
+                subsequent_indent=" " * (column + 2),
+                max_lines=2,
+                placeholder=" …",
             )
+            click.echo(lines)
 
 
 def _list_methods(as_json: bool, own: Paths) -> None:
@@ -162,10 +166,8 @@ def show(name: str, as_json: bool, own: Paths) -> None:
     answer(as_json, lambda: entry.data, None, entry.text.translate(CONTROLS))
 
 
-@click.command(
-    "schema",
-    params=[click.Argument(["kind"], type=click.Choice(tuple(CLASSES)), default="scenario")],
-)
+@click.command("schema")
+@click.argument("kind", type=click.Choice(tuple(CLASSES)), default="scenario")
 def schema(kind: str) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     print_json(json_schema(kind))
@@ -185,10 +187,10 @@ def details(name: str, catalogue: Catalogue) -> Details:
     if strategy := strategy_files().get(name) or plugin_file(name):
         import ast
 
-        words = ast.get_docstring(ast.parse(strategy.read_text("utf-8"))) or ""
-        return Details(
-            f"strategy {name}\n\n{words}\n", {"kind": "strategy", "name": name, "about": words}
-        )
+        module = ast.parse(strategy.read_text("utf-8"))
+        words = ast.get_docstring(module) or ""
+        data: PlainData = {"kind": "strategy", "name": name, "about": words}
+        return Details(f"strategy {name}\n\n{words}\n", data)
     for kind in FOLDERS:
         if path := catalogue.names(kind).get(name):
             if kind == "trace":
@@ -207,9 +209,14 @@ def details(name: str, catalogue: Catalogue) -> Details:
             "content": content,
             "computed": model.counts(),
         }
-        return Details(f"model {model.name}   ({name})\n\n{_yaml(content)}{_counts(model)}", data)
-    names = [entry for kind in FOLDERS for entry in catalogue.names(kind)] + strategy_names()
-    if len(longer := [entry for entry in names if entry.startswith(f"{name}_")]) == 1:
+        text = f"{_yaml(content)}{_counts(model)}"
+        return Details(f"model {model.name}   ({name})\n\n{text}", data)
+    names: list[str] = []
+    for kind in FOLDERS:
+        names += catalogue.names(kind)
+    names += strategy_names()
+    longer = [entry for entry in names if entry.startswith(f"{name}_")]
+    if len(longer) == 1:
         return details(longer[0], catalogue)
     raise BadInput.at(name, f"nothing has this name{did_you_mean(name, names)}")
 
@@ -232,26 +239,30 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
         text += _counts(model)
     if kind in PROFILES:
         profile = validate(class_of(kind), document)
-        data["numbers"] = numbers = list(provenance(profile))
-        about = fill(" ".join(str(document.data.get("about", "")).split()), _width())
-        counts = Counter(str(number["confidence"]) for number in numbers)
-        summary = ", ".join(f"{count} {confidence}" for confidence, count in counts.most_common())
-        text = f"{title}{about}\n"
+        numbers = list(provenance(profile))
+        data["numbers"] = numbers
+        about = " ".join(str(document.data.get("about", "")).split())
+        text = f"{title}{fill(about, _width())}\n"
         if kind == "device":
             data["formats"], lines = _formats(profile)
             text += lines
-        text = "\n".join(
-            [text, f"numbers, and where they come from: {summary}", *map(_number, numbers), ""]
-        )
+        counts = Counter(str(number["confidence"]) for number in numbers)
+        summary = ", ".join(f"{count} {confidence}" for confidence, count in counts.most_common())
+        text += f"\nnumbers, and where they come from: {summary}\n"
+        for number in numbers:
+            text += f"{_number(number)}\n"
     return Details(text, data)
 
 
 def _counts(model: Any) -> str:
     """Return in lines what follows from a model's shapes."""
-    lines = []
+    lines = "\ncomputed\n"
     for key, value in model.counts().items():
-        lines.append(f"  {key}: {value:,.6g}" if value % 1 else f"  {key}: {value:,.0f}")
-    return "\n".join(["\ncomputed", *lines, ""])
+        shown_value = f"{value:,.0f}"
+        if value % 1:
+            shown_value = f"{value:,.6g}"
+        lines += f"  {key}: {shown_value}\n"
+    return lines
 
 
 def _yaml(content: object) -> str:
@@ -266,8 +277,9 @@ def _number(number: dict[str, object]) -> str:
     """
     source = str(number["source"])
     confidence = str(number["confidence"])
-    words = source if source.startswith(confidence) else f"{confidence}: {source}"
-    line = f"  {number['parameter']} = {number['value']:g}   {words}"
+    if not source.startswith(confidence):
+        source = f"{confidence}: {source}"
+    line = f"  {number['parameter']} = {number['value']:g}   {source}"
     return fill(
         line, _width(), subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
     )
@@ -283,22 +295,27 @@ def _formats(device: Any) -> tuple[dict[str, PlainData], str]:
     text = "\nformats of weights: bytes, what products compute in, whose kernels\n"
     for name in device.formats:
         form = FORMATS[name]
-        peak = device.peaks_tflops.get(form.arithmetic, device.peak_tflops).value
-        kernels = next(
-            (key for key, curve in device.matmul.items() if curve is device.matmul_for(name)),
-            "default",
-        )
+        size = form.weight_bytes
+        arithmetic = form.arithmetic
+        peak = device.peaks_tflops.get(arithmetic, device.peak_tflops).value
+        kernels = _kernels(device, name)
         rows[name] = {
-            "bytes": form.weight_bytes,
-            "arithmetic": form.arithmetic,
+            "bytes": size,
+            "arithmetic": arithmetic,
             "peak_tflops": peak,
             "kernels": kernels,
         }
-        text += (
-            f"  {name}: {form.weight_bytes:.4g} bytes, {form.arithmetic} ({peak:g} Tflops), "
-            f"kernels of {kernels}\n"
-        )
+        computed = f"{size:.4g} bytes, {arithmetic} ({peak:g} Tflops)"
+        text += f"  {name}: {computed}, kernels of {kernels}\n"
     return rows, text
+
+
+def _kernels(device: Any, weights: str) -> str:
+    """Return the format whose curve of products stands for one of weights."""
+    for name, curve in device.matmul.items():
+        if curve is device.matmul_for(weights):
+            return str(name)
+    return "default"
 
 
 def _trace_details(name: str, path: Path) -> Details:
@@ -311,29 +328,26 @@ def _trace_details(name: str, path: Path) -> Details:
     trace = read_trace(path)
     numbers = statistics(trace)
     longest = numbers.windows[-1]
+    at_longest = f"mean_accepted_at_gamma_{longest.gamma}"
+    token_bytes = path.stat().st_size / numbers.tokens
+    repetition = numbers.repetition
+    if repetition is not None:
+        repetition = round(repetition, 4)
     facts = {
         "requests": numbers.requests,
         "tokens": numbers.tokens,
-        "bytes_per_token": round(path.stat().st_size / numbers.tokens, 2),
-        "acceptance_by_flavour": {
-            flavour.flavour: round(flavour.rate, 4) for flavour in numbers.flavours
-        },
-        f"mean_accepted_at_gamma_{longest.gamma}": round(longest.replayed, 4),
-        f"mean_accepted_at_gamma_{longest.gamma}_by_law": round(longest.law, 4),
-        "repeated_four_grams": None if numbers.repetition is None else round(numbers.repetition, 4),
+        "bytes_per_token": round(token_bytes, 2),
+        "acceptance_by_flavour": {kind.flavour: round(kind.rate, 4) for kind in numbers.flavours},
+        at_longest: round(longest.replayed, 4),
+        f"{at_longest}_by_law": round(longest.law, 4),
+        "repeated_four_grams": repetition,
         "more": typed("specsim", "trace", "info", names=[name]),
     }
-    data = {
-        "kind": "trace",
-        "name": name,
-        "file": shown(path),
-        "facts": facts,
-        "header": dict(trace.header),
-    }
-    body = yaml.safe_dump(
-        {"facts": facts, "header": dict(trace.header)}, sort_keys=False, width=110
-    )
-    return Details(f"trace {name}   ({shown(path)})\n\n{body}", data)
+    content = {"facts": facts, "header": dict(trace.header)}
+    file = shown(path)
+    body = yaml.safe_dump(content, sort_keys=False, width=110)
+    data = {"kind": "trace", "name": name, "file": file, **content}
+    return Details(f"trace {name}   ({file})\n\n{body}", data)
 
 
 def json_schema(kind: str) -> PlainData:
@@ -348,23 +362,23 @@ def json_schema(kind: str) -> PlainData:
 
     model = class_of(kind)
     schema_of_kind = model.model_json_schema()
+    # a class of another package may have the name of a shipped one, which counts
     shipped_last = sorted(
         descendants(Frozen), key=lambda cls: cls.__module__.startswith("simulator.")
     )
-    classes = {
-        cls.__name__: cls for cls in shipped_last
-    }  # a class of another package may have the name of a shipped one
-    for name, part in {model.__name__: schema_of_kind, **schema_of_kind.get("$defs", {})}.items():
+    classes = {cls.__name__: cls for cls in shipped_last}
+    parts = {model.__name__: schema_of_kind, **schema_of_kind.get("$defs", {})}
+    for name, part in parts.items():
         for field, words in field_descriptions(classes[name]).items():
-            part["properties"][field].setdefault("description", words.replace("``", "`"))
+            properties = part["properties"][field]
+            properties.setdefault("description", words.replace("``", "`"))
     if kind == "scenario":
         _allow_names(schema_of_kind)
     elif kind in PROFILES:
         _allow_like(schema_of_kind, kind)
     elif "required" in schema_of_kind:
-        schema_of_kind["required"] = [
-            field for field in schema_of_kind["required"] if field != "name"
-        ]
+        required = schema_of_kind["required"]
+        schema_of_kind["required"] = [field for field in required if field != "name"]
     return schema_of_kind
 
 
@@ -380,23 +394,21 @@ def _allow_names(scenario_schema: PlainData) -> None:
     _allow_like(scenario_schema, "scenario")
     _or_a_name(scenario_schema, "strategy", "strategy")
     for part in (scenario_schema, *scenario_schema["$defs"].values()):
+        properties = part.get("properties", {})
         for field, target in REFERENCES.items():
-            if "$ref" in str(
-                part.get("properties", {}).get(field)
-            ):  # a number of requests is no workload
+            if "$ref" in str(properties.get(field)):  # a number of requests is no workload
                 _or_a_name(part, field, target)
 
 
 def _allow_like(schema: PlainData, kind: str) -> None:
     """Let a file start from another one, so that none of its fields is required."""
-    schema["properties"]["like"] = {
-        "type": "string",
-        "description": f"name or path of the {kind} to start from",
-    }
+    words = f"name or path of the {kind} to start from"
+    schema["properties"]["like"] = {"type": "string", "description": words}
     for part in (schema, *schema["$defs"].values()):
         part.pop("required", None)
 
 
 def _or_a_name(part: PlainData, field: str, target: str) -> None:
+    properties = part["properties"]
     by_name = {"type": "string", "description": f"name of a {target}"}
-    part["properties"][field] = {"anyOf": [by_name, part["properties"][field]]}
+    properties[field] = {"anyOf": [by_name, properties[field]]}

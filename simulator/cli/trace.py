@@ -13,7 +13,7 @@ from simulator.cli import options
 from simulator.cli.bank import advise, list_
 from simulator.cli.options import Names, Paths, answer, faults_as_lines
 from simulator.cli.record import record
-from simulator.core.faults import BadInput, did_you_mean
+from simulator.core.faults import BadInput, Fault, did_you_mean
 from simulator.inputs import reading, writing
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import readable
@@ -50,7 +50,7 @@ def info(name: str, flavours: Names, seed: int, as_json: bool, own: Paths) -> No
         path, opened = _open(name, own)
         numbers = statistics(opened, flavours, seed)
     size = path.stat().st_size
-    label = name if ":" in name else path.stem
+    label = _label(name, path)
     data = {"trace": path.stem, "bytes": size, **asdict(numbers), "header": dict(opened.header)}
     answer(as_json, lambda: data, lambda: page(label, opened, numbers, size))
 
@@ -72,8 +72,9 @@ def compare(names: Names, flavours: Names, seed: int, as_json: bool, own: Paths)
         traces = []
         for name in names:
             path, opened = _open(name, own)
-            traces.append((name if ":" in name else path.stem, statistics(opened, flavours, seed)))
-    data = {"traces": [{"trace": name, **asdict(numbers)} for name, numbers in traces]}
+            numbers = statistics(opened, flavours, seed)
+            traces.append((_label(name, path), numbers))
+    data = {"traces": [{"trace": label, **asdict(numbers)} for label, numbers in traces]}
     answer(as_json, lambda: data, lambda: comparison_page(traces))
 
 
@@ -103,9 +104,8 @@ def plot(
     with faults_as_lines():
         _, opened = _open(name, own)
         drawings = figures(statistics(opened, flavours, seed))
-        written = write_pictures(
-            {out / f"{file}.{form}": drawing for file, drawing in drawings.items()}
-        )
+        pictures = {out / f"{file}.{form}": drawing for file, drawing in drawings.items()}
+        written = write_pictures(pictures)
     answer(as_json, lambda: {"written": written}, None, *written)
 
 
@@ -145,25 +145,24 @@ def iid(
         drafters = []
         for name in names:
             path, opened = _open(name, own)
-            label = name if ":" in name else path.stem
+            label = _label(name, path)
             drafters += every_drafter(opened, label, flavours, windows or WINDOWS, seed)
         options = [*repeated("--flavour", flavours), *repeated("--window", windows)]
-        options += ["--seed", str(seed)] if seed else []
+        if seed:
+            options += ["--seed", str(seed)]
+        command = command_line("trace iid", names, (), options=options)
         written = []
-        answered = page(drafters, command_line("trace iid", names, (), options=options))
+        answered = page(drafters, command)
         if out:
             files = page_files(answered, NAME)
             write_files(out, files)
             written = [str(out / file) for file in files]
-    data = []
+    traces = []
     for drafter in drafters:
-        data.append({**drafter._asdict(), "errors": [error._asdict() for error in drafter.errors]})
-    answer(
-        as_json,
-        lambda: {"traces": data, "written": written},
-        lambda: answered,
-        *(f"written: {path}" for path in written),
-    )
+        errors = [error._asdict() for error in drafter.errors]
+        traces.append({**drafter._asdict(), "errors": errors})
+    data = {"traces": traces, "written": written}
+    answer(as_json, lambda: data, lambda: answered, *map(_written, written))
 
 
 @trace.command("convert")
@@ -238,19 +237,20 @@ def convert(
     with faults_as_lines():
         lines = _lines(source, form in TO_RATES)
         if form in TO_TRACE:
-            _save(_with_file_name(source, lambda: TO_TRACE[form](lines, window)), out, as_json)
+            converted = _with_file_name(source, lambda: TO_TRACE[form](lines, window))
+            _save(converted, out, as_json)
             return
-        what = "durations" if form == "llama_batched_bench" else "acceptance"
-        block = {what: dict(_with_file_name(source, lambda: TO_RATES[form](lines, window, series)))}
+        rates = _with_file_name(source, lambda: TO_RATES[form](lines, window, series))
+        what = "acceptance"
+        if form == "llama_batched_bench":
+            what = "durations"
+        block = {what: dict(rates)}
         text = yaml.safe_dump(block, sort_keys=False)
-        written = [_write(out, text)] if out else []
-    answer(
-        as_json,
-        lambda: {**block, "written": written},
-        None,
-        text.rstrip("\n"),
-        *(f"written: {path}" for path in written),
-    )
+        written = []
+        if out:
+            written.append(_write(out, text))
+    data = {**block, "written": written}
+    answer(as_json, lambda: data, None, text.rstrip("\n"), *map(_written, written))
 
 
 @trace.command("rescale")
@@ -287,11 +287,19 @@ def rescale(
 
     with faults_as_lines():
         path, opened = _open(source, own)
-        _save(
-            _with_file_name(source, lambda: rescaled(opened, mean, window, seed, path.stem)),
-            out,
-            as_json,
-        )
+        made = _with_file_name(source, lambda: rescaled(opened, mean, window, seed, path.stem))
+        _save(made, out, as_json)
+
+
+def _label(name: str, path: Path) -> str:
+    """Return what a trace is called: its file, or as it was typed where that names a drafter."""
+    if ":" in name:
+        return name
+    return path.stem
+
+
+def _written(path: str) -> str:
+    return f"written: {path}"
 
 
 def _open(name: str, own: Paths) -> tuple[Path, Trace]:
@@ -309,9 +317,8 @@ def _open(name: str, own: Paths) -> tuple[Path, Trace]:
         path = names[name]
     opened = read(path)
     if drafter and drafter not in opened.drafters:
-        raise BadInput.at(
-            name, f"this trace has no drafter '{drafter}'{did_you_mean(drafter, opened.drafters)}"
-        )
+        meant = did_you_mean(drafter, opened.drafters)
+        raise BadInput.at(name, f"this trace has no drafter '{drafter}'{meant}")
     return path, opened.drafted_by(drafter or "draft")
 
 
@@ -330,9 +337,12 @@ def _with_file_name(source: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except BadInput as error:
-        raise error.changed(
-            lambda fault: replace(fault, place=(source, fault.place[1], fault.place[2] or 1))
-        ) from error
+
+        def in_file(fault: Fault) -> Fault:
+            _, line, column = fault.place
+            return replace(fault, place=(source, line, column or 1))
+
+        raise error.changed(in_file) from error
 
 
 def _save(made: Trace, out: Path | None, as_json: bool) -> None:
@@ -340,19 +350,14 @@ def _save(made: Trace, out: Path | None, as_json: bool) -> None:
     if out is None or out.suffix != ".npz":
         raise BadInput.at("--out", f"expected a file that ends in .npz, got {out or 'none'}")
     _write(out, made)
-    data = {
-        "written": [str(out)],
-        "requests": len(made.flavour),
-        "tokens": made.positions,
-        "header": dict(made.header),
-    }
-    line = (
-        f"{out}: {data['requests']:,} requests, {data['tokens']:,} tokens; {made.header['replay']}"
-    )
-    derived = made.header.get("derived_from", {})
-    answer(
-        as_json, lambda: data, None, line, *(f"  {key}: {value}" for key, value in derived.items())
-    )
+    requests = len(made.flavour)
+    tokens = made.positions
+    header = dict(made.header)
+    data = {"written": [str(out)], "requests": requests, "tokens": tokens, "header": header}
+    lines = [f"{out}: {requests:,} requests, {tokens:,} tokens; {header['replay']}"]
+    for key, value in header.get("derived_from", {}).items():
+        lines.append(f"  {key}: {value}")
+    answer(as_json, lambda: data, None, *lines)
 
 
 def _write(path: Path, content: Trace | str | bytes) -> str:

@@ -52,20 +52,25 @@ class Document:
 
     def fault(self, path: Path_, message: str) -> Fault:
         """Return a fault about the value at ``path``."""
-        return Fault(self.blamed(path), ".".join(map(str, path)), message)
+        return Fault(self.blamed(path), dotted(path), message)
 
     def blamed(self, path: Path_, on_command_line: dict[Path_, Place] | None = None) -> Place:
         """Return where the value at ``path`` is to be mended; ``on_command_line``:
         :meth:`set_within`, for many paths.
         """
-        within = self.set_within() if on_command_line is None else on_command_line
-        return (within.get(path) if path else None) or self.mentions.get(path) or self.place(path)
+        within = on_command_line
+        if within is None:
+            within = self.set_within()
+        if path in within and path:
+            return within[path]
+        return self.mentions.get(path) or self.place(path)
 
     def set_within(self) -> dict[Path_, Place]:
         """Return the last ``--set`` at or below every path that has one."""
         last: dict[Path_, Place] = {}
         for inner, place in self.places.items():
-            if place[0].startswith("--set"):
+            file, _, _ = place
+            if file.startswith("--set"):
                 last |= {inner[:end]: place for end in range(len(inner) + 1)}
         return last
 
@@ -95,7 +100,7 @@ class Document:
     @staticmethod
     def _forget(places: dict[Path_, Place], path: Path_) -> None:
         """Remove ``path`` and all paths below it."""
-        for inner in [inner for inner in places if inner[: len(path)] == path]:
+        for inner in _below(places, path):
             del places[inner]
 
     def merge(self, overlay: Self, path: Path_ = ()) -> None:
@@ -106,23 +111,16 @@ class Document:
         """
         for key, value in overlay.get(path).items():
             inner = (*path, key)
-            old = self.get((*path, key))
+            old = self.get(inner)
             both = isinstance(value, dict) and isinstance(old, dict) and "value" not in value
             if both and value.get("name", old.get("name")) == old.get("name"):
                 self.merge(overlay, inner)
                 self.places[inner] = overlay.places[inner]
             else:
-                places = {
-                    place[len(inner) :]: where
-                    for place, where in overlay.places.items()
-                    if place[: len(inner)] == inner
-                }
-                self.graft(inner, type(self)(value, places))
-                self.mentions |= {
-                    place: at
-                    for place, at in overlay.mentions.items()
-                    if place[: len(inner)] == inner
-                }
+                places = _below(overlay.places, inner)
+                relative = {path[len(inner) :]: place for path, place in places.items()}
+                self.graft(inner, type(self)(value, relative))
+                self.mentions |= _below(overlay.mentions, inner)
 
     def override(self, assignment: str) -> Any:
         """Apply ``dotted.key=value`` with the value read as YAML, and return it; the fault place
@@ -139,27 +137,25 @@ class Document:
         A plain number that replaces a number with a source is marked as set on the command line.
         """
         if len(path) > DEEPEST:
-            what = (
-                f"is nested too deeply; expected at most {DEEPEST} names with dots between "
-                "them, as in strategy.gamma"
-            )
-            raise BadInput.at(place, what)
+            names = f"at most {DEEPEST} names with dots between them, as in strategy.gamma"
+            raise BadInput.at(place, f"is nested too deeply; expected {names}")
         parent = self.data
-        for depth, part in enumerate(path[:-1]):
-            if not isinstance(parent.get(part), dict):
-                if parent.get(part) is not None:
-                    dotted = ".".join(map(str, path[: depth + 1]))
-                    raise BadInput.at(
-                        place, f"holds {told(parent[part])}, which has no fields of its own", dotted
-                    )
-                parent[part] = {}
-                self.places[path[: depth + 1]] = place
-            parent = parent[part]
-        old = parent.get(path[-1])
+        *outer, last = path
+        for depth, part in enumerate(outer, start=1):
+            inner = parent.get(part)
+            if inner is None:
+                inner = {}
+                parent[part] = inner
+                self.places[path[:depth]] = place
+            elif not isinstance(inner, dict):
+                message = f"holds {told(inner)}, which has no fields of its own"
+                raise BadInput.at(place, message, dotted(path[:depth]))
+            parent = inner
+        old = parent.get(last)
         sourced = isinstance(old, dict) and "value" in old
         if sourced and isinstance(value, int | float):
             value = {"value": value, "source": "set on the command line", "confidence": "assumed"}
-        parent[path[-1]] = value
+        parent[last] = value
         if isinstance(old, dict | list):
             self._forget(self.mentions, path)
             self._forget(self.places, path)
@@ -186,11 +182,10 @@ def assigned(assignment: str) -> tuple[str, Any]:
     :class:`BadInput`.
     """
     key, equals, text = assignment.partition("=")
+    option = f"--set {assignment}"
     if not equals or not key:
-        raise BadInput.at(
-            f"--set {assignment}", "expected key=value, as in target.tensor_parallel=4"
-        )
-    return key, parse(text, f"--set {assignment}").data
+        raise BadInput.at(option, "expected key=value, as in target.tensor_parallel=4")
+    return key, parse(text, option).data
 
 
 def in_a_line(value: Any) -> str:
@@ -209,19 +204,19 @@ def parse(text: str, file: str) -> Document:
         root = yaml.compose(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        place = (file, 0, 0)
         if mark:
-            place = (file, mark.line + 1, mark.column + 1)
-        else:
-            place = (file, 0, 0)
-        tab = "found character '\\t'" in str(error.problem)
-        problem = "a tab, where YAML takes spaces alone" if tab else error.problem
+            place = _at(file, mark)
+        problem = error.problem
+        if "found character '\\t'" in str(problem):
+            problem = "a tab, where YAML takes spaces alone"
         raise BadInput.at(place, f"not valid YAML: {problem}") from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = (file, before.count("\n") + 1, len(before) - before.rfind("\n"))
-        raise BadInput.at(
-            place, f"not valid YAML: {told(text[error.position])} is no character of a text"
-        ) from error
+        character = told(text[error.position])
+        message = f"not valid YAML: {character} is no character of a text"
+        raise BadInput.at(place, message) from error
     document = Document(None)
     if root is not None:
         document.data = _build(root, (), file, document.places)
@@ -254,24 +249,28 @@ def read(path: Path, shown: str | None = None) -> Document:
 
 def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) -> Any:
     """Return the plain data of a node, and note the places of all values in it."""
-    places[path] = (file, node.start_mark.line + 1, node.start_mark.column + 1)
+    place = _at(file, node.start_mark)
+    places[path] = place
     if len(path) > DEEPEST:
-        raise BadInput.at(
-            places[path], "is nested too deeply, or contains itself", ".".join(map(str, path[:3]))
-        )
+        raise BadInput.at(place, "is nested too deeply, or contains itself", dotted(path[:3]))
     if len(places) > MOST_VALUES:
-        raise BadInput.at(
-            places[path], f"holds more than {MOST_VALUES:,} values, aliases counted each time"
-        )
+        message = f"holds more than {MOST_VALUES:,} values, aliases counted each time"
+        raise BadInput.at(place, message)
     if node.tag not in PLAIN_TAGS:
-        raise BadInput.at(places[path], "a tag that is not allowed here", ".".join(map(str, path)))
+        raise BadInput.at(place, "a tag that is not allowed here", dotted(path))
     if isinstance(node, yaml.MappingNode):
         return _build_mapping(node, path, file, places)
     if isinstance(node, yaml.SequenceNode):
-        return [
-            _build(entry, (*path, index), file, places) for index, entry in enumerate(node.value)
-        ]
-    return _build_scalar(node, path, places[path])
+        entries = []
+        for index, entry in enumerate(node.value):
+            entries.append(_build(entry, (*path, index), file, places))
+        return entries
+    return _build_scalar(node, path, place)
+
+
+def _at(file: str, mark: Any) -> Place:
+    """Return file, line and column of a mark of YAML's, which counts from 0."""
+    return file, mark.line + 1, mark.column + 1
 
 
 def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
@@ -280,23 +279,17 @@ def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
         value = loader.construct_object(node, deep=True)
     except (yaml.YAMLError, ValueError, KeyError) as error:
         # a tag that does not fit its value; more digits than Python reads
-        raise BadInput.at(
-            place, f"is no {node.tag.rpartition(':')[2]}", ".".join(map(str, path))
-        ) from error
+        _, _, kind = node.tag.rpartition(":")
+        raise BadInput.at(place, f"is no {kind}", dotted(path)) from error
     finally:
         loader.dispose()
-    if "\0" in str(node.value):  # no file, no program and no shell takes it
-        raise BadInput.at(
-            place,
-            "holds a character of code 0, which is no character of a text",
-            ".".join(map(str, path)),
-        )
-    if re.fullmatch(NUMBER, str(node.value).strip()) and abs(float(node.value)) > LARGEST:
-        raise BadInput.at(
-            place,
-            f"expected a number up to {LARGEST:g}, got {node.value[:40]}",
-            ".".join(map(str, path)),
-        )
+    written = str(node.value)
+    if "\0" in written:  # no file, no program and no shell takes it
+        message = "holds a character of code 0, which is no character of a text"
+        raise BadInput.at(place, message, dotted(path))
+    if re.fullmatch(NUMBER, written.strip()) and abs(float(written)) > LARGEST:
+        message = f"expected a number up to {LARGEST:g}, got {written[:40]}"
+        raise BadInput.at(place, message, dotted(path))
     return value
 
 
@@ -305,16 +298,14 @@ def _build_mapping(
 ) -> PlainData:
     result: PlainData = {}
     for key_node, value_node in node.value:
+        place = _at(file, key_node.start_mark)
         if not isinstance(key_node, yaml.ScalarNode):
-            place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
-            raise BadInput.at(place, "expected a word as key", ".".join(map(str, path)))
+            raise BadInput.at(place, "expected a word as key", dotted(path))
         key = str(key_node.value).replace("\0", "\ufffd")
         inner = (*path, key)
-        place = (file, key_node.start_mark.line + 1, key_node.start_mark.column + 1)
         if key in result:
-            raise BadInput.at(
-                place, f"written twice; first on line {places[inner][1]}", ".".join(map(str, inner))
-            )
+            _, first_line, _ = places[inner]
+            raise BadInput.at(place, f"written twice; first on line {first_line}", dotted(inner))
         result[key] = _build(value_node, inner, file, places)
         places[inner] = place
     return result
@@ -326,17 +317,28 @@ def head(path: Path, shown: str) -> dict[str, str]:
     """
     fields: dict[str, str] = {}
     with suppress(yaml.YAMLError, OSError, UnicodeDecodeError):
-        events = yaml.parse(
-            reading.text(path), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        )
-        mapping = isinstance(next(islice(events, 2, 3), None), yaml.MappingStartEvent)
-        for key, value in zip(events, events, strict=False) if mapping else ():
-            if not (isinstance(key, yaml.ScalarEvent) and isinstance(value, yaml.ScalarEvent)):
-                break
-            fields[key.value] = value.value
-    if "about" in fields:
-        return fields
-    return {**fields, "about": str(read(path, shown).data.get("about", ""))}
+        text = reading.text(path)
+        events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        third = next(islice(events, 2, 3), None)
+        if isinstance(third, yaml.MappingStartEvent):
+            for key, value in zip(events, events, strict=False):
+                if not (isinstance(key, yaml.ScalarEvent) and isinstance(value, yaml.ScalarEvent)):
+                    break
+                fields[key.value] = value.value
+    if "about" not in fields:
+        whole = read(path, shown)
+        fields["about"] = str(whole.data.get("about", ""))
+    return fields
+
+
+def dotted(path: Path_) -> str:
+    """Return a path as ``--set`` takes it: ``strategy.gamma``."""
+    return ".".join(map(str, path))
+
+
+def _below(places: dict[Path_, Place], path: Path_) -> dict[Path_, Place]:
+    """Return the places of ``path`` and of all paths below it."""
+    return {inner: place for inner, place in places.items() if inner[: len(path)] == path}
 
 
 def holds(value: Any, part: str | int) -> bool:

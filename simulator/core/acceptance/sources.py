@@ -85,7 +85,10 @@ class Odds:
 
     def committed(self, bonus: bool = True) -> Numbers:
         """Return the expected tokens per step, correction or bonus included."""
-        return self.mean_accepted + 1.0 - (0.0 if bonus else self.accepted[-1])
+        committed = self.mean_accepted + 1.0
+        if bonus:
+            return committed
+        return committed - self.accepted[-1]
 
 
 class Acceptance(Protocol):
@@ -106,20 +109,22 @@ def mean_odds(parts: Sequence[tuple[float, Odds]]) -> Odds:
     """
     tokens, odds = zip(*parts, strict=True)
     matched = np.array([1.0 - odd.unmatched for odd in odds])
-    steps = np.array(tokens) / (1.0 + matched * [odd.mean_accepted for odd in odds])
-    rows = ([getattr(odd, name) for odd in odds] for name in ("accepted", "off_exit", "off_path"))
-    accepted, off_exit, off_path = (
-        np.average(row, axis=0, weights=np.maximum(steps * matched, 1e-300)) for row in rows
-    )
+    kept = [odd.mean_accepted for odd in odds]
+    steps = np.array(tokens) / (1.0 + matched * kept)
+    weights = np.maximum(steps * matched, 1e-300)
+
+    def mean(rows: Sequence[Numbers]) -> NDArray[np.float64]:
+        return np.average(rows, axis=0, weights=weights)
+
     unmatched = 1.0 - float(steps @ matched / steps.sum())
-    by_kind = tuple(zip((steps / steps.sum()).tolist(), odds, strict=True))
+    shares = (steps / steps.sum()).tolist()
     return Odds(
-        accepted,
-        off_exit,
-        off_path,
-        f"{odds[0].source}, by kind of text",
-        unmatched,
-        by_kind=by_kind,
+        accepted=mean([odd.accepted for odd in odds]),
+        off_exit=mean([odd.off_exit for odd in odds]),
+        off_path=mean([odd.off_path for odd in odds]),
+        source=f"{odds[0].source}, by kind of text",
+        unmatched=unmatched,
+        by_kind=tuple(zip(shares, odds, strict=True)),
     )
 
 
@@ -143,11 +148,16 @@ def chain_odds(
     rejected and off the exit.
     """
     reach = list(accumulate(rates, mul, initial=1.0))
-    stops = (*(1.0 - rate for rate in rates), 1.0)
-    offs = (*rejected_off, next_off)
-    rows = (np.broadcast_arrays(*map(mul, reach, chances)) for chances in (stops, offs))
-    accepted, off_exit = (np.array(chances, dtype=np.float64) for chances in rows)
+    stops = [1.0 - rate for rate in rates]
+    accepted = _products(reach, [*stops, 1.0])
+    off_exit = _products(reach, [*rejected_off, next_off])
     return Odds(accepted, off_exit, reach[-1] * path_off, source)
+
+
+def _products(reach: Sequence[Numbers], chances: Sequence[Numbers]) -> NDArray[np.float64]:
+    """Return (gamma + 1, ...) the chance to get to each place times what happens there."""
+    rows = np.broadcast_arrays(*map(mul, reach, chances))
+    return np.array(rows, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -179,13 +189,9 @@ class Rates:
         """Return the exact odds of this source."""
         rates = [self.rate(position) for position in range(gamma)]
         off = 1.0 - self.overlap
-        odds = chain_odds(
-            rates,
-            [off * (rate < 1.0) for rate in rates],
-            off,
-            1.0 - self.rate(gamma),
-            "stated rates",
-        )
+        rejected_off = [off * (rate < 1.0) for rate in rates]
+        path_off = 1.0 - self.rate(gamma)
+        odds = chain_odds(rates, rejected_off, off, path_off, "stated rates")
         return replace(odds, independent=True)
 
 
@@ -245,9 +251,8 @@ class Cycle:
         length = int(np.lcm(len(self.accepted), len(self.off_exit)))
         kept = np.minimum(np.resize(self.accepted, length), gamma)
         off = np.resize(self.off_exit, length)
-        accepted, off_exit = (
-            np.bincount(kept, weights, minlength=gamma + 1) / length for weights in (None, off)
-        )
+        accepted = np.bincount(kept, minlength=gamma + 1) / length
+        off_exit = np.bincount(kept, off, minlength=gamma + 1) / length
         path = float(np.mean(off & (kept == gamma)))
         alike = len(set(kept.tolist())) == 1
         return Odds(accepted, off_exit, path, "stated cycle", independent=alike)
@@ -264,9 +269,8 @@ class _CycleCursor(Retraceable):
         off = self.source.off_exit[self.position % len(self.source.off_exit)]
         self.position += 1
         accepted = min(kept, proposal.tokens)
-        return verdict(
-            accepted, accepted + (accepted < proposal.tokens or proposal.bonus), off, off
-        )
+        own = accepted < proposal.tokens or proposal.bonus
+        return verdict(accepted, accepted + own, off, off)
 
 
 class Replay:
@@ -294,8 +298,11 @@ class Replay:
     def __init__(self, trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> None:
         self.trace = trace
         self.accepted = trace.accepted(seed)
-        pool = [request for name in flavours or trace.flavours for request in trace.named(name)]
-        self.order = [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
+        pool: list[int] = []
+        for name in flavours or trace.flavours:
+            pool += trace.named(name)
+        shuffled = np.random.default_rng(seed).permutation(len(pool))
+        self.order = [pool[place] for place in shuffled]
         self._verdicts: dict[tuple[int, Exit | None], RecordedVerdicts] = {}
 
     def over(self, trace: Trace, seed: int = 0) -> Replay:
@@ -353,7 +360,8 @@ class Replay:
         if not len(stops):
             return np.full(len(accepted), np.iinfo(np.int64).max)
         starts = np.arange(len(accepted))
-        return np.asarray(stops[np.searchsorted(stops, starts)] - starts, dtype=np.int64)
+        next_stops = stops[np.searchsorted(stops, starts)]
+        return np.asarray(next_stops - starts, dtype=np.int64)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the odds as if every position were independent, from the rates over *all* recorded
@@ -363,10 +371,13 @@ class Replay:
         trace with ``run`` is not broken up into positions: its windows start at every position with
         the same weight.
         """
-        parts = []
-        for name, tokens in (self.weights or {}).items():
-            parts.append((tokens, self.only(name)._odds(gamma, exit)))
-        odds = mean_odds(parts) if parts else self._odds(gamma, exit)
+        if self.weights:
+            parts = []
+            for name, tokens in self.weights.items():
+                parts.append((tokens, self.only(name)._odds(gamma, exit)))
+            odds = mean_odds(parts)
+        else:
+            odds = self._odds(gamma, exit)
         if self.p_min is None:
             return odds
         return replace(odds, gated=self._gated(gamma))
@@ -380,14 +391,14 @@ class Replay:
         off = self._off(exit)[positions]
         rate = float(kept.mean())
         rejected_off = float((~kept & off).mean())
+        on_path = 0.0
         if rate:
-            on_path = rate * (1.0 - float((kept & off).mean()) / rate)
-        else:
-            on_path = 0.0
+            kept_off = float((kept & off).mean())
+            on_path = rate * (1.0 - kept_off / rate)
+        rates = [rate] * gamma
+        next_off = float(off.mean())
         source = "marginal rates of the trace"
-        return chain_odds(
-            [rate] * gamma, [rejected_off] * gamma, float(off.mean()), 1.0 - on_path, source
-        )
+        return chain_odds(rates, [rejected_off] * gamma, next_off, 1.0 - on_path, source)
 
     def sure(self, recording: int) -> list[int]:
         """Return (positions,) the tokens that the draft writes before one of which it is less sure;
@@ -395,33 +406,35 @@ class Replay:
         """
         if self.p_min is None:
             return []
-        written = self.trace.extra["rollout.q"][:, slice(*self._span(recording))]
-        sure: list[int] = (
-            np.cumprod(written >= self.p_min, axis=0, dtype=np.int64).sum(axis=0).tolist()
-        )
+        start, end = self._span(recording)
+        written = self.trace.extra["rollout.q"][:, start:end]
+        so_far = np.cumprod(written >= self.p_min, axis=0, dtype=np.int64)
+        sure: list[int] = so_far.sum(axis=0).tolist()
         return sure
 
     def _gated(self, gamma: int) -> dict[int, tuple[float, float]]:
         """Return share and mean kept tokens by window, over the steps that decoding takes: few
         through sure stretches.
         """
-        parts = [
-            (tokens, self.only(name)._visited(gamma))
-            for name, tokens in (self.weights or {}).items()
-        ]
+        parts = [(0.0, self._visited(gamma))]
+        if self.weights:
+            parts = []
+            for name, tokens in self.weights.items():
+                parts.append((tokens, self.only(name)._visited(gamma)))
         steps = defaultdict[int, NDArray[np.float64]](lambda: np.zeros(2))
-        for tokens, kept in parts or [(0.0, self._visited(gamma))]:
+        for tokens, kept in parts:
+            once = 1.0
             if tokens:
-                once = tokens / sum(len(of_window) + sum(of_window) for of_window in kept.values())
-            else:
-                once = 1.0
+                written = sum(len(of_window) + sum(of_window) for of_window in kept.values())
+                once = tokens / written
             for window, of_window in kept.items():
                 steps[window] += np.array([len(of_window), sum(of_window)]) * once
         total = sum(many for many, _ in steps.values())
-        return {
-            window: (float(many / total), float(tokens / many))
-            for window, (many, tokens) in sorted(steps.items())
-        }
+        gated = {}
+        for window in sorted(steps):
+            many, tokens = steps[window]
+            gated[window] = (float(many / total), float(tokens / many))
+        return gated
 
     def _visited(self, gamma: int) -> dict[int, list[int]]:
         """Return the kept tokens of every step, by the window that a gate leaves it."""
@@ -432,8 +445,9 @@ class Replay:
             position = 0
             while position < len(run):
                 window = min(sure[position], gamma)
-                kept.setdefault(window, []).append(min(run[position], window))
-                position += kept[window][-1] + 1
+                accepted = min(run[position], window)
+                kept.setdefault(window, []).append(accepted)
+                position += accepted + 1
         return kept
 
     def _run_odds(self, gamma: int, exit: Exit | None) -> Odds:
@@ -446,22 +460,24 @@ class Replay:
             start, end = self._span(recording)
             run = self.runs(recording)
             off = outside[start:end]
-            kept.append(np.minimum(run, gamma))
-            next_off.append(off[(np.arange(len(run)) + kept[-1]) % len(run)])
-            path_off += int(((run == gamma) | (off & (run > gamma))).sum())
+            accepted_tokens = np.minimum(run, gamma)
+            next_places = (np.arange(len(run)) + accepted_tokens) % len(run)
+            off_path = (run == gamma) | (off & (run > gamma))
+            kept.append(accepted_tokens)
+            next_off.append(off[next_places])
+            path_off += int(off_path.sum())
         lengths = np.concatenate(kept)
-        count = sum(map(len, kept))
-        off = np.concatenate(next_off)
-        accepted, off_exit = (
-            np.bincount(lengths, weights, minlength=gamma + 1) / count for weights in (None, off)
-        )
+        count = len(lengths)
+        accepted = np.bincount(lengths, minlength=gamma + 1) / count
+        off_exit = np.bincount(lengths, np.concatenate(next_off), minlength=gamma + 1) / count
         return Odds(accepted, off_exit, path_off / count, "marginal run lengths of the trace")
 
     def positions(self) -> NDArray[np.int64]:
         """Return (positions,) all positions of the requests in ``order``, without those emitted by
         a prefill.
         """
-        return np.concatenate([np.arange(start, end) for start, end in map(self._span, self.order)])
+        spans = [np.arange(*self._span(recording)) for recording in self.order]
+        return np.concatenate(spans)
 
     def length(self, request: int) -> int:
         """Return the recorded positions that request number ``request`` can replay before it starts
@@ -495,16 +511,13 @@ def best_of(trace: Trace, names: Sequence[str], seed: int = 0) -> Trace:
     """
     replays = [Replay(trace.drafted_by(name, seed), seed=seed) for name in names]
     most = min((replay.trace.window for replay in replays if replay.trace.window), default=None)
-    runs = [
-        np.max([replay.runs(request) for replay in replays], axis=0)
-        for request in range(len(trace.flavour))
-    ]
-    run = np.minimum(
-        np.concatenate([[0, *request] for request in runs]), most or np.iinfo(np.uint16).max
-    )
+    runs = []
+    for request in range(len(trace.flavour)):
+        longest = np.max([replay.runs(request) for replay in replays], axis=0)
+        runs.append([0, *longest])
+    run = np.minimum(np.concatenate(runs), most or np.iinfo(np.uint16).max)
     models = {**trace.header["models"], "draft": {"name": f"the best of {', '.join(names)}"}}
     header = {**trace.header, "format": CONVERTED, "window": most, "models": models}
     none = trace.draft_rank[:0]
-    return replace(
-        trace, header=header, run=run.astype(np.uint16), draft_rank=none, q=trace.q[:0], extra={}
-    )
+    run = run.astype(np.uint16)
+    return replace(trace, header=header, run=run, draft_rank=none, q=trace.q[:0], extra={})

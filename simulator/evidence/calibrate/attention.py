@@ -3,6 +3,7 @@ fitted to its own rows.
 """
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 import numpy as np
 
@@ -35,8 +36,11 @@ one.
 
 def evenly(rows: Table) -> Table:
     """Return at most ``FEW`` rows of each part and shape, evenly spaced in the table."""
-    kept = [part.iloc[:: -(-len(part) // FEW)] for _, part in rows.groupby(["part", "shape"])]
-    return rows.loc[np.concatenate([part.index for part in kept])]
+    kept = []
+    for _, part in rows.groupby(["part", "shape"]):
+        every = ceil(len(part) / FEW)
+        kept.append(part.index[::every])
+    return rows.loc[np.concatenate(kept)]
 
 
 def one_roofline(device: Device, rows: Table, like: Roofline) -> Roofline:
@@ -50,18 +54,20 @@ def one_roofline(device: Device, rows: Table, like: Roofline) -> Roofline:
     memory = like.memory_efficiency.value
     p = like.p_norm.value
     bounds = ((0.0, 0.02), (60.0, 1.0))
-    return nearest(
-        lambda x: roofline((x[0], memory, x[1], p)), device, sample(rows), (6.0, 0.5), bounds
-    )
+
+    def made(numbers: Sequence[float]) -> Roofline:
+        fixed, compute = numbers
+        return roofline((fixed, memory, compute, p))
+
+    return nearest(made, device, sample(rows), (6.0, 0.5), bounds)
 
 
 def bound_by_memory(device: Device, rows: Table) -> bool:
     """Return whether reading keys and values at the datasheet's bandwidth takes a fifth of the
     measured time of any row.
     """
-    return bool(
-        (rows.size_bytes / (device.memory_bandwidth_gb_s.value * 1e9) >= 0.2 * measured(rows)).any()
-    )
+    reads = rows.size_bytes / (device.memory_bandwidth_gb_s.value * 1e9)
+    return bool((reads >= 0.2 * measured(rows)).any())
 
 
 def with_queries(rows: Table) -> Table:
@@ -71,26 +77,22 @@ def with_queries(rows: Table) -> Table:
     New columns, of every sequence: its query ``rows``, ``keys`` that the last of them sees,
     ``queries`` of a KV head.
     """
-    sequences = rows.sequences.where(
-        rows.sequences > 0.0, rows.tokens.where(rows.part == "decode", 1.0)
-    )
+    width = rows.query_width
+    unstated = rows.tokens.where(rows.part == "decode", 1.0)
+    sequences = rows.sequences.where(rows.sequences > 0.0, unstated)
     each = rows.tokens / sequences
     heads = rows.kv_heads.clip(lower=1.0)
-    keys = (
-        rows.flops
-        / (4.0 * rows.tokens * rows.query_width.clip(lower=1.0))
-        * (rows.query_width > 0.0)
-        + (each - 1.0) / 2.0
-    )
+    mean_keys = rows.flops / (4.0 * rows.tokens * width.clip(lower=1.0)) * (width > 0.0)
+    keys = mean_keys + (each - 1.0) / 2.0
     head_bytes = rows.size_bytes / (sequences * heads * keys.clip(lower=1.0))
+    queries = 2.0 * width * rows.format.map(CACHE_BYTES) / (heads * head_bytes)
+    activations = 2.0 * ACTIVATION_BYTES * rows.tokens * width
     return rows.assign(
-        size_bytes=rows.size_bytes + 2.0 * ACTIVATION_BYTES * rows.tokens * rows.query_width,
+        size_bytes=rows.size_bytes + activations,
         sequences=sequences,
         rows=each,
         keys=keys,
-        queries=(
-            2.0 * rows.query_width * rows.format.map(CACHE_BYTES) / (heads * head_bytes)
-        ).round(),
+        queries=queries.round(),
     )
 
 
@@ -105,7 +107,8 @@ def uncached(device: Device, rows: Table) -> Table:
     if device.cache_mb is None:
         return rows
     beyond = rows.size_bytes > 2e6 * device.cache_mb.value
-    minor = rows.size_bytes / (device.memory_bandwidth_gb_s.value * 1e9) < 0.2 * measured(rows)
+    reads = rows.size_bytes / (device.memory_bandwidth_gb_s.value * 1e9)
+    minor = reads < 0.2 * measured(rows)
     return rows[beyond | minor | (rows.part == "prefill")]
 
 
@@ -128,8 +131,10 @@ def in_parts(device: Device, rows: Table, like: AttentionParts) -> AttentionPart
     if len(narrow):
         most = prefill.compute_efficiency
         known = decode.model_copy(update={"compute_efficiency": most})
-        own = {"compute_efficiency": (most.value, 0.02, most.value)} if latent else {}
-        decode = _fitted(device, narrow, known, DECODE | BOTH | own)
+        limits = DECODE | BOTH
+        if latent:
+            limits["compute_efficiency"] = (most.value, 0.02, most.value)
+        decode = _fitted(device, narrow, known, limits)
     return AttentionParts(decode=decode, prefill=prefill)
 
 
@@ -139,9 +144,13 @@ def _fitted(
     """Return a part with the numbers that rows can tell: no reduction where caches stay whole, no
     cache that is not stated.
     """
-    unseen = {"reduction_us": like.splits == "none", "cached_ratio": device.cache_mb is None}
-    unseen["regroup_us"] = bool((rows.kv_heads <= 1.0).all())
-    free = {name: limit for name, limit in limits.items() if not unseen.get(name)}
+    free = dict(limits)
+    if like.splits == "none":
+        free.pop("reduction_us", None)
+    if device.cache_mb is None:
+        free.pop("cached_ratio", None)
+    if (rows.kv_heads <= 1.0).all():
+        free.pop("regroup_us", None)
     kept = like.model_dump(include={"compute_efficiency", "splits", "packs", "tile_rows"})
 
     def made(x: Sequence[float]) -> AttentionRoofline:

@@ -71,12 +71,17 @@ class MeasuredRun:
         """Return what the law says of the row with this state of the engine, and with devices
         slower by so many spreads.
         """
-        scenario = replace_nested(
-            self.loaded.scenario, Engine, lambda own: engine if own.name == engine.name else own
-        )
+
+        def fitted(own: Engine) -> Engine:
+            if own.name == engine.name:
+                return engine
+            return own
+
+        scenario = replace_nested(self.loaded.scenario, Engine, fitted)
         if slower:
             spreads = dict.fromkeys(devices(scenario), slower)
-            scenario = with_slower(spreads, replace(self.loaded, scenario=scenario)).scenario
+            loaded = replace(self.loaded, scenario=scenario)
+            scenario = with_slower(spreads, loaded).scenario
         step_s = float(law(scenario, self.acceptance).step_s)
         if self.quantity == "step_ms":
             return step_s * 1e3
@@ -96,15 +101,17 @@ class MeasuredRun:
         if self.quantity == "speedup":
             return 1.0, self.tokens - 1.0
         scenario = self.loaded.scenario
-        needs = self.loaded.scenario.schedule.needs
-        places = ((scenario.target, 1), (scenario.draft, needs.draft_steps * needs.draft_model))
-        sizes = (
-            (place.weights_gb() * times, place.device.memory_bandwidth_gb_s.value)
-            for place, times in places
-            if place
-        )
-        step_ms = ordered_sum(size / bandwidth * 1e3 for size, bandwidth in sizes)
-        return 0.0, step_ms if self.quantity == "step_ms" else self.tokens / step_ms * 1e3
+        needs = scenario.schedule.needs
+        passes = ((scenario.target, 1), (scenario.draft, needs.draft_steps * needs.draft_model))
+        times_ms = []
+        for place, times in passes:
+            if place:
+                size = place.weights_gb() * times
+                times_ms.append(size / place.device.memory_bandwidth_gb_s.value * 1e3)
+        step_ms = ordered_sum(times_ms)
+        if self.quantity == "step_ms":
+            return 0.0, step_ms
+        return 0.0, self.tokens / step_ms * 1e3
 
 
 class FittedNumber(NamedTuple):
@@ -138,17 +145,18 @@ def read_runs(
     """Read a table of runs over the scenario ``base``; raise :class:`BadInput` with the line of a
     fault.
     """
+    file = shown(path)
     try:
-        with readable(shown(path)), reading.lines(path) as lines:
+        with readable(file), reading.lines(path) as lines:
             rows = list(csv.DictReader(lines))
     except csv.Error as error:
-        raise BadInput.at(shown(path), f"cannot be read: {error}") from error
+        raise BadInput.at(file, f"cannot be read: {error}") from error
     if not rows:
-        raise BadInput.at((shown(path), 1, 1), "holds no rows")
-    return [
-        _run((shown(path), line, 1), row, base, overrides, catalogue)
-        for line, row in enumerate(rows, 2)
-    ]
+        raise BadInput.at((file, 1, 1), "holds no rows")
+    runs = []
+    for line, row in enumerate(rows, 2):
+        runs.append(_run((file, line, 1), row, base, overrides, catalogue))
+    return runs
 
 
 def _run(
@@ -182,9 +190,8 @@ def _quantity(
     """Return what a row measured; raise :class:`BadInput` unless it is exactly one quantity."""
     stated = [quantity for quantity in MEASURED if cells.get(quantity)]
     if has_more_cells_than_columns or len(stated) != 1:
-        raise BadInput.at(
-            place, f"expected one of {', '.join(MEASURED)}, got {', '.join(stated) or 'none'}"
-        )
+        got = ", ".join(stated) or "none"
+        raise BadInput.at(place, f"expected one of {', '.join(MEASURED)}, got {got}")
     return stated[0]
 
 
@@ -214,17 +221,19 @@ def acceptance_of(loaded: Loaded, tokens: float) -> Acceptance:
     """
     scenario = loaded.scenario
 
+    def at(rate: float) -> Acceptance:
+        return scenario.schedule.reads(Rates((rate,)))
+
     def over(rate: float) -> float:
-        return (
-            float(law(scenario, scenario.schedule.reads(Rates((rate,)))).verified_per_step) - tokens
-        )
+        return float(law(scenario, at(rate)).verified_per_step) - tokens
 
     low = 1e-6
     high = 1.0 - 1e-9
-    rate = low if over(low) >= 0.0 else high
-    if over(low) < 0.0 < over(high):
-        rate = float(brentq(over, low, high))
-    return scenario.schedule.reads(Rates((rate,)))
+    if over(low) >= 0.0:
+        return at(low)
+    if over(high) <= 0.0:
+        return at(high)
+    return at(float(brentq(over, low, high)))
 
 
 def fit(
@@ -250,10 +259,9 @@ def fit(
     for column in groups:
         missed = []
         for group in _groups(used, column):
-            rest = _numbers([run for run in used if run not in group], engine, free)
-            missed += _predictions(
-                group, engine, {name: number.value for name, number in rest.items()}
-            )
+            others = _numbers([run for run in used if run not in group], engine, free)
+            refitted = {name: number.value for name, number in others.items()}
+            missed += _predictions(group, engine, refitted)
         errors[f"without {column}"] = _mape(missed)
     if outside:
         errors["left out"] = _mape(outside)
@@ -264,58 +272,54 @@ def _numbers(
     runs: Sequence[MeasuredRun], engine: Engine, free: Sequence[str]
 ) -> dict[str, FittedNumber]:
     """Return the free numbers that fit best; least squares in deviations from the engine's own."""
-    known = [None if name == DEVICE else _at(engine, name) for name in free]
-    start = np.array([number.value if number else 0.0 for number in known])
-    pull = np.array(
-        [max(deviation(number), number.value) or 1.0 if number else 1.0 for number in known]
-    )
-    least = np.array(
-        [-number.value / by if number else -inf for number, by in zip(known, pull, strict=True)]
-    )
+    start = np.zeros(len(free))
+    pull = np.ones(len(free))
+    least = np.full(len(free), -inf)
+    for place, name in enumerate(free):
+        if name != DEVICE:
+            number = _at(engine, name)
+            start[place] = number.value
+            pull[place] = max(deviation(number), number.value) or 1.0
+            least[place] = -number.value / pull[place]
 
     def residuals(moved: Any) -> Any:
-        pairs = _predictions(runs, engine, dict(zip(free, start + moved * pull, strict=True)))
-        return np.array([*(log(value / run.measured) / NOISE for run, value in pairs), *moved])
+        values = dict(zip(free, start + moved * pull, strict=True))
+        pairs = _predictions(runs, engine, values)
+        off = [log(value / run.measured) / NOISE for run, value in pairs]
+        return np.array([*off, *moved])
 
-    best = least_squares(
-        residuals, np.where(least < 0.0, 0.0, 1e-3), bounds=(least, inf), diff_step=np.array(1e-3)
-    )
+    first = np.where(least < 0.0, 0.0, 1e-3)
+    best = least_squares(residuals, first, bounds=(least, inf), diff_step=np.array(1e-3))
     jacobian: Any = np.asarray(best.jac)
     left = np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
-    columns = (start + best.x * pull, left * pull, start, left)
-    return {
-        name: FittedNumber(*map(float, row))
-        for name, row in zip(free, zip(*columns, strict=True), strict=True)
-    }
+    values = start + best.x * pull
+    columns = np.stack((values, left * pull, start, left), axis=1)
+    fitted = zip(free, columns.tolist(), strict=True)
+    return {name: FittedNumber(*row) for name, row in fitted}
 
 
 def _predictions(
     runs: Sequence[MeasuredRun], engine: Engine, values: Values
 ) -> list[tuple[MeasuredRun, float]]:
     moved = _with(engine, values)
-    return [(run, run.predicted(moved, values.get(DEVICE, 0.0))) for run in runs]
+    slower = values.get(DEVICE, 0.0)
+    return [(run, run.predicted(moved, slower)) for run in runs]
 
 
 def _mape(pairs: Sequence[tuple[MeasuredRun, float]]) -> float:
-    if pairs:
-        return float(np.mean([abs(value / run.measured - 1.0) for run, value in pairs]))
-    return 0.0
+    if not pairs:
+        return 0.0
+    errors = [abs(value / run.measured - 1.0) for run, value in pairs]
+    return float(np.mean(errors))
 
 
 def _one_constant(runs: Sequence[MeasuredRun]) -> float:
     """Return the least error of arithmetic with one constant, which is where it meets a row."""
-    shapes = [run.simple for run in runs]
-    measured = [run.measured for run in runs]
-    meets = [
-        (value - fixed) / size
-        for (fixed, size), value in zip(shapes, measured, strict=True)
-        if size
-    ]
+    rows = [(*run.simple, run.measured) for run in runs]
+    meets = [(value - fixed) / size for fixed, size, value in rows if size]
 
     def error(constant: float) -> float:
-        errors = []
-        for (fixed, size), value in zip(shapes, measured, strict=True):
-            errors.append(abs((fixed + constant * size) / value - 1.0))
+        errors = [abs((fixed + constant * size) / value - 1.0) for fixed, size, value in rows]
         return float(np.mean(errors))
 
     return min(map(error, meets), default=0.0)
@@ -344,9 +348,8 @@ def _at(engine: Engine, name: str) -> Ranged:
         else:
             part = getattr(part, key, None)
     if not isinstance(part, Ranged):
-        raise BadInput.at(
-            engine.name, "expected a number of the engine, as speculation.tree.fixed_us", name
-        )
+        message = "expected a number of the engine, as speculation.tree.fixed_us"
+        raise BadInput.at(engine.name, message, name)
     return part
 
 
@@ -377,16 +380,15 @@ def written(fitted: EngineFit, data: PlainData, source: str) -> PlainData:
         words = {"source": f"calibrated-on: {source}", "confidence": "calibrated"}
         if number.left >= IDENTIFIED:
             words = {"source": f"assumed: not told apart by {source}", "confidence": "assumed"}
-        _inner(data, inner)[last] = {key: float(f"{end:.3g}") for key, end in ends.items()} | words
-    rounded = {name: round(error, 4) for name, error in fitted.errors.items()}
-    return data | {
-        "fit": {
-            "source": source,
-            "rows": len(fitted.predictions),
-            "free": len(fitted.numbers),
-            "errors": rounded,
-        }
+        rounded = {key: float(f"{end:.3g}") for key, end in ends.items()}
+        _inner(data, inner)[last] = rounded | words
+    stated = {
+        "source": source,
+        "rows": len(fitted.predictions),
+        "free": len(fitted.numbers),
+        "errors": {name: round(error, 4) for name, error in fitted.errors.items()},
     }
+    return data | {"fit": stated}
 
 
 def _inner(data: Any, path: Sequence[str]) -> Any:

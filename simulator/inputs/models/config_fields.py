@@ -16,12 +16,11 @@ from simulator.core.faults import LARGEST, BadInput, Fault, Place, told
 from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs import reading
 
-FIELDS: PlainMapping = yaml.safe_load(
-    Path(__file__).with_name("huggingface.yaml").read_text("utf-8")
-)
+HERE = Path(__file__)
+FIELDS: PlainMapping = yaml.safe_load(HERE.with_name("huggingface.yaml").read_text("utf-8"))
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 FAMILIES: PlainMapping = yaml.load(
-    Path(__file__).with_name("families.yaml").read_text("utf-8"),
+    HERE.with_name("families.yaml").read_text("utf-8"),
     LOADER,  # noqa: S506
 )
 """By ``model_type``: what its class in transformers takes where a file is silent, the model of a
@@ -75,10 +74,10 @@ class Config:
                 return value
             if in_turn and name not in self.data and self.implied.get(name) is not None:
                 return self._take(name)
+        if any(name in self.data for name in names):
+            return default
         for name in (key, *names):
-            if self.implied.get(name) is not None and not any(
-                other in self.data for other in names
-            ):
+            if self.implied.get(name) is not None:
                 return self._take(name)
         return default
 
@@ -101,7 +100,8 @@ class Config:
                 line = line + 1
                 start = match.end()
             else:
-                places.setdefault(match[0][1:-1], (self.file, line, match.start() - start + 1))
+                column = match.start() - start + 1
+                places.setdefault(match[0][1:-1], (self.file, line, column))
         return places
 
     def refuse(self, key: str, message: str) -> None:
@@ -109,7 +109,10 @@ class Config:
         self.faults.append(Fault(self.place(key), self._written(key), message))
 
     def _written(self, key: str) -> str:
-        return next((name for name in FIELDS["names"].get(key, [key]) if name in self.data), key)
+        for name in FIELDS["names"].get(key, [key]):
+            if name in self.data:
+                return str(name)
+        return key
 
     def count(self, key: str, default: int | None = None, least: int = 1) -> int:
         """Return the whole number under ``key``; note a fault and return 1 where there is none and
@@ -119,20 +122,18 @@ class Config:
         if value is None and default is not None:
             return default
         if isinstance(value, list):
-            self.refuse(
-                key,
-                f"expected one number for all layers, got {len(value)} that differ: "
-                f"{str(value)[:40]}",
-            )
+            got = f"{len(value)} that differ: {str(value)[:40]}"
+            self.refuse(key, f"expected one number for all layers, got {got}")
+            return 1
+        if value is None:
+            self.refuse(key, "is required and missing")
             return 1
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
             return value
+        bound = f"at least {least}"
         if isinstance(value, int) and value > LARGEST:
             bound = f"at most {LARGEST:g}"
-        else:
-            bound = f"at least {least}"
-        wanted = f"expected a whole number of {bound}, got {told(value)}"
-        self.refuse(key, "is required and missing" if value is None else wanted)
+        self.refuse(key, f"expected a whole number of {bound}, got {told(value)}")
         return 1
 
     def by_layer(self, key: str, layers: int) -> list[Any]:
@@ -150,7 +151,9 @@ class Config:
         are none.
         """
         value = self.get(key, [])
-        entries = value.split(",") if isinstance(value, str) else value
+        entries = value
+        if isinstance(value, str):
+            entries = value.split(",")
         if isinstance(entries, list) and all(str(entry).strip().isdecimal() for entry in entries):
             return {int(entry) for entry in entries}
         self.refuse(key, f"expected numbers of layers, got {str(value)[:60]}")
@@ -160,18 +163,16 @@ class Config:
         """Return the fields of the parts of a block, as PART.FIELD; note a fault for each that is
         not understood.
         """
-        parts = block.items() if isinstance(block, dict) else ()
-        fields = {
-            f"{name}.{inner}": value
-            for name, part in parts
-            if isinstance(part, dict)
-            for inner, value in part.items()
-        }
+        fields: PlainData = {}
+        if not isinstance(block, dict):
+            return fields
+        for name, part in block.items():
+            if isinstance(part, dict):
+                fields |= {f"{name}.{inner}": value for inner, value in part.items()}
         for name, value in fields.items():
-            if not (
-                (name in FIELDS["blocks_understood"] and isinstance(value, int | float | None))
-                or _off(name, value)
-            ):
+            is_number = isinstance(value, int | float | None)
+            understood = name in FIELDS["blocks_understood"] and is_number
+            if not understood and not _off(name, value):
                 self.refuse(key, f"{name} {NOT_UNDERSTOOD}: {str(value)[:60]}")
         return fields
 
@@ -185,30 +186,27 @@ class Config:
             return
         near = difflib.get_close_matches(kind, sorted(known), n=NEAR, cutoff=0.6)
         names = self.data.get("architectures")
+        unknown = f"{told(kind[:60])} is not known here"
         if isinstance(names, list) and names:
-            words = f" (architecture {', '.join(map(str, names))[:80]})"
-        else:
-            words = ""
-        perhaps = f"; the nearest that are: {', '.join(near)}" if near else ""
+            architectures = ", ".join(map(str, names))
+            unknown += f" (architecture {architectures[:80]})"
+        if near:
+            unknown += f"; the nearest that are: {', '.join(near)}"
         message = (
-            f"{told(kind[:60])} is not known here{words}{perhaps}; state its sizes in a model "
-            "file of your own instead: "
+            f"{unknown}; state its sizes in a model file of your own instead: "
             "specsim schema model names the fields, specsim show llama_3_1_8b is an example"
         )
         self.faults.insert(0, Fault(self.place("model_type"), "model_type", message))
 
     def refuse_the_rest(self) -> None:
         """Note a fault for every field that nobody asked for, if it may change the cost."""
+        parts = {*FIELDS["text"], *FIELDS["objects"]}
         for key, value in self.data.items():
-            known = (
-                key in self.asked
-                or key in (*FIELDS["text"], *FIELDS["objects"])
-                or HARMLESS.fullmatch(_inner(key))
-                or HARMLESS.fullmatch(key)
-            )
-            if not (known or _off(key, value)) and (
-                COSTLY.fullmatch(key) or isinstance(value, dict | list)
-            ):
+            if key in self.asked or key in parts or _off(key, value):
+                continue
+            if HARMLESS.fullmatch(_inner(key)) or HARMLESS.fullmatch(key):
+                continue
+            if COSTLY.fullmatch(key) or isinstance(value, dict | list):
                 self.refuse(key, f"{NOT_UNDERSTOOD}: {str(value)[:60]}")
 
 
@@ -222,14 +220,10 @@ def _single(value: Any) -> Any:
 
 def _inner(key: str) -> str:
     """Return the name of a field without that of the object in which it stands."""
-    return next(
-        (
-            key.removeprefix(f"{outer}_")
-            for outer in FIELDS["objects"]
-            if key.startswith(f"{outer}_")
-        ),
-        key,
-    )
+    for outer in FIELDS["objects"]:
+        if key.startswith(f"{outer}_"):
+            return key.removeprefix(f"{outer}_")
+    return key
 
 
 def _off(key: str, value: Any) -> bool:
@@ -248,37 +242,25 @@ def load_config(file: Path) -> Config:
         text = reading.text(file, MOST_BYTES)
         data = reading.from_json(text)
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(
-            [Fault((str(file), 0, 0), "", f"cannot be read: {reading.reason(error)}")]
-        ) from error
+        raise BadInput.at(str(file), f"cannot be read: {reading.reason(error)}") from error
     except json.JSONDecodeError as error:
-        raise BadInput(
-            [Fault((str(file), error.lineno, error.colno), "", f"not valid JSON: {error.msg}")]
-        ) from error
+        place = (str(file), error.lineno, error.colno)
+        raise BadInput.at(place, f"not valid JSON: {error.msg}") from error
     if not isinstance(data, dict):
-        raise BadInput(
-            [
-                Fault(
-                    (str(file), 1, 1),
-                    "",
-                    "expected a JSON object, as a Hugging Face config.json is",
-                )
-            ]
-        )
+        message = "expected a JSON object, as a Hugging Face config.json is"
+        raise BadInput.at((str(file), 1, 1), message)
     outer = data.get("model_type")
-    alone = True
+    around = None
     for inner in FIELDS["text"]:
         if isinstance(data.get(inner), dict):
-            data = (
-                data
-                | {"model_type": FAMILIES["composites"].get(str(outer), {}).get("of", outer)}
-                | data[inner]
-            )
-            alone = False
+            around = str(outer)
+            composite = FAMILIES["composites"].get(around, {})
+            data = data | {"model_type": composite.get("of", outer)} | data[inner]
     for inner in FIELDS["objects"]:
-        parts = data[inner] if isinstance(data.get(inner), dict) else {}
-        data |= {f"{inner}_{name}": part for name, part in parts.items()}
-    return Config(str(file), text, data, _implied(data, None if alone else str(outer)))
+        parts = data.get(inner)
+        if isinstance(parts, dict):
+            data |= {f"{inner}_{name}": part for name, part in parts.items()}
+    return Config(str(file), text, data, _implied(data, around))
 
 
 def _implied(data: PlainMapping, outer: str | None) -> PlainData:
@@ -292,9 +274,8 @@ def _implied(data: PlainMapping, outer: str | None) -> PlainData:
             for name in FIELDS["names"][key]:
                 implied.pop(name, None)
     elif outer in FAMILIES["composites"]:
-        implied["tie_word_embeddings"] = FAMILIES["composites"][outer].get(
-            "tie_word_embeddings", False
-        )
+        composite = FAMILIES["composites"][outer]
+        implied["tie_word_embeddings"] = composite.get("tie_word_embeddings", False)
     return implied
 
 

@@ -62,9 +62,8 @@ def positional(rows: Iterable[Row], method: str, window: int | None = None) -> T
     requests = []
     for line, row in enumerate(rows, 1):
         flavour = _flavour(line, row, "dataset")
-        requests.append(
-            ConvertedRequest(flavour, [length - 1 for length in _positional(line, row, method)])
-        )
+        run = [length - 1 for length in _positional(line, row, method)]
+        requests.append(ConvertedRequest(flavour, run))
     names = {"target": "Llama-3.1-8B-Instruct", "draft": method}
     source = f"SpecDecode-Bench positional accepted lengths, field {field}"
     return _trace(requests, window, FROM_ANY_START, source, names, vocabulary=128_256)
@@ -80,17 +79,14 @@ def both(rows: Sequence[Row], window: int | None = None) -> Trace:
     for line, row in enumerate(rows, 1):
         lengths = {method: _positional(line, row, method) for method in cut}
         shorter = min(map(len, lengths.values()))
+        flavour = _flavour(line, row, "dataset")
         for method, own in lengths.items():
-            cut[method].append(
-                {"dataset": _flavour(line, row, "dataset"), f"acc_len_{method}": own[:shorter]}
-            )
-    eagle, ngram = (positional(own, method, window) for method, own in cut.items())
+            cut[method].append({"dataset": flavour, f"acc_len_{method}": own[:shorter]})
+    eagle = positional(cut["eagle"], "eagle", window)
+    ngram = positional(cut["ngram"], "ngram", window)
     models = {**eagle.header["models"], "ngram": {"name": "ngram", "shape": None}}
-    header = {
-        **eagle.header,
-        "models": models,
-        "window": max(eagle.header["window"], ngram.header["window"]),
-    }
+    largest = max(eagle.header["window"], ngram.header["window"])
+    header = {**eagle.header, "models": models, "window": largest}
     return replace(eagle, header=header, extra={"ngram.run": np.asarray(ngram.run)})
 
 
@@ -98,9 +94,9 @@ def _positional(line: int, row: Row, method: str) -> list[int]:
     """Return the lengths of a method, which stand in an object of its own or flat in the row."""
     field = f"acc_len_{method}"
     nested = row.get(f"acc_{method}")
-    return _counts(
-        line, {field: nested.get("acc_len")} if isinstance(nested, Mapping) else row, field, least=1
-    )
+    if isinstance(nested, Mapping):
+        row = {field: nested.get("acc_len")}
+    return _counts(line, row, field, least=1)
 
 
 def rest(rows: Iterable[Row], window: int | None = None) -> Trace:
@@ -120,19 +116,17 @@ def rest(rows: Iterable[Row], window: int | None = None) -> Trace:
             first, *following = lengths[taken : taken + last + 1] or [0]
             taken += last + 1
             if 0 in following:
-                raise fault(
-                    line, "accept_lengths: a step that is not a turn's first cannot yield 0 tokens"
-                )
-            kept = [first, *(length - 1 for length in following)]
+                message = "a step that is not a turn's first cannot yield 0 tokens"
+                raise fault(line, f"accept_lengths: {message}")
+            kept = [first]
+            kept += [length - 1 for length in following]
             requests.append(ConvertedRequest(flavour, _inside_steps(kept)))
         if taken != len(lengths):
-            raise fault(
-                line, f"accept_lengths: expected {taken} steps by steps_idx, found {len(lengths)}"
-            )
+            message = f"expected {taken} steps by steps_idx, found {len(lengths)}"
+            raise fault(line, f"accept_lengths: {message}")
     names = {"target": "Vicuna-7B-v1.5", "draft": "REST retrieval"}
-    return _trace(
-        requests, window, FROM_STEPS, "REST accepted lengths by step", names, vocabulary=32_000
-    )
+    source = "REST accepted lengths by step"
+    return _trace(requests, window, FROM_STEPS, source, names, vocabulary=32_000)
 
 
 def steps(rows: Iterable[Row], window: int | None = None) -> Trace:
@@ -146,19 +140,11 @@ def steps(rows: Iterable[Row], window: int | None = None) -> Trace:
     """
     requests = []
     for line, row in enumerate(rows, 1):
-        requests.append(
-            ConvertedRequest(
-                _flavour(line, row, "flavour"), _inside_steps(_counts(line, row, "accepted"))
-            )
-        )
-    return _trace(
-        requests,
-        window,
-        FROM_STEPS,
-        f"accepted draft tokens by step; {BEHIND}",
-        {},
-        vocabulary=None,
-    )
+        flavour = _flavour(line, row, "flavour")
+        kept = _counts(line, row, "accepted")
+        requests.append(ConvertedRequest(flavour, _inside_steps(kept)))
+    source = f"accepted draft tokens by step; {BEHIND}"
+    return _trace(requests, window, FROM_STEPS, source, {}, vocabulary=None)
 
 
 def _flavour(line: int, row: object, field: str) -> str:
@@ -186,7 +172,10 @@ def _inside_steps(kept: Iterable[int]) -> list[int]:
     """Return run lengths by position: a step that kept 2 covers three positions, from which 2, 1
     and 0 are kept.
     """
-    return [left for accepted in kept for left in range(accepted, -1, -1)]
+    run: list[int] = []
+    for accepted in kept:
+        run += range(accepted, -1, -1)
+    return run
 
 
 def _trace(
@@ -204,43 +193,41 @@ def _trace(
         raise BadInput.at("", "holds no requests")
     largest = max(1, *(max(request.run) for request in requests))
     if window is not None and window < largest:
-        message = (
-            f"--window {window}: a window was kept up to {largest} draft tokens, so the "
-            "recorded one was not smaller"
-        )
+        known = f"a window was kept up to {largest} draft tokens"
+        raise BadInput.at("", f"--window {window}: {known}, so the recorded one was not smaller")
+    flavours = list(dict.fromkeys(request.flavour for request in requests))
+    if len(flavours) > MOST_FLAVOURS:
+        message = f"holds {len(flavours):,} flavours; a trace can distinguish {MOST_FLAVOURS:,}"
         raise BadInput.at("", message)
-    numbers = {}
-    for number, name in enumerate(dict.fromkeys(request.flavour for request in requests)):
-        numbers[name] = number
-    if len(numbers) > MOST_FLAVOURS:
-        raise BadInput.at(
-            "", f"holds {len(numbers):,} flavours; a trace can distinguish {MOST_FLAVOURS:,}"
-        )
+    models = {role: {"name": names.get(role), "shape": None} for role in ("target", "draft")}
     header = {
         "format": CONVERTED,
         "temperature": None,
         "vocabulary": vocabulary,
-        "flavours": list(numbers),
+        "flavours": flavours,
         "exit_layers": [],
         "window": window or largest,
-        "models": {role: {"name": names.get(role), "shape": None} for role in ("target", "draft")},
+        "models": models,
         "source": source,
         "replay": how,
     }
-    lengths = [len(request.run) + 1 for request in requests]
+    offsets = [0]
+    numbers = []
+    run: list[int] = []
+    for request in requests:
+        numbers.append(flavours.index(request.flavour))
+        run += [0, *request.run]
+        offsets.append(len(run))
     return Trace(
         header,
-        offsets=np.cumsum([0, *lengths], dtype=np.int64),
-        flavour=np.array(
-            [numbers[request.flavour] for request in requests],
-            dtype=np.min_scalar_type(len(numbers) - 1),
-        ),
+        offsets=np.array(offsets, dtype=np.int64),
+        flavour=np.array(numbers, dtype=np.min_scalar_type(len(flavours) - 1)),
         token=np.empty(0, dtype=np.uint16),
         draft_rank=np.empty(0, dtype=np.uint16),
         p=np.empty(0, dtype=np.float16),
         q=np.empty(0, dtype=np.float16),
-        exit_rank=np.empty((0, sum(lengths)), dtype=np.uint16),
-        run=np.concatenate([[0, *request.run] for request in requests]).astype(np.uint16),
+        exit_rank=np.empty((0, len(run)), dtype=np.uint16),
+        run=np.array(run).astype(np.uint16),
     )
 
 
