@@ -22,6 +22,7 @@ from simulator.evidence.published import PAPERS
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import read
 from simulator.inputs.schema import validate
+from simulator.inputs.shell import repeated
 
 Place = float | str
 """Where a point stands on the horizontal axis: a number, or the name of a bar."""
@@ -100,31 +101,40 @@ class Series(Frozen):
     def _typed(self, folder: Path, scenario: str, changes: Sequence[str]) -> list[str]:
         commands = []
         for value in self.axis.values:
-            if self.axis.key == SCENARIO:
-                varied = [*changes]
-            else:
-                varied = [*changes, f"{self.axis.key}={value}"]
+            varied = list(changes)
+            if self.axis.key != SCENARIO:
+                varied.append(f"{self.axis.key}={value}")
             path = folder / f"{scenario or value}.yaml"
-            words = [word for change in varied for word in ("--set", change)]
-            commands.append(
-                shlex.join(
-                    ["specsim", self.by, shown(path) if path.exists() else path.stem, *words]
-                )
-            )
+            name = path.stem
+            if path.exists():
+                name = shown(path)
+            words = ["specsim", self.by, name, *repeated("--set", varied)]
+            commands.append(shlex.join(words))
         return commands
 
     def points(self, answers: Answers, folder: Path) -> list[tuple[Place, float]]:
         """Return the points of the series; raise ValueError where a path leads nowhere."""
         if self.command:
             data = answers[self.command]
-            places: Sequence[Place] = entries(data, self.x) if isinstance(self.x, str) else self.x
+            places: Sequence[Place]
+            if isinstance(self.x, str):
+                places = entries(data, self.x)
+            else:
+                places = self.x
             return list(zip(places, picked(data, self.y), strict=True))
-        values = [picked(answers[command], self.metric)[0] for command in self.commands(folder)]
-        if others := self.others(folder):
-            seconds = [picked(answers[command], self.metric)[0] for command in others]
-            combine: Combine = "over" if self.over else "under"
-            values = combined(values, seconds, combine)
-        return list(zip(self.axis.labels or self.axis.values, values, strict=True))
+        values = self._values(answers, self.commands(folder))
+        others = self.others(folder)
+        if others:
+            combine: Combine = "under"
+            if self.over:
+                combine = "over"
+            values = combined(values, self._values(answers, others), combine)
+        places = self.axis.labels or self.axis.values
+        return list(zip(places, values, strict=True))
+
+    def _values(self, answers: Answers, commands: Sequence[str]) -> list[float]:
+        """Return the metric of every command."""
+        return [picked(answers[command], self.metric)[0] for command in commands]
 
 
 class Printed(Frozen):
@@ -160,11 +170,13 @@ class Found(NamedTuple):
     @property
     def commands(self) -> list[str]:
         """Return every command that the figure needs."""
-        series = self.picture.series
-        folder = self.folder
-        return [
-            command for one in series for command in (*one.commands(folder), *one.others(folder))
-        ]
+        commands = []
+        for series in self.picture.series:
+            commands += self._commands_of(series)
+        return commands
+
+    def _commands_of(self, series: Series) -> list[str]:
+        return [*series.commands(self.folder), *series.others(self.folder)]
 
     @property
     def folder(self) -> Path:
@@ -174,13 +186,14 @@ class Found(NamedTuple):
     def points(self, answers: Answers) -> dict[str, list[tuple[Place, float]]]:
         """Return our points by series; raise BadInput where a command or a path fails."""
         drawn = {}
-        for place, one in enumerate(self.picture.series):
+        for place, series in enumerate(self.picture.series):
             field = f"series.{place}"
-            for command in (*one.commands(self.folder), *one.others(self.folder)):
-                if isinstance(answer := answers[command], BadInput):
+            for command in self._commands_of(series):
+                answer = answers[command]
+                if isinstance(answer, BadInput):
                     raise self._fault(field, "; ".join(map(str, answer.faults)))
             try:
-                drawn[one.label] = one.points(answers, self.folder)
+                drawn[series.label] = series.points(answers, self.folder)
             except ValueError as error:
                 raise self._fault(field, str(error)) from error
         return drawn
@@ -203,14 +216,17 @@ def drawn_figures(catalogue: Catalogue) -> dict[tuple[str, str], Path]:
 def figure(catalogue: Catalogue, paper: str, number: str) -> Found:
     """Return a figure of a paper; raise BadInput where it is not drawn or faulty."""
     files = drawn_figures(catalogue)
-    for name, possible in (
-        (paper, {name for name, _ in files}),
-        (number, {one for name, one in files if name == paper}),
-    ):
-        if name not in possible:
-            what = "paper with drawn figures" if name == paper else f"drawn figure of {paper}"
-            raise BadInput.at(
-                name, f"there is no {what} of this name{did_you_mean(name, possible)}"
-            )
+    papers = {name for name, _ in files}
+    if paper not in papers:
+        raise _unknown("paper with drawn figures", paper, papers)
+    numbers = {drawn for name, drawn in files if name == paper}
+    if number not in numbers:
+        raise _unknown(f"drawn figure of {paper}", number, numbers)
     path = files[paper, number]
-    return Found(paper, number, validate(DrawnFigure, read(path, shown(path))), path)
+    picture = validate(DrawnFigure, read(path, shown(path)))
+    return Found(paper, number, picture, path)
+
+
+def _unknown(what: str, name: str, possible: set[str]) -> BadInput:
+    meant = did_you_mean(name, possible)
+    return BadInput.at(name, f"there is no {what} of this name{meant}")

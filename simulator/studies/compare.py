@@ -111,13 +111,10 @@ class Comparison:
             }
         rows = []
         for difference in self.differences:
-            values = zip(scenarios, difference.values, strict=True)
-            rows.append(
-                {
-                    "field": difference.field,
-                    **{letter: value and value._asdict() for letter, value in values},
-                }
-            )
+            row: PlainData = {"field": difference.field}
+            for letter, value in zip(scenarios, difference.values, strict=True):
+                row[letter] = value and value._asdict()
+            rows.append(row)
         return {"scenarios": scenarios, "differences": rows, "cautions": list(self.cautions)}
 
 
@@ -126,16 +123,17 @@ def study(contestants: Sequence[Contestant]) -> Comparison:
     about.
     """
     runs = []
-    for contestant in contestants:
-        runs.append(
-            ComparedRun(*contestant[:3], *run_with_interval(contestant.loaded, contestant.command))
-        )
+    for letter, name, command, loaded in contestants:
+        result, interval = run_with_interval(loaded, command)
+        runs.append(ComparedRun(letter, name, command, result, interval))
     scenarios = [run.result.scenario for run in runs]
+    letters = [run.letter for run in runs]
     fields = list(differences(scenarios))
-    doubts = [f"{run.letter}: {run.result.rests_on}" for run in runs if run.result.rests_on]
-    return Comparison(
-        runs, fields, [*cautions(scenarios, [run.letter for run in runs], fields), *doubts]
-    )
+    careful = list(cautions(scenarios, letters, fields))
+    for run in runs:
+        if run.result.rests_on:
+            careful.append(f"{run.letter}: {run.result.rests_on}")
+    return Comparison(runs, fields, careful)
 
 
 # ---- what they come to
@@ -148,10 +146,12 @@ def _fullest_gb(result: RunResult) -> float | None:
     tokens = result.simulated.serving.most_kv_tokens
     groups = []
     for group in result.scenario.device_groups:
-        groups.append((group.needed_gb(0, 0) + tokens * group.token_gb, group.limit_gb))
-    if groups:
-        return max((size / limit, size) for size, limit in groups)[1]
-    return None
+        size = group.needed_gb(0, 0) + tokens * group.token_gb
+        groups.append((size / group.limit_gb, size))
+    if not groups:
+        return None
+    _, fullest_gb = max(groups)
+    return fullest_gb
 
 
 def _speedup(result: RunResult) -> float | None:
@@ -180,33 +180,33 @@ def _most_j_per_token(result: RunResult) -> float | None:
     return None
 
 
+def _tokens_per_step(result: RunResult) -> float:
+    return result.simulated.tokens_per_step
+
+
+def _tokens_per_s(result: RunResult) -> float:
+    return result.simulated.tokens_per_s
+
+
+def _baseline_tpot_ms(result: RunResult) -> float:
+    return result.baseline.tpot_s * 1e3
+
+
+def _tbt_p99_ms(result: RunResult) -> float | None:
+    return result.simulated.serving.tbt.quantile_ms(0.99)
+
+
 MEASURES = (
     Measure("tpot_ms", "ms per token, simulation", lambda result: result.simulated.tpot_s * 1e3),
     Measure("law_tpot_ms", "ms per token, law", lambda result: result.law.tpot_s * 1e3),
-    Measure(
-        "baseline_tpot_ms",
-        "ms per token, autoregressive",
-        lambda result: result.baseline.tpot_s * 1e3,
-    ),
+    Measure("baseline_tpot_ms", "ms per token, autoregressive", _baseline_tpot_ms),
     Measure("speedup", "speed-up over autoregressive", _speedup),
     Measure("step_ms", "ms per step", lambda result: result.simulated.step_s * 1e3),
-    Measure(
-        "tokens_per_step",
-        "tokens per step and request",
-        lambda result: result.simulated.tokens_per_step,
-    ),
-    Measure(
-        "tokens_per_s",
-        "tokens per second, all requests",
-        lambda result: result.simulated.tokens_per_s,
-    ),
+    Measure("tokens_per_step", "tokens per step and request", _tokens_per_step),
+    Measure("tokens_per_s", "tokens per second, all requests", _tokens_per_s),
     Measure("goodput_requests_per_s", "good requests per second (SLO)", _goodput),
     Measure("ttft_ms", "TTFT, mean (ms)", lambda result: result.simulated.ttft_s * 1e3),
-    Measure(
-        "tbt_p99_ms",
-        "between deliveries, p99 (ms)",
-        lambda result: result.simulated.serving.tbt.quantile_ms(0.99),
-    ),
+    Measure("tbt_p99_ms", "between deliveries, p99 (ms)", _tbt_p99_ms),
     Measure("usd_per_million_tokens", "USD per million tokens", _usd_per_million_tokens),
     Measure("most_j_per_token", "J per token, at most", _most_j_per_token),
     Measure("memory_gb", "GB on the fullest device", _fullest_gb),
@@ -247,11 +247,15 @@ def differences(scenarios: Sequence[Scenario]) -> Iterator[Difference]:
     plain = [resolved(scenario) for scenario in scenarios]
     for fields in plain:
         fields.pop("name", None)
-    alike: dict[tuple[str, tuple[Value | None, ...]], list[str]] = {}
+    alike = defaultdict[tuple[str, tuple[Value | None, ...]], list[str]](list)
     for field, values in _differing(plain, ()):
-        alike.setdefault((INDEX.sub(".*", field), values), []).append(field)
-    for (field, values), paths in alike.items():
-        yield Difference(field if len(paths) > 1 else paths[0], values)
+        of_any_stage = INDEX.sub(".*", field)
+        alike[of_any_stage, values].append(field)
+    for (of_any_stage, values), fields_alike in alike.items():
+        if len(fields_alike) > 1:
+            yield Difference(of_any_stage, values)
+        else:
+            yield Difference(fields_alike[0], values)
 
 
 def _differing(
@@ -277,7 +281,9 @@ def _differing_below(
     """Yield path and values of the fields of parts that differ, in the order in which they come
     up.
     """
-    keys = {key: None for part in parts for key in part}
+    keys: dict[Any, None] = {}
+    for part in parts:
+        keys |= dict.fromkeys(part)
     for key in keys:
         if key not in UNCOMPARED:
             yield from _differing([part.get(key) for part in parts], (*path, str(key)))
@@ -302,10 +308,13 @@ def _has_fields(value: Any) -> bool:
     (stages of a pipeline).
     """
     if isinstance(value, list):
-        return bool(value) and all(
-            isinstance(part, dict) and any(map(_has_fields, part.values())) for part in value
-        )
+        return bool(value) and all(map(_nests, value))
     return isinstance(value, dict) and set(value) != SOURCED
+
+
+def _nests(value: Any) -> bool:
+    """Whether a value is a mapping of which any part has fields of its own."""
+    return isinstance(value, dict) and any(map(_has_fields, value.values()))
 
 
 def _shown(values: Sequence[Any]) -> Iterator[Value | None]:
@@ -317,7 +326,8 @@ def _shown(values: Sequence[Any]) -> Iterator[Value | None]:
             alike[words.text].append(value)
     for value, words in zip(values, shown, strict=True):
         if words and len(alike[words.text]) > 1:
-            yield words._replace(text=f"{words.text}, no. {alike[words.text].index(value) + 1}")
+            number = alike[words.text].index(value) + 1
+            yield words._replace(text=f"{words.text}, no. {number}")
         else:
             yield words
 
@@ -329,11 +339,13 @@ def _value(value: Any) -> Value | None:
         if set(value) == SOURCED:
             return Value(f"{value['value']:g}", value["source"], value["confidence"])
         model = value.get("model")
-        return Value(str(value.get("name") or (model and model["name"]) or "stated"))
-    text = yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=10_000)[1:-2]
-    return Value(
-        text if len(text) <= LONGEST or not isinstance(value, list) else f"{len(value)} entries"
-    )
+        name = value.get("name") or (model and model["name"])
+        return Value(str(name or "stated"))
+    in_brackets = yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=10_000)
+    text = in_brackets[1:-2]
+    if isinstance(value, list) and len(text) > LONGEST:
+        return Value(f"{len(value)} entries")
+    return Value(text)
 
 
 # ---- whether that is one question

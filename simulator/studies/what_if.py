@@ -68,10 +68,15 @@ def what_if(loaded: Loaded, requests: int | None = None) -> WhatIf:
     """
     scenario = loaded.scenario
     requests = requests or scenario.batch
-    many = len(_parts(loaded, loaded.acceptance(), requests)) > MANY_KINDS
-    few_rates = many or scenario.schedule.needs.single_rates
-    grid = _windows(loaded, requests, FEW_WINDOWS if many else WINDOWS)
-    cells = _cells(grid, _sources(loaded, FEW_RATES if few_rates else RATES), requests)
+    many_kinds = len(_parts(loaded, loaded.acceptance(), requests)) > MANY_KINDS
+    windows = WINDOWS
+    chances: Sequence[float] = RATES
+    if many_kinds:
+        windows = FEW_WINDOWS
+    if many_kinds or scenario.schedule.needs.single_rates:
+        chances = FEW_RATES
+    grid = _windows(loaded, requests, windows)
+    cells = _cells(grid, _sources(loaded, chances), requests)
     start = list(grid).index(scenario.schedule.window)
     rates = sorted(cells, key=lambda rate: cells[rate][start].tokens)
     by_window = list(zip(*(cells[rate] for rate in rates), strict=True))
@@ -137,20 +142,14 @@ def _windows(loaded: Loaded, requests: int, many: int) -> dict[int, Loaded]:
     """
     own = loaded.scenario.schedule.window
     fields = type(loaded.scenario.strategy).model_fields
+    if "gamma" not in fields:
+        return {own: loaded}
     most = max(8, min(2 * own, LONGEST_WINDOW))
-    if "gamma" in fields:
-        wanted = np.linspace(1, most, many).round().astype(int).tolist()
-    else:
-        wanted = []
-    if wanted:
-        grid = dict(windows_of(loaded, sorted({own, *wanted})))
-    else:
-        grid = {}
-    grid = {
-        window: other
-        for window, other in grid.items()
-        if other.scenario.schedule.window_for(requests) == window
-    }
+    wanted = np.linspace(1, most, many).round().astype(int).tolist()
+    grid = {}
+    for window, other in windows_of(loaded, sorted({own, *wanted})):
+        if other.scenario.schedule.window_for(requests) == window:
+            grid[window] = other
     if own in grid:
         return grid | {own: loaded}
     return {own: loaded}
@@ -164,13 +163,14 @@ def _sources(loaded: Loaded, rates: Sequence[float]) -> dict[float | None, Accep
     if not strategy.window:
         return {None: acceptance}
     odds = acceptance.odds(strategy.window, scenario.exit)
+    outside = 0.0
     if odds.accepted[0]:
         outside = float(odds.off_exit[0] / odds.accepted[0])
-    else:
-        outside = 0.0
-    return {None: acceptance} | {
-        rate: strategy.reads(Rates((rate,), 1.0 - outside * (1.0 - rate))) for rate in rates
-    }
+    sources: dict[float | None, Acceptance] = {None: acceptance}
+    for rate in rates:
+        overlap = 1.0 - outside * (1.0 - rate)
+        sources[rate] = strategy.reads(Rates((rate,), overlap))
+    return sources
 
 
 def _parts(loaded: Loaded, acceptance: Acceptance, requests: int) -> list[Part]:
@@ -179,16 +179,19 @@ def _parts(loaded: Loaded, acceptance: Acceptance, requests: int) -> list[Part]:
     odds = odds_of(acceptance, scenario.exit)
     parts = law_parts(scenario.schedule, scenario.cost, odds, requests, scenario.mean_context)
     emitted = share_emitted(scenario.schedule, parts, odds, scenario.outputs)
-    return [
-        part._replace(committed=part.committed * emitted) for part in parts if part.share > NEVER
-    ]
+    occurring = [part for part in parts if part.share > NEVER]
+    return [part._replace(committed=part.committed * emitted) for part in occurring]
 
 
 def _matters(name: str, each: Sequence[Mapping[str, Sequence[float]]]) -> bool:
     """Return whether a duration changes a step, and is the longer of two times in all of them."""
-    return all(name in lines for lines in each) and any(
-        lines[name][1] or lines[name][3] for lines in each
-    )
+    if not all(name in lines for lines in each):
+        return False
+    for lines in each:
+        _, rise, _, end_rise = lines[name]
+        if rise or end_rise:
+            return True
+    return False
 
 
 def _mix(cell: _Cell, kinds: Iterable[Kind]) -> list[list[float]]:
@@ -210,17 +213,21 @@ def _lines(part: Part) -> Iterator[tuple[str, list[float]]]:
     line has twice the same.
     """
     most = SHARES[-1]
-    for name in (name for name in part.durations._fields if name not in NO_DURATIONS):
-        seconds = _seconds(part, name, np.concatenate((SHARES, (BESIDE, most - BESIDE))))
+    shares = np.concatenate((SHARES, (BESIDE, most - BESIDE)))
+    for name in part.durations._fields:
+        if name in NO_DURATIONS:
+            continue
+        *seconds, beside_first, beside_last = _seconds(part, name, shares)
         first = seconds[0]
-        last = seconds[len(SHARES) - 1]
-        rise = (seconds[-2] - first) / BESIDE
-        end_rise = (last - seconds[-1]) / BESIDE
+        last = seconds[-1]
+        rise = (beside_first - first) / BESIDE
+        end_rise = (last - beside_last) / BESIDE
         straight = (first, (last - first) / most)
-        for lines in (straight * 2, (first, rise, last - end_rise * most, end_rise)):
-            longer = np.maximum(lines[0] + lines[1] * SHARES, lines[2] + lines[3] * SHARES)
-            if np.all(np.abs(longer - seconds[: len(SHARES)]) <= ROUNDING * last):
-                yield name, [float(second) for second in lines]
+        cornered = (first, rise, last - end_rise * most, end_rise)
+        for a, b, c, d in (straight * 2, cornered):
+            longer = np.maximum(a + b * SHARES, c + d * SHARES)
+            if np.all(np.abs(longer - seconds) <= ROUNDING * last):
+                yield name, [float(a), float(b), float(c), float(d)]
                 break
 
 
@@ -233,4 +240,5 @@ def _seconds(part: Part, name: str, shares: Floats) -> Floats:
         changed = tuple(entry * shares for entry in duration)
     else:
         changed = duration * shares
-    return np.broadcast_to(part.seconds(part.durations._replace(**{name: changed})), shares.shape)
+    durations = part.durations._replace(**{name: changed})
+    return np.broadcast_to(part.seconds(durations), shares.shape)

@@ -35,20 +35,15 @@ def picture(asked: Found, ours: Points) -> Drawing:
         for printed in described.published:
             colour, mark = _look(asked, printed.label)
             xs: Sequence[Any] = [x for x, _ in printed.points]
+            ys = [y for _, y in printed.points]
             if names:
                 xs, _ = _bars(asked, printed.label, xs, names)
                 colour = BLACK
-            axes.plot(
-                xs,
-                [y for _, y in printed.points],
-                mark,
-                mfc="white",
-                mec=colour,
-                ms=7,
-                label=f"{printed.label}, published",
-            )
+            published = f"{printed.label}, published"
+            axes.plot(xs, ys, mark, mfc="white", mec=colour, ms=7, label=published)
         _dress(axes, asked, names)
-        drawing.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        handles, labels = axes.get_legend_handles_labels()
+        drawing.legend(handles, labels, loc="outside lower center", ncols=2)
         return drawing
 
 
@@ -69,13 +64,16 @@ def _ours(
 ) -> None:
     """Draw a series of ours as bars, as marks or as a line."""
     colour, mark = _look(asked, label)
+    xs: Sequence[Any] = [x for x, _ in points]
+    ys = [y for _, y in points]
     if names:
-        places, width = _bars(asked, label, [x for x, _ in points], names)
-        heights = [y for _, y in points]
-        axes.bar(places, heights, width=width, color=colour, alpha=0.75, label=label)
-    else:
-        line = mark if asked.picture.kind == "points" else f"{mark}-"
-        axes.plot(*zip(*points, strict=True), line, color=colour, ms=4, label=label)
+        places, width = _bars(asked, label, xs, names)
+        axes.bar(places, ys, width=width, color=colour, alpha=0.75, label=label)
+        return
+    line = f"{mark}-"
+    if asked.picture.kind == "points":
+        line = mark
+    axes.plot(xs, ys, line, color=colour, ms=4, label=label)
 
 
 def _look(asked: Found, label: str) -> tuple[str, str]:
@@ -94,23 +92,23 @@ def _bars(
     """
     labels = [series.label for series in asked.picture.series]
     width = GROUP / len(labels)
+    shift = 0.0
     if label in labels:
-        shift = (labels.index(label) - (len(labels) - 1) / 2) * width
-    else:
-        shift = 0.0
+        middle = (len(labels) - 1) / 2
+        shift = (labels.index(label) - middle) * width
     return [names.index(x) + shift for x in xs], width
 
 
 def _dress(axes: Axes, asked: Found, names: Sequence[Place]) -> None:
     """Give the axes their title, names, scales and room."""
     described = asked.picture
-    axes.set_title(
-        f"{asked.paper}, Figure {asked.number}: {described.figure}", size=9, loc="left", wrap=True
-    )
+    title = f"{asked.paper}, Figure {asked.number}: {described.figure}"
+    axes.set_title(title, size=9, loc="left", wrap=True)
     axes.set_xlabel(described.x)
     axes.set_ylabel(described.y)
     if names:
-        axes.set_xticks(range(len(names)), [str(name).replace(" ", "\n") for name in names], size=8)
+        lines = [str(name).replace(" ", "\n") for name in names]
+        axes.set_xticks(range(len(names)), lines, size=8)
     if "x" in described.log:
         logarithmic(axes, 2)
     if "y" in described.log:
@@ -123,15 +121,16 @@ def _dress(axes: Axes, asked: Found, names: Sequence[Place]) -> None:
 def as_data(asked: Found, ours: Points) -> PlainData:
     """Return the points of a figure as the object that ``--json`` prints."""
     described = asked.picture
+    published = {}
+    for printed in described.published:
+        points = [list(point) for point in printed.points]
+        published[printed.label] = {"points": points, "source": printed.source}
     return {
         "paper": asked.paper,
         "number": asked.number,
         **described.model_dump(include={"figure", "source", "x", "y"}),
-        "ours": {label: [list(point) for point in points] for label, points in ours.items()},
-        "published": {
-            printed.label: {"points": [*map(list, printed.points)], "source": printed.source}
-            for printed in described.published
-        },
+        "ours": {label: list(map(list, points)) for label, points in ours.items()},
+        "published": published,
         "remark": described.remark,
         "commands": asked.commands,
     }
@@ -157,15 +156,12 @@ def page(figures: Sequence[PaperFigure], drawn: Mapping[tuple[str, str], Path]) 
         Column("claims, or why none", lambda figure: figure.claims or figure.remark),
     ]
     count = sum(bool(_drawn(figure, drawn)) for figure in figures)
+    how = Paragraph(
+        "Draw one: specsim figure PAPER NUMBER. The verdicts on claims: specsim validate --claims."
+    )
     return Page(
         title=f"{len(figures)} figures of the papers, {count} drawn anew",
-        opening=[
-            table("Figures of the papers", figures, columns),
-            Paragraph(
-                "Draw one: specsim figure PAPER NUMBER. The verdicts on claims: specsim "
-                "validate --claims."
-            ),
-        ],
+        opening=[table("Figures of the papers", figures, columns), how],
         command="specsim figure",
     )
 

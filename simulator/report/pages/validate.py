@@ -4,7 +4,8 @@ slips of the papers.
 Terminal, JSON, CSV of every cell, and a page.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import NamedTuple
@@ -44,6 +45,7 @@ from simulator.report.blocks import (
 from simulator.report.columns import Column, table
 from simulator.report.law_claims import on_page
 from simulator.report.pages.claims import by_paper, counts
+from simulator.report.pages.methods import yes_no
 from simulator.report.wording import number, share, shown, signed_share, whole_share
 from simulator.scenario.uncertainty import SHARE
 
@@ -84,14 +86,15 @@ def as_data(
     cells = _records(papers)
     unmapped = []
     for paper in papers:
-        unmapped += [
-            {"paper": paper.paper.name, "cell": cell.cell, "role": cell.role}
-            for cell in paper.unmapped
-        ]
+        name = paper.paper.name
+        for cell in paper.unmapped:
+            unmapped.append({"paper": name, "cell": cell.cell, "role": cell.role})
+    laws = []
+    for gap in gaps:
+        relative = {"step_gap": gap.step_gap, "tpot_gap": gap.tpot_gap}
+        laws.append(gap._asdict() | relative)
     return {
-        "laws": [
-            gap._asdict() | {"step_gap": gap.step_gap, "tpot_gap": gap.tpot_gap} for gap in gaps
-        ],
+        "laws": laws,
         "papers": [asdict(summary) for summary in summaries(papers)],
         "cells": [dict(zip(cells.head, row, strict=True)) for row in cells.rows],
         "unmapped": unmapped,
@@ -179,41 +182,45 @@ def page(
     It links to :data:`CELLS`, which is to be written beside it.
     """
     every = summaries(papers)[-1]
-    pooled = every.errors
-    drawings = [
-        Figure(
-            "Run against published, by paper",
-            PARITY,
-            lambda: validation_figures.parity(papers),
-        ),
-        Figure(
-            "Error of every predicted cell",
-            RESIDUALS,
-            lambda: validation_figures.residuals(papers),
-        ),
+    answer = ""
+    shown_highlights: Sequence[Highlight] = ()
+    if every.errors:
+        answer = headline(every.errors, every.again)
+        shown_highlights = list(highlights(every.errors))
+    opening: list[Block] = [Paragraph(laws_headline(gaps))]
+    opening += _answer(papers, missed)
+    opening += _drawings(papers)
+    everywhere = sections(
+        ("Engines beside arithmetic with one constant", _engines(engines)),
+        (f"Predicted cells that are more than {100 * FAR:.0f} % off", _far_off(papers)),
+    )
+    in_files: list[tuple[str, Iterable[Block]]] = []
+    for name, blocks in by_paper(claims).items():
+        in_files.append((f"Claims of {name}", blocks))
+    for paper in papers:
+        in_files.append((paper.paper.name, _paper(paper)))
+    every_cell = Paragraph(("As a table: ", Hyperlink(CELLS, CELLS), "."))
+    in_files += [
+        ("Laws against simulation", [Paragraph(LAWS_LEGEND), _gaps(gaps)]),
+        ("Figures of the papers", _figures(figures, claims)),
+        ("What is wrong in the papers", _slips(slips)),
+        ("Every cell", [every_cell]),
     ]
     return Page(
         title="How far off the simulator is",
-        answer=headline(pooled, every.again) if pooled else "",
-        opening=[Paragraph(laws_headline(gaps)), *_answer(papers, missed), *drawings],
-        sections=[
-            *sections(
-                ("Engines beside arithmetic with one constant", _engines(engines)),
-                (f"Predicted cells that are more than {100 * FAR:.0f} % off", _far_off(papers)),
-            ),
-            *sections(
-                *((f"Claims of {name}", blocks) for name, blocks in by_paper(claims).items()),
-                *((paper.paper.name, _paper(paper)) for paper in papers),
-                ("Laws against simulation", [Paragraph(LAWS_LEGEND), _gaps(gaps)]),
-                ("Figures of the papers", _figures(figures, claims)),
-                ("What is wrong in the papers", _slips(slips)),
-                ("Every cell", [Paragraph(("As a table: ", Hyperlink(CELLS, CELLS), "."))]),
-                terminal=False,
-            ),
-        ],
+        answer=answer,
+        opening=opening,
+        sections=[*everywhere, *sections(*in_files, terminal=False)],
         command=command,
-        highlights=list(highlights(pooled)) if pooled else (),
+        highlights=shown_highlights,
     )
+
+
+def _drawings(papers: Sequence[Validated]) -> Iterator[Figure]:
+    parity = "Run against published, by paper"
+    residuals = "Error of every predicted cell"
+    yield Figure(parity, PARITY, lambda: validation_figures.parity(papers))
+    yield Figure(residuals, RESIDUALS, lambda: validation_figures.residuals(papers))
 
 
 def headline(pooled: Errors, again: int) -> str:
@@ -223,10 +230,12 @@ def headline(pooled: Errors, again: int) -> str:
     printed_twice = ""
     if again:
         printed_twice = f" ({pooled.count + again} cells, {again} of them printed twice)"
+    mape = share(pooled.mape)
+    median = share(pooled.median)
+    within_10 = whole_share(pooled.within_10)
     return (
-        f"{pooled.count} published values predicted from runs{printed_twice}: "
-        f"{share(pooled.mape)} off on average, half of them by less than {share(pooled.median)}, "
-        f"{whole_share(pooled.within_10)} within 10 %."
+        f"{pooled.count} published values predicted from runs{printed_twice}: {mape} off on "
+        f"average, half of them by less than {median}, {within_10} within 10 %."
     )
 
 
@@ -248,10 +257,11 @@ def laws_headline(gaps: Sequence[LawGap]) -> str:
         return "No law was checked."
     middle = exact[len(exact) // 2]
     worst = exact[-1]
+    median = f"{abs(middle.step_gap):.1e}"
+    furthest = f"{worst.scenario} ({signed_share(worst.step_gap)})"
     return (
-        f"Law against simulation, {len(gaps)} shipped scenarios: a step by law is within "
-        f"{abs(middle.step_gap):.1e} of the simulated one in half of them; furthest off is "
-        f"{worst.scenario} ({signed_share(worst.step_gap)})."
+        f"Law against simulation, {len(gaps)} shipped scenarios: a step by law is within {median} "
+        f"of the simulated one in half of them; furthest off is {furthest}."
     )
 
 
@@ -281,11 +291,11 @@ def _engines(engines: Mapping[str, EngineErrors]) -> Iterator[Block]:
 
 def _left_out(engine: _FittedEngine) -> str:
     """Return the errors of the groups of runs that an engine was fitted without."""
-    return ", ".join(
-        f"{group} {share(error)}"
-        for group, error in engine.fit.errors.items()
-        if group.startswith("without")
-    )
+    groups = []
+    for group, error in engine.fit.errors.items():
+        if group.startswith("without"):
+            groups.append(f"{group} {share(error)}")
+    return ", ".join(groups)
 
 
 def _answer(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator[Block]:
@@ -295,7 +305,8 @@ def _answer(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterato
     yield _beside_arithmetic(papers)
     yield Paragraph(f"{as_good(papers)} {BASELINE_RULE}")
     yield Paragraph("Goals:")
-    yield Bullets([f"missed: {shortfall}" for shortfall in missed] or ["every bound is met"])
+    goals = [f"missed: {shortfall}" for shortfall in missed]
+    yield Bullets(goals or ["every bound is met"])
 
 
 def _errors(papers: Sequence[Validated]) -> Table:
@@ -306,12 +317,12 @@ def _errors(papers: Sequence[Validated]) -> Table:
         Column("free", lambda paper: paper.free),
         Column("MAPE", lambda paper: _mape(paper.errors)),
         Column("median", lambda paper: _median(paper.errors)),
-        Column("most", lambda paper: share(paper.errors.most) if paper.errors else ""),
-        Column("bias", lambda paper: signed_share(paper.errors.bias) if paper.errors else ""),
-        Column("≤ 5 %", lambda paper: whole_share(paper.errors.within_5) if paper.errors else ""),
-        Column("≤ 10 %", lambda paper: whole_share(paper.errors.within_10) if paper.errors else ""),
+        Column("most", _most),
+        Column("bias", _bias),
+        Column("≤ 5 %", _within_5),
+        Column("≤ 10 %", _within_10),
         Column("baseline", lambda paper: _mape(paper.baseline)),
-        Column("covered", lambda paper: whole_share(paper.covered) if paper.errors else ""),
+        Column("covered", _covered),
         Column("choices", lambda paper: paper.choices),
     ]
     return table(
@@ -323,8 +334,43 @@ def _errors(papers: Sequence[Validated]) -> Table:
 
 
 def _cells_with_a_run(paper: Summary) -> str:
-    count = paper.errors.count if paper.errors else 0
-    return f"{count} of {paper.asked - paper.again}"
+    return f"{_count(paper.errors)} of {paper.asked - paper.again}"
+
+
+def _count(errors: Errors | None) -> int:
+    if errors is None:
+        return 0
+    return errors.count
+
+
+def _most(paper: Summary) -> str:
+    if paper.errors is None:
+        return ""
+    return share(paper.errors.most)
+
+
+def _bias(paper: Summary) -> str:
+    if paper.errors is None:
+        return ""
+    return signed_share(paper.errors.bias)
+
+
+def _within_5(paper: Summary) -> str:
+    if paper.errors is None:
+        return ""
+    return whole_share(paper.errors.within_5)
+
+
+def _within_10(paper: Summary) -> str:
+    if paper.errors is None:
+        return ""
+    return whole_share(paper.errors.within_10)
+
+
+def _covered(paper: Summary) -> str:
+    if paper.errors is None:
+        return ""
+    return whole_share(paper.covered)
 
 
 def _mape(errors: Errors | None) -> str:
@@ -355,8 +401,9 @@ def noise() -> str:
     """Return how far apart measurements of the same methods are."""
     spans = []
     for name, ends in NOISE_FLOOR.items():
-        distinct = dict.fromkeys(f"{100 * end:.3g}" for end in ends)
-        spans.append(f"{name}: {' to '.join(distinct)} %")
+        percents = [f"{100 * end:.3g}" for end in ends]
+        distinct = " to ".join(dict.fromkeys(percents))
+        spans.append(f"{name}: {distinct} %")
     return f"Noise floor of the field, the same methods measured again: {'; '.join(spans)}."
 
 
@@ -364,7 +411,7 @@ def _beside_arithmetic(papers: Sequence[Validated]) -> Table:
     """Return the table of our errors beside those of arithmetic, of the same cells."""
     columns: list[Column[Summary]] = [
         Column("paper", lambda paper: paper.name),
-        Column("cells", lambda paper: paper.comparable.count if paper.comparable else 0),
+        Column("cells", lambda paper: _count(paper.comparable)),
         Column("MAPE", lambda paper: _mape(paper.comparable)),
         Column("baseline", lambda paper: _mape(paper.baseline)),
         Column("median", lambda paper: _median(paper.comparable)),
@@ -380,10 +427,8 @@ def as_good(papers: Sequence[Validated]) -> str:
         ours = summary.comparable
         theirs = summary.baseline
         if ours and theirs and theirs.mape <= ours.mape:
-            beaten.append(
-                f"{summary.name} ({share(theirs.mape)} against our {share(ours.mape)}, "
-                f"{ours.count} cells)"
-            )
+            compared = f"{share(theirs.mape)} against our {share(ours.mape)}"
+            beaten.append(f"{summary.name} ({compared}, {ours.count} cells)")
     if not beaten:
         return "Arithmetic is nowhere as good."
     return f"Arithmetic is as good or better for {'; '.join(beaten)}."
@@ -407,16 +452,16 @@ def _paper(paper: Validated) -> Iterator[Block]:
     }
     for role, cells in roles.items():
         if cells:
-            yield Paragraph(_summed_up(role, Errors.of([cell.error for cell in cells])))
+            errors = Errors.of([cell.error for cell in cells])
+            yield Paragraph(_summed_up(role, errors))
     for role in ("Must come out", "Reported, not pooled"):
         if roles[role]:
             yield Paragraph(f"{role}:")
             yield _unpredicted(f"{role}: cells of {name}", roles[role])
     if paper.unmapped:
         yield Paragraph(f"Without a run ({len(paper.unmapped)}):")
-        yield Table(
-            ("role", "cells", "why"), list(_unmapped_rows(paper)), f"Cells of {name} without a run"
-        )
+        rows = list(_unmapped_rows(paper))
+        yield Table(("role", "cells", "why"), rows, f"Cells of {name} without a run")
 
 
 def choices_legend(paper: Paper) -> str:
@@ -435,7 +480,7 @@ def _choices(paper: str, choices: Sequence[OpenChoice]) -> Table:
         Column("choice", lambda choice: choice.what),
         Column("value", lambda choice: choice.value),
         Column("rests on", lambda choice: choice.rests_on),
-        Column("results seen", lambda choice: "yes" if choice.after_seeing else "no"),
+        Column("results seen", lambda choice: yes_no(choice.after_seeing)),
     ]
     return table(f"Discrete choices of {paper}", choices, columns)
 
@@ -465,7 +510,8 @@ def _predicted(paper: str, cells: Sequence[Prediction]) -> Table:
 def _interval(prediction: Prediction) -> str:
     if prediction.interval is None:
         return ""
-    return f"{number(prediction.interval.low, 3)} to {number(prediction.interval.high, 3)}"
+    low, high = prediction.interval
+    return f"{number(low, 3)} to {number(high, 3)}"
 
 
 def _error(prediction: Prediction) -> Strong | str:
@@ -482,7 +528,9 @@ def _unpredicted(title: str, cells: Sequence[Prediction]) -> Table:
 
 
 def _summed_up(role: str, errors: Errors) -> str:
-    return f"{role}: {errors.count} cells, MAPE {share(errors.mape)}, most {share(errors.most)}."
+    mape = share(errors.mape)
+    most = share(errors.most)
+    return f"{role}: {errors.count} cells, MAPE {mape}, most {most}."
 
 
 def what(cell: PublishedCell) -> str:
@@ -499,16 +547,17 @@ def what(cell: PublishedCell) -> str:
 
 def _unmapped_rows(paper: Validated) -> Iterator[tuple[str, ...]]:
     """Yield a row for each reason why cells have no run, with their names table by table."""
-    reasons = grouped(
-        paper.unmapped,
-        lambda cell: (cell.role, paper.paper.note(cell) or cell.reason or "not mapped yet"),
-    )
-    for (role, why), cells in reasons.items():
-        tables = grouped((cell.cell for cell in cells), lambda name: name.rpartition(":")[0])
-        listed = (
-            f"{table}: {', '.join(name.rpartition(':')[2] for name in own)}"
-            for table, own in tables.items()
-        )
+
+    def reason(cell: PublishedCell) -> tuple[str, str]:
+        why = paper.paper.note(cell) or cell.reason or "not mapped yet"
+        return cell.role, why
+
+    for (role, why), cells in grouped(paper.unmapped, reason).items():
+        tables = defaultdict[str, list[str]](list)
+        for cell in cells:
+            printed_in, _, place = cell.cell.rpartition(":")
+            tables[printed_in].append(place)
+        listed = [f"{name}: {', '.join(places)}" for name, places in tables.items()]
         yield role, "; ".join(listed), why
 
 
@@ -523,10 +572,10 @@ def _far_off(papers: Sequence[Validated]) -> Iterator[Block]:
 
 def far_off(prediction: Prediction) -> str:
     """Return a sentence: what the paper prints, what its run says, and why, where that is known."""
-    sentence = (
-        f"{prediction.paper} {prediction.cell.cell}: {number(prediction.run)} for "
-        f"{number(prediction.published)} {prediction.cell.unit} ({signed_share(prediction.error)})"
-    )
+    cell = prediction.cell
+    printed = f"{number(prediction.published)} {cell.unit}"
+    compared = f"{number(prediction.run)} for {printed} ({signed_share(prediction.error)})"
+    sentence = f"{prediction.paper} {cell.cell}: {compared}"
     if prediction.note:
         return f"{sentence}: {prediction.note}"
     return sentence
@@ -542,9 +591,15 @@ def _gaps(gaps: Sequence[LawGap]) -> Table:
         Column("token, simulated (ms)", lambda gap: number(gap.simulated_tpot_ms)),
         Column("token, law (ms)", lambda gap: number(gap.law_tpot_ms)),
         Column("", lambda gap: signed_share(gap.tpot_gap)),
-        Column("the law is", lambda gap: on_page(gap.shown) if gap.disagreement else gap.relation),
+        Column("the law is", _relation),
     ]
     return table("Laws against simulation", gaps, columns, sortable=True)
+
+
+def _relation(gap: LawGap) -> str:
+    if gap.disagreement:
+        return on_page(gap.shown)
+    return gap.relation
 
 
 def _figures(figures: Sequence[PaperFigure], claims: Sequence[Judged]) -> Iterator[Block]:
@@ -560,10 +615,7 @@ def _figures(figures: Sequence[PaperFigure], claims: Sequence[Judged]) -> Iterat
         Column("figure", lambda figure: figure.figure),
         Column("shows", lambda figure: figure.shows),
         Column("claims", verdicts),
-        Column(
-            "command",
-            lambda figure: Code(figure.command) if figure.command else "not reproduced",
-        ),
+        Column("command", _command),
         Column("picture", _picture),
         Column("remark", lambda figure: figure.remark),
     ]
@@ -574,6 +626,12 @@ def _figures(figures: Sequence[PaperFigure], claims: Sequence[Judged]) -> Iterat
         "say why not."
     )
     yield table("Figures of the papers", figures, columns, sortable=True)
+
+
+def _command(figure: PaperFigure) -> Code | str:
+    if figure.command:
+        return Code(figure.command)
+    return "not reproduced"
 
 
 def _picture(figure: PaperFigure) -> Hyperlink | str:
@@ -605,35 +663,40 @@ def single_data(paper: str, cell: PublishedCell, question: Question, run: float)
     """Return a cell with its run and the commands that give it, as ``validate --cell --json``
     prints it.
     """
-    names = (
-        "cell",
-        "source",
-        "role",
-        "model",
-        "task",
-        "method",
-        "batch_size",
-        "quantity",
-        "unit",
-        "qualifier",
-    )
     published = float(cell.published)
-    values = {"published": published, "run": run, "error_percent": 100 * (run / published - 1)}
-    typed = [one.typed for one in (question.run, question.against) if one]
-    of_cell = {"paper": paper} | {name: getattr(cell, name) for name in names}
-    return of_cell | values | {"commands": typed, "metric": cell.metric}
+    commands = [question.run]
+    if question.against:
+        commands.append(question.against)
+    return {
+        "paper": paper,
+        "cell": cell.cell,
+        "source": cell.source,
+        "role": cell.role,
+        "model": cell.model,
+        "task": cell.task,
+        "method": cell.method,
+        "batch_size": cell.batch_size,
+        "quantity": cell.quantity,
+        "unit": cell.unit,
+        "qualifier": cell.qualifier,
+        "published": published,
+        "run": run,
+        "error_percent": 100 * (run / published - 1),
+        "commands": [command.typed for command in commands],
+        "metric": cell.metric,
+    }
 
 
 def cells_page(cells: Sequence[PlainData], command: str) -> Page:
     """Return the page of single cells: what is published, what a run gives, and how to run it
     again.
     """
-    again = [f"{cell['cell']}: {' against '.join(cell['commands'])}" for cell in cells]
-    return Page(
-        "Published values beside runs",
-        opening=[_single(cells), Bullets(again)],
-        command=command,
-    )
+    again = []
+    for cell in cells:
+        commands = " against ".join(cell["commands"])
+        again.append(f"{cell['cell']}: {commands}")
+    opening: list[Block] = [_single(cells), Bullets(again)]
+    return Page("Published values beside runs", opening=opening, command=command)
 
 
 def _single(cells: Sequence[PlainData]) -> Table:

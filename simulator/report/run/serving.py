@@ -63,9 +63,15 @@ def _limits(counted: Counted) -> Table:
         Column("limit (ms)", lambda limit: number(limit.limit_ms)),
         Column("simulated (ms)", lambda limit: number(limit.found_ms)),
         Column("within the limit", lambda limit: share(limit.attainment)),
-        Column("", lambda limit: "met" if limit.met else "MISSED"),
+        Column("", _verdict),
     ]
     return table("Limits of the SLO, and simulated times", counted.slo, columns)
+
+
+def _verdict(limit: LimitOutcome) -> str:
+    if limit.met:
+        return "met"
+    return "MISSED"
 
 
 def _times(serving: ServingOutcome) -> Table:
@@ -87,9 +93,8 @@ def _times(serving: ServingOutcome) -> Table:
 
 
 def _quantile(percentile: int) -> Column[TimesOf]:
-    return Column(
-        f"p{percentile}", lambda times: number(times.sketch.quantile_ms(percentile / 100))
-    )
+    quantile = percentile / 100
+    return Column(f"p{percentile}", lambda times: number(times.sketch.quantile_ms(quantile)))
 
 
 def _replications(result: RunResult) -> Table:
@@ -97,14 +102,14 @@ def _replications(result: RunResult) -> Table:
     means = result.replications
 
     def cell(name: str) -> str:
-        return f"{number(means[name].value, 3)} ± {number(means[name].half_width, 2)}"
+        mean = means[name]
+        return f"{number(mean.value, 3)} ± {number(mean.half_width, 2)}"
 
     columns = ["mean", *(f"p{percentile}" for percentile in QUANTILES)]
     rows = []
     for metric in METRICS:
-        rows.append(
-            (f"{metric.upper()} (ms)", *(cell(f"{metric}_{column}_ms") for column in columns))
-        )
+        cells = [cell(f"{metric}_{column}_ms") for column in columns]
+        rows.append((f"{metric.upper()} (ms)", *cells))
     rates = {"tokens_per_s": "tokens per s", "goodput_requests_per_s": "goodput per s"}
     no_quantiles = ("",) * len(QUANTILES)
     for name, words in rates.items():
@@ -193,19 +198,21 @@ def _batch(result: RunResult) -> str:
     setup = result.scenario.serving
     behind = ""
     if setup.replicas > 1:
-        behind = f"; {setup.replicas} replicas behind {setup.router.name.replace('_', ' ')}"
-    return (
-        f"Batch: {number(serving.mean_batch, 3)} requests decode in a step on average, up to "
-        f"{_usual_and_most(serving.batch_s)}{behind}."
-    )
+        router = setup.router.name.replace("_", " ")
+        behind = f"; {setup.replicas} replicas behind {router}"
+    mean = number(serving.mean_batch, 3)
+    up_to = _usual_and_most(serving.batch_s)
+    return f"Batch: {mean} requests decode in a step on average, up to {up_to}{behind}."
 
 
 def _queue(result: RunResult) -> str:
     serving = result.simulated.serving
-    before = " before a replica" if result.scenario.serving.replicas > 1 else ""
+    before = ""
+    if result.scenario.serving.replicas > 1:
+        before = " before a replica"
+    mean = number(serving.mean_waiting, 3)
     return (
-        f"Queue: {number(serving.mean_waiting, 3)} requests wait on average, up to "
-        f"{_usual_and_most(serving.queue_s)}{before}."
+        f"Queue: {mean} requests wait on average, up to {_usual_and_most(serving.queue_s)}{before}."
     )
 
 
@@ -218,23 +225,25 @@ def _usual_and_most(levels_s: Mapping[int, float]) -> str:
 
 def _littles_law(serving: ServingOutcome) -> str:
     law = serving.littles_law
-    return (
-        f"Little's law holds: {number(law.mean_in_system)} in the system = "
-        f"{number(law.arrivals_per_s)} per second x {number(law.mean_time_s)} s, to within "
-        f"{abs(law.gap):.0e}."
-    )
+    inside = number(law.mean_in_system)
+    product = f"{number(law.arrivals_per_s)} per second x {number(law.mean_time_s)} s"
+    gap = f"{abs(law.gap):.0e}"
+    return f"Little's law holds: {inside} in the system = {product}, to within {gap}."
 
 
 def _kv_cache(result: RunResult) -> str:
     serving = result.simulated.serving
-    whose = " of a replica" if result.scenario.serving.replicas > 1 else ""
+    whose = ""
+    if result.scenario.serving.replicas > 1:
+        whose = " of a replica"
     if serving.kv_tokens:
         most = share(serving.most_kv_tokens / serving.kv_tokens)
         room = f"room for {serving.kv_tokens:,}, at most {most} in use"
     else:
         room = "no limit stated"
+    mean = number(serving.mean_kv_tokens, 3)
     return (
-        f"KV cache{whose}: {number(serving.mean_kv_tokens, 3)} tokens held on average, "
+        f"KV cache{whose}: {mean} tokens held on average, "
         f"{serving.most_kv_tokens:,} at most, {room}; {serving.preemptions:,} preemptions, "
         f"{serving.recomputed_rows:,} of {serving.prompt_rows:,} prefilled tokens recomputed."
     )
@@ -242,9 +251,12 @@ def _kv_cache(result: RunResult) -> str:
 
 def _prefix_cache(result: RunResult) -> str:
     cache = result.simulated.serving.prefix_cache
-    whose = "s of all replicas" if result.scenario.serving.replicas > 1 else ""
+    whose = ""
+    if result.scenario.serving.replicas > 1:
+        whose = "s of all replicas"
+    hits = share(cache["hit_rate"])
     return (
-        f"Prefix cache{whose}: {share(cache['hit_rate'])} of {cache['prompt_tokens']:,} prompt "
+        f"Prefix cache{whose}: {hits} of {cache['prompt_tokens']:,} prompt "
         f"tokens were there already and not computed; {cache['evicted_tokens']:,} tokens of blocks "
         "evicted. Blocks of outputs are not kept."
     )
@@ -262,12 +274,13 @@ def _waste(serving: ServingOutcome) -> str:
 def _costs(costs: Expenses) -> Iterator[str]:
     """Yield price and energy of tokens, as far as they are known."""
     if costs.usd_per_hour and costs.usd_per_million_tokens:
-        yield (
-            f"Cost: {number(costs.usd_per_million_tokens)} USD per million tokens, at "
-            f"{number(costs.usd_per_hour)} USD per hour."
-        )
+        per_million = number(costs.usd_per_million_tokens)
+        per_hour = number(costs.usd_per_hour)
+        yield f"Cost: {per_million} USD per million tokens, at {per_hour} USD per hour."
     if costs.most_j_per_token and costs.busy_j_per_token:
+        most = number(costs.most_j_per_token)
+        busy = number(costs.busy_j_per_token)
         yield (
-            f"Energy: at most {number(costs.most_j_per_token)} J per token, with all devices at "
-            f"their datasheet's power; {number(costs.busy_j_per_token)} J while they are busy."
+            f"Energy: at most {most} J per token, with all devices at their datasheet's power; "
+            f"{busy} J while they are busy."
         )

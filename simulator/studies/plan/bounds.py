@@ -84,25 +84,22 @@ class Watch:
 
     def __init__(self, limits: Iterable[Limit], requests: Requests, seed: int) -> None:
         self._counted = range(requests.warm_up, requests.count - requests.cool_down)
-        outputs = [output for _, output in requests.lengths(seed)][
-            self._counted.start : self._counted.stop
-        ]
-        values = {
-            "ttft": len(outputs),
-            "e2e": len(outputs),
-            "tpot": sum(output > 1 for output in outputs),
-        }
-        self.left = {
-            limit: _let_go(limit, values[limit.metric])
-            for limit in limits
-            if limit.metric in values
-        }
+        every_output = [output for _, output in requests.lengths(seed)]
+        outputs = every_output[self._counted.start : self._counted.stop]
+        longer = sum(output > 1 for output in outputs)
+        values = {"ttft": len(outputs), "e2e": len(outputs), "tpot": longer}
+        self.left: dict[Limit, int] = {}
+        for limit in limits:
+            if limit.metric in values:
+                self.left[limit] = _let_go(limit, values[limit.metric])
 
     def note(self, request: Request) -> None:
         """Count a request that has ended; raises :class:`LimitBrokenError` with the first one too
         many.
         """
-        for limit in self.left if request.index in self._counted else ():
+        if request.index not in self._counted:
+            return
+        for limit in self.left:
             if request.spent_s.get(limit.metric, 0.0) > limit.seconds * MARGIN:
                 self.left[limit] -= 1
                 if self.left[limit] < 0:
@@ -113,19 +110,17 @@ def holds_for(loaded: Loaded) -> bool:
     """Return whether both proofs cover a scenario."""
     scenario = loaded.scenario
     policy = scenario.serving.policy
-    whole = policy.name in ("fixed_batch", "prefill_first") and not getattr(
-        policy, "splits_prompts", False
-    )
-    by_position = loaded.trace is None or loaded.trace.run is None or not scenario.schedule.window
-    calm = not scenario.cost.jitters and (by_position or _room_for_all(scenario))
-    own_steps = isinstance(scenario.schedule, ProvenSteps) and scenario.schedule.independent_steps
-    return (
-        whole
-        and calm
-        and own_steps
-        and not scenario.serving.memory.prefix_caching
-        and _monotone(scenario)
-    )
+    schedule = scenario.schedule
+    if policy.name not in ("fixed_batch", "prefill_first"):
+        return False
+    if getattr(policy, "splits_prompts", False) or scenario.serving.memory.prefix_caching:
+        return False
+    if not isinstance(schedule, ProvenSteps) or not schedule.independent_steps:
+        return False
+    by_position = loaded.trace is None or loaded.trace.run is None or not schedule.window
+    if scenario.cost.jitters or not (by_position or _room_for_all(scenario)):
+        return False
+    return _monotone(scenario)
 
 
 def _room_for_all(scenario: Scenario) -> bool:
@@ -133,9 +128,8 @@ def _room_for_all(scenario: Scenario) -> bool:
     longest at every place.
     """
     memory = scenario.memory()
-    needed = scenario.batch * memory.needed(
-        scenario.lengths[2] + scenario.schedule.needs.cache_tokens
-    )
+    _, _, longest = scenario.lengths
+    needed = scenario.batch * memory.needed(longest + scenario.schedule.needs.cache_tokens)
     return scenario.serving.policy.reserves or needed <= memory.total
 
 
@@ -198,26 +192,29 @@ class FleetBounds:
         """Return a limit that requests break even when they come one at a time; None where there is
         none.
         """
-        return next((limit for limit in self.limits if self._breaks(limit)), None)
+        for limit in self.limits:
+            if self._breaks(limit):
+                return limit
+        return None
 
     def _breaks(self, limit: Limit) -> bool:
         outputs = self._lengths[:, 1]
         allowed = limit.seconds * MARGIN
+        longer = outputs > 1
         if limit.metric == "tbt":
-            sure = (
-                _room_for_all(self._scenario)
-                and bool(self._counted.all())
-                and bool((outputs > 1).any())
-            )
-            return sure and _step(self._scenario, 1, int(self._lengths[:, 0].min())) > allowed
+            if not (_room_for_all(self._scenario) and self._counted.all() and longer.any()):
+                return False
+            shortest = int(self._lengths[:, 0].min())
+            return _step(self._scenario, 1, shortest) > allowed
         first, rest = self._alone
-        taken = {"ttft": first, "e2e": first + rest, "tpot": rest / np.maximum(1, outputs - 1)}[
-            limit.metric
-        ]
-        if limit.metric == "tpot":
-            judged = taken[self._counted & (outputs > 1)]
-        else:
-            judged = taken[self._counted]
+        counted = self._counted
+        taken = first
+        if limit.metric == "e2e":
+            taken = first + rest
+        elif limit.metric == "tpot":
+            taken = rest / np.maximum(1, outputs - 1)
+            counted = counted & longer
+        judged = taken[counted]
         return int((judged > allowed).sum()) > _let_go(limit, len(judged))
 
     @cached_property
@@ -227,13 +224,13 @@ class FleetBounds:
         """
         scenario = self._scenario
         prompts = self._lengths[:, 0]
-        admissions = {
-            int(tokens): _admission(scenario, int(tokens)) for tokens in np.unique(prompts)
-        }
+        lengths, place = np.unique(prompts, return_inverse=True)
+        admissions = np.array([_admission(scenario, int(tokens)) for tokens in lengths])
+        first, window = admissions[place].T
         coarse = prompts // PROMPT_GRID * PROMPT_GRID
-        steps = {int(context): _step(scenario, 1, int(context)) for context in np.unique(coarse)}
-        first, window = np.array([admissions[int(tokens)] for tokens in prompts]).T
-        step = np.array([steps[int(context)] for context in coarse])
+        contexts, place = np.unique(coarse, return_inverse=True)
+        steps = np.array([_step(scenario, 1, int(context)) for context in contexts])
+        step = steps[place]
         if not _room_for_all(self._scenario):
             step = np.minimum(step, first)
         return first, window * (self._lengths[:, 1] > 1) + self._steps * step
@@ -245,12 +242,8 @@ class FleetBounds:
         replicas; None where all does.
         """
         for limit, let_go, due, work in self._deadlines:
-            if (
-                _most_over(
-                    self._arrivals, np.where(self._counted, due, inf), work, let_go, replicas
-                )
-                > 0.0
-            ):
+            counted_due = np.where(self._counted, due, inf)
+            if _most_over(self._arrivals, counted_due, work, let_go, replicas) > 0.0:
                 return limit
         return None
 
@@ -262,20 +255,20 @@ class FleetBounds:
         arrivals = self._arrivals
         outputs = self._lengths[:, 1]
         prompts = self._prompt_work
-        whole = self._step_work if self._prompts_elsewhere else prompts + self._step_work
+        whole = self._step_work
+        if not self._prompts_elsewhere:
+            whole = prompts + self._step_work
         count = int(self._counted.sum())
         late = {limit: _let_go(limit, count) for limit in self.limits}
-        by_metric = {
-            metric: [limit for limit in self.limits if limit.metric == metric]
-            for metric in ("ttft", "e2e", "tpot")
-        }
+        ttft = [limit for limit in self.limits if limit.metric == "ttft"]
+        e2e = [limit for limit in self.limits if limit.metric == "e2e"]
+        tpot = [limit for limit in self.limits if limit.metric == "tpot"]
         deadlines = []
-        for metric, work in (("ttft", prompts), ("e2e", whole)):
-            deadlines += [
-                (limit, late[limit], arrivals + limit.seconds * MARGIN, work)
-                for limit in by_metric[metric]
-            ]
-        for first, token in product(by_metric["ttft"], by_metric["tpot"]):
+        for limit in ttft:
+            deadlines.append((limit, late[limit], arrivals + limit.seconds * MARGIN, prompts))
+        for limit in e2e:
+            deadlines.append((limit, late[limit], arrivals + limit.seconds * MARGIN, whole))
+        for first, token in product(ttft, tpot):
             due = arrivals + (first.seconds + token.seconds * (outputs - 1)) * MARGIN
             deadlines.append((first, late[first] + late[token], due, whole))
         return [deadline for deadline in deadlines if deadline[1] < count]
@@ -306,9 +299,8 @@ class FleetBounds:
     @cached_property
     def _lengths(self) -> NDArray[np.int64]:
         """Return (requests, 2): prompt and output tokens."""
-        return np.array(
-            [(request.prompt_tokens, request.output_tokens) for request in self._requests]
-        )
+        lengths = [(request.prompt_tokens, request.output_tokens) for request in self._requests]
+        return np.array(lengths)
 
     @cached_property
     def _prompt_work(self) -> Times:
@@ -316,25 +308,19 @@ class FleetBounds:
         whatever goes with it.
         """
         scenario = self._scenario
-        most = getattr(
-            scenario.serving.policy, "batch_tokens", scenario.batch * int(self._lengths[:, 0].max())
-        )
-        sizes = [
-            0,
-            *range(PROMPT_GRID, most, max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)),
-            most,
-        ]
-        least = (
-            Rows.prefill(below + 1) for below in sizes[:-1]
-        )  # however long: a token sees itself at least
-        prompts = [
-            rows._replace(attention_pairs=rows.tokens, prompt_pairs=rows.tokens) for rows in least
-        ]
-        passes = [
-            _slowest_stage(scenario, rows) or scenario.cost.prefill("target", rows).wall_s
-            for rows in prompts
-        ]
-        share = min(seconds / above for seconds, above in zip(passes, sizes[1:], strict=True))
+        longest = scenario.batch * int(self._lengths[:, 0].max())
+        most = getattr(scenario.serving.policy, "batch_tokens", longest)
+        apart = max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)
+        sizes = [0, *range(PROMPT_GRID, most, apart), most]
+        share = inf
+        for below, above in pairwise(sizes):
+            rows = Rows.prefill(below + 1)
+            # however long the prompts are: a token sees itself at least
+            least = rows._replace(attention_pairs=rows.tokens, prompt_pairs=rows.tokens)
+            seconds = _slowest_stage(scenario, least)
+            if not seconds:
+                seconds = scenario.cost.prefill("target", least).wall_s
+            share = min(share, seconds / above)
         return np.asarray(self._lengths[:, 0] * share, dtype=np.float64)
 
     @cached_property

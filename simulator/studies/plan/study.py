@@ -123,47 +123,59 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
     if chosen is None:
         say("no fleet meets the SLO; looking for the nearest miss")
         raise no_answer(plan, nearest_miss(plan))
+    loaded = chosen.candidate.loaded
     table = schedule(chosen)
-    lengths = draft_lengths(chosen.candidate.loaded)
+    lengths = draft_lengths(loaded)
+    capacities = dict(_capacities(searched))
+    fleet = replicated(loaded, chosen.replicas)
+    longer = trial(_longer(fleet))
+    sensitive = tuple(sensitivity(searched, chosen))
+    met = chance(chosen, draws)
+    doubt = ""
+    if not loaded.scenario.requests.prompts_alone:  # else times per token are those of nobody
+        doubt = rests_on(loaded)
+    even = break_even(chosen)
+    head = plan.file.heads.get(chosen.candidate.strategy, "")
+    exported = exports(chosen, table, lengths, head)
+    laws: list[LawPoint] = []
+    for candidate in plan.candidates:
+        laws += _laws(candidate)
+    sizes: list[Finding] = []
+    for cheapest in counted(searched.by_family.values(), "families"):
+        sizes += _sizes(cheapest)
     return PlanStudy(
         command=command,
         search=searched,
         chosen=chosen,
-        capacities=dict(_capacities(searched)),
-        longer=trial(_longer(replicated(chosen.candidate.loaded, chosen.replicas))),
-        sensitivity=tuple(sensitivity(searched, chosen)),
-        chance=chance(chosen, draws),
-        rests_on="" if _prompts_alone(chosen) else rests_on(chosen.candidate.loaded),
-        break_even=break_even(chosen),
+        capacities=capacities,
+        longer=longer,
+        sensitivity=sensitive,
+        chance=met,
+        rests_on=doubt,
+        break_even=even,
         schedule=table,
         lengths=lengths,
-        exports=exports(chosen, table, lengths, plan.file.heads.get(chosen.candidate.strategy, "")),
-        laws=tuple(point for candidate in plan.candidates for point in _laws(candidate)),
-        sizes=tuple(
-            size
-            for cheapest in counted(searched.by_family.values(), "families")
-            for size in _sizes(cheapest)
-        ),
+        exports=exported,
+        laws=tuple(laws),
+        sizes=tuple(sizes),
         law=_what_if([chosen, *searched.by_family.values()]),
     )
-
-
-def _prompts_alone(finding: Finding) -> bool:
-    """Return whether nothing is decoded, so that times per token are those of nobody."""
-    return finding.candidate.loaded.scenario.requests.prompts_alone
 
 
 def _what_if(fleets: Sequence[Finding]) -> WhatIf:
     """Return the law of the first fleet that speculates, else of the first, at the mean batch of
     its run.
     """
-    fleet = next(
-        (fleet for fleet in fleets if fleet.candidate.loaded.scenario.schedule.window), fleets[0]
-    )
-    batch = fleet.outcome.serving.mean_batch if fleet.outcome else 1.0
-    return what_if(tuned(fleet.candidate.loaded), max(1, round(batch))) | {
-        "name": fleet.candidate.name
-    }
+    fleet = fleets[0]
+    for other in fleets:
+        if other.candidate.loaded.scenario.schedule.window:
+            fleet = other
+            break
+    batch = 1
+    if fleet.outcome:
+        batch = max(1, round(fleet.outcome.serving.mean_batch))
+    grid = what_if(tuned(fleet.candidate.loaded), batch)
+    return grid | {"name": fleet.candidate.name}
 
 
 def _capacities(searched: Search) -> Iterator[tuple[tuple[str, str], Headroom]]:
@@ -180,7 +192,8 @@ def _longer(loaded: Loaded) -> Loaded:
     requests = loaded.scenario.requests
     if requests.traffic:
         return loaded
-    return loaded.replace(requests=requests.model_copy(update={"count": LONGER * requests.count}))
+    longer = requests.model_copy(update={"count": LONGER * requests.count})
+    return loaded.replace(requests=longer)
 
 
 def _sizes(cheapest: Finding) -> Iterator[Finding]:
@@ -193,18 +206,18 @@ def _sizes(cheapest: Finding) -> Iterator[Finding]:
         if replicas not in near:
             continue
         say(f"{replicas} x {candidate.name}, to the end")
-        yield (
-            cheapest
-            if replicas == cheapest.replicas
-            else examine(candidate, replicas, to_the_end=True)
-        )
+        if replicas == cheapest.replicas:
+            yield cheapest
+        else:
+            yield examine(candidate, replicas, to_the_end=True)
 
 
 def _laws(candidate: Candidate) -> Iterator[LawPoint]:
     """Yield the law at 1, 2, 4, ... requests and at as many as there are places."""
     loaded = tuned(candidate.loaded)
     places = loaded.scenario.batch
-    sizes = {places, *(1 << power for power in range(places.bit_length()) if 1 << power <= places)}
+    sizes = {1 << power for power in range(places.bit_length())}
+    sizes.add(places)
     for batch in sorted(sizes):
         mean = law(loaded.scenario, loaded.acceptance(), batch)
         yield LawPoint(candidate, batch, mean.tpot_s * 1e3, batch / mean.tpot_s, mean.relation)
@@ -214,6 +227,24 @@ def summary(answered: PlanStudy) -> PlainData:
     """Return a study as plain data."""
     chosen = answered.chosen
     plan = answered.search.plan
+    longer = answered.longer
+    chance = answered.chance
+    families = []
+    for family, cheapest in answered.runners_up.items():
+        hardware, strategy = family
+        row: PlainData = {"hardware": hardware, "strategy": strategy}
+        row["cheapest"] = cheapest and finding_data(cheapest)
+        row["capacity_ratio"] = None
+        if cheapest:
+            row["capacity_ratio"] = answered.capacities[family].times
+        families.append(row)
+    cases = []
+    for case in answered.sensitivity:
+        cases.append(vars(case) | {"answer": case.answer and finding_data(case.answer)})
+    left_out = []
+    for combination in plan.left_out:
+        why = {"reason": combination.reason, "no_room": combination.no_room}
+        left_out.append({"name": combination.name, **why})
     return {
         "plan": plan.file.name,
         "slo": plan.file.slo.model_dump(exclude_none=True),
@@ -222,65 +253,55 @@ def summary(answered: PlanStudy) -> PlainData:
         "capacity_ratio": answered.capacity,
         "headroom": answered.headroom.as_data(),
         "longer": {
-            "requests": answered.longer.requests,
-            "kept": answered.longer.slo_met,
-            "drift": answered.longer.drift,
+            "requests": longer.requests,
+            "kept": longer.slo_met,
+            "drift": longer.drift,
         },
-        "chance": {
-            "kept": answered.chance.kept,
-            "draws": answered.chance.draws,
-            **answered.chance.interval._asdict(),
-        },
-        "families": [
-            {
-                "hardware": family[0],
-                "strategy": family[1],
-                "cheapest": cheapest and finding_data(cheapest),
-                "capacity_ratio": answered.capacities[family].times if cheapest else None,
-            }
-            for family, cheapest in answered.runners_up.items()
-        ],
-        "sensitivity": [
-            vars(case) | {"answer": case.answer and finding_data(case.answer)}
-            for case in answered.sensitivity
-        ],
+        "chance": {"kept": chance.kept, "draws": chance.draws, **chance.interval._asdict()},
+        "families": families,
+        "sensitivity": cases,
         "break_even": answered.break_even and asdict(answered.break_even),
         "draft_lengths": answered.lengths,
         "exports": answered.exports,
         "sizes": [finding_data(finding) for finding in answered.sizes],
         "searched": [finding_data(finding) for finding in answered.search.findings],
-        "left_out": [
-            {name: getattr(one, name) for name in ("name", "reason", "no_room")}
-            for one in plan.left_out
-        ],
+        "left_out": left_out,
         "laws": [{**point._asdict(), "candidate": point.candidate.name} for point in answered.laws],
     }
 
 
 def finding_data(finding: Finding) -> PlainData:
     """Return a finding as plain data."""
-    outcome = finding.outcome
-    return {
-        "candidate": finding.candidate.name,
-        "hardware": finding.candidate.hardware,
-        "strategy": finding.candidate.strategy,
-        "settings": dict(finding.candidate.settings),
+    candidate = finding.candidate
+    devices = {name: count * finding.replicas for name, count in candidate.devices.items()}
+    measured_ms = {}
+    for measured in finding.measured:
+        measured_ms[limit_name(measured.limit)] = measured.seconds * 1e3
+    data: PlainData = {
+        "candidate": candidate.name,
+        "hardware": candidate.hardware,
+        "strategy": candidate.strategy,
+        "settings": dict(candidate.settings),
         "replicas": finding.replicas,
-        "devices": {
-            name: count * finding.replicas for name, count in finding.candidate.devices.items()
-        },
+        "devices": devices,
         "cost_usd_per_hour": finding.cost_usd_per_hour,
-        "cost_usd_per_million_tokens": finding.cost_usd_per_million_tokens if outcome else None,
+        "cost_usd_per_million_tokens": None,
         "kept": finding.kept,
         "ruled_out_by": finding.bound or None,
         "missed": finding.missed and limit_name(finding.missed),
-        "measured_ms": {
-            limit_name(measured.limit): measured.seconds * 1e3 for measured in finding.measured
-        },
-        "tpot_ms": outcome.tpot_s * 1e3 if outcome and outcome.steps else None,
-        "tokens_per_s": outcome.tokens_per_s if outcome else None,
-        "mean_batch": outcome.serving.mean_batch if outcome else None,
+        "measured_ms": measured_ms,
+        "tpot_ms": None,
+        "tokens_per_s": None,
+        "mean_batch": None,
     }
+    outcome = finding.outcome
+    if outcome:
+        data["cost_usd_per_million_tokens"] = finding.cost_usd_per_million_tokens
+        data["tokens_per_s"] = outcome.tokens_per_s
+        data["mean_batch"] = outcome.serving.mean_batch
+        if outcome.steps:
+            data["tpot_ms"] = outcome.tpot_s * 1e3
+    return data
 
 
 def limit_name(limit: Limit) -> str:
