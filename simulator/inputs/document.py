@@ -269,7 +269,7 @@ def _build(node: yaml.Node, path: Path_, file: str, places: dict[Path_, Place]) 
 
 
 def _at(file: str, mark: Any) -> Place:
-    """Return file, line and column of a mark of YAML's, which counts from 0."""
+    """Return file, line and column of a mark in a YAML text, which counts from 0."""
     return file, mark.line + 1, mark.column + 1
 
 
