@@ -125,29 +125,27 @@ def record(
         except ModuleNotFoundError as error:
             if error.name not in EXTRA:
                 raise
-            raise BadInput.at(
-                "trace record", f"needs {error.name}; install it with {INSTALL}"
-            ) from error
+            remedy = f"needs {error.name}; install it with {INSTALL}"
+            raise BadInput.at("trace record", remedy) from error
         if temperature == 0.0 and (top_k or top_p < 1.0):
-            raise BadInput.at(
-                "--top-k, --top-p", "cut a distribution to sample from; give a --temperature"
-            )
-        job = RecordingJob(
-            sampling=Sampling(temperature, top_k, top_p), exits=shares(exits), **options
-        )
+            message = "cut a distribution to sample from; give a --temperature"
+            raise BadInput.at("--top-k, --top-p", message)
+        sampling = Sampling(temperature, top_k, top_p)
+        job = RecordingJob(sampling=sampling, exits=shares(exits), **options)
         try:
             trace = record_pair(job)
         except KeyboardInterrupt:
-            click.echo(
-                "interrupted; the same command goes on from the last finished batch", err=True
-            )
+            message = "interrupted; the same command goes on from the last finished batch"
+            click.echo(message, err=True)
             raise
+    size = job.out.stat().st_size
+    tokens = len(trace.token)
     facts = {
         "file": str(job.out),
-        "bytes": job.out.stat().st_size,
+        "bytes": size,
         "requests": len(trace.flavour),
-        "tokens": len(trace.token),
-        "bytes_per_token": round(job.out.stat().st_size / len(trace.token), 2),
+        "tokens": tokens,
+        "bytes_per_token": round(size / tokens, 2),
         "repeated_four_grams": round(trace.repetition(), 4),
     }
     line = (

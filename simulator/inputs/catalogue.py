@@ -87,48 +87,49 @@ class Catalogue:
         maker and year.
         """
         if kind == "strategy":
-            ours = {name: _summary(path) for name, path in strategy_files().items()}
-            return ours | {
-                name: f"of another package: {place}" for name, place in plugin_strategies().items()
-            }
+            abouts = {name: _summary(path) for name, path in strategy_files().items()}
+            for name, place in plugin_strategies().items():
+                abouts[name] = f"of another package: {place}"
+            return abouts
         names = self.names(kind)
+        abouts = {}
         if kind == "trace":
-            return {
-                name: f"{path.stat().st_size / 1e6:.1f} MB; specsim trace info {quote(name)}"
-                for name, path in names.items()
-            }
+            for name, path in names.items():
+                size = f"{path.stat().st_size / 1e6:.1f} MB"
+                abouts[name] = f"{size}; specsim trace info {quote(name)}"
+            return abouts
         heads = {name: head(path, shown(path)) for name, path in names.items()}
-        by_age = sorted(
-            heads,
-            key=lambda name: (heads[name].get("maker", "").lower(), heads[name].get("year", "")),
-        )
-        return {
-            name: f"{heads[name].get('year', '')} {heads[name]['about']}".strip() for name in by_age
-        }
+
+        def maker_and_year(name: str) -> tuple[str, str]:
+            return heads[name].get("maker", "").lower(), heads[name].get("year", "")
+
+        for name in sorted(heads, key=maker_and_year):
+            year = heads[name].get("year", "")
+            abouts[name] = f"{year} {heads[name]['about']}".strip()
+        return abouts
 
     def path(self, kind: str, name: str, document: Document, where: Path_) -> Path:
         """Return the file of a name that ``document`` mentions at ``where``; raises
         :class:`BadInput` where there is none.
         """
-        ending = FOLDERS[kind][1]
+        _, ending = FOLDERS[kind]
         if "/" in name or name.endswith((ending, *OF_MODELS)):
             return _relative_file(name, document, where)
         names = self.names(kind)
         if name not in names:
-            raise document.refusal(
-                where,
-                f"there is no {kind} '{name}'{did_you_mean(name, names)}{_own(kind, name, names)}",
-            )
+            meant = did_you_mean(name, names)
+            own = _own(kind, name, names)
+            raise document.refusal(where, f"there is no {kind} '{name}'{meant}{own}")
         return names[name]
 
     def find_traffic(self, document: Document) -> None:
         """Replace the name of a traffic file by its path; the file is in the folder of the file
         that names it.
         """
-        *inner, last = where = ("requests", "arrivals", "file")
-        name = document.get(where)
-        if isinstance(name, str):
-            document.get(tuple(inner))[last] = shown(_relative_file(name, document, where))
+        arrivals = document.get(("requests", "arrivals"))
+        if isinstance(arrivals, dict) and isinstance(arrivals.get("file"), str):
+            where = ("requests", "arrivals", "file")
+            arrivals["file"] = shown(_relative_file(arrivals["file"], document, where))
 
     def scenario(self, name: str) -> Document:
         """Return a scenario by name or path, with the content of all files that it refers to.
@@ -158,11 +159,8 @@ class Catalogue:
             return Path(name)
         names = self.names(kind)
         if name not in names:
-            raise BadInput.at(
-                name,
-                f"there is no {kind} of this "
-                f"name{self.elsewhere(name) or did_you_mean(name, names)}",
-            )
+            meant = self.elsewhere(name) or did_you_mean(name, names)
+            raise BadInput.at(name, f"there is no {kind} of this name{meant}")
         return names[name]
 
     def elsewhere(self, name: str) -> str:
@@ -171,9 +169,9 @@ class Catalogue:
         """
         if Path(f"{name}.yaml").is_file():
             return f"; did you mean the file ./{name}.yaml?"
-        kind = next((kind for kind in FOLDERS if name in self.names(kind)), None)
-        if kind:
-            return f"; it is the name of a {kind}"
+        for kind in FOLDERS:
+            if name in self.names(kind):
+                return f"; it is the name of a {kind}"
         return ""
 
     def _scenario(self, path: Path, seen: tuple[Path, ...]) -> Document:
@@ -196,10 +194,9 @@ class Catalogue:
         borrowed, and says so.
         """
         document = _file(path)
+        origin = None
         if kind in PROFILES:
             origin = self._origin(kind, document, (*seen, path))
-        else:
-            origin = None
         if origin is None:
             return document
         base = self.content(kind, origin, (*seen, path))
@@ -216,11 +213,8 @@ class Catalogue:
             return None
         origin = self.path(kind, str(like), document, ("like",))
         if len(seen) > LONGEST_CHAIN:
-            what = (
-                f"{shown(origin)} is too far; at most {LONGEST_CHAIN} {kind}s may start from "
-                "one another"
-            )
-            raise document.refusal(("like",), what)
+            most = f"at most {LONGEST_CHAIN} {kind}s may start from one another"
+            raise document.refusal(("like",), f"{shown(origin)} is too far; {most}")
         if os.path.realpath(origin) in map(os.path.realpath, seen):
             raise document.refusal(("like",), f"comes back to {shown(origin)}")
         return origin
@@ -237,9 +231,8 @@ class Catalogue:
         if document.get(("strategy", "name")):
             base.data.pop("method", None)
         base.merge(document)
-        base.places[()] = document.place(
-            ()
-        )  # what is missing, and what does not fit, is told of the file that was asked for
+        # what is missing, and what does not fit, is told of the file that was asked for
+        base.places[()] = document.place(())
 
     def _find_strategy(self, document: Document) -> None:
         """Replace ``strategy: NAME`` by a strategy with its defaults, or by that of a method, with
@@ -278,41 +271,44 @@ class Catalogue:
         may be any.
         """
         self._find_strategy(document)
-        texts = [text for path in within for text in _texts(document.get(path), path)]
-        references = {
-            path: REFERENCES[str(path[-1])] for path, _ in texts if path[-1] in REFERENCES
-        }
+        texts: list[tuple[Path_, str]] = []
+        for path in within:
+            texts += _texts(document.get(path), path)
+        references = {}
+        tables = {}
+        for where, name in texts:
+            field = where[-1]
+            if field in REFERENCES:
+                references[where] = REFERENCES[str(field)]
+            if len(where) > 2 and where[0] == "durations" and field == "file":
+                tables[where] = name
         if len(references) > MOST_REFERENCES:
+            *_, last = references
             what = f"is one of {len(references):,} names of files; at most {MOST_REFERENCES}"
-            raise document.refusal([*references][-1], what)
+            raise document.refusal(last, what)
         for where, kind in references.items():
             name = document.get(where)
-            path = self.path(kind, name, document, where)
-            if kind == "model" and (path.is_dir() or path.suffix in OF_MODELS):
+            file = self.path(kind, name, document, where)
+            if kind == "model" and (file.is_dir() or file.suffix in OF_MODELS):
                 from simulator.inputs.models.huggingface import read_config
 
-                content = Document(
-                    read_config(path).model_dump(exclude_none=True), {(): (shown(path), 0, 0)}
-                )
+                model = read_config(file).model_dump(exclude_none=True)
+                content = Document(model, {(): (shown(file), 0, 0)})
             else:
-                content = self.content(kind, path)
-            content.data.setdefault("name", name_of(path))
+                content = self.content(kind, file)
+            content.data.setdefault("name", name_of(file))
             mention = document.place(where)
             document.graft(where, content)
             document.mentions[where] = mention
-        tables = {
-            path: name
-            for path, name in texts
-            if path[2:] and (path[0], path[-1]) == ("durations", "file")
-        }
         for where, name in tables.items():
             from simulator.inputs.durations import read_table
 
-            path = _relative_file(name, document, where)
+            file = _relative_file(name, document, where)
             try:
-                document.graft(where[:-1], Document(read_table(path), {(): (shown(path), 0, 0)}))
+                table = read_table(file)
             except (OSError, UnicodeDecodeError) as error:
-                raise document.refusal(where, f"{shown(path)} {reading.reason(error)}") from error
+                raise document.refusal(where, f"{shown(file)} {reading.reason(error)}") from error
+            document.graft(where[:-1], Document(table, {(): (shown(file), 0, 0)}))
 
 
 def _own(kind: str, name: str, names: Iterable[str]) -> str:
@@ -355,17 +351,18 @@ def _relative_file(name: str, document: Document, where: Path_) -> Path:
     """Return the file of a path relative to the file that mentions it; raises :class:`BadInput`
     where there is none.
     """
-    file = Path(document.place(where)[0])
-    path = (file.parent if file.is_file() else Path()) / name
+    mentioned_in, _, _ = document.place(where)
+    file = Path(mentioned_in)
+    path = Path(name)
+    if file.is_file():
+        path = file.parent / name
     try:
         path.stat()
+    except FileNotFoundError as error:
+        raise document.refusal(where, f"there is no file {shown(path)}") from error
     except (OSError, ValueError) as error:  # a ValueError for a name with a zero byte
-        lost = isinstance(error, FileNotFoundError)
-        if lost:
-            message = f"there is no file {shown(path)}"
-        else:
-            message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise document.refusal(where, message) from error
+        reason = getattr(error, "strerror", None) or error
+        raise document.refusal(where, f"cannot be read: {reason}") from error
     return path
 
 
@@ -373,10 +370,15 @@ def _texts(data: object, path: Path_ = ()) -> Iterator[tuple[Path_, str]]:
     """Yield path and value of every text in ``data``."""
     if isinstance(data, str):
         yield path, data
-    elif isinstance(data, dict | list):
-        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
-            if isinstance(value, str | dict | list):  # most are numbers
-                yield from _texts(value, (*path, key))
+        return
+    entries: Iterable[tuple[str | int, object]] = ()
+    if isinstance(data, dict):
+        entries = data.items()
+    elif isinstance(data, list):
+        entries = enumerate(data)
+    for key, value in entries:
+        if isinstance(value, str | dict | list):  # most are numbers
+            yield from _texts(value, (*path, key))
 
 
 def strategy_files() -> dict[str, Path]:

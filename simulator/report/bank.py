@@ -15,6 +15,9 @@ STABILITY = (
     "factor of 2 with another tree, language, context or sampling rule."
 )
 
+TOKENS_PER_STEP = f"tokens_per_step_at_{COMPARED}"
+"""Key of what all recordings are compared by."""
+
 
 def list_page(recordings: Sequence[PlainMapping], means: int, targets: int) -> Page:
     """Return the page of everything that can be borrowed."""
@@ -23,10 +26,7 @@ def list_page(recordings: Sequence[PlainMapping], means: int, targets: int) -> P
         Column("T", lambda seen: _or_dash(seen["temperature"])),
         Column("requests", lambda seen: seen["requests"]),
         Column("widest", lambda seen: _or_dash(seen["widest"])),
-        Column(
-            f"tokens/step at {COMPARED}",
-            lambda seen: _or_dash(seen[f"tokens_per_step_at_{COMPARED}"]),
-        ),
+        Column(f"tokens/step at {COMPARED}", lambda seen: _or_dash(seen[TOKENS_PER_STEP])),
         Column("scenarios", lambda seen: seen["scenarios"]),
     ]
     texts = "; ".join(dict.fromkeys(seen["texts"] for seen in recordings))
@@ -35,22 +35,19 @@ def list_page(recordings: Sequence[PlainMapping], means: int, targets: int) -> P
         f"Recorded kinds of text: {texts}. Models: {pairs}. There are also {means} published means "
         f"of {targets} targets: specsim list acceptance."
     )
-    return Page(
-        "Acceptance that can be borrowed",
-        opening=[table("Recordings", recordings, columns), Paragraph(more)],
-    )
+    shown = table("Recordings", recordings, columns)
+    return Page("Acceptance that can be borrowed", opening=[shown, Paragraph(more)])
 
 
 def advice_page(
     target: str, recorded: Mapping[str, object] | None, loans: Sequence[Loan], measure: str
 ) -> Page:
     """Return the page of what is nearest to a pair, how far it is, and how to measure one's own."""
-    block = yaml.safe_dump({"acceptance": dict(loans[0].block)}, sort_keys=False, width=100)
+    nearest = loans[0]
+    block = {"acceptance": dict(nearest.block)}
+    listing = Listing(yaml.safe_dump(block, sort_keys=False, width=100), "yaml")
     sections = [
-        Section(
-            "The nearest, as a scenario states it",
-            [Listing(block, "yaml"), Paragraph(STABILITY)],
-        ),
+        Section("The nearest, as a scenario states it", [listing, Paragraph(STABILITY)]),
         Section("Nearest recording", [Paragraph(lends(recorded))]),
         Section("Your own in ten minutes", [Listing(measure, "sh")]),
     ]
@@ -83,7 +80,5 @@ def lends(recorded: Mapping[str, object] | None) -> str:
             "No recording is of such a drafter, so the mean is used as an i.i.d. rate: the same "
             "chance at every position."
         )
-    return (
-        f"{recorded['name']} lends its bursts, never its mean; recorded from {recorded['pair']}, "
-        f"temperature {recorded['temperature']}."
-    )
+    pair = f"recorded from {recorded['pair']}, temperature {recorded['temperature']}"
+    return f"{recorded['name']} lends its bursts, never its mean; {pair}."

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 
 from simulator.report.blocks import (
     Block,
@@ -28,32 +27,34 @@ none.
 
 def plain(text: str) -> str:
     """Return text with everything escaped that would be markup."""
-    return MARKUP.sub(
-        lambda markup: "".join(
-            letter if letter.isspace() else f"\\{letter}" for letter in markup[0]
-        ),
-        text,
-    )
+    return MARKUP.sub(_escaped, text)
+
+
+def _escaped(markup: re.Match[str]) -> str:
+    escaped = ""
+    for letter in markup[0]:
+        if not letter.isspace():
+            escaped += "\\"
+        escaped += letter
+    return escaped
 
 
 def as_markdown(page: Page) -> str:
     """Return a page as Markdown text."""
-    about = plain(page.about)
-    answer = page.answer
-    blocks = [
-        f"# {page.title}",
-        *([about] if about else []),
-        *([f"**{plain(answer)}**"] if answer else []),
-    ]
-    blocks += chain.from_iterable(map(shown, page.opening))
+    paragraphs = [f"# {page.title}"]
+    if page.about:
+        paragraphs.append(plain(page.about))
+    if page.answer:
+        paragraphs.append(f"**{plain(page.answer)}**")
+    for block in page.opening:
+        paragraphs += shown(block)
     for section in page.sections:
-        blocks += [f"## {section.title}", *chain.from_iterable(map(shown, section.blocks))]
-    return (
-        "\n\n".join(
-            [*blocks, "## Made by", fenced(page.command or "(the command was not recorded)")]
-        )
-        + "\n"
-    )
+        paragraphs.append(f"## {section.title}")
+        for block in section.blocks:
+            paragraphs += shown(block)
+    command = page.command or "(the command was not recorded)"
+    paragraphs += ["## Made by", fenced(command)]
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def fenced(text: str, language: str = "") -> str:
@@ -74,16 +75,15 @@ def shown(block: Block) -> Iterator[str]:
         case Bullets(items):
             yield "\n".join(f"- {inline(item)}" for item in items)
         case Table(head, rows):
-            yield table(head, ([inline(cell) for cell in row] for row in rows))
+            yield table(head, [list(map(inline, row)) for row in rows])
         case Figure(title, file):
             yield f"![{title}]({file})"
         case Listing(text, language, title):
-            listed = fenced(text, language)
-            yield from (
-                [f"<details><summary>{title}</summary>", listed, "</details>"]
-                if title
-                else [listed]
-            )
+            if title:
+                yield f"<details><summary>{title}</summary>"
+            yield fenced(text, language)
+            if title:
+                yield "</details>"
 
 
 def inline(words: Words) -> str:
@@ -108,10 +108,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table."""
 
     def line(cells: Iterable[object]) -> str:
-        return (
-            "| "
-            + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells)
-            + " |"
-        )
+        escaped = [str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells]
+        return f"| {' | '.join(escaped)} |"
 
-    return "\n".join([line(head), line("---" for _ in head), *map(line, rows)])
+    lines = [line(head), line("---" for _ in head)]
+    lines += map(line, rows)
+    return "\n".join(lines)

@@ -66,21 +66,18 @@ def agreement(scenario: Scenario, law: Law, replay: Outcome, simulated: Outcome)
     claim = _claim_of_run(scenario, law)
     if claim.relation == "idealised":
         return Agreement(claim, "it claims no equality, so no run can break it", None, False)
-    if (gap := _gap_within(scenario, law)) is not None:
-        shown = (
-            f"DISAGREEMENT: the law's mean step is {_size(gap)} than its own kinds of step add "
-            "up to"
-        )
+    gap = _gap_within(scenario, law)
+    if gap is not None:
+        than = "than its own kinds of step add up to"
+        shown = f"DISAGREEMENT: the law's mean step is {_size(gap)} {than}"
         return Agreement(claim, shown, gap, True)
     if replay is not simulated:
         gap = replay.step_s / simulated.step_s - 1.0
-        clock = (
-            2.0 * ulp(simulated.end_s) / simulated.step_s
-        )  # what the clock tells apart so late, of a step
+        # what the clock tells apart so late, as a share of a step
+        clock = 2.0 * ulp(simulated.end_s) / simulated.step_s
         kept = claim.allows(simulated.step_s, replay.step_s, replay.step_s, max(TOLERANCE, clock))
-        return Agreement(
-            claim, _shown(claim, gap, kept, "every step at its own context"), gap, not kept
-        )
+        shown = _shown(claim, gap, kept, "every step at its own context")
+        return Agreement(claim, shown, gap, not kept)
     return _without_replay(scenario, claim, simulated)
 
 
@@ -93,7 +90,8 @@ def _gap_within(scenario: Scenario, law: Law) -> float | None:
     """
     if not law.kinds:
         return None
-    gap = float(law.step_s) / mean_step_s(scenario, law.kinds, scenario.mean_context) - 1.0
+    mean_s = mean_step_s(scenario, law.kinds, scenario.mean_context)
+    gap = float(law.step_s) / mean_s - 1.0
     if abs(gap) > TOLERANCE:
         return gap
     return None
@@ -112,14 +110,11 @@ def _claim_of_run(scenario: Scenario, law: Law) -> Claim:
 
 def _without_replay(scenario: Scenario, claim: Claim, simulated: Outcome) -> Agreement:
     if any(kind.prompts for kind in simulated.kinds):
-        return Agreement(
-            claim,
-            "prompts travel in the steps, of which no law speaks, and no replay follows them",
-            None,
-            False,
-        )
-    step = scenario.schedule.step
-    rows = sum(count * step(kind, 1).rows.tokens for kind, count in simulated.kinds.items())
+        shown = "prompts travel in the steps, of which no law speaks, and no replay follows them"
+        return Agreement(claim, shown, None, False)
+    rows = 0
+    for kind, count in simulated.kinds.items():
+        rows += count * scenario.schedule.step(kind, 1).rows.tokens
     if claim.exact and rows != simulated.serving.verified_rows:
         shown = (
             "levels are pruned or windows cut, of which no kind of step speaks, and no replay "
@@ -127,43 +122,43 @@ def _without_replay(scenario: Scenario, claim: Claim, simulated: Outcome) -> Agr
         )
         return Agreement(claim, shown, None, False)
     pairs = list(scenario.requests.lengths(scenario.seed))
-    contexts = min(prompt for prompt, _ in pairs), scenario.mean_context, max(map(sum, pairs))
+    shortest = min(prompt for prompt, _ in pairs)
+    longest = max(map(sum, pairs))
+    contexts = (shortest, scenario.mean_context, longest)
     steps = [mean_step_s(scenario, simulated.kinds, context) for context in contexts]
+    _, at_mean_context, _ = steps
     least = min(steps)
     most = max(steps)
     in_flight = scenario.schedule.needs.in_flight
     if in_flight > 1:
-        places = (
-            scenario.batch * scenario.serving.replicas
-        )  # with fewer batches in flight a step has less to wait for
+        # with fewer batches in flight a step has less to wait for
+        places = scenario.batch * scenario.serving.replicas
         least *= min(1.0, simulated.serving.mean_in_system / places)
+        # prompts hold up whatever is behind them
         most *= 1.0 + in_flight / simulated.steps
-        most += (
-            in_flight * _prompts_s(scenario, pairs) / simulated.steps
-        )  # prompts hold up whatever is behind them
-    gap = steps[1] / simulated.step_s - 1.0
+        most += in_flight * _prompts_s(scenario, pairs) / simulated.steps
+    gap = at_mean_context / simulated.step_s - 1.0
     kept = claim.allows(simulated.step_s, least, most, TOLERANCE)
-    span = (
-        f"contexts of {contexts[0]:,} to {contexts[2]:,} tokens explain {least * 1e3:.4g} to "
-        f"{most * 1e3:.4g} ms a step"
-    )
+    explained = f"{least * 1e3:.4g} to {most * 1e3:.4g} ms a step"
+    span = f"contexts of {shortest:,} to {longest:,} tokens explain {explained}"
     return Agreement(claim, _shown(claim, gap, kept, span), gap, not kept)
 
 
 def _prompts_s(scenario: Scenario, pairs: Iterable[tuple[int, int]]) -> float:
     """Return the seconds in which all prompts pass through the target, each alone."""
-    prompts = Counter(prompt for prompt, _ in pairs).items()
-    return float(
-        ordered_sum(
-            count * scenario.cost.prefill("target", Rows.prefill(tokens)).wall_s
-            for tokens, count in prompts
-        )
-    )
+    prompts = Counter(prompt for prompt, _ in pairs)
+    seconds = []
+    for tokens, count in prompts.items():
+        passed = scenario.cost.prefill("target", Rows.prefill(tokens))
+        seconds.append(count * passed.wall_s)
+    return float(ordered_sum(seconds))
 
 
 def _shown(claim: Claim, gap: float, kept: bool, how: str) -> str:
     """Return a sentence about a gap, a share of the simulated step."""
-    size = _size(gap) if abs(gap) > TOLERANCE else "the same within 1e-9"
+    size = "the same within 1e-9"
+    if abs(gap) > TOLERANCE:
+        size = _size(gap)
     if kept:
         return f"a step by law is {size} ({how}), as claimed"
     return (
@@ -173,7 +168,10 @@ def _shown(claim: Claim, gap: float, kept: bool, how: str) -> str:
 
 
 def _size(gap: float) -> str:
-    return f"{abs(gap) * 100:.3g} % {'longer' if gap > 0 else 'shorter'}"
+    percent = f"{abs(gap) * 100:.3g} %"
+    if gap > 0:
+        return f"{percent} longer"
+    return f"{percent} shorter"
 
 
 def mean_step_s(scenario: Scenario, kinds: Mapping[Kind, float], context: int) -> float:
@@ -182,11 +180,11 @@ def mean_step_s(scenario: Scenario, kinds: Mapping[Kind, float], context: int) -
     """
     strategy = scenario.schedule
     cost = scenario.cost
-    steps = {kind: strategy.durations(cost, strategy.step(kind, context)) for kind in kinds}
-    seconds = ordered_sum(
-        count * float(strategy.step_seconds(steps[kind], kind)) for kind, count in kinds.items()
-    )
-    return seconds / ordered_sum(kinds.values())
+    seconds = []
+    for kind, count in kinds.items():
+        durations = strategy.durations(cost, strategy.step(kind, context))
+        seconds.append(count * float(strategy.step_seconds(durations, kind)))
+    return ordered_sum(seconds) / ordered_sum(kinds.values())
 
 
 # ---- what the gap is made of
@@ -249,7 +247,9 @@ def _reasons(
     """Reasons in their order, each with the time per token that takes it and all before it into
     account.
     """
-    step_s = law.step_s if law.request_step_s is None else law.request_step_s
+    step_s = law.request_step_s
+    if step_s is None:
+        step_s = law.step_s
     by_law = law_replayed.verified_per_step * law.share_emitted
     yield "acceptance as replayed instead of marginal rates", step_s / by_law
     yield "ends of outputs as met", step_s / law_replayed.tokens_per_step
@@ -259,9 +259,8 @@ def _reasons(
         yield "context that grows from step to step, and prompts in the steps", replayed_s
     elif pure := {kind: count for kind, count in simulated.kinds.items() if not kind.prompts}:
         steps = [mean_step_s(scenario, pure, context) for context in _contexts_met(scenario)]
-        growth = (
-            ordered_sum(steps) / len(steps) / mean_step_s(scenario, pure, scenario.mean_context)
-        )
+        mean_s = ordered_sum(steps) / len(steps)
+        growth = mean_s / mean_step_s(scenario, pure, scenario.mean_context)
         yield "contexts that the steps met, by law", law_replayed.tpot_s * growth
     steady_s = request_step_s(simulated) / simulated.tokens_per_step
     claim = _claim_of_run(scenario, law)
@@ -272,14 +271,18 @@ def _reasons(
 def _contexts_met(scenario: Scenario) -> list[int]:
     """Return ``CONTEXTS`` contexts, in tokens, that stand for equal shares of all output tokens."""
     lengths = list(scenario.requests.lengths(scenario.seed))
-    contexts = sorted(
-        (prompt + output * part / 4, output) for prompt, output in lengths for part in (1, 3)
-    )
-    passed = list(accumulate(weight for _, weight in contexts))
-    places = (
-        bisect_left(passed, (number + 0.5) / CONTEXTS * passed[-1]) for number in range(CONTEXTS)
-    )
-    return [round(contexts[place][0]) for place in places]
+    weighted = []
+    for prompt, output in lengths:
+        weighted.append((prompt + output / 4, output))
+        weighted.append((prompt + output * 3 / 4, output))
+    weighted.sort()
+    passed = list(accumulate(weight for _, weight in weighted))
+    contexts = []
+    for number in range(CONTEXTS):
+        place = bisect_left(passed, (number + 0.5) / CONTEXTS * passed[-1])
+        context, _ = weighted[place]
+        contexts.append(round(context))
+    return contexts
 
 
 def request_step_s(outcome: Outcome) -> float:

@@ -89,29 +89,26 @@ def uneven(numbers: Mapping[str, Sourced], scenario: Scenario) -> Iterator[Uneve
     no part.
     """
     lent = _away(scenario)
-    sharded = any(place.tensor_parallel > 1 for _, place in placements(scenario))
-    if sharded:
-        unused = set()
-    else:
-        unused = {place.engine.sharded_draft_ratio for _, place in placements(scenario)}
+    places = [place for _, place in placements(scenario)]
+    unused: set[Sourced] = set()
+    if all(place.tensor_parallel == 1 for place in places):
+        unused.update(place.engine.sharded_draft_ratio for place in places)
     for name, number in numbers.items():
         known = lent.get(number, number)
-        if (
-            isinstance(known, Open)
-            and (known.low, known.high) != (None, None)
-            and number not in unused
-        ):
+        if number in unused or not isinstance(known, Open):
+            continue
+        if (known.low, known.high) != (None, None):
             yield Uneven(name, number, known)
 
 
 def evenly(numbers: Mapping[str, Sourced], scenario: Scenario) -> dict[str, Sourced]:
     """Return the other numbers, which are moved by a deviation."""
     lent = _away(scenario)
-    return {
-        name: number
-        for name, number in numbers.items()
-        if number not in lent and not isinstance(number, Open)
-    }
+    even = {}
+    for name, number in numbers.items():
+        if number not in lent and not isinstance(number, Open):
+            even[name] = number
+    return even
 
 
 def _away(scenario: Scenario) -> dict[Sourced, Open]:
@@ -124,9 +121,8 @@ def _away(scenario: Scenario) -> dict[Sourced, Open]:
             if number not in found or (known.high or 0.0) > (found[number].high or 0.0):
                 found[number] = known
     if scenario.target and scenario.method:
-        found |= from_home(
-            nested(scenario.strategy, Sourced), scenario.method.fitted_on, scenario.target.device
-        )
+        numbers = nested(scenario.strategy, Sourced)
+        found |= from_home(numbers, scenario.method.fitted_on, scenario.target.device)
     return found
 
 
@@ -149,9 +145,14 @@ def about_sharded_drafts(scenario: Scenario) -> Iterator[str]:
     """Yield that passes of a draft over several ranks were measured to be slower than they are
     computed.
     """
-    drafting = scenario.cost.drafting if isinstance(scenario.cost, HardwareCost) else None
-    place = scenario.draft if drafting == "draft_model" else scenario.target
-    if drafting in (None, "look_up") or place is None or place.tensor_parallel == 1:
+    if not isinstance(scenario.cost, HardwareCost):
+        return
+    if scenario.cost.drafting in (None, "look_up"):
+        return
+    place = scenario.target
+    if scenario.cost.drafting == "draft_model":
+        place = scenario.draft
+    if place is None or place.tensor_parallel == 1:
         return
     ratio = place.engine.sharded_draft_ratio
     if ratio.high is not None and ratio.high > ratio.value:

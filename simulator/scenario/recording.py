@@ -3,6 +3,7 @@ asks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 
 from simulator.core.acceptance.sequences import RecordedSequences
@@ -49,9 +50,8 @@ def borrowed(
         drafter = _nearest_drafter(scenario, document, catalogue)
     nearest = nearest_recording(catalogue, drafter, spec.temperature or 0.0)
     if nearest is None:
-        raise document.refusal(
-            ("acceptance", "drafter"), f"no recording holds a drafter '{drafter}'"
-        )
+        message = f"no recording holds a drafter '{drafter}'"
+        raise document.refusal(("acceptance", "drafter"), message)
     name, trace = nearest
     if _lends(trace, drafter, scenario):
         return scenario.replace(acceptance=spec.lent(mean, window, name, drafter)), document
@@ -145,16 +145,17 @@ def nearest_recording(
     """Return the recording of a drafter at the nearest temperature, and its name; None where none
     is recorded.
     """
-    traces = {name: read_once(path) for name, path in catalogue.names("trace").items()}
-    distances = {
-        name: abs(trace.temperature - temperature)
-        for name, trace in traces.items()
-        if trace.temperature is not None and drafter in trace.drafters
-    }
-    if not distances:
-        return None
-    name = min(distances, key=distances.__getitem__)
-    return name, traces[name]
+    nearest = None
+    least = inf
+    for name, path in catalogue.names("trace").items():
+        trace = read_once(path)
+        if trace.temperature is None or drafter not in trace.drafters:
+            continue
+        distance = abs(trace.temperature - temperature)
+        if distance < least:
+            nearest = (name, trace)
+            least = distance
+    return nearest
 
 
 def _rate(scenario: Scenario, mean: float, window: int, document: Document) -> float:
@@ -165,15 +166,14 @@ def _rate(scenario: Scenario, mean: float, window: int, document: Document) -> f
 
     def surplus(rate: float) -> float:
         stated = AcceptanceSpec(rate=rate).verdicts(None, scenario.seed)
-        return float(scenario.schedule.reads(stated).odds(window, scenario.exit).committed()) - mean
+        odds = scenario.schedule.reads(stated).odds(window, scenario.exit)
+        return float(odds.committed()) - mean
 
     low = surplus(0.0)
     high = surplus(1.0)
     if not low < 0.0 < high:
-        message = (
-            f"a mean of {mean:g} tokens a step cannot be: it lies between {low + mean:g} and "
-            f"{high + mean:g}"
-        )
+        between = f"it lies between {low + mean:g} and {high + mean:g}"
+        message = f"a mean of {mean:g} tokens a step cannot be: {between}"
         raise document.refusal(("acceptance",), message)
     return float(brentq(surplus, 0.0, 1.0, xtol=1e-12))
 
@@ -203,22 +203,23 @@ def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> 
     try:
         trace = read_once(path)
     except BadInput as error:
-        messages = (
-            f"{'' if fault.field == 'trace' else f'{fault.field}: '}{fault.message}"
-            for fault in error.faults
-        )
-        faults = [
-            document.fault(("acceptance", "trace"), f"{shown(path)} {message}")
-            for message in messages
-        ]
+        faults = []
+        for fault in error.faults:
+            message = fault.message
+            if fault.field != "trace":
+                message = f"{fault.field}: {message}"
+            faults.append(document.fault(("acceptance", "trace"), f"{shown(path)} {message}"))
         raise BadInput(faults) from error
     _check_vocabulary(trace, scenario, document, catalogue)
-    for name in spec.best_of or (spec.drafter,):
+    field = "drafter"
+    names: Sequence[str] = (spec.drafter,)
+    if spec.best_of:
+        field = "best_of"
+        names = spec.best_of
+    for name in names:
         if name not in trace.drafters:
             message = f"the trace has no drafter '{name}'{did_you_mean(name, trace.drafters)}"
-            raise document.refusal(
-                ("acceptance", "best_of" if spec.best_of else "drafter"), message
-            )
+            raise document.refusal(("acceptance", field), message)
     if spec.best_of:
         drafted = best_of(trace, spec.best_of, scenario.seed)
     else:
@@ -233,11 +234,12 @@ def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Cat
     requests = scenario.requests
     kinds = spec.kinds
     if kinds and spec.flavours and set(kinds) != set(spec.flavours):
-        raise document.refusal(
-            ("acceptance", "flavours"), f"expected the kinds that have means: {', '.join(kinds)}"
-        )
+        message = f"expected the kinds that have means: {', '.join(kinds)}"
+        raise document.refusal(("acceptance", "flavours"), message)
     dealt = spec.flavours or kinds or trace.flavours
-    replayed = {request for name in dealt for request in trace.named(name)}
+    replayed: set[int] = set()
+    for name in dealt:
+        replayed.update(trace.named(name))
 
     def check(place: Path_, flavours: Sequence[str], known: Callable[[str], object]) -> None:
         """Raise for a flavour that is not known, or where none of them is replayed."""
@@ -254,7 +256,9 @@ def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Cat
     if document.get(("acceptance", "tokens_per_step")):
         means = ("acceptance", "tokens_per_step")
     check(means, kinds, trace.flavours.__contains__)
-    tasks = "recordings" if requests.recordings else "task_flavours"
+    tasks = "task_flavours"
+    if requests.recordings:
+        tasks = "recordings"
     for task, flavours in requests.flavours_by_task.items():
         check(("requests", tasks, task), flavours, trace.named)
     check_answers(
@@ -287,7 +291,9 @@ def _check_vocabulary(
     """Raise :class:`BadInput` for a trace of models with another vocabulary, unless it is a
     stand-in.
     """
-    size = scenario.target.model.vocab_size if scenario.target else trace.vocabulary
+    size = trace.vocabulary
+    if scenario.target:
+        size = scenario.target.model.vocab_size
     if not share_tokenizer(size, trace.vocabulary) and not scenario.acceptance.stand_in:
         file = shown(_trace_path(scenario, document, catalogue))
         recorded = "an unknown vocabulary"
@@ -316,22 +322,22 @@ def _beyond_trace(
         and strategy.borrows_recording
         and not scenario.acceptance.rescale
     ):
-        name = scenario.method.name if scenario.method else strategy.name
+        name = strategy.name
+        if scenario.method:
+            name = scenario.method.name
         message = (
             f"{file()} holds no drafting of {name}, only another's to borrow the bursts of; set "
             "acceptance.rescale.tokens_per_step, or state a rate"
         )
         yield document.fault(("acceptance", "trace"), message)
     for field, message in scenario.schedule.findings(Facts(trace=trace)):
+        recording = file()
         drafter = scenario.acceptance.drafter
         if drafter != "draft":
-            recording = f"drafter '{drafter}' of {file()}"
-        else:
-            recording = file()
+            recording = f"drafter '{drafter}' of {recording}"
         yield document.fault(("strategy", field), f"{recording} {message}")
 
 
 def _trace_path(scenario: Scenario, document: Document, catalogue: Catalogue) -> Path:
-    return catalogue.path(
-        "trace", scenario.acceptance.trace or "", document, ("acceptance", "trace")
-    )
+    name = scenario.acceptance.trace or ""
+    return catalogue.path("trace", name, document, ("acceptance", "trace"))

@@ -55,18 +55,12 @@ def even(lengths: Sequence[float]) -> list[float]:
 
     windows = np.arange(1, len(lengths) + 1)
     if lengths and np.isfinite(lengths).all():
-        weights, _ = nnls(np.minimum.outer(windows, windows).astype(float), np.array(lengths) - 1.0)
-        nearest = (
-            1.0 + np.minimum.outer(windows, windows) @ weights
-        )  # any sum of ramps that end has falling gains
-        if (
-            weights.sum() <= 1.0 + TOLERATED
-            and (abs(nearest - lengths) <= TOLERATED * nearest).all()
-        ):
-            return [
-                min(length, 1.0 + window)
-                for length, window in zip(nearest.tolist(), windows.tolist(), strict=True)
-            ]
+        ramps = np.minimum.outer(windows, windows)  # any sum of ramps that end has falling gains
+        weights, _ = nnls(ramps.astype(float), np.array(lengths) - 1.0)
+        nearest = 1.0 + ramps @ weights
+        near = abs(nearest - lengths) <= TOLERATED * nearest
+        if weights.sum() <= 1.0 + TOLERATED and near.all():
+            return [float(length) for length in np.minimum(nearest, 1.0 + windows)]
     raise ValueError("expected rates from 0 to 1 that fall from position to position")
 
 
@@ -85,8 +79,13 @@ def continued_rates(lengths: Sequence[float], window: int = LONGEST) -> list[flo
     """Return the chance that a draft token is kept, given those before, at positions 1 to
     ``window``.
     """
-    gains = [1.0, *_gains(lengths, window)]
-    return [min(1.0, after / before) if before > 0.0 else 0.0 for before, after in pairwise(gains)]
+    rates = []
+    for before, after in pairwise([1.0, *_gains(lengths, window)]):
+        rate = 0.0
+        if before > 0.0:
+            rate = min(1.0, after / before)
+        rates.append(rate)
+    return rates
 
 
 def half_interval(known: int, window: int) -> float:
@@ -97,7 +96,10 @@ def half_interval(known: int, window: int) -> float:
     (843c625) and Qwen3-32B in vLLM (tomasruizt/vllm-scripts d94d714); the error of the known
     lengths themselves is not in it.
     """
-    return (SPREAD if known > 1 else SPREAD_OF_ONE) * log(max(1.0, window / known))
+    spread = SPREAD
+    if known == 1:
+        spread = SPREAD_OF_ONE
+    return spread * log(max(1.0, window / known))
 
 
 def half_of_measured(lengths: Sequence[float], window: int) -> float:
@@ -106,12 +108,13 @@ def half_of_measured(lengths: Sequence[float], window: int) -> float:
     """
     known = even(lengths)
     length = continued(tuple(known), window)[-1]
-    moved = (
-        (*known[:at], max(1.0, known[at] * (1.0 - MEASURED_ERROR)), *known[at + 1 :])
-        for at in range(len(known))
-    )
-    moved_by = [continued(lengths_moved, window)[-1] / length - 1.0 for lengths_moved in moved]
-    return hypot(half_interval(len(known), window), NormalDist().inv_cdf(0.9) * hypot(*moved_by))
+    moved_by = []
+    for place, known_length in enumerate(known):
+        moved = list(known)
+        moved[place] = max(1.0, known_length * (1.0 - MEASURED_ERROR))
+        moved_by.append(continued(tuple(moved), window)[-1] / length - 1.0)
+    of_measurement = NormalDist().inv_cdf(0.9) * hypot(*moved_by)
+    return hypot(half_interval(len(known), window), of_measurement)
 
 
 class ContinuedLength(NamedTuple):
@@ -138,7 +141,8 @@ def continued_range(lengths: Sequence[float], window: int, taken: float) -> Cont
     known = [1.0, *even(lengths)]
     length = continued(tuple(lengths), window)[-1]
     half = half_of_measured(lengths, window)
-    most = known[-1] + (window - len(lengths)) * (known[-1] - known[-2])
+    last_gain = known[-1] - known[-2]
+    most = known[-1] + (window - len(lengths)) * last_gain
     low = max(known[-1], length * (1.0 - half))
     high = min(most, length * (1.0 + half))
     return ContinuedLength(len(lengths), window, taken, min(low, taken), max(high, taken))
@@ -147,8 +151,10 @@ def continued_range(lengths: Sequence[float], window: int, taken: float) -> Cont
 def _gains(lengths: Sequence[float], window: int) -> list[float]:
     """Return what each of ``window`` draft tokens adds to the mean length."""
     known = [after - before for before, after in pairwise([1.0, *even(lengths)])]
-    further = _survival(np.arange(len(known) + 1.0, window + 1.0), *_fitted(lengths))
-    return [*known, *np.minimum(further, known[-1]).tolist()][:window]
+    scale, bend = _fitted(lengths)
+    positions = np.arange(len(known) + 1.0, window + 1.0)
+    further = np.minimum(_survival(positions, scale, bend), known[-1])
+    return [*known, *further.tolist()][:window]
 
 
 def _survival(positions: NDArray[np.float64], scale: float, bend: float) -> NDArray[np.float64]:
@@ -167,9 +173,12 @@ def _fitted(lengths: Sequence[float]) -> tuple[float, float]:
     positions = np.arange(1.0, len(lengths) + 1.0)
 
     def misses(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-        curve = 1.0 + _survival(positions, exp(logs[0]), exp(logs[1])).cumsum()
-        return np.append((curve - stated) / (REPEAT_ERROR * stated), logs[1] / BENT)
+        log_scale, log_bend = logs
+        curve = 1.0 + _survival(positions, exp(log_scale), exp(log_bend)).cumsum()
+        off = (curve - stated) / (REPEAT_ERROR * stated)
+        return np.append(off, log_bend / BENT)
 
     first = min(max(lengths[0] - 1.0, 1e-9), 0.999)
-    scale, bend = least_squares(misses, [log(-log(first)), 0.0], bounds=(-12.0, 4.0)).x
-    return exp(scale), exp(bend)
+    start = [log(-log(first)), 0.0]
+    log_scale, log_bend = least_squares(misses, start, bounds=(-12.0, 4.0)).x
+    return exp(log_scale), exp(log_bend)

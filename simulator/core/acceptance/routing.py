@@ -22,11 +22,11 @@ def experts_of(trace: Trace) -> tuple[int, int] | None:
     """Return how many experts a layer of the recorded target has, and how many a token takes; None
     where none are recorded.
     """
-    recorded = (trace.header["models"].get("target") or {}).get("experts") or {}
-    known = {"routed", "per_token"} <= recorded.keys() and "experts.taken" in trace.extra
-    if known:
-        return (recorded["routed"], recorded["per_token"])
-    return None
+    target = trace.header["models"].get("target") or {}
+    recorded = target.get("experts") or {}
+    if "experts.taken" not in trace.extra or not {"routed", "per_token"} <= recorded.keys():
+        return None
+    return (recorded["routed"], recorded["per_token"])
 
 
 class Window(NamedTuple):
@@ -58,7 +58,7 @@ class RecordedRouting:
         self._taken = trace.extra["experts.taken"].astype(np.int64)
         none = np.empty((0, *self._taken.shape), dtype=np.int64)
         self._drafted = trace.extra.get("experts.drafted", none).astype(np.int64)
-        self._routed = (experts_of(trace) or (0, 0))[0]
+        self._routed, _ = experts_of(trace) or (0, 0)
 
     def read(self, windows: Iterable[Window]) -> float:
         """Return the experts of a layer that all windows read together, mean over its layers."""
@@ -74,9 +74,8 @@ class RecordedRouting:
         end = int(self._offsets[recording + 1])
         first = start + position
         recorded = min(drafted, len(self._drafted))
-        beyond = start + (position + np.arange(recorded, drafted)) % (
-            end - start
-        )  # a cursor goes round, and so does this
+        further = position + np.arange(recorded, drafted)
+        beyond = start + further % (end - start)  # a cursor goes round, and so does this
         parts = (
             self._taken[..., [first - 1]],
             *self._drafted[:recorded, ..., first, None],
@@ -94,38 +93,40 @@ def experts_read(
     Windows of one request are all there are; of several they are drawn from different requests, as
     far as there are so many.
     """
-    routed = (experts_of(trace) or (0, 0))[0]
+    routed, _ = experts_of(trace) or (0, 0)
     taken = trace.extra["experts.taken"][layers]
-    chosen = flavours or trace.flavours
-    requests = [request for name in chosen for request in trace.named(name)]
+    requests: list[int] = []
+    for name in flavours or trace.flavours:
+        requests += trace.named(name)
     hot = (taken[:, :, None, :] == np.arange(routed)[:, None]).any(1)  # layers, experts, positions
     random = np.random.default_rng(0)
     means = {}
     for rows in ROWS:
-        windows = [
-            _windows(hot[..., slice(*trace.offsets[request : request + 2])], rows)
-            for request in requests
-        ]
+        windows = []
+        for request in requests:
+            start, end = trace.offsets[request : request + 2]
+            windows.append(_windows(hot[..., start:end], rows))
         for together in REQUESTS:
             if together == 1:
                 means[rows, 1] = float(np.concatenate(windows, -1).sum(1).mean())
                 continue
-            drawn = (
-                random.choice(len(windows), together, replace=together > len(windows))
-                for _ in range(DRAWS)
-            )
-            unions = [
-                np.any(
-                    [
-                        windows[index][..., random.integers(windows[index].shape[-1])]
-                        for index in some
-                    ],
-                    0,
-                )
-                for some in drawn
-            ]
-            means[rows, together] = float(np.mean([union.sum(-1).mean() for union in unions]))
+            counts = [_experts_of_some(windows, together, random) for _ in range(DRAWS)]
+            means[rows, together] = float(np.mean(counts))
     return means
+
+
+def _experts_of_some(
+    windows: Sequence[NDArray[np.bool_]], together: int, random: np.random.Generator
+) -> float:
+    """Return the experts that windows of so many requests read together, mean over layers; requests
+    and starts are drawn.
+    """
+    some = random.choice(len(windows), together, replace=together > len(windows))
+    drawn = []
+    for index in some:
+        starts = windows[index].shape[-1]
+        drawn.append(windows[index][..., random.integers(starts)])
+    return float(np.any(drawn, 0).sum(-1).mean())
 
 
 def _windows(hot: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
@@ -133,4 +134,5 @@ def _windows(hot: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
     take.
     """
     starts = hot.shape[-1] - rows + 1
-    return np.asarray(np.any([hot[..., first : first + starts] for first in range(rows)], 0))
+    shifted = [hot[..., first : first + starts] for first in range(rows)]
+    return np.asarray(np.any(shifted, 0))

@@ -60,12 +60,12 @@ class Trace:
     @property
     def drafters(self) -> Sequence[str]:
         """Return the names of all recorded drafters; the first is that of ``draft_rank``."""
-        return (
-            "draft",
-            *sorted(
-                {name.partition(".")[0] for name in self.extra if name.endswith((".rank", ".run"))}
-            ),
-        )
+        names = set()
+        for array in self.extra:
+            name, _, _ = array.partition(".")
+            if array.endswith((".rank", ".run")):
+                names.add(name)
+        return ("draft", *sorted(names))
 
     def drafted_by(self, name: str, seed: int = 0) -> Self:
         """Return the trace of the same text as the drafter called ``name`` proposed it; ``seed``
@@ -74,15 +74,16 @@ class Trace:
         if name == "draft":
             return self
         models = self.header["models"]
-        header = {
-            **self.header,
-            "models": {"target": models.get("target", {}), "draft": models.get(name, {})},
-        }
+        own_models = {"target": models.get("target", {}), "draft": models.get(name, {})}
+        header = {**self.header, "models": own_models}
         if f"{name}.run" in self.extra:
             run = self.extra[f"{name}.run"]
             tree = self.header.get("trees", {}).get(name)
-            header |= {"window": tree["levels"]} if tree and "levels" in tree else {}
-            return self._by_run(header, run[0] if run.ndim == 2 else run)
+            if tree and "levels" in tree:
+                header["window"] = tree["levels"]
+            if run.ndim == 2:
+                run = run[0]
+            return self._by_run(header, run)
         rank = self.extra[f"{name}.rank"]
         q = self.extra.get(f"{name}.q")
         if rank.ndim == 1:
@@ -90,9 +91,9 @@ class Trace:
             for key, rows in self.extra.items():
                 if key.startswith(f"{name}.rollout."):
                     own[key.removeprefix(f"{name}.")] = rows
-            return replace(
-                self, header=header, draft_rank=rank, q=self.q if q is None else q, extra=own
-            )
+            if q is None:
+                q = self.q
+            return replace(self, header=header, draft_rank=rank, q=q, extra=own)
         if self.temperature == 0 or q is None:
             kept = rank == 0
         else:
@@ -104,16 +105,17 @@ class Trace:
         """Return the same text with the tokens kept by start, without the ranks of the first
         draft.
         """
-        return replace(
-            self, header=header, run=run, draft_rank=self.draft_rank[:0], q=self.q[:0], extra={}
-        )
+        none = self.draft_rank[:0]
+        return replace(self, header=header, run=run, draft_rank=none, q=self.q[:0], extra={})
 
     def _coupled(self, q: NDArray[np.float16], rank: NDArray[np.uint16], seed: int) -> Bools:
         """Return (depths, positions) draws by min(1, q/p); tokens behind the end of the recording
         are not kept.
         """
-        positions = np.minimum(np.arange(q.shape[1]) + np.arange(len(q))[:, None], q.shape[1] - 1)
-        ratio = q.astype(np.float64) / np.maximum(self.p.astype(np.float64)[positions], 1e-12)
+        depths, count = q.shape
+        positions = np.arange(count) + np.arange(depths)[:, None]
+        p = self.p.astype(np.float64)[np.minimum(positions, count - 1)]
+        ratio = q.astype(np.float64) / np.maximum(p, 1e-12)
         drawn = np.random.default_rng(seed).random(q.shape) < ratio
         return np.asarray(drawn & (rank != UNKNOWN), dtype=bool)
 
@@ -132,9 +134,8 @@ class Trace:
     def pair(self) -> str:
         """Return the recorded models, in words."""
         models = self.header["models"]
-        return " and ".join(
-            _words(role, models[role]) for role in ("target", "draft") if role in models
-        )
+        roles = [role for role in ("target", "draft") if role in models]
+        return " and ".join(_words(role, models[role]) for role in roles)
 
     @property
     def flavours(self) -> Sequence[str]:
@@ -146,7 +147,9 @@ class Trace:
         """Return the depth of every recorded early exit, as a share of the target's layers; empty
         where these are not known.
         """
-        layers = ((self.header["models"].get("target") or {}).get("shape") or {}).get("layers")
+        target = self.header["models"].get("target") or {}
+        shape = target.get("shape") or {}
+        layers = shape.get("layers")
         if layers:
             return tuple(layer / layers for layer in self.header["exit_layers"])
         return ()
@@ -164,9 +167,11 @@ class Trace:
         """Return the most tokens of context behind which acceptance was recorded; None where
         prompts are not known.
         """
-        header = self.header
-        prompt = header.get("prompt_tokens") or (header.get("prompts") or {}).get("longest_tokens")
-        return prompt and int(prompt + np.diff(self.offsets).max())
+        prompts = self.header.get("prompts") or {}
+        longest: int | None = self.header.get("prompt_tokens") or prompts.get("longest_tokens")
+        if not longest:
+            return longest
+        return int(longest + np.diff(self.offsets).max())
 
     @property
     def temperature(self) -> float | None:
@@ -188,8 +193,10 @@ class Trace:
             return np.greater(self.run, 0)
         if self.temperature == 0 or not len(self.p):
             return np.equal(self.draft_rank, 0)
-        ratio = self.q.astype(np.float64) / np.maximum(self.p.astype(np.float64), 1e-12)
-        return np.less(np.random.default_rng(seed).random(len(ratio)), ratio)
+        p = self.p.astype(np.float64)
+        ratio = self.q.astype(np.float64) / np.maximum(p, 1e-12)
+        uniform = np.random.default_rng(seed).random(len(ratio))
+        return np.less(uniform, ratio)
 
     def on_exit(self, fraction: float, kappa: int) -> Bools:
         """Return (positions,) whether the emitted token is in the top kappa of the early exit at
@@ -200,7 +207,8 @@ class Trace:
 
     def nearest_exit(self, fraction: float) -> int:
         """Return the index of the recorded exit closest to ``fraction`` of the depth."""
-        return int(np.argmin([abs(fraction - recorded) for recorded in self.exit_fractions]))
+        distances = [abs(fraction - recorded) for recorded in self.exit_fractions]
+        return int(np.argmin(distances))
 
     @cached_property
     def requests_by_flavour(self) -> dict[str, list[int]]:
@@ -215,25 +223,29 @@ class Trace:
         """Return the requests of a flavour, or the one called ``flavour/number``, counted from 1;
         none for an unknown name.
         """
-        (flavour, _, number), own = name.rpartition("/"), self.requests_by_flavour
-        if number.isdecimal() and len(number) < 10:
-            last = int(number)
-        else:
-            last = 0
-        return own.get(name) or own.get(flavour, [])[max(0, last - 1) : last]
+        requests = self.requests_by_flavour
+        if requests.get(name):
+            return requests[name]
+        flavour, _, number = name.rpartition("/")
+        if not number.isdecimal() or len(number) >= 10:
+            return []
+        last = int(number)
+        return requests.get(flavour, [])[max(0, last - 1) : last]
 
     def repetition(self, requests: Sequence[int] | None = None) -> float:
         """Return the share of four-token sequences that occur earlier in the same request; loops
         show here.
         """
-        repeated = total = 0
-        for request in range(len(self.flavour)) if requests is None else requests:
+        if requests is None:
+            requests = range(len(self.flavour))
+        repeated = 0
+        total = 0
+        for request in requests:
             start, end = self.offsets[request : request + 2]
-            grams = list(
-                zip(*(self.token[start + i : end - 3 + i].tolist() for i in range(4)), strict=True)
-            )
-            repeated = repeated + len(grams) - len(set(grams))
-            total = total + len(grams)
+            shifted = [self.token[start + place : end - 3 + place].tolist() for place in range(4)]
+            grams = list(zip(*shifted, strict=True))
+            repeated += len(grams) - len(set(grams))
+            total += len(grams)
         if total:
             return repeated / total
         return 0.0

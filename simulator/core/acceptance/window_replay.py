@@ -78,10 +78,10 @@ class WindowReplay:
         """Return (requests, 2) the draft tokens kept and the number of windows, by request."""
         totals: Ints = np.zeros((len(self.lengths), 2), dtype=np.int64)
         for request, kept, times in self._windows(gamma, bonus, self.stretches):
-            for column, weights in enumerate((kept * times, times)):
-                totals[:, column] += np.bincount(request, weights, minlength=len(totals)).astype(
-                    np.int64
-                )
+            tokens = np.bincount(request, kept * times, minlength=len(totals))
+            windows = np.bincount(request, times, minlength=len(totals))
+            totals[:, 0] += tokens.astype(np.int64)
+            totals[:, 1] += windows.astype(np.int64)
         return totals
 
     def mean(self, gamma: int, bonus: bool = True) -> float:
@@ -120,9 +120,11 @@ class WindowReplay:
         """
         run = self.run
         inside = self.lengths > 0
+        last = self.first + self.lengths - 1
         behind = np.append(run[1:], 0)
-        behind[(self.first + self.lengths - 1)[inside]] = run[self.first[inside]]
-        return bool(np.all((run == 0) | (behind == run - 1) | (run == ENDLESS)))
+        behind[last[inside]] = run[self.first[inside]]
+        one_less = (run == 0) | (behind == run - 1) | (run == ENDLESS)
+        return bool(one_less.all())
 
     def _count_stretches(self) -> None:
         """Count, in a single pass, the stretches that end in a rejection, and the agreements behind
@@ -130,10 +132,9 @@ class WindowReplay:
         """
         missed = np.flatnonzero(self.run == 0)
         request = np.searchsorted(self.first + self.lengths, missed, side="right")
+        before = missed
         if len(missed):
             before = np.concatenate(([-1], missed[:-1]))
-        else:
-            before = missed
         begins = np.maximum(before + 1, self.first[request])
         length = missed - begins
         self.stretches = Stretches.counted(request, length)
@@ -142,12 +143,10 @@ class WindowReplay:
         np.maximum.at(ends, request, missed + 1)
         self.tail = self.first + self.lengths - ends
         """(requests,) agreements at the end of each request."""
+        self.beyond = ends
         if len(self.run):
-            self.beyond = np.where(
-                self.tail > 0, self.run[np.minimum(ends, max(0, len(self.run) - 1))], 0
-            )
-        else:
-            self.beyond = ends
+            at_ends = self.run[np.minimum(ends, len(self.run) - 1)]
+            self.beyond = np.where(self.tail > 0, at_ends, 0)
         """(requests,) the same, plus those at its beginning, where a window goes on."""
 
     # ---- by start
@@ -192,11 +191,10 @@ class Walk(NamedTuple):
         ``gamma`` draft tokens.
         """
         own = set(replay.order)
-        written = [
-            (recording, tokens)
-            for recording, tokens in self.written
-            if recording in own and tokens > 0
-        ]
+        written = []
+        for recording, tokens in self.written:
+            if recording in own and tokens > 0:
+                written.append((recording, tokens))
         if self.rule is None and not written:
             return WindowReplay.of(replay).mean(gamma) + 1.0
         if not written:
@@ -211,17 +209,19 @@ class Walk(NamedTuple):
         begins = np.cumsum(lengths) - lengths
         place = {recording: at for at, recording in enumerate(recordings)}
         run = np.concatenate(runs)
+        sure = None
         if replay.p_min is not None:
             sure = np.concatenate([replay.sure(recording) for recording in recordings])
-        else:
-            sure = None
         at = np.array([place[recording] for recording, _ in written], dtype=np.int64)
         left = np.array([tokens for _, tokens in written], dtype=np.int64)
         position = np.zeros_like(at)
         turn = 0
         tokens = 0
         steps = 0
-        window = np.full_like(at, self.rule.after(gamma, None, False, 0) if self.rule else gamma)
+        first_window = gamma
+        if self.rule:
+            first_window = self.rule.after(gamma, None, False, 0)
+        window = np.full_like(at, first_window)
         while len(at):
             here = begins[at] + position
             if sure is not None:
@@ -243,9 +243,11 @@ class Walk(NamedTuple):
 
     def _moved(self, gamma: int, window: Ints, kept_all: NDArray[np.bool_], turn: int) -> Ints:
         """Return the windows behind those that were kept whole or not."""
+        if self.rule is None:
+            return np.full_like(window, gamma)
         moved = window.copy()
         for length in np.unique(window).tolist():
             for whole in (False, True):
-                after = self.rule.after(gamma, length, whole, turn) if self.rule else gamma
-                moved[(window == length) & (kept_all == whole)] = after
+                alike = (window == length) & (kept_all == whole)
+                moved[alike] = self.rule.after(gamma, length, whole, turn)
         return moved

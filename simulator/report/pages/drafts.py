@@ -29,17 +29,16 @@ def page(result: DraftStudy) -> Page:
     """Return the page of the draft study: its picture, the answer in words, and a table of
     drafts.
     """
-    picture = Figure(
-        "Speed-up of drafts over the share of kept tokens",
-        "drafts.svg",
-        lambda: draft_figure(result),
-    )
+    title = "Speed-up of drafts over the share of kept tokens"
+    picture = Figure(title, "drafts.svg", lambda: draft_figure(result))
+    said = Bullets(list(sentences(result)))
+    compared = Section(result.scenario, [_drafts(result), Paragraph(LEGEND)])
     return Page(
         "Does a bigger draft pay?",
         answer=headline(result),
         highlights=list(highlights(result)),
-        opening=[picture, Bullets(list(sentences(result)))],
-        sections=[Section(result.scenario, [_drafts(result), Paragraph(LEGEND)])],
+        opening=[picture, said],
+        sections=[compared],
     )
 
 
@@ -54,9 +53,8 @@ def headline(study: DraftStudy) -> str:
         if point.needed is None:
             parts.append(f"{point.model} never comes level")
         else:
-            parts.append(
-                f"{point.model} comes level where {point.needed:.0%} of its tokens are kept"
-            )
+            kept = f"{point.needed:.0%} of its tokens are kept"
+            parts.append(f"{point.model} comes level where {kept}")
     return f"{'; '.join(parts)}."
 
 
@@ -65,9 +63,8 @@ def highlights(study: DraftStudy) -> Iterator[Highlight]:
     be.
     """
     base = study.points[0]
-    yield Highlight(
-        f"{study.own_speedup:.2f} ×", f"as fast as autoregressive decoding, with {base.model}"
-    )
+    what = f"as fast as autoregressive decoding, with {base.model}"
+    yield Highlight(f"{study.own_speedup:.2f} ×", what)
     yield Highlight(f"{study.own_rate:.0%}", "of its tokens are kept")
     if base.pays is not None:
         yield Highlight(f"{base.pays:.0%}", "would have to be kept for it to pay")
@@ -89,9 +86,11 @@ def _drafts(study: DraftStudy) -> Table:
 def _at(rate: float) -> Column[DraftPoint]:
     """Return the column of speed-ups, with the best window, where this share of tokens is kept."""
     place = min(range(len(RATES)), key=lambda place: abs(RATES[place] - rate))
-    return Column(
-        f"at {rate:.0%}", lambda point: f"{point.speedups[place]:.2f} ({point.windows[place]})"
-    )
+
+    def speedup(point: DraftPoint) -> str:
+        return f"{point.speedups[place]:.2f} ({point.windows[place]})"
+
+    return Column(f"at {rate:.0%}", speedup)
 
 
 def sentences(study: DraftStudy) -> Iterator[str]:
@@ -122,11 +121,12 @@ def draft_figure(study: DraftStudy) -> Drawing:
     """Return a curve per draft, and the level of the scenario's draft that a bigger one has to
     reach.
     """
+    percents = [rate * 100 for rate in RATES]
     with canvas(3.8) as figure:
         axes = figure.subplots()
         for point, (colour, _) in zip(study.points, LOOKS, strict=False):
             label = f"{point.model}, {point.draft_ms:.2g} ms a token"
-            axes.plot([rate * 100 for rate in RATES], point.speedups, color=colour, label=label)
+            axes.plot(percents, point.speedups, color=colour, label=label)
             if point.needed is not None:
                 axes.plot(point.needed * 100, study.own_speedup, "o", color=colour, ms=5)
         axes.axhline(study.own_speedup, color=GREY, lw=0.8, ls=":")

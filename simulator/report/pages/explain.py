@@ -16,39 +16,38 @@ def page(name: str, explanation: Explanation) -> Page:
     """Return the page of the scenario ``name``: topics, defaults by what they belong to, numbers by
     confidence, notes.
     """
-    topics = [
-        Column[tuple[str, str]]("topic", lambda topic: topic[0]),
-        Column[tuple[str, str]]("in words", lambda topic: topic[1]),
+    topics = explanation.topics
+    columns: list[Column[str]] = [
+        Column("topic", lambda topic: topic),
+        Column("in words", lambda topic: topics[topic]),
     ]
     defaults = f"Defaults that apply ({len(explanation.defaults)}); --set changes any of them"
+    footings: list[Block] = [_footings(explanation), Paragraph(deviation())]
+    told = sections(
+        (defaults, _defaults(explanation)),
+        ("What the answer depends on most", footings),
+        ("Numbers used", [_numbers(explanation)]),
+    )
     return Page(
-        title=name,
-        opening=[table("What will be simulated", explanation.topics.items(), topics)],
-        sections=sections(
-            (defaults, _defaults(explanation)),
-            ("What the answer depends on most", [_footings(explanation), Paragraph(deviation())]),
-            ("Numbers used", [_numbers(explanation)]),
-        ),
+        title=name, opening=[table("What will be simulated", topics, columns)], sections=told
     )
 
 
 def _defaults(explanation: Explanation) -> Iterator[Block]:
     """Yield the title of each group of defaults, and the fields in it with their values."""
     for group, defaults in grouped(explanation.defaults, lambda default: default.of).items():
+        lines = []
+        for default in defaults:
+            line = f"{default.field} = {default.value}   {default.source or ''}"
+            lines.append(line.rstrip())
         yield Paragraph(group)
-        yield Bullets(
-            [
-                f"{default.field} = {default.value}   {default.source or ''}".rstrip()
-                for default in defaults
-            ]
-        )
+        yield Bullets(lines)
 
 
 def _footings(explanation: Explanation) -> Table:
     """Return the table of numbers that change the speed-up, most first."""
-    moving = [
-        footing for footing in explanation.rests_on if abs(footing.change) >= WORTH_NAMING / 10
-    ]
+    least = WORTH_NAMING / 10
+    moving = [footing for footing in explanation.rests_on if abs(footing.change) >= least]
     columns: list[Column[Footing]] = [
         Column("number", lambda footing: footing.parameter),
         Column("value", lambda footing: number(footing.value)),
@@ -71,8 +70,9 @@ def deviation() -> str:
 
 
 def _numbers(explanation: Explanation) -> Bullets:
-    notes = (f"Note: {note}" for note in explanation.notes)
-    return Bullets([sources(explanation.confidences), *notes])
+    lines = [sources(explanation.confidences)]
+    lines += [f"Note: {note}" for note in explanation.notes]
+    return Bullets(lines)
 
 
 def sources(confidences: Mapping[str, int]) -> str:

@@ -35,17 +35,21 @@ def page(details: PlainMapping, command: str = "", law: WhatIf | None = None) ->
 def answer(details: PlainMapping) -> str:
     """Return the answer in a sentence."""
     law = details["law"]
+    tpot_ms = number(law["tpot_ms"], 3)
     baseline_ms = number(details["baseline"]["tpot_ms"], 3)
+    step_ms = number(law["step_ms"])
+    tokens = number(law["tokens_per_step"])
     return (
-        f"{number(law['tpot_ms'], 3)} ms per token (law), {details['speedup']:.2f} times the speed "
-        f"of autoregressive decoding ({baseline_ms} ms, law): {number(law['step_ms'])} ms per "
-        f"step, {number(law['tokens_per_step'])} tokens per step"
+        f"{tpot_ms} ms per token (law), {details['speedup']:.2f} times the speed of "
+        f"autoregressive decoding ({baseline_ms} ms, law): {step_ms} ms per step, {tokens} tokens "
+        "per step"
     )
 
 
 def highlights(details: PlainMapping) -> Iterator[Highlight]:
     """Yield time per token and speed-up."""
-    yield Highlight(f"{number(details['law']['tpot_ms'], 3)} ms", "per token, by law")
+    tpot_ms = number(details["law"]["tpot_ms"], 3)
+    yield Highlight(f"{tpot_ms} ms", "per token, by law")
     yield Highlight(f"{details['speedup']:.2f} ×", "the speed of autoregressive decoding")
 
 
@@ -84,7 +88,9 @@ def _rows(kinds: Sequence[PlainMapping]) -> Iterator[tuple[str, ...]]:
 
 def _kind(kind: PlainMapping) -> str:
     """Return the name of a step kind, with how many requests of the step have no window."""
-    missing = kind["redrafts"] or (kind["bare"] if kind["verifying"] else 0)
+    missing = kind["redrafts"]
+    if not missing and kind["verifying"]:
+        missing = kind["bare"]
     if missing:
         return f"{kind['name']} of {missing}"
     return str(kind["name"])

@@ -41,10 +41,9 @@ def evaluate_all(job: SweepJob, version: bytes, points: list[Point]) -> Bundle[R
     ``version`` asked for.
     """
     if code_version() != version:
-        message = (
-            f"a worker runs other code of specsim ({code_version().hex()[:8]}) than this "
-            f"process ({version.hex()[:8]})"
-        )
+        theirs = code_version().hex()[:8]
+        ours = version.hex()[:8]
+        message = f"a worker runs other code of specsim ({theirs}) than this process ({ours})"
         raise BadInput.at("--scheduler", message)
     start = perf_counter()
     if job.evaluator == "law":
@@ -65,10 +64,10 @@ def _by_law(job: SweepJob, points: list[Point]) -> list[Row]:
             return [evaluate(job, points[0])]
         half = len(points) // 2
         return [*_by_law(job, points[:half]), *_by_law(job, points[half:])]
-    return [
-        Row(point.number, key, None, metrics)
-        for point, (key, metrics) in zip(points, results, strict=True)
-    ]
+    rows = []
+    for point, (key, metrics) in zip(points, results, strict=True):
+        rows.append(Row(point.number, key, None, metrics))
+    return rows
 
 
 def keys_of_all(job: SweepJob, points: list[Point]) -> Bundle[bytes | None]:
@@ -80,7 +79,8 @@ def keys_of_all(job: SweepJob, points: list[Point]) -> Bundle[bytes | None]:
 
 def _key(job: SweepJob, point: Point) -> bytes | None:
     try:
-        return key_of(job.base.point(point.settings)[1], job.evaluator)
+        _, fields = job.base.point(point.settings)
+        return key_of(fields, job.evaluator)
     except Exception:  # whatever it is, the evaluation will say it
         return None
 
@@ -94,31 +94,28 @@ def evaluate(job: SweepJob, point: Point) -> Row:
             return Row(point.number, key, None, metrics)
         loaded, fields = job.base.point(point.settings)
         key = key_of(fields, job.evaluator)
-        return Row(
-            point.number,
-            key,
-            None,
-            EVALUATORS[job.evaluator](job.base.with_acceptance(loaded, fields), fields),
-        )
+        run_point = EVALUATORS[job.evaluator]
+        measured = run_point(job.base.with_acceptance(loaded, fields), fields)
+        return Row(point.number, key, None, measured)
     except BadInput as error:
-        kind = "infeasible" if error.exit_code == 3 else "bad input"
-        fault = f"{kind}: {error.faults[0].field}: {error.faults[0].message}"
+        kind = "bad input"
+        if error.exit_code == 3:
+            kind = "infeasible"
+        first = error.faults[0]
+        fault = f"{kind}: {first.field}: {first.message}"
     except Exception as error:  # a crash belongs to its point, not to the sweep
         last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{last.filename.rpartition('simulator/')[2]}:{last.lineno}"
-        fault = f"crashed: {type(error).__name__}: {error} ({where})"
+        _, _, module = last.filename.rpartition("simulator/")
+        fault = f"crashed: {type(error).__name__}: {error} ({module}:{last.lineno})"
     return faulty(job, point, fault, key)
 
 
 def faulty(job: SweepJob, point: Point, fault: str, key: bytes = b"") -> Row:
     """Return the row of a point that failed; without a ``key``, its settings make one."""
-    return Row(
-        point.number,
-        key
-        or digest(canonical([job.document.data, point.settings]), job.evaluator, code_version()),
-        fault,
-        {},
-    )
+    if not key:
+        stated = canonical([job.document.data, point.settings])
+        key = digest(stated, job.evaluator, code_version())
+    return Row(point.number, key, fault, {})
 
 
 def replay(loaded: Loaded, fields: Fields) -> dict[str, float | None]:
@@ -127,23 +124,18 @@ def replay(loaded: Loaded, fields: Fields) -> dict[str, float | None]:
     Raises :class:`BadInput` where several steps are in flight.
     """
     scenario = loaded.scenario
-    if scenario.schedule.needs.in_flight > 1:
-        message = (
-            f"{scenario.strategy.name} has {scenario.schedule.needs.in_flight} steps in flight, "
-            "which only a simulation follows"
-        )
-        raise BadInput.at(scenario.name, message, "strategy")
-    return _metrics(
-        run.replay(scenario, loaded.acceptance()), _baseline_of(loaded, fields, "replay")
-    )
+    in_flight = scenario.schedule.needs.in_flight
+    if in_flight > 1:
+        has = f"{scenario.strategy.name} has {in_flight} steps in flight"
+        raise BadInput.at(scenario.name, f"{has}, which only a simulation follows", "strategy")
+    outcome = run.replay(scenario, loaded.acceptance())
+    return _metrics(outcome, _baseline_of(loaded, fields, "replay"))
 
 
 def simulation(loaded: Loaded, fields: Fields) -> dict[str, float | None]:
     """Return metrics of a run in which every step is booked on the event engine."""
-    scenario = loaded.scenario
-    return _metrics(
-        run.simulate(scenario, loaded.acceptance())[0], _baseline_of(loaded, fields, "simulation")
-    )
+    outcome, *_ = run.simulate(loaded.scenario, loaded.acceptance())
+    return _metrics(outcome, _baseline_of(loaded, fields, "simulation"))
 
 
 EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float | None]]] = {
@@ -178,10 +170,11 @@ def _baseline_of(loaded: Loaded, fields: Fields, evaluator: Evaluator) -> Outcom
     acceptance changes.
     """
     requests = loaded.scenario.requests
-    drawn = requests.arrivals or not (
-        isinstance(requests.prompt_tokens, int) and isinstance(requests.output_tokens, int)
-    )
-    free = SPECULATIVE if drawn or loaded.scenario.cost.jitters else (*SPECULATIVE, "seed")
+    lengths = (requests.prompt_tokens, requests.output_tokens)
+    drawn = requests.arrivals or not all(isinstance(length, int) for length in lengths)
+    free = {*SPECULATIVE}
+    if not drawn and not loaded.scenario.cost.jitters:
+        free.add("seed")
     plain = {name: part for name, part in fields.items() if name not in free}
     return _baseline(Shared(key_of(plain, evaluator), loaded), evaluator)
 
