@@ -5,7 +5,7 @@ the target's own. Some cursors tell ahead what they will say, so that a run of s
 it is taken.
 """
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -68,10 +68,14 @@ class Positioned:
     position: int
 
 
-class Retraceable(Positioned, Cursor, ABC):
+class Retraceable(Positioned, ABC):
     """A cursor that judges the same again where its position is set back."""
 
     position = 0
+
+    @abstractmethod
+    def judge(self, proposal: Chain) -> Verdict:
+        """Verify a proposal as a :class:`Cursor` does."""
 
 
 class Wrapping:
