@@ -28,7 +28,7 @@ from simulator.core.plain import PlainData, PlainMapping
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.traffic import TrafficFile
 from simulator.inputs.catalogue import OF_MODELS, Catalogue, shown
-from simulator.inputs.document import Document, parse, read
+from simulator.inputs.document import Document, read
 from simulator.inputs.logs import RecordedLog, read_log
 from simulator.inputs.models.huggingface import read_config
 from simulator.inputs.schema import validate
@@ -237,12 +237,23 @@ def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
             if question.engine
         },
     }
-    for path in parse(yaml.safe_dump(data), "").places:
+    for path in _paths(data):
         option = next(
             (of_options[path[:end]] for end in range(len(path), 0, -1) if path[:end] in of_options),
             "specsim plan",
         )
         yield path, (option, 0, 0)
+
+
+def _paths(data: Any, path: Path_ = ()) -> Iterator[Path_]:
+    """Yield the path of every value in plain data, those of mappings in the order of their keys."""
+    yield path
+    if isinstance(data, dict):
+        for key in sorted(data):
+            yield from _paths(data[key], (*path, key))
+    elif isinstance(data, list):
+        for position, value in enumerate(data):
+            yield from _paths(value, (*path, position))
 
 
 def _said(question: PlanQuestion, target: NamedModel) -> Iterator[str]:
