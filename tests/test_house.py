@@ -781,3 +781,11 @@ def test_names_say_what_a_thing_is(word: str) -> None:
         field = {ast.Name: "id", ast.Attribute: "attr"}.get(type(node), "arg")
         count += getattr(node, field) == word
     assert count <= MOST_VAGUE, f"{count} names are '{word}'; at most {MOST_VAGUE} are allowed"
+
+
+def test_show_says_how_a_file_gets_a_name(tmp_path: Path) -> None:
+    card = tmp_path / "my_card.yaml"
+    card.write_text("like: h100_sxm\n")
+    result = CliRunner().invoke(main, ["show", str(card)])
+    assert result.exit_code == 2
+    assert "--catalogue mine gives it a name" in result.stderr

@@ -218,6 +218,13 @@ def details(name: str, catalogue: Catalogue) -> Details:
     longer = [entry for entry in names if entry.startswith(f"{name}_")]
     if len(longer) == 1:
         return details(longer[0], catalogue)
+    if path.is_file():
+        message = (
+            "is a file, and of files only those of models are shown; in a folder laid out like "
+            "the shipped one, as in mine/hardware_profiles/devices, --catalogue mine gives it a "
+            "name"
+        )
+        raise BadInput.at(name, message)
     raise BadInput.at(name, f"nothing has this name{did_you_mean(name, names)}")
 
 
