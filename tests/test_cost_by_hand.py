@@ -372,9 +372,7 @@ def test_what_a_head_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert cost.head(head, ONE) is first
     for context in range(10):
         cost.head(head, Rows.decode(1, context))
-        assert len(cost._passes) == (2 * context + 1) % 3 + 1
-        cost.target(Rows.decode(1, context))
-        assert len(cost._passes) == (2 * context + 2) % 3 + 1
+        assert len(cost._heads[head]._phases) == (context + 1) % 3 + 1
     assert cost.head(head, ONE) == first
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from simulator.core.cost.hardware_cost import HardwareCost
-from simulator.core.cost.kernels import product_timer
+from simulator.core.cost.kernels import products
 from simulator.core.cost.rows import Rows
 from simulator.scenario import load
 from simulator.scenario.run import baseline, law
@@ -30,11 +30,12 @@ def ratio(n: int, prompts: int = 0, **changes: Any) -> float:
     """
     slow = {**DEVICE, "memory_bandwidth_gb_s": 1e-3}
     on = place(engine={**ENGINE, **ROWS, **changes}, weights="q4_0", device=slow)
-    many, one = (
-        product_timer(on, "q4_0", None, rows)(0.0, 0.0, count, 1e6)
-        for rows, count in ((prompts, n), (0, 1))
-    )
-    return many / one
+
+    def seconds(rows: float, prompt_rows: float) -> float:
+        product = products(on, "q4_0", None, prompt_rows)
+        return product.timed(*product.work(0.0, 0.0, rows, 1e6))
+
+    return seconds(n, prompts) / seconds(1, 0)
 
 
 @pytest.mark.parametrize(("n", "expected"), [(1, 1.0), (5, 2.0), (6, 2.25), (13, 4.0), (37, 10.0)])

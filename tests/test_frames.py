@@ -4,7 +4,7 @@ import pytest
 
 from tools.frames import deepest_way
 
-MOST_FRAMES = 20
+MOST_FRAMES = 14
 FEW = ("requests.count=8", "requests.warm_up=0", "requests.cool_down=0")
 
 

@@ -38,7 +38,7 @@ from simulator.core.world import World
 from simulator.papers.mirror_sd import MirrorSD
 from simulator.scenario import Loaded, load, resolved
 from simulator.scenario.outcome import Outcome, outcome_data
-from simulator.scenario.run import simulate, simulated_baseline
+from simulator.scenario.run import NO_DRAFTS, plain, simulate
 from simulator.scenario.stability import load_of
 from simulator.studies.plan.bounds import holds_for
 from simulator.studies.plan.export import exports
@@ -685,7 +685,8 @@ def test_the_baseline_keeps_blocks_too(tmp_path: Path) -> None:
             ON,
         ],
     )
-    hits = simulated_baseline(loaded.scenario).serving.prefix_cache
+    plain_run, _ = simulate(plain(loaded.scenario), NO_DRAFTS)
+    hits = plain_run.serving.prefix_cache
     assert hits["hit_tokens"] == 3 * 1008
 
 

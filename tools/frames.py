@@ -9,10 +9,17 @@ remove.
 import sys
 from collections.abc import Iterable
 from types import CodeType, FrameType, FunctionType
+from typing import Any
 
 from simulator.api.scenario import load
 from simulator.core.cost.device import Device
-from simulator.core.cost.kernels import product_timer
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.kernels import (
+    experts_time,
+    head_time,
+    layer_products,
+    side_product_time,
+)
 from simulator.scenario.run import run
 
 
@@ -22,9 +29,17 @@ def inner(function: FunctionType) -> CodeType:
     return next(constant for constant in constants if isinstance(constant, CodeType))
 
 
-PRODUCT = inner(product_timer)
+HAVE_PRODUCTS: tuple[Any, ...] = (
+    layer_products,
+    experts_time,
+    side_product_time,
+    head_time,
+    HardwareCost.rendezvous,
+)
+"""Functions that ask for the seconds of products."""
+PRODUCTS = {function.__code__ for function in HAVE_PRODUCTS}
 ROOFLINE = inner(Device.timer)
-"""What says the seconds of every operation; that of a product is called by ``PRODUCT``."""
+"""What says the seconds of every operation; that of a product is called by one of ``PRODUCTS``."""
 
 
 class DeepestWay:
@@ -39,7 +54,7 @@ class DeepestWay:
         if event != "call" or frame.f_code is not ROOFLINE:
             return
         caller = frame.f_back
-        if caller is not None and caller.f_code is PRODUCT:
+        if caller is not None and caller.f_code in PRODUCTS:
             way = names_from_run(frame)
             if len(way) > len(self.names):
                 self.names = way

@@ -46,6 +46,8 @@ from simulator.scenario.stated.means import StatedMean, stated_mean
 
 SPANS = 50_000
 """Busy intervals of each lane that a run keeps for its report."""
+NO_DRAFTS = Cycle((0,))
+"""Verdicts on the windows of autoregressive decoding, in which nothing is drafted."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ def run(
     stated = stated_mean(scenario, acceptance, simulated.verified_per_step)
     replayed = replayed_beside(scenario, acceptance, simulated, times)
     batch = observed_batch(scenario, simulated)
+    autoregressive, _ = simulate(plain(scenario), NO_DRAFTS)
     return RunResult(
         scenario=scenario,
         command=command,
@@ -177,7 +180,7 @@ def run(
         replay=replayed,
         simulated=simulated,
         odds=acceptance.odds(scenario.schedule.window_for(batch), scenario.exit),
-        baseline=simulated_baseline(scenario),
+        baseline=autoregressive,
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
         appendix=appendix_of(scenario.schedule, acceptance),
@@ -375,16 +378,9 @@ def _law(
     return replace(steady, claimed=Claim("idealised", words))
 
 
-def simulated_baseline(scenario: Scenario) -> Outcome:
-    """Return the simulated outcome of autoregressive decoding of the scenario's requests on its
-    target.
-    """
-    return simulate(plain(scenario), Cycle((0,)))[0]
-
-
 def plain(scenario: Scenario) -> Scenario:
     """Return the scenario with autoregressive decoding: the same requests on the same target, one
-    token a pass.
+    token a pass; :func:`simulate` it with ``NO_DRAFTS``.
     """
     return scenario.replace(strategy=Autoregressive(), acceptance=AcceptanceSpec(always=0))
 

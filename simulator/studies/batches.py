@@ -417,9 +417,11 @@ def _simulated(scenario: Scenario, vanilla: Scenario | None, acceptance: Accepta
     """Return tokens per second of the strategy, of autoregressive decoding and, where there is such
     a scenario, of vanilla.
     """
+    simulated, _ = run.simulate(scenario, acceptance)
+    baseline, _ = run.simulate(run.plain(scenario), run.NO_DRAFTS)
     rates = {
-        "simulated_tokens_per_s": run.simulate(scenario, acceptance)[0].tokens_per_s,
-        "simulated_baseline_tokens_per_s": run.simulated_baseline(scenario).tokens_per_s,
+        "simulated_tokens_per_s": simulated.tokens_per_s,
+        "simulated_baseline_tokens_per_s": baseline.tokens_per_s,
     }
     if vanilla:
         rates["simulated_vanilla_tokens_per_s"] = run.simulate(vanilla, acceptance)[0].tokens_per_s

@@ -229,7 +229,8 @@ def method_sweep(candidates: Iterable[MethodCandidate]) -> list[MethodPoint]:
     for candidate in counted(candidates, "methods"):
         if candidate.loaded:
             if baseline is None:
-                baseline = run.simulated_baseline(candidate.loaded.scenario).tpot_s * 1e3
+                plain = run.plain(candidate.loaded.scenario)
+                baseline = run.simulate(plain, run.NO_DRAFTS)[0].tpot_s * 1e3
             points.append(_point(candidate, run.tuned(candidate.loaded), baseline))
     return sorted(points, key=lambda point: (point.origin == "published", point.tpot_ms))
 

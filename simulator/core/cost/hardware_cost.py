@@ -9,7 +9,7 @@ states outright. All times are in seconds.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from simulator.core.cost.kernels import (
     exchange_time,
     head_time,
     layer_products,
-    product_timer,
+    products,
     side_product_time,
 )
 from simulator.core.cost.mixer import LayerKind, Mixer
@@ -57,143 +57,15 @@ class PassParts(NamedTuple):
     """The host's work for the pass."""
 
 
-class PassTimes:
-    """Passes of one model are timed where it is placed; the parts that depend on few numbers are
-    computed once.
+class PricedLayers:
+    """Layers of one model on one device are timed; equal layers over as many rows once."""
 
-    Only attention depends on the cached tokens, which differ from step to step. Nothing is rounded:
-    a cached part equals a new one.
-    """
-
-    def __init__(
-        self,
-        place: Placement,
-        role: str,
-        drafting: Drafting | None = None,
-        alike: Self | None = None,
-    ) -> None:
+    def __init__(self, place: Placement) -> None:
         self.place = place
-        self.role = role
-        self.drafts = drafting
-        self._products: dict[tuple[int, LayerKind, int, float, float, int], LayerTime] = (
-            alike._products if alike else {}
-        )
+        self._products: dict[tuple[int, LayerKind, int, float, float, int], LayerTime] = {}
         self._mixers: dict[Mixer | None, Timer] = {}
-        self._kinds: dict[tuple[int, int], dict[LayerKind, int]] = {}
-        self._splits = place.attention == "data_parallel"
-        self._parts: dict[tuple[int, int, int, bool, int, int, float, float, int], PassParts] = {}
-        self._drafting: dict[
-            tuple[DraftHead, int, int, int, bool, float, float, int], PassParts
-        ] = {}
-        self._with_logits: dict[int, Placement] = {}
-        """The same placement with an LM head of so many logits."""
-        self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
 
-    def phase(self, rows: Rows, first: int, last: int) -> Phase:
-        """Return the phase of the layers from ``first`` to before ``last``; the LM head belongs to
-        the model's last layer.
-        """
-        if first >= last:
-            return Phase(0.0, {})
-        logit_rows = self.place.engine.logit_rows(rows)
-        read = self.place.model.experts_read(rows)
-        share = self.place.busiest_share(rows.sequences) if self._splits else 1.0
-        key = (
-            rows.tokens,
-            logit_rows,
-            rows.adapted,
-            rows.tokens > rows.sequences,
-            first,
-            last,
-            read,
-            share,
-            self._prompts(rows),
-        )
-        parts = self._parts.get(key)
-        if parts is None:
-            parts = self._parts[key] = self.parts(*key)
-        return self._phase(
-            rows,
-            parts,
-            self._step_seconds(rows) if last == self.place.model.num_hidden_layers else 0.0,
-        )
-
-    def _prompts(self, rows: Rows) -> int:
-        """Return the rows of prompts where an engine prices them otherwise than those of a
-        verification.
-        """
-        if self.place.engine.further_rows.value:
-            return rows.prompt_tokens
-        return 0
-
-    def _step_seconds(self, rows: Rows) -> float:
-        """Return the host's seconds in a step that verifies drafts, which it spends once the pass
-        has ended.
-        """
-        requests = rows.sequences - rows.prompt_sequences
-        verifies = rows.tokens - rows.prompt_tokens > requests
-        if verifies:
-            return self.place.engine.step_seconds(self.drafts, requests)
-        return 0.0
-
-    def parts(
-        self,
-        tokens: int,
-        logit_rows: int,
-        adapted: int,
-        many_rows: bool,
-        first: int,
-        last: int,
-        read: float,
-        share: float = 1.0,
-        prompt_rows: int = 0,
-    ) -> PassParts:
-        """Return the seconds of a pass that do not depend on the cached tokens; its rows read
-        ``read`` experts of a layer.
-
-        A ``share`` of the rows passes a rank's mixers.
-        """
-        place = self.place
-        model = self.place.model
-        if (first, last) not in self._kinds:
-            self._kinds[first, last] = model.kinds(first, last)
-        kinds = self._kinds[first, last]
-        ends = last == model.num_hidden_layers
-        collectives = all_reduce_time(place, tokens) * place.collectives.count
-        if place.collectives.per == "layer":
-            collectives = collectives * self._reduced(kinds)
-        else:
-            collectives = collectives * ends
-        collectives += exchange_time(place, tokens) * sum(
-            count for kind, count in kinds.items() if kind.experts
-        )
-        host = place.engine.host_seconds(
-            sum(count * kind.parts for kind, count in kinds.items()) / 2, many_rows, tokens
-        )
-        if first == 0:
-            host += place.engine.pass_seconds()
-        if ends:
-            host += place.engine.row_seconds(logit_rows)
-        layers = self._layers(
-            kinds, place.engine.captured(tokens), adapted, read, share, prompt_rows
-        )
-        return PassParts(layers, head_time(place, logit_rows) if ends else 0.0, collectives, host)
-
-    def _reduced(self, kinds: Mapping[LayerKind, int]) -> float:
-        """Return for how many layers all-reduces are due, of the usual two a layer.
-
-        With data-parallel attention a layer gathers and scatters its rows around the MLP, as long
-        as one all-reduce.
-        """
-        return (
-            sum(
-                count * (kind.parts - (kind.mixer is not None and self._splits))
-                for kind, count in kinds.items()
-            )
-            / 2
-        )
-
-    def _layers(
+    def of(
         self,
         kinds: Mapping[LayerKind, int],
         tokens: int,
@@ -202,8 +74,8 @@ class PassTimes:
         share: float,
         prompt_rows: int,
     ) -> tuple[tuple[int, LayerTime, Timer], ...]:
-        """Return for each kind the number of its layers, the seconds of one of them, which passes
-        on equal devices share, and the timer of its mixer.
+        """Return for each kind the number of its layers, the seconds of one of them over so many
+        rows (:func:`layer_products`), and the timer of its mixer.
         """
         layers = []
         for kind, count in kinds.items():
@@ -220,82 +92,186 @@ class PassTimes:
             self._mixers[mixer] = attention_timer(self.place, mixer) if mixer else lambda rows: 0.0
         return self._mixers[mixer]
 
-    def drafting(self, rows: Rows, head: DraftHead) -> Phase:
-        """Return the phase of a pass of a draft head; its LM head runs where rows need logits."""
+
+class PassTimes:
+    """Passes through the same layers of a model are timed where it is placed; the phases of recent
+    ones, and the parts that depend on few numbers, are computed once.
+
+    Only attention depends on the cached tokens, which differ from step to step. Nothing is rounded:
+    a cached part equals a new one.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        layers: PricedLayers,
+        first: int,
+        last: int,
+        drafting: Drafting | None = None,
+    ) -> None:
+        self.place = layers.place
+        self.layers = layers
+        self.kinds = self.place.model.kinds(first, last) if first < last else {}
+        """Number of layers of each kind from ``first`` to before ``last``."""
+        self.begins = first == 0
+        """Whether the model begins with these layers."""
+        self.ends = last == self.place.model.num_hidden_layers
+        """Whether the model ends with them: the LM head belongs to its last layer."""
+        self.drafting = drafting
+        self._splits = self.place.attention == "data_parallel"
+        self._sharded_draft = role.startswith("draft") and self.place.tensor_parallel > 1
+        self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
+        self._phases: dict[Rows, Phase] = {}
+        self._parts: dict[tuple[int, int, int, bool, float, float, int], PassParts] = {}
+
+    def phase(self, rows: Rows) -> Phase:
+        """Return the phase of a pass over ``rows``, once for equal ones; rows of many steps at once
+        are priced anew.
+        """
+        several = isinstance(rows.kv_tokens, np.ndarray)
+        remembered = None if several else self._phases.get(rows)
+        if remembered is not None:
+            return remembered
+        if not self.kinds:
+            return Phase(0.0, {})
+        logit_rows = self._logit_rows(rows)
         read = self.place.model.experts_read(rows)
         share = self.place.busiest_share(rows.sequences) if self._splits else 1.0
         many_rows = rows.tokens > rows.sequences
         prompt_rows = self._prompts(rows)
-        key = head, rows.tokens, rows.logit_rows, rows.adapted, many_rows, read, share, prompt_rows
-        parts = self._drafting.get(key)
+        key = (rows.tokens, logit_rows, rows.adapted, many_rows, read, share, prompt_rows)
+        parts = self._parts.get(key)
         if parts is None:
-            parts = self._drafting[key] = self.drafting_parts(*key)
-        return self._phase(rows, parts)
+            computed = self.place.engine.captured(rows.tokens)
+            layers = self.layers.of(self.kinds, computed, rows.adapted, read, share, prompt_rows)
+            beside = self._beside_layers(rows.tokens, logit_rows, many_rows)
+            parts = self._parts[key] = PassParts(layers, *beside)
+        phase = self._phase(rows, parts, share)
+        if not several:
+            if len(self._phases) >= REMEMBERED:
+                self._phases.clear()
+            self._phases[rows] = phase
+        return phase
 
-    def drafting_parts(
-        self,
-        head: DraftHead,
-        tokens: int,
-        logit_rows: int,
-        adapted: int,
-        many_rows: bool,
-        read: float,
-        share: float = 1.0,
-        prompt_rows: int = 0,
-    ) -> PassParts:
-        """Return the seconds of a draft head's pass that do not depend on the cached tokens;
-        squares count with the LM head.
+    def _logit_rows(self, rows: Rows) -> int:
+        """Return the rows that get logits where the pass reaches the LM head."""
+        return self.place.engine.logit_rows(rows)
+
+    def _prompts(self, rows: Rows) -> int:
+        """Return the rows of prompts where an engine prices them otherwise than those of a
+        verification.
         """
+        if self.place.engine.further_rows.value:
+            return rows.prompt_tokens
+        return 0
+
+    def _step_seconds(self, rows: Rows) -> float:
+        """Return the host's seconds in a step that verifies drafts, which it spends once the pass
+        has ended.
+        """
+        requests = rows.sequences - rows.prompt_sequences
+        verifies = rows.tokens - rows.prompt_tokens > requests
+        if verifies and self.ends:
+            return self.place.engine.step_seconds(self.drafting, requests)
+        return 0.0
+
+    def _beside_layers(
+        self, tokens: int, logit_rows: int, many_rows: bool
+    ) -> tuple[float, float, float]:
+        """Return the seconds of LM head and sampling, of collectives, and of the host."""
         place = self.place
-        model = self.place.model
-        matrices = head.squares * side_product_time(place, tokens, model.hidden_size)
-        if head.rank:
-            matrices += 2 * side_product_time(place, tokens, head.rank)
-        if logit_rows:
-            matrices += head_time(self._widened(head.width(model)), logit_rows)
-        kinds = {head.layer(model): head.layers}
-        collectives = (
-            all_reduce_time(place, tokens) * place.collectives.count * self._reduced(kinds)
+        kinds = self.kinds
+        collectives = all_reduce_time(place, tokens) * place.collectives.count
+        if place.collectives.per == "layer":
+            collectives = collectives * self._reduced()
+        else:
+            collectives = collectives * self.ends
+        collectives += exchange_time(place, tokens) * sum(
+            count for kind, count in kinds.items() if kind.experts
         )
-        host = place.engine.host_seconds(head.layers, many_rows, tokens)
-        if head.layers or logit_rows:  # a block between two heads is called with the one before it
+        host = place.engine.host_seconds(
+            sum(count * kind.parts for kind, count in kinds.items()) / 2, many_rows, tokens
+        )
+        if self.begins:
             host += place.engine.pass_seconds()
-        layers = self._layers(
-            kinds, place.engine.captured(tokens), adapted, read, share, prompt_rows
+        if self.ends:
+            host += place.engine.row_seconds(logit_rows)
+        return head_time(place, logit_rows) if self.ends else 0.0, collectives, host
+
+    def _reduced(self) -> float:
+        """Return for how many layers all-reduces are due, of the usual two a layer.
+
+        With data-parallel attention a layer gathers and scatters its rows around the MLP, as long
+        as one all-reduce.
+        """
+        return (
+            sum(
+                count * (kind.parts - (kind.mixer is not None and self._splits))
+                for kind, count in self.kinds.items()
+            )
+            / 2
         )
-        return PassParts(layers, matrices, collectives, host)
 
-    def _widened(self, logits: int) -> Placement:
-        """Return the placement with an LM head of so many logits in a row."""
-        if logits not in self._with_logits:
-            model = self.place.model.model_copy(update={"vocab_size": logits})
-            self._with_logits[logits] = self.place.model_copy(update={"model": model})
-        return self._with_logits[logits]
-
-    def _phase(self, rows: Rows, parts: PassParts, step: float = 0.0) -> Phase:
+    def _phase(self, rows: Rows, parts: PassParts, share: float) -> Phase:
+        """Return the phase of a pass of these parts; a ``share`` of its rows passes a rank's
+        mixers.
+        """
         device = parts.head
         taken = dict[Timer, Numbers]()
-        if self._splits:
-            mixed = rows.on_rank(self.place.busiest_share(rows.sequences))
-        else:
-            mixed = rows
+        mixed = rows.on_rank(share)
         for layers, layer, timer in parts.layers:
             if timer not in taken:
                 taken[timer] = timer(mixed)
             device += layers * (layer.qkv + taken[timer] + layer.output + layer.mlp + layer.small)
         collectives = parts.collectives
-        host = parts.host
+        step = self._step_seconds(rows)
         compute_lane, collectives_lane, host_lane = self._busy
-        wall = self.place.engine.wall_seconds(host, device + collectives) + step
-        if (
-            self.role.startswith("draft")
-            and self.place.tensor_parallel > 1
-            and not rows.prompt_tokens
-        ):
+        wall = self.place.engine.wall_seconds(parts.host, device + collectives) + step
+        if self._sharded_draft and not rows.prompt_tokens:
             wall = wall * self.place.engine.sharded_draft_ratio.value
         return Phase(
-            wall, {compute_lane: device, collectives_lane: collectives, host_lane: host + step}
+            wall,
+            {compute_lane: device, collectives_lane: collectives, host_lane: parts.host + step},
         )
+
+
+class HeadTimes(PassTimes):
+    """Passes of a draft head are timed on the target's device; its squares count with its LM
+    head.
+    """
+
+    def __init__(self, layers: PricedLayers, head: DraftHead) -> None:
+        super().__init__("draft head", layers, 0, 0)
+        self.head = head
+        self.kinds = {head.layer(self.place.model): head.layers}
+
+    @cached_property
+    def _widened(self) -> Placement:
+        """Return the placement with an LM head as wide as the draft head's."""
+        model = self.place.model
+        widened = model.model_copy(update={"vocab_size": self.head.width(model)})
+        return self.place.model_copy(update={"model": widened})
+
+    def _logit_rows(self, rows: Rows) -> int:
+        """Return the rows that get logits: those that need them."""
+        return rows.logit_rows
+
+    def _beside_layers(
+        self, tokens: int, logit_rows: int, many_rows: bool
+    ) -> tuple[float, float, float]:
+        """Return the seconds of the matrices beside the layers, of collectives, and of the host."""
+        place = self.place
+        head = self.head
+        matrices = head.squares * side_product_time(place, tokens, place.model.hidden_size)
+        if head.rank:
+            matrices += 2 * side_product_time(place, tokens, head.rank)
+        if logit_rows:
+            matrices += head_time(self._widened, logit_rows)
+        collectives = all_reduce_time(place, tokens) * place.collectives.count * self._reduced()
+        host = place.engine.host_seconds(head.layers, many_rows, tokens)
+        if head.layers or logit_rows:  # a block between two heads is called with the one before it
+            host += place.engine.pass_seconds()
+        return matrices, collectives, host
 
 
 @dataclass(frozen=True)
@@ -319,17 +295,25 @@ class HardwareCost:
     random: np.random.Generator | None = None
     """Generator from which the jitter of links is drawn; None: jitter is at its mean."""
     reads_context: ClassVar[bool] = True
-    _passes: dict[tuple[Any, ...], Phase] = field(default_factory=dict, repr=False)
-    _times: dict[str, PassTimes] = field(default_factory=dict, repr=False)
+    _layers: dict[str, PricedLayers] = field(default_factory=dict, repr=False)
+    """Times of layers, by what they belong to; stages on equal devices have the same."""
+    _passes: dict[tuple[str, int, int], PassTimes] = field(default_factory=dict, repr=False)
+    """Times of passes, by what they belong to, and from which layer to before which."""
+    _heads: dict[DraftHead, HeadTimes] = field(default_factory=dict, repr=False)
+    """Times of passes of draft heads."""
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """Return the phase of one pass of the target from ``start`` to ``stop``; on a pipeline, of
         all its stages in turn.
         """
         place = self.target_place
-        if self.stages:
-            return self._through(rows)
-        return self._pass("target", place, rows, place.layer(start), place.layer(stop))
+        if not place.on_stages:
+            return self._times("target", place, place.layer(start), place.layer(stop)).phase(rows)
+        passes = []
+        for index in range(self.stages):
+            passes.append(self.stage(index, rows))
+        transfers = ordered_sum(self.carry(index, rows.tokens) for index in range(self.stages - 1))
+        return together(*passes, Phase(transfers, {"target links": transfers}))
 
     @property
     def method_host_ratio(self) -> float:
@@ -362,9 +346,8 @@ class HardwareCost:
             raise BadInput(
                 [Fault(("scenario", 0, 0), "target.pipeline", "is required and missing")]
             )
-        return self._pass(
-            f"stage {index + 1}", self.target_place.on_stages[index], rows, *pipeline.bounds[index]
-        )
+        place = self.target_place.on_stages[index]
+        return self._times(f"stage {index + 1}", place, *pipeline.bounds[index]).phase(rows)
 
     def carry(self, index: int, tokens: int) -> float:
         """Return the seconds of the link behind a stage: latency, and hidden states over bandwidth
@@ -401,14 +384,6 @@ class HardwareCost:
             return replace(self, random=np.random.default_rng(seed))
         return self
 
-    def _through(self, rows: Rows) -> Phase:
-        """Return the phase of one pass through all stages, one after the other."""
-        passes = []
-        for index in range(self.stages):
-            passes.append(self.stage(index, rows))
-        transfers = ordered_sum(self.carry(index, rows.tokens) for index in range(self.stages - 1))
-        return together(*passes, Phase(transfers, {"target links": transfers}))
-
     def draft(
         self, rows: Rows, purpose: Purpose = "window", start: Depth = 0.0, stop: Depth = 1.0
     ) -> Phase:
@@ -420,13 +395,15 @@ class HardwareCost:
         place = self.draft_place
         if place is None:
             raise BadInput([Fault(("scenario", 0, 0), "draft", "this strategy needs a draft")])
-        return self._pass("draft", place, rows, place.layer(start), place.layer(stop))
+        return self._times("draft", place, place.layer(start), place.layer(stop)).phase(rows)
 
     def head(self, head: DraftHead, rows: Rows) -> Phase:
         """Return the phase of one pass of a draft head on the target's device."""
-        if "head" not in self._times:
-            self._times["head"] = PassTimes(self.target_place, "draft head")
-        return self._remembered(self._times["head"].drafting, rows, head)
+        times = self._heads.get(head)
+        if times is None:
+            times = HeadTimes(self._layers_of("target", self.target_place), head)
+            self._heads[head] = times
+        return times.phase(rows)
 
     def prefill(self, role: Role, rows: Rows) -> Phase:
         """Return the phase of a pass of ``role`` over prompts; it takes no time where the role has
@@ -447,8 +424,9 @@ class HardwareCost:
         if at == "fv":
             return Phase(transfer, {})
         place = self.target_place
-        adapter = product_timer(place, place.weights)(
-            0.0, 0.0, logit_rows, float(place.model.hidden_size**2)
+        product = products(place, place.weights)
+        adapter = product.timed(
+            *product.work(0.0, 0.0, logit_rows, float(place.model.hidden_size**2))
         )
         exit_head = adapter + head_time(place, logit_rows)
         return Phase(exit_head + transfer, {"target compute": exit_head})
@@ -462,27 +440,27 @@ class HardwareCost:
             return 2.0 * place.kv_gb(tokens) / place.device.memory_bandwidth_gb_s.value
         return 0.0
 
-    def _pass(self, role: str, place: Placement, rows: Rows, first: int, last: int) -> Phase:
-        if role not in self._times:
-            stages = (
-                times for name, times in self._times.items() if name[:5] == role[:5] == "stage"
-            )
-            alike = next((times for times in stages if times.place.device == place.device), None)
-            self._times[role] = PassTimes(
-                place, role, self.drafting if role == "target" else None, alike
-            )
-        return self._remembered(self._times[role].phase, rows, first, last)
-
-    def _remembered(self, price: Callable[..., Phase], rows: Rows, *more: Any) -> Phase:
-        """Return what ``price`` gives for ``rows``, once for equal ones; rows of many steps at once
-        are priced anew.
+    def _times(self, role: str, place: Placement, first: int, last: int) -> PassTimes:
+        """Return the times of passes of a role through the layers from ``first`` to before
+        ``last``.
         """
-        if isinstance(rows.kv_tokens, np.ndarray):
-            return price(rows, *more)
-        key = (price, rows, *more)
-        phase = self._passes.get(key)
-        if phase is None:
-            if len(self._passes) >= REMEMBERED:
-                self._passes.clear()
-            phase = self._passes[key] = price(rows, *more)
-        return phase
+        key = (role, first, last)
+        times = self._passes.get(key)
+        if times is None:
+            drafting = self.drafting if role == "target" else None
+            times = PassTimes(role, self._layers_of(role, place), first, last, drafting)
+            self._passes[key] = times
+        return times
+
+    def _layers_of(self, role: str, place: Placement) -> PricedLayers:
+        """Return the times of the layers of a role; stages on equal devices share them."""
+        layers = self._layers.get(role)
+        if layers is None:
+            alike = (
+                other
+                for name, other in self._layers.items()
+                if name.startswith("stage") and role.startswith("stage")
+            )
+            equal = (other for other in alike if other.place.device == place.device)
+            layers = self._layers[role] = next(equal, None) or PricedLayers(place)
+        return layers

@@ -7,7 +7,7 @@ from math import ceil, inf, log, sqrt
 from typing import NamedTuple
 
 from simulator.core.cost.device import Device
-from simulator.core.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS
+from simulator.core.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS, NumberFormat
 from simulator.core.cost.mixer import INDEX_BYTES, LayerKind, Mixer
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.roofline import (
@@ -203,27 +203,37 @@ def _attention_in_parts(
     return seconds
 
 
-def product_timer(
-    place: Placement, weight_format: str, ranks: int | None = None, prompt_rows: float = 0.0
-) -> Callable[..., float]:
-    """Return a function (inputs, outputs, rows, weights) to the seconds of a product on one of the
-    ranks that share it.
+class Products(NamedTuple):
+    """Products with weights of one format run on one of the ranks that share them."""
 
-    Every row has so many inputs and outputs over all ranks; ``weights`` are inputs times outputs by
-    default, ``ranks`` those of tensor parallelism. ``prompt_rows`` of the rows belong to prompts.
-    """
-    device = place.device
-    ranks = ranks or place.tensor_parallel
-    form = place.device.number_format(weight_format)
-    timed = device.timer(_curve(place, weight_format, prompt_rows), form.arithmetic, place.in_cache)
+    timed: Callable[..., float]
+    """A function (bytes, flops, rows) to seconds: the roofline of the device."""
+    form: NumberFormat
+    ranks: int
 
-    def seconds(inputs: float, outputs: float, rows: float, weights: float | None = None) -> float:
+    def work(
+        self, inputs: float, outputs: float, rows: float, weights: float | None = None
+    ) -> tuple[float, float, float]:
+        """Return the bytes and flops of a rank's share of a product, and its rows.
+
+        Every row has so many inputs and outputs over all ranks; ``weights`` are inputs times
+        outputs by default.
+        """
         weights = inputs * outputs if weights is None else weights
-        size = form.product_bytes(inputs, outputs, rows, weights)
-        taken: float = timed(size / ranks, 2.0 * rows * weights / ranks, rows)
-        return taken
+        size = self.form.product_bytes(inputs, outputs, rows, weights)
+        return size / self.ranks, 2.0 * rows * weights / self.ranks, rows
 
-    return seconds
+
+def products(
+    place: Placement, weight_format: str, ranks: int | None = None, prompt_rows: float = 0.0
+) -> Products:
+    """Return products with weights of a format on one of their ``ranks``, by default those of
+    tensor parallelism; ``prompt_rows`` of the rows belong to prompts.
+    """
+    form = place.device.number_format(weight_format)
+    curve = _curve(place, weight_format, prompt_rows)
+    timed = place.device.timer(curve, form.arithmetic, place.in_cache)
+    return Products(timed, form, ranks or place.tensor_parallel)
 
 
 def lacks_curve(device: Device, weight_format: str) -> bool:
@@ -321,14 +331,15 @@ def layer_products(
     device = place.device
     ranks = place.tensor_parallel
     mixer = kind.mixer
-    product = product_timer(place, place.weights, None, prompt_rows)
+    product = products(place, place.weights, None, prompt_rows)
+    timed = product.timed
     full = n - adapted
     mixed = n if share == 1.0 else n * share
     hidden = model.hidden_size
     ff = kind.intermediate_size
     ups = 2 * ff if model.mlp == "gated" else ff
     if ff:
-        mlp = product(hidden, ups, full) + product(ff, hidden, full)
+        mlp = timed(*product.work(hidden, ups, full)) + timed(*product.work(ff, hidden, full))
     else:
         mlp = 0.0
     if kind.experts and model.experts:
@@ -337,24 +348,24 @@ def layer_products(
             place, full, model.experts.touched(full) if read is None else read, prompt_rows
         )
         if model.experts.shared:
-            mlp += product(
-                hidden + inner, 2 * inner, full, model.experts.shared * model.shared_expert_weights
-            )
+            weights = model.experts.shared * model.shared_expert_weights
+            mlp += timed(*product.work(hidden + inner, 2 * inner, full, weights))
         if model.experts.latent_size:
-            mlp += 2.0 * product(hidden, model.experts.latent_size, full)
+            mlp += 2.0 * timed(*product.work(hidden, model.experts.latent_size, full))
         ff = ff or model.intermediate_size
     stream = (
         hidden / ranks if place.collectives.per == "pass" else hidden
     )  # tracks of an SPD draft have their own
     qkv = output = projected = 0.0
     if mixer is not None:
-        own = product_timer(place, place.weights, place.mixer_ranks, prompt_rows * share)
+        own = products(place, place.weights, place.mixer_ranks, prompt_rows * share)
         among = place.mixer_ranks
         before = mixer.weights_before(among)
         projected = 2 * mixer.projected / among * share
-        qkv = own(hidden, mixer.projected, mixed, before)
-        output = own(mixer.value_width, hidden, mixed, mixer.output)
-        qkv += (mixer.products - 1) * own(0, 0, mixed) if mixer.products > 1 else 0.0
+        qkv = own.timed(*own.work(hidden, mixer.projected, mixed, before))
+        output = own.timed(*own.work(mixer.value_width, hidden, mixed, mixer.output))
+        if mixer.products > 1:
+            qkv += (mixer.products - 1) * own.timed(*own.work(0, 0, mixed))
     widths = n * (4 * kind.parts * stream + projected) + full * 3 * ff / ranks
     small = device.seconds(device.small_operations, ACTIVATION_BYTES * widths, 0.0, n)
     return LayerTime(qkv, 0.0, output, mlp, small * place.engine.small_operations_ratio.value)
@@ -385,19 +396,19 @@ def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0)
     each = max(1.0, pairs / touched)
     curve = device.experts_for(stored)
     form = device.number_format(stored)
-    if curve is None:  # product_timer takes a slice of every weight
+    if curve is None:  # a product takes a slice of every weight
         whole = touched * weights * (1 if sliced else ranks)
         of_prompts = each * prompt_rows / rows if rows else 0.0
-        return product_timer(place, stored, None, of_prompts)(
-            hidden + inner, 2 * inner, each, whole
-        )
+        product = products(place, stored, None, of_prompts)
+        return product.timed(*product.work(hidden + inner, 2 * inner, each, whole))
     if sliced:
         inner = inner / ranks
         weights = weights / ranks
     size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)
     seconds: float = device.timer(curve, form.arithmetic)(size, 2.0 * pairs * weights, each)
     undivided = place.model_copy(update={"tensor_parallel": 1})  # every device routes all rows
-    router = product_timer(undivided, place.table_format)(model.hidden_size, experts.routed, rows)
+    routing = products(undivided, place.table_format)
+    router = routing.timed(*routing.work(model.hidden_size, experts.routed, rows))
     return seconds + float(curve.beside_s(touched, hidden + inner)) + router
 
 
@@ -438,7 +449,8 @@ def exchange_time(place: Placement, rows: int) -> float:
 
 def side_product_time(place: Placement, tokens: int, width: int) -> float:
     """Return the seconds of the product of ``tokens`` rows with one h x ``width`` matrix."""
-    return product_timer(place, place.weights)(place.model.hidden_size, width, tokens)
+    product = products(place, place.weights)
+    return product.timed(*product.work(place.model.hidden_size, width, tokens))
 
 
 def head_time(place: Placement, logit_rows: int) -> float:
@@ -448,8 +460,9 @@ def head_time(place: Placement, logit_rows: int) -> float:
     if not logit_rows:
         return 0.0
     model = place.model
-    head = product_timer(place, place.table_format)(
-        model.hidden_size, model.vocab_size, logit_rows, model.head_weights
+    product = products(place, place.table_format)
+    head = product.timed(
+        *product.work(model.hidden_size, model.vocab_size, logit_rows, model.head_weights)
     )
     return head + place.engine.sampling_us.value * 1e-6
 

@@ -4,7 +4,7 @@ Steps of a single request differ in its context alone, which grows by a few toke
 are worked out for many contexts at once.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from simulator.core.cost.hardware_cost import REMEMBERED
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS
 from simulator.core.cost.stated import StatedCost
+from simulator.core.numeric import Numbers
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.step import Kind, Step
 
@@ -39,8 +40,10 @@ class StepTimes:
         """
         if not self._cost.reads_context:
             key = _without_context(step)
-        elif (ahead := self._listed(step)) is not None:
-            return ahead
+        elif (listed := self._listed(step)) is not None:
+            return listed
+        elif (ahead := self._with_next_contexts(step)) is not None:
+            return self._list(step, self._strategy.durations(self._cost, ahead))
         else:
             key = step
         durations = None if self._cost.jitters else self._remembered.get(key)
@@ -57,9 +60,12 @@ class StepTimes:
         What a formula states, and what is listed ahead, comes from arrays there too; an array's
         powers differ in the last bit.
         """
+        first = _single(step, 0)
         if not self._cost.reads_context:
-            return self.of(_single(step, 0))
-        if isinstance(self._cost, StatedCost) or self._listed(_single(step, 0)) is not None:
+            return self.of(first)
+        if not isinstance(self._cost, StatedCost):
+            self.of(first)
+        if isinstance(self._cost, StatedCost) or self._listed(first) is not None:
             priced: NamedTuple = self._strategy.durations(self._cost, step)
             return priced
         columns = np.array(
@@ -72,27 +78,34 @@ class StepTimes:
         return self._named._make(constant)
 
     def _listed(self, step: Step) -> "NamedTuple | None":
-        """Return the durations of a step of a single request, worked out with those of the next
-        contexts; of others None.
-        """
+        """Return the durations of a step of a single request, where they are listed; else None."""
+        if step.rows.experts_read:  # differs from step to step
+            return None
+        first, listed = self._lists.get(step.kind, (-AHEAD, []))
+        place = step.rows.kv_tokens - step.rows.tokens - first
+        if 0 <= place < AHEAD:
+            return self._named._make(listed[place])
+        return None
+
+    def _with_next_contexts(self, step: Step) -> Step | None:
+        """Return a step of a single request at its context and at the next ones; of others None."""
         kind, rows, *_ = step
-        if rows.experts_read:  # differs from step to step
+        if rows.experts_read or kind.verifying + kind.bare != 1:
+            return None
+        if step.loads or kind.prompts or self._cost.stages:
             return None
         context = rows.kv_tokens - rows.tokens
-        first, listed = self._lists.get(kind, (-AHEAD, []))
-        if 0 <= context - first < AHEAD:
-            return self._named._make(listed[context - first])
-        if kind.verifying + kind.bare != 1 or step.loads or kind.prompts or self._cost.stages:
-            return None
         if self._strategy.step(kind, context) != step:
             return None
-        ahead = self._strategy.durations(
-            self._cost, self._strategy.step(kind, np.arange(context, context + AHEAD))
-        )
-        listed = list(
-            zip(*(np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead), strict=True)
-        )
-        self._lists[kind] = context, listed
+        return self._strategy.step(kind, np.arange(context, context + AHEAD))
+
+    def _list(self, step: Step, ahead: Iterable[Numbers]) -> NamedTuple:
+        """Keep the durations of a step at its context and at the next ones; return those of the
+        first.
+        """
+        columns = [np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead]
+        listed = list(zip(*columns, strict=True))
+        self._lists[step.kind] = step.rows.kv_tokens - step.rows.tokens, listed
         return self._named._make(listed[0])
 
 

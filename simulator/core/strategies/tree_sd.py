@@ -338,18 +338,16 @@ class TreeSD(
             * kind.verifying
             // max(1, kind.verifying + kind.bare)
         )
+        drafted = []
         if step.prompts.sequences and self.drafts_with_model:
-            chunks = [cost.prefill("draft", step.prompts)]
-        else:
-            chunks = []
-        drafted = [
-            phase for entry in self.passes for phase in entry.phases(cost, kind.verifying, cached)
-        ]
+            drafted.append(cost.prefill("draft", step.prompts))
+        for entry in self.passes:
+            drafted += entry.phases(cost, kind.verifying, cached)
         host_s = (
             self.host_ms.value * (kind.verifying + kind.bare) + self.step_host_ms.value
         ) * 1e-3
         return {
-            "draft": together(*chunks, *drafted),
+            "draft": together(*drafted),
             "host": Phase(host_s * cost.method_host_ratio, {}),
             "target": cost.target(step.rows + step.prompts),
         }

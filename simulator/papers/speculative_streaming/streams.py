@@ -105,7 +105,8 @@ def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> Stre
     if not isinstance(strategy, SpeculativeStreaming) or loaded.trace is None:
         message = "expected a scenario of speculative_streaming with a trace that holds streams"
         raise BadInput.at(loaded.scenario.name, message, "acceptance.trace")
-    baseline = run.simulated_baseline(loaded.scenario).tpot_s
+    plain, _ = run.simulate(run.plain(loaded.scenario), run.NO_DRAFTS)
+    baseline = plain.tpot_s
     whole = []
     pruned = []
     for branching in counted(branchings, "trees"):

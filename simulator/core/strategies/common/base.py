@@ -351,17 +351,13 @@ def law_parts(
     """Return what a law of ``requests`` at ``context`` cached tokens each is made of, by kind of
     step.
     """
-    return [
-        Part(
-            kind,
-            share,
-            partial(strategy.step_seconds, kind=kind),
-            strategy.durations(cost, strategy.step(kind, context)),
-            strategy._committed(kind, odds),
-            kind.batch,
-        )
-        for kind, share in (kinds or strategy.kinds(odds, requests)).items()
-    ]
+    parts = []
+    for kind, share in (kinds or strategy.kinds(odds, requests)).items():
+        seconds = partial(strategy.step_seconds, kind=kind)
+        durations = strategy.durations(cost, strategy.step(kind, context))
+        committed = strategy._committed(kind, odds)
+        parts.append(Part(kind, share, seconds, durations, committed, kind.batch))
+    return parts
 
 
 def share_emitted(

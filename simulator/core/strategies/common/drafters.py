@@ -205,18 +205,9 @@ class DraftPass(Frozen):
 
         Branches of a request share its cache: it is read once, and every row attends to all of it.
         """
-        batches = [
-            Rows(
-                rows * requests,
-                rows * requests * self.logits,
-                requests,
-                kv_tokens,
-                rows * kv_tokens,
-            )
-            for rows in self.rows
-        ]
-        return [
-            cost.draft(rows) if self.head is None else cost.head(self.head, rows)
-            for rows in batches
-            if requests
-        ]
+        phases = []
+        for each in self.rows if requests else ():
+            tokens = each * requests
+            rows = Rows(tokens, tokens * self.logits, requests, kv_tokens, each * kv_tokens)
+            phases.append(cost.head(self.head, rows) if self.head else cost.draft(rows))
+        return phases
