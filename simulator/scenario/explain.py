@@ -179,14 +179,15 @@ def defaults(settings: Frozen, document: Document, path: Path_ = ()) -> Iterator
             for place, part in enumerate(value):
                 yield from defaults(part, document, (*where, place))
         elif value not in (None, (), {}, "") and document.get(where) is None:
-            if isinstance(value, Sourced):
-                source = f"{value.source} ({value.confidence})"
-            else:
-                source = ""
-            field = ".".join("*" if isinstance(part, int) else part for part in where)
-            yield Default(
-                field, _shown(value), source, summary(type(settings).__doc__).replace("``", "`")
-            )
+            yield _default(settings, where, value)
+
+
+def _default(settings: Frozen, where: Path_, value: Any) -> Default:
+    """Return a field that nobody states, with its source if it has one."""
+    source = f"{value.source} ({value.confidence})" if isinstance(value, Sourced) else ""
+    field = ".".join("*" if isinstance(part, int) else part for part in where)
+    rule = summary(type(settings).__doc__).replace("``", "`")
+    return Default(field, _shown(value), source, rule)
 
 
 def _shown(value: Any) -> str:
