@@ -33,8 +33,8 @@ from simulator.core.world import World
 from simulator.papers.specpipe.filled_pipeline import FilledPipeline
 from simulator.papers.specpipe.levels import FillDetail
 from simulator.scenario import load
+from simulator.scenario.evaluate import simulate
 from simulator.scenario.loading import variant
-from simulator.scenario.run import simulate
 
 TITLE = "Event engine"
 STEPS, ROUNDS, TOKENS = 2_000, 40, 50_000

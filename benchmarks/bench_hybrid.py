@@ -37,7 +37,7 @@ ONE_TURN = """
 import hashlib, json, sys, time
 from simulator.scenario import load
 from simulator.scenario.outcome import outcome_data
-from simulator.scenario.run import simulate, tuned
+from simulator.scenario.evaluate import simulate, tuned
 name, policy, count = sys.argv[1:]
 loaded = tuned(load(name, [f"serving.policy={{name: {policy}}}", f"requests.count={count}"]))
 acceptance = loaded.acceptance()

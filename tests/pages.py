@@ -30,7 +30,8 @@ from simulator.report.pages import (
 )
 from simulator.report.run.page import run_page
 from simulator.scenario import Scenario, load
-from simulator.scenario.run import law_details, run, tuned
+from simulator.scenario.evaluate import run, tuned
+from simulator.scenario.result.data import law_details
 from simulator.scenario.uncertainty import of_speedup
 from simulator.studies.compare import Contestant, study as compare
 from simulator.studies.plan.study import study as plan_study

@@ -14,7 +14,8 @@ from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.evidence.law_check import LawGap
 from simulator.scenario import load
 from simulator.scenario.agreement import UNEXPLAINED, agreement, explained_gap, mean_step_s
-from simulator.scenario.run import RunResult, run
+from simulator.scenario.evaluate import run
+from simulator.scenario.result.run_result import RunResult
 
 EXACT = ["strategy={name: vanilla_sd, gamma: 4}", "durations={target_ms: 30, draft_step_ms: 5}"]
 

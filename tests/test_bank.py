@@ -17,7 +17,7 @@ from simulator.cli.main import main
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
 from simulator.scenario.bank import nearest, published, recordings
-from simulator.scenario.run import law
+from simulator.scenario.evaluate import law
 
 
 def call(*arguments: str) -> str:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from simulator.cli.main import main
 from simulator.report.pages.batches import crossed
 from simulator.scenario import load
-from simulator.scenario.run import baseline, law
+from simulator.scenario.evaluate import baseline, law
 from simulator.studies.batches import BatchPoint, batch_sweep, chance_for, crossover, tile_edges
 
 SEVEN_B = "vanilla_llama_2_7b_a100"

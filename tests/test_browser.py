@@ -16,7 +16,7 @@ import pytest
 from simulator.inputs.catalogue import shipped
 from simulator.report.html import as_html
 from simulator.scenario import load
-from simulator.scenario.run import tuned
+from simulator.scenario.evaluate import tuned
 from simulator.studies.plan.study import study as plan_study
 from simulator.studies.what_if import what_if
 from tests.pages import LAW, PAGES, page

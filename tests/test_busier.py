@@ -17,7 +17,7 @@ from simulator.core.serving.requests import Requests
 from simulator.core.serving.slo import Limit
 from simulator.core.serving.traffic import Line, TrafficFile
 from simulator.scenario import load
-from simulator.scenario.run import simulate
+from simulator.scenario.evaluate import simulate
 from simulator.studies.capacity import at_once, trial
 from simulator.studies.plan.arithmetic import least_seconds, most_times
 

@@ -19,8 +19,8 @@ from simulator.core.acceptance.sources import Cycle, Rates
 from simulator.core.acceptance.tree_replay import DrawnMatches, RunCursor
 from simulator.core.faults import BadInput
 from simulator.scenario import Loaded, load
+from simulator.scenario.evaluate import run
 from simulator.scenario.loading import falling
-from simulator.scenario.run import run
 from simulator.scenario.uncertainty import run_with_interval
 
 MEASURED = Path(__file__).parents[2] / "shared/data/engine_runs/eagle3_acceptance_by_context.csv"

@@ -18,7 +18,7 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.report.blocks import Highlight, Paragraph, Table
 from simulator.report.pages.capacity import answers, headline, highlights, page
 from simulator.scenario import load
-from simulator.scenario.run import simulate
+from simulator.scenario.evaluate import simulate
 from simulator.studies.capacity import (
     DRIFT,
     TOLERANCE,

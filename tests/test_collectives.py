@@ -26,7 +26,8 @@ from simulator.core.quantities import provenance
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.schema import validate
 from simulator.scenario import load
-from simulator.scenario.run import run, summary
+from simulator.scenario.evaluate import run
+from simulator.scenario.result.data import result_data
 from simulator.studies.plan.robustness import slower_links
 from tests.test_cost import ENGINE, LINK, place
 
@@ -180,7 +181,7 @@ def test_law_replay_and_simulation_take_the_same_time_for_it(form: str) -> None:
     same.
     """
     loaded = load("vanilla_qwen3_32b_a100", [f"target.collectives.form={form}", "requests.count=4"])
-    result = summary(run(loaded))
+    result = result_data(run(loaded))
     assert result["replay"]["tpot_ms"] == pytest.approx(result["simulated"]["tpot_ms"], rel=1e-9)
     target = loaded.scenario.target
     assert target is not None

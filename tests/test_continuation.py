@@ -34,7 +34,7 @@ from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.traces.file import read_once
 from simulator.scenario import load
-from simulator.scenario.run import law, run
+from simulator.scenario.evaluate import law, run
 from simulator.studies.plan.robustness import fewer_accepted
 
 GOLDEN = Path(__file__).parents[2] / "shared/data/acceptance_curves"

@@ -22,7 +22,7 @@ from simulator.inputs.traces import converters, file as trace_file, summaries
 from simulator.inputs.traces.file import read
 from simulator.inputs.traces.summaries import TO_RATES
 from simulator.scenario import load
-from simulator.scenario.run import run
+from simulator.scenario.evaluate import run
 from tests.plain_walk import walk
 from tests.test_acceptance import make_trace
 

@@ -17,7 +17,7 @@ from simulator.core.cost.kernels import all_reduce_time
 from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput
 from simulator.scenario import load
-from simulator.scenario.run import run
+from simulator.scenario.evaluate import run
 from simulator.scenario.uncertainty import run_with_interval
 from tests.test_cost import ENGINE, LINK, MODEL, place
 

@@ -14,7 +14,7 @@ from simulator.core.cost.hardware_cost import HardwareCost
 from simulator.core.cost.kernels import products
 from simulator.core.cost.rows import Rows
 from simulator.scenario import load
-from simulator.scenario.run import baseline, law
+from simulator.scenario.evaluate import baseline, law
 from simulator.scenario.uncertainty import footings, rests_on, run_with_interval
 from tests.test_cost import DEVICE, ENGINE, LINK, place
 

@@ -32,7 +32,7 @@ from simulator.papers.duodecoding.strategy import DuoDecoding, SequenceDetail
 from simulator.report.run.answer import conditions
 from simulator.report.run.gaps import gaps
 from simulator.report.run.steps import kind_name
-from simulator.scenario import Loaded, load, run
+from simulator.scenario import Loaded, evaluate, load
 from simulator.studies.window import windows_of
 from tests.test_tree_replay import trace_of
 
@@ -134,9 +134,9 @@ def test_the_law_of_recorded_shares_is_the_simulation(sequences: int | str) -> N
     sets = [f"strategy.sequences={sequences}", "requests.count=20"]
     loaded = stated(load(A800, sets))
     acceptance = loaded.acceptance()
-    simulated, _ = run.simulate(loaded.scenario, acceptance)
-    replayed = run.replay(loaded.scenario, acceptance)
-    law = run.law_from(loaded.scenario, simulated)
+    simulated, _ = evaluate.simulate(loaded.scenario, acceptance)
+    replayed = evaluate.replay(loaded.scenario, acceptance)
+    law = evaluate.law_from(loaded.scenario, simulated)
     assert law.step_s == pytest.approx(simulated.step_s, rel=1e-9)
     assert law.tokens_per_step == pytest.approx(simulated.tokens_per_step, rel=1e-9)
     assert (replayed.step_s, replayed.end_s) == pytest.approx(
@@ -232,7 +232,7 @@ def test_profiles_say_the_budget_that_they_were_calibrated_on(
 ) -> None:
     """K46: the paper's gamma = 24, its Figure 1 says 8."""
     loaded = load(A800, [f"strategy.rule={rule}", f"draft.device={device}"])
-    assert run.tuned(loaded).scenario.schedule.window == gamma
+    assert evaluate.tuned(loaded).scenario.schedule.window == gamma
     profile = loaded.scenario.draft
     assert profile is not None
     source = profile.device.matmul["default"].memory_efficiency.source
@@ -307,7 +307,7 @@ def test_the_law_of_shown_tokens_is_met_by_drawn_requests() -> None:
 
 def test_a_report_says_which_tokens_count() -> None:
     loaded = stated(load(A800, ["strategy.count=emitted", "requests.count=3"]))
-    result = run.run(loaded)
+    result = evaluate.run(loaded)
     assert "Tokens counted: emitted" in conditions(result)
     assert "a request ends when its last token is shown" in gaps(result)[-1].why
     assert any("2 sequences drafted" in kind_name(kind) for kind in result.phases)
@@ -365,7 +365,7 @@ def test_the_first_token_comes_sooner_than_with_serial_decoding() -> None:
     A800.
     """
     duo, serial = (load(name, ["requests.count=2"]) for name in (A800, "vanilla_llama_2_7b_a800"))
-    ttft = [run.simulate(one.scenario, one.acceptance())[0].ttft_s for one in (duo, serial)]
+    ttft = [evaluate.simulate(one.scenario, one.acceptance())[0].ttft_s for one in (duo, serial)]
     assert ttft[0] < ttft[1]
     strategy, cost = duo.scenario.schedule, duo.scenario.cost
     from simulator.core.cost.rows import Rows
@@ -390,7 +390,9 @@ def test_times_to_the_first_token_against_those_of_the_paper() -> None:
             "vanilla_llama_2_7b_a800", [*sets, "strategy={name: autoregressive}", "draft=null"]
         )
         serial = load("vanilla_llama_2_7b_a800", sets)
-        ttft = [run.simulate(one.scenario, one.acceptance())[0].ttft_s for one in (plain, serial)]
+        ttft = [
+            evaluate.simulate(one.scenario, one.acceptance())[0].ttft_s for one in (plain, serial)
+        ]
         assert least < ttft[1] / ttft[0] < most
 
 
@@ -401,7 +403,7 @@ def test_a_draft_that_is_right_less_often_has_its_own_roll_outs() -> None:
     shares = []
     for name in (A800, "duodecoding_vicuna_7b_a800"):
         loaded = load(name, ["requests.count=60"])
-        outcome = run.simulate(loaded.scenario, loaded.acceptance())[0]
+        outcome = evaluate.simulate(loaded.scenario, loaded.acceptance())[0]
         assert sum(outcome.choices.values()) == outcome.steps
         shares.append(outcome.choices["1 sequence"] / outcome.steps)
     assert 0.2 < shares[1] < shares[0] < 0.45
@@ -490,7 +492,7 @@ def test_what_a_step_shows_past_the_end_is_cut_or_counted() -> None:
         "acceptance={always: 4}",
     ]
     ended = [
-        run.run(
+        evaluate.run(
             load(
                 "durations_only",
                 [*asked, f"requests={{count: 3, output_tokens: 8, past_end: {end}}}"],

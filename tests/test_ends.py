@@ -19,7 +19,7 @@ from simulator.core.serving.collector import MetricsCollector
 from simulator.core.serving.requests import Request
 from simulator.inputs.traces.file import read as read_trace
 from simulator.scenario import load
-from simulator.scenario.run import run, simulate
+from simulator.scenario.evaluate import run, simulate
 from simulator.studies.sweep.axes import assigned as axis_from
 
 ARRIVALS = "requests={{arrivals: {{name: poisson, rate_per_s: {rate}}}, count: {count}}}"

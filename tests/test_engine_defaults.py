@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from simulator.cli.main import main
 from simulator.scenario import load
-from simulator.scenario.run import simulate
+from simulator.scenario.evaluate import simulate
 
 DATA = Path(__file__).parent / "data/engine_defaults"
 UNITS = Path(__file__).parents[2] / "shared/data/engine_runs/prefix_hits_with_speculation.csv"

@@ -28,7 +28,7 @@ from simulator.evidence.law_check import verdict_on
 from simulator.evidence.validation import engine_fits
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
-from simulator.scenario.run import law, law_from, replay, simulate
+from simulator.scenario.evaluate import law, law_from, replay, simulate
 from simulator.scenario.uncertainty import deviation, footings, interval, of_speedup, rests_on
 
 METHODS = "methods_vicuna_7b_a100"

@@ -564,7 +564,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(
 ) -> None:
     (tmp_path / "file").write_text("mine")
     monkeypatch.setattr(
-        "simulator.scenario.run.run",
+        "simulator.scenario.evaluate.run",
         lambda *_: pytest.fail("simulated before asking where to write"),
     )
     code, lines = fail(tmp_path, DURATIONS, "--out", out, monkeypatch=monkeypatch)

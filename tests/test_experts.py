@@ -27,8 +27,8 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.traces.file import read as read_trace
 from simulator.scenario import load
 from simulator.scenario.caveats import caveats
+from simulator.scenario.evaluate import run
 from simulator.scenario.routing import fitted_routing
-from simulator.scenario.run import run
 from simulator.scenario.uncertainty import slowed
 from simulator.studies.batches import chance_for, study as study_batches
 from tests.test_calibrate import DEVICE as SHEET, converted

@@ -16,7 +16,7 @@ from simulator.core.strategies.common.step import State
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.traces.file import read_once
 from simulator.scenario import load
-from simulator.scenario.run import law, run
+from simulator.scenario.evaluate import law, run
 
 ORACLE = "strategy={name: vanilla_sd, gamma: oracle}"
 TIMES = "durations={target_ms: 10, draft_step_ms: 1}"

@@ -22,6 +22,6 @@ FEW = ("requests.count=8", "requests.warm_up=0", "requests.cool_down=0")
 )
 def test_a_product_is_priced_few_frames_behind_run(name: str) -> None:
     way = deepest_way(name, FEW)
-    assert way[0] == "scenario.run.run"
+    assert way[0] == "scenario.evaluate.run"
     assert way[-1] == "core.cost.device.Device.timer.<locals>.seconds"
     assert len(way) <= MOST_FRAMES, "\n".join(way)

@@ -15,8 +15,8 @@ import pytest
 from simulator.core.faults import BadInput
 from simulator.core.strategies import strategies
 from simulator.scenario import Loaded, load
+from simulator.scenario.evaluate import baseline, law, tuned
 from simulator.scenario.loading import variant
-from simulator.scenario.run import baseline, law, tuned
 from simulator.studies.sweep.grid import QUANTITIES, Axes, law_columns
 
 WHOLE = {

@@ -13,7 +13,8 @@ import pytest
 
 from simulator.core.cost.device import Link
 from simulator.scenario import load
-from simulator.scenario.run import law, replay, run as run_scenario, simulate, summary
+from simulator.scenario.evaluate import law, replay, run as run_scenario, simulate
+from simulator.scenario.result.data import result_data
 
 TWO_SERVERS = "specpipe_llama_3_1_70b_two_servers"
 FEW = ["requests.count=3", "requests.output_tokens=40"]
@@ -99,7 +100,7 @@ def test_jitter_costs_more_than_its_mean_where_the_longest_link_counts() -> None
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
     def told(*more: str) -> str:
-        return json.dumps(summary(run_scenario(load(TWO_SERVERS, [*FEW, *more])))["simulated"])
+        return json.dumps(result_data(run_scenario(load(TWO_SERVERS, [*FEW, *more])))["simulated"])
 
     assert told(EXPONENTIAL) == told(EXPONENTIAL)
     assert told(EXPONENTIAL) != told(EXPONENTIAL, "seed=1")

@@ -31,7 +31,7 @@ from simulator.cli.main import main
 from simulator.core.acceptance.draft_tree import Beam
 from simulator.inputs.catalogue import Catalogue, shipped
 from simulator.scenario import load
-from simulator.scenario.run import run
+from simulator.scenario.evaluate import run
 
 pytestmark = [
     pytest.mark.full,

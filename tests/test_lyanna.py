@@ -34,7 +34,7 @@ from simulator.core.strategies.common.step import Kind, Lanes
 from simulator.core.world import World
 from simulator.papers.lyanna import Lyanna, ResampledDetail
 from simulator.papers.lyanna.resampling import RatedTrees, RecordedTrees, better_of
-from simulator.scenario import load, run
+from simulator.scenario import evaluate, load
 from simulator.studies.batches import BatchStudy, batch_sweep
 
 TABLE_1 = (0.91, 0.80, 0.70)
@@ -423,9 +423,9 @@ def test_a_recorded_run_stays_close_to_its_law() -> None:
     """Law: steps follow each other as counted over all starts; decoding visits starts unevenly."""
     loaded = load("lyanna_llama_2_7b_h800", ["requests.count=60", "requests.output_tokens=191"])
     acceptance = loaded.acceptance()
-    law = run.law(loaded.scenario, acceptance)
-    simulated = run.simulate(loaded.scenario, acceptance)[0]
-    replayed = run.replay(loaded.scenario, acceptance)
+    law = evaluate.law(loaded.scenario, acceptance)
+    simulated = evaluate.simulate(loaded.scenario, acceptance)[0]
+    replayed = evaluate.replay(loaded.scenario, acceptance)
     assert replayed.tpot_s == pytest.approx(simulated.tpot_s, rel=1e-9)
     assert simulated.tokens_per_step == pytest.approx(law.tokens_per_step, rel=0.04)
     assert simulated.step_s == pytest.approx(law.step_s, rel=0.02)
@@ -495,7 +495,7 @@ def test_it_needs_no_draft_model_and_says_when_it_needs_durations() -> None:
         "lyanna_llama_2_7b_h800",
         [*stated[:2], "durations={target_ms: 10, draft_step_ms: 1, draft_head_ms: 2}"],
     )
-    law = run.law(loaded.scenario, loaded.acceptance())
+    law = evaluate.law(loaded.scenario, loaded.acceptance())
     assert law.step_s * 1e3 == pytest.approx(3 + 2 + 3 * 0.05 + 1.5 + 10)
     assert law.verified_per_step == 3.0
 
@@ -544,14 +544,14 @@ def test_a_recorded_run_without_fusion_stays_close_to_its_law() -> None:
     )
     acceptance = loaded.acceptance()
     law, simulated = (
-        run.law(loaded.scenario, acceptance),
-        run.simulate(loaded.scenario, acceptance)[0],
+        evaluate.law(loaded.scenario, acceptance),
+        evaluate.simulate(loaded.scenario, acceptance)[0],
     )
-    assert run.replay(loaded.scenario, acceptance).tpot_s == pytest.approx(
+    assert evaluate.replay(loaded.scenario, acceptance).tpot_s == pytest.approx(
         simulated.tpot_s, rel=1e-9
     )
     assert simulated.tpot_s == pytest.approx(law.tpot_s, rel=0.05)
-    again = run.law_from(loaded.scenario, simulated)
+    again = evaluate.law_from(loaded.scenario, simulated)
     assert again.tokens_per_step == pytest.approx(simulated.tokens_per_step, rel=0.01)
 
 
@@ -559,10 +559,10 @@ def test_an_unfused_pass_costs_less_than_it_did_when_its_tokens_were_dropped() -
     """Sec. 7.3 prints -16.1 and -20.6 %; with a share of 1 to 0 of the rates ours is between -17
     and -24 %.
     """
-    without = run.law(*scenario_of("no_resampling")).tpot_s
+    without = evaluate.law(*scenario_of("no_resampling")).tpot_s
     drops = [
         without
-        / run.law(*scenario_of("no_fusion", f"strategy.resampled_ratio.value={share}")).tpot_s
+        / evaluate.law(*scenario_of("no_fusion", f"strategy.resampled_ratio.value={share}")).tpot_s
         - 1
         for share in (0.0001, 0.5, 0.93, 1.0)
     ]

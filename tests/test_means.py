@@ -16,8 +16,8 @@ from hypothesis import given, settings, strategies as some
 from simulator.cli.main import main
 from simulator.core.faults import BadInput
 from simulator.scenario import load
+from simulator.scenario.evaluate import law, run
 from simulator.scenario.loading import variant
-from simulator.scenario.run import law, run
 from simulator.scenario.uncertainty import Doubt, doubt_of, interval, of_speedup
 
 STATED = ("strategy.gamma=3", "durations={target_ms: 10, draft_step_ms: 1}")

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from simulator.cli.main import main
 from simulator.scenario import load
-from simulator.scenario.run import simulate
+from simulator.scenario.evaluate import simulate
 
 EIGHT = (
     "requests={concurrency: 8, count: 8, prompt_tokens: 16, output_tokens: 5, warm_up: 3, "

@@ -31,7 +31,7 @@ from simulator.inputs.schema import validate
 from simulator.report.blocks import Bullets, Highlight, Table
 from simulator.report.pages import crossovers as crossovers_page, methods as methods_page
 from simulator.scenario import load
-from simulator.scenario.run import simulate
+from simulator.scenario.evaluate import simulate
 from simulator.studies.batches import LawAtBatch
 from simulator.studies.crossovers import Crossover, CrossoverStudy, by_exact_laws, crossovers
 from simulator.studies.method_features import Features, MethodFile, features, read_method

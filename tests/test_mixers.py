@@ -24,7 +24,7 @@ from simulator.core.quantities import Sourced
 from simulator.core.serving.memory import Blocks
 from simulator.core.serving.requests import Request
 from simulator.scenario import load
-from simulator.scenario.run import run, simulate
+from simulator.scenario.evaluate import run, simulate
 from tests.test_cost import LINK, MODEL, ONE, place
 from tests.test_cost_by_hand import READS, nanoseconds
 

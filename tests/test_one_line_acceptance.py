@@ -17,8 +17,9 @@ from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.traces.file import read_once
 from simulator.scenario import load
+from simulator.scenario.evaluate import law, run
 from simulator.scenario.loading import variant
-from simulator.scenario.run import RunResult, law, run
+from simulator.scenario.result.run_result import RunResult
 from simulator.studies.plan.robustness import fewer_accepted
 
 SMALL = "requests={count: 6, prompt_tokens: 64, output_tokens: 40}"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.scenario import Loaded, load
-from simulator.scenario.run import law, law_from, run, simulate
+from simulator.scenario.evaluate import law, law_from, run, simulate
 from simulator.studies.sweep.grid import law_columns
 from simulator.studies.what_if import what_if
 from tests.apart import kept

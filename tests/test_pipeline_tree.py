@@ -25,7 +25,7 @@ from simulator.core.strategies.common.pipeline_laws import PipelineTimes
 from simulator.core.strategies.pipeline_tree import PipelineTree
 from simulator.inputs.traces import file as trace_file
 from simulator.scenario import load
-from simulator.scenario.run import law
+from simulator.scenario.evaluate import law
 
 TIMES = PipelineTimes((10.0, 20.0, 10.0), (1.0, 1.0), draft=2.0)
 

@@ -27,7 +27,7 @@ from simulator.core.serving.requests import Request, Requests
 from simulator.core.serving.slo import Limit
 from simulator.inputs.catalogue import Catalogue
 from simulator.report.pages.plan import fleet
-from simulator.scenario import Loaded, load, resolved, run
+from simulator.scenario import Loaded, evaluate, load, resolved
 from simulator.studies.capacity import busier_by
 from simulator.studies.plan.bounds import (
     FleetBounds,
@@ -270,7 +270,7 @@ def test_no_simulation_beats_a_bound(
     be no bound.
     """
     one = loaded(world, rate, policy, places, kv_tokens, seed)
-    outcome, _ = run.simulate(replicated(one, replicas).scenario, one.acceptance())
+    outcome, _ = evaluate.simulate(replicated(one, replicas).scenario, one.acceptance())
     limits = tuple(
         Limit(metric, share, 1.01 * getattr(outcome.serving, metric).quantile(share))
         for metric in ("ttft", "tpot", "e2e", "tbt")
@@ -424,7 +424,7 @@ def test_an_impossible_slo_ends_with_code_3_and_the_nearest_miss(tmp_path: Path)
 def test_harder_worlds_change_what_they_say_and_nothing_else() -> None:
     one = loaded("drafted", 2.0, "prefill_first", 4, None, 0)
     fewer = fewer_accepted(one)
-    kept = [run.simulate(each.scenario, each.acceptance())[0] for each in (one, fewer)]
+    kept = [evaluate.simulate(each.scenario, each.acceptance())[0] for each in (one, fewer)]
     mean = [sum(a * n for a, n in each.accepted.items()) / each.windows for each in kept]
     assert 0.8 < mean[1] / mean[0] < 1.0
     stated = load("durations_only", ["acceptance.rate=0.5", "acceptance.overlap=0.6"])
@@ -553,7 +553,7 @@ def test_a_plan_in_a_folder_can_be_run_and_served(tmp_path: Path) -> None:
     answer = data["answer"]
     assert answer["kept"]
     again = load(str(folder / "scenario.yaml"))
-    outcome, _ = run.simulate(again.scenario, again.acceptance())
+    outcome, _ = evaluate.simulate(again.scenario, again.acceptance())
     assert outcome.tpot_s * 1e3 == pytest.approx(answer["tpot_ms"], rel=1e-12)
     page = (folder / "plan.md").read_text()
     assert answer["candidate"] in page

@@ -37,8 +37,8 @@ from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
 from simulator.papers.mirror_sd import MirrorSD
 from simulator.scenario import Loaded, load, resolved
+from simulator.scenario.evaluate import NO_DRAFTS, plain, simulate
 from simulator.scenario.outcome import Outcome, outcome_data
-from simulator.scenario.run import NO_DRAFTS, plain, simulate
 from simulator.scenario.stability import load_of
 from simulator.studies.plan.bounds import holds_for
 from simulator.studies.plan.export import exports

@@ -28,7 +28,7 @@ from simulator.core.strategies.common.step import Lanes
 from simulator.core.strategies.pipeline import Pipelined
 from simulator.core.world import World
 from simulator.scenario import load
-from simulator.scenario.run import replay, simulate
+from simulator.scenario.evaluate import replay, simulate
 
 DB = "specpipe_db_llama_3_1_70b_8x3090"
 

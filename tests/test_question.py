@@ -23,9 +23,9 @@ from simulator.report.html import as_html
 from simulator.report.pages.plan import page as plan_page
 from simulator.scenario import load
 from simulator.scenario.caveats import taken_over
+from simulator.scenario.evaluate import baseline, law, plain, simulate
 from simulator.scenario.expenses import expenses, rented_devices
 from simulator.scenario.loading import variant
-from simulator.scenario.run import baseline, law, plain, simulate
 from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.export import draft_lengths, exports
 from simulator.studies.plan.file import load_plan

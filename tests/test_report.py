@@ -25,7 +25,8 @@ from simulator.report.terminal import new_table, print_page
 from simulator.report.timeline import chrome_trace, steady_window, timeline_svg
 from simulator.report.wording import number, percent
 from simulator.scenario import load
-from simulator.scenario.run import law_details, run
+from simulator.scenario.evaluate import run
+from simulator.scenario.result.data import law_details
 from simulator.scenario.uncertainty import of_speedup, run_with_interval
 from simulator.studies.what_if import of_run
 from simulator.studies.window import SweepPoint, window_sweep
@@ -274,8 +275,8 @@ def test_reports_run_nothing_and_only_figures_draw():
     for path in folder.rglob("*.py"):
         tree = ast.parse(path.read_text("utf-8"))
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module == "simulator.scenario.run":
-                assert {alias.name for alias in node.names} <= {"RunResult"}, path.name
+            if isinstance(node, ast.ImportFrom):
+                assert node.module != "simulator.scenario.evaluate", path.name
             if isinstance(node, ast.Import | ast.ImportFrom):
                 module = getattr(node, "module", None) or node.names[0].name
                 assert (

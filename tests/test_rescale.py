@@ -20,8 +20,8 @@ from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.traces.file import read
 from simulator.scenario import load
+from simulator.scenario.evaluate import law
 from simulator.scenario.loading import Loaded, variant
-from simulator.scenario.run import law
 from simulator.scenario.stated.means import moving_rule, stated_rule
 
 LEVELS = 4

@@ -24,7 +24,7 @@ from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.step import Lanes
 from simulator.core.world import World
 from simulator.scenario import load
-from simulator.scenario.run import simulate
+from simulator.scenario.evaluate import simulate
 
 SECOND = StatedCost(StatedDurations(target_ms=1000, prefill_ms=1000))
 ROUTERS = ["join_shortest_queue", "least_outstanding", "most_cached", "round_robin"]

@@ -24,9 +24,9 @@ from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.traces.file import read as read_trace
 from simulator.scenario import Loaded, load
+from simulator.scenario.evaluate import run
 from simulator.scenario.explain import explain
 from simulator.scenario.routing import why_by_law
-from simulator.scenario.run import run
 from tests.test_acceptance import make_trace
 from tests.test_cost import DEVICE, HARD, MODEL, place
 from tests.test_experts import numbers

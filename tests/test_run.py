@@ -22,7 +22,8 @@ from simulator.inputs.traces.file import read
 from simulator.papers.mirror_sd import MirrorSD
 from simulator.papers.mirror_sd.fallback import fallback_rates
 from simulator.scenario import load
-from simulator.scenario.run import law, run, simulate, summary
+from simulator.scenario.evaluate import law, run, simulate
+from simulator.scenario.result.data import result_data
 from simulator.studies.window import window_sweep
 
 SCENARIOS = sorted(Catalogue().names("scenario"))
@@ -206,7 +207,7 @@ def test_the_overlap_emerges_from_two_lanes() -> None:
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
     first, again, other = (
-        summary(run(load("mirror_qwen3_32b_a100", FEW, seed=seed))) for seed in (1, 1, 2)
+        result_data(run(load("mirror_qwen3_32b_a100", FEW, seed=seed))) for seed in (1, 1, 2)
     )
     assert json.dumps(first) == json.dumps(again)
     assert first["simulated"] != other["simulated"]

@@ -32,9 +32,10 @@ from simulator.report.run import (
 from simulator.report.run.page import run_page
 from simulator.scenario import load
 from simulator.scenario.agreement import Agreement, GapPart
+from simulator.scenario.evaluate import run
 from simulator.scenario.expenses import Expenses
 from simulator.scenario.outcome import Counted, LimitOutcome, Littles, Mean, Replica
-from simulator.scenario.run import RunResult, run
+from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.uncertainty import Interval
 from simulator.studies.window import SweepPoint
 

@@ -49,8 +49,8 @@ from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
 from simulator.papers.mirror_sd import MirrorSD
 from simulator.scenario import load
+from simulator.scenario.evaluate import simulate
 from simulator.scenario.loading import variant
-from simulator.scenario.run import simulate
 
 
 class Stages(NamedTuple):

@@ -30,7 +30,7 @@ from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
 from simulator.papers.mirror_sd import MirrorSD
 from simulator.scenario import load
-from simulator.scenario.run import run, simulate
+from simulator.scenario.evaluate import run, simulate
 
 SMALL = ["requests.concurrency=6", "requests.count=18", "requests.output_tokens=40"]
 NAMES = ["fixed_batch", "prefill_first", "chunked_prefill", "unified_budget"]
@@ -388,7 +388,7 @@ def test_a_log_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def fails(*_: object) -> None:
         raise RuntimeError("in the middle")
 
-    monkeypatch.setattr("simulator.scenario.run.replay", fails)
+    monkeypatch.setattr("simulator.scenario.evaluate.replay", fails)
     with pytest.raises(RuntimeError, match="in the middle"):
         CliRunner().invoke(
             main,

@@ -19,8 +19,8 @@ from simulator.core.strategies.common.law import means
 from simulator.report.blocks import Page, Sliders
 from simulator.report.html import TEMPLATES, as_html
 from simulator.scenario import Loaded, load
+from simulator.scenario.evaluate import baseline, law, simulate, tuned
 from simulator.scenario.expenses import expenses
-from simulator.scenario.run import baseline, law, simulate, tuned
 from simulator.studies.plan.search import replicated
 from simulator.studies.what_if import MANY_KINDS, SHARES, WhatIf, what_if
 from simulator.studies.window import at_window

@@ -15,8 +15,8 @@ from simulator.cli.main import main
 from simulator.core.serving.metrics import level_quantile
 from simulator.core.serving.slo import Limit, Slo
 from simulator.scenario import load
+from simulator.scenario.evaluate import replay, run, simulate
 from simulator.scenario.outcome import Outcome
-from simulator.scenario.run import replay, run, simulate
 
 TRAFFIC = """arrival_s,prompt_tokens,output_tokens
 0,8,3

@@ -32,7 +32,11 @@ PLANTED = {
         "return durations.draft + durations.rv + durations.target",
         "return durations.draft + durations.target",
     ),
-    "places": ("scenario/run.py", "for lane in sorted(busy_s)", "for lane in set(busy_s)"),
+    "places": (
+        "scenario/result/run_result.py",
+        "for lane in sorted(busy_s)",
+        "for lane in set(busy_s)",
+    ),
     "kills": (
         "inputs/writing.py",
         "new = folder / path.name",

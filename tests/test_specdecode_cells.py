@@ -15,7 +15,7 @@ from simulator.core.acceptance.sources import Replay
 from simulator.inputs.traces import converters, file as trace_file
 from simulator.inputs.traces.file import read
 from simulator.scenario import load
-from simulator.scenario.run import run
+from simulator.scenario.evaluate import run
 
 DATA = Path(__file__).parents[2] / "shared/data/acceptance_traces"
 SPEC = DATA / "specdecode_bench_llama3.1-8b_positional_acclen.jsonl"

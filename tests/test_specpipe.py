@@ -36,7 +36,7 @@ from simulator.papers.specpipe.specpipe_tandem import SpecPipeTandem
 from simulator.papers.specpipe.strategy import SpecPipe
 from simulator.report.run.gaps import gaps
 from simulator.scenario import load
-from simulator.scenario.run import run
+from simulator.scenario.evaluate import run
 from tests.formulas import barrier_passage, equal_stages, per_token
 
 

@@ -34,7 +34,7 @@ from simulator.inputs.schema import validate
 from simulator.inputs.traces.file import read as read_trace
 from simulator.papers.speculative_streaming.strategy import SpeculativeStreaming
 from simulator.papers.speculative_streaming.streams import best, fall, stream_sweep
-from simulator.scenario import load, run
+from simulator.scenario import evaluate, load
 
 STREAMED = "streaming_vicuna_7b_a100"
 FEW = ["requests.count=12"]
@@ -248,7 +248,7 @@ def test_the_plane_says_what_replaying_both_says() -> None:
     other = stream_sweep(loaded, [1]).two_models
     assert other is not None
     both = (loaded.replace(strategy=VanillaSD(gamma=4)), loaded)
-    serial, streaming = (run.replay(one.scenario, one.acceptance()).tpot_s for one in both)
+    serial, streaming = (evaluate.replay(one.scenario, one.acceptance()).tpot_s for one in both)
     assert other.speedup == pytest.approx(serial / streaming, rel=0.02)
 
 

@@ -18,8 +18,8 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.report.pages import explain as explain_page
 from simulator.report.terminal import print_page
 from simulator.scenario import load, resolved
+from simulator.scenario.evaluate import run
 from simulator.scenario.explain import explain
-from simulator.scenario.run import run
 from tests.apart import kept
 
 EXPLAINED = [

@@ -17,7 +17,7 @@ from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.faults import BadInput
 from simulator.inputs.traces import converters, file as trace_file
 from simulator.scenario import load
-from simulator.scenario.run import law, simulate
+from simulator.scenario.evaluate import law, simulate
 
 TABLE = "rows,cached_tokens,ms\n1,0,10\n1,1000,12\n8,0,14\n8,1000,20\n"
 SHARED = (

@@ -12,8 +12,10 @@ from click.testing import CliRunner
 from simulator.cli.main import main
 from simulator.core.faults import BadInput
 from simulator.scenario import load
+from simulator.scenario.evaluate import run
 from simulator.scenario.loading import variant
-from simulator.scenario.run import RunResult, run, summary
+from simulator.scenario.result.data import result_data
+from simulator.scenario.result.run_result import RunResult
 
 CHAIN = "vanilla_llama_2_7b_a100"
 OF_FIVE = "acceptance={tokens_per_step: 3.5, window: 5}"
@@ -118,7 +120,7 @@ def test_a_mean_that_these_requests_cannot_reach_is_said_beside_what_they_ran() 
         if text.startswith("acceptance states 5.7 tokens a step, this request ran ")
     ]
     assert len(said) == 1
-    assert summary(result)["stated_mean"]["stated"] == 5.7
+    assert result_data(result)["stated_mean"]["stated"] == 5.7
 
 
 def test_a_mean_of_another_window_is_said_with_what_runs() -> None:

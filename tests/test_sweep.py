@@ -18,7 +18,7 @@ from hypothesis import given, strategies as st
 from simulator.cli.main import main
 from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
-from simulator.scenario import load, run
+from simulator.scenario import evaluate, load
 from simulator.studies.sweep import key as keys, point
 from simulator.studies.sweep.axes import assigned, axis, design
 from simulator.studies.sweep.key import code_version, fields_of, key_of
@@ -184,9 +184,9 @@ def test_a_speedup_is_that_of_a_run_whatever_its_neighbours_were(world: Path) ->
     for _, row in frame.iterrows():
         fields = ("durations.target_ms", "requests.concurrency", "strategy.gamma")
         loaded = load("tiny.yaml" if world else "", [f"{key}={row[key]}" for key in fields])
-        simulated = run.simulate(loaded.scenario, loaded.acceptance())[0]
+        simulated = evaluate.simulate(loaded.scenario, loaded.acceptance())[0]
         assert row["simulation_tpot_ms"] == simulated.tpot_s * 1e3
-        baseline = run.simulate(run.plain(loaded.scenario), run.NO_DRAFTS)[0]
+        baseline = evaluate.simulate(evaluate.plain(loaded.scenario), evaluate.NO_DRAFTS)[0]
         assert row["simulation_speedup"] == baseline.tpot_s / simulated.tpot_s
 
 
@@ -271,14 +271,14 @@ def test_laws_evaluated_together_are_those_evaluated_alone(world: Path, axes: li
     found = study("tiny.yaml", Catalogue(), axes=axes, evaluate="law")
     job, points = found.job("law"), list(found.design)
     together = point.evaluate_all(job, code_version(), points).results
-    assert together == [point.evaluate(job, one) for one in points]
+    assert together == [point.row_at(job, one) for one in points]
     for row, one in zip(together, points, strict=True):
         if row.fault is None:
             loaded, fields = job.base.point(one.settings)
             assert row.key == key_of(fields, "law")
             law, plain = (
-                run.law(loaded.scenario, loaded.acceptance()),
-                run.baseline(loaded.scenario),
+                evaluate.law(loaded.scenario, loaded.acceptance()),
+                evaluate.baseline(loaded.scenario),
             )
             told = (
                 law.tpot_s * 1e3,
@@ -306,13 +306,13 @@ def test_a_key_knows_the_code_of_strategies_from_elsewhere(monkeypatch: pytest.M
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Settings of every point that is evaluated from now on."""
     seen: list[dict[str, Any]] = []
-    real = point.evaluate
+    real = point.row_at
 
     def evaluate(job: point.SweepJob, one: point.Point) -> point.Row:
         seen.append(one.settings)
         return real(job, one)
 
-    monkeypatch.setattr(point, "evaluate", evaluate)
+    monkeypatch.setattr(point, "row_at", evaluate)
     return seen
 
 
@@ -615,7 +615,7 @@ def test_every_shipped_sweep_has_points_that_run_and_plots_over_its_columns(name
     assert points.file.about
     job = points.job("law")
     rows = [
-        point.evaluate(job, points.design.point(number)) for number in (0, len(points.design) - 1)
+        point.row_at(job, points.design.point(number)) for number in (0, len(points.design) - 1)
     ]
     assert [row.fault for row in rows if row.fault and not row.fault.startswith("infeasible")] == []
     columns = {axis.key for axis in points.design.axes} | set(points.file.metrics)

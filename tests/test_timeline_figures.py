@@ -12,7 +12,7 @@ from simulator.core.world import Span
 from simulator.report.pipeline_timeline import COLOURS, THIN, devices, draw, pipeline_timeline
 from simulator.report.timeline import steady_window
 from simulator.scenario import load
-from simulator.scenario.run import SPANS, simulate
+from simulator.scenario.evaluate import SPANS, simulate
 
 WORLD = [
     Span("target", 0.0, 0.010, "prefill"),

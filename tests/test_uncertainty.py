@@ -13,7 +13,7 @@ from simulator.core.faults import BadInput
 from simulator.core.serving.request_times import GROUPS, Times
 from simulator.core.serving.requests import Request
 from simulator.scenario import load, uncertainty
-from simulator.scenario.run import run
+from simulator.scenario.evaluate import run
 from simulator.scenario.uncertainty import (
     DRAWS,
     SHARE,
@@ -117,7 +117,7 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
     """
     monkeypatch.setattr("simulator.core.serving.request_times.GROUPS", 256)
     monkeypatch.setattr("simulator.scenario.uncertainty.DRAWN_AT_ONCE", 4_096)
-    monkeypatch.setattr("simulator.scenario.run.SPANS", 100)
+    monkeypatch.setattr("simulator.scenario.evaluate.SPANS", 100)
 
     def peak_bytes(count: int) -> int:
         workload = f"requests={{count: {count}, prompt_tokens: 16, output_tokens: 4}}"

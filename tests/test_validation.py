@@ -43,7 +43,7 @@ from simulator.inputs.catalogue import Catalogue, shipped
 from simulator.report.pages import validate as validate_page
 from simulator.report.terminal import print_page
 from simulator.scenario import load
-from simulator.scenario.run import run
+from simulator.scenario.evaluate import run
 from simulator.scenario.uncertainty import Doubt, interval, of_speedup, slowed
 from tests.apart import gone, kept
 from tests.kept_reports import differing

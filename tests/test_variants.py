@@ -8,8 +8,8 @@ import pytest
 
 from simulator.core.faults import BadInput, Infeasible
 from simulator.scenario import load
+from simulator.scenario.evaluate import simulate
 from simulator.scenario.loading import variant
-from simulator.scenario.run import simulate
 
 CHANGES: list[tuple[str, dict[str, object]]] = [
     ("durations_only", {"strategy.gamma": 3, "seed": 4}),

@@ -18,7 +18,7 @@ from simulator.papers.specpipe.network import CLOSE, breaking, latency_sweep, st
 from simulator.papers.specpipe.network_page import broken
 from simulator.report.pages.drafts import sentences
 from simulator.scenario import Loaded, load
-from simulator.scenario.run import baseline
+from simulator.scenario.evaluate import baseline
 from simulator.studies.drafts import LONGEST, RATES, study
 
 SERIAL = [

@@ -24,8 +24,9 @@ from simulator.core.serving.requests import Request, Requests
 from simulator.core.serving.traffic import Line, TrafficFile
 from simulator.inputs import traffic
 from simulator.inputs.catalogue import Catalogue
-from simulator.scenario import Loaded, load, run
+from simulator.scenario import Loaded, evaluate, load
 from simulator.scenario.outcome import Outcome
+from simulator.scenario.result.data import result_data
 
 DATA = Path(__file__).parents[2] / "shared/data"
 needs_data = pytest.mark.skipif(
@@ -52,7 +53,7 @@ def read_from(path: Path, kind: str = "csv", **more: object) -> list[Line]:
 
 def simulated(loaded: Loaded) -> tuple[Outcome, list[Request]]:
     done: list[Request] = []
-    return run.simulate(loaded.scenario, loaded.acceptance(), finished=done.append)[0], done
+    return evaluate.simulate(loaded.scenario, loaded.acceptance(), finished=done.append)[0], done
 
 
 # ---- a tiny world
@@ -78,7 +79,7 @@ def test_a_file_becomes_a_timeline(tmp_path: Path) -> None:
     assert outcome.serving.mean_waiting == pytest.approx(1.5 / 10)
     assert outcome.serving.tpot.count == 2  # one token has no time between tokens
     assert loaded.scenario.requests.count == 3
-    replayed = run.replay(loaded.scenario, loaded.acceptance())
+    replayed = evaluate.replay(loaded.scenario, loaded.acceptance())
     assert replayed.serving.wait.mean == pytest.approx(outcome.serving.wait.mean, abs=1e-12)
 
 
@@ -300,7 +301,7 @@ def test_what_no_context_holds_may_be_left_out(tmp_path: Path) -> None:
     assert (
         "1 requests of more than 40,960 tokens, prompt and output together, are left out of the "
         "traffic"
-    ) in run.run(loaded).caveats
+    ) in evaluate.run(loaded).caveats
 
 
 BROKEN = [
@@ -515,10 +516,10 @@ def test_a_report_says_what_came_and_what_was_replayed() -> None:
         "requests.count=40",
         "serving.policy={name: chunked_prefill}",
     ]
-    result = run.run(load("vanilla_qwen3_32b_a100", changes))
+    result = evaluate.run(load("vanilla_qwen3_32b_a100", changes))
     assert "requests of task 'code' replay 20 recordings (code), over and over" in result.caveats
     assert "idealised" in result.law.relation
-    held = run.summary(result)["scenario"]["requests"]
+    held = result_data(result)["scenario"]["requests"]
     assert held["task_flavours"]["chat"] == ["dialogue", "prose"]
     assert held["count"] == 40
     assert result.law_replayed.step_s == pytest.approx(result.simulated.step_s, rel=0.15)
@@ -533,7 +534,7 @@ def test_the_law_is_taken_at_the_batch_that_the_run_saw() -> None:
         "durations={target_ms: 10}",
         "serving.policy={name: fixed_batch, max_requests: 9}",
     ]
-    result = run.run(
+    result = evaluate.run(
         load(
             "durations_only",
             [*changes, "requests={arrivals: {name: poisson, rate_per_s: 3}, output_tokens: 99}"],
@@ -667,14 +668,14 @@ def test_two_hundred_thousand_requests_take_no_more_memory_than_a_thousand(tmp_p
         "durations_only",
         [*changes, f"requests={{arrivals: {{name: file, format: csv, file: {path}}}}}"],
     )
-    run.simulate(
+    evaluate.simulate(
         loaded.scenario.replace(
             requests=loaded.scenario.requests.model_copy(update={"count": 1_000})
         ),
         loaded.acceptance(),
     )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    outcome, _ = run.simulate(loaded.scenario, loaded.acceptance())
+    outcome, _ = evaluate.simulate(loaded.scenario, loaded.acceptance())
     assert outcome.serving.requests == 200_000
     assert (
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 * 1024
@@ -690,7 +691,7 @@ def test_the_azure_conversations_run_and_nothing_is_lost(name: str) -> None:
         f"requests={{arrivals: {{name: file, format: azure, file: {path}}}}}",
         "serving.policy={name: chunked_prefill}",
     ]
-    outcome, _ = run.simulate((loaded := load(name, changes)).scenario, loaded.acceptance())
+    outcome, _ = evaluate.simulate((loaded := load(name, changes)).scenario, loaded.acceptance())
     assert outcome.serving.requests == 19_366
     assert outcome.tokens == 4_088_665
 
@@ -746,7 +747,7 @@ def test_requests_name_their_recordings_in_turn(load_: str) -> None:
     assert len({paired[index] for index in (2, 3, 6)}) == 3, (
         "a flavour's recordings one after another"
     )
-    result = run.run(loaded)
+    result = evaluate.run(loaded)
     assert (
         "requests of task 'maths/3' replay 1 recordings (maths/3), over and over" in result.caveats
     )

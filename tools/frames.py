@@ -20,7 +20,7 @@ from simulator.core.cost.kernels import (
     layer_products,
     side_product_time,
 )
-from simulator.scenario.run import run
+from simulator.scenario.evaluate import run
 
 
 def inner(function: FunctionType) -> CodeType:

@@ -54,7 +54,7 @@ from simulator.inputs.traces.converters import TO_TRACE
 from simulator.inputs.traces.file import read as read_trace
 from simulator.inputs.traces.summaries import TO_RATES
 from simulator.scenario import load
-from simulator.scenario.run import law_details
+from simulator.scenario.result.data import law_details
 from simulator.studies.plan.file import load_plan
 from simulator.studies.sweep.executors import crew
 from simulator.studies.sweep.store import reading, writing

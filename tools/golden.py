@@ -31,7 +31,8 @@ from click.testing import CliRunner
 from simulator.cli.main import main
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
-from simulator.scenario.run import run, summary
+from simulator.scenario.evaluate import run
+from simulator.scenario.result.data import result_data
 from simulator.studies.window import window_sweep
 
 Found = dict[str, Any]
@@ -287,7 +288,7 @@ def picked(data: Any, paths: tuple[str, ...]) -> Found:
 
 def setting(name: str) -> Found:
     """Law and simulation of a setting of ``durations_only``."""
-    found = summary(run(load("durations_only", [*SETTINGS[name], TRACE, "requests.count=12"])))
+    found = result_data(run(load("durations_only", [*SETTINGS[name], TRACE, "requests.count=12"])))
     simulated = picked(
         found["simulated"], ("steps", "tokens", "tokens_per_step", "tpot_ms", "ttft_ms")
     )
@@ -300,7 +301,7 @@ def scenario(name: str) -> Found:
     """
     together = Catalogue().scenario(name).data.get("requests", {}).get("concurrency", 1)
     result = run(load(name, [f"requests.count={max(REQUESTS, together)}"]))
-    found = summary(result)
+    found = result_data(result)
     return {
         **{law: picked(found[law], LAW) for law in ("law", "law_replayed")},
         **{outcome: picked(found[outcome], OUTCOME) for outcome in ("replay", "simulated")},

@@ -42,7 +42,7 @@ from simulator.inputs.catalogue import shipped
 from simulator.inputs.traces import file as trace_file
 from simulator.record.scores import Sampling
 from simulator.scenario import Loaded, load
-from simulator.scenario.run import simulate
+from simulator.scenario.evaluate import simulate
 
 BEAM = Beam(8, 8, 2)
 """The tree in two stages: as many children of the root as pay on a core."""

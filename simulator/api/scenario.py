@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from simulator.core.strategies.common.law import Law
     from simulator.report.blocks import Page
-    from simulator.scenario.run import RunResult
+    from simulator.scenario.result.run_result import RunResult
 
 
 def load(
@@ -44,7 +44,7 @@ def run(
     """Simulate a scenario beside its law, replay and autoregressive decoding; return all of them.
     Raises as :func:`load`.
     """
-    from simulator.scenario.run import summary as run_summary
+    from simulator.scenario.result.data import result_data as run_summary
     from simulator.scenario.uncertainty import run_with_interval
 
     loaded = load(source, overrides, seed=seed, catalogue=catalogue)
@@ -87,7 +87,8 @@ def law(
     """Evaluate the closed form alone and return it, without a simulation; raises as
     :func:`load`.
     """
-    from simulator.scenario.run import law as law_of, law_details
+    from simulator.scenario.evaluate import law as law_of
+    from simulator.scenario.result.data import law_details
 
     loaded = load(source, overrides, seed=seed, catalogue=catalogue)
     details = law_details(loaded)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from simulator.cli.display import Display, Lines
     from simulator.report.blocks import Page
     from simulator.scenario import Loaded
-    from simulator.scenario.run import RunResult
+    from simulator.scenario.result.run_result import RunResult
     from simulator.scenario.uncertainty import Interval
 
 
@@ -121,7 +121,7 @@ def law(
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
     from simulator.report.pages.law import page
     from simulator.scenario import load
-    from simulator.scenario.run import law_details
+    from simulator.scenario.result.data import law_details
 
     with faults_as_lines():
         loaded = load(scenario, overrides, Catalogue(own), seed)
@@ -188,7 +188,7 @@ def run(
     """
     from simulator.report import logs
     from simulator.scenario import load
-    from simulator.scenario.run import summary
+    from simulator.scenario.result.data import result_data
     from simulator.scenario.uncertainty import run_with_interval
 
     with working("reading") as status:
@@ -232,7 +232,10 @@ def run(
             page = page if long else _brief(page, explain_gap, bool(replications))
     files = f"report: {folder}/report.html   {folder}/report.md   (all tables: --long)"
     answer(
-        as_json, lambda: summary(result) | {"speedup_interval": span._asdict()}, lambda: page, files
+        as_json,
+        lambda: result_data(result) | {"speedup_interval": span._asdict()},
+        lambda: page,
+        files,
     )
     if stopped:
         sys.exit(INTERRUPTED)

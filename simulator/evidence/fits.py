@@ -28,7 +28,8 @@ from simulator.inputs.catalogue import Catalogue, shipped, shown
 from simulator.inputs.document import read
 from simulator.inputs.schema import validate
 from simulator.scenario import Loaded, load
-from simulator.scenario.run import run, summary
+from simulator.scenario.evaluate import run
+from simulator.scenario.result.data import result_data
 
 Columns = Mapping[str, tuple[str, ...]]
 """Column of ``cells.csv`` -> the values of it that are meant."""
@@ -171,7 +172,9 @@ class Run(NamedTuple):
         """Run the scenario as ``change`` leaves it and return one number of ``specsim run --json``,
         by its dotted path.
         """
-        value: Any = summary(run(change(load(self.scenario, self.overrides)), finished=finished))
+        value: Any = result_data(
+            run(change(load(self.scenario, self.overrides)), finished=finished)
+        )
         for part in metric.split("."):
             value = value[int(part) if isinstance(value, list) else part]
         return float(value)

@@ -36,7 +36,7 @@ from simulator.core.world import World
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
 from simulator.scenario.agreement import TOLERANCE, agreement
-from simulator.scenario.run import law, law_from, replayed_beside, simulate, tuned
+from simulator.scenario.evaluate import law, law_from, replayed_beside, simulate, tuned
 
 CONTEXT = 100
 """Cached tokens at which an example's law is taken; stated durations do not depend on them."""

@@ -14,8 +14,8 @@ from scipy.special import stdtrit
 
 from simulator.core.parallel import counted
 from simulator.scenario import Loaded
+from simulator.scenario.evaluate import simulate, tuned
 from simulator.scenario.outcome import CONFIDENCE, QUANTILES, Mean, Outcome
-from simulator.scenario.run import simulate, tuned
 
 
 def replicate(load: Callable[[int], Loaded], count: int, seed: int) -> dict[str, Mean]:

@@ -53,7 +53,8 @@ from simulator.core.serving.request_times import Times
 from simulator.core.serving.requests import Request
 from simulator.scenario import Loaded, Scenario, doubts
 from simulator.scenario.doubts import Uneven, changed, continued_further, evenly, uncurved, uneven
-from simulator.scenario.run import RunResult, baseline, law, run, tuned
+from simulator.scenario.evaluate import baseline, law, run, tuned
+from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.stated.means import possible_changes, range_window, stated_range
 
 SHARE = doubts.SHARE
@@ -177,7 +178,9 @@ def run_with_interval(
     log: Callable[[Iteration], object] | None = None,
     finished: Callable[[Request], object] | None = None,
 ) -> tuple[RunResult, Interval]:
-    """Return the result of :func:`simulator.scenario.run.run`, and the interval of its speed-up."""
+    """Return the result of :func:`simulator.scenario.evaluate.run`, and the interval of its
+    speed-up.
+    """
     times = Times(finished)
     result = replace(run(loaded, command, log, times.note), rests_on=rests_on(loaded))
     return result, of_speedup(tuned(loaded), result.speedup, times.requests)

@@ -26,7 +26,7 @@ from simulator.core.plain import PlainData
 from simulator.core.strategies import strategies
 from simulator.core.strategies.common.capabilities import DerivesNumbers, DraftsChain
 from simulator.core.strategies.common.step import Kind
-from simulator.scenario import Loaded, Scenario, run
+from simulator.scenario import Loaded, Scenario, evaluate
 from simulator.scenario.uncertainty import Interval, doubt_of, interval
 from simulator.studies.window import main_kind, serial_drafting
 
@@ -287,7 +287,7 @@ def batch_sweep(
             scenario.kv_tokens is None
             or size * (scenario.lengths[2] + scenario.strategy.window) <= scenario.kv_tokens
         ):
-            tuned = run.tuned(sized)
+            tuned = evaluate.tuned(sized)
             point = _point(tuned.scenario, acceptance, size in simulate_at)
             if size in simulate_at:
                 doubt = doubt_of(tuned, ())
@@ -366,7 +366,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     size = scenario.requests.concurrency
     cost = scenario.cost
     context = scenario.mean_context
-    law = run.law(scenario, acceptance)
+    law = evaluate.law(scenario, acceptance)
     kind = main_kind(law.kinds)
     step = strategy.step(kind, context)
     parts = strategy.phases(cost, step)
@@ -374,7 +374,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
         parts[name].wall_s for name in strategy.traits.drafted_in if name in parts
     )
     vanilla = serial_drafting(scenario)
-    vanilla_law = run.law(vanilla, acceptance) if vanilla else None
+    vanilla_law = evaluate.law(vanilla, acceptance) if vanilla else None
     if isinstance(strategy, DerivesNumbers):
         exposed = strategy.derived(cost, step).get("exposed_draft_ms")
     else:
@@ -396,7 +396,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
         batch=size,
         gamma=strategy.window_for(size),
         settings=strategy.batch_settings if isinstance(strategy, DraftsChain) else "",
-        baseline_tpot_ms=run.baseline(scenario).tpot_s * 1e3,
+        baseline_tpot_ms=evaluate.baseline(scenario).tpot_s * 1e3,
         decode_ms=cost.target(plain.rows).wall_s * 1e3,
         verify_rows=step.rows.tokens,
         verify_ms=cost.target(step.rows).wall_s * 1e3,
@@ -417,12 +417,14 @@ def _simulated(scenario: Scenario, vanilla: Scenario | None, acceptance: Accepta
     """Return tokens per second of the strategy, of autoregressive decoding and, where there is such
     a scenario, of vanilla.
     """
-    simulated, _ = run.simulate(scenario, acceptance)
-    baseline, _ = run.simulate(run.plain(scenario), run.NO_DRAFTS)
+    simulated, _ = evaluate.simulate(scenario, acceptance)
+    baseline, _ = evaluate.simulate(evaluate.plain(scenario), evaluate.NO_DRAFTS)
     rates = {
         "simulated_tokens_per_s": simulated.tokens_per_s,
         "simulated_baseline_tokens_per_s": baseline.tokens_per_s,
     }
     if vanilla:
-        rates["simulated_vanilla_tokens_per_s"] = run.simulate(vanilla, acceptance)[0].tokens_per_s
+        rates["simulated_vanilla_tokens_per_s"] = evaluate.simulate(vanilla, acceptance)[
+            0
+        ].tokens_per_s
     return rates

@@ -38,7 +38,7 @@ from simulator.core.serving.busier import FEWEST, busier, redrawn, requests_in_w
 from simulator.core.serving.requests import Request
 from simulator.core.serving.traffic import TrafficFile
 from simulator.scenario import Loaded
-from simulator.scenario.run import simulate, tuned
+from simulator.scenario.evaluate import simulate, tuned
 
 DRIFT = 0.02
 TOLERANCE = 0.05

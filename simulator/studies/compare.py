@@ -15,7 +15,7 @@ import yaml
 from simulator.core.plain import PlainData
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.caveats import continued_rates
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.uncertainty import Interval, run_with_interval
 
 UNCOMPARED = ("about", "maker", "year", "source", "confidence", "width_source")

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from simulator.core.acceptance.sources import odds_of
 from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
-from simulator.scenario import Loaded, run
+from simulator.scenario import Loaded, evaluate
 from simulator.scenario.agreement import claim_of
 from simulator.studies.batches import LawAtBatch, crossover, tile_edges
 from simulator.studies.methods import (
@@ -143,7 +143,8 @@ def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[LawAtBatch]:
     longest = scenario.lengths[2]
     alone = scenario.replace(requests=scenario.requests.model_copy(update={"concurrency": 1}))
     replayed = (
-        run.replay(alone, acceptance).tokens_per_step / run.law(alone, acceptance).tokens_per_step
+        evaluate.replay(alone, acceptance).tokens_per_step
+        / evaluate.law(alone, acceptance).tokens_per_step
     )
     odds = odds_of(acceptance, scenario.exit)
     for size in sizes:
@@ -157,4 +158,6 @@ def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[LawAtBatch]:
             cost, odds, size, context, one_lane=scenario.one_lane, outputs=scenario.outputs
         )
         rows = strategy.step(main_kind(law.kinds), context).rows.tokens
-        yield LawAtBatch(size, rows, run.baseline(scenario, size).tpot_s / law.tpot_s * replayed)
+        yield LawAtBatch(
+            size, rows, evaluate.baseline(scenario, size).tpot_s / law.tpot_s * replayed
+        )

@@ -23,7 +23,7 @@ from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
 from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.scenario import Loaded
-from simulator.scenario.run import baseline
+from simulator.scenario.evaluate import baseline
 
 LONGEST = 12
 """Draft tokens; the best window is looked for up to here."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
-from simulator.scenario import Loaded, run
+from simulator.scenario import Loaded, evaluate
 from simulator.studies.batches import at_size, turning
 
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -72,7 +72,7 @@ def crossing(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> int | No
 
 def _point(loaded: Loaded, size: int) -> LoadPoint:
     sized = at_size(loaded, size)
-    outcome, _ = run.simulate(sized.scenario, sized.acceptance())
+    outcome, _ = evaluate.simulate(sized.scenario, sized.acceptance())
     tbt = outcome.serving.tbt
     return LoadPoint(
         scenario=sized.scenario.name,

@@ -19,7 +19,7 @@ from simulator.core.strategies.common.capabilities import NamesRecording, extra_
 from simulator.core.strategies.common.method import PublishedMean
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import in_a_line
-from simulator.scenario import Loaded, load, run
+from simulator.scenario import Loaded, evaluate, load
 from simulator.scenario.agreement import claim_of
 from simulator.scenario.uncertainty import rests_on
 from simulator.studies.method_features import read_method
@@ -229,9 +229,9 @@ def method_sweep(candidates: Iterable[MethodCandidate]) -> list[MethodPoint]:
     for candidate in counted(candidates, "methods"):
         if candidate.loaded:
             if baseline is None:
-                plain = run.plain(candidate.loaded.scenario)
-                baseline = run.simulate(plain, run.NO_DRAFTS)[0].tpot_s * 1e3
-            points.append(_point(candidate, run.tuned(candidate.loaded), baseline))
+                plain = evaluate.plain(candidate.loaded.scenario)
+                baseline = evaluate.simulate(plain, evaluate.NO_DRAFTS)[0].tpot_s * 1e3
+            points.append(_point(candidate, evaluate.tuned(candidate.loaded), baseline))
     return sorted(points, key=lambda point: (point.origin == "published", point.tpot_ms))
 
 
@@ -240,8 +240,8 @@ def _point(candidate: MethodCandidate, loaded: Loaded, baseline_ms: float) -> Me
     acceptance = loaded.acceptance()
     strategy = scenario.schedule
     target = scenario.target
-    law = run.law(scenario, acceptance)
-    simulated = run.simulate(scenario, acceptance)[0]
+    law = evaluate.law(scenario, acceptance)
+    simulated = evaluate.simulate(scenario, acceptance)[0]
     step = strategy.step(main_kind(law.kinds), scenario.mean_context)
     drafted = strategy.phases(scenario.cost, step)
     if target:

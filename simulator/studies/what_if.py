@@ -27,8 +27,9 @@ from simulator.core.strategies.common.base import LONGEST_WINDOW, law_parts, sha
 from simulator.core.strategies.common.law import Part, means
 from simulator.core.strategies.common.step import NO_DURATIONS, Kind
 from simulator.scenario import Loaded
+from simulator.scenario.evaluate import baseline, observed_batch, tuned
 from simulator.scenario.expenses import rented_devices, usd_per_hour
-from simulator.scenario.run import RunResult, baseline, observed_batch, tuned
+from simulator.scenario.result.run_result import RunResult
 from simulator.studies.window import windows_of
 
 Floats = NDArray[np.float64]

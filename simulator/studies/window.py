@@ -18,7 +18,8 @@ from simulator.core.strategies.common.capabilities import DraftsChain, least_win
 from simulator.core.strategies.common.step import Kind
 from simulator.core.strategies.common.traits import Facts
 from simulator.core.strategies.vanilla_sd import VanillaSD
-from simulator.scenario import Loaded, Scenario, run
+from simulator.scenario import Loaded, Scenario, evaluate
+from simulator.scenario.result.run_result import RunResult
 
 SWEEP_REQUESTS = 200
 """Requests simulated at one window length, or two full batches where that is more."""
@@ -61,7 +62,7 @@ class SweepPoint:
 def window_sweep(
     loaded: Loaded,
     simulate_at: Collection[int] | None = None,
-    done: run.RunResult | None = None,
+    done: RunResult | None = None,
 ) -> list[SweepPoint]:
     """Return a point for each window by law, simulated where also in ``simulate_at``; empty for a
     strategy without ``gamma``.
@@ -149,7 +150,7 @@ def serial_drafting(scenario: Scenario) -> Scenario | None:
 
 def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
     strategy = scenario.schedule
-    law = run.law(scenario, acceptance)
+    law = evaluate.law(scenario, acceptance)
     kind = main_kind(law.kinds)
     durations = strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context))
     named: Mapping[str, float] = durations._asdict()
@@ -162,27 +163,27 @@ def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
         overlap_ms=named[strategy.traits.hidden_behind] * 1e3
         if strategy.traits.hidden_behind
         else None,
-        baseline_tpot_ms=run.baseline(scenario).tpot_s * 1e3,
+        baseline_tpot_ms=evaluate.baseline(scenario).tpot_s * 1e3,
     )
     if serial := serial_drafting(scenario):
-        vanilla = run.law(serial, acceptance)
+        vanilla = evaluate.law(serial, acceptance)
         point = replace(
             point, vanilla_step_ms=vanilla.step_s * 1e3, vanilla_tpot_ms=vanilla.tpot_s * 1e3
         )
     return point
 
 
-def _simulated(point: SweepPoint, loaded: Loaded, done: run.RunResult | None) -> SweepPoint:
+def _simulated(point: SweepPoint, loaded: Loaded, done: RunResult | None) -> SweepPoint:
     if done and done.scenario == loaded.scenario:
         outcome = done.simulated
     else:
-        outcome, _ = run.simulate(loaded.scenario, loaded.acceptance())
+        outcome, _ = evaluate.simulate(loaded.scenario, loaded.acceptance())
     return replace(
         point,
         simulated_requests=loaded.scenario.requests.count,
         simulated_step_ms=outcome.step_s * 1e3,
         simulated_tpot_ms=outcome.tpot_s * 1e3,
-        replayed_tpot_ms=run.law_from(loaded.scenario, outcome).tpot_s * 1e3,
+        replayed_tpot_ms=evaluate.law_from(loaded.scenario, outcome).tpot_s * 1e3,
     )
 
 

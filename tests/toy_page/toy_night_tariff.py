@@ -11,7 +11,7 @@ from typing import NamedTuple
 from simulator.report.blocks import Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.wording import number
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 
 TITLE = "What a token costs at night"
 J_PER_KWH = 3.6e6

@@ -41,7 +41,7 @@ from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
 from simulator.scenario import Loaded, load
-from simulator.scenario.run import baseline, law
+from simulator.scenario.evaluate import baseline, law
 from simulator.scenario.uncertainty import SHARE_DEVIATIONS, deviation, devices, with_slower
 
 MEASURED = ("step_ms", "tokens_per_s", "speedup")

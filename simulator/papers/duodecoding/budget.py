@@ -21,7 +21,7 @@ from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
 from simulator.core.strategies.common.traits import Facts
 from simulator.papers.duodecoding.strategy import DuoDecoding
-from simulator.scenario import Loaded, run
+from simulator.scenario import Loaded, evaluate
 from simulator.studies.window import at_window
 
 REQUESTS = 60
@@ -126,7 +126,7 @@ def budget_point(loaded: Loaded, simulated: bool) -> BudgetPoint:
     acceptance = loaded.acceptance()
     cost = scenario.cost
     context = scenario.mean_context
-    law = run.law(scenario, acceptance)
+    law = evaluate.law(scenario, acceptance)
     cap = round(scenario.lengths[1])
     written = strategy.until_shown(cost, lambda tail: acceptance.odds(tail, None), context, cap)
     draft_s, target_s = strategy.sides(cost, context)
@@ -150,8 +150,8 @@ def _simulated(point: BudgetPoint, loaded: Loaded, acceptance: Acceptance) -> Bu
     for count in ("verified", "emitted"):
         scenario = loaded.change(count=count).scenario
         replayed, (outcome, _) = (
-            run.replay(scenario, acceptance),
-            run.simulate(scenario, acceptance),
+            evaluate.replay(scenario, acceptance),
+            evaluate.simulate(scenario, acceptance),
         )
         rates[count] = replace(
             getattr(point, count), replay=1.0 / replayed.tpot_s, simulation=1.0 / outcome.tpot_s

@@ -8,7 +8,7 @@ from simulator.report.blocks import Block, Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.run.acceptance import choices
 from simulator.report.wording import share, shown
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 
 
 def fallback_section(result: RunResult) -> Section:

@@ -80,7 +80,7 @@ from simulator.papers.mirror_sd.laws import (
 
 if TYPE_CHECKING:
     from simulator.report.blocks import Section
-    from simulator.scenario.run import RunResult
+    from simulator.scenario.result.run_result import RunResult
 
 NOTHING = Phase(0.0, {})
 

@@ -19,7 +19,7 @@ from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
 from simulator.core.world import Span
 from simulator.papers.specpipe.filled_pipeline import FilledPipeline
-from simulator.scenario import Loaded, run
+from simulator.scenario import Loaded, evaluate
 
 LATENCIES_US = (10, 50, 200, 500, 1_000, 2_000, 5_000, 10_000)
 RATES_GBIT_S = (1, 2.5, 5, 10, 25, 100)
@@ -216,7 +216,7 @@ def link_between_servers(loaded: Loaded) -> int:
 def spans_of(loaded: Loaded, overlapped: bool) -> list[Span]:
     """Return the spans of the lanes for a picture of a few steps."""
     changed = _few(loaded.change(asynchronous=overlapped))
-    return run.simulate(changed.scenario, changed.acceptance(), run.SPANS)[1]
+    return evaluate.simulate(changed.scenario, changed.acceptance(), evaluate.SPANS)[1]
 
 
 def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
@@ -231,7 +231,7 @@ def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
     least: float | None = None
     for one_server in (True, False) if link else (True,):
         placed = _linked(loaded, None) if link and one_server else loaded
-        plain, _ = run.simulate(run.plain(placed.scenario), run.NO_DRAFTS)
+        plain, _ = evaluate.simulate(evaluate.plain(placed.scenario), evaluate.NO_DRAFTS)
         plain_ms = plain.tpot_s * 1e3
         for overlapped in (True, False):
             tpot_ms = _tpot_ms(placed, overlapped)
@@ -244,7 +244,7 @@ def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
 def _tpot_ms(loaded: Loaded, overlapped: bool) -> float:
     """Return the simulated time per token in ms."""
     changed = loaded.change(asynchronous=overlapped)
-    return run.simulate(changed.scenario, changed.acceptance())[0].tpot_s * 1e3
+    return evaluate.simulate(changed.scenario, changed.acceptance())[0].tpot_s * 1e3
 
 
 def _sweep(loaded: Loaded, links: Iterable[Link]) -> Iterator[NetworkPoint]:

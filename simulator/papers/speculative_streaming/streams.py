@@ -26,7 +26,7 @@ from simulator.papers.speculative_streaming.laws import (
     tree_nodes,
 )
 from simulator.papers.speculative_streaming.strategy import SpeculativeStreaming
-from simulator.scenario import Loaded, run
+from simulator.scenario import Loaded, evaluate
 from simulator.scenario.outcome import Outcome
 
 BRANCHINGS = range(1, 9)
@@ -105,7 +105,7 @@ def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> Stre
     if not isinstance(strategy, SpeculativeStreaming) or loaded.trace is None:
         message = "expected a scenario of speculative_streaming with a trace that holds streams"
         raise BadInput.at(loaded.scenario.name, message, "acceptance.trace")
-    plain, _ = run.simulate(run.plain(loaded.scenario), run.NO_DRAFTS)
+    plain, _ = evaluate.simulate(evaluate.plain(loaded.scenario), evaluate.NO_DRAFTS)
     baseline = plain.tpot_s
     whole = []
     pruned = []
@@ -166,7 +166,7 @@ def _point(loaded: Loaded, strategy: SpeculativeStreaming, baseline: float) -> S
 
 
 def _replayed(loaded: Loaded) -> Outcome:
-    return run.replay(loaded.scenario, loaded.acceptance())
+    return evaluate.replay(loaded.scenario, loaded.acceptance())
 
 
 def _two_models(loaded: Loaded, strategy: SpeculativeStreaming) -> TwoModels | None:

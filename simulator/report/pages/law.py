@@ -16,8 +16,8 @@ KINDS_SHOWN = 4
 
 
 def page(details: PlainMapping, command: str = "", law: WhatIf | None = None) -> Page:
-    """Return the page of :func:`~simulator.scenario.run.law_details`: the answer, sliders over
-    ``law``, parts of a step.
+    """Return the page of :func:`~simulator.scenario.result.data.law_details`: the answer, sliders
+    over ``law``, parts of a step.
     """
     opening: list[Block] = [Paragraph(as_sentence(caution)) for caution in details["cautions"]]
     if law:

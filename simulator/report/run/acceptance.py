@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 from simulator.report.blocks import Block, Figure, Paragraph, Section
 from simulator.report.run import figures
 from simulator.report.wording import share
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 
 ACCEPTED = "accepted_lengths.svg"
 

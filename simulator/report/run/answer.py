@@ -14,7 +14,7 @@ from simulator.report.run.gaps import agreement_sentence
 from simulator.report.wording import as_sentence, number, percent, whole_share
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import LimitOutcome
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.uncertainty import SHARE, Interval
 
 

@@ -2,7 +2,7 @@
 
 from simulator.core.strategies.common.step import Kind
 from simulator.report.wording import number, share
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 from simulator.studies.window import main_kind
 
 

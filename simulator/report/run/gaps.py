@@ -12,7 +12,7 @@ from simulator.report.run.acceptance import SaysOfRuns
 from simulator.report.wording import number, percent, share
 from simulator.scenario.agreement import GapPart
 from simulator.scenario.outcome import Outcome
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 
 TITLE = "Law, replay and simulation"
 CAPTION = (

@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint
 
 from simulator.core.plugin_group import SECTIONS, broken, error_in_words, loaded, registered
 from simulator.report.blocks import Section
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 
 
 def sections(result: RunResult) -> Iterator[Section]:

@@ -9,7 +9,7 @@ from simulator.report.blocks import Block, Bullets, Page, Section
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.pages import what_if
 from simulator.report.run import acceptance, answer, gaps, memory, packages, serving, steps, window
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.uncertainty import Interval
 from simulator.studies.what_if import WhatIf
 from simulator.studies.window import SweepPoint

@@ -19,7 +19,7 @@ from simulator.scenario.outcome import (
     Replica,
     ServingOutcome,
 )
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 
 TITLE = "Requests and batches"
 

@@ -11,7 +11,7 @@ from simulator.report.pipeline_timeline import pipeline_timeline
 from simulator.report.run.drafting import regime
 from simulator.report.timeline import span_data, steady_window, timeline_svg
 from simulator.report.wording import number, share
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 
 TIMELINE = "timeline.svg"
 TRACE = "timeline.json"

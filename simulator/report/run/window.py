@@ -6,7 +6,7 @@ from functools import partial
 from simulator.report.blocks import Block, Figure, Paragraph, Section
 from simulator.report.run import figures
 from simulator.report.wording import number
-from simulator.scenario.run import RunResult
+from simulator.scenario.result.run_result import RunResult
 from simulator.studies.window import SweepPoint
 
 SWEEP = "window_sweep.svg"

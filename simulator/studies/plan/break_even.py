@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from simulator.core.acceptance.sources import Acceptance, Rates, odds_of
 from simulator.core.faults import BadInput
 from simulator.scenario import Loaded
-from simulator.scenario.run import baseline, tuned
+from simulator.scenario.evaluate import baseline, tuned
 from simulator.studies.batches import LawAtBatch, crossover
 from simulator.studies.plan.robustness import slower_links
 from simulator.studies.plan.search import Finding

@@ -25,7 +25,7 @@ from simulator.core.strategies.common.adaptive import (
 from simulator.core.strategies.common.capabilities import DraftsChain, beam_of
 from simulator.inputs.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
-from simulator.scenario.run import plain, tuned
+from simulator.scenario.evaluate import plain, tuned
 from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.search import Finding, examine, replicated
 

@@ -23,9 +23,9 @@ from simulator.core.serving.requests import Request
 from simulator.core.serving.service import OnFinished
 from simulator.core.serving.slo import Limit
 from simulator.scenario import Loaded
+from simulator.scenario.evaluate import simulate, tuned
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Outcome
-from simulator.scenario.run import simulate, tuned
 from simulator.studies.plan.bounds import FleetBounds, LimitBrokenError, Watch
 from simulator.studies.plan.file import Candidate, Plan
 

@@ -10,7 +10,7 @@ from simulator.core.parallel import counted, say
 from simulator.core.plain import PlainData
 from simulator.core.serving.slo import Limit
 from simulator.scenario import Loaded
-from simulator.scenario.run import law, tuned
+from simulator.scenario.evaluate import law, tuned
 from simulator.scenario.uncertainty import rests_on
 from simulator.studies.capacity import Trial, trial
 from simulator.studies.plan.break_even import BreakEven, break_even

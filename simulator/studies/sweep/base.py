@@ -10,7 +10,7 @@ from typing import Literal
 from simulator.core.acceptance.sources import Acceptance
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import Document
-from simulator.scenario import Loaded, checked, run
+from simulator.scenario import Loaded, checked, evaluate
 from simulator.scenario.loading import variant
 from simulator.studies.sweep.axes import Settings
 from simulator.studies.sweep.key import Fields, canonical, digest, fields_of
@@ -43,7 +43,7 @@ class Base:
         of_requests = stated.by_context or stated.kinds or stated.rescale
         lengths = [fields["requests"]] if of_requests else []
         shared = Shared(digest(fields["acceptance"], fields["strategy"], sizes, *lengths), loaded)
-        return run.tuned(replace(loaded, precomputed=_acceptance(shared)))
+        return evaluate.tuned(replace(loaded, precomputed=_acceptance(shared)))
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.base import law_parts, share_emitted
 from simulator.core.strategies.common.law import means
 from simulator.scenario import Loaded, Scenario
+from simulator.scenario.evaluate import tuned
 from simulator.scenario.loading import variant
-from simulator.scenario.run import tuned
 
 Floats = NDArray[np.float64]
 Axes = Mapping[str, Sequence[Any] | NDArray[Any]]
@@ -62,10 +62,10 @@ def law_columns(
     """Return the law (marginal rates) at every point, a row of ``columns``: columns of one length,
     and results as long.
 
-    Equal to :func:`simulator.scenario.run.law` of each variant, to 4 ulp. ``quantities``: which of
-    ``QUANTITIES`` are wanted. Takes 16 MB more than the results, whatever their size. Raises as
-    :func:`simulator.scenario.loading.variant` does where a point cannot be, and ValueError for a
-    key without values.
+    Equal to :func:`simulator.scenario.evaluate.law` of each variant, to 4 ulp. ``quantities``:
+    which of ``QUANTITIES`` are wanted. Takes 16 MB more than the results, whatever their size.
+    Raises as :func:`simulator.scenario.loading.variant` does where a point cannot be, and
+    ValueError for a key without values.
     """
     values = {key: _values(key, column) for key, column in columns.items()}
     (count,) = {len(column) for column in values.values()}

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from simulator.core.faults import BadInput
-from simulator.scenario import Loaded, run
+from simulator.scenario import Loaded, evaluate
 from simulator.studies.sweep.axes import Point, Settings
 from simulator.studies.sweep.base import Base
 from simulator.studies.sweep.grid import RATES, SPREAD, law_columns
@@ -66,8 +66,8 @@ def _metrics(
     """Yield the metrics of ``count`` points that differ in the numbers of ``columns``."""
     batch = loaded.scenario.batch
     if not columns:
-        law = run.law(loaded.scenario, loaded.acceptance())
-        plain = run.baseline(loaded.scenario)
+        law = evaluate.law(loaded.scenario, loaded.acceptance())
+        plain = evaluate.baseline(loaded.scenario)
         rows = [(law.tpot_s, plain.tpot_s / law.tpot_s, law.tokens_per_step, law.step_s)] * count
     else:
         arrays = law_columns(loaded, columns)

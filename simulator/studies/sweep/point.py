@@ -10,10 +10,9 @@ from functools import lru_cache
 from time import perf_counter
 from typing import NamedTuple
 
-from simulator.core.acceptance.sources import Cycle
 from simulator.core.faults import BadInput
 from simulator.core.numeric import quotient
-from simulator.scenario import Loaded, run
+from simulator.scenario import Loaded, evaluate
 from simulator.scenario.outcome import Outcome
 from simulator.studies.sweep.axes import Point
 from simulator.studies.sweep.base import Evaluator, Shared, SweepJob
@@ -49,7 +48,7 @@ def evaluate_all(job: SweepJob, version: bytes, points: list[Point]) -> Bundle[R
     if job.evaluator == "law":
         rows = _by_law(job, points)
     else:
-        rows = [evaluate(job, point) for point in points]
+        rows = [row_at(job, point) for point in points]
     return Bundle(rows, perf_counter() - start)
 
 
@@ -61,7 +60,7 @@ def _by_law(job: SweepJob, points: list[Point]) -> list[Row]:
         results = laws(job.base, points)
     except Exception:  # whatever it is, the point that it belongs to says it
         if len(points) == 1:
-            return [evaluate(job, points[0])]
+            return [row_at(job, points[0])]
         half = len(points) // 2
         return [*_by_law(job, points[:half]), *_by_law(job, points[half:])]
     rows = []
@@ -85,7 +84,7 @@ def _key(job: SweepJob, point: Point) -> bytes | None:
         return None
 
 
-def evaluate(job: SweepJob, point: Point) -> Row:
+def row_at(job: SweepJob, point: Point) -> Row:
     """Return the row of one point; whatever goes wrong in it becomes its fault."""
     key = b""
     try:
@@ -128,13 +127,13 @@ def replay(loaded: Loaded, fields: Fields) -> dict[str, float | None]:
     if in_flight > 1:
         has = f"{scenario.strategy.name} has {in_flight} steps in flight"
         raise BadInput.at(scenario.name, f"{has}, which only a simulation follows", "strategy")
-    outcome = run.replay(scenario, loaded.acceptance())
+    outcome = evaluate.replay(scenario, loaded.acceptance())
     return _metrics(outcome, _baseline_of(loaded, fields, "replay"))
 
 
 def simulation(loaded: Loaded, fields: Fields) -> dict[str, float | None]:
     """Return metrics of a run in which every step is booked on the event engine."""
-    outcome, *_ = run.simulate(loaded.scenario, loaded.acceptance())
+    outcome, *_ = evaluate.simulate(loaded.scenario, loaded.acceptance())
     return _metrics(outcome, _baseline_of(loaded, fields, "simulation"))
 
 
@@ -181,7 +180,7 @@ def _baseline_of(loaded: Loaded, fields: Fields, evaluator: Evaluator) -> Outcom
 
 @lru_cache(maxsize=1_024)
 def _baseline(shared: Shared, evaluator: Evaluator) -> Outcome:
-    plain = run.plain(shared.loaded.scenario)
+    plain = evaluate.plain(shared.loaded.scenario)
     if evaluator == "replay":
-        return run.replay(plain, Cycle((0,)))
-    return run.simulate(plain, Cycle((0,)))[0]
+        return evaluate.replay(plain, evaluate.NO_DRAFTS)
+    return evaluate.simulate(plain, evaluate.NO_DRAFTS)[0]

@@ -1,4 +1,4 @@
-"""Run one scenario: law, replay and simulation of the same steps, side by side.
+"""Evaluate one scenario: law, replay and simulation of the same steps, side by side.
 
 Every number says where it comes from. *Law* is the closed form, once with marginal acceptance rates
 and once with the shares that the replay counted; *replay* walks the recorded acceptance and takes
@@ -6,143 +6,35 @@ each step's time from the law; *simulation* books lanes on the event engine.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from simulator.core.acceptance.sources import Acceptance, Cycle, Odds, odds_of
 from simulator.core.acceptance.spec import AcceptanceSpec
-from simulator.core.cost.partition import message_bytes
 from simulator.core.cost.rows import Phase
 from simulator.core.faults import Fault, Infeasible
-from simulator.core.numeric import quotient
 from simulator.core.parallel import STOP, counting, stopping, unheard
-from simulator.core.plain import PlainData
-from simulator.core.quantities import provenance
 from simulator.core.serving.requests import Request
 from simulator.core.serving.service import OnFinished, OnIteration, ServiceRun
 from simulator.core.serving.step_times import StepTimes
 from simulator.core.strategies.autoregressive import Autoregressive
-from simulator.core.strategies.common.capabilities import (
-    Appendix,
-    DerivesNumbers,
-    Tunable,
-    appendix_of,
-    beam_of,
-    extra_memory,
-)
+from simulator.core.strategies.common.capabilities import Tunable, appendix_of
 from simulator.core.strategies.common.claim import Claim
 from simulator.core.strategies.common.law import Law, OddsOf
 from simulator.core.strategies.common.outputs import Outputs
-from simulator.core.strategies.common.step import Kind, named_durations
+from simulator.core.strategies.common.step import Kind
 from simulator.core.world import Span
-from simulator.scenario import Loaded, Scenario, resolved
-from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap, gap_data
+from simulator.scenario import Loaded, Scenario
 from simulator.scenario.caveats import cautions, caveats
-from simulator.scenario.expenses import Expenses, expenses
-from simulator.scenario.outcome import Mean, Outcome, outcome_data, outcome_of, stage_memories
-from simulator.scenario.stability import load_of
-from simulator.scenario.stated.means import StatedMean, stated_mean
+from simulator.scenario.outcome import Outcome, outcome_of
+from simulator.scenario.result.run_result import RunResult
+from simulator.scenario.stated.means import stated_mean
 
 SPANS = 50_000
 """Busy intervals of each lane that a run keeps for its report."""
 NO_DRAFTS = Cycle((0,))
 """Verdicts on the windows of autoregressive decoding, in which nothing is drafted."""
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """A scenario with its law, its replay, its simulation, and what they show."""
-
-    scenario: Scenario
-    command: str
-    """The command line that makes this result again; empty for none."""
-    law: Law
-    """The law with marginal acceptance rates."""
-    law_replayed: Law
-    """The law with the acceptance and step kinds that the simulation counted, so no prediction of
-    either.
-    """
-    replay: Outcome
-    simulated: Outcome
-    odds: Odds
-    """Chances of each outcome of one verified window, from marginal rates."""
-    baseline: Outcome
-    """The simulation of autoregressive decoding: the same requests on the same target."""
-    phases: Mapping[Kind, Mapping[str, Phase]]
-    """Seconds of the named phases of a step, by step kind, at the mean context."""
-    spans: list[Span]
-    """The first ``SPANS`` busy intervals of each lane."""
-    appendix: Appendix | None
-    """What the strategy alone finds in the acceptance; None where it finds nothing."""
-    caveats: tuple[str, ...]
-    """Sentences on what the law leaves out and where acceptance comes from."""
-    cautions: tuple[str, ...] = ()
-    """Sentences that stand beside the headline (:func:`simulator.scenario.caveats.cautions`)."""
-    stated: StatedMean | None = None
-    """The mean that acceptance states beside that of the requests that ran; None where none is
-    stated.
-    """
-    rests_on: str = ""
-    """What in doubt the speed-up rests on (:func:`simulator.scenario.uncertainty.rests_on`); empty
-    where that is little.
-    """
-    replications: Mapping[str, Mean] = field(default_factory=dict)
-    """Means of metrics over seeds (:mod:`simulator.scenario.replications`), where more than one was
-    simulated.
-    """
-    seeds: int = 1
-    """Number of seeds behind them."""
-    explain_gap: bool = False
-    """Reports measure what explains the gap between law and simulation."""
-
-    @property
-    def speedup(self) -> float:
-        """Return the time per token of autoregressive decoding over that of this run, both
-        simulated.
-        """
-        return self.baseline.tpot_s / self.simulated.tpot_s
-
-    @property
-    def speedup_with_prompts(self) -> float | None:
-        """Return tokens per second, prompts included, over those of autoregressive decoding, both
-        simulated.
-
-        None where autoregressive decoding shows no token while requests count.
-        """
-        return quotient(self.simulated.tokens_per_s, self.baseline.tokens_per_s)
-
-    @property
-    def busy(self) -> dict[str, float]:
-        """Return the busy share of each lane that was used, over the whole run."""
-        busy_s = self.simulated.busy_s
-        end_s = self.simulated.end_s
-        return {lane: busy_s[lane] / end_s for lane in sorted(busy_s) if busy_s[lane]}
-
-    @property
-    def expenses(self) -> Expenses | None:
-        """Return what the simulated tokens cost in USD and joules; None without devices."""
-        return expenses(self.scenario, self.simulated)
-
-    @property
-    def agreement(self) -> Agreement:
-        """Return what the law claims, and what this run shows of it."""
-        return agreement(self.scenario, self.law, self.replay, self.simulated)
-
-    @property
-    def gap_parts(self) -> tuple[GapPart, ...]:
-        """Return what the gap from the law with marginal rates to the simulation is made of; empty
-        unless ``explain_gap``.
-        """
-        if not self.explain_gap:
-            return ()
-        return explained_gap(
-            self.scenario, self.law, self.law_replayed, self.replay, self.simulated
-        )
-
-    def provenance(self) -> list[dict[str, object]]:
-        """Return every number of the scenario that has a source, with it."""
-        return list(provenance(self.scenario))
 
 
 def run(
@@ -409,108 +301,3 @@ def _phases(
                 scenario.cost, scenario.schedule.step(kind, scenario.mean_context)
             ),
         )
-
-
-def summary(result: RunResult) -> PlainData:
-    """Return a result as plain data, as ``run --json`` prints it."""
-    simulated = result.simulated
-    requests = result.scenario.requests
-    target = result.scenario.target
-    return {
-        "scenario": resolved(result.scenario),
-        "law": law_data(result.law),
-        "law_replayed": law_data(result.law_replayed),
-        "agreement": result.agreement.data(),
-        **({"gap_parts": gap_data(result.gap_parts)} if result.explain_gap else {}),
-        **({"stated_mean": result.stated._asdict()} if result.stated else {}),
-        "replay": outcome_data(result.replay),
-        "simulated": outcome_data(simulated),
-        "baseline": {
-            "strategy": "autoregressive",
-            "tpot_ms": result.baseline.tpot_s * 1e3,
-            "tokens_per_s": result.baseline.tokens_per_s,
-        },
-        "speedup": result.speedup,
-        "bill": result.expenses and result.expenses._asdict(),
-        "replications": {name: mean._asdict() for name, mean in result.replications.items()},
-        "stages": list(_stage_data(result.scenario)),
-        "speedup_with_prompts": result.speedup_with_prompts,
-        "extra_weights": target and extra_memory(result.scenario.strategy, target.model).weights,
-        "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
-        "concurrency": None if requests.arrivals else requests.concurrency,
-        "fallback": [],  # in every result, whether or not an appendix has rates
-        **(result.appendix.as_data() if result.appendix else {}),
-        "notes": [*result.cautions, *result.caveats, *[result.rests_on] * bool(result.rests_on)],
-        "provenance": result.provenance(),
-    }
-
-
-def _stage_data(scenario: Scenario) -> Iterator[dict[str, float]]:
-    """Yield memory of each stage, and the size of a level's hidden states on their way to the next
-    stage (SP-9).
-    """
-    beam = beam_of(scenario.schedule)
-    tokens = beam.width if beam else 1
-    for layers, true, printed in stage_memories(scenario):
-        message = message_bytes(scenario.target.model, tokens) if scenario.target else 0
-        yield {
-            "layers": layers,
-            "memory_gib": true.gib,
-            "memory_as_printed_gib": printed.gib,
-            "message_kib": message / 2**10,
-            "message_mib": message / 2**20,
-        }
-
-
-def law_data(law: Law) -> PlainData:
-    """Return a law as plain data, times in milliseconds."""
-    return {
-        "step_ms": law.step_s * 1e3,
-        "tokens_per_step": law.tokens_per_step,
-        "verified_per_step": law.verified_per_step,
-        "tpot_ms": law.tpot_s * 1e3,
-        "relation": law.relation,
-        "source": law.source,
-    }
-
-
-def law_details(loaded: Loaded) -> PlainData:
-    """Return the law of a scenario with its durations by step kind as plain data, times in
-    milliseconds.
-    """
-    scenario = loaded.scenario
-    marginal = law(scenario, loaded.acceptance())
-    strategy = scenario.schedule
-    load = load_of(scenario, loaded.acceptance())
-    kinds = []
-    for kind, share in sorted(marginal.kinds.items(), key=lambda entry: -entry[1]):
-        step = strategy.step(kind, scenario.mean_context)
-        durations = strategy.durations(scenario.cost, step)
-        named = dict(named_durations(durations))
-        whole = float(strategy.step_seconds(durations, kind)) * 1e3
-        if isinstance(strategy, DerivesNumbers):
-            derived = dict(strategy.derived(scenario.cost, step))
-        else:
-            derived = {}
-        kinds.append(
-            {
-                **kind.data(),
-                "share": share,
-                "step_ms": whole,
-                "durations": named,
-                "derived": derived,
-            }
-        )
-    autoregressive = baseline(scenario)
-    return {
-        "scenario": scenario.name,
-        "law": law_data(marginal),
-        "kinds": kinds,
-        "baseline": {"strategy": "autoregressive", "tpot_ms": autoregressive.tpot_s * 1e3},
-        "speedup": autoregressive.tpot_s / marginal.tpot_s,
-        "stand_in": scenario.acceptance.stand_in,
-        "cautions": list(cautions(scenario)),
-        **(
-            {"load": {**load._asdict(), "stable": load.stable, "words": load.words}} if load else {}
-        ),
-    }

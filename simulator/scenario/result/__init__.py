@@ -1,0 +1,1 @@
+"""The result of one scenario: what it holds, and how it looks as plain data."""
