@@ -3,6 +3,7 @@ paper.
 """
 
 from collections.abc import Sequence
+from math import ceil
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from simulator.core.numeric import grouped
+from simulator.core.plain import PlainData
 from simulator.evidence.validation import Validated
 from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, VERMILLION, legend_above
@@ -28,16 +30,16 @@ def parity(papers: Sequence[Validated]) -> Drawing:
     """
     shown = [paper for paper in papers if paper.predicted]
     across = min(3, len(shown)) or 1
-    rows = -(-len(shown) // across) or 1
+    rows = ceil(len(shown) / across) or 1
+    note = "published; shaded: within 5 % and 10 %; bars: 90 % interval of the run"
     with canvas(0.5 + 2.4 * rows) as drawing:
-        panels = drawing.subplots(rows, across, squeeze=False).ravel()
+        grid = drawing.subplots(rows, across, squeeze=False)
+        panels = grid.ravel()
         for axes, paper in zip(panels, shown, strict=False):
             _panel(axes, paper)
         for axes in panels[len(shown) :]:
             axes.set_visible(False)
-        drawing.supxlabel(
-            "published; shaded: within 5 % and 10 %; bars: 90 % interval of the run", size=9
-        )
+        drawing.supxlabel(note, size=9)
         drawing.supylabel("simulation", size=9)
         return drawing
 
@@ -53,9 +55,9 @@ def _panel(axes: Axes, paper: Validated) -> None:
     for (unit, cells), (mark, colour) in zip(by_unit.items(), MARKS, strict=False):
         x = [cell.published for cell in cells]
         y = [cell.run for cell in cells]
-        lows, highs = (
-            [cell.interval[end] if cell.interval else cell.run for cell in cells] for end in (0, 1)
-        )
+        intervals = [cell.interval or (cell.run, cell.run) for cell in cells]
+        lows = [low for low, _ in intervals]
+        highs = [high for _, high in intervals]
         axes.vlines(x, lows, highs, color=colour, lw=0.7, alpha=0.5)
         axes.plot(x, y, mark, mfc="none", mec=colour, ms=3.5, label=unit or "cells")
     axes.set(xscale="log", yscale="log", xlim=span, ylim=span, aspect="equal")
@@ -71,14 +73,15 @@ def _panel(axes: Axes, paper: Validated) -> None:
 
 def _ticks(low: float, high: float) -> list[float]:
     """Return a few round numbers between two, for a logarithmic axis."""
-    steps: tuple[float, ...]
+    steps: tuple[float, ...] = (1, 1.5, 2, 3, 4, 5, 7)
     if high / low > 4:
         steps = (1, 2, 5)
-    else:
-        steps = (1, 1.5, 2, 3, 4, 5, 7)
-    ticks = [step * 10.0**power for power in range(-3, 6) for step in steps]
-    shown = [tick for tick in ticks if low <= tick <= high]
-    return shown[:: -(-len(shown) // MOST_TICKS)]
+    shown = []
+    for power in range(-3, 6):
+        ticks = [step * 10.0**power for step in steps]
+        shown += [tick for tick in ticks if low <= tick <= high]
+    every = ceil(len(shown) / MOST_TICKS)
+    return shown[::every]
 
 
 def residuals(papers: Sequence[Validated]) -> Drawing:
@@ -92,27 +95,23 @@ def residuals(papers: Sequence[Validated]) -> Drawing:
         for band, shade in BANDS:
             axes.axhspan(-100 * band, 100 * band, color=shade, lw=0)
         axes.axhline(0.0, color=GREY, lw=0.8)
-        errors = ((place, cell.baseline_error) for place, cell in enumerate(cells))
-        baseline = [(place, 100 * error) for place, error in errors if error is not None]
+        places = []
+        baseline = []
+        for place, cell in enumerate(cells):
+            if cell.baseline_error is not None:
+                places.append(place)
+                baseline.append(_clipped(100 * cell.baseline_error))
         if baseline:
             label = "baseline by arithmetic (beyond 30 % at the edge)"
-            axes.plot(
-                *zip(*_clipped(baseline), strict=True), "x", color=GREY, ms=3, mew=0.7, label=label
-            )
+            axes.plot(places, baseline, "x", color=GREY, ms=3, mew=0.7, label=label)
         first = 0
         for paper, (mark, colour) in zip(shown, MARKS, strict=False):
-            points = [
-                (first + place, 100 * cell.error) for place, cell in enumerate(paper.predicted)
-            ]
-            axes.plot(
-                *zip(*_clipped(points), strict=True),
-                mark,
-                color=colour,
-                ms=3,
-                label=paper.paper.name,
-            )
-            _annotate_beyond(axes, points, colour)
-            first += len(points)
+            own_places = range(first, first + len(paper.predicted))
+            percents = [100 * cell.error for cell in paper.predicted]
+            clipped = list(map(_clipped, percents))
+            axes.plot(own_places, clipped, mark, color=colour, ms=3, label=paper.paper.name)
+            _annotate_beyond(axes, own_places, percents, colour)
+            first += len(percents)
         axes.set_ylim(-MOST_PERCENT - 3, MOST_PERCENT + 3)
         axes.set_xlim(-1, len(cells))
         axes.set_xlabel("predicted cells in the papers' order")
@@ -121,22 +120,19 @@ def residuals(papers: Sequence[Validated]) -> Drawing:
         return drawing
 
 
-def _clipped(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    return [(place, max(-MOST_PERCENT, min(MOST_PERCENT, percent))) for place, percent in points]
+def _clipped(percent: float) -> float:
+    return max(-MOST_PERCENT, min(MOST_PERCENT, percent))
 
 
-def _annotate_beyond(axes: Axes, points: Sequence[tuple[int, float]], colour: str) -> None:
+def _annotate_beyond(
+    axes: Axes, places: Sequence[int], percents: Sequence[float], colour: str
+) -> None:
     """Write the number of every error that lies beyond the edge of the figure."""
-    for place, percent in points:
-        if abs(percent) > MOST_PERCENT:
-            edge, offset = (-MOST_PERCENT, -9) if percent < 0 else (MOST_PERCENT, 4)
-            text = f"{percent:+.0f}"
-            axes.annotate(
-                text,
-                (place, edge),
-                (0, offset),
-                textcoords="offset points",
-                size=6.5,
-                color=colour,
-                ha="center",
-            )
+    look: PlainData = {"textcoords": "offset points", "size": 6.5, "color": colour, "ha": "center"}
+    for place, percent in zip(places, percents, strict=True):
+        if abs(percent) <= MOST_PERCENT:
+            continue
+        offset = 4
+        if percent < 0:
+            offset = -9
+        axes.annotate(f"{percent:+.0f}", (place, _clipped(percent)), (0, offset), **look)

@@ -53,22 +53,18 @@ def read(path: Path) -> Trace:
             _check_archive(path, content)
             with np.load(content, allow_pickle=False) as file:
                 header = from_json(bytes(file["header"]).decode())
-                check_arrays(
-                    path, {}, {"offsets": file["offsets"]}
-                )  # how long the others are, before they are read
-                arrays = {
-                    name: np.asarray(file[name])
-                    for name in file.files
-                    if name in (*ARRAYS, "run") or "." in name
-                }
+                # how long the others are, before they are read
+                check_arrays(path, {}, {"offsets": file["offsets"]})
+                arrays = {}
+                for name in file.files:
+                    if name in (*ARRAYS, "run") or "." in name:
+                        arrays[name] = np.asarray(file[name])
         extra = {name: array for name, array in arrays.items() if "." in name}
-        trace = Trace(
-            header, **{name: arrays[name] for name in ARRAYS}, run=arrays.get("run"), extra=extra
-        )
+        own = {name: arrays[name] for name in ARRAYS}
+        trace = Trace(header, **own, run=arrays.get("run"), extra=extra)
     except KeyError as error:
-        raise _bad(
-            path, f"is not a trace: array {str(error.args[0]).partition(' ')[0]} is missing"
-        ) from error
+        missing, _, _ = str(error.args[0]).partition(" ")
+        raise _bad(path, f"is not a trace: array {missing} is missing") from error
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror or error}") from error
     except UNREADABLE as error:
@@ -86,14 +82,11 @@ def _check_archive(path: Path, content: IO[bytes]) -> None:
     members = zipfile.ZipFile(content).infolist()
     size = sum(member.file_size for member in members)
     if size > MOST_BYTES:
-        raise _bad(
-            path,
-            f"holds {size / 1e6:,.0f} MB of arrays; expected at most {MOST_BYTES / 1e6:,.0f} MB",
-        )
-    if any(
-        member.flag_bits & ENCRYPTED or member.compress_type not in PACKINGS for member in members
-    ):
-        raise _bad(path, "is not a trace: it is encrypted, or packed otherwise than numpy does")
+        most = f"expected at most {MOST_BYTES / 1e6:,.0f} MB"
+        raise _bad(path, f"holds {size / 1e6:,.0f} MB of arrays; {most}")
+    for member in members:
+        if member.flag_bits & ENCRYPTED or member.compress_type not in PACKINGS:
+            raise _bad(path, "is not a trace: it is encrypted, or packed otherwise than numpy does")
     content.seek(0)
 
 
@@ -114,33 +107,27 @@ def _check(path: Path, trace: Trace) -> None:
     """Raise :class:`BadInput` for a header or arrays that do not fit the format or each other."""
     if not isinstance(trace.header, dict):
         raise _bad(path, "expected a header that is a JSON object")
-    if trace.header.get("format") not in (FORMAT, CONVERTED):
-        raise _bad(
-            path,
-            f"has format {trace.header.get('format')}; this version reads formats {FORMAT} and "
-            f"{CONVERTED}",
-        )
+    form = trace.header.get("format")
+    if form not in (FORMAT, CONVERTED):
+        known = f"this version reads formats {FORMAT} and {CONVERTED}"
+        raise _bad(path, f"has format {form}; {known}")
     check_header(path, trace.header)
-    check_arrays(
-        path,
-        trace.header,
-        {name: getattr(trace, name) for name in (*ARRAYS, "run")} | dict(trace.extra),
-    )
+    arrays = {name: getattr(trace, name) for name in (*ARRAYS, "run")}
+    check_arrays(path, trace.header, arrays | dict(trace.extra))
     models = sorted(trace.header["models"].items(), reverse=True)
     sizes = {role: model["shape"]["vocabulary"] for role, model in models if model.get("shape")}
     if sizes and not share_tokenizer(*sizes.values(), trace.vocabulary):
         by_role = ", ".join(f"{role} {size:,}" for role, size in sizes.items())
-        stated = "none" if trace.vocabulary is None else f"{trace.vocabulary:,}"
-        raise _bad(
-            path,
-            f"mixes vocabularies ({by_role}; header {stated}): target and draft must share one "
-            "tokenizer",
-        )
-    if trace.vocabulary and len(trace.token) and int(trace.token.max()) >= trace.vocabulary:
-        raise _bad(
-            path,
-            f"holds token {int(trace.token.max())}, outside its vocabulary of {trace.vocabulary:,}",
-        )
+        stated = "none"
+        if trace.vocabulary is not None:
+            stated = f"{trace.vocabulary:,}"
+        rule = "target and draft must share one tokenizer"
+        raise _bad(path, f"mixes vocabularies ({by_role}; header {stated}): {rule}")
+    if trace.vocabulary and len(trace.token):
+        largest = int(trace.token.max())
+        if largest >= trace.vocabulary:
+            outside = f"outside its vocabulary of {trace.vocabulary:,}"
+            raise _bad(path, f"holds token {largest}, {outside}")
     _check_lengths(path, trace)
 
 
@@ -154,10 +141,9 @@ def _check_lengths(path: Path, trace: Trace) -> None:
         lengths.add(len(trace.run))
     elif not len(trace.draft_rank):
         raise _bad(path, "does not say what is accepted: it holds neither run nor draft_rank")
-    if (
-        lengths | {trace.exit_rank.shape[-1], trace.positions} != {trace.positions}
-        or len(trace.offsets) != len(trace.flavour) + 1
-    ):
+    lengths.add(trace.exit_rank.shape[-1])
+    lengths.add(trace.positions)
+    if lengths != {trace.positions} or len(trace.offsets) != len(trace.flavour) + 1:
         raise _bad(path, "holds arrays of different lengths")
 
 
@@ -169,11 +155,10 @@ def write(trace: Trace, path: Path) -> None:
     """Write a recording to its file, whole or not at all; the same content gives the same bytes.
     Raises :class:`BadInput`.
     """
-    arrays: PlainData = {
-        name: getattr(trace, name) for name in (*ARRAYS, "run") if getattr(trace, name) is not None
-    }
-    header = np.frombuffer(
-        json_text(trace.header, sort_keys=True, indent=1).encode(), dtype=np.uint8
-    )
+    arrays: PlainData = {name: getattr(trace, name) for name in ARRAYS}
+    if trace.run is not None:
+        arrays["run"] = trace.run
+    text = json_text(trace.header, sort_keys=True, indent=1)
+    header = np.frombuffer(text.encode(), dtype=np.uint8)
     with replacing(path) as new:
         np.savez_compressed(new, header=header, **arrays | dict(trace.extra))
