@@ -119,12 +119,11 @@ class NetworkStudy:
 
     def as_data(self) -> PlainData:
         """Return the rows as plain data."""
-        derived = ("added_share", "speedup")
-        return {
-            "rows": [
-                asdict(row) | {name: getattr(row, name) for name in derived} for row in self.rows
-            ]
-        }
+        rows = []
+        for row in self.rows:
+            derived = {"added_share": row.added_share, "speedup": row.speedup}
+            rows.append(asdict(row) | derived)
+        return {"rows": rows}
 
 
 def study(loaded: Sequence[Loaded], swept: bool = False) -> NetworkStudy:
@@ -136,31 +135,32 @@ def study(loaded: Sequence[Loaded], swept: bool = False) -> NetworkStudy:
     """
     last = loaded[-1]
     link = link_between_servers(last) if swept else 0
-    rows = tuple(row for scenario in counted(loaded, "scenarios") for row in _rows(scenario))
+    rows: list[NetworkRow] = []
+    for scenario in counted(loaded, "scenarios"):
+        rows += _rows(scenario)
     if not swept:
-        return NetworkStudy(rows)
+        return NetworkStudy(tuple(rows))
     exchanges = spans_of(last, True), spans_of(last, False)
-    return NetworkStudy(
-        rows, LinkSweep(link, exchanges, latency_sweep(last), rate_sweep(last), breaking(last))
-    )
+    by_latency = latency_sweep(last)
+    by_rate = rate_sweep(last)
+    sweep = LinkSweep(link, exchanges, by_latency, by_rate, breaking(last))
+    return NetworkStudy(tuple(rows), sweep)
 
 
 def latency_sweep(
     loaded: Loaded, latencies_us: Iterable[float] = LATENCIES_US
 ) -> list[NetworkPoint]:
     """Return a point per latency of the scenario's link between servers."""
-    return list(
-        _sweep(loaded, (_changed(_between(loaded), latency_us=latency) for latency in latencies_us))
-    )
+    link = _between(loaded)
+    links = [_changed(link, latency_us=latency) for latency in latencies_us]
+    return list(_sweep(loaded, links))
 
 
 def rate_sweep(loaded: Loaded, rates_gbit_s: Iterable[float] = RATES_GBIT_S) -> list[NetworkPoint]:
     """Return a point per rate of the scenario's link between servers."""
-    return list(
-        _sweep(
-            loaded, (_changed(_between(loaded), bandwidth_gb_s=rate / 8) for rate in rates_gbit_s)
-        )
-    )
+    link = _between(loaded)
+    links = [_changed(link, bandwidth_gb_s=rate / 8) for rate in rates_gbit_s]
+    return list(_sweep(loaded, links))
 
 
 def breaking(loaded: Loaded) -> list[Breaking]:
@@ -169,18 +169,15 @@ def breaking(loaded: Loaded) -> list[Breaking]:
     link = _between(loaded)
     latency_ms = link.latency_us.value / 1e3
     gbit_s = link.bandwidth_gb_s.value * 8
-    least = _tpot_ms(_linked(few, None), True)
+    twice = 2.0 * _tpot_ms(_linked(few, None), True)
 
     def late(overlapped: bool, ms: float) -> bool:
-        return (
-            _tpot_ms(_linked(few, _changed(link, latency_us=ms * 1e3)), overlapped) >= 2.0 * least
-        )
+        later = _changed(link, latency_us=ms * 1e3)
+        return _tpot_ms(_linked(few, later), overlapped) >= twice
 
     def slow(overlapped: bool, times: float) -> bool:
-        return (
-            _tpot_ms(_linked(few, _changed(link, bandwidth_gb_s=gbit_s / 8 / times)), overlapped)
-            >= 2.0 * least
-        )
+        slower = _changed(link, bandwidth_gb_s=gbit_s / 8 / times)
+        return _tpot_ms(_linked(few, slower), overlapped) >= twice
 
     results = []
     for overlapped in (True, False):
@@ -216,7 +213,9 @@ def link_between_servers(loaded: Loaded) -> int:
 def spans_of(loaded: Loaded, overlapped: bool) -> list[Span]:
     """Return the spans of the lanes for a picture of a few steps."""
     changed = _few(loaded.change(asynchronous=overlapped))
-    return evaluate.simulate(changed.scenario, changed.acceptance(), evaluate.SPANS)[1]
+    acceptance = changed.acceptance()
+    _, spans = evaluate.simulate(changed.scenario, acceptance, evaluate.SPANS)
+    return spans
 
 
 def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
@@ -235,16 +234,17 @@ def _rows(loaded: Loaded) -> Iterator[NetworkRow]:
         plain_ms = plain.tpot_s * 1e3
         for overlapped in (True, False):
             tpot_ms = _tpot_ms(placed, overlapped)
-            least = tpot_ms if least is None else least
-            yield NetworkRow(
-                scenario.name, one_server, overlapped, tpot_ms, tpot_ms - least, plain_ms
-            )
+            if least is None:
+                least = tpot_ms
+            added_ms = tpot_ms - least
+            yield NetworkRow(scenario.name, one_server, overlapped, tpot_ms, added_ms, plain_ms)
 
 
 def _tpot_ms(loaded: Loaded, overlapped: bool) -> float:
     """Return the simulated time per token in ms."""
     changed = loaded.change(asynchronous=overlapped)
-    return evaluate.simulate(changed.scenario, changed.acceptance())[0].tpot_s * 1e3
+    outcome, _ = evaluate.simulate(changed.scenario, changed.acceptance())
+    return outcome.tpot_s * 1e3
 
 
 def _sweep(loaded: Loaded, links: Iterable[Link]) -> Iterator[NetworkPoint]:
@@ -252,27 +252,27 @@ def _sweep(loaded: Loaded, links: Iterable[Link]) -> Iterator[NetworkPoint]:
     least = _tpot_ms(_linked(few, None), True)
     for link in counted(links, "links"):
         placed = _linked(few, link)
-        overlapped, in_turn = (
-            _tpot_ms(placed, asynchronous) - least for asynchronous in (True, False)
-        )
-        yield NetworkPoint(
-            link.latency_us.value, link.bandwidth_gb_s.value * 8, overlapped, in_turn
-        )
+        overlapped = _tpot_ms(placed, True) - least
+        in_turn = _tpot_ms(placed, False) - least
+        gbit_s = link.bandwidth_gb_s.value * 8
+        yield NetworkPoint(link.latency_us.value, gbit_s, overlapped, in_turn)
 
 
 def _few(loaded: Loaded) -> Loaded:
     """Return the scenario with no more requests than a point of a sweep takes."""
     requests = loaded.scenario.requests
-    return loaded.replace(
-        requests=requests.model_copy(update={"count": min(requests.count, SWEPT_REQUESTS)})
-    )
+    count = min(requests.count, SWEPT_REQUESTS)
+    return loaded.replace(requests=requests.model_copy(update={"count": count}))
 
 
 def _link(loaded: Loaded) -> Link | None:
     """Return the link between servers, None where the stages share a server or there are none."""
-    pipeline = loaded.scenario.target.pipeline if loaded.scenario.target else None
-    if pipeline and len({stage.server for stage in pipeline.stages}) > 1:
-        return pipeline.between
+    target = loaded.scenario.target
+    if target is None or target.pipeline is None:
+        return None
+    servers = {stage.server for stage in target.pipeline.stages}
+    if len(servers) > 1:
+        return target.pipeline.between
     return None
 
 
@@ -287,7 +287,8 @@ def _changed(link: Link, **values: float) -> Link:
     """Return a link with some of its numbers replaced."""
     update = {}
     for name, value in values.items():
-        update[name] = getattr(link, name).model_copy(update={"value": value})
+        stated = getattr(link, name)
+        update[name] = stated.model_copy(update={"value": value})
     return link.model_copy(update=update)
 
 

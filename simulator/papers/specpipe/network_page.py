@@ -56,9 +56,8 @@ def page(result: NetworkStudy) -> Page:
     said = list(sentences(rows))
     opening: list[Block] = []
     if sweep:
-        opening.append(
-            Figure("An exchange, and what links cost", "network.svg", lambda: network_figure(sweep))
-        )
+        title = "An exchange, and what links cost"
+        opening.append(Figure(title, "network.svg", lambda: network_figure(sweep)))
         said += broken(sweep.breaking)
     by_scenario = grouped(rows, lambda row: row.scenario)
     return Page(
@@ -76,14 +75,16 @@ def headline(rows: Sequence[NetworkRow]) -> str:
     """
     networked = [row for row in rows if not row.one_server]
     if not networked:
+        tpot = number(rows[0].tpot_ms, 3)
         return (
-            f"All stages share a server: {number(rows[0].tpot_ms, 3)} ms per token where sending "
-            "overlaps with pruning."
+            f"All stages share a server: {tpot} ms per token where sending overlaps with pruning."
         )
     first = networked[0]
+    added = number(first.added_ms, 3)
+    added_share = share(first.added_share)
     return (
-        f"The network between servers costs {first.scenario} {number(first.added_ms, 3)} ms per "
-        f"token ({share(first.added_share)}) where sending overlaps with pruning."
+        f"The network between servers costs {first.scenario} {added} ms per token ({added_share}) "
+        "where sending overlaps with pruning."
     )
 
 
@@ -92,10 +93,10 @@ def highlights(rows: Sequence[NetworkRow]) -> Iterator[Highlight]:
     sending overlapped.
     """
     last = [row for row in rows if row.overlapped][-1]
-    yield Highlight(
-        f"{number(last.tpot_ms, 3)} ms", f"per token, {last.scenario}, sending while stages prune"
-    )
-    yield Highlight(f"{number(last.added_ms, 3)} ms", "of that added by the network")
+    tpot = number(last.tpot_ms, 3)
+    added = number(last.added_ms, 3)
+    yield Highlight(f"{tpot} ms", f"per token, {last.scenario}, sending while stages prune")
+    yield Highlight(f"{added} ms", "of that added by the network")
     yield Highlight(f"{last.speedup:.2f} ×", "as fast as the plain pipeline over the same links")
 
 
@@ -110,13 +111,13 @@ def _links(scenario: str, rows: Sequence[NetworkRow]) -> Table:
             return "as within one"
         return "none"
 
-    columns = [
-        Column[NetworkRow]("between servers", between),
-        Column[NetworkRow]("sending", _sending),
-        Column[NetworkRow]("ms per token", lambda row: number(row.tpot_ms)),
-        Column[NetworkRow]("added ms", lambda row: number(row.added_ms)),
-        Column[NetworkRow]("added", lambda row: share(row.added_share)),
-        Column[NetworkRow]("speed-up", lambda row: f"{row.speedup:.2f}"),
+    columns: list[Column[NetworkRow]] = [
+        Column("between servers", between),
+        Column("sending", _sending),
+        Column("ms per token", lambda row: number(row.tpot_ms)),
+        Column("added ms", lambda row: number(row.added_ms)),
+        Column("added", lambda row: share(row.added_share)),
+        Column("speed-up", lambda row: f"{row.speedup:.2f}"),
     ]
     return table(f"Network of {scenario}", rows, columns)
 
@@ -133,11 +134,11 @@ def sentences(rows: Sequence[NetworkRow]) -> Iterator[str]:
     """
     for overlapped, in_turn in pairwise(rows):
         if not overlapped.one_server and overlapped.overlapped:
+            hidden = _added(overlapped)
+            shown = _added(in_turn, unit="ms")
             yield (
-                f"{overlapped.scenario}: the network between servers costs "
-                f"{number(overlapped.added_ms)} ms a token ({share(overlapped.added_share)}) where "
-                f"sending is overlapped with pruning, {number(in_turn.added_ms)} ms "
-                f"({share(in_turn.added_share)}) where it is not."
+                f"{overlapped.scenario}: the network between servers costs {hidden} where sending "
+                f"is overlapped with pruning, {shown} where it is not."
             )
     first = rows[0]
     networked = [row for row in rows if row.overlapped and not row.one_server]
@@ -145,12 +146,20 @@ def sentences(rows: Sequence[NetworkRow]) -> Iterator[str]:
     if first.scenario != last.scenario:
         of_last = [row for row in rows if row.scenario == last.scenario]
         alone = next(row for row in of_last if row.one_server and row.overlapped)
+        less = share(1 - last.speedup / first.speedup)
+        by_devices = share(1 - alone.speedup / first.speedup)
         yield (
             f"Speed-up over the plain pipeline: {first.speedup:.2f} times for {first.scenario}, "
-            f"{last.speedup:.2f} for {last.scenario}: {share(1 - last.speedup / first.speedup)} "
-            f"less, of which {share(1 - alone.speedup / first.speedup)} without any network, from "
-            f"the devices alone. {published()}"
+            f"{last.speedup:.2f} for {last.scenario}: {less} less, of which {by_devices} without "
+            f"any network, from the devices alone. {published()}"
         )
+
+
+def _added(row: NetworkRow, unit: str = "ms a token") -> str:
+    """Return what the network adds to a token, and its share of the time without it."""
+    added = number(row.added_ms)
+    added_share = share(row.added_share)
+    return f"{added} {unit} ({added_share})"
 
 
 def published() -> str:
@@ -158,11 +167,12 @@ def published() -> str:
     ranges.
     """
     ends = {name: _ends(hardware) for name, hardware in PAPER.items()}
-    less = " and ".join(
-        share(1 - two / one_server) for one_server, two in zip(*ends.values(), strict=True)
-    )
-    ranges = (f"{low:g} to {high:g} on {name}" for name, (low, high) in ends.items())
-    return f"SpecPipe prints {', '.join(ranges)}: {less} less."
+    losses = []
+    for one_server, two_servers in zip(*ends.values(), strict=True):
+        losses.append(share(1 - two_servers / one_server))
+    less = " and ".join(losses)
+    ranges = ", ".join(f"{low:g} to {high:g} on {name}" for name, (low, high) in ends.items())
+    return f"SpecPipe prints {ranges}: {less} less."
 
 
 def _ends(hardware: str) -> tuple[float, float]:
@@ -171,11 +181,8 @@ def _ends(hardware: str) -> tuple[float, float]:
     """
     printed = {}
     for cell in cells()["specpipe"]:
-        if (
-            cell.quantity == "tbt_improvement_over_PP"
-            and cell.source == "Sec 4.2"
-            and cell.hardware.startswith(hardware)
-        ):
+        improvement = cell.quantity == "tbt_improvement_over_PP" and cell.source == "Sec 4.2"
+        if improvement and cell.hardware.startswith(hardware):
             printed[cell.qualifier] = float(cell.published)
     return printed["range_min"], printed["range_max"]
 
@@ -186,11 +193,13 @@ def broken(breakings: Sequence[Breaking]) -> Iterator[str]:
         if limit.latency_ms is None:
             latency = "at no latency up to 1 s"
         else:
-            latency = f"from {number(limit.latency_ms, 2)} ms of latency on"
+            latency_ms = number(limit.latency_ms, 2)
+            latency = f"from {latency_ms} ms of latency on"
         if limit.gbit_s is None:
             rate = "at no rate down to 1 Mbit/s"
         else:
-            rate = f"below {number(limit.gbit_s, 2)} Gbit/s"
+            gbit_s = number(limit.gbit_s, 2)
+            rate = f"below {gbit_s} Gbit/s"
         yield (
             f"{limit.scenario}, sending {_sending(limit)}: a token takes twice as long as on one "
             f"server {latency} (at {limit.own_gbit_s:g} Gbit/s), or {rate} (at "
@@ -215,15 +224,10 @@ def network_figure(sweep: LinkSweep) -> Drawing:
         for axes, spans, curve in zip(above, sweep.exchanges, (OVERLAPPED, IN_TURN), strict=True):
             _exchange(axes, spans, sweep.link)
             axes.set_title(curve.label, size=9, loc="left")
-        above[0].legend(
-            handles=[
-                Patch(color=COLOURS[label], label=label)
-                for label in ("compute", "prune", "transmit")
-            ],
-            loc="lower left",
-            bbox_to_anchor=(0.0, 1.18),
-            ncols=3,
-        )
+        shown = ("compute", "prune", "transmit")
+        patches = [Patch(color=COLOURS[label], label=label) for label in shown]
+        above_title = (0.0, 1.18)
+        above[0].legend(handles=patches, loc="lower left", bbox_to_anchor=above_title, ncols=3)
         by_latency, by_rate = below
         draw(by_latency, sweep.by_latency, _latency_ms, OVERLAPPED, IN_TURN)
         draw(by_rate, sweep.by_rate, lambda point: point.gbit_s, OVERLAPPED, IN_TURN)
@@ -236,9 +240,12 @@ def network_figure(sweep: LinkSweep) -> Drawing:
 def _exchange(axes: Axes, spans: Sequence[Span], link: int) -> None:
     """Draw what the stages on both sides of a link do around a full level."""
     begin, end = exchange(spans, link)
-    draw_lanes(axes, spans, (begin, end), (f"stage {link}", f"stage {link + 1}"))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at - begin * 1e3:g}"))
-    axes.set_xticks([begin * 1e3 + at for at in range(0, int((end - begin) * 1e3) + 1, 5)])
+    begin_ms = begin * 1e3
+    long_ms = int((end - begin) * 1e3)
+    lanes = (f"stage {link}", f"stage {link + 1}")
+    draw_lanes(axes, spans, (begin, end), lanes)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at - begin_ms:g}"))
+    axes.set_xticks([begin_ms + at for at in range(0, long_ms + 1, 5)])
     axes.set_xlabel("time (ms)")
 
 
@@ -256,13 +263,13 @@ def exchange(spans: Sequence[Span], link: int) -> tuple[float, float]:
     pruned = [span for span in spans if span.lane == f"stage {link}" and span.label == "prune"]
     longest = max(span.end_s - span.start_s for span in carried)
     full = [span for span in carried if span.end_s - span.start_s > 0.99 * longest]
-    for sent in full[len(full) // 2 :]:
-        pruning = next(
-            (span for span in pruned if span.start_s <= sent.start_s <= span.end_s + 1e-9), None
-        )
-        if pruning:
-            begin = pruning.start_s
-            end = max(pruning.end_s, sent.end_s)
-            return begin - (end - begin), begin + (SHOWN - 1) * (end - begin)
+    settled = len(full) // 2
+    for sent in full[settled:]:
+        for pruning in pruned:
+            if pruning.start_s <= sent.start_s <= pruning.end_s + 1e-9:
+                begin = pruning.start_s
+                end = max(pruning.end_s, sent.end_s)
+                length = end - begin
+                return begin - length, begin + (SHOWN - 1) * length
     sent = full[0]
     return sent.start_s, sent.start_s + SHOWN * longest

@@ -121,23 +121,20 @@ class TreeStudy:
         of_width: dict[int, TreePoint] = {}
         for point in sorted(self.points, key=lambda point: point.behind_ms):
             of_width.setdefault(point.width, point)
-        distinct = sorted(
-            (point for point in of_width.values() if not point.ties), key=lambda point: point.width
-        )
-        below = [point for point in distinct if point.width < self.best.width]
-        above = [point for point in distinct if point.width > self.best.width]
-        return below[-1] if below else None, above[0] if above else None
+        distinct = [point for point in of_width.values() if not point.ties]
+        optimum = self.best.width
+        below = [point for point in distinct if point.width < optimum]
+        above = [point for point in distinct if point.width > optimum]
+        lower = max(below, key=lambda point: point.width, default=None)
+        upper = min(above, key=lambda point: point.width, default=None)
+        return lower, upper
 
     def find(self, width: int, branching: int) -> TreePoint | None:
         """Return the recorded tree of this width and branching; None where it was not recorded."""
-        return next(
-            (
-                point
-                for point in self.points
-                if (point.width, point.branching) == (width, branching)
-            ),
-            None,
-        )
+        for point in self.points:
+            if point.width == width and point.branching == branching:
+                return point
+        return None
 
 
 @dataclass(frozen=True)
@@ -150,25 +147,25 @@ class TreeStudies:
         """Return the recorded trees of all scenarios as plain data."""
         rows = []
         for study in self.studies:
-            rows.append(
-                {"scenario": study.scenario, "trees": [asdict(point) for point in study.points]}
-            )
+            trees = [asdict(point) for point in study.points]
+            rows.append({"scenario": study.scenario, "trees": trees})
         return {"studies": rows}
 
 
 def study(loaded: Sequence[Loaded]) -> TreeStudies:
     """Return the tree study of the scenarios; raises as :func:`tree_sweep`."""
-    return TreeStudies(tuple(tree_study(scenario) for scenario in counted(loaded, "scenarios")))
+    studies = [tree_study(scenario) for scenario in counted(loaded, "scenarios")]
+    return TreeStudies(tuple(studies))
 
 
 def tree_study(loaded: Loaded) -> TreeStudy:
     """Return all recorded trees and the times of levels up to the widest of them; raises as
     :func:`tree_sweep`.
     """
+    scenario = loaded.scenario
     points = tree_sweep(loaded)
-    return TreeStudy(
-        loaded.scenario.name, points, _levels(loaded.scenario, max(point.width for point in points))
-    )
+    widest = max(point.width for point in points)
+    return TreeStudy(scenario.name, points, _levels(scenario, widest))
 
 
 def _levels(scenario: Scenario, widest: int) -> LevelTimes:
@@ -178,22 +175,25 @@ def _levels(scenario: Scenario, widest: int) -> LevelTimes:
     strategy = strategy.with_tree(widest, strategy.beam.branching)
     tables = StepTables.of(strategy, scenario.cost, scenario.mean_context)
     rows = np.arange(1, widest + 1)
-    loads = np.array([rows] * (scenario.stages - 1) + [np.ones_like(rows)])
-    step = tables.step(loads, np.ones(widest, dtype=bool))
-    filled = tuple(width for width in range(1, widest + 1) if _tile_edge(scenario, width))
-    return LevelTimes(
-        tables.stages[:-1, 1:].max(axis=0) * 1e3,
-        float(tables.stages[-1, 1]) * 1e3,
-        step * 1e3,
-        filled,
-    )
+    full = [rows] * (scenario.stages - 1)
+    single_row = np.ones_like(rows)
+    loads = np.array([*full, single_row])
+    drafting = np.ones(widest, dtype=bool)
+    step_s = tables.step(loads, drafting)
+    slowest_s = tables.stages[:-1, 1:].max(axis=0)
+    last_s = float(tables.stages[-1, 1])
+    filled = [width for width in range(1, widest + 1) if _tile_edge(scenario, width)]
+    return LevelTimes(slowest_s * 1e3, last_s * 1e3, step_s * 1e3, tuple(filled))
 
 
 def _tile_edge(scenario: Scenario, width: int) -> bool:
+    """Return whether a width fills whole token tiles on all devices of the pipeline."""
     places = scenario.target.on_stages if scenario.target else ()
-    return bool(places) and all(
-        place.device.matmul_for(place.weights).filled(width) == width for place in places
-    )
+    for place in places:
+        products = place.device.matmul_for(place.weights)
+        if products.filled(width) != width:
+            return False
+    return bool(places)
 
 
 def tree_sweep(loaded: Loaded) -> list[TreePoint]:
@@ -221,14 +221,13 @@ def tree_sweep(loaded: Loaded) -> list[TreePoint]:
         raise BadInput.at(scenario.name, message, "acceptance.trace")
     replay = Replay(trace, scenario.acceptance.flavours, scenario.seed)
     trees = {beam: strategy.with_tree(beam.width, beam.branching) for beam in sorted(beams)}
-    replays = {
-        beam: _replayed(scenario, tree, trace, beam, replay)
-        for beam, tree in counted(trees.items(), "trees")
-    }
-    best = min(beams, key=lambda beam: float(replays[beam].seconds.sum()))
-    return [
-        _point(scenario, tree, replays[beam], replays[best].seconds) for beam, tree in trees.items()
-    ]
+    replays = {}
+    for beam, tree in counted(trees.items(), "trees"):
+        replays[beam] = _replayed(scenario, tree, trace, beam, replay)
+    totals = {beam: float(replays[beam].seconds.sum()) for beam in beams}
+    best = min(beams, key=lambda beam: totals[beam])
+    fastest = replays[best].seconds
+    return [_point(scenario, tree, replays[beam], fastest) for beam, tree in trees.items()]
 
 
 class _Replayed(NamedTuple):
@@ -251,41 +250,47 @@ def _replayed(
     passed = 0
     for recording in replay.order:
         recorded = Recording(trace, recording)
-        steps, hit, rows = (
-            recorded.array(f"beam.{name}")[index].astype(np.int64)
-            for name in ("steps", "hit", "rows")
-        )
-        waits = token_seconds(tables, steps, rows, hit.astype(bool), strategy.late)
+        steps = recorded.array("beam.steps")[index].astype(np.int64)
+        hit = recorded.array("beam.hit")[index].astype(bool)
+        rows = recorded.array("beam.rows")[index].astype(np.int64)
+        waits = token_seconds(tables, steps, rows, hit, strategy.late)
         seconds.append(float(waits.sum()))
         tokens.append(len(waits))
         hits += int(hit.sum())
-        passed += int(steps.sum()) + strategy.late * int((1 - hit[:-1]).sum())
+        refills = int((~hit[:-1]).sum())
+        passed += int(steps.sum()) + strategy.late * refills
     return _Replayed(np.array(seconds), np.array(tokens), hits, passed)
 
 
 def _point(
     scenario: Scenario, strategy: SpecPipe, replayed: _Replayed, best: NDArray[np.float64]
 ) -> TreePoint:
-    level = Rows.decode(strategy.beam.width, scenario.mean_context)
-    stages = [scenario.cost.stage(index, level).wall_s for index in range(scenario.stages)]
+    beam = strategy.beam
+    cost = scenario.cost
+    context = scenario.mean_context
+    level = Rows.decode(beam.width, context)
+    stages = [cost.stage(index, level).wall_s for index in range(scenario.stages)]
     seconds = replayed.seconds
     tokens = replayed.tokens
+    all_tokens = int(tokens.sum())
     behind, error = _mean(seconds - best, tokens)
     mean, mean_error = _mean(seconds, tokens)
-    hit = replayed.hits / int(tokens.sum())
+    hit = replayed.hits / all_tokens
+    printed = float(unequal_stages(stages, hit))
+    step = strategy.full_step_s(cost, context)
     return TreePoint(
-        width=strategy.beam.width,
-        branching=strategy.beam.branching,
+        width=beam.width,
+        branching=beam.branching,
         hit=hit,
         tpot_ms=mean * 1e3,
         error_ms=mean_error * 1e3,
-        printed_ms=float(unequal_stages(stages, hit)) * 1e3,
-        step_ms=strategy.full_step_s(scenario.cost, scenario.mean_context) * 1e3,
-        steps=replayed.steps / int(tokens.sum()),
+        printed_ms=printed * 1e3,
+        step_ms=step * 1e3,
+        steps=replayed.steps / all_tokens,
         behind_ms=behind * 1e3,
         behind_error_ms=error * 1e3,
         ties=behind <= WITHIN * error,
-        tile_edge=_tile_edge(scenario, strategy.beam.width),
+        tile_edge=_tile_edge(scenario, beam.width),
     )
 
 
@@ -293,6 +298,10 @@ def _mean(seconds: NDArray[np.float64], tokens: NDArray[np.int64]) -> tuple[floa
     """Return seconds per token over all requests, and their standard error from the spread between
     requests.
     """
-    mean = float(seconds.sum() / tokens.sum())
-    spread = float(np.sqrt(np.sum((seconds - mean * tokens) ** 2)) / tokens.sum())
-    return mean, spread * (len(tokens) / max(1, len(tokens) - 1)) ** 0.5
+    requests = len(tokens)
+    all_tokens = tokens.sum()
+    mean = float(seconds.sum() / all_tokens)
+    residuals = seconds - mean * tokens
+    spread = float(np.sqrt(np.sum(residuals**2)) / all_tokens)
+    small_sample = requests / max(1, requests - 1)
+    return mean, spread * small_sample**0.5

@@ -29,8 +29,6 @@ from simulator.report.panels import (
     PURPLE,
     SHADE,
     VERMILLION,
-    Curve,
-    draw,
     logarithmic,
 )
 from simulator.report.wording import number, share, short_names
@@ -81,14 +79,13 @@ def highlights(study: TreeStudy) -> Iterator[Highlight]:
     with it.
     """
     best = study.best
-    yield Highlight(
-        f"{number(best.tpot_ms, 3)} ms",
-        f"per token with w = {best.width}, k = {best.branching}, the best tree "
-        f"(± {number(best.error_ms, 2)})",
-    )
+    tpot = number(best.tpot_ms, 3)
+    error = number(best.error_ms, 2)
+    tree = f"w = {best.width}, k = {best.branching}"
+    yield Highlight(f"{tpot} ms", f"per token with {tree}, the best tree (± {error})")
     yield Highlight(share(best.hit), "of the tokens are in it")
-    ties = sum(point.ties for point in study.points) - 1
-    yield Highlight(str(ties), "recorded trees differ from it by no more than chance")
+    others = sum(point.ties for point in study.points) - 1
+    yield Highlight(str(others), "recorded trees differ from it by no more than chance")
 
 
 def _section(study: TreeStudy) -> Section:
@@ -98,6 +95,11 @@ def _section(study: TreeStudy) -> Section:
 
 def _trees(study: TreeStudy) -> Table:
     best = study.best
+
+    def per_token(point: TreePoint) -> str:
+        time = number(point.tpot_ms)
+        error = number(point.error_ms, 2)
+        return f"{time} ± {error}"
 
     def behind(point: TreePoint) -> str:
         if point is best:
@@ -114,19 +116,16 @@ def _trees(study: TreeStudy) -> Table:
             words.append("edge")
         return " ".join(words)
 
-    columns = [
-        Column[TreePoint]("w", lambda point: point.width),
-        Column[TreePoint]("k", lambda point: point.branching),
-        Column[TreePoint]("in tree", lambda point: share(point.hit)),
-        Column[TreePoint]("steps", lambda point: number(point.steps, 3)),
-        Column[TreePoint]("step ms", lambda point: number(point.mean_step_ms)),
-        Column[TreePoint](
-            "ms per token",
-            lambda point: f"{number(point.tpot_ms)} ± {number(point.error_ms, 2)}",
-        ),
-        Column[TreePoint]("behind", behind),
-        Column[TreePoint]("Eq. (1)", lambda point: number(point.printed_ms)),
-        Column[TreePoint]("", remark),
+    columns: list[Column[TreePoint]] = [
+        Column("w", lambda point: point.width),
+        Column("k", lambda point: point.branching),
+        Column("in tree", lambda point: share(point.hit)),
+        Column("steps", lambda point: number(point.steps, 3)),
+        Column("step ms", lambda point: number(point.mean_step_ms)),
+        Column("ms per token", per_token),
+        Column("behind", behind),
+        Column("Eq. (1)", lambda point: number(point.printed_ms)),
+        Column("", remark),
     ]
     return table(f"Trees of {study.scenario}", study.points, columns)
 
@@ -145,7 +144,8 @@ def sentences(study: TreeStudy) -> Iterator[str]:
     paper = study.find(*PAPER)
     if paper and paper is not best:
         yield _beside_the_paper(paper, best)
-    same_width = [point for point in study.points if point.width == PAPER[0]]
+    paper_width, _ = PAPER
+    same_width = [point for point in study.points if point.width == paper_width]
     enough = [point.tpot_ms for point in same_width if point.branching >= ENOUGH]
     if len(same_width) > 1 and enough:
         yield _branching(same_width, enough)
@@ -157,44 +157,62 @@ def _optimum(study: TreeStudy) -> str:
     below, above = study.interval
     ties = [point for point in study.points if point.ties and point is not best]
     if ties:
-        tied = f"ties with {', '.join(f'{point.width} x {point.branching}' for point in ties)}"
+        trees = ", ".join(f"{point.width} x {point.branching}" for point in ties)
+        tied = f"ties with {trees}"
     else:
         tied = "no other recorded tree ties with it"
     lower = "from the narrowest recorded"
     if below:
-        lower = f"above {below.width} ({number(below.behind_ms)} ms slower)"
+        lower = f"above {_slower(below)}"
     upper = "up to the widest recorded"
     if above:
-        upper = f"below {above.width} ({number(above.behind_ms)} ms slower)"
+        upper = f"below {_slower(above)}"
+    tpot = number(best.tpot_ms)
     return (
-        f"Best: w = {best.width}, k = {best.branching} with {number(best.tpot_ms)} ms per token; "
-        f"{tied}. Interval of the optimum: {lower}, {upper}."
+        f"Best: w = {best.width}, k = {best.branching} with {tpot} ms per token; {tied}. "
+        f"Interval of the optimum: {lower}, {upper}."
     )
+
+
+def _slower(point: TreePoint) -> str:
+    """Return a width beside the optimum, and by how much its best tree is slower."""
+    behind = number(point.behind_ms)
+    return f"{point.width} ({behind} ms slower)"
 
 
 def _beside_the_paper(paper: TreePoint, best: TreePoint) -> str:
     """Return how the paper's tree stands to the best."""
-    behind = f"{number(paper.behind_ms)} ± {number(paper.behind_error_ms, 2)} ms"
+    behind = number(paper.behind_ms)
+    error = number(paper.behind_error_ms, 2)
+    difference = f"{behind} ± {error} ms"
     if paper.ties:
-        stands = f"ties with it ({behind} behind)"
+        stands = f"ties with it ({difference} behind)"
     else:
-        stands = f"is slower by {behind}"
+        stands = f"is slower by {difference}"
+    steps = number(paper.steps)
+    step_ms = number(paper.mean_step_ms)
+    best_steps = number(best.steps)
+    best_step_ms = number(best.mean_step_ms)
+    hit = share(paper.hit)
+    best_hit = share(best.hit)
     return (
-        f"The paper's tree, w = {paper.width} and k = {paper.branching}, {stands}: "
-        f"{number(paper.steps)} steps a token of {number(paper.mean_step_ms)} ms on average, "
-        f"against {number(best.steps)} of {number(best.mean_step_ms)} ms. It holds "
-        f"{share(paper.hit)} of the tokens, the best tree {share(best.hit)}."
+        f"The paper's tree, w = {paper.width} and k = {paper.branching}, {stands}: {steps} steps a "
+        f"token of {step_ms} ms on average, against {best_steps} of {best_step_ms} ms. It holds "
+        f"{hit} of the tokens, the best tree {best_hit}."
     )
 
 
 def _branching(points: Sequence[TreePoint], enough: Sequence[float]) -> str:
     """Return the times of trees of one width by their branching, and what few children cost."""
     times = ", ".join(f"{number(point.tpot_ms)} (k = {point.branching})" for point in points)
-    apart = share(max(enough) / min(enough) - 1)
-    behind = share(points[0].tpot_ms / min(enough) - 1)
+    fastest = min(enough)
+    slowest = max(enough)
+    fewest = points[0]
+    apart = share(slowest / fastest - 1)
+    behind = share(fewest.tpot_ms / fastest - 1)
     return (
-        f"Branching at w = {points[0].width}, ms per token: {times}. From k = {ENOUGH} on they are "
-        f"within {apart}; k = {points[0].branching} is {behind} behind."
+        f"Branching at w = {fewest.width}, ms per token: {times}. From k = {ENOUGH} on they are "
+        f"within {apart}; k = {fewest.branching} is {behind} behind."
     )
 
 
@@ -202,18 +220,27 @@ def hiding(study: TreeStudy) -> str:
     """Return up to how many rows a level hides behind the last stage."""
     levels = study.levels
     widest = len(levels.body_ms)
-    last = f"the last stage, one row and the LM head ({number(levels.last_ms)} ms)"
-    if levels.hidden_rows >= widest:
+    hidden = levels.hidden_rows
+    last_ms = number(levels.last_ms)
+    last = f"the last stage, one row and the LM head ({last_ms} ms)"
+    if hidden >= widest:
         return f"A full level of up to {widest} rows hides behind {last}: width costs no time."
-    if not levels.hidden_rows:
+    if not hidden:
         return f"Any level takes longer than {last}."
-    wider = [tile for tile in levels.tiles if tile > levels.hidden_rows]
-    again = [tile for tile in wider if levels.body_ms[tile - 1] <= levels.last_ms]
-    beyond = next((tile for tile in wider if tile not in again), widest)
-    rows = "".join([f"{levels.hidden_rows} rows", *(f" and again at {tile}" for tile in again)])
+    rows = f"{hidden} rows"
+    longer = []
+    for tile in levels.tiles:
+        if tile <= hidden:
+            continue
+        if levels.body_ms[tile - 1] <= levels.last_ms:
+            rows += f" and again at {tile}"
+        else:
+            longer.append(tile)
+    beyond = longer[0] if longer else widest
+    beyond_ms = number(levels.body_ms[beyond - 1])
     return (
         f"A full level hides behind {last} up to {rows}, where width costs no time; {beyond} rows "
-        f"take {number(levels.body_ms[beyond - 1])} ms."
+        f"take {beyond_ms} ms."
     )
 
 
@@ -222,11 +249,11 @@ def tree_figure(studies: Sequence[TreeStudy]) -> Drawing:
     tree starred.
     """
     columns = len(studies)
+    width_in = WIDTH_IN * max(1.0, columns / 2.6)
     widest = max(len(study.levels.body_ms) for study in studies)
-    branchings = sorted({point.branching for study in studies for point in study.points})
-    looks = {k: LINES[index % len(LINES)] for index, k in enumerate(branchings)}
+    looks = _looks(studies)
     names = short_names([study.scenario for study in studies])
-    with canvas(7.6, WIDTH_IN * max(1.0, columns / 2.6)) as figure:
+    with canvas(7.6, width_in) as figure:
         grid = figure.subplots(3, columns, sharex=True, sharey="row", squeeze=False)
         _scales(grid, widest)
         for name, study, (level, hits, time) in zip(names, studies, grid.T, strict=True):
@@ -243,13 +270,20 @@ def tree_figure(studies: Sequence[TreeStudy]) -> Drawing:
         for axes in grid.flat:
             handles, labels = axes.get_legend_handles_labels()
             legend |= dict(zip(labels, handles, strict=True))
-        figure.legend(
-            legend.values(),
-            legend.keys(),
-            loc="outside lower center",
-            ncols=max(2, min(4, columns + 1)),
-        )
+        handles = legend.values()
+        labels = legend.keys()
+        legend_columns = max(2, min(4, columns + 1))
+        figure.legend(handles, labels, loc="outside lower center", ncols=legend_columns)
         return figure
+
+
+def _looks(studies: Sequence[TreeStudy]) -> dict[int, tuple[str, str]]:
+    """Return colour and marker of every branching."""
+    branchings = {point.branching for study in studies for point in study.points}
+    looks = {}
+    for index, branching in enumerate(sorted(branchings)):
+        looks[branching] = LINES[index % len(LINES)]
+    return looks
 
 
 def _scales(grid: Any, widest: int) -> None:
@@ -263,22 +297,15 @@ def _scales(grid: Any, widest: int) -> None:
 def _level(axes: Axes, study: TreeStudy) -> None:
     """Draw Figure 9 for a stage: flat within a token tile."""
     levels = study.levels
+    label: str | None = "end of a token tile"
     for tile in levels.tiles:
-        axes.axvline(
-            tile,
-            color=ORANGE,
-            lw=0.7,
-            zorder=0,
-            label="end of a token tile" if tile == levels.tiles[0] else None,
-        )
-    step = Curve[int](lambda rows: levels.step_ms[rows - 1], "-", BLUE, "step, full levels")
-    body = Curve[int](
-        lambda rows: levels.body_ms[rows - 1], "-", GREEN, "slowest stage before the last"
-    )
-    last = Curve[int](
-        lambda rows: levels.last_ms, "--", GREY, "last stage: one row, LM head", look={"lw": 1.0}
-    )
-    draw(axes, range(1, len(levels.body_ms) + 1), lambda rows: rows, step, body, last)
+        axes.axvline(tile, color=ORANGE, lw=0.7, zorder=0, label=label)
+        label = None
+    rows = range(1, len(levels.body_ms) + 1)
+    axes.plot(rows, levels.step_ms, "-", color=BLUE, label="step, full levels")
+    axes.plot(rows, levels.body_ms, "-", color=GREEN, label="slowest stage before the last")
+    last_ms = [levels.last_ms] * len(rows)
+    axes.plot(rows, last_ms, "--", color=GREY, label="last stage: one row, LM head", lw=1.0)
 
 
 def _curves(
@@ -289,19 +316,13 @@ def _curves(
 ) -> None:
     """Draw a line per branching over the recorded widths."""
     for branching, (colour, marker) in looks.items():
-        places = []
-        for point in study.points:
-            if point.branching == branching:
-                places.append((point.width, value(point)))
-        if places:
-            axes.plot(
-                *zip(*places, strict=True),
-                color=colour,
-                marker=marker,
-                ms=4,
-                lw=1.2,
-                label=f"k = {branching}",
-            )
+        points = [point for point in study.points if point.branching == branching]
+        if not points:
+            continue
+        widths = [point.width for point in points]
+        values = [value(point) for point in points]
+        label = f"k = {branching}"
+        axes.plot(widths, values, color=colour, marker=marker, ms=4, lw=1.2, label=label)
 
 
 def _mark(axes: Axes, study: TreeStudy) -> None:
@@ -314,21 +335,12 @@ def _mark(axes: Axes, study: TreeStudy) -> None:
     if above:
         right = above.width
     axes.axvspan(left, right, color=SHADE, lw=0, zorder=0)
+    bars: PlainData = {"color": GREY, "capsize": 2, "lw": 0.8, "zorder": 1}
     for point in study.points:
-        axes.errorbar(
-            point.width,
-            point.tpot_ms,
-            yerr=2 * point.error_ms,
-            color=GREY,
-            capsize=2,
-            lw=0.8,
-            zorder=1,
-        )
+        axes.errorbar(point.width, point.tpot_ms, yerr=2 * point.error_ms, **bars)
     axes.plot(best.width, best.tpot_ms, "*", color="black", ms=9, zorder=5, label="best")
     swept = mode(point.branching for point in study.points)
-    printed = [
-        (point.width, point.printed_ms) for point in study.points if point.branching == swept
-    ]
-    axes.plot(
-        *zip(*printed, strict=True), ":", color=GREY, label="Eq. (1), at the k of most widths"
-    )
+    points = [point for point in study.points if point.branching == swept]
+    widths = [point.width for point in points]
+    printed_ms = [point.printed_ms for point in points]
+    axes.plot(widths, printed_ms, ":", color=GREY, label="Eq. (1), at the k of most widths")
