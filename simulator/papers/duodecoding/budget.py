@@ -68,6 +68,11 @@ class BudgetPoint:
     ratio.
     """
 
+    @property
+    def simulated(self) -> bool:
+        """Return whether both accountings were simulated."""
+        return self.verified.simulation is not None and self.emitted.simulation is not None
+
 
 def budget_sweep(
     loaded: Loaded, gammas: Iterable[int], simulate_at: Collection[int]
@@ -77,10 +82,11 @@ def budget_sweep(
     """
     _checked(loaded)
     single = loaded.change(sequences=1, first_rate=None, rule="stated")
-    return [
-        budget_point(at_window(single, gamma, REQUESTS), gamma in simulate_at)
-        for gamma in counted(gammas, "budgets")
-    ]
+    points = []
+    for gamma in counted(gammas, "budgets"):
+        changed = at_window(single, gamma, REQUESTS)
+        points.append(budget_point(changed, gamma in simulate_at))
+    return points
 
 
 def sequence_sweep(loaded: Loaded) -> list[BudgetPoint]:
@@ -92,29 +98,30 @@ def sequence_sweep(loaded: Loaded) -> list[BudgetPoint]:
     for sequences in (*STATIC, "dynamic"):
         if isinstance(sequences, int) and sequences > strategy.window:
             continue
-        changed = at_window(
-            loaded.change(sequences=sequences, rule="stated"), strategy.window, REQUESTS
-        )
-        asked = changed.scenario.strategy
-        trace = changed.trace
-        if not any(asked.findings(Facts(trace=trace) if trace else Facts(stated=True))):
+        stated = loaded.change(sequences=sequences, rule="stated")
+        changed = at_window(stated, strategy.window, REQUESTS)
+        facts = Facts(stated=True)
+        if changed.trace:
+            facts = Facts(trace=changed.trace)
+        unanswered = changed.scenario.strategy.findings(facts)
+        if not any(unanswered):
             points.append(budget_point(changed, True))
     return points
 
 
 def coefficient(loaded: Loaded) -> float:
     """Return c = T_target / T_draft of the scenario at its mean context, a ratio (DUO-1)."""
-    return _checked(loaded).coefficient(loaded.scenario.cost, loaded.scenario.mean_context)
+    strategy = _checked(loaded)
+    scenario = loaded.scenario
+    return strategy.coefficient(scenario.cost, scenario.mean_context)
 
 
 def to_simulate(loaded: Loaded, budgets: Sequence[int]) -> set[int]:
     """Return about a dozen of the budgets, and those around c."""
     c = budget(coefficient(loaded))
-    return (
-        set(budgets[:: max(1, len(budgets) // 12)])
-        | {budgets[-1]}
-        | {c + offset for offset in OFFSETS}
-    )
+    every = max(1, len(budgets) // 12)
+    around = [c + offset for offset in OFFSETS]
+    return {*budgets[::every], budgets[-1], *around}
 
 
 def budget_point(loaded: Loaded, simulated: bool) -> BudgetPoint:
@@ -130,6 +137,9 @@ def budget_point(loaded: Loaded, simulated: bool) -> BudgetPoint:
     cap = round(scenario.lengths[1])
     written = strategy.until_shown(cost, lambda tail: acceptance.odds(tail, None), context, cap)
     draft_s, target_s = strategy.sides(cost, context)
+    emitted_per_s = 0.0
+    if written.seconds:
+        emitted_per_s = (cap - 1) / written.seconds
     point = BudgetPoint(
         gamma=strategy.window,
         sequences=strategy.fixed or "dynamic",
@@ -137,7 +147,7 @@ def budget_point(loaded: Loaded, simulated: bool) -> BudgetPoint:
         target_ms=target_s * 1e3,
         step_ms=law.step_s * 1e3,
         verified=BudgetRates(1.0 / law.tpot_s),
-        emitted=BudgetRates((cap - 1) / written.seconds if written.seconds else 0.0),
+        emitted=BudgetRates(emitted_per_s),
         reported_ratio=written.shown / written.verified,
     )
     if simulated:
@@ -149,24 +159,20 @@ def _simulated(point: BudgetPoint, loaded: Loaded, acceptance: Acceptance) -> Bu
     rates = {}
     for count in ("verified", "emitted"):
         scenario = loaded.change(count=count).scenario
-        replayed, (outcome, _) = (
-            evaluate.replay(scenario, acceptance),
-            evaluate.simulate(scenario, acceptance),
-        )
-        rates[count] = replace(
-            getattr(point, count), replay=1.0 / replayed.tpot_s, simulation=1.0 / outcome.tpot_s
-        )
+        replayed = evaluate.replay(scenario, acceptance)
+        outcome, _ = evaluate.simulate(scenario, acceptance)
+        by_law = getattr(point, count)
+        by_replay = 1.0 / replayed.tpot_s
+        by_simulation = 1.0 / outcome.tpot_s
+        rates[count] = replace(by_law, replay=by_replay, simulation=by_simulation)
     return replace(point, **rates)
 
 
 def _checked(loaded: Loaded) -> DuoDecoding:
     strategy = loaded.scenario.schedule
     if not isinstance(strategy, DuoDecoding):
-        raise BadInput.at(
-            loaded.scenario.name,
-            f"expected a scenario of duodecoding, got {strategy.name}",
-            "strategy.name",
-        )
+        message = f"expected a scenario of duodecoding, got {strategy.name}"
+        raise BadInput.at(loaded.scenario.name, message, "strategy.name")
     return strategy
 
 
@@ -186,8 +192,13 @@ class BudgetStudy:
         """Return tokens per second by budget: ``verified`` or ``emitted``, by ``law``, ``replay``
         or ``simulation``.
         """
-        rates = {point.gamma: getattr(getattr(point, count), way) for point in self.points}
-        return {gamma: rate for gamma, rate in rates.items() if rate is not None}
+        rates = {}
+        for point in self.points:
+            accounting = getattr(point, count)
+            rate = getattr(accounting, way)
+            if rate is not None:
+                rates[point.gamma] = rate
+        return rates
 
     def best(self, count: str, way: str) -> int:
         """Return the budget with the most tokens per second."""
@@ -197,10 +208,8 @@ class BudgetStudy:
     def flat(self, count: str, way: str) -> tuple[int, int]:
         """Return the first and the last budget that lose no more than ``FLAT`` against the best."""
         rates = self.read(count, way)
-        near = []
-        for gamma, rate in rates.items():
-            if rate >= (1.0 - FLAT) * max(rates.values()):
-                near.append(gamma)
+        least = (1.0 - FLAT) * max(rates.values())
+        near = [gamma for gamma, rate in rates.items() if rate >= least]
         return near[0], near[-1]
 
     def around(self, count: str, way: str) -> dict[int, float]:
@@ -209,10 +218,15 @@ class BudgetStudy:
         """
         rates = self.read(count, way)
         at = rates.get(self.budget)
-        near = {offset: rates.get(self.budget + offset) for offset in OFFSETS if offset}
-        return {
-            self.budget + offset: rate / at - 1.0 for offset, rate in near.items() if at and rate
-        }
+        changes: dict[int, float] = {}
+        if not at:
+            return changes
+        for offset in OFFSETS:
+            gamma = self.budget + offset
+            rate = rates.get(gamma)
+            if offset and rate:
+                changes[gamma] = rate / at - 1.0
+        return changes
 
 
 @dataclass(frozen=True)
@@ -234,9 +248,8 @@ def study(
     """Return the budget study of the scenarios; ``budgets`` and ``simulated`` as in
     :func:`budget_study`.
     """
-    return BudgetStudies(
-        tuple(budget_study(scenario, budgets or (), simulated or ()) for scenario in loaded)
-    )
+    studies = [budget_study(scenario, budgets or (), simulated or ()) for scenario in loaded]
+    return BudgetStudies(tuple(studies))
 
 
 def budget_study(
@@ -248,9 +261,11 @@ def budget_study(
     Raises :class:`BadInput` for a strategy that is not DuoDecoding.
     """
     c = coefficient(loaded)
-    chosen = gammas or range(
-        1, min(MOST, max(8, round(1.5 * max(c, loaded.scenario.schedule.window)))) + 1
-    )
-    points = budget_sweep(loaded, chosen, simulate_at or to_simulate(loaded, chosen))
+    largest = max(c, loaded.scenario.schedule.window)
+    well_past = max(8, round(1.5 * largest))
+    chosen = gammas or range(1, min(MOST, well_past) + 1)
+    simulated = simulate_at or to_simulate(loaded, chosen)
+    points = budget_sweep(loaded, chosen, simulated)
+    by_sequences = sequence_sweep(loaded)
     source = loaded.acceptance().odds(1, None).source
-    return BudgetStudy(loaded.scenario.name, c, budget(c), source, points, sequence_sweep(loaded))
+    return BudgetStudy(loaded.scenario.name, c, budget(c), source, points, by_sequences)

@@ -56,28 +56,29 @@ def page(result: BudgetStudies) -> Page:
 
 def headline(study: BudgetStudy) -> str:
     """Return c of a scenario, the budget that the paper makes of it, and the best one."""
+    c = number(study.cost_coefficient, 3)
+    best = study.best("verified", "law")
     return (
-        f"{study.scenario}: c = {number(study.cost_coefficient, 3)}, so the paper's budget is "
-        f"{study.budget} tokens; the most verified tokens per second come at "
-        f"{study.best('verified', 'law')} by law"
+        f"{study.scenario}: c = {c}, so the paper's budget is {study.budget} tokens; the most "
+        f"verified tokens per second come at {best} by law"
     )
 
 
 def highlights(study: BudgetStudy) -> Iterator[Highlight]:
     """Yield c, the best budget by law, and its rate."""
+    c = number(study.cost_coefficient, 3)
+    best = study.best("verified", "law")
     rates = study.read("verified", "law")
-    yield Highlight(number(study.cost_coefficient, 3), "T_target / T_draft = c")
-    yield Highlight(
-        str(study.best("verified", "law")),
-        "tokens, the budget with most verified tokens per second (law)",
-    )
-    yield Highlight(number(max(rates.values()), 3), "verified tokens per second there (law)")
+    most = number(rates[best], 3)
+    yield Highlight(c, "T_target / T_draft = c")
+    yield Highlight(str(best), "tokens, the budget with most verified tokens per second (law)")
+    yield Highlight(most, "verified tokens per second there (law)")
 
 
 def _section(study: BudgetStudy) -> Section:
     """Return the sentences and the two tables of a scenario."""
-    budget = Column[BudgetPoint]("gamma", lambda point: point.gamma)
-    sequences = Column[BudgetPoint]("sequences", lambda point: point.sequences)
+    budget: Column[BudgetPoint] = Column("gamma", lambda point: point.gamma)
+    sequences: Column[BudgetPoint] = Column("sequences", lambda point: point.sequences)
     blocks: list[Block] = [
         Bullets(list(sentences(study))),
         _points(f"Budgets of {study.scenario}", budget, study.points),
@@ -88,21 +89,17 @@ def _section(study: BudgetStudy) -> Section:
 
 def _points(title: str, first: Column[BudgetPoint], points: Sequence[BudgetPoint]) -> Table:
     """Return the table of the points that were simulated."""
-    simulated = [
-        point
-        for point in points
-        if None not in (point.verified.simulation, point.emitted.simulation)
-    ]
-    columns = [
+    simulated = [point for point in points if point.simulated]
+    columns: list[Column[BudgetPoint]] = [
         first,
-        Column[BudgetPoint]("draft ms", lambda point: number(point.draft_ms, 3)),
-        Column[BudgetPoint]("step ms", lambda point: number(point.step_ms, 3)),
-        Column[BudgetPoint]("law", lambda point: number(point.verified.law)),
-        Column[BudgetPoint]("replay", lambda point: number(point.verified.replay)),
-        Column[BudgetPoint]("simul.", lambda point: number(point.verified.simulation)),
-        Column[BudgetPoint]("emitted: law", lambda point: number(point.emitted.law)),
-        Column[BudgetPoint]("simul.", lambda point: number(point.emitted.simulation)),
-        Column[BudgetPoint]("program counts", lambda point: f"x {point.reported_ratio:.2f}"),
+        Column("draft ms", lambda point: number(point.draft_ms, 3)),
+        Column("step ms", lambda point: number(point.step_ms, 3)),
+        Column("law", lambda point: number(point.verified.law)),
+        Column("replay", lambda point: number(point.verified.replay)),
+        Column("simul.", lambda point: number(point.verified.simulation)),
+        Column("emitted: law", lambda point: number(point.emitted.law)),
+        Column("simul.", lambda point: number(point.emitted.simulation)),
+        Column("program counts", lambda point: f"x {point.reported_ratio:.2f}"),
     ]
     return table(title, simulated, columns)
 
@@ -130,8 +127,9 @@ def sentences(study: BudgetStudy) -> Iterator[str]:
 
 def _optimum(study: BudgetStudy, count: str, way: str) -> str:
     """Return the best budget, and which ones are as good within ``FLAT``."""
+    best = study.best(count, way)
     first, last = study.flat(count, way)
-    return f"gamma = {study.best(count, way)} by {way} (within {FLAT:.0%} from {first} to {last})"
+    return f"gamma = {best} by {way} (within {FLAT:.0%} from {first} to {last})"
 
 
 def _changes(changes: Mapping[int, float]) -> str:
@@ -140,21 +138,25 @@ def _changes(changes: Mapping[int, float]) -> str:
 
 def budget_figure(studies: Sequence[BudgetStudy]) -> Drawing:
     """Return two panels over the budget for all studies, a column per study."""
-    width = WIDTH_IN * (1.0 + 0.55 * (len(studies) - 1))
+    columns = len(studies)
+    width = WIDTH_IN * (1.0 + 0.55 * (columns - 1))
     with canvas(6.6, width) as figure:
-        panels = figure.subplots(2, len(studies), squeeze=False, height_ratios=(2, 3), sharey="row")
+        panels = figure.subplots(2, columns, squeeze=False, height_ratios=(2, 3), sharey="row")
         for study, (times, rates) in zip(studies, panels.T, strict=True):
             _times(times, study)
             _rates(rates, study)
             times.set_title(study.scenario, size=9)
+            least = study.points[0].gamma
+            most = study.points[-1].gamma
             for axes in (times, rates):
                 axes.axvline(study.cost_coefficient, color=GREY, lw=0.8)
-                axes.set_xlim(study.points[0].gamma - 0.4, study.points[-1].gamma + 0.4)
+                axes.set_xlim(least - 0.4, most + 0.4)
                 axes.set_ylim(0.0)
-        panels[0, 0].legend(loc="upper left")
-        panels[1, 0].legend(loc="lower left")
-        panels[0, 0].set_ylabel("time (ms)")
-        panels[1, 0].set_ylabel("tokens per second")
+        first_times, first_rates = panels[:, 0]
+        first_times.legend(loc="upper left")
+        first_rates.legend(loc="lower left")
+        first_times.set_ylabel("time (ms)")
+        first_rates.set_ylabel("tokens per second")
         return figure
 
 
@@ -164,51 +166,55 @@ def _budget(point: BudgetPoint) -> int:
 
 def _times(axes: Axes, study: BudgetStudy) -> None:
     """Draw how long an iteration, a pass of the target and the draft take, and where c lies."""
-    draw(
-        axes,
-        study.points,
-        _budget,
+    curves: list[Curve[BudgetPoint]] = [
         Curve(lambda point: point.step_ms, "-", BLUE, "mean iteration, law"),
         Curve(lambda point: point.target_ms, "-.", GREY, "target verifies a sequence"),
         Curve(lambda point: point.draft_ms, "--", GREEN, "draft writes γ tokens"),
-    )
+    ]
+    draw(axes, study.points, _budget, *curves)
     dress(axes, x_label=BUDGET_AXIS, integers=True)
-    gammas = [point.gamma for point in study.points]
+    least = study.points[0].gamma
+    most = study.points[-1].gamma
     c = study.cost_coefficient
-    if c > (gammas[0] + gammas[-1]) / 2:
+    side = "left"
+    if c > (least + most) / 2:
         side = "right"
-    else:
-        side = "left"
-    axes.text(
-        c, 1.0, f" c = T_target / T_draft = {c:.1f} ", ha=side, va="bottom", size=8, color=GREY
-    )
+    text = f" c = T_target / T_draft = {c:.1f} "
+    axes.text(c, 1.0, text, ha=side, va="bottom", size=8, color=GREY)
 
 
 def _rates(axes: Axes, study: BudgetStudy) -> None:
     """Draw verified and emitted tokens per second, and the budgets that are as good as the best."""
-    verified = Curve[BudgetPoint](lambda point: point.verified.law, "-", BLUE, "verified, law")
-    simulated = Curve[BudgetPoint](
-        lambda point: point.verified.simulation,
-        "o",
-        VERMILLION,
-        "verified, simulation",
-        hollow=True,
-    )
-    emitted = Curve[BudgetPoint](lambda point: point.emitted.law, "--", ORANGE, "emitted, law")
-    shown = Curve[BudgetPoint](
-        lambda point: point.emitted.simulation, "s", ORANGE, "emitted, simulation", hollow=True
-    )
-    draw(axes, study.points, _budget, verified, simulated, emitted, shown)
+
+    def verified_law(point: BudgetPoint) -> float:
+        return point.verified.law
+
+    def verified_simulation(point: BudgetPoint) -> float | None:
+        return point.verified.simulation
+
+    def emitted_law(point: BudgetPoint) -> float:
+        return point.emitted.law
+
+    def emitted_simulation(point: BudgetPoint) -> float | None:
+        return point.emitted.simulation
+
+    curves: list[Curve[BudgetPoint]] = [
+        Curve(verified_law, "-", BLUE, "verified, law"),
+        Curve(verified_simulation, "o", VERMILLION, "verified, simulation", hollow=True),
+        Curve(emitted_law, "--", ORANGE, "emitted, law"),
+        Curve(emitted_simulation, "s", ORANGE, "emitted, simulation", hollow=True),
+    ]
+    draw(axes, study.points, _budget, *curves)
     dress(axes, x_label=BUDGET_AXIS, integers=True)
     if not study.read("verified", "simulation"):
         return
     first, last = study.flat("verified", "simulation")
     axes.axvspan(first - 0.4, last + 0.4, color=SHADE, lw=0, zorder=0)
+    most_verified = study.best("verified", "simulation")
+    most_emitted = study.best("emitted", "simulation")
     text = (
         f"shaded: verified within 1 % of the most, γ = {first} to {last}\n"
-        f"most verified at γ = {study.best('verified', 'simulation')}, "
-        f"emitted at γ = {study.best('emitted', 'simulation')} (simulation)"
+        f"most verified at γ = {most_verified}, emitted at γ = {most_emitted} (simulation)"
     )
-    axes.text(
-        0.985, 0.27, text, ha="right", va="bottom", size=8, transform=axes.transAxes, bbox=BOX
-    )
+    corner = axes.transAxes
+    axes.text(0.985, 0.27, text, ha="right", va="bottom", size=8, transform=corner, bbox=BOX)

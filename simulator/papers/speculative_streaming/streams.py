@@ -105,25 +105,29 @@ def stream_sweep(loaded: Loaded, branchings: Iterable[int] = BRANCHINGS) -> Stre
     if not isinstance(strategy, SpeculativeStreaming) or loaded.trace is None:
         message = "expected a scenario of speculative_streaming with a trace that holds streams"
         raise BadInput.at(loaded.scenario.name, message, "acceptance.trace")
-    plain, _ = evaluate.simulate(evaluate.plain(loaded.scenario), evaluate.NO_DRAFTS)
+    autoregressive = evaluate.plain(loaded.scenario)
+    plain, _ = evaluate.simulate(autoregressive, evaluate.NO_DRAFTS)
     baseline = plain.tpot_s
+    facts = Facts(trace=loaded.trace)
+    kept = strategy.kept or KEPT
     whole = []
     pruned = []
     for branching in counted(branchings, "trees"):
         if tree_nodes(strategy.streams, branching) > LARGEST_TREE:
             continue
-        kept = strategy.kept or KEPT
         full = strategy.model_copy(update={"branching": branching, "kept": None})
         cut = strategy.model_copy(update={"branching": branching, "kept": kept})
-        whole.append(_point(loaded.replace(strategy=full), full, baseline))
+        whole_tree = _point(loaded, full, baseline)
+        whole.append(whole_tree)
         if not cut.prunes:
-            pruned.append(whole[-1])
-        elif not any(cut.findings(Facts(trace=loaded.trace))):
-            pruned.append(_point(loaded.replace(strategy=cut), cut, baseline))
+            pruned.append(whole_tree)
+        elif not any(cut.findings(facts)):
+            pruned.append(_point(loaded, cut, baseline))
     emitted = []
     for count in range(1, strategy.streams + 1):
         chain = strategy.model_copy(update={"streams": count, "branching": 1})
-        emitted.append(_replayed(loaded.replace(strategy=chain)).tokens_per_step)
+        replayed = _replayed(loaded.replace(strategy=chain))
+        emitted.append(replayed.tokens_per_step)
     name = loaded.scenario.name
     plane = _two_models(loaded, strategy)
     return StreamStudy(name, tuple(whole), tuple(pruned), tuple(emitted), plane)
@@ -140,19 +144,17 @@ def fall(points: Sequence[StreamPoint]) -> StreamPoint | None:
     """
     top = best(points)
     chain = points[0]
-    return next(
-        (
-            point
-            for point in points
-            if point.branching > top.branching and point.speedup < chain.speedup
-        ),
-        None,
-    )
+    for point in points:
+        if point.branching > top.branching and point.speedup < chain.speedup:
+            return point
+    return None
 
 
 def _point(loaded: Loaded, strategy: SpeculativeStreaming, baseline: float) -> StreamPoint:
-    outcome = _replayed(loaded)
+    """Return the point of the streams of ``strategy`` in the place of the scenario's."""
+    outcome = _replayed(loaded.replace(strategy=strategy))
     speedup = baseline / outcome.tpot_s
+    step_cost = float(relative_step_cost(outcome.tokens_per_step, speedup))
     return StreamPoint(
         branching=strategy.branching,
         nodes=strategy.nodes,
@@ -161,7 +163,7 @@ def _point(loaded: Loaded, strategy: SpeculativeStreaming, baseline: float) -> S
         step_ms=outcome.step_s * 1e3,
         tpot_ms=outcome.tpot_s * 1e3,
         speedup=speedup,
-        step_cost=float(relative_step_cost(outcome.tokens_per_step, speedup)),
+        step_cost=step_cost,
     )
 
 
@@ -178,21 +180,21 @@ def _two_models(loaded: Loaded, strategy: SpeculativeStreaming) -> TwoModels | N
     if scenario.draft is None:
         return None
     serial = loaded.replace(strategy=VanillaSD(gamma=gamma))
-    zeta, beta = (_replayed(scenario).tokens_per_step for scenario in (serial, loaded))
-    vanilla = serial.scenario.schedule
+    zeta = _replayed(serial).tokens_per_step
+    beta = _replayed(loaded).tokens_per_step
+    cost = scenario.cost
+    context = scenario.mean_context
     kind = Kind("step", scenario.batch)
-    t = vanilla.durations(scenario.cost, vanilla.step(kind, scenario.mean_context))
-    single = strategy.step_seconds(
-        strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context)), kind
-    )
+    vanilla = serial.scenario.schedule
+    of_vanilla = vanilla.durations(cost, vanilla.step(kind, context))
+    of_streams = strategy.durations(cost, strategy.step(kind, context))
+    target_s = of_vanilla.target
+    draft_s = of_vanilla.draft / gamma
+    single_s = strategy.step_seconds(of_streams, kind)
     plane = {
-        "latency_ratio": t.target / (t.draft / gamma),
-        "target_over_single": t.target / single,
+        "latency_ratio": target_s / draft_s,
+        "target_over_single": target_s / single_s,
         "token_ratio": zeta / beta,
     }
-    return TwoModels(
-        scenario.draft.model.name,
-        gamma,
-        **plane,
-        speedup=float(speedup_over_two_models(gamma, **plane)),
-    )
+    speedup = float(speedup_over_two_models(gamma, **plane))
+    return TwoModels(scenario.draft.model.name, gamma, **plane, speedup=speedup)

@@ -73,20 +73,23 @@ def highlights(study: StreamStudy) -> Iterator[Highlight]:
 
 def _trees(study: StreamStudy) -> Table:
     """Return the table of trees by k, whole ones before pruned ones."""
-    trees = sorted(
-        {*study.whole, *study.pruned}, key=lambda point: (point.branching, point.kept is not None)
-    )
+
+    def whole_first(point: StreamPoint) -> tuple[int, bool]:
+        return point.branching, point.kept is not None
+
+    distinct = {*study.whole, *study.pruned}
+    trees = sorted(distinct, key=whole_first)
     fastest = (best(study.whole), best(study.pruned))
-    columns = [
-        Column[StreamPoint]("k", lambda point: point.branching),
-        Column[StreamPoint]("nodes", lambda point: f"{point.nodes:,}"),
-        Column[StreamPoint]("kept", lambda point: "all" if point.kept is None else point.kept),
-        Column[StreamPoint]("tokens", lambda point: number(point.tokens_per_step, 3)),
-        Column[StreamPoint]("step (ms)", lambda point: number(point.step_ms)),
-        Column[StreamPoint]("plain steps", lambda point: f"{point.step_cost:.3f}"),
-        Column[StreamPoint]("ms/token", lambda point: number(point.tpot_ms)),
-        Column[StreamPoint]("speed-up", lambda point: f"{point.speedup:.2f}"),
-        Column[StreamPoint]("", lambda point: "best" if point in fastest else ""),
+    columns: list[Column[StreamPoint]] = [
+        Column("k", lambda point: point.branching),
+        Column("nodes", lambda point: f"{point.nodes:,}"),
+        Column("kept", lambda point: "all" if point.kept is None else point.kept),
+        Column("tokens", lambda point: number(point.tokens_per_step, 3)),
+        Column("step (ms)", lambda point: number(point.step_ms)),
+        Column("plain steps", lambda point: f"{point.step_cost:.3f}"),
+        Column("ms/token", lambda point: number(point.tpot_ms)),
+        Column("speed-up", lambda point: f"{point.speedup:.2f}"),
+        Column("", lambda point: "best" if point in fastest else ""),
     ]
     return table("Trees, whole and pruned", trees, columns)
 
@@ -95,10 +98,9 @@ def sentences(study: StreamStudy) -> Iterator[str]:
     """Yield from where trees are slower than the chain, what the streams bring Mirror-SD, and how
     two models compare.
     """
-    yield (
-        f"Slower than the chain (k = 1): whole trees {_slower(study.whole)}, pruned ones "
-        f"{_slower(study.pruned)}."
-    )
+    whole = _slower(study.whole)
+    pruned = _slower(study.pruned)
+    yield f"Slower than the chain (k = 1): whole trees {whole}, pruned ones {pruned}."
     streams = "a stream"
     if len(study.emitted) > 1:
         streams = f"1 to {len(study.emitted)} streams"
@@ -122,12 +124,15 @@ def _slower(points: Sequence[StreamPoint]) -> str:
 def _against(models: TwoModels) -> str:
     """Return how streaming compares with a draft model and as long a window."""
     even = float(parity(models.gamma, models.latency_ratio, models.target_over_single))
+    latency_ratio = number(models.latency_ratio, 3)
+    target_over_single = number(models.target_over_single, 3)
+    token_ratio = number(models.token_ratio, 3)
+    even_at = number(even, 3)
+    speedup = number(models.speedup, 3)
     return (
-        f"With {models.draft} as the draft of {models.gamma} tokens: "
-        f"R = {number(models.latency_ratio, 3)}, "
-        f"C_target / C_ss = {number(models.target_over_single, 3)}, "
-        f"zeta / beta = {number(models.token_ratio, 3)} (even at {number(even, 3)}): streaming is "
-        f"{number(models.speedup, 3)} times as fast (Eq. 10, law)."
+        f"With {models.draft} as the draft of {models.gamma} tokens: R = {latency_ratio}, "
+        f"C_target / C_ss = {target_over_single}, zeta / beta = {token_ratio} (even at {even_at}): "
+        f"streaming is {speedup} times as fast (Eq. 10, law)."
     )
 
 
@@ -147,32 +152,19 @@ def _over_k(axes: Axes, study: StreamStudy) -> None:
         (study.pruned, "o-", BLUE, pruned, (6, 5), "left"),
     )
     for points, style, color, label, shift, side in curves:
-        axes.plot(
-            [p.branching for p in points],
-            [p.speedup for p in points],
-            style,
-            color=color,
-            label=label,
-            ms=5,
-        )
+        branchings = [point.branching for point in points]
+        speedups = [point.speedup for point in points]
+        axes.plot(branchings, speedups, style, color=color, label=label, ms=5)
         top = best(points)
         text = f"best at k = {top.branching}: {top.speedup:.2f}"
         place = (top.branching, top.speedup)
         axes.annotate(
             text, place, xytext=shift, textcoords="offset points", size=8, color=color, ha=side
         )
-    chain = study.whole[0]
-    widest = study.whole[-1]
-    axes.axhline(chain.speedup, color=GREY, lw=0.8, ls=":")
-    axes.text(
-        widest.branching,
-        chain.speedup,
-        "the chain, k = 1",
-        size=8,
-        color=GREY,
-        ha="right",
-        va="bottom",
-    )
+    chain = study.whole[0].speedup
+    widest = study.whole[-1].branching
+    axes.axhline(chain, color=GREY, lw=0.8, ls=":")
+    axes.text(widest, chain, "the chain, k = 1", size=8, color=GREY, ha="right", va="bottom")
     dress(
         axes,
         x_label="tree factor k (tokens of a stream), and nodes of the whole tree",
@@ -182,18 +174,17 @@ def _over_k(axes: Axes, study: StreamStudy) -> None:
         room=1.1,
         legend_columns=2,
     )
-    axes.set_xticks(
-        [p.branching for p in study.whole],
-        [f"{p.branching}\n{p.nodes:,} nodes" for p in study.whole],
-    )
+    ticks = [point.branching for point in study.whole]
+    labels = [f"{point.branching}\n{point.nodes:,} nodes" for point in study.whole]
+    axes.set_xticks(ticks, labels)
 
 
 def _kept(points: Sequence[StreamPoint]) -> int:
     """Return the nodes that pruning leaves; those of the largest tree where nothing is pruned."""
-    return next(
-        (point.kept for point in points if point.kept is not None),
-        max(point.nodes for point in points),
-    )
+    for point in points:
+        if point.kept is not None:
+            return point.kept
+    return max(point.nodes for point in points)
 
 
 def _plane(axes: Axes, figure: Drawing, models: TwoModels | None) -> None:
@@ -209,15 +200,12 @@ def _plane(axes: Axes, figure: Drawing, models: TwoModels | None) -> None:
     widths = [2.0 if level == 1.0 else 0.8 for level in LEVELS]
     axes.contourf(ratios, tokens, law, levels=(1.0, 1e9), colors=[SHADE])
     lines = axes.contour(ratios, tokens, law, levels=LEVELS, colors=[BLUE], linewidths=widths)
-    places = [(LABELLED_AT, float(parity(gamma, LABELLED_AT, over)) / level) for level in LEVELS]
+    even_there = float(parity(gamma, LABELLED_AT, over))
+    places = [(LABELLED_AT, even_there / level) for level in LEVELS]
     axes.clabel(lines, fmt=lambda value: f"{value:g}", fontsize=7, manual=places)
-    axes.plot(
-        ratios,
-        parity(gamma, ratios),
-        ":",
-        color=ORANGE,
-        label="even, were a step of both as long (Eq. 10 as printed)",
-    )
+    as_printed = parity(gamma, ratios)
+    label = "even, were a step of both as long (Eq. 10 as printed)"
+    axes.plot(ratios, as_printed, ":", color=ORANGE, label=label)
     axes.plot([], [], "-", color=BLUE, label="streaming is so many times as fast (Eq. 10)")
     if models:
         label = f"here, with {models.draft} as the draft: {models.speedup:.2f}"
@@ -229,4 +217,5 @@ def _plane(axes: Axes, figure: Drawing, models: TwoModels | None) -> None:
         log_x=10,
     )
     axes.set_ylim(tokens[0], tokens[-1])
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=1)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=1)
