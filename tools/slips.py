@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("report", "scenario", "studies", "cli", "api")
+ROOMS = ("report", "scenario", "studies", "papers", "cli", "api")
 LINTS = (
     ("ruff", "check", "-q"),
     ("python", "tools/words.py"),
