@@ -250,12 +250,13 @@ def test_a_run_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     result = CliRunner().invoke(main, ["run", "durations_only", "--set", "requests.count=5"])
     assert result.exit_code == 0, result.output
     written = {path.name for path in (tmp_path / "reports/durations_only").iterdir()}
+    pages = {"report.md", "report.html"}
+    pictures = {"window_sweep.svg", "accepted_lengths.svg", "timeline.svg"}
     data = {"window_sweep.data.csv", "accepted_lengths.data.csv", "timeline.json"}
-    assert (
-        written
-        == {"report.md", "report.html", "window_sweep.svg", "accepted_lengths.svg", "timeline.svg"}
-        | data
-    )
+    assert written == pages | pictures | data
+    named = [word for word in result.output.split() if word.startswith("reports/")]
+    assert len(named) == 2
+    assert all(Path(name).is_file() for name in named), named
 
 
 def test_the_batching_rule_is_applied_by_batch_size() -> None:
