@@ -78,6 +78,11 @@ class NamedModel:
     spec: ModelSpec
     published_as: str
 
+    @property
+    def known_as(self) -> str:
+        """Return the id by which it is published, or what a file calls it."""
+        return self.published_as or self.reference
+
 
 def planned(
     question: PlanQuestion,
@@ -92,53 +97,57 @@ def planned(
     model.
     """
     document = amended(written(question, catalogue), overrides, seed)
+    data = document.data
     plan = combined(document, catalogue)
+    candidates = plan.candidates
+    runnable = {name for candidate in candidates for name in candidate.family}
     for part, names in (("hardware", plan.file.hardware), ("strategies", plan.file.strategies)):
         for name in names:
+            if name in runnable:
+                continue
             ours = [combination for combination in plan.left_out if name in combination.family]
-            if not any(name in candidate.family for candidate in plan.candidates):
-                if len(names) == 1 or not plan.candidates:
-                    raise ours[0].error
-                del document.data[part][name]
-                document.data["assumed"].append(f"{name}: left out, as {ours[0].reason}")
-    names_left = {*document.data["hardware"], *document.data["strategies"]}
-    kept = [
-        combination for combination in plan.left_out if names_left.issuperset(combination.family)
-    ]
-    file = plan.file.model_copy(
-        update={"assumed": with_said(document.data["assumed"], plan.candidates)}
-    )
+            first = ours[0]
+            if len(names) == 1 or not candidates:
+                raise first.error
+            del data[part][name]
+            data["assumed"].append(f"{name}: left out, as {first.reason}")
+    names_left = {*data["hardware"], *data["strategies"]}
+    kept = [left_out for left_out in plan.left_out if names_left.issuperset(left_out.family)]
+    said = with_said(data["assumed"], candidates)
+    file = plan.file.model_copy(update={"assumed": said})
     return replace(plan, file=file, left_out=tuple(kept)), document
 
 
 def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
     """Return the plan file of a question as a document whose places are options."""
     target = find_model(question.model, catalogue, f"--model {question.model}")
+    placed = {
+        "model": target.reference,
+        "machine": MACHINE,
+        "weights": _format(question, target),
+    }
     scenario: PlainData = {
-        "target": {
-            "model": target.reference,
-            "machine": MACHINE,
-            "weights": _format(question, target),
-        },
+        "target": placed,
         "requests": question.requests,
         "serving": {"policy": {"name": DEFAULTS["policy"]}},
     }
-    hardware = _offered_hardware(question, catalogue, scenario["target"])
+    hardware = _offered_hardware(question, catalogue, placed)
     methods = _offered_methods(question, catalogue, target, hardware.engines)
     assumed = [*question.said, *_said(question, target), *hardware.assumed, *methods.assumed]
-    published_as = target.published_as or target.reference
+    devices = " or ".join(hardware.devices)
     data = {
         "name": target.spec.name or target.reference,
-        "about": f"{published_as} on {' or '.join(hardware.devices)}, asked in one line",
+        "about": f"{target.known_as} on {devices}, asked in one line",
         "assumed": list(dict.fromkeys(assumed)),
         "scenario": scenario,
         "slo": question.slo,
         "devices": hardware.devices,
         "hardware": hardware.entries,
         "strategies": methods.entries,
-        **({"heads": methods.heads} if methods.heads else {}),
-        "replicas": DEFAULTS["replicas"]["value"],
     }
+    if methods.heads:
+        data["heads"] = methods.heads
+    data["replicas"] = DEFAULTS["replicas"]["value"]
     return Document(data, dict(_places(data, question)))
 
 
@@ -147,8 +156,10 @@ def _refuse_prices_of_others(question: PlanQuestion) -> None:
     devices = list(map(_called, question.devices))
     unknown = question.prices.keys() - {*question.devices, *devices}
     if unknown:
-        message = f"is none of the devices {', '.join(devices)}"
-        raise BadInput([Fault((f"--price {name}", 0, 0), "", message) for name in sorted(unknown)])
+        named = ", ".join(devices)
+        message = f"is none of the devices {named}"
+        places: list[Place] = [(f"--price {name}", 0, 0) for name in sorted(unknown)]
+        raise BadInput([Fault(place, "", message) for place in places])
 
 
 class OfferedHardware(NamedTuple):
@@ -231,17 +242,14 @@ def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
         ("scenario", "target", "model"): f"--model {question.model}",
         ("scenario", "target", "weights"): f"--weights {question.weights}",
         ("scenario", "requests"): "--traffic",
-        **{
-            ("hardware", name, "target", "engine"): f"--engine {question.engine}"
-            for name in question.devices
-            if question.engine
-        },
     }
+    if question.engine:
+        for name in question.devices:
+            of_options["hardware", name, "target", "engine"] = f"--engine {question.engine}"
     for path in _paths(data):
-        option = next(
-            (of_options[path[:end]] for end in range(len(path), 0, -1) if path[:end] in of_options),
-            "specsim plan",
-        )
+        option = "specsim plan"
+        for end in range(1, len(path) + 1):
+            option = of_options.get(path[:end], option)
         yield path, (option, 0, 0)
 
 
@@ -261,21 +269,29 @@ def _said(question: PlanQuestion, target: NamedModel) -> Iterator[str]:
     for name in ("ranks", "replicas"):
         value, why = DEFAULTS[name].values()
         values = value if isinstance(value, list) else [value]
-        yield f"{name}: {', '.join(map(str, values))} ({why})"
+        listed = ", ".join(map(str, values))
+        yield f"{name}: {listed} ({why})"
+    spec = target.spec
     if not question.weights:
-        published_in = target.spec.expert_format or target.spec.weight_format
-        why = "as published" if published_in else DEFAULTS["weights"]["why"]
+        why = "as published" if _published_in(spec) else DEFAULTS["weights"]["why"]
         yield f"weights: {_format(question, target)} ({why})"
-    if target.spec.cache_format:
-        yield f"kv_cache: {target.spec.cache_format} (as published, with its scales)"
-    described = target.spec.source.endswith(("(HF config.json)", "(GGUF header)"))
-    if target.spec.about and not target.published_as and described:
-        yield f"model: {target.spec.about}"
+    if spec.cache_format:
+        yield f"kv_cache: {spec.cache_format} (as published, with its scales)"
+    described = spec.source.endswith(("(HF config.json)", "(GGUF header)"))
+    if spec.about and not target.published_as and described:
+        yield f"model: {spec.about}"
+
+
+def _published_in(spec: ModelSpec) -> str | None:
+    """Return the format of a model's checkpoint, that of its experts before the others'; None where
+    it is not stated.
+    """
+    return spec.expert_format or spec.weight_format
 
 
 def _format(question: PlanQuestion, target: NamedModel) -> str:
-    published_in = target.spec.expert_format or target.spec.weight_format
-    return question.weights or published_in or str(DEFAULTS["weights"]["value"])
+    """Return the format of the target's weights."""
+    return question.weights or _published_in(target.spec) or str(DEFAULTS["weights"]["value"])
 
 
 def _called(device: str) -> str:
@@ -290,14 +306,14 @@ def _offer(
     file, None without either.
     """
     option = Document({}, {(): (f"--device {name}", 0, 0)})
-    profile = catalogue.content("device", catalogue.path("device", name, option, ())).data
-    stated = question.prices.get(name, question.prices.get(_called(name)))
-    price = (
-        {"value": stated, "source": "stated with --price", "confidence": "assumed"}
-        if stated is not None
-        else None
-    )
-    return profile.get("maker"), price or profile.get("price_usd_per_hour")
+    path = catalogue.path("device", name, option, ())
+    profile = catalogue.content("device", path).data
+    prices = question.prices
+    stated = prices.get(name, prices.get(_called(name)))
+    price = profile.get("price_usd_per_hour")
+    if stated is not None:
+        price = {"value": stated, "source": "stated with --price", "confidence": "assumed"}
+    return profile.get("maker"), price
 
 
 def _hardware(
@@ -307,17 +323,31 @@ def _hardware(
     words.
     """
     engine = question.engine or DEFAULTS["engines"].get(maker, "vllm")
-    link = next((link for link, members in DEFAULTS["links"].items() if name in members), None)
     place = {"device": name, "engine": engine}
-    ranks = DEFAULTS["ranks"]["value"] if link else [1]
+    target = dict(place)
+    ranks = [1]
+    joined = "one device a replica"
+    link = _link(name)
+    if link:
+        target["link"] = link
+        ranks = list(DEFAULTS["ranks"]["value"])
+        joined = f"joined by {link}"
     entry = {
-        "target": {**place, **({"link": link} if link else {})},
+        "target": target,
         "draft": {**place, "machine": MACHINE},
+        "vary": {"target.tensor_parallel": ranks},
     }
-    entry["vary"] = {"target.tensor_parallel": list(ranks)}
-    joined = f"joined by {link}" if link else "one device a replica"
-    words = f"{name}: engine {engine}, {joined}, {price['value']:g} USD an hour ({price['source']})"
+    usd = f"{price['value']:g} USD an hour ({price['source']})"
+    words = f"{name}: engine {engine}, {joined}, {usd}"
     return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, words
+
+
+def _link(device: str) -> str | None:
+    """Return the link between the devices of one server; None where each serves alone."""
+    for link, members in DEFAULTS["links"].items():
+        if device in members:
+            return str(link)
+    return None
 
 
 def _with_whole_experts(target: PlainMapping, entry: PlainMapping, catalogue: Catalogue) -> str:
@@ -332,17 +362,18 @@ def _with_whole_experts(target: PlainMapping, entry: PlainMapping, catalogue: Ca
         return ""  # told when candidates are made of it
     if place.model.experts is None:
         return ""
-    more = {*working(place.model_copy(update={"experts": "whole"}))} - {*working(place)}
-    return ", ".join(
-        str(ranks) for ranks in entry["vary"]["target.tensor_parallel"] if ranks in more
-    )
+    whole = place.model_copy(update={"experts": "whole"})
+    whole_alone = {*working(whole)} - {*working(place)}
+    degrees = entry["vary"]["target.tensor_parallel"]
+    return ", ".join(str(ranks) for ranks in degrees if ranks in whole_alone)
 
 
 def _methods(engine: str) -> PlainData:
     """Return the methods of an engine, whose name may go on (llama_cpp_cuda)."""
-    return next(
-        (methods for name, methods in DEFAULTS["methods"].items() if engine.startswith(name)), {}
-    )
+    for name, methods in DEFAULTS["methods"].items():
+        if engine.startswith(name):
+            return dict(methods)
+    return {}
 
 
 def _strategy(
@@ -351,35 +382,52 @@ def _strategy(
     """Return a method's entry of the plan, what is to be said of it, and its head; no entry where
     it does not exist.
     """
-    if (
-        isinstance(question.requests, dict)
-        and Requests.model_validate(question.requests).prompts_alone
-    ):
+    if _prompts_alone(question):
         return None, PROMPTS_ALONE, ""
     entry: PlainData = {"strategy": method["strategy"], "draft": None}
-    kind, head, words, drafter = method["kind"], "", "", None
-    if method["shape"] == "draft":
-        name = question.draft or next(iter(DEFAULTS["drafts"].get(target.reference, ())), None)
+    kind = method["kind"]
+    shape = method["shape"]
+    drafter = None
+    head = ""
+    words = ""
+    if shape == "draft":
+        name = question.draft or _usual_draft(target)
         if name is None:
             return None, NO_DRAFT, ""
         draft = find_model(name, catalogue, f"--draft {name}")
-        drafter = draft.published_as or draft.reference
+        drafter = draft.known_as
         entry["draft"] = {"model": draft.reference, "weights": DEFAULTS["weights"]["value"]}
         words = f"draft {drafter} on the GPUs of its target, one token a pass;"
-    if method["shape"] == "mtp" and not target.spec.mtp_layers:
+    if shape == "mtp" and not target.spec.mtp_layers:
         return None, NO_MTP, ""
-    if method["shape"] == "head":
+    if shape == "head":
         trained = _head(catalogue, target, kind)
         if trained is None:
             return None, NO_HEAD, ""
-        of, head = trained
-        words = head_words(head, of, target.published_as)
-    entry |= {"vary": dict(method["vary"])} if "vary" in method else {}
+        trained_for, head = trained
+        words = head_words(head, trained_for, target.published_as)
+    if "vary" in method:
+        entry["vary"] = dict(method["vary"])
     acceptance = _acceptance(catalogue, target, method, drafter)
     if acceptance is None:
         return None, f"left out, as no mean of {kind} in a chain is published", ""
     entry["acceptance"], lent = acceptance
     return entry, f"{words} {lent}".lstrip(), head
+
+
+def _prompts_alone(question: PlanQuestion) -> bool:
+    """Return whether the requests end with the token that their prompt makes."""
+    if not isinstance(question.requests, dict):
+        return False
+    return Requests.model_validate(question.requests).prompts_alone
+
+
+def _usual_draft(target: NamedModel) -> str | None:
+    """Return the first draft that ``defaults.yaml`` names for a model; None without any."""
+    drafts = DEFAULTS["drafts"].get(target.reference)
+    if not drafts:
+        return None
+    return str(drafts[0])
 
 
 def _acceptance(
@@ -388,22 +436,25 @@ def _acceptance(
     """Return the acceptance that is borrowed for a method, and from whom in words; None where
     nothing is published.
     """
-    chain = method.get("chain", DEFAULTS["chain"])
+    chain = _chain(method)
     wanted = {"method": method["kind"], "draft": draft, "window": chain, "temperature": 0}
-    loans = [
-        loan
-        for loan in nearest(catalogue, target.published_as or target.reference, wanted, 10_000)
-        if _usable(loan, method)
-    ]
+    ranked = nearest(catalogue, target.known_as, wanted, 10_000)
+    loans = [loan for loan in ranked if _usable(loan, method)]
     if not loans:
         return _of_method(catalogue, method)
     loan = loans[0]
-    same = [
-        other.mean.tokens_per_step
-        for other in loans
-        if (other.target, other.mean.window) == (loan.target, loan.mean.window)
-    ]
-    return dict(loan.block), borrowed(loan, [value for value in same if value])
+    same = []
+    for other in loans:
+        tokens = other.mean.tokens_per_step
+        alike = other.target == loan.target and other.mean.window == loan.mean.window
+        if alike and tokens:
+            same.append(tokens)
+    return dict(loan.block), borrowed(loan, same)
+
+
+def _chain(method: PlainMapping) -> int:
+    """Return the draft tokens of the chain at which a method's mean is looked for."""
+    return int(method.get("chain", DEFAULTS["chain"]))
 
 
 def head_words(head: str, trained_for: str, target: str) -> str:
@@ -421,7 +472,9 @@ def borrowed(loan: Loan, same: Sequence[float]) -> str:
         f"chain of {mean.window} on {mean.task}"
     )
     if len(set(same)) > 1:
-        words += f"; {min(same):g} to {max(same):g} are published for it"
+        least = min(same)
+        most = max(same)
+        words += f"; {least:g} to {most:g} are published for it"
     return words
 
 
@@ -429,32 +482,37 @@ def _usable(loan: Loan, method: PlainMapping) -> bool:
     """Return whether a mean is of this kind, of several prompts, and of a chain as long as the
     method's, a head's exactly.
     """
-    mean, chain = loan.mean, method.get("chain", DEFAULTS["chain"])
-    fits = mean.window is not None and (
-        mean.window == chain if method["shape"] == "head" else mean.window >= chain
-    )
-    return (
-        mean.method == method["kind"]
-        and fits
-        and "chain" in mean.setting
-        and not ONE_PROMPT.search(mean.task)
-    )
+    mean = loan.mean
+    chain = _chain(method)
+    if mean.method != method["kind"] or mean.window is None:
+        return False
+    if method["shape"] == "head":
+        fits = mean.window == chain
+    else:
+        fits = mean.window >= chain
+    in_a_chain = "chain" in mean.setting
+    single_prompt = ONE_PROMPT.search(mean.task)
+    return fits and in_a_chain and not single_prompt
 
 
 def _of_method(catalogue: Catalogue, method: PlainMapping) -> tuple[PlainData, str] | None:
     """Return the first mean that the method's own file states, in the same form."""
-    path = catalogue.names("method").get(method["strategy"])
-    facts = read(path, shown(path)).data if path else {}
-    for mean in facts.get("published", ()):
-        block = {
-            name: mean[name] for name in ("tokens_per_step", "source", "confidence") if name in mean
-        }
-        words = (
-            f"acceptance borrowed from {mean['target']}: {mean['tokens_per_step']:g} tokens a "
-            "step, as the method's file says"
-        )
-        return block | {"method": method["strategy"]}, words
-    return None
+    strategy = method["strategy"]
+    path = catalogue.names("method").get(strategy)
+    if path is None:
+        return None
+    means = read(path, shown(path)).data.get("published")
+    if not means:
+        return None
+    mean = means[0]
+    stated = ("tokens_per_step", "source", "confidence")
+    block = {name: mean[name] for name in stated if name in mean}
+    block["method"] = strategy
+    words = (
+        f"acceptance borrowed from {mean['target']}: {mean['tokens_per_step']:g} tokens a step, as "
+        "the method's file says"
+    )
+    return block, words
 
 
 def _head(catalogue: Catalogue, target: NamedModel, kind: str) -> tuple[str, str] | None:
@@ -463,26 +521,28 @@ def _head(catalogue: Catalogue, target: NamedModel, kind: str) -> tuple[str, str
     """
     fitting = []
     for name, mean in published(catalogue):
+        if mean.method != kind or "/" not in mean.draft:
+            continue
         trained_for = identified(name, catalogue)
-        if (
-            mean.method == kind
-            and "/" in mean.draft
-            and trained_for
-            and _of_one_shape(trained_for[1], target.spec)
-        ):
-            fitting.append((name != target.published_as, name, mean.draft))
-    return min(fitting)[1:] if fitting else None
+        if trained_for is None:
+            continue
+        _, shapes = trained_for
+        if _of_one_shape(shapes, target.spec):
+            of_another = name != target.published_as
+            fitting.append((of_another, name, mean.draft))
+    if not fitting:
+        return None
+    _, model, head = min(fitting)
+    return model, head
 
 
 def _of_one_shape(target: ModelSpec, other: ModelSpec) -> bool:
     """Return whether a head of one model fits the other: as wide, as many layers, tokens that mean
     the same.
     """
-    same = (target.hidden_size, target.num_hidden_layers) == (
-        other.hidden_size,
-        other.num_hidden_layers,
-    )
-    return same and share_tokenizer(target.vocab_size, other.vocab_size)
+    as_wide = target.hidden_size == other.hidden_size
+    as_deep = target.num_hidden_layers == other.num_hidden_layers
+    return as_wide and as_deep and share_tokenizer(target.vocab_size, other.vocab_size)
 
 
 def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
@@ -494,20 +554,23 @@ def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
     names = catalogue.names("model")
     if name in names:
         spec = _spec(names[name])
-        return NamedModel(name, spec, next(iter(spec.huggingface), ""))
+        published_as = next(iter(spec.huggingface), "")
+        return NamedModel(name, spec, published_as)
     if known := identified(name, catalogue):
         return NamedModel(*known, name)
-    folder = Path(name)
-    if (folder / "config.json").is_file() or (folder.is_file() and folder.suffix in OF_MODELS):
-        return NamedModel(
-            os.path.relpath(folder) if "/" in os.path.relpath(folder) else f"./{folder}",
-            read_config(folder),
-            "",
-        )
-    if folder.suffix in OF_MODELS or folder.exists() or name.startswith((".", "/", "~")):
-        raise BadInput.at(option, no_file(name, folder.exists()))
-    ids = [id_ for path in names.values() for id_ in _spec(path).huggingface]
-    raise BadInput.at(option, unknown_model(name, did_you_mean(name, [*ids, *names])))
+    path = Path(name)
+    of_a_model = path.suffix in OF_MODELS
+    if (path / "config.json").is_file() or (path.is_file() and of_a_model):
+        reference = os.path.relpath(path)
+        if "/" not in reference:
+            reference = f"./{path}"
+        return NamedModel(reference, read_config(path), "")
+    there = path.exists()
+    if of_a_model or there or name.startswith((".", "/", "~")):
+        raise BadInput.at(option, no_file(name, there))
+    ids = [id_ for known_file in names.values() for id_ in _spec(known_file).huggingface]
+    perhaps = did_you_mean(name, [*ids, *names])
+    raise BadInput.at(option, unknown_model(name, perhaps))
 
 
 def no_file(name: str, there: bool) -> str:
@@ -536,9 +599,10 @@ def identified(name: str, catalogue: Catalogue) -> tuple[str, ModelSpec] | None:
     """Return the catalogue's name and the shapes of an id of Hugging Face; None for an unknown
     one.
     """
+    wanted = name.lower()
     for ours, path in catalogue.names("model").items():
         spec = _spec(path)
-        if name.lower() in map(str.lower, spec.huggingface):
+        if wanted in map(str.lower, spec.huggingface):
             return ours, spec
     return None
 
@@ -558,10 +622,13 @@ def busiest(
     cannot be read.
     """
     arrivals: PlainData = {"name": "file", "format": "log", "file": file}
-    arrivals |= {"columns": dict(columns)} if columns else {}
-    arrivals |= {"rate_per_s": rate_per_s} if rate_per_s else {}
+    if columns:
+        arrivals["columns"] = dict(columns)
+    if rate_per_s:
+        arrivals["rate_per_s"] = rate_per_s
+    name = Path(file).name
     log = read_log(file, columns)
-    said = [f"{Path(file).name}: {words}" for words in log.words]
+    said = [f"{name}: {words}" for words in log.words]
     limited = TrafficFile.model_validate(arrivals | {"drop_above_tokens": context})
     if dropped := limited.dropped:
         arrivals["drop_above_tokens"] = context
@@ -572,17 +639,19 @@ def busiest(
     at = [line.arrival_s for line in limited.lines()]
     if not at:
         raise limited.all_too_long(context, "the model's context") if context else limited.empty()
-    said += _rate_said(Path(file).name, log, rate_per_s)
+    said += _rate_said(name, log, rate_per_s)
     if len(at) <= count:
         return {"arrivals": arrivals}, said
-    span, begin = min(
-        (at[index + count - 1] - at[index], index) for index in range(len(at) - count + 1)
-    )
+    spans = []
+    for first, last in zip(at, at[count - 1 :], strict=False):
+        spans.append((last - first, first))
+    span_s, from_s = min(spans)
     said.append(
-        f"planned for the busiest {count:,} requests in a row, from {at[begin]:,.0f} s on, within "
-        f"{span:,.0f} s"
+        f"planned for the busiest {count:,} requests in a row, from {from_s:,.0f} s on, within "
+        f"{span_s:,.0f} s"
     )
-    return {"arrivals": arrivals | {"from_s": at[begin]}, "count": count}, said
+    arrivals["from_s"] = from_s
+    return {"arrivals": arrivals, "count": count}, said
 
 
 def _rate_said(file: str, log: RecordedLog, rate_per_s: float | None) -> list[str]:
@@ -593,25 +662,26 @@ def _rate_said(file: str, log: RecordedLog, rate_per_s: float | None) -> list[st
         return []
     if not log.timed:
         return [f"{file} has no times: Poisson arrivals at {rate_per_s:g} a second, as stated"]
-    return (
-        [f"{file}: its times are stretched to {rate_per_s:g} a second in the mean, as stated"]
-        if len(log.requests) > 1
-        else []
-    )
+    if len(log.requests) <= 1:
+        return []
+    return [f"{file}: its times are stretched to {rate_per_s:g} a second in the mean, as stated"]
 
 
 def saved(document: Document, folder: Path) -> str:
     """Return the text of a plan file in ``folder``, with a line that says what it is."""
-    data = {key: value for key, value in deepcopy(document.data).items() if key != "name"}
+    data = deepcopy(document.data)
+    data.pop("name", None)
+    scenario = data["scenario"]
     arrivals = document.get(("scenario", "requests", "arrivals"))
     if isinstance(arrivals, dict) and "file" in arrivals:
-        data["scenario"]["requests"]["arrivals"]["file"] = os.path.relpath(arrivals["file"], folder)
-    for place in (
-        data["scenario"]["target"],
-        *(entry.get("draft") or {} for entry in data["strategies"].values()),
-    ):
-        if "/" in place.get("model", ""):
-            place["model"] = os.path.join(os.path.curdir, os.path.relpath(place["model"], folder))
+        log = os.path.relpath(arrivals["file"], folder)
+        scenario["requests"]["arrivals"]["file"] = log
+    drafts = [entry.get("draft") or {} for entry in data["strategies"].values()]
+    for place in (scenario["target"], *drafts):
+        model = place.get("model", "")
+        if "/" in model:
+            relative = os.path.relpath(model, folder)
+            place["model"] = os.path.join(os.path.curdir, relative)
     text = yaml.safe_dump(data, sort_keys=False, width=120, allow_unicode=True)
     return (
         "# Made by specsim plan from one line; change what you know better and run it by its "
