@@ -72,14 +72,17 @@ class RecordingJob:
             "top-p": self.sampling.top_p,
         }
         numbers |= {"output-tokens": self.output_tokens, "batch": self.batch, "seed": self.seed}
-        numbers |= {} if self.limit is None else {"limit": self.limit}
+        if self.limit is not None:
+            numbers["limit"] = self.limit
         for name, value in numbers.items():
             words += [f"--{name}", f"{value:g}"]
-        words += ["--exits", ",".join(f"{share:g}" for share in self.exits)] if self.exits else []
-        words += ["--chat"] if self.chat else []
-        return shlex.join(
-            [*words, "--device", self.device, "--dtype", self.dtype, "--out", self.out.name]
-        )
+        if self.exits:
+            shares = ",".join(f"{share:g}" for share in self.exits)
+            words += ["--exits", shares]
+        if self.chat:
+            words.append("--chat")
+        words += ["--device", self.device, "--dtype", self.dtype, "--out", self.out.name]
+        return shlex.join(words)
 
 
 @dataclass(frozen=True)
@@ -101,10 +104,10 @@ def record_pair(job: RecordingJob) -> Trace:
 
     Raises :class:`BadInput` before anything is written where the input is at fault.
     """
-    if job.out.suffix != ".npz" or not job.out.absolute().parent.is_dir():
-        raise BadInput.at(
-            job.out, "expected a file name that ends in .npz, in a folder that exists"
-        )
+    folder = job.out.absolute().parent
+    if job.out.suffix != ".npz" or not folder.is_dir():
+        message = "expected a file name that ends in .npz, in a folder that exists"
+        raise BadInput.at(job.out, message)
     if job.out.exists() and not folder_of(job.out).exists():
         raise BadInput.at(job.out, "is there already; delete it to record it anew")
     ready = prepare(job)
@@ -113,7 +116,8 @@ def record_pair(job: RecordingJob) -> Trace:
     with parts.opened():
         missing = [number for number in range(batches) if not parts.finished(number)]
         if missing:
-            _record_missing(job, ready, load(job, ready), parts, missing)
+            pair = load(job, ready)
+            _record_missing(job, ready, pair, parts, missing)
         trace = assemble(ready, parts.merged(batches))
         parts.finish(trace)
     return trace
@@ -125,7 +129,9 @@ def prepare(job: RecordingJob) -> Ready:
     target = Folder("target", job.target)
     draft = Folder("draft", job.draft)
     tokenizer = target.tokenizer()
-    check_vocabulary(target, draft, tokenizer.get_vocab(), draft.tokenizer().get_vocab())
+    vocabulary = tokenizer.get_vocab()
+    drafts_vocabulary = draft.tokenizer().get_vocab()
+    check_vocabulary(target, draft, vocabulary, drafts_vocabulary)
     ids = [_encode(job, tokenizer, prompt) for prompt in prompts]
     _check_lengths(job, (target, draft), prompts, ids)
     layers = _exit_layers(job, target)
@@ -139,19 +145,21 @@ def prepare(job: RecordingJob) -> Ready:
 
 
 def _encode(job: RecordingJob, tokenizer: Any, prompt: Prompt) -> list[int]:
-    if job.chat:
-        message = [{"role": "user", "content": prompt.text}]
-        try:
-            text = tokenizer.apply_chat_template(
-                message, add_generation_prompt=True, tokenize=False
-            )
-        except (ValueError, TemplateError) as error:
-            raise BadInput.at(
-                job.target,
-                f"--chat: the tokenizer's template refuses: {str(error).splitlines()[0]}",
-            ) from error
-        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-    return list(tokenizer(prompt.text)["input_ids"])
+    """Return the token ids of a prompt, within the tokenizer's chat template where asked for."""
+    if not job.chat:
+        encoded = tokenizer(prompt.text)
+        return list(encoded["input_ids"])
+    conversation = [{"role": "user", "content": prompt.text}]
+    try:
+        text = tokenizer.apply_chat_template(
+            conversation, add_generation_prompt=True, tokenize=False
+        )
+    except (ValueError, TemplateError) as error:
+        first_line = str(error).splitlines()[0]
+        message = f"--chat: the tokenizer's template refuses: {first_line}"
+        raise BadInput.at(job.target, message) from error
+    encoded = tokenizer(text, add_special_tokens=False)
+    return list(encoded["input_ids"])
 
 
 def _check_lengths(
@@ -164,20 +172,24 @@ def _check_lengths(
         place = (str(job.prompts), prompt.line, 1)
         if not tokens:
             raise BadInput.at(place, "the tokenizer makes no tokens of this prompt")
+        prompt_tokens = len(tokens)
+        wanted = prompt_tokens + job.output_tokens
         for folder in folders:
-            if folder.positions is not None and len(tokens) + job.output_tokens > folder.positions:
-                wanted = f"{len(tokens):,} prompt and {job.output_tokens:,} output tokens"
-                raise BadInput.at(
-                    place,
-                    f"{wanted} are more than the {folder.positions:,} positions of the "
-                    f"{folder.role}",
+            positions = folder.positions
+            if positions is not None and wanted > positions:
+                message = (
+                    f"{prompt_tokens:,} prompt and {job.output_tokens:,} output tokens are more "
+                    f"than the {positions:,} positions of the {folder.role}"
                 )
+                raise BadInput.at(place, message)
 
 
 def _exit_layers(job: RecordingJob, target: Folder) -> tuple[int, ...]:
     depth = int(target.shape["layers"] or 0)
     layers = tuple(round(share * depth) for share in job.exits)
-    if list(layers) != sorted(set(layers)) or any(not 1 <= layer < depth for layer in layers):
+    rising = list(layers) == sorted(set(layers))
+    below_the_last = all(1 <= layer < depth for layer in layers)
+    if not (rising and below_the_last):
         message = (
             f"expected rising shares of the target's {depth} layers, each another layer below "
             "the last"
@@ -197,10 +209,12 @@ def describe(
     """Return the header without results: everything that shapes the recording, and so its
     manifest.
     """
+    lengths = [len(tokens) for tokens in ids]
+    sampling = job.sampling
     return {
         "format": FORMAT,
-        "temperature": job.sampling.temperature,
-        "sampling": {"top_k": job.sampling.top_k, "top_p": job.sampling.top_p},
+        "temperature": sampling.temperature,
+        "sampling": {"top_k": sampling.top_k, "top_p": sampling.top_p},
         "seed": job.seed,
         "command": job.command,
         "vocabulary": target.vocabulary,
@@ -217,8 +231,8 @@ def describe(
             "hash": digest([job.prompts]),
             "used": len(ids),
             "chat_template": job.chat,
-            "tokens": sum(map(len, ids)),
-            "longest_tokens": max(map(len, ids)),
+            "tokens": sum(lengths),
+            "longest_tokens": max(lengths),
         },
         "models": {folder.role: folder.describe(job.dtype) for folder in (target, draft)},
     }
@@ -226,31 +240,31 @@ def describe(
 
 def load(job: RecordingJob, ready: Ready) -> Pair:
     """Load both models."""
-    target, draft = (folder.load(job.dtype, ready.device) for folder in (ready.target, ready.draft))
-    return Pair(
-        target, draft, job.sampling, ready.target.ends(), Lens(target, ready.layers, job.target)
-    )
+    target = ready.target.load(job.dtype, ready.device)
+    draft = ready.draft.load(job.dtype, ready.device)
+    ends = ready.target.ends()
+    exits = Lens(target, ready.layers, job.target)
+    return Pair(target, draft, job.sampling, ends, exits)
 
 
 def _record_missing(
     job: RecordingJob, ready: Ready, pair: Pair, parts: Parts, missing: Sequence[int]
 ) -> None:
-    batches = -(-len(ready.ids) // job.batch)
-    with counting(
-        "positions", batches * job.output_tokens, (batches - len(missing)) * job.output_tokens
-    ) as advance:
+    count = len(ready.ids)
+    batches = -(-count // job.batch)
+    recorded = batches - len(missing)
+    positions = batches * job.output_tokens
+    with counting("positions", positions, recorded * job.output_tokens) as advance:
         for number in missing:
-            requests = range(number * job.batch, min((number + 1) * job.batch, len(ready.ids)))
-            uniforms = np.stack(
-                [
-                    np.random.default_rng((job.seed, request)).random(job.output_tokens)
-                    for request in requests
-                ]
-            )
+            begin = number * job.batch
+            end = min(begin + job.batch, count)
+            draws = []
+            for request in range(begin, end):
+                generator = np.random.default_rng((job.seed, request))
+                draws.append(generator.random(job.output_tokens))
+            uniforms = np.stack(draws)
             try:
-                arrays = record_batch(
-                    pair, [ready.ids[request] for request in requests], uniforms, advance
-                )
+                arrays = record_batch(pair, ready.ids[begin:end], uniforms, advance)
             except torch.OutOfMemoryError as error:
                 message = (
                     f"{ready.device} has no memory for --batch {job.batch}; a smaller one needs "
@@ -258,7 +272,8 @@ def _record_missing(
                 )
                 raise BadInput.at("trace record", message) from error
             parts.add(number, arrays)
-            advance(job.output_tokens - int(arrays["length"].max()))
+            longest = int(arrays["length"].max())
+            advance(job.output_tokens - longest)
 
 
 def assemble(ready: Ready, arrays: dict[str, np.ndarray[Any, Any]]) -> Trace:
@@ -266,14 +281,18 @@ def assemble(ready: Ready, arrays: dict[str, np.ndarray[Any, Any]]) -> Trace:
     lengths = arrays.pop("length")
     kept = lengths >= REPLAYABLE
     if not kept.any():
-        raise BadInput.at(
-            "trace record", "the target ended every text at once; nothing can be replayed"
-        )
+        message = "the target ended every text at once; nothing can be replayed"
+        raise BadInput.at("trace record", message)
     names = [prompt.flavour for prompt, keep in zip(ready.prompts, kept, strict=True) if keep]
-    flavours = sorted(set(names), key=names.index)
+    flavours = list(dict.fromkeys(names))
+    indices = [flavours.index(name) for name in names]
+    index_type = np.min_scalar_type(len(flavours) - 1)
     positions = np.repeat(kept, lengths)
-    arrays = {name: values[..., positions] for name, values in arrays.items()}
-    ids = np.uint16 if ready.target.vocabulary <= WIDE_VOCABULARY else np.uint32
+    of_kept: PlainData = {name: values[..., positions] for name, values in arrays.items()}
+    token_type = np.uint16 if ready.target.vocabulary <= WIDE_VOCABULARY else np.uint32
+    of_kept["token"] = of_kept["token"].astype(token_type)
+    ends = np.cumsum(lengths[kept])
+    offsets = np.concatenate(([0], ends)).astype(np.int64)
     count = Counter(names)
     header = ready.header | {
         "flavours": flavours,
@@ -285,9 +304,7 @@ def assemble(ready: Ready, arrays: dict[str, np.ndarray[Any, Any]]) -> Trace:
     }
     return Trace(
         header=header,
-        offsets=np.concatenate(([0], np.cumsum(lengths[kept]))).astype(np.int64),
-        flavour=np.array(
-            [flavours.index(name) for name in names], dtype=np.min_scalar_type(len(flavours) - 1)
-        ),
-        **arrays | {"token": arrays["token"].astype(ids)},
+        offsets=offsets,
+        flavour=np.array(indices, dtype=index_type),
+        **of_kept,
     )

@@ -7,6 +7,7 @@ from math import ceil, inf, log, sqrt
 from typing import NamedTuple
 
 from simulator.core.cost.device import Device
+from simulator.core.cost.engine import RowCosts
 from simulator.core.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS, NumberFormat
 from simulator.core.cost.mixer import INDEX_BYTES, LayerKind, Mixer
 from simulator.core.cost.placement import Placement
@@ -33,15 +34,14 @@ def computes_longer_than_it_reads(place: Placement) -> bool:
     was measured is so.
     """
     device = place.device
-    form = place.device.number_format(place.weights)
+    form = device.number_format(place.weights)
     product = device.matmul_for(place.weights)
-    peak = (
-        device.peaks_tflops.get(form.arithmetic, device.peak_tflops).value
-        * 1e12
-        * product.compute_efficiency.value
-    )
+    peak_tflops = device.peaks_tflops.get(form.arithmetic, device.peak_tflops).value
+    peak = peak_tflops * 1e12 * product.compute_efficiency.value
     bandwidth = device.memory_bandwidth_gb_s.value * 1e9 * product.memory_efficiency.value
-    return 2.0 * product.tiled(1) / peak > form.weight_bytes / bandwidth
+    compute_s = 2.0 * product.tiled(1) / peak
+    read_s = form.weight_bytes / bandwidth
+    return compute_s > read_s
 
 
 class LayerTime(NamedTuple):
@@ -72,7 +72,8 @@ def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[R
     mixer = mixer or model.attention
     if mixer.kind == "linear":
         return _state_timer(place, mixer)
-    traffic = place.engine.kv_traffic(model.num_attention_heads // model.num_key_value_heads)
+    group = model.num_attention_heads // model.num_key_value_heads
+    traffic = place.engine.kv_traffic(group)
     cached = mixer.cached * CACHE_BYTES[place.kv_cache] * traffic * mixer.copies(ranks)
     attention = device.attention_for("latent_attention" if mixer.widened else "attention")
     if isinstance(attention, Attention):
@@ -100,9 +101,13 @@ def _index_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Numbers]:
     every = mixer.entry_tokens
     size = mixer.index_width * INDEX_BYTES / every
     pair = 2.0 * mixer.index_heads * mixer.index_width / every
-    return lambda rows: (
-        seconds(rows.kv_tokens * size, rows.attention_pairs * pair, rows.tokens) if size else 0.0
-    )
+
+    def index_seconds(rows: Rows) -> Numbers:
+        if not size:
+            return 0.0
+        return seconds(rows.kv_tokens * size, rows.attention_pairs * pair, rows.tokens)
+
+    return index_seconds
 
 
 def _state_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Numbers]:
@@ -121,9 +126,8 @@ def _state_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Numbers]:
 
     def state_seconds(rows: Rows) -> Numbers:
         states = rows.sequences + rows.tokens - rows.prompt_tokens + rows.prompt_sequences
-        return seconds(
-            states * mixer.state_bytes / ranks + rows.tokens * moved, rows.tokens * flops, 1
-        )
+        size = states * mixer.state_bytes / ranks + rows.tokens * moved
+        return seconds(size, rows.tokens * flops, 1)
 
     return state_seconds
 
@@ -156,19 +160,12 @@ def _attention_in_parts(
         pairs: Numbers,
         each: float,
     ) -> Numbers:
-        width = (
-            each / 2.0
-        )  # of a row's queries and outputs, which are multiplied with what a token leaves
-        read = CachedHeads(
-            sequences,
-            tokens / sequences,
-            heads,
-            max(1.0, round(width / entry)),
-            kv_tokens / sequences,
-        )
-        size, *apart, on_top = part.apart(
-            read, kv_tokens * cached + tokens * ACTIVATION_BYTES * width, *device.chip
-        )
+        # of a row's queries and outputs, which are multiplied with what a token leaves
+        width = each / 2.0
+        queries = max(1.0, round(width / entry))
+        read = CachedHeads(sequences, tokens / sequences, heads, queries, kv_tokens / sequences)
+        moved = kv_tokens * cached + tokens * ACTIVATION_BYTES * width
+        size, *apart, on_top = part.apart(read, moved, *device.chip)
         return timer(size, pairs * each, tokens, *apart) + on_top
 
     def seconds(rows: Rows) -> Numbers:
@@ -188,16 +185,10 @@ def _attention_in_parts(
         if tokens := rows.tokens - rows.prompt_tokens:
             sequences = max(1, rows.sequences - rows.prompt_sequences)
             cached_tokens = rows.kv_tokens - rows.prompt_kv_tokens
-            took = timed(
-                parts.decode,
-                decode,
-                sequences,
-                tokens,
-                cached_tokens,
-                rows.attention_pairs - rows.prompt_pairs,
-                pair,
-            )
-            total = total + took * (1.0 + extra * max(0.0, tokens / sequences - 1.0))
+            pairs = rows.attention_pairs - rows.prompt_pairs
+            took = timed(parts.decode, decode, sequences, tokens, cached_tokens, pairs, pair)
+            extra_rows = max(0.0, tokens / sequences - 1.0)
+            total = total + took * (1.0 + extra * extra_rows)
         return total
 
     return seconds
@@ -241,34 +232,39 @@ def lacks_curve(device: Device, weight_format: str) -> bool:
     widened to 16 bits.
     """
     form = device.number_format(weight_format)
-    fitted = {weight_format, *form.curves} & set(
-        device.matmul
-    )  # else products take the default roofline
-    return form.weight_bytes < ACTIVATION_BYTES and form.arithmetic == "fp16" and not fitted
+    fitted = {weight_format, *form.curves} & set(device.matmul)
+    widened = form.weight_bytes < ACTIVATION_BYTES and form.arithmetic == "fp16"
+    return widened and not fitted
 
 
 def _curve(place: Placement, weight_format: str, prompt_rows: float = 0.0) -> Roofline:
     """Return the roofline of products; with what several rows cost in the engine's own kernels."""
     device = place.device
     engine = place.engine
-    curve = place.device.matmul_for(weight_format)
-    costs = (
-        engine.rows.get("quantised") if lacks_curve(device, weight_format) else None
-    ) or engine.rows.get("any")
+    curve = device.matmul_for(weight_format)
+    costs = _row_costs(place, weight_format)
     if costs:
         width = [WidthPoint(tokens=tokens, ratio=ratio) for tokens, ratio in costs.ratios()]
     else:
         width = [*curve.width]
     quantised = device.number_format(weight_format).weight_bytes < ACTIVATION_BYTES
     if engine.beyond_curve_ratio and width and not costs and quantised:
-        beyond = {
-            "tokens": width[-1].tokens + 1,
-            "ratio": width[-1].ratio * engine.beyond_curve_ratio.value,
-        }
-        width.append(width[-1].model_copy(update=beyond))
+        last = width[-1]
+        ratio = last.ratio * engine.beyond_curve_ratio.value
+        beyond = last.model_copy(update={"tokens": last.tokens + 1, "ratio": ratio})
+        width.append(beyond)
     if engine.further_rows.value and len(width) > 2 and (costs or quantised):
         width = _further(width, engine.further_rows.value, ceil(prompt_rows))
     return curve.model_copy(update={"width": tuple(width)})
+
+
+def _row_costs(place: Placement, weight_format: str) -> RowCosts | None:
+    """Return what several rows cost in the engine's own kernels; None where that is not stated."""
+    rows = place.engine.rows
+    any_format = rows.get("any")
+    if lacks_curve(place.device, weight_format):
+        return rows.get("quantised") or any_format
+    return any_format
 
 
 def measured_rows(place: Placement) -> int:
@@ -278,12 +274,10 @@ def measured_rows(place: Placement) -> int:
     device = place.device
     engine = place.engine
     curve = device.matmul_for(place.weights)
-    costs = (
-        engine.rows.get("quantised") if lacks_curve(device, place.weights) else None
-    ) or engine.rows.get("any")
-    if not engine.further_rows.value or not (
-        costs or FORMATS[place.weights].weight_bytes < ACTIVATION_BYTES
-    ):
+    costs = _row_costs(place, place.weights)
+    quantised = FORMATS[place.weights].weight_bytes < ACTIVATION_BYTES
+    continued = costs or quantised
+    if not engine.further_rows.value or not continued:
         return 0
     if costs:
         return costs.most
@@ -303,12 +297,12 @@ def _further(width: list[WidthPoint], relative: float, prompt_rows: int) -> list
     last = measured[-1]
     slope = relative * (last.ratio - first.ratio) / (last.tokens - first.tokens)
     begin = last.tokens + prompt_rows
-    flat = [beyond, beyond.model_copy(update={"tokens": begin})][: min(prompt_rows, 2)]
-    line = (
-        beyond.model_copy(update={"tokens": rows, "ratio": beyond.ratio + slope * (rows - begin)})
-        for rows in (begin + 1, MOST_ROWS)
-    )
-    return [*measured, *flat, *line]
+    flat = [beyond, beyond.model_copy(update={"tokens": begin})]
+    line = []
+    for rows in (begin + 1, MOST_ROWS):
+        ratio = beyond.ratio + slope * (rows - begin)
+        line.append(beyond.model_copy(update={"tokens": rows, "ratio": ratio}))
+    return [*measured, *flat[:prompt_rows], *line]
 
 
 def layer_products(
@@ -344,18 +338,18 @@ def layer_products(
         mlp = 0.0
     if kind.experts and model.experts:
         inner = model.experts.intermediate_size
-        mlp += experts_time(
-            place, full, model.experts.touched(full) if read is None else read, prompt_rows
-        )
+        if read is None:
+            read = model.experts.touched(full)
+        mlp += experts_time(place, full, read, prompt_rows)
         if model.experts.shared:
             weights = model.experts.shared * model.shared_expert_weights
             mlp += timed(*product.work(hidden + inner, 2 * inner, full, weights))
         if model.experts.latent_size:
             mlp += 2.0 * timed(*product.work(hidden, model.experts.latent_size, full))
         ff = ff or model.intermediate_size
-    stream = (
-        hidden / ranks if place.collectives.per == "pass" else hidden
-    )  # tracks of an SPD draft have their own
+    stream: float = hidden
+    if place.collectives.per == "pass":  # tracks of an SPD draft have their own
+        stream = hidden / ranks
     qkv = output = projected = 0.0
     if mixer is not None:
         own = products(place, place.weights, place.mixer_ranks, prompt_rows * share)
@@ -433,18 +427,14 @@ def exchange_time(place: Placement, rows: int) -> float:
     """
     experts = place.model.experts
     exchange = place.link.all_to_all if place.link else None
-    if (
-        experts is None
-        or exchange is None
-        or place.experts != "dispatched"
-        or place.tensor_parallel == 1
-    ):
+    ranks = place.tensor_parallel
+    if experts is None or exchange is None or place.experts != "dispatched" or ranks == 1:
         return 0.0
-    values = -(-rows // place.tensor_parallel) * experts.per_token * place.model.hidden_size
-    sent = exchange.dispatch.seconds(values, place.tensor_parallel) + exchange.combine.seconds(
-        values * ACTIVATION_BYTES, place.tensor_parallel
-    )
-    return sent - all_reduce_time(place, rows)
+    rows_of_rank = -(-rows // ranks)
+    values = rows_of_rank * experts.per_token * place.model.hidden_size
+    dispatch_s = exchange.dispatch.seconds(values, ranks)
+    combine_s = exchange.combine.seconds(values * ACTIVATION_BYTES, ranks)
+    return dispatch_s + combine_s - all_reduce_time(place, rows)
 
 
 def side_product_time(place: Placement, tokens: int, width: int) -> float:
@@ -461,10 +451,8 @@ def head_time(place: Placement, logit_rows: int) -> float:
         return 0.0
     model = place.model
     product = products(place, place.table_format)
-    head = product.timed(
-        *product.work(model.hidden_size, model.vocab_size, logit_rows, model.head_weights)
-    )
-    return head + place.engine.sampling_us.value * 1e-6
+    work = product.work(model.hidden_size, model.vocab_size, logit_rows, model.head_weights)
+    return product.timed(*work) + place.engine.sampling_us.value * 1e-6
 
 
 def all_reduce_time(place: Placement, tokens: int) -> float:
