@@ -250,6 +250,14 @@ def test_what_replication_makes_of_a_latent_on_8_ranks() -> None:
 # ---- memory
 
 
+def test_layers_without_a_cache_hold_as_many_requests_as_come() -> None:
+    layers = "target.model.layers=[{count: 40, mixer: null}]"
+    scenario = load("autoregressive_mistral_24b_m2_ultra", [layers]).scenario
+    assert scenario.kv_tokens is None
+    assert scenario.held_tokens is None
+    assert all(group.room_tokens is None for group in scenario.device_groups)
+
+
 def test_what_a_request_holds_of_windows_and_states() -> None:
     """Half of the layers see 8 tokens; blocks of 4 tokens in all layers."""
     blocks, request = (

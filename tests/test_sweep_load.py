@@ -165,6 +165,15 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
     assert [point["clients"] for point in data["batched"]] == [2]
 
 
+def test_two_scenarios_of_one_name_are_refused() -> None:
+    done = CliRunner().invoke(main, ["load", "durations_only", "durations_only", "--sizes", "1"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: durations_only: name: 2 scenarios are called durations_only; give each a name of "
+        "its own\n"
+    )
+
+
 def test_plain_specpipe_loses_to_dynamic_batching() -> None:
     """SpecPipe sec. 4.4: one request at a time is fastest alone, and batches bring more tokens from
     some size on.

@@ -129,12 +129,14 @@ class DeviceGroup(NamedTuple):
         return self.request_gb(1, 0) or self.request_gb(0, 1)
 
     @property
-    def room_tokens(self) -> int:
-        """Return the number of tokens whose caches fit beside the weights; 0 if those do not
-        fit.
+    def room_tokens(self) -> int | None:
+        """Return the number of tokens whose caches fit beside the weights: 0 if those do not fit,
+        None where a token takes no room (layers without cache or state).
         """
-        left = self.limit_gb - ordered_sum(part.weights_gb for part in self.roles)
-        return max(0, int(left / self.token_gb))
+        left_gb = self.limit_gb - ordered_sum(part.weights_gb for part in self.roles)
+        if left_gb <= 0:
+            return 0
+        return int(left_gb / self.token_gb) if self.token_gb else None
 
 
 class Scenario(Frozen):
@@ -330,7 +332,9 @@ class Scenario(Frozen):
         if not any(place and place.model.mixers for place in places):
             return None
         rows = self.schedule.needs.cache_tokens
-        sizes = [(group, group.token_gb) for group in groups]
+        sizes = [(group, group.token_gb) for group in groups if group.token_gb]
+        if not sizes:
+            return None
         return cache(
             lambda tokens: max(group.request_gb(tokens, rows) / size for group, size in sizes)
         )
@@ -343,7 +347,8 @@ class Scenario(Frozen):
         stated = self.serving.memory.kv_tokens
         if stated is not None:
             return stated
-        return min((group.room_tokens for group in self.device_groups), default=None)
+        rooms = [group.room_tokens for group in self.device_groups]
+        return min((room for room in rooms if room is not None), default=None)
 
     @cached_property
     def device_groups(self) -> list[DeviceGroup]:

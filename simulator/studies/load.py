@@ -7,9 +7,11 @@ TBT |      x 32            a curve per scenario, a point per size: so many clien
 +---------- tokens/s
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from simulator.core.faults import BadInput, Fault
 from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
 from simulator.scenario import Loaded, evaluate
@@ -50,14 +52,21 @@ class LoadStudy:
 
 
 def study(loaded: Sequence[Loaded], sizes: Iterable[int] = SIZES) -> LoadStudy:
-    """Return the curves of the scenarios with ``sizes`` clients, simulated."""
+    """Return the curves of the scenarios with ``sizes`` clients, simulated.
+
+    Raises :class:`BadInput` for two scenarios of one name, whose curves nobody could tell apart.
+    """
     clients = list(sizes)
-    return LoadStudy(
-        {
-            base.scenario.name: [_point(base, size) for size in counted(clients, "clients")]
-            for base in loaded
-        }
-    )
+    names = Counter(base.scenario.name for base in loaded)
+    for name, count in names.items():
+        if count > 1:
+            message = f"{count} scenarios are called {name}; give each a name of its own"
+            raise BadInput([Fault((name, 0, 0), "name", message)])
+    curves = {}
+    for base in loaded:
+        points = [_point(base, size) for size in counted(clients, "clients")]
+        curves[base.scenario.name] = points
+    return LoadStudy(curves)
 
 
 def crossing(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> int | None:
