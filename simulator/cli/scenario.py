@@ -201,10 +201,9 @@ def run(
             free(folder)
             outside(folder, {"--iteration-log": iteration_log, "--request-log": request_log})
         status.update("simulating")
-        words = [
-            *(["--replications", str(replications)] * bool(replications)),
-            *["--explain-gap"] * explain_gap,
-        ]
+        words = ["--replications", str(replications)] if replications else []
+        if explain_gap:
+            words.append("--explain-gap")
         command = command_line("run", [scenario], overrides, seed, words)
         until: AbstractContextManager[None]
         if folder and loaded.scenario.requests.count >= LONG_RUN:

@@ -153,10 +153,12 @@ class StatedCost:
         if given.target_ms is not None:
             pass_ms = duration_ms(given.target_ms, rows) + duration_ms(given.host_ms, rows)
             return Phase(pass_ms * 1e-3 * (float(stop) - float(start)), {})
-        prefix, suffix = (
-            0.0 if part is None else part for part in (given.prefix_ms, given.suffix_ms)
-        )
-        return Phase((prefix * (start == 0.0) + suffix * (stop == 1.0)) * 1e-3, {})
+        pass_ms = 0.0
+        if start == 0.0:
+            pass_ms += given.prefix_ms or 0.0
+        if stop == 1.0:
+            pass_ms += given.suffix_ms or 0.0
+        return Phase(pass_ms * 1e-3, {})
 
     def draft(
         self, rows: Rows, purpose: Purpose = "window", start: Depth = 0.0, stop: Depth = 1.0
@@ -188,8 +190,10 @@ class StatedCost:
         """Return the phase of an internal step of the draft if the head has layers, and of its LM
         head if rows need logits.
         """
-        inner = self.draft(rows).wall_s if head.layers or head.squares else 0.0
-        return Phase(inner + self.durations.draft_head_ms * 1e-3 * bool(rows.logit_rows), {})
+        step_s = self.draft(rows).wall_s if head.layers or head.squares else 0.0
+        if rows.logit_rows:
+            step_s += self.durations.draft_head_ms * 1e-3
+        return Phase(step_s, {})
 
     def prefill(self, role: Role, rows: Rows) -> Phase:
         """Return the stated phase of the pass of ``role`` over a prompt; it takes no time where

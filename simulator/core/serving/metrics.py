@@ -51,7 +51,8 @@ class Sketch:
         self.buckets[ceil(log(value) / GROWTH) if value > 0.0 else None] += times
         if self.limits:
             for place, limit in enumerate(self.limits):
-                self.within[place] += times * (value <= limit.seconds)
+                if value <= limit.seconds:
+                    self.within[place] += times
 
     def add_each(self, values: Sequence[float], times: int) -> None:
         """Add every one of ``values`` so many times, in their order."""

@@ -249,9 +249,8 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
                     Phase(self.beside_host_ms.value * 1e-3 * drafting * cost.method_host_ratio, {})
                 )
             inner = self.drafter.step(cost, drafting, drafting, step.rows.kv_tokens)
-            window.append(
-                together(inner, times=self.drafter.steps(gamma) * bool(requests) + beyond)
-            )
+            steps = self.drafter.steps(gamma) if requests else 0
+            window.append(together(inner, times=steps + beyond))
         return {
             "draft": together(*chunks, *window),
             "rv": cost.rendezvous("fv", 0, requests * gamma * TOKEN_BYTES)

@@ -223,10 +223,11 @@ class Lyanna(Strategy[LyannaDurations, Drafted], AddsMemory):
         The root and all nodes of the trees of a pass have their keys and values in the cache while
         they are verified.
         """
+        fused = self.resampled_budget if self.resample and self.fusion else 0
         return Needs(
             draft_model=False,
             draft_steps=self.depth,
-            cache_tokens=1 + self.budget + self.resampled_budget * (self.resample and self.fusion),
+            cache_tokens=1 + self.budget + fused,
             dynamic_draft=True,
             single_rates=True,
         )
@@ -377,7 +378,8 @@ class Lyanna(Strategy[LyannaDurations, Drafted], AddsMemory):
         state.left = left
         where = "beside it" if self.fusion else "before it"
         if left:
-            choice = f"one re-sampled from {left} level{'s' * (left > 1)} {where}"
+            levels_left = "1 level" if left == 1 else f"{left} levels"
+            choice = f"one re-sampled from {levels_left} {where}"
         else:
             choice = "a drafted tree alone"
         return Progress(verdict.committed, verdict.committed, verdict.accepted, levels, choice)

@@ -197,7 +197,8 @@ class MovingWindow(RequestWindow):
                 if chance > 0.0:
                     reached = self.after(gamma, window, kept_all, 0)
                     moves[window][reached] = moves[window].get(reached, 0.0) + chance
-                    windows += [reached] * (reached not in windows)
+                    if reached not in windows:
+                        windows.append(reached)
         shares = stationary(
             np.array([[moves[before].get(after, 0.0) for after in windows] for before in windows])
         )
