@@ -55,12 +55,17 @@ def run(
     times = StepTimes(loaded.scenario.schedule, loaded.scenario.cost)
     simulated, spans = simulate(loaded.scenario, acceptance, SPANS, log, finished, times)
     STOP.set(())
-    asked = loaded.scenario.requests.count
     scenario = _of_those_that_came(loaded.scenario, simulated)
-    early = [f"stopped early: the first {scenario.requests.count:,} of {asked:,} requests"] * (
-        scenario is not loaded.scenario
-    )
     stated = stated_mean(scenario, acceptance, simulated.verified_per_step)
+    noted = list(caveats(loaded, acceptance))
+    warned = list(cautions(scenario))
+    if stated:
+        noted = [*stated.caveats, *noted]
+        warned = [*stated.cautions, *warned]
+    if scenario is not loaded.scenario:
+        came = scenario.requests.count
+        asked = loaded.scenario.requests.count
+        warned.insert(0, f"stopped early: the first {came:,} of {asked:,} requests")
     replayed = replayed_beside(scenario, acceptance, simulated, times)
     batch = observed_batch(scenario, simulated)
     autoregressive, _ = simulate(plain(scenario), NO_DRAFTS)
@@ -76,14 +81,17 @@ def run(
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
         appendix=appendix_of(scenario.schedule, acceptance),
-        caveats=(*(stated.caveats if stated else ()), *caveats(loaded, acceptance)),
-        cautions=(*early, *(stated.cautions if stated else ()), *cautions(scenario)),
+        caveats=tuple(noted),
+        cautions=tuple(warned),
         stated=stated,
     )
 
 
 def _of_those_that_came(scenario: Scenario, simulated: Outcome) -> Scenario:
-    """Return the scenario with the requests that came: all, unless the simulation was stopped."""
+    """Return the scenario with the requests that came: all, unless the simulation was stopped.
+
+    Raises :class:`KeyboardInterrupt` where none of them counts, all being part of the warm-up.
+    """
     requests = scenario.requests
     came = simulated.serving.requests
     if came == requests.count:
@@ -98,13 +106,11 @@ def tuned(loaded: Loaded) -> Loaded:
     (windows of most goodput).
     """
     scenario = loaded.scenario
-    acceptance = loaded.acceptance()
     schedule = scenario.schedule
     if not isinstance(schedule, Tunable):
         return loaded
-    strategy = schedule.tuned(
-        scenario.cost, odds_of(acceptance, scenario.exit), scenario.batch, scenario.mean_context
-    )
+    odds = odds_of(loaded.acceptance(), scenario.exit)
+    strategy = schedule.tuned(scenario.cost, odds, scenario.batch, scenario.mean_context)
     if strategy is schedule:
         return loaded
     return loaded.replace(strategy=strategy)
@@ -122,16 +128,22 @@ def simulate(
     """Simulate on the event engine; return the outcome and the first ``spans`` busy intervals of
     each lane of replica 1.
 
-    ``log`` is called with every iteration, ``finished`` with every request that has ended. Raises
-    :class:`Infeasible` where nothing that counts takes a step, unless ``prompts_alone`` will do, or
-    a time that the SLO limits occurs in none of it.
+    ``log`` is called with every iteration, ``finished`` with every request that has ended;
+    ``times`` has steps priced already. With ``prompts_alone`` a run is also of use in which prompts
+    are read and nothing is decoded.
+
+    Raises :class:`Infeasible` where nothing that counts takes a step, unless ``prompts_alone``, or
+    where a time that the SLO limits occurs in none of it; the fault of the traffic's file where its
+    requests are prompts alone; :class:`KeyboardInterrupt` where the run was stopped before any
+    step.
     """
     traffic = scenario.requests.traffic
     if traffic and scenario.requests.prompts_alone and not prompts_alone:
-        message = "holds no request with more than one output token; nothing would be decoded"
-        raise traffic.fault(
-            0, f"{message}. specsim plan and specsim capacity say how long its prompts wait"
+        message = (
+            "holds no request with more than one output token; nothing would be decoded. "
+            "specsim plan and specsim capacity say how long its prompts wait"
         )
+        raise traffic.fault(0, message)
     with counting("requests", scenario.requests.count) as advance:
 
         def counted(request: Request) -> None:
@@ -160,27 +172,28 @@ def _not_measured(scenario: Scenario, done: ServiceRun, prompts_alone: bool) -> 
     """
     collector = done.collector
     place = (scenario.name, 0, 0)
-    left_out = [name for name in ("warm_up", "cool_down") if getattr(scenario.requests, name)]
-    if left_out:
-        remedy = "; set " + " and ".join(f"requests.{name}=0" for name in left_out)
-    else:
-        remedy = ""
+    edges = [name for name in ("warm_up", "cool_down") if getattr(scenario.requests, name)]
+    remedy = ""
+    if edges:
+        remedy = "; set " + " and ".join(f"requests.{name}=0" for name in edges)
     if not collector.times["tpot"].total and not prompts_alone:
         message = (
             f"no request that counts ({collector.rule}) takes a step behind its prompt, so "
             "there is no time per token"
         )
         yield Fault(place, "requests", message + remedy)
-    elif scenario.slo:
-        for metric in dict.fromkeys(limit.metric for limit in scenario.slo.limits):
-            if not collector.times[metric].count:
-                counted = f"of what counts ({collector.rule}; {collector.seconds:.3g} s)"
-                leave = "; leave the limit out" if scenario.requests.prompts_alone else remedy
-                yield Fault(
-                    place,
-                    f"slo.{metric}_ms",
-                    f"nothing {counted} has such a time, so no limit can be held{leave}",
-                )
+        return
+    if scenario.slo is None:
+        return
+    if scenario.requests.prompts_alone:
+        remedy = "; leave the limit out"
+    for metric in dict.fromkeys(limit.metric for limit in scenario.slo.limits):
+        if not collector.times[metric].count:
+            message = (
+                f"nothing of what counts ({collector.rule}; {collector.seconds:.3g} s) has such a "
+                f"time, so no limit can be held{remedy}"
+            )
+            yield Fault(place, f"slo.{metric}_ms", message)
 
 
 def replay(scenario: Scenario, acceptance: Acceptance, times: StepTimes | None = None) -> Outcome:
@@ -191,18 +204,20 @@ def replay(scenario: Scenario, acceptance: Acceptance, times: StepTimes | None =
 def replayed_beside(
     scenario: Scenario, acceptance: Acceptance, simulated: Outcome, times: StepTimes
 ) -> Outcome:
-    """Return the replay of what was simulated, or that itself where none can follow; ``times`` are
-    those of its steps.
+    """Return the replay of a simulated scenario; the simulation itself where no replay can follow
+    it, with several steps in flight or several replicas.
+
+    ``times`` has the steps of the simulation priced already.
     """
-    one_at_a_time = scenario.schedule.needs.in_flight == scenario.serving.replicas == 1
-    if one_at_a_time:
+    one_step_in_flight = scenario.schedule.needs.in_flight == 1
+    if one_step_in_flight and scenario.serving.replicas == 1:
         return replay(scenario, acceptance, times)
     return simulated
 
 
 def observed_batch(scenario: Scenario, outcome: Outcome) -> int:
     """Return how many requests decode together in one replica: all clients of a closed loop, else
-    the mean of a run.
+    the mean of a run, rounded, 1 or more.
 
     That is the mean over steps or, where several steps are in flight, the mean over time of
     requests that do not wait.
@@ -210,14 +225,16 @@ def observed_batch(scenario: Scenario, outcome: Outcome) -> int:
     if not scenario.requests.arrivals:
         return scenario.batch
     serving = outcome.serving
-    running = (serving.mean_in_system - serving.mean_waiting) / scenario.serving.replicas
-    mean = serving.mean_batch if scenario.schedule.needs.in_flight == 1 else running
+    mean = serving.mean_batch
+    if scenario.schedule.needs.in_flight != 1:
+        running = serving.mean_in_system - serving.mean_waiting
+        mean = running / scenario.serving.replicas
     return max(1, round(mean))
 
 
 def law(scenario: Scenario, acceptance: Acceptance, requests: int | None = None) -> Law:
-    """Return the closed form with marginal acceptance rates for so many requests at a time; None:
-    one for every place.
+    """Return the closed form with marginal acceptance rates, for ``requests`` at a time; None: one
+    for every place.
     """
     requests = requests or scenario.batch
     of_batch = _law(scenario, odds_of(acceptance, scenario.exit), None, requests, scenario.outputs)
@@ -231,22 +248,20 @@ def law(scenario: Scenario, acceptance: Acceptance, requests: int | None = None)
 
 
 def law_from(scenario: Scenario, outcome: Outcome) -> Law:
-    """Return the closed form with the acceptance, kinds of step and ends that a run counted: it
-    shows what else there is.
+    """Return the closed form with the acceptance, kinds of step and ends that a run counted.
 
-    Steps that carried prompts are left out, as no law is about them.
+    What it still misses of the run is not a matter of acceptance. Steps that carried prompts are
+    left out, as no law is about them.
     """
     kept = np.zeros(scenario.schedule.window + 1)
-    pure = {kind: count for kind, count in outcome.kinds.items() if not kind.prompts}
     for accepted, count in outcome.accepted.items():
         kept[accepted] += count
-    total = kept.sum()
-    odds = Odds(
-        kept / total if total else np.ones(1),
-        np.zeros(len(kept)),
-        0.0,
-        "acceptance and step kinds as replayed",
-    )
+    verified = kept.sum()
+    shares_kept = np.ones(1)
+    if verified:
+        shares_kept = kept / verified
+    odds = Odds(shares_kept, np.zeros(len(kept)), 0.0, "acceptance and step kinds as replayed")
+    pure = {kind: count for kind, count in outcome.kinds.items() if not kind.prompts}
     steps = sum(pure.values())
     shares = {kind: count / steps for kind, count in pure.items()}
     endless = _law(scenario, lambda gamma: odds, shares, observed_batch(scenario, outcome))
@@ -260,6 +275,9 @@ def _law(
     requests: int,
     outputs: Outputs | None = None,
 ) -> Law:
+    """Return the strategy's law at the mean context; it claims no more than to be idealised where
+    links jitter.
+    """
     context = scenario.mean_context
     steady = scenario.schedule.law(
         scenario.cost, odds, requests, context, kinds, scenario.one_lane, outputs
@@ -272,14 +290,16 @@ def _law(
 
 def plain(scenario: Scenario) -> Scenario:
     """Return the scenario with autoregressive decoding: the same requests on the same target, one
-    token a pass; :func:`simulate` it with ``NO_DRAFTS``.
+    token a pass.
+
+    :func:`simulate` it with ``NO_DRAFTS``.
     """
     return scenario.replace(strategy=Autoregressive(), acceptance=AcceptanceSpec(always=0))
 
 
 def baseline(scenario: Scenario, requests: int | None = None) -> Law:
-    """Return the law of autoregressive decoding on the scenario's target, of so many requests;
-    None: one for every place.
+    """Return the law of autoregressive decoding on the scenario's target, for ``requests`` at a
+    time; None: one for every place.
     """
     unit = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
     return Autoregressive().law(
@@ -293,11 +313,8 @@ def _phases(
     """Yield each step kind without prompts, most frequent first, with its named phases at the mean
     context.
     """
+    schedule = scenario.schedule
     without_prompts = [kind for kind in kinds if not kind.prompts]
     for kind in sorted(without_prompts, key=lambda kind: -kinds[kind]):
-        yield (
-            kind,
-            scenario.schedule.phases(
-                scenario.cost, scenario.schedule.step(kind, scenario.mean_context)
-            ),
-        )
+        step = schedule.step(kind, scenario.mean_context)
+        yield kind, schedule.phases(scenario.cost, step)
