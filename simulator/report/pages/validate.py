@@ -50,11 +50,12 @@ from simulator.report.wording import number, share, shown, signed_share, whole_s
 from simulator.scenario.uncertainty import SHARE
 
 CELLS = "cells.csv"
+"""The table of every cell, a file beside the page."""
 PARITY = "parity.svg"
 RESIDUALS = "residuals.svg"
+"""The drawings of the page."""
 FAR = 0.10
-"""An error from here on, as a share, is listed by name."""
-
+"""Error, relative to the published value, beyond which a predicted cell is listed by name."""
 
 ROLES = (
     "Roles of the published values were frozen before anything was fitted; free parameters are "
@@ -82,7 +83,11 @@ LAWS_LEGEND = (
 def as_data(
     papers: Sequence[Validated], gaps: Sequence[LawGap], missed: Sequence[Shortfall]
 ) -> PlainData:
-    """Return laws, papers and cells as the object that ``--json`` prints."""
+    """Return laws, papers and cells as the object that ``--json`` prints.
+
+    Gaps of laws are relative to the simulation, errors of cells are in per cent of what is
+    published.
+    """
     cells = _records(papers)
     unmapped = []
     for paper in papers:
@@ -102,7 +107,7 @@ def as_data(
     }
 
 
-def _run(papers: Sequence[Validated]) -> Iterator[Prediction]:
+def _with_a_run(papers: Sequence[Validated]) -> Iterator[Prediction]:
     """Yield every cell that was run."""
     for paper in papers:
         yield from (*paper.predicted, *paper.checked, *paper.reported, *paper.calibrated)
@@ -140,17 +145,20 @@ def _records(papers: Sequence[Validated]) -> Table:
         Column("same_as", lambda cell: cell.cell.same_as),
         Column("note", lambda cell: cell.note),
     ]
-    return table("Cells", _run(papers), columns)
+    return table("Cells", _with_a_run(papers), columns)
 
 
 def _end(prediction: Prediction, place: int) -> str:
-    """Return an end of the interval of a cell; nothing where it has none."""
+    """Return the low (``place`` 0) or the high (1) end of a cell's interval; nothing where it has
+    none.
+    """
     if prediction.interval is None:
         return ""
     return f"{prediction.interval[place]:.5g}"
 
 
 def _baseline_error_percent(prediction: Prediction) -> str:
+    """Return the error of arithmetic on the same cell; nothing where it has no answer."""
     error = prediction.baseline_error
     if error is None:
         return ""
@@ -181,14 +189,14 @@ def page(
 
     It links to :data:`CELLS`, which is to be written beside it.
     """
-    every = summaries(papers)[-1]
+    pooled = summaries(papers)[-1]
     answer = ""
     shown_highlights: Sequence[Highlight] = ()
-    if every.errors:
-        answer = headline(every.errors, every.again)
-        shown_highlights = list(highlights(every.errors))
+    if pooled.errors:
+        answer = headline(pooled.errors, pooled.again)
+        shown_highlights = list(highlights(pooled.errors))
     opening: list[Block] = [Paragraph(laws_headline(gaps))]
-    opening += _answer(papers, missed)
+    opening += _errors_explained(papers, missed)
     opening += _drawings(papers)
     everywhere = sections(
         ("Engines beside arithmetic with one constant", _engines(engines)),
@@ -248,8 +256,8 @@ def highlights(pooled: Errors) -> Iterator[Highlight]:
 
 
 def laws_headline(gaps: Sequence[LawGap]) -> str:
-    """Return a sentence: the median and the largest gap of a step, of the laws that claim to be
-    exact.
+    """Return a sentence: the median and the largest relative gap of a step, of the laws that claim
+    to be exact.
     """
     exact = [gap for gap in gaps if gap.relation == "exact"]
     exact.sort(key=lambda gap: abs(gap.step_gap))
@@ -298,7 +306,8 @@ def _left_out(engine: _FittedEngine) -> str:
     return ", ".join(groups)
 
 
-def _answer(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator[Block]:
+def _errors_explained(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator[Block]:
+    """Yield the errors by paper, with what they mean, beside arithmetic and beside their goals."""
     yield Paragraph(ROLES)
     yield _errors(papers)
     yield Paragraph(legend())
@@ -465,8 +474,8 @@ def _paper(paper: Validated) -> Iterator[Block]:
 
 
 def choices_legend(paper: Paper) -> str:
-    """Return how many numbers are free and how many settings were chosen, before or after results
-    were seen.
+    """Return how many parameters are free and how many discrete choices there are, and how many of
+    these were made after results were seen.
     """
     seen = sum(choice.after_seeing for choice in paper.choices)
     return (
@@ -499,7 +508,7 @@ def _predicted(paper: str, cells: Sequence[Prediction]) -> Table:
     """Return the table of predicted cells; an error beyond ``FAR`` stands out."""
     columns: list[Column[Prediction]] = [
         *CELL,
-        Column("90 % interval", _interval),
+        Column(f"{whole_share(SHARE)} interval", _interval),
         Column("error", _error),
         Column("baseline", lambda cell: signed_share(cell.baseline_error)),
         NOTE,
@@ -523,8 +532,12 @@ def _error(prediction: Prediction) -> Strong | str:
 
 def _unpredicted(title: str, cells: Sequence[Prediction]) -> Table:
     """Return the table of cells that are not predicted."""
-    error = Column[Prediction]("error", lambda cell: signed_share(cell.error))
-    return table(title, cells, [*CELL, error, NOTE], sortable=True)
+    columns: list[Column[Prediction]] = [
+        *CELL,
+        Column("error", lambda cell: signed_share(cell.error)),
+        NOTE,
+    ]
+    return table(title, cells, columns, sortable=True)
 
 
 def _summed_up(role: str, errors: Errors) -> str:
@@ -597,6 +610,7 @@ def _gaps(gaps: Sequence[LawGap]) -> Table:
 
 
 def _relation(gap: LawGap) -> str:
+    """Return what a law claims to be, or how the simulation disagrees with that."""
     if gap.disagreement:
         return on_page(gap.shown)
     return gap.relation
