@@ -133,9 +133,9 @@ def simulate(
     are read and nothing is decoded.
 
     Raises :class:`Infeasible` where nothing that counts takes a step, unless ``prompts_alone``, or
-    where a time that the SLO limits occurs in none of it; the fault of the traffic's file where its
-    requests are prompts alone; :class:`KeyboardInterrupt` where the run was stopped before any
-    step.
+    where a time that the SLO limits occurs in none of it; :class:`BadInput` at the traffic file
+    where its requests are prompts alone; :class:`KeyboardInterrupt` where the run was stopped
+    before any step.
     """
     traffic = scenario.requests.traffic
     if traffic and scenario.requests.prompts_alone and not prompts_alone:

@@ -196,7 +196,7 @@ def page(
         answer = headline(pooled.errors, pooled.again)
         shown_highlights = list(highlights(pooled.errors))
     opening: list[Block] = [Paragraph(laws_headline(gaps))]
-    opening += _errors_explained(papers, missed)
+    opening += _errors_and_bounds(papers, missed)
     opening += _drawings(papers)
     everywhere = sections(
         ("Engines beside arithmetic with one constant", _engines(engines)),
@@ -306,8 +306,8 @@ def _left_out(engine: _FittedEngine) -> str:
     return ", ".join(groups)
 
 
-def _errors_explained(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator[Block]:
-    """Yield the errors by paper, with what they mean, beside arithmetic and beside their goals."""
+def _errors_and_bounds(papers: Sequence[Validated], missed: Sequence[Shortfall]) -> Iterator[Block]:
+    """Yield the errors by paper, those of arithmetic beside them, and the bounds they miss."""
     yield Paragraph(ROLES)
     yield _errors(papers)
     yield Paragraph(legend())
