@@ -55,6 +55,7 @@ def _made_already(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
 
 
 READERS |= dict.fromkeys(traffic.FORMATS, traffic.recorded)
+"""Whoever reads a scenario can read its traffic file."""
 
 if TYPE_CHECKING:
     AnyStrategy = Strategy
@@ -98,8 +99,16 @@ class DeviceGroup(NamedTuple):
 
     @property
     def limit_gb(self) -> float:
-        """Return what weights and caches may take, in 1e9 bytes."""
-        return self.utilisation * min(part.place.device.memory_gb.value for part in self.roles)
+        """Return what weights and caches may take on each device, in 1e9 bytes: the share of the
+        smallest.
+        """
+        smallest = min(part.place.device.memory_gb.value for part in self.roles)
+        return self.utilisation * smallest
+
+    @property
+    def weights_gb(self) -> float:
+        """Return the size of the weights of all roles on each device, in 1e9 bytes."""
+        return ordered_sum(part.weights_gb for part in self.roles)
 
     def request_gb(self, tokens: int, rows: int) -> float:
         """Return the size of the caches of a request of ``tokens``, and of a state for each of
@@ -117,9 +126,7 @@ class DeviceGroup(NamedTuple):
         """Return the size of the weights and of all that ``requests`` of ``tokens`` each keep, in
         1e9 bytes.
         """
-        return ordered_sum(part.weights_gb for part in self.roles) + requests * self.request_gb(
-            tokens, rows
-        )
+        return self.weights_gb + requests * self.request_gb(tokens, rows)
 
     @property
     def token_gb(self) -> float:
@@ -133,10 +140,12 @@ class DeviceGroup(NamedTuple):
         """Return the number of tokens whose caches fit beside the weights: 0 if those do not fit,
         None where a token takes no room (layers without cache or state).
         """
-        left_gb = self.limit_gb - ordered_sum(part.weights_gb for part in self.roles)
+        left_gb = self.limit_gb - self.weights_gb
         if left_gb <= 0:
             return 0
-        return int(left_gb / self.token_gb) if self.token_gb else None
+        if not self.token_gb:
+            return None
+        return int(left_gb / self.token_gb)
 
 
 class Scenario(Frozen):
@@ -208,7 +217,8 @@ class Scenario(Frozen):
         places = self.serving.policy.max_requests or UNLIMITED
         if self.requests.arrivals:
             return places
-        return min(-(-self.requests.concurrency // self.serving.replicas), places)
+        busiest = -(-self.requests.concurrency // self.serving.replicas)
+        return min(busiest, places)
 
     @cached_property
     def schedule(self) -> Strategy:
@@ -234,14 +244,15 @@ class Scenario(Frozen):
         """Return whether target and draft sit on the same device of the same machine."""
         if not (self.target and self.draft and self.target.machine):
             return False
-        return (self.target.machine, self.target.device.name) == (
-            self.draft.machine,
-            self.draft.device.name,
-        )
+        same_machine = self.target.machine == self.draft.machine
+        return same_machine and self.target.device.name == self.draft.device.name
 
     @cached_property
     def cost(self) -> Cost:
-        """Return the cost model that durations come from."""
+        """Return the cost model that durations come from.
+
+        Raises :class:`BadInput` where neither ``durations`` nor a target is stated.
+        """
         if self.durations:
             return StatedCost(self.durations, self.schedule.needs.draft_steps, self.contention)
         if self.target is None:
@@ -254,9 +265,8 @@ class Scenario(Frozen):
         """Return a copy with fields replaced; ``model_copy`` would keep the cost and schedule of
         the old fields.
         """
-        return type(self)(
-            **{name: getattr(self, name) for name in type(self).model_fields} | updates
-        )
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**fields | updates)
 
     @cached_property
     def lengths(self) -> tuple[float, float, int]:
@@ -321,23 +331,25 @@ class Scenario(Frozen):
 
     @cached_property
     def held_tokens(self) -> Callable[[int], float] | None:
-        """Return from the tokens of a request to those whose room it takes; None where they are the
-        same.
+        """Return the function from the tokens of a request to the number of tokens whose room it
+        takes; None where they are the same.
 
         A window drops what it has passed; a state takes room whatever the tokens, once for every
         row of a verification.
         """
         places = (self.target, self.draft)
-        groups = self.device_groups
         if not any(place and place.model.mixers for place in places):
             return None
         rows = self.schedule.needs.cache_tokens
-        sizes = [(group, group.token_gb) for group in groups if group.token_gb]
+        sizes = [(group, group.token_gb) for group in self.device_groups if group.token_gb]
         if not sizes:
             return None
-        return cache(
-            lambda tokens: max(group.request_gb(tokens, rows) / size for group, size in sizes)
-        )
+
+        @cache
+        def held(tokens: int) -> float:
+            return max(group.request_gb(tokens, rows) / size for group, size in sizes)
+
+        return held
 
     @cached_property
     def kv_tokens(self) -> int | None:
@@ -352,29 +364,43 @@ class Scenario(Frozen):
 
     @cached_property
     def device_groups(self) -> list[DeviceGroup]:
-        """Return target and draft with the memory that each needs, in one group where they share a
-        memory.
+        """Return the stages of the target's pipeline, or the target, and the draft with the memory
+        that each needs; those that share a memory are in one group.
         """
         groups: dict[tuple[str, str], list[RoleMemory]] = {}
-        pipeline = self.target.pipeline if self.target else None
-        if self.target and pipeline:
+        if self.target and self.target.pipeline:
+            runtime_gb = self.target.pipeline.runtime_gb.value
             for number, part in enumerate(self.target.parts, start=1):
-                size = part.weights_gb() + pipeline.runtime_gb.value
-                groups[f"stage {number}", ""] = [RoleMemory(f"stage {number}", part, size)]
-        for role, place in (("target", self.target), ("draft", self.draft)):
-            used = self.strategy.needs.draft_model if role == "draft" else pipeline is None
-            if place is not None and used:
-                extra, table, layers = (
-                    extra_memory(self.strategy, place.model) if role == "target" else ExtraMemory()
-                )
-                key = (place.machine or role, "" if self.shared_memory else place.device.name)
-                weights = place.weights_gb(extra) + table / 1e9
-                kinds = place.model.kinds()
-                head_gb = place.kv_gb(1) / sum(kinds.values()) * layers
-                groups.setdefault(key, []).append(RoleMemory(role, place, weights, head_gb))
-        return [
-            DeviceGroup(tuple(roles), self.serving.memory.utilisation) for roles in groups.values()
-        ]
+                stage = f"stage {number}"
+                size = part.weights_gb() + runtime_gb
+                groups[stage, ""] = [RoleMemory(stage, part, size)]
+        elif self.target:
+            extra = extra_memory(self.strategy, self.target.model)
+            memory = _role_memory("target", self.target, extra)
+            groups[self._memory_of(memory)] = [memory]
+        if self.draft and self.strategy.needs.draft_model:
+            memory = _role_memory("draft", self.draft, ExtraMemory())
+            groups.setdefault(self._memory_of(memory), []).append(memory)
+        utilisation = self.serving.memory.utilisation
+        return [DeviceGroup(tuple(roles), utilisation) for roles in groups.values()]
+
+    def _memory_of(self, part: RoleMemory) -> tuple[str, str]:
+        """Return what tells the memory of a role from others: its machine and its device there.
+
+        Memory that is shared is one to a machine; a role without a machine has one of its own.
+        """
+        machine = part.place.machine or part.role
+        if self.shared_memory:
+            return machine, ""
+        return machine, part.place.device.name
+
+
+def _role_memory(role: str, place: Placement, extra: ExtraMemory) -> RoleMemory:
+    """Return a role with the size of its weights and of what a method adds to them."""
+    weights_gb = place.weights_gb(extra.weights) + extra.table_bytes / 1e9
+    layers = sum(place.model.kinds().values())
+    head_gb = place.kv_gb(1) / layers * extra.kv_layers
+    return RoleMemory(role, place, weights_gb, head_gb)
 
 
 def resolved(scenario: Scenario) -> PlainData:
