@@ -8,10 +8,10 @@ from math import comb
 import numpy as np
 import pytest
 
-from simulator.core.numeric import EXACT, binomial
+from simulator.core.numeric import MOST_EXACT, binomial
 
 
-@pytest.mark.parametrize("requests", [1, 2, 7, 64, EXACT, EXACT + 1, 3_000])
+@pytest.mark.parametrize("requests", [1, 2, 7, 64, MOST_EXACT, MOST_EXACT + 1, 3_000])
 @pytest.mark.parametrize(
     "share", [Fraction(1, 1024), Fraction(1, 8), Fraction(1, 2), Fraction(1023, 1024)]
 )

@@ -17,8 +17,8 @@ Numbers: TypeAlias = Any
 Number = TypeVar("Number")
 Item = TypeVar("Item")
 Key = TypeVar("Key")
-EXACT = 1_000
-"""Most requests whose binomial coefficients a float can hold."""
+MOST_EXACT = 1_000
+"""Most requests whose binomial coefficients are computed exactly; a float holds those of 1,029."""
 
 
 def ordered_sum(values: Iterable[Number]) -> Number:
@@ -39,14 +39,12 @@ def quotient(measured: float | None, by: float | None) -> float | None:
     return None
 
 
-def elementwise_max(*seconds: Numbers) -> Numbers:
-    """Return the longest of some durations in their unit, element by element where there are arrays
-    among them.
-    """
+def elementwise_max(*values: Numbers) -> Numbers:
+    """Return the largest of some numbers, element by element where there are arrays among them."""
     try:
-        return max(seconds)
+        return max(values)
     except ValueError:  # arrays cannot be ordered
-        return reduce(np.maximum, seconds)
+        return reduce(np.maximum, values)
 
 
 def elementwise_min(first: Numbers, second: Numbers) -> Numbers:
@@ -70,27 +68,26 @@ def binomial(requests: int, share: Numbers) -> dict[int, Numbers]:
 
 def _chance(requests: int, k: int, share: Numbers) -> Numbers:
     """Return the binomial chance of exactly k successes."""
-    if requests <= EXACT:
+    if requests <= MOST_EXACT:
         return comb(requests, k) * share**k * (1.0 - share) ** (requests - k)
     ways = lgamma(requests + 1) - lgamma(k + 1) - lgamma(requests - k + 1)
     with np.errstate(divide="ignore"):  # the logarithm of an impossible chance: e to its power is 0
-        likely = (
-            times * np.log(chance) if times else 0.0
-            for times, chance in ((k, share), (requests - k, 1.0 - share))
-        )
-        return np.exp(ways + ordered_sum(likely))
+        successes = k * np.log(share) if k else 0.0
+        failures = (requests - k) * np.log(1.0 - share) if requests > k else 0.0
+        return np.exp(ways + (successes + failures))
 
 
 def stationary(transitions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the long-run shares (states,) of a chain whose row ``i`` holds the chances of what
-    follows ``i``.
+    """Return the long-run shares (states,) of a chain whose ``transitions`` (states, states) hold
+    in row ``i`` the chances of what follows ``i``.
+
+    Of a chain that can end in several closed classes it is the mixture of least norm.
     """
     count = len(transitions)
     equations = np.vstack((transitions.T - np.eye(count), np.ones(count)))
-    return np.asarray(
-        np.linalg.lstsq(equations, np.eye(count + 1)[-1], rcond=None)[0].clip(min=0.0),
-        dtype=np.float64,
-    )
+    sum_is_one = np.eye(count + 1)[-1]
+    shares = np.linalg.lstsq(equations, sum_is_one, rcond=None)[0]
+    return np.asarray(shares.clip(min=0.0), dtype=np.float64)
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:

@@ -137,7 +137,9 @@ class Mixer(Frozen):
         if self.entry_tokens == 1:
             entries = near
         else:
-            entries = tokens / self.entry_tokens + near * bool(self.window)
+            entries = tokens / self.entry_tokens
+            if self.window:
+                entries += near
         return (
             entries * self.cached * value_bytes
             + tokens / self.entry_tokens * self.index_width * INDEX_BYTES
@@ -155,15 +157,15 @@ class Mixer(Frozen):
         sequences = rows.sequences - rows.prompt_sequences
         cached = rows.kv_tokens - rows.prompt_kv_tokens
         pairs = rows.attention_pairs - rows.prompt_pairs
-        entries, pairs = self._seen(tokens, sequences, cached, pairs)
-        of_prompts = self._seen(
+        entries, seen_pairs = self._seen(tokens, sequences, cached, pairs)
+        prompt_entries, prompt_pairs = self._seen(
             rows.prompt_tokens, rows.prompt_sequences, rows.prompt_kv_tokens, rows.prompt_pairs
         )
         return rows._replace(
-            kv_tokens=entries + of_prompts[0],
-            attention_pairs=pairs + of_prompts[1],
-            prompt_kv_tokens=of_prompts[0],
-            prompt_pairs=of_prompts[1],
+            kv_tokens=entries + prompt_entries,
+            attention_pairs=seen_pairs + prompt_pairs,
+            prompt_kv_tokens=prompt_entries,
+            prompt_pairs=prompt_pairs,
         )
 
     def _seen(
@@ -189,23 +191,22 @@ class Mixer(Frozen):
                 return near, near_pairs
         if self.top_k is None:
             return cached / every + near, pairs / every + near_pairs
-        return elementwise_min(cached / every, tokens * self.top_k) + near, _pairs(
-            *shape, self.top_k * every
-        ) / every + near_pairs
+        best = elementwise_min(cached / every, tokens * self.top_k)
+        best_pairs = _pairs(*shape, self.top_k * every) / every
+        return best + near, best_pairs + near_pairs
 
 
 def _pairs(tokens: int, sequences: int, cached: Numbers, pairs: Numbers, most: int) -> Numbers:
-    """Return how many of ``pairs`` are left where a row sees ``most`` tokens at most, in sequences
-    of equal length.
+    """Return how many of ``pairs`` are left where a row sees ``most`` tokens at most: of ``tokens``
+    rows in so many sequences of equal length, all of them together.
     """
     each = tokens / sequences
-    before = elementwise_max(
-        cached / sequences - each, 0.0
-    )  # rows of streams are not in the cache, and may outnumber it
+    # rows of streams are not in the cache, and may outnumber it
+    before = elementwise_max(cached / sequences - each, 0.0)
     whole = elementwise_min(elementwise_max(most - before, 0.0), each)
-    return elementwise_min(
-        pairs, sequences * (whole * before + whole * (whole + 1.0) / 2.0 + (each - whole) * most)
-    )
+    pairs_of_whole = whole * before + whole * (whole + 1.0) / 2.0
+    pairs_of_cut = (each - whole) * most
+    return elementwise_min(pairs, sequences * (pairs_of_whole + pairs_of_cut))
 
 
 class LayerRun(Frozen):
