@@ -18,6 +18,7 @@ from simulator.scenario import Loaded, evaluate
 from simulator.studies.batches import at_size, turning
 
 SIZES = (1, 2, 4, 8, 16, 32)
+"""Clients, as many as the batches of Figures 16 and 17 of SpecPipe."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,13 @@ class LoadPoint:
     tpot_ms: float
     """Mean time in ms per token behind the first, which the paper calls average TBT."""
     tbt_p50_ms: float | None
-    """Median time in ms between two deliveries, however many tokens they bring."""
+    """Median time in ms between two deliveries, however many tokens they bring; None where no
+    request gets a second one.
+    """
     tbt_p99_ms: float | None
+    """The same time, 99th percentile, in ms."""
     preemptions: int
+    """How often a request gave its cache up for others."""
 
 
 Curves = Mapping[str, list[LoadPoint]]
@@ -73,10 +78,11 @@ def crossing(ours: Sequence[LoadPoint], theirs: Sequence[LoadPoint]) -> int | No
     """Return the first swept size from which on ``theirs`` brings more tokens a second; None
     without such a size.
     """
-    return turning(
+    _, for_good = turning(
         (our.clients, their.tokens_per_s > our.tokens_per_s)
         for our, their in zip(ours, theirs, strict=True)
-    )[1]
+    )
+    return for_good
 
 
 def _point(loaded: Loaded, size: int) -> LoadPoint:
