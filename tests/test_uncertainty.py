@@ -13,10 +13,10 @@ from simulator.core.faults import BadInput
 from simulator.core.serving.request_times import GROUPS, Times
 from simulator.core.serving.requests import Request
 from simulator.scenario import load, uncertainty
+from simulator.scenario.doubts import SHARE
 from simulator.scenario.evaluate import run
 from simulator.scenario.uncertainty import (
     DRAWS,
-    SHARE,
     Doubt,
     Footing,
     doubt_of,

@@ -17,7 +17,6 @@ Seven sources of error are drawn together ``DRAWS`` times, as factors on the num
 - *numbers in doubt*: what is assumed, borrowed or has a range outside of the devices (host times of
   an engine, links, a method's host), each by its :func:`deviation`, and what the fit of an engine
   left of runs that took no part in it; not in cells of papers, whose fits decide the host.
-
 - *acceptance*, where the scenario states between what means it lies (``tokens_per_step_between``)
   or states rates of fewer positions than a window has, which are continued; steps as long as they
   are, and no mean below 1 or above the window + 1.
@@ -48,18 +47,23 @@ from simulator.core.cost.engine import Engine
 from simulator.core.cost.model import Experts
 from simulator.core.cost.roofline import Attention
 from simulator.core.quantities import Fraction, Positive, Ranged, Sourced, nested, provenance
-from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.request_times import Times
-from simulator.core.serving.requests import Request
-from simulator.scenario import Loaded, Scenario, doubts
-from simulator.scenario.doubts import Uneven, changed, continued_further, evenly, uncurved, uneven
+from simulator.core.serving.service import OnFinished, OnIteration
+from simulator.scenario import Loaded, Scenario
+from simulator.scenario.doubts import (
+    SHARE,
+    SHARE_DEVIATIONS,
+    Uneven,
+    changed,
+    continued_further,
+    evenly,
+    uncurved,
+    uneven,
+)
 from simulator.scenario.evaluate import baseline, law, run, tuned
 from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.stated.means import possible_changes, range_window, stated_range
 
-SHARE = doubts.SHARE
-SHARE_DEVIATIONS = doubts.SHARE_DEVIATIONS
-"""Share of the draws that an interval holds, and standard deviations from its middle to its end."""
 DRAWS = 4_000
 """Draws behind an interval."""
 DRAWN_AT_ONCE = 1 << 18
@@ -103,12 +107,12 @@ class Doubt(NamedTuple):
     """Seconds and tokens of each request or group of requests, as :attr:`Times.requests` has
     them.
     """
-    devices: dict[str, float]
-    """By name of the device, the log change of the number where that device is slower by its
-    spread.
+    changes: dict[str, float]
+    """Log change of the number where one thing is off by one standard deviation, by its name: a
+    device that is slower by its spread, a number in doubt, the fit of an engine.
     """
     acceptance: tuple[float, float] = (0.0, 0.0)
-    """Log change of the number at both ends of the range of acceptance."""
+    """Log changes of the number at the lower and the upper end of the range of acceptance."""
     ends: tuple[tuple[float, float], ...] = ()
     """The same at both ends of other ranges that lie unevenly around their number."""
     possible: tuple[float, float] = (-inf, inf)
@@ -118,28 +122,28 @@ class Doubt(NamedTuple):
 def interval(
     value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0
 ) -> Interval:
-    """Return the interval of a number above zero; ``residuals`` are ``log(run / published)`` of
-    what was fitted.
+    """Return the interval of a number above zero, in its unit; ``residuals`` are
+    ``log(run / published)`` of what was fitted.
     """
     random = np.random.default_rng(seed)
-    factors = _resampled_times(doubt.requests, random)
-    accepted = np.zeros(DRAWS)
-    for name, change in doubt.devices.items():
+    drawn = _resampled_times(doubt.requests, random)
+    of_acceptance = np.zeros(DRAWS)
+    for name, change in doubt.changes.items():
         moved = change * random.standard_normal(DRAWS)
         if name == BY_CONTEXT:
-            accepted = accepted + moved
+            of_acceptance += moved
         else:
-            factors = factors + moved
+            drawn += moved
     if residuals:
-        factors = factors + random.choice(residuals, DRAWS)
+        drawn += random.choice(residuals, DRAWS)
     if any(doubt.acceptance):
-        accepted = accepted + _drawn_between(doubt.acceptance, random)
+        of_acceptance += _drawn_between(doubt.acceptance, random)
     for ends in filter(any, doubt.ends):
-        factors = factors + _drawn_between(ends, random)
-    if accepted.any():
-        factors = factors + np.clip(accepted, *doubt.possible)
+        drawn += _drawn_between(ends, random)
+    if of_acceptance.any():
+        drawn += np.clip(of_acceptance, *doubt.possible)
     tail = (1.0 - SHARE) / 2.0
-    low, high = np.exp(np.quantile(factors, (tail, 1.0 - tail)))
+    low, high = np.exp(np.quantile(drawn, (tail, 1.0 - tail)))
     return Interval(value * float(low), value * float(high))
 
 
@@ -152,37 +156,39 @@ def _drawn_between(ends: tuple[float, float], random: np.random.Generator) -> ND
 def _resampled_times(
     requests: Sequence[tuple[float, int]], random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Return ``DRAWS`` logs of the time per token over requests drawn again, against that over all
-    of them.
+    """Return ``DRAWS`` logs of the time per token over requests drawn again, relative to that over
+    all of them.
 
     Requests that took no time, as those whose only token comes with a pass stated as 0 ms, show
     none and are left out.
     """
-    factors = np.zeros(DRAWS)
+    logs = np.zeros(DRAWS)
     timed = [request for request in requests if request[0]]
     if len(timed) < 2:
-        return factors
+        return logs
     seconds, tokens = np.array(timed, dtype=float).T
     mean = seconds.sum() / tokens.sum()
     at_once = max(1, DRAWN_AT_ONCE // len(timed))
     for first in range(0, DRAWS, at_once):
-        drawn = random.integers(0, len(timed), (min(at_once, DRAWS - first), len(timed)))
+        draws = min(at_once, DRAWS - first)
+        drawn = random.integers(0, len(timed), (draws, len(timed)))
         times = seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1)
-        factors[first : first + at_once] = np.log(times / mean)
-    return factors
+        logs[first : first + at_once] = np.log(times / mean)
+    return logs
 
 
 def run_with_interval(
     loaded: Loaded,
     command: str = "",
-    log: Callable[[Iteration], object] | None = None,
-    finished: Callable[[Request], object] | None = None,
+    log: OnIteration | None = None,
+    finished: OnFinished | None = None,
 ) -> tuple[RunResult, Interval]:
     """Return the result of :func:`simulator.scenario.evaluate.run`, and the interval of its
     speed-up.
     """
     times = Times(finished)
-    result = replace(run(loaded, command, log, times.note), rests_on=rests_on(loaded))
+    result = run(loaded, command, log, times.note)
+    result = replace(result, rests_on=rests_on(loaded))
     return result, of_speedup(tuned(loaded), result.speedup, times.requests)
 
 
@@ -195,15 +201,15 @@ def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
     """Return how a speed-up follows what is not known for certain, taken from the laws, which are
     as good and much quicker.
     """
+    scenario = loaded.scenario
     acceptance = loaded.acceptance()
+    stated_law = law(scenario, acceptance)
 
-    def by_law(loaded: Loaded) -> float:
-        scenario = loaded.scenario
-        return float(baseline(scenario).tpot_s / law(scenario, acceptance).tpot_s)
+    def by_law(other: Loaded) -> float:
+        plain = baseline(other.scenario)
+        return float(plain.tpot_s / law(other.scenario, acceptance).tpot_s)
 
     before = by_law(loaded)
-    scenario = loaded.scenario
-    stated_law = law(scenario, acceptance)
     changes = {}
     for name, change in (*slowed(loaded), *doubtful(loaded)):
         changes[name] = log(by_law(change(loaded)) / before)
@@ -251,8 +257,8 @@ def _acceptance_range(loaded: Loaded) -> tuple[float, float]:
 
 
 def left_by(engine: Engine) -> float:
-    """Return one deviation of a speed-up by what the fit of an engine left of groups of runs that
-    took no part in it.
+    """Return one standard deviation of a speed-up by what the fit of an engine left of groups of
+    runs that took no part in it: of a normal error whose mean absolute error is the largest left.
     """
     most = 0.0
     if engine.fit:
@@ -276,21 +282,21 @@ class Footing(NamedTuple):
 
 
 def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
-    """Return what the speed-up rests on, most first (the speed of plain decoding); or what of that
-    is in doubt.
+    """Return the numbers that the speed-up rests on, that which changes it most first; without
+    ``every`` only those in doubt: assumed, borrowed, or with a range.
 
-    In doubt is what is assumed, borrowed or has a range.
-    Numbers with the same value and source are one, and are moved together.
+    Where nothing is drafted it is the speed. Numbers with the same value and source are one, and
+    are moved together.
     """
     loaded = tuned(loaded)
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
 
-    def by_law(loaded: Loaded) -> float:
+    def by_law(other: Loaded) -> float:
         reference = 1.0
-        if loaded.scenario.schedule.window:
-            reference = baseline(loaded.scenario).tpot_s
-        return float(reference / law(loaded.scenario, acceptance).tpot_s)
+        if other.scenario.schedule.window:
+            reference = baseline(other.scenario).tpot_s
+        return float(reference / law(other.scenario, acceptance).tpot_s)
 
     before = by_law(loaded)
 

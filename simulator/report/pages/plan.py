@@ -37,7 +37,7 @@ from simulator.report.panels import GREY, LOOKS, VERMILLION, dress
 from simulator.report.wording import as_sentence, number, share, whole_share
 from simulator.scenario import Scenario
 from simulator.scenario.caveats import taken_over
-from simulator.scenario.uncertainty import SHARE
+from simulator.scenario.doubts import SHARE
 from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
 from simulator.studies.plan.commands import ENGINES

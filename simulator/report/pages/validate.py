@@ -47,7 +47,7 @@ from simulator.report.law_claims import on_page
 from simulator.report.pages.claims import by_paper, counts
 from simulator.report.pages.methods import yes_no
 from simulator.report.wording import number, share, shown, signed_share, whole_share
-from simulator.scenario.uncertainty import SHARE
+from simulator.scenario.doubts import SHARE
 
 CELLS = "cells.csv"
 """The table of every cell, a file beside the page."""

@@ -29,8 +29,9 @@ from simulator.core.faults import BadInput
 from simulator.core.parallel import counted, say
 from simulator.core.quantities import replace_nested
 from simulator.scenario import Loaded
+from simulator.scenario.doubts import SHARE
 from simulator.scenario.loading import FEW, written_by
-from simulator.scenario.uncertainty import SHARE, Interval, devices, with_slower
+from simulator.scenario.uncertainty import Interval, devices, with_slower
 from simulator.studies.plan.file import Change, Plan
 from simulator.studies.plan.headroom import lasting_s, with_more
 from simulator.studies.plan.search import Finding, Search, examine, search
