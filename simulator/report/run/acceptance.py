@@ -1,4 +1,4 @@
-"""What acceptance came to in a run: what the strategy says or chose, draft tokens that are kept."""
+"""Acceptance in a run: what the strategy says or chose, and how many draft tokens are kept."""
 
 from functools import partial
 from typing import Protocol, runtime_checkable
@@ -13,7 +13,7 @@ ACCEPTED = "accepted_lengths.svg"
 
 @runtime_checkable
 class SaysOfRuns(Protocol):
-    """A strategy with this capability says of a run what others cannot."""
+    """A strategy with this capability has a section of its own on the page of a run."""
 
     def run_section(self, result: RunResult) -> Section:
         """Return its section of the page."""
@@ -25,19 +25,20 @@ class SaysOfRuns(Protocol):
 
 
 def of_strategy(result: RunResult) -> Section:
-    """Return what only the strategy can say, or else what it chose; empty where it neither says
-    nor chooses.
-    """
+    """Return the strategy's own section, or else what it chose; empty where it has neither."""
     strategy = result.scenario.schedule
     if isinstance(strategy, SaysOfRuns):
         return strategy.run_section(result)
+    blocks: list[Block] = []
     chosen = choices(result)
-    return Section("Choices", [Paragraph(chosen)] if chosen else [])
+    if chosen:
+        blocks.append(Paragraph(chosen))
+    return Section("Choices", blocks)
 
 
 def choices(result: RunResult) -> str:
-    """Return the windows that the strategy chose with their shares in the simulation; nothing where
-    it has no choice.
+    """Return the windows that the strategy chose with their shares of all choices in the
+    simulation, the most frequent first; nothing where it has no choice.
     """
     counts = result.simulated.choices
     if not counts:
@@ -52,9 +53,9 @@ def kept_tokens(result: RunResult) -> Section:
     """Return the figure of draft tokens kept per window; empty where none is verified."""
     blocks: list[Block] = []
     if result.simulated.accepted:
-        drawn = partial(figures.accepted_lengths, result.simulated, result.odds)
+        figure = partial(figures.accepted_lengths, result.simulated, result.odds)
         blocks = [
-            Figure("Accepted draft tokens per verified window", ACCEPTED, drawn),
+            Figure("Accepted draft tokens per verified window", ACCEPTED, figure),
             Paragraph(
                 "Bars: simulation. Markers: law with marginal rates, as if positions were "
                 "independent."
