@@ -5,35 +5,24 @@ edited.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from simulator.report.wording import number
+from tests.packages import specsim_with
 
 ROOT = Path(__file__).parent.parent
 TOY = ROOT / "tests/toy_page"
-SPECSIM = "from simulator.cli.main import main; main(prog_name='specsim')"
 TITLE = "What a token costs at night"
 ON_DEVICES = ["run", "vanilla_qwen3_32b_a100", "--set", "requests.count=2"]
 
 
 def specsim(*words: str, package: Path | None = TOY) -> subprocess.CompletedProcess[str]:
     """Run a command with ``package`` on the path, or with none."""
-    folders = [ROOT] if package is None else [ROOT, package]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
-    return subprocess.run(
-        [sys.executable, "-c", SPECSIM, *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return specsim_with(package, *words)
 
 
 def flat(text: str) -> str:

@@ -6,17 +6,16 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.packages import specsim_with
+
 ROOT = Path(__file__).parent.parent
 TOY = ROOT / "tests/toy_pool"
-SPECSIM = "from simulator.cli.main import main; main(prog_name='specsim')"
 TRAFFIC = """arrival_s,prompt_tokens,output_tokens
 0,100,3
 0,8,3
@@ -63,20 +62,7 @@ def scenario(tmp_path: Path) -> Path:
 
 def specsim(*words: str, package: Path | None = TOY) -> subprocess.CompletedProcess[str]:
     """Run a command with ``package`` on the path, or with none."""
-    folders = [ROOT] if package is None else [ROOT, package]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, folders)),
-        "COLUMNS": "400",
-    }
-    return subprocess.run(
-        [sys.executable, "-c", SPECSIM, *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return specsim_with(package, *words, COLUMNS="400")
 
 
 def test_each_pool_serves_its_own_prompts(scenario: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -14,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
+from tests.packages import python_with, specsim_with
 
 ROOT = Path(__file__).parent.parent
 TOY = ROOT / "tests/toy_strategy"
 RIGHT = "return t.half + np.maximum(t.half, t.rv) + t.rv + t.target"
 WRONG = "return 7 * t.half + t.target"
-SPECSIM = "from simulator.cli.main import main; main(prog_name='specsim')"
 STATED = [
     "--set",
     "strategy=chunked_sd",
@@ -44,23 +43,11 @@ def wrong(tmp_path: Path) -> Path:
 
 def called(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run Python with ``package`` on the path."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, package))),
-        "COLUMNS": "100",
-    }
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return python_with(package, *words, COLUMNS="100")
 
 
 def specsim(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return called(package, "-c", SPECSIM, *words)
+    return specsim_with(package, *words, COLUMNS="100")
 
 
 def test_a_strategy_on_the_path_is_listed_shown_run_and_validated() -> None:

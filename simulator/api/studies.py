@@ -199,9 +199,9 @@ def study(
 ) -> Result[Any]:
     """Do a study of scenarios and return it: ``study("trees", "specpipe_llama_3_1_70b_8x3090")``.
 
-    ``name`` is the command of a study (batches, budget, capacity, compare, crossovers, drafts,
-    load, methods, network, streams, trees); ``options`` are those of the command, with underscores.
-    Raises ValueError for an unknown study, and as :func:`load`.
+    ``name`` is the command of a study (``batches``, ``load``, ... of :func:`study_names`, those of
+    papers among them); ``options`` are those of the command, with underscores. Raises ValueError
+    for an unknown study, which names all there are, and as :func:`load`.
     """
     names = study_names()
     if name not in names:
