@@ -154,10 +154,10 @@ class StatedCost:
             pass_ms = duration_ms(given.target_ms, rows) + duration_ms(given.host_ms, rows)
             return Phase(pass_ms * 1e-3 * (float(stop) - float(start)), {})
         pass_ms = 0.0
-        if start == 0.0:
-            pass_ms += given.prefix_ms or 0.0
-        if stop == 1.0:
-            pass_ms += given.suffix_ms or 0.0
+        if start == 0.0 and given.prefix_ms is not None:
+            pass_ms = pass_ms + given.prefix_ms
+        if stop == 1.0 and given.suffix_ms is not None:
+            pass_ms = pass_ms + given.suffix_ms
         return Phase(pass_ms * 1e-3, {})
 
     def draft(
