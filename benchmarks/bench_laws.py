@@ -89,10 +89,10 @@ def figures() -> list[Figure]:
     """Shares of ``numpy.full``, points a second and the working set."""
     works = [lambda: np.full(POINTS, 1.0), rate, plain, both_kinds]
     rounds = list(turns(works, ROUNDS))
-    full = min(one[0] for one in rounds)
+    full = min(round_[0] for round_ in rounds)
     touched = np.empty(POINTS)
     again = min(seconds for (seconds,) in turns([lambda: touched.fill(1.0)], ROUNDS))
-    rates = [POINTS / min(one[place] for one in rounds) / 1e6 for place in (1, 2, 3)]
+    rates = [POINTS / min(round_[place] for round_ in rounds) / 1e6 for place in (1, 2, 3)]
     table = columns(POINTS, PLAIN)
     tracemalloc.start()
     result = law_columns(vanilla(), table, ["tpot_s"])["tpot_s"]

@@ -172,16 +172,16 @@ def figures() -> list[Figure]:
     rounds = list(
         turns([*(work for work, *_ in works.values()), lambda: bare_timeouts(TOKENS)], ROUNDS)
     )
-    found, timeout = [], min(one[-1] for one in rounds) / TOKENS
+    found, timeout = [], min(round_[-1] for round_ in rounds) / TOKENS
     for place, (name, (_, tokens, most, booked)) in enumerate(works.items()):
-        seconds = min(one[place] for one in rounds) / tokens
+        seconds = min(round_[place] for round_ in rounds) / tokens
         found.append(
             in_loops(at_least(f"tokens a CPU second: {name}", 1 / seconds, None), seconds, most)
         )
         if booked is not None:
             found.append(at_least(f"E: {name}", booked / (seconds / timeout), 0.7, "{:.2f}"))
     steps = live_tree(choices, said)
-    live = min(one[3] for one in rounds) / steps * 1e6
+    live = min(round_[3] for round_ in rounds) / steps * 1e6
     step = at_least("microseconds of a live pipeline step of the tree", live, None)
     return [*found, in_loops(step, live * 1e-6)]
 

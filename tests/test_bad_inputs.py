@@ -71,7 +71,7 @@ def test_every_file_states_its_faults_and_every_stated_file_is_there() -> None:
     listed = [
         line.partition(",")[0] for line in (FOLDER / "faults.csv").read_text().splitlines()[1:]
     ]
-    assert {one for one in listed if not (FOLDER / one).exists()} == set()
+    assert {name for name in listed if not (FOLDER / name).exists()} == set()
     assert {broken.folder for broken in CORPUS} <= set(COMMANDS)
     assert len(CORPUS) + len(MADE) >= 150
 

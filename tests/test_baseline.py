@@ -99,8 +99,8 @@ def test_a_time_grows_with_the_layers() -> None:
         for n in (11, 3)
     )
     words = [
-        dict(part.split("=") for part in one.assignments)["requests.output_tokens.mean_tokens"]
-        for one in (own, sibling)
+        dict(part.split("=") for part in cell.assignments)["requests.output_tokens.mean_tokens"]
+        for cell in (own, sibling)
     ]
     expected = float(sibling.published) * float(words[0]) / float(words[1]) * 32 / 24
     assert arithmetic(real, own) == pytest.approx(expected)
@@ -114,14 +114,17 @@ def test_a_value_that_is_printed_twice_counts_once() -> None:
     assert own.errors
     assert (own.errors.count, own.asked, own.again, pooled.again) == (1, 2, 1, 1)
     parted = apart([found])
-    assert [one.name for one in parted] == ["round: interpolations", "all papers: interpolations"]
+    assert [candidate.name for candidate in parted] == [
+        "round: interpolations",
+        "all papers: interpolations",
+    ]
     assert parted[0].baseline
     assert parted[0].baseline.mape == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("name", sorted(cells()))
 def test_a_cell_is_the_same_as_one_that_prints_its_value(name: str) -> None:
-    own = {one.cell: one for one in cells()[name]}
+    own = {cell.cell: cell for cell in cells()[name]}
     for one in own.values():
         if one.same_as:
             first = own[one.same_as]

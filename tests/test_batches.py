@@ -138,7 +138,7 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
     arguments = [
         "batches",
         SEVEN_B,
-        *(word for one in OLDER for word in ("--set", one)),
+        *(word for setting in OLDER for word in ("--set", setting)),
         "--sizes",
         "1-3,64-66",
         "--simulate",

@@ -317,7 +317,10 @@ def test_a_model_left_out_is_predicted_by_the_others() -> None:
     """Two models alike and one of half the speed: left out, it is predicted at half its time."""
     rows = layers(roofline((5.0, 0.8, 0.7, 2.0)), {"a": 1.0, "b": 1.0, "slow": 2.0}, degrees=(1,))
     fitted = fit.products(DEVICE, rows, Form())
-    found = {one.name: one for one in quality.left_out(DEVICE, rows, Form(), fitted, "model")}
+    found = {
+        candidate.name: candidate
+        for candidate in quality.left_out(DEVICE, rows, Form(), fitted, "model")
+    }
     assert found["slow"].mape_percent == pytest.approx((50.0, 50.0), abs=0.5)
     assert found["slow"].rows == (8, 14)
     assert quality.left_out(DEVICE, rows, Form(), fitted, "tensor_parallel") == [], (
@@ -759,7 +762,10 @@ def test_single_products_are_left_out_by_halves_and_by_width() -> None:
         fit.seconds(DEVICE, roofline((5.0, 0.8, 0.7, 2.0)), rows) * 1e6 * np.where(wide, 2.0, 1.0)
     )
     fitted = fit.products(DEVICE, rows[~wide], Form())
-    found = {(one.by, one.name): one for one in quality.ways_left_out(DEVICE, rows, Form(), fitted)}
+    found = {
+        (candidate.by, candidate.name): candidate
+        for candidate in quality.ways_left_out(DEVICE, rows, Form(), fitted)
+    }
     assert set(found) == {
         (quality.HALF, "odd"),
         (quality.HALF, "even"),

@@ -514,11 +514,11 @@ def test_some_claims_have_a_verdict() -> None:
     beside = judged(
         chosen, {command: output(command, (shipped(),)) for command in sorted(commands)}
     )
-    assert [one.claim.claim for one in beside if not one.verdict] == []
+    assert [claim.claim.claim for claim in beside if not claim.verdict] == []
     assert [
-        one.claim.claim
-        for one in beside
-        if one.ours and one.claim.bound and not one.claim.bound.holds(one.ours)
+        claim.claim.claim
+        for claim in beside
+        if claim.ours and claim.claim.bound and not claim.claim.bound.holds(claim.ours)
     ] == []
 
 

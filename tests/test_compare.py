@@ -102,10 +102,10 @@ def test_the_order_changes_nothing_and_a_scenario_does_not_differ_from_itself() 
         load(name).scenario
         for name in ("durations_only", "vanilla_llama_2_7b_a100", "specpipe_llama_3_1_70b_8x3090")
     ]
-    for one in loaded:
-        assert list(differences([one, one])) == []
+    for scenario in loaded:
+        assert list(differences([scenario, scenario])) == []
         for other in loaded:
-            there, back = differences([one, other]), differences([other, one])
+            there, back = differences([scenario, other]), differences([other, scenario])
             assert {(apart.field, apart.values) for apart in there} == {
                 (apart.field, apart.values[::-1]) for apart in back
             }

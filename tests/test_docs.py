@@ -65,12 +65,12 @@ def quoted() -> list[Quoted]:
 
 
 QUOTED = quoted()
-QUOTED_ONCE = list({(one.command, one.words): one for one in QUOTED}.values())
+QUOTED_ONCE = list({(command.command, command.words): command for command in QUOTED}.values())
 
 
 def test_the_pages_quote_commands() -> None:
     assert len(QUOTED) >= 30
-    assert {one.page for one in QUOTED} >= {"README.md", "docs/how-to/pipelines.md"}
+    assert {command.page for command in QUOTED} >= {"README.md", "docs/how-to/pipelines.md"}
 
 
 @pytest.mark.parametrize("one", QUOTED_ONCE, ids=lambda one: one.command)
@@ -105,7 +105,7 @@ def quick(one: Quoted) -> bool:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "one", kept([one for one in QUOTED_ONCE if quick(one)]), ids=lambda one: one.command
+    "one", kept([command for command in QUOTED_ONCE if quick(command)]), ids=lambda one: one.command
 )
 def test_what_is_said_of_a_command_is_what_it_prints(
     one: Quoted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -365,7 +365,10 @@ def test_the_first_token_comes_sooner_than_with_serial_decoding() -> None:
     A800.
     """
     duo, serial = (load(name, ["requests.count=2"]) for name in (A800, "vanilla_llama_2_7b_a800"))
-    ttft = [evaluate.simulate(one.scenario, one.acceptance())[0].ttft_s for one in (duo, serial)]
+    ttft = [
+        evaluate.simulate(loaded.scenario, loaded.acceptance())[0].ttft_s
+        for loaded in (duo, serial)
+    ]
     assert ttft[0] < ttft[1]
     strategy, cost = duo.scenario.schedule, duo.scenario.cost
     from simulator.core.cost.rows import Rows
@@ -391,7 +394,8 @@ def test_times_to_the_first_token_against_those_of_the_paper() -> None:
         )
         serial = load("vanilla_llama_2_7b_a800", sets)
         ttft = [
-            evaluate.simulate(one.scenario, one.acceptance())[0].ttft_s for one in (plain, serial)
+            evaluate.simulate(loaded.scenario, loaded.acceptance())[0].ttft_s
+            for loaded in (plain, serial)
         ]
         assert least < ttft[1] / ttft[0] < most
 
@@ -500,5 +504,5 @@ def test_what_a_step_shows_past_the_end_is_cut_or_counted() -> None:
         ).simulated
         for end in ("cut", "counted")
     ]
-    assert [one.tokens for one in ended] == [24, 33]
+    assert [outcome.tokens for outcome in ended] == [24, 33]
     assert ended[0].end_s == ended[1].end_s

@@ -372,7 +372,7 @@ def test_a_prompt_in_passes_of_its_own_goes_on_before_others_decode() -> None:
         "requests.arrivals.to_s=0.1",
     )
     simulate(loaded.scenario, loaded.acceptance(), log=log.append)
-    assert [(one.kind, one.rows) for one in log[:3]] == [
+    assert [(iteration.kind, iteration.rows) for iteration in log[:3]] == [
         ("prefill", (8192,)),
         ("prefill", (8192,)),
         ("step", (1,)),

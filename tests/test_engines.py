@@ -209,8 +209,8 @@ def test_the_two_kinds_of_sam_decodings_steps_are_a_range() -> None:
     loaded = load(METHODS, ["strategy=sam_decoding", *place])
     assert loaded.scenario.schedule.needs.rows == 61
     ends = [
-        law(one.scenario, one.acceptance()).step_s
-        for one in (
+        law(loaded.scenario, loaded.acceptance()).step_s
+        for loaded in (
             load(METHODS, ["strategy=sam_decoding", *place, f"strategy.larger_rows.value={rows}"])
             for rows in (0, 40)
         )
@@ -535,8 +535,8 @@ def test_numbers_in_doubt_are_named_with_what_they_change_and_widen_the_interval
     spans = [of_speedup(one, 2.0, []) for one in (sure, unsure)]
     assert spans[0].high / spans[0].low < spans[1].high / spans[1].low
     ranked = footings(unsure)
-    assert [abs(one.change) for one in ranked] == sorted(
-        (abs(one.change) for one in ranked), reverse=True
+    assert [abs(footing.change) for footing in ranked] == sorted(
+        (abs(footing.change) for footing in ranked), reverse=True
     )
     assert interval(2.0, measured_doubt(unsure)).low < 2.0
 
@@ -575,7 +575,7 @@ def test_the_page_of_a_run_and_explain_say_what_it_rests_on() -> None:
             METHODS,
             "--set",
             "strategy=eagle_1",
-            *(w for one in ON_HF for w in ("--set", one)),
+            *(w for setting in ON_HF for w in ("--set", setting)),
         ],
     )
     assert "What the answer depends on most" in done.output

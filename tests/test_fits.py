@@ -55,7 +55,7 @@ def test_calibrated_cells_decide_and_predicted_ones_do_not(paper: Paper) -> None
 def test_predictions_stand_beside_the_baseline(paper: Paper) -> None:
     fitted = Paper(paper.name, paper.cells, paper.parameters, TERMS, paper.folder)
     found = predictions(fitted, answer, ("predict",))
-    assert [(one.cell.cell, one.run) for one in found] == [
+    assert [(cell.cell.cell, cell.run) for cell in found] == [
         ("d", pytest.approx(20)),
         ("e", pytest.approx(12)),
     ]

@@ -309,8 +309,10 @@ def test_a_head_costs_and_weighs_what_it_does_as_a_method() -> None:
     both = [
         load("vanilla_qwen3_32b_a100", [one, *place]) for one in (rule, "strategy=vllm_eagle_3")
     ]
-    mine, theirs = (law(one.scenario, one.acceptance()) for one in both)
+    mine, theirs = (law(loaded.scenario, loaded.acceptance()) for loaded in both)
     assert mine.step_s == pytest.approx(theirs.step_s, rel=1e-3)
     assert mine.tokens_per_step == pytest.approx(theirs.tokens_per_step, rel=1e-9)
-    weights = [one.scenario.strategy.extra_memory(one.scenario.target.model) for one in both]
+    weights = [
+        loaded.scenario.strategy.extra_memory(loaded.scenario.target.model) for loaded in both
+    ]
     assert weights[0] == weights[1]

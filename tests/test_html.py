@@ -64,7 +64,7 @@ class Parsed(HTMLParser):
     def handle_starttag(self, tag, attrs):
         names = [name for name, _ in attrs]
         assert len(names) == len(set(names)), (tag, names)
-        around = tuple(self.elements[one][0] for one in self.open)
+        around = tuple(self.elements[page][0] for page in self.open)
         self.elements.append((tag, {name: value or "" for name, value in attrs}, [], around))
         if tag not in VOID:
             self.open.append(len(self.elements) - 1)
@@ -77,8 +77,8 @@ class Parsed(HTMLParser):
         assert self.elements[self.open.pop()][0] == tag
 
     def handle_data(self, data):
-        for one in self.open:
-            self.elements[one][2].append(data)
+        for place in self.open:
+            self.elements[place][2].append(data)
 
     def all(self, tag):
         return [

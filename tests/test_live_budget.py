@@ -60,9 +60,9 @@ def test_a_measurement_tries_gamma_c_and_its_neighbours() -> None:
     assert found.budget == max(1, int(found.cost_coefficient))
     assert budgets == sorted(set(budgets)) and len(budgets) >= 4
     assert found.best in budgets
-    for one in found.budgets:
-        assert one.slowest_per_s <= one.tokens_per_s <= one.fastest_per_s
-        assert 1.0 <= one.tokens_per_iteration <= one.budget
+    for budget_point in found.budgets:
+        assert budget_point.slowest_per_s <= budget_point.tokens_per_s <= budget_point.fastest_per_s
+        assert 1.0 <= budget_point.tokens_per_iteration <= budget_point.budget
 
 
 def test_prompts_take_flavours_in_turn() -> None:

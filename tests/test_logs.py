@@ -120,8 +120,8 @@ def test_every_kind_of_log_holds_the_same_requests(tmp_path: Path, name: str) ->
     (tmp_path / name).write_text(LOGS[name])
     log = read_log(str(tmp_path / name), {})
     assert log.timed
-    assert [request[2:4] for request in log.requests] == [one[1:] for one in EXPECTED]
-    assert [request[1] for request in log.requests] == pytest.approx([one[0] for one in EXPECTED])
+    assert [request[2:4] for request in log.requests] == [row[1:] for row in EXPECTED]
+    assert [request[1] for request in log.requests] == pytest.approx([row[0] for row in EXPECTED])
 
 
 def test_a_parquet_file_is_read_or_says_what_it_needs(tmp_path: Path) -> None:

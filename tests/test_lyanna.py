@@ -123,7 +123,7 @@ def test_a_batch_in_which_some_have_a_resampled_tree() -> None:
     ]
     assert strategy.compose(states).kind == Kind("step", 3)
     settled = strategy.settle(states)
-    assert [one.choice for one in settled][:2] == [
+    assert [progress.choice for progress in settled][:2] == [
         "a drafted tree alone",
         "one re-sampled from 2 levels beside it",
     ]

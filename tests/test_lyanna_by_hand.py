@@ -97,7 +97,7 @@ def test_what_a_rejection_left_goes_first_in_a_pass_of_its_own() -> None:
     assert lyanna.settle(batch) == [ABSENT, Progress(1, 1, 0, 2, "a drafted tree alone")]
     assert [(state.context, state.left) for state in batch] == [(10, 0), (21, 0)]
     assert lyanna.compose(batch) == Step(Kind("step", 2), Rows.decode(6, 31, 2))
-    assert [one.choice for one in lyanna.settle(batch)] == [
+    assert [progress.choice for progress in lyanna.settle(batch)] == [
         "a drafted tree alone",
         "one re-sampled from 2 levels before it",
     ]

@@ -388,8 +388,12 @@ def test_points_that_differ_in_their_requests_alone_have_laws_of_their_own(name:
     deals = ("{code: 9, dialogue: 1}", "{code: 1, dialogue: 9}")
     alone = [load(name, [*words, f"requests.recordings={deal}"]) for deal in deals]
     second = variant(first, {"requests.recordings": {"code": 1, "dialogue": 9}})
-    found = [law(one.scenario, one.acceptance()).tokens_per_step for one in (second, first)]
-    assert found == [law(one.scenario, one.acceptance()).tokens_per_step for one in reversed(alone)]
+    found = [
+        law(loaded.scenario, loaded.acceptance()).tokens_per_step for loaded in (second, first)
+    ]
+    assert found == [
+        law(loaded.scenario, loaded.acceptance()).tokens_per_step for loaded in reversed(alone)
+    ]
     assert found[0] < 0.8 * found[1]
 
 

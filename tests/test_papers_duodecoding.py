@@ -22,9 +22,9 @@ FOUND = Committed("duodecoding")
 
 
 def test_what_is_predicted_is_mapped_and_at_most_half_as_much_is_free() -> None:
-    assert Counter(one.role for one in MAPPED) == {"calibrate": 36, "predict": 42, "report": 4}
+    assert Counter(cell.role for cell in MAPPED) == {"calibrate": 36, "predict": 42, "report": 4}
     assert PAPER.free == 17 <= 42 // 2
-    assert {one.cell for one in MAPPED} == set(FOUND.runs)
+    assert {cell.cell for cell in MAPPED} == set(FOUND.runs)
 
 
 @pytest.mark.parametrize("cell", MAPPED, ids=lambda one: one.cell)
@@ -39,7 +39,11 @@ def test_a_mapped_value_loads(cell: PublishedCell) -> None:
 def errors(role: str) -> Errors:
     """Of the committed runs."""
     return Errors.of(
-        [FOUND.runs[one.cell] / float(one.published) - 1.0 for one in MAPPED if one.role == role]
+        [
+            FOUND.runs[cell.cell] / float(cell.published) - 1.0
+            for cell in MAPPED
+            if cell.role == role
+        ]
     )
 
 

@@ -25,7 +25,7 @@ def test_every_value_is_mapped_or_named_here() -> None:
     wanted = [
         cell for cell in PAPER.cells if cell.role in ("calibrate", "predict", "check", "report")
     ]
-    assert {one.cell for one in wanted if not one.mapped} == UNMAPPED
+    assert {cell.cell for cell in wanted if not cell.mapped} == UNMAPPED
     assert (len(PREDICTED), len(PAPER.with_role("calibrate"))) == (60, 28)
 
 
@@ -37,7 +37,9 @@ def test_half_as_many_parameters_as_predictions_at_most() -> None:
 
 @pytest.mark.parametrize("scenario", sorted({cell.scenario for cell in PAPER.cells if cell.mapped}))
 def test_a_scenario_loads_with_what_was_fitted(scenario: str) -> None:
-    cell = next(one for one in PREDICTED + PAPER.with_role("check") if one.scenario == scenario)
+    cell = next(
+        loaded for loaded in PREDICTED + PAPER.with_role("check") if loaded.scenario == scenario
+    )
     load(*PAPER.question(cell).run)
 
 

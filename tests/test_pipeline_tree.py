@@ -63,9 +63,9 @@ def test_one_request_drafts_and_then_passes_the_stages() -> None:
             ("stage 3", 36, 46, "compute"),
         ),
     ]
-    assert [(one.rows, loop.ledger.tally.verified_rows) for one in log] == [((3,), 8)] * 2, (
-        "a root and three nodes are verified"
-    )
+    assert [(iteration.rows, loop.ledger.tally.verified_rows) for iteration in log] == [
+        ((3,), 8)
+    ] * 2, "a root and three nodes are verified"
 
 
 def test_three_requests_draft_while_others_are_verified() -> None:
@@ -112,7 +112,7 @@ def test_a_recording_says_what_the_tree_keeps() -> None:
     log, _, _ = played(
         strategy_for(TIMES, 1, branching=(1, 2, 1)), TIMES, strategy.reads(replay), 8, 1
     )
-    assert [one.tokens for one in log] == [(4,), (1,), (3,)]
+    assert [outcome.tokens for outcome in log] == [(4,), (1,), (3,)]
 
 
 def test_stated_rates_are_those_of_the_children_at_a_level() -> None:

@@ -187,7 +187,7 @@ def test_what_fits_one_hardware_only_is_left_out_of_the_other(tmp_path: Path) ->
         tmp_path, hardware={"a100": {"target": {"weights": "fp16"}}, "tiny": {"serving": crowd}}
     )
     assert {candidate.hardware for candidate in plan.candidates} == {"a100"}
-    assert all(one.no_room and "KV cache" in one.reason for one in plan.left_out)
+    assert all(candidate.no_room and "KV cache" in candidate.reason for candidate in plan.left_out)
     with pytest.raises(Infeasible):
         small(tmp_path, hardware={"tiny": {"serving": crowd}})
 
@@ -562,7 +562,7 @@ def test_a_plan_in_a_folder_can_be_run_and_served(tmp_path: Path) -> None:
 
 def test_twice_the_machines_are_found_where_traffic_doubles(tmp_path: Path) -> None:
     done = study(small(tmp_path, "scenario.requests.arrivals.rate_per_s=16"), draws=2)
-    doubled = next(one for one in done.sensitivity if one.change == "twice the traffic")
+    doubled = next(footing for footing in done.sensitivity if footing.change == "twice the traffic")
     assert (
         doubled.answer is None or doubled.answer.cost_usd_per_hour >= done.chosen.cost_usd_per_hour
     )
@@ -579,7 +579,7 @@ def test_measured_widths_that_fall_are_taken_as_their_least_from_there_on() -> N
     rate = {"memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 2, "fixed_us": 5}
     operation = Roofline.model_validate({**rate, "width": points, "width_source": "made up"})
     least = _least_widths(operation)
-    assert [(one.ratio, one.fixed_ratio) for one in least.width] == [
+    assert [(ratio.ratio, ratio.fixed_ratio) for ratio in least.width] == [
         (1.0, 1.0),
         (2.0, 1.0),
         (2.0, 1.0),

@@ -206,11 +206,16 @@ def test_a_preempted_request_finds_its_prompt_again() -> None:
     requests = [asked(0, 0, 512, [0], output=40), asked(1, 0, 512, [1], output=40)]
     memory = PrefixBlocks(BLOCK, 68)
     done = [
-        one
-        for one in timeline(requests, memory, PrefillFirst(name="prefill_first", watermark=0.0))
-        if one.kind == "prefill"
+        iteration
+        for iteration in timeline(
+            requests, memory, PrefillFirst(name="prefill_first", watermark=0.0)
+        )
+        if iteration.kind == "prefill"
     ]
-    assert [(one.requests, one.rows) for one in done] == [((0, 1), (512, 512)), ((1,), (33,))]
+    assert [(iteration.requests, iteration.rows) for iteration in done] == [
+        ((0, 1), (512, 512)),
+        ((1,), (33,)),
+    ]
     assert (memory.hit_tokens, memory.evicted) == (0, 0)  # what a preemption saves is no hit
     assert requests[1].preemptions == 1
 
@@ -223,7 +228,7 @@ def test_a_prompt_in_chunks_is_there_chunk_by_chunk() -> None:
     log = timeline(
         requests, PrefixBlocks(BLOCK), UnifiedBudget(name="unified_budget", budget_tokens=512)
     )
-    assert [(one.requests, one.rows) for one in log[:4]] == [
+    assert [(iteration.requests, iteration.rows) for iteration in log[:4]] == [
         ((0,), (512,)),
         ((0,), (512,)),
         ((0,), (512,)),
@@ -307,8 +312,8 @@ class Watched(PrefixBlocks):
         assert users == self.users
         sizes = {
             piece: blocks
-            for one in self.together
-            for piece, blocks in self.pieces(one, one.prompt_tokens)
+            for request in self.together
+            for piece, blocks in self.pieces(request, request.prompt_tokens)
         }
         assert self.used == own + sum(sizes[piece] for piece, count in users.items() if count)
         assert self.idle == {piece: sizes[piece] for piece, count in users.items() if not count}
@@ -333,11 +338,13 @@ def test_no_block_is_lost_and_none_is_there_without_the_one_before(
     memory = Watched(requests, total)
     log = timeline(requests, memory, policy, strategy)
     rows = [0] * len(requests)
-    for one in log:
-        decoding = len(one.requests) - len(one.rows) if one.kind == "prefill" else 0
+    for iteration in log:
+        decoding = (
+            len(iteration.requests) - len(iteration.rows) if iteration.kind == "prefill" else 0
+        )
         assert not decoding
-        if one.kind == "prefill":
-            for index, count in zip(one.requests, one.rows, strict=True):
+        if iteration.kind == "prefill":
+            for index, count in zip(iteration.requests, iteration.rows, strict=True):
                 rows[index] += count
     assert memory.asked_tokens == sum(request.prompt_tokens for request in requests)
     assert 0 <= memory.hit_tokens < memory.asked_tokens
@@ -384,17 +391,23 @@ def test_where_nothing_is_alike_caching_changes_nothing(
     ]
     plain = timeline(
         [
-            asked(one.index, one.arrival_s, one.prompt_tokens, one.hashes, one.output_tokens)
-            for one in alone
+            asked(
+                request.index,
+                request.arrival_s,
+                request.prompt_tokens,
+                request.hashes,
+                request.output_tokens,
+            )
+            for request in alone
         ],
         Blocks(BLOCK, total),
         policy,
     )
     cached = timeline(alone, PrefixBlocks(BLOCK, total), policy)
-    if not any(one.preemptions for one in alone):
+    if not any(request.preemptions for request in alone):
         assert cached == plain
     else:
-        assert [one.tokens for one in alone] == [one.output_tokens for one in alone]
+        assert [outcome.tokens for outcome in alone] == [request.output_tokens for request in alone]
 
 
 # ---- LRU against a naive cache
@@ -537,7 +550,7 @@ def test_a_finite_cache_follows_lru_on_the_traces(name: str, kv_tokens: int) -> 
     for line in loaded.scenario.requests.lines():
         held = -(-(line.prompt_tokens + line.output_tokens + ahead - 2) // BLOCK)
         expected.append(line.prompt_tokens - naive.serve(line.prompt_tokens, line.hashes, held))
-    assert [one.rows[0] for one in log if one.kind == "prefill"] == expected
+    assert [iteration.rows[0] for iteration in log if iteration.kind == "prefill"] == expected
     hits = outcome.serving.prefix_cache
     assert hits["prompt_tokens"] - hits["hit_tokens"] == sum(expected)
     assert hits["evicted_tokens"] == naive.evicted * BLOCK > 0
@@ -745,7 +758,7 @@ def test_the_load_that_can_be_served_counts_what_is_computed(tmp_path: Path) -> 
         "serving.policy={name: prefill_first, max_requests: 1}",
     ]
     on, off = (load("durations_only", [*changes, *more]) for more in ([ON], []))
-    rates = [load_of(one.scenario, one.acceptance()).most_per_s for one in (on, off)]
+    rates = [load_of(loaded.scenario, loaded.acceptance()).most_per_s for loaded in (on, off)]
     mean = round(1024 - 9 * 1008 / 10)
     assert rates == pytest.approx([1 / (mean * 0.125e-3 + 0.02), 1 / (0.128 + 0.02)])
 
@@ -795,7 +808,9 @@ def test_an_exported_answer_caches_as_the_scenario_does(tmp_path: Path, engine: 
         load("methods_vicuna_7b_a100", [*settings, ON]),
         load(str(tmp_path / "scenario.yaml")),
     )
-    told = [outcome_data(simulate(one.scenario, one.acceptance())[0]) for one in (given, again)]
+    told = [
+        outcome_data(simulate(loaded.scenario, loaded.acceptance())[0]) for loaded in (given, again)
+    ]
     assert told[0] == told[1]
     assert told[0]["serving"]["prefix_cache"]["hit_tokens"] == 512 + 10 * 1024
 

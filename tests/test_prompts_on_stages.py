@@ -120,7 +120,7 @@ def test_prompts_go_on_where_nobody_decodes() -> None:
     log, _, replayed, world = served(
         strategy, drawn(THREE, [True], width=1), FixedBatch(), [3, 2, 2], 2
     )
-    durations = [(one.kind, one.duration_s) for one in log]
+    durations = [(iteration.kind, iteration.duration_s) for iteration in log]
     assert durations[4:7] == [("token", 11), ("refill", 10), ("refill+prefill", 10)]
     assert replayed == pytest.approx(world.now, rel=1e-9)
 

@@ -39,7 +39,7 @@ def fingerprint(published: Sequence[PublishedCell]) -> str:
 
 def test_the_papers_are_these() -> None:
     assert list(CELLS) == kept(FROZEN)
-    assert len({one.cell for one in EVERY}) == len(EVERY)
+    assert len({cell.cell for cell in EVERY}) == len(EVERY)
 
 
 @pytest.mark.parametrize("paper", kept(FROZEN))
@@ -57,8 +57,8 @@ def test_a_changed_role_changes_the_fingerprint(paper: str) -> None:
 
 @pytest.mark.parametrize("paper", CELLS)
 def test_a_paper_says_where_its_values_stand(paper: str) -> None:
-    assert all(one.source for one in CELLS[paper])
-    assert all(one.reason for one in CELLS[paper] if one.role == "excluded")
+    assert all(cell.source for cell in CELLS[paper])
+    assert all(cell.reason for cell in CELLS[paper] if cell.role == "excluded")
 
 
 def test_mapped_and_unmapped_rows_are_told_apart() -> None:
@@ -116,10 +116,10 @@ def test_a_missing_file_is_one_fault(tmp_path: Path) -> None:
 def printed(paper: str, table: str, **chosen: object) -> list[float]:
     """Values of the rows of a table in which every given column is as given, in reading order."""
     return [
-        float(one.published)
-        for one in CELLS[paper]
-        if one.cell.startswith(f"{table}:")
-        and all(getattr(one, name) == value for name, value in chosen.items())
+        float(cell.published)
+        for cell in CELLS[paper]
+        if cell.cell.startswith(f"{table}:")
+        and all(getattr(cell, name) == value for name, value in chosen.items())
     ]
 
 
@@ -135,7 +135,7 @@ def test_contradictions_are_numbered_and_placed() -> None:
     if not gone():
         assert [one.id for one in found] == numbers
     assert len({one.id for one in found} & set(numbers)) == len(found)
-    assert {one.paper for one in found} == {*CELLS, "several"}
+    assert {figure.paper for figure in found} == {*CELLS, "several"}
 
 
 def mirror(method: str, **chosen: object) -> list[float]:

@@ -789,7 +789,7 @@ def test_a_plan_over_several_targets_has_no_draft_that_does_not_fit(tmp_path: Pa
         ("llama", "plain"): None,
         ("llama", "own"): "llama_3_2_1b",
     }
-    reasons = {one.family: one.reason for one in plan.left_out}
+    reasons = {candidate.family: candidate.reason for candidate in plan.left_out}
     assert "needs a draft, and spd_qwen_0_6b has another vocabulary" in reasons["llama", "drafted"]
     assert (
         "the draft's vocabulary of 128,256 is not the target's of 151,936" in reasons["qwen", "own"]

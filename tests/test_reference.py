@@ -86,7 +86,7 @@ def test_results_have_the_keys_that_the_page_names_and_no_others() -> None:
             told |= {(place, key) for key in re.findall(r"^\| `(\w+)` \|", body, re.MULTILINE)}
     printed = set()
     for name in ("mirror_qwen3_32b_a100", "specpipe_llama_3_1_70b_8x3090"):
-        words = [word for one in SMALL for word in ("--set", one)]
+        words = [word for setting in SMALL for word in ("--set", setting)]
         result = CliRunner().invoke(main, ["run", name, *words, "--json"])
         printed |= set(keys(json.loads(result.stdout)))
     several = {("simulated", "replicas"), ("replay", "replicas")}

@@ -103,7 +103,7 @@ def test_an_idle_fleet_shares_out_what_comes_one_by_one() -> None:
     source = Arrivals([Request(index, 10.0 * index, 8, 2) for index in range(5)])
     for router in ROUTERS:
         source = Arrivals([Request(index, 10.0 * index, 8, 2) for index in range(5)])
-        assert [one[0] for one in served(source, router, 3, 1).values()] == [
+        assert [request[0] for request in served(source, router, 3, 1).values()] == [
             "A",
             "B",
             "C",

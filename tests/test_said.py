@@ -79,7 +79,14 @@ def said(
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(
     "command",
-    [*FEW, *(pytest.param(one, marks=pytest.mark.full) for one in COMMANDS if one not in FEW)],
+    [
+        *FEW,
+        *(
+            pytest.param(command, marks=pytest.mark.full)
+            for command in COMMANDS
+            if command not in FEW
+        ),
+    ],
 )
 def test_every_reader_is_told(command: str, reader: str, work: Path) -> None:
     done = said(command, work, READERS[reader])

@@ -294,8 +294,8 @@ class Traffic(RuleBasedStateMachine):
         assert tally.shown + tally.first_tokens == sum(request.tokens for request in requests)
         taking_part = [
             request.index
-            for one in scheduler.under_way
-            for request in (*one.decode, *(r for r, _ in one.prompts))
+            for iteration in scheduler.under_way
+            for request in (*iteration.decode, *(r for r, _ in iteration.prompts))
         ]
         assert len(taking_part) == len(set(taking_part)), (
             "steps under way are over disjoint requests"
@@ -406,7 +406,7 @@ def test_as_many_steps_as_stages_are_under_way_over_disjoint_requests() -> None:
 
 def test_one_request_alone_leaves_a_pipeline_empty() -> None:
     log, world, scheduler = pipeline(count=1, depth=4, output=5)
-    assert [one.duration_s for one in log if one.kind == "step"] == [4.0] * 4
+    assert [iteration.duration_s for iteration in log if iteration.kind == "step"] == [4.0] * 4
     assert scheduler.ledger.tally.tpot.mean == pytest.approx(4.0)
     assert world.lanes["stage 1"].busy_s == pytest.approx(4.0)
 

@@ -47,8 +47,8 @@ def five(tmp_path: Path, *more: str) -> tuple[Outcome, Outcome]:
 
 def test_a_crowd_of_five_under_limits(tmp_path: Path) -> None:
     slo = "slo={ttft_ms: {p50: 2000, p99: 4000}, tbt_ms: {p99: 1000}, e2e_ms: {p80: 5000}}"
-    for one in five(tmp_path, slo):
-        counted = one.serving.counted
+    for outcome in five(tmp_path, slo):
+        counted = outcome.serving.counted
         found = [
             (each.metric, each.percentile, each.limit_ms, each.attainment, each.met)
             for each in counted.slo
@@ -75,8 +75,8 @@ def test_queue_and_batch_over_time(tmp_path: Path) -> None:
     """From 1 s to 2 s one request waits, then two until 3 s, one until 6 s, and one from 10 s to 11
     s.
     """
-    for one in five(tmp_path):
-        serving = one.serving
+    for outcome in five(tmp_path):
+        serving = outcome.serving
         assert dict(serving.queue_s) == pytest.approx({0: 1 + 4 + 11, 1: 1 + 3 + 1, 2: 1})
         assert dict(serving.batch_s) == pytest.approx({1: 2 + 2 + 4 + 2 + 1})
         assert serving.mean_waiting == pytest.approx((5 + 2) / 22)
@@ -93,10 +93,10 @@ def test_warm_up_and_cool_down_are_served_but_do_not_count(tmp_path: Path) -> No
     """Requests 2 to 4 count, from 1 s to 20 s, in which 2 + 3 + 5 + 3 tokens are shown, and the
     gaps between them.
     """
-    for one in five(
+    for outcome in five(
         tmp_path, "requests.warm_up=1", "requests.cool_down=1", "slo={ttft_ms: {p50: 3000}}"
     ):
-        serving, counted = one.serving, one.serving.counted
+        serving, counted = outcome.serving, outcome.serving.counted
         assert (
             counted.requests,
             counted.begin_s,
@@ -106,8 +106,8 @@ def test_warm_up_and_cool_down_are_served_but_do_not_count(tmp_path: Path) -> No
         ) == (3, 1, 19, 13, 2)
         assert (serving.ttft.total, serving.e2e.total, serving.wait.total) == (10, 18, 7)
         assert serving.tbt.count == 2 + 2 + 4 + 2
-        assert one.tokens_per_s == 13 / 19
-        assert (serving.requests, one.tokens, one.end_s) == (5, 16, 22)
+        assert outcome.tokens_per_s == 13 / 19
+        assert (serving.requests, outcome.tokens, outcome.end_s) == (5, 16, 22)
         assert counted.rule == (
             "requests 2 to 4 of 5 in order of arrival; rates from the arrival of request 2 to "
             "that of request 5"
@@ -128,12 +128,12 @@ def test_a_request_is_late_if_one_gap_is_too_long() -> None:
     ]
     policy = "serving.policy={name: prefill_first, max_requests: 4}"
     loaded = load("durations_only", ["strategy=autoregressive", *changes, *more, policy])
-    for one in (
+    for outcome in (
         simulate(loaded.scenario, loaded.acceptance())[0],
         replay(loaded.scenario, loaded.acceptance()),
     ):
-        (verdict,) = one.serving.counted.slo
-        assert (verdict.attainment, verdict.met, one.serving.counted.good) == (7 / 8, True, 1)
+        (verdict,) = outcome.serving.counted.slo
+        assert (verdict.attainment, verdict.met, outcome.serving.counted.good) == (7 / 8, True, 1)
 
 
 @given(st.dictionaries(st.integers(0, 9), st.floats(0.1, 9.0), min_size=1), st.floats(0.01, 0.99))
@@ -224,7 +224,7 @@ LOADED = [
 
 
 def test_a_replication_is_a_run_with_the_next_seed() -> None:
-    changes = [word for one in LOADED for word in ("--set", one)]
+    changes = [word for setting in LOADED for word in ("--set", setting)]
     command = ["run", "durations_only", "--json", *changes]
     found = [
         json.loads(CliRunner().invoke(main, [*command, "--seed", str(seed)]).stdout)

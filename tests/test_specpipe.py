@@ -90,7 +90,7 @@ def played(
         world.environment.process(loop.run(world, lanes))
     world.environment.run()
     loop.check()
-    return [one for one in log if "prefill" not in one.kind], loop, world
+    return [iteration for iteration in log if "prefill" not in iteration.kind], loop, world
 
 
 def drawn(times: PipelineTimes, hits: list[bool], width: int = 64) -> DrawnPassages:
@@ -192,7 +192,17 @@ def test_recorded_passages_with_a_gap() -> None:
     assert arrivals(log) == [30, 40, 60, 90]
     stage_3 = [(s.start_s, s.end_s) for s in world.spans if s.lane == "stage 3"]
     assert stage_3 == [(20, 30), (30, 40), (50, 60), (80, 90)]
-    assert [one.rows for one in log] == [(1,), (3,), (7,), (8,), (5,), (8,), (1,), (3,), (7,)]
+    assert [iteration.rows for iteration in log] == [
+        (1,),
+        (3,),
+        (7,),
+        (8,),
+        (5,),
+        (8,),
+        (1,),
+        (3,),
+        (7,),
+    ]
     assert RecordedPassages(Replay(trace), Beam(4, 2, 3)).odds(1, None).accepted[1] == 0.75
 
 
@@ -251,9 +261,9 @@ def test_requests_are_packed_with_the_rows_that_pruning_left() -> None:
         2,
         OneSecondARow(cost_of(times).durations),
     )
-    assert [one.duration_s for one in log] == [2, 3, 6, 5, 2, 3]
-    assert [sum(one.rows) for one in log] == [2, 5, 11, 9, 3, 6]
-    assert [sum(one.tokens) for one in log] == [0, 0, 2, 1, 0, 1]
+    assert [iteration.duration_s for iteration in log] == [2, 3, 6, 5, 2, 3]
+    assert [sum(iteration.rows) for iteration in log] == [2, 5, 11, 9, 3, 6]
+    assert [sum(outcome.tokens) for outcome in log] == [0, 0, 2, 1, 0, 1]
 
 
 def plain(times: PipelineTimes, requests: int) -> Strategy:

@@ -291,7 +291,7 @@ def test_a_late_miss_in_tandem_sends_a_level_in_vain() -> None:
     late = TANDEM.model_copy(update={"late": True})
     state = late.open(Given(HIT, MISS, *[HIT] * 6), 10)
     found = [late.compose([state]) for _ in range(3)]
-    assert [filled(one.kind).active for one in found] == [3, 3, 2]
+    assert [filled(iteration.kind).active for iteration in found] == [3, 3, 2]
     assert levels(found[2]) == [[4, 4, 1], [4, 4, 1]]
     assert state.proposed == 7
     with pytest.raises(TypeError, match="_CycleCursor knows no passages through a pipeline"):

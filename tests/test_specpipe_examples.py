@@ -209,7 +209,7 @@ def test_memory_of_table_1() -> None:
         stage_memory(LLAMA, 10, 81_920, ends=ends, formula="printed", width=64, stages=8)
         for ends in (1, 0, 1)
     ]
-    assert [one.gib for one in printed] == pytest.approx([23.5, 21.5, 23.5], rel=5e-3)
-    assert max(one.tree for one in printed) <= 4 * 2**20
+    assert [cell.gib for cell in printed] == pytest.approx([23.5, 21.5, 23.5], rel=5e-3)
+    assert max(cell.tree for cell in printed) <= 4 * 2**20
     grouped = stage_memory(LLAMA, 10, 81_920, width=64, stages=8)
     assert printed[1].gib - grouped.gib == pytest.approx(10 * 2 * 117_440_512 / GIB)

@@ -248,7 +248,9 @@ def test_the_plane_says_what_replaying_both_says() -> None:
     other = stream_sweep(loaded, [1]).two_models
     assert other is not None
     both = (loaded.replace(strategy=VanillaSD(gamma=4)), loaded)
-    serial, streaming = (evaluate.replay(one.scenario, one.acceptance()).tpot_s for one in both)
+    serial, streaming = (
+        evaluate.replay(loaded.scenario, loaded.acceptance()).tpot_s for loaded in both
+    )
     assert other.speedup == pytest.approx(serial / streaming, rel=0.02)
 
 

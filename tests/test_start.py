@@ -73,7 +73,7 @@ def test_nothing_is_overwritten_and_a_copy_runs(tmp_path: Path) -> None:
     unknown = CliRunner().invoke(main, ["new", str(tmp_path / "other"), "--from", "durations_onyl"])
     assert unknown.exit_code == 2
     assert "did you mean 'durations_only'" in unknown.stderr
-    assert [one.name for one in tmp_path.iterdir()] == ["mine.yaml"]
+    assert [candidate.name for candidate in tmp_path.iterdir()] == ["mine.yaml"]
 
 
 def test_every_default_of_a_small_scenario() -> None:

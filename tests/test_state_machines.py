@@ -307,12 +307,12 @@ class Tree(RuleBasedStateMachine):
         assert tree.key.tolist() == [node.key for node in nodes]
         assert tree.level.tolist() == [len(node.line) - 1 for node in nodes]
         assert [np.flatnonzero(row).tolist() for row in tree.mask] == [
-            [place[one] for one in node.line] for node in nodes
+            [place[symbol] for symbol in node.line] for node in nodes
         ]
         assert tree.bottom.tolist() == [place[node] for node in self.levels[-1]]
         below = np.arange(1, len(nodes))
         assert tree.parents(below).tolist() == [place[node.parent] for node in nodes if node.parent]
-        reach = [sum(one.chance for one in node.line[1:]) for node in nodes]
+        reach = [sum(symbol.chance for symbol in node.line[1:]) for node in nodes]
         assert (tree.reach - tree.reach[0]).tolist() == reach
 
     @invariant()

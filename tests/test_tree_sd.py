@@ -197,7 +197,7 @@ def test_a_tree_that_is_granted_too_few_rows_is_not_verified() -> None:
     step = HEADS.compose(states)
     assert step.kind == Kind("hit", 1, 1)
     assert step.rows == Rows.decode(8, 100) + Rows.decode(1, 100)
-    assert [one.verified for one in HEADS.settle(states)] == [3, 1]
+    assert [progress.verified for progress in HEADS.settle(states)] == [3, 1]
 
 
 # ---- trees and recordings

@@ -172,20 +172,20 @@ def test_run_prints_its_interval() -> None:
 
 def test_a_paper_beside_its_runs(fitted: Paper) -> None:
     validation = validated(fitted, in_turn)
-    assert [(one.cell.cell, one.run, one.note) for one in validation.predicted] == [
+    assert [(cell.cell.cell, cell.run, cell.note) for cell in validation.predicted] == [
         ("d", pytest.approx(20), "poems are long; of the toy"),
         ("e", pytest.approx(12), "of the toy"),
     ]
-    assert [one.run for one in validation.calibrated] == [
+    assert [cell.run for cell in validation.calibrated] == [
         pytest.approx(value) for value in (8, 12, 16)
     ]
     assert [cell.cell for cell in validation.unmapped] == ["f"]
     assert validation.asked == 2
-    assert [one.interval for one in validation.predicted] == [
+    assert [cell.interval for cell in validation.predicted] == [
         pytest.approx((20, 20)),
         pytest.approx((12, 12)),
     ]
-    assert not any(one.covered for one in validation.predicted)
+    assert not any(cell.covered for cell in validation.predicted)
 
 
 def test_summaries_and_bounds(fitted: Paper) -> None:

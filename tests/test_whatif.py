@@ -78,7 +78,7 @@ def test_drafts_speaks_of_serial_drafting_only() -> None:
 
 
 def test_drafts_as_page_and_as_json(tmp_path: Path) -> None:
-    sets = [word for one in SERIAL for word in ("--set", one)]
+    sets = [word for setting in SERIAL for word in ("--set", setting)]
     arguments = [
         "drafts",
         "vanilla_qwen3_32b_a100",

@@ -70,8 +70,14 @@ def test_a_file_becomes_a_timeline(tmp_path: Path) -> None:
     )
     outcome, done = simulated(loaded)
     log = [
-        (one.index, one.arrival_s, one.admitted_s, one.first_token_s, one.finished_s)
-        for one in done
+        (
+            request.index,
+            request.arrival_s,
+            request.admitted_s,
+            request.first_token_s,
+            request.finished_s,
+        )
+        for request in done
     ]
     assert log == [(0, 1.0, 1.0, 2.0, 4.0), (1, 2.5, 4.0, 5.0, 6.0), (2, 9.0, 9.0, 10.0, 10.0)]
     assert (outcome.serving.requests, outcome.tokens, outcome.end_s) == (3, 6, 10.0)
@@ -94,9 +100,10 @@ def test_every_policy_takes_arrivals(policy: str) -> None:
     ]
     outcome, done = simulated(load("vanilla_llama_2_7b_a100", changes))
     assert outcome.serving.requests == len(done) == 60
-    assert sorted(one.index for one in done) == list(range(60))
+    assert sorted(request.index for request in done) == list(range(60))
     assert all(
-        one.arrival_s <= one.admitted_s < one.first_token_s <= one.finished_s for one in done
+        request.arrival_s <= request.admitted_s < request.first_token_s <= request.finished_s
+        for request in done
     )
 
 
@@ -107,7 +114,7 @@ def test_arrivals_wake_every_step_in_flight() -> None:
     )
     outcome, done = simulated(loaded)
     assert (outcome.serving.requests, outcome.tokens) == (12, 96)
-    assert max(one.admitted_s - one.arrival_s for one in done) < 5
+    assert max(request.admitted_s - request.arrival_s for request in done) < 5
 
 
 # ---- queueing theory
@@ -258,8 +265,8 @@ def test_a_table_may_count_time_in_any_unit(clock: str, cell: str) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_says_the_same(kind: str, tmp_path: Path) -> None:
     table = read_from(written(tmp_path, FORMATS[kind]), kind, task="API log")
-    assert [one[2:5] for one in table] == [(374, 44, "API log"), (396, 109, "API log")]
-    assert [one.arrival_s for one in table] == pytest.approx([0.0, 4.315], abs=1e-3)
+    assert [row[2:5] for row in table] == [(374, 44, "API log"), (396, 109, "API log")]
+    assert [request.arrival_s for request in table] == pytest.approx([0.0, 4.315], abs=1e-3)
 
 
 def test_a_slice_starts_at_zero_and_comes_at_its_own_rate(tmp_path: Path) -> None:
@@ -269,7 +276,7 @@ def test_a_slice_starts_at_zero_and_comes_at_its_own_rate(tmp_path: Path) -> Non
         + "".join(f"{at},{at + 1},2\n" for at in range(10)),
     )
     table = read_from(path, from_s=3, to_s=7, rate_scale=2)
-    assert [(one.number, one.arrival_s, one.prompt_tokens) for one in table] == [
+    assert [(request.number, request.arrival_s, request.prompt_tokens) for request in table] == [
         (5, 0, 4),
         (6, 0.5, 5),
         (7, 1, 6),
@@ -569,7 +576,7 @@ def test_a_request_replays_a_recording_of_its_task() -> None:
         number = deal(index, line.task)
         assert flavour[replay.order[number % len(replay.order)]] in known[line.task]
     done = simulated(loaded)[1]
-    assert {one.number for one in done} != set(range(len(done)))
+    assert {request.number for request in done} != set(range(len(done)))
 
 
 @given(st.lists(st.sampled_from(["chat", "code"]), max_size=300))
