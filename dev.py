@@ -29,9 +29,8 @@ PROJECT = ROOT / "pyproject.toml"
 PINS = ROOT / "constraints.txt"
 VENV = ROOT / ".venv"
 STAMP = VENV / "made-from"
-PYTHON: str = getattr(
-    sys, "_base_executable", sys.executable
-)  # never the environment's own, which has no pip
+# never the environment's own, which has no pip
+PYTHON: str = getattr(sys, "_base_executable", sys.executable)
 OLDEST = (3, 11)
 TEST = "test,parquet"
 SITE = f"{TEST},site"
@@ -39,13 +38,13 @@ SITE = f"{TEST},site"
 FULL = f"{SITE},browser,dask,record"
 MUTATE = f"{TEST},mutate"
 LAB = "lab"  # JupyterLab, for those who ask pip for it: pinned, and installed by no verb
+# what pip installs on the side to make an editable package of the project
 BUILD = (
     "hatchling",
     "editables",
-)  # what pip installs on the side to make an editable package of the project
-CUDA = re.compile(
-    "nvidia-|cuda-|triton$"
-)  # packages that one build of torch brings and pins, and another does without
+)
+# packages that one build of torch brings and pins, and another does without
+CUDA = re.compile("nvidia-|cuda-|triton$")
 COSTS = {
     TEST: "0.8 GB, one to three minutes",
     SITE: "0.9 GB, one to three minutes",
@@ -158,9 +157,8 @@ def quietly(*command: str, hint: str, constraints: Path | None = None) -> None:
     A constraints file holds for what pip installs and, in whatever way this pip wants to be told,
     for what it builds with.
     """
-    file = (
-        os.path.relpath(constraints, ROOT) if constraints else ""
-    )  # relative: pip splits these variables at blanks
+    # relative: pip splits these variables at blanks
+    file = os.path.relpath(constraints, ROOT) if constraints else ""
     environment = {
         **os.environ,
         **({"PIP_CONSTRAINT": file, "PIP_BUILD_CONSTRAINT": file} if file else {}),

@@ -162,9 +162,8 @@ def figures() -> list[Figure]:
             [sys.executable, __file__, name], capture_output=True, text=True, check=True
         )
         case = json.loads(done.stdout)
-        turn = (
-            case["cpu_s"] / case["timeout_s"] * loop_s("timeouts")
-        )  # in the loops of the process that it ran in
+        # in the loops of the process that it ran in
+        turn = case["cpu_s"] / case["timeout_s"] * loop_s("timeouts")
         rate = at_least(
             f"decode iterations a CPU second, mean batch {case['batch']:.1f}: {name}",
             case["iterations_per_s"],

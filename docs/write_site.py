@@ -226,9 +226,8 @@ def build(pages: Path, site: Path) -> int:
         'url=README.html">'
     )
     for path in kept():
-        if (
-            path.parts[0] == "reports" and path.suffix != ".md"
-        ):  # what interactive pages show and link to, too
+        # what interactive pages show and link to, too
+        if path.parts[0] == "reports" and path.suffix != ".md":
             copy = site / path.with_suffix(path.suffix.replace(".html", ".interactive.html"))
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / path, copy)

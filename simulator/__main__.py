@@ -3,9 +3,8 @@
 import signal
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(
-        signal.SIGINT, signal.SIG_DFL
-    )  # Ctrl-C just ends it until there is something to tidy up, imports included
+    # Ctrl-C just ends it until there is something to tidy up, imports included
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from simulator.cli.main import main
 

@@ -33,9 +33,8 @@ settings.register_profile(
 )
 settings.load_profile("shared_machine")
 
-if (
-    "mix_stderr" in signature(CliRunner).parameters
-):  # click 8.1 keeps stderr apart only when it is asked to
+# click 8.1 keeps stderr apart only when it is asked to
+if "mix_stderr" in signature(CliRunner).parameters:
     CliRunner.__init__ = partialmethod(CliRunner.__init__, mix_stderr=False)
 
 

@@ -227,9 +227,8 @@ def started(
     script: str, *arguments: str, cwd: Path, most_bytes: int | None = None
 ) -> subprocess.Popen[str]:
     def limited() -> None:
-        signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        )  # whoever runs the tests in the background has it ignored
+        # whoever runs the tests in the background has it ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         if most_bytes is not None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))

@@ -28,9 +28,8 @@ def ci(folder: Path, code: str, limit_s: float = 600) -> tuple[int, str, list[st
     tools = folder / "bin"
     tools.mkdir()
     (tools / "chromium").symlink_to("/bin/true")  # or it would be installed
-    (tools / "python3").write_text(
-        f'#!/bin/sh\n[ "$1" = -m ] || exec "{sys.executable}" "$@"\n'
-    )  # there is a pip
+    # there is a pip
+    (tools / "python3").write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec "{sys.executable}" "$@"\n')
     (tools / "python3").chmod(0o755)
     environment = {
         **os.environ,

@@ -443,9 +443,8 @@ def test_the_environment_holds_what_constraints_pin():
 
 
 def test_nothing_but_the_standard_library():
-    tree = ast.parse(
-        Path(dev.__file__).read_text(), feature_version=(3, 8)
-    )  # an old Python must get to say its line
+    # an old Python must get to say its line
+    tree = ast.parse(Path(dev.__file__).read_text(), feature_version=(3, 8))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {
         alias.name if isinstance(node, ast.Import) else node.module

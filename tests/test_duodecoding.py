@@ -218,9 +218,8 @@ def test_messages_carry_the_number_the_ids_and_the_verdict() -> None:
     assert t.send == pytest.approx(link.transfer_seconds(25 * 4))
     assert t.reply == pytest.approx(link.transfer_seconds(3 * 4))
     copied = scenario.cost.copy(300)
-    assert copied == pytest.approx(
-        2 * 300 * 6_144 / 204.8e9
-    )  # about 6 kB a token, read and written
+    # about 6 kB a token, read and written
+    assert copied == pytest.approx(2 * 300 * 6_144 / 204.8e9)
 
 
 @pytest.mark.parametrize(

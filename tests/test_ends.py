@@ -174,9 +174,8 @@ def test_ctrl_c_in_a_long_run_leaves_a_report(
 
     monkeypatch.setattr(MetricsCollector, "note", pressing)
     folder = tmp_path / "report"
-    before = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # tests begun in the background ignore it
+    # tests begun in the background ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         code, out, _ = typed(
             *("run", "durations_only", "--out", str(folder)),

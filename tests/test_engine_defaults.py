@@ -340,9 +340,8 @@ def test_the_exported_command_states_the_limits(tmp_path: Path) -> None:
     command = (tmp_path / "p/vllm.sh").read_text()
     assert "--max-num-seqs 1024" in command
     assert "--enable-chunked-prefill --max-num-batched-tokens 8192" in command
-    assert (
-        "enable-prefix-caching" not in command
-    )  # nothing was said of it: the server does what it does
+    # nothing was said of it: the server does what it does
+    assert "enable-prefix-caching" not in command
     said = " ".join(done.output.split())
     assert (
         "batching: unified_budget, at most 1,024 requests together and 8,192 tokens a pass" in said

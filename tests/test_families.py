@@ -381,9 +381,8 @@ def test_what_glm_5_2_misses_are_the_indexers_that_its_layers_share(tmp_path):
     counted, read = read_config(tmp_path), read_config(PUBLISHED / "zai-org--GLM-5.2_config.json")
     assert counted.weights / 1e9 == pytest.approx(743.9, rel=0.01)
     assert counted.active_weights / 1e9 == pytest.approx(41.78, rel=0.01)
-    each = (
-        data["hidden_size"] * (128 + 32) + data["q_lora_rank"] * 32 * 128
-    )  # keys, weights of 32 heads, queries
+    # keys, weights of 32 heads, queries
+    each = data["hidden_size"] * (128 + 32) + data["q_lora_rank"] * 32 * 128
     assert counted.weights - read.weights == shared * each
 
 
@@ -396,12 +395,13 @@ KEPT: dict[str, tuple[float, float, float, float]] = {
         36 * 2 * 8 * 128 * 2,
         0,
     ),
+    # a latent
     "deepseek-ai--DeepSeek-V3": (
         671.0e9 - V3_TABLES + 2 * V3_TABLES,
         61 * 576 * 2,
         61 * 576 * 2,
         0,
-    ),  # a latent
+    ),
     "deepseek-ai--DeepSeek-V3.2": (  # and an indexer's key of 8 bits with a scale
         671.9e9 - V3_TABLES + 2 * V3_TABLES,
         61 * (576 * 2 + 128 + 4),
@@ -434,12 +434,13 @@ KEPT: dict[str, tuple[float, float, float, float]] = {
         18 * 2 * 8 * 64 * 2,
         0,
     ),
+    # chunks
     "meta-llama--Llama-4-Maverick-17B-128E-Instruct": (
         2 * 400.7e9,
         48 * 2 * 8 * 128 * 2,
         12 * 2 * 8 * 128 * 2,
         0,
-    ),  # chunks
+    ),
     "XiaomiMiMo--MiMo-V2-Flash": (  # windows of more heads; keys of 192, values of 128
         308.8e9 + 2 * 152_576 * 4096,
         (39 * 8 + 9 * 4) * (192 + 128) * 2,

@@ -104,9 +104,8 @@ def test_requests_fit_up_to_the_length_that_a_refusal_names(
         nearer = int(
             re.search(r"requests of up to ([\d,]+) (?:fit|can)", words)[1].replace(",", "")
         )
-        assert nearer < 3 or fits(
-            "durations_only", *request(nearer)
-        )  # one of two reasons is told at a time
+        # one of two reasons is told at a time
+        assert nearer < 3 or fits("durations_only", *request(nearer))
 
 
 def test_a_prompt_fits_the_pass_that_its_refusal_asks_for() -> None:

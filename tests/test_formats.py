@@ -165,9 +165,8 @@ def test_checkpoints_leave_embedding_and_head_in_16_bits() -> None:
 def test_a_cache_has_a_format_of_its_own(cache: str, value_bytes: float) -> None:
     on = place({"peak_tflops": 1e6}, kv_cache=cache)
     assert on.kv_gb(10) == pytest.approx(10 * 4 * 100 * value_bytes / 1e9, rel=1e-12)
-    seconds = attention_timer(on)(
-        Rows.decode(1, 99)
-    )  # 100 cached tokens, query and output of 100 elements, five heads
+    # 100 cached tokens, query and output of 100 elements, five heads
+    seconds = attention_timer(on)(Rows.decode(1, 99))
     assert seconds == pytest.approx((100 * 100 * value_bytes + 400 + 5) * 1e-9, rel=1e-6)
 
 
@@ -215,9 +214,8 @@ def test_a_cache_is_cut_until_blocks_fill_the_card_or_pieces_are_the_smallest() 
     assert block_seconds(Rows.decode(1, 255), splits="all") == nanoseconds(
         256 * 600 + 400 + 5 + 128 + 1
     )
-    two = Rows.decode(
-        1, 2 * 639, 2
-    )  # ten heads leave room for two and a half pieces; queries are copied into order
+    # ten heads leave room for two and a half pieces; queries are copied into order
+    two = Rows.decode(1, 2 * 639, 2)
     assert block_seconds(two, splits="all") == nanoseconds(2 * one + 640 / 2.5 + 1.5**0.5 + 7)
     seconds = attention_timer(
         place(
@@ -250,9 +248,8 @@ def test_a_prompt_is_tiles_and_what_the_cache_holds_moves_faster() -> None:
     assert block_seconds(Rows.prefill(130), packs=True) == nanoseconds(moved + pairs + 15 + 130)
     faster = block_seconds(Rows.prefill(10), packs=False, cached_ratio=3)
     assert faster == nanoseconds(6_000 / 3 + 55 * 400 + 10 + 10)
-    half = block_seconds(
-        Rows.prefill(35), packs=False, cached_ratio=3
-    )  # 21,000 bytes, one and a half times the cache
+    # 21,000 bytes, one and a half times the cache
+    half = block_seconds(Rows.prefill(35), packs=False, cached_ratio=3)
     assert half == nanoseconds(21_000 * (0.5 + 0.5 / 3) + 35 * 18 * 400 + 10 + 35)
 
 

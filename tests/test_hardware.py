@@ -109,9 +109,8 @@ def test_width_is_linear_between_its_points_and_flat_outside():
     assert memory == pytest.approx([1, 1, 2, 3, 4, 5, 5])
     assert fixed == pytest.approx([1, 1, 1.5, 2, 1.5, 1, 1])
     assert device().seconds(operation, 1e9, 0, tokens=3) == pytest.approx(2.0, rel=1e-12)
-    assert device().seconds(operation, 0, 1e12, tokens=3) == pytest.approx(
-        1.0, rel=1e-12
-    )  # compute is not stretched
+    # compute is not stretched
+    assert device().seconds(operation, 0, 1e12, tokens=3) == pytest.approx(1.0, rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -361,12 +361,13 @@ COUNTS_AND_RATIOS = {
         "tail",
         "tile_rows",
     ),
+    # of a drawn figure, whose axes are named with their units
     *(
         "values",
         "labels",
         "x",
         "points",
-    ),  # of a drawn figure, whose axes are named with their units
+    ),
 }
 
 

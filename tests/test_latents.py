@@ -60,9 +60,8 @@ def test_the_curves_of_latents_price_them_and_nothing_else() -> None:
     one, prompt = Rows.decode(1, 99), Rows.prefill(10)
     decode = 100 * 72 + 2 * 680 + 100 * 1_360
     prefill = 10 * 72 + 10 * 2 * 200 + 55 * 400
-    assert seconds(one) == nanoseconds(
-        decode + 1
-    )  # by the curves of heads, which add a nanosecond for their block
+    # by the curves of heads, which add a nanosecond for their block
+    assert seconds(one) == nanoseconds(decode + 1)
     assert seconds(prompt) == nanoseconds(prefill + 1_000)
     assert seconds(one, latent_attention=parts) == nanoseconds(decode + 7_000)
     assert seconds(prompt, latent_attention=parts) == nanoseconds(prefill + 9_000)

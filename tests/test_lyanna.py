@@ -85,9 +85,8 @@ def test_two_steps_of_one_request_to_the_millisecond(fusion: bool) -> None:
         ("rendezvous", 35, 38, "host"),
         ("target", 38, 48, "verify"),
     ]
-    if (
-        not fusion
-    ):  # sampled from the one level that was left, kept whole: two tokens; then the drafted tree
+    # sampled from the one level that was left, kept whole: two tokens; then the drafted tree
+    if not fusion:
         expected[6:] = [
             ("target", 27.5, 28.5, "sample trees"),
             ("rendezvous", 28.5, 31.5, "host"),

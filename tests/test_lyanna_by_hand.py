@@ -272,13 +272,11 @@ def test_lyanna_takes_the_better_of_two_trees() -> None:
     trace.extra["lyanna_tree.run"] = np.array(LEFT)
     replay = ResampledReplay(trace, 0)
     assert [verified(replay) for _ in range(4)] == [
-        ResampledVerification(
-            accepted=1, resampled=False
-        ),  # start 1 keeps 1 of its tree; of the chain, row 2 is left: 1 token
+        # start 1 keeps 1 of its tree; of the chain, row 2 is left: 1 token
+        ResampledVerification(accepted=1, resampled=False),
         ResampledVerification(accepted=3, resampled=True),  # start 3 keeps 3, and nothing is left
-        ResampledVerification(
-            accepted=0, resampled=False
-        ),  # start 2, having gone round, keeps none; row 1 is left: none of it right
+        # start 2, having gone round, keeps none; row 1 is left: none of it right
+        ResampledVerification(accepted=0, resampled=False),
         ResampledVerification(accepted=3, resampled=True),  # start 3 again
     ]
     alone = ResampledReplay(trace, 0, least=3)  # of three levels so many are never left

@@ -116,9 +116,8 @@ def test_law_and_simulation_of_every_method_agree(name: str, accepted: int) -> N
 )
 def test_every_method_runs_on_stated_acceptance(name: str) -> None:
     """Also those of which nothing is recorded: the user's own rate is enough."""
-    single = (
-        ["strategy.sequences=1"] if name == "duodecoding" else []
-    )  # how sure a draft is, a rate does not say
+    # how sure a draft is, a rate does not say
+    single = ["strategy.sequences=1"] if name == "duodecoding" else []
     loaded = load(
         SCENARIO, [f"strategy={FILES[name]}", "acceptance={rate: 0.7}", "requests.count=2", *single]
     )

@@ -74,12 +74,13 @@ def placed(mixer: Mixer, **changes: Any) -> Any:
         (WINDOW, Rows.decode(2, 2 * 99, 2), 18, 2 * (8 + 8)),
         (WINDOW, Rows.prefill(10), 10, 8 * 9 / 2 + 2 * 8),
         (WINDOW, Rows.prefill(10, 90), 17, 10 * 8),
+        # of 20 rows 15 are of streams, which no cache holds
         (
             WINDOW,
             Rows(20, 0, 1, 5, 30),
             5,
             30,
-        ),  # of 20 rows 15 are of streams, which no cache holds
+        ),
         (CHUNK, Rows.decode(1, 99), 8, 8),  # half of fifteen on average
         (TOP, Rows.decode(1, 5), 6, 6),
         (TOP, Rows.decode(3, 99), 24, 24),  # each row its own eight
@@ -241,9 +242,8 @@ def test_what_replication_makes_of_a_latent_on_8_ranks() -> None:
     assert split.kv_tokens
     assert 6.0 < split.kv_tokens / shared.kv_tokens < 8.0
     few, many = (Rows.decode(1, requests * 8_192, requests) for requests in (1, 256))
-    assert (
-        split.cost.target(few).wall_s > shared.cost.target(few).wall_s
-    )  # one rank has all the projections
+    # one rank has all the projections
+    assert split.cost.target(few).wall_s > shared.cost.target(few).wall_s
     assert split.cost.target(many).wall_s < 0.7 * shared.cost.target(many).wall_s
 
 
@@ -346,9 +346,8 @@ def test_stages_of_a_pipeline_have_the_layers_between_their_bounds() -> None:
     assert first.kv_gb(50) * 1e9 == pytest.approx((3 * 8 * 30 + 50 * 100) * 2)
     assert first.kv_gb(50) + second.kv_gb(50) == pytest.approx(whole.kv_gb(50))
     alone = HardwareCost(place(model=model, device=READS)).target(ONE).wall_s
-    assert HardwareCost(whole).target(ONE).wall_s == pytest.approx(
-        alone + 5.2e-6
-    )  # a hidden state over the wire
+    # a hidden state over the wire
+    assert HardwareCost(whole).target(ONE).wall_s == pytest.approx(alone + 5.2e-6)
 
 
 # ---- beside measured kernels

@@ -96,15 +96,17 @@ def test_a_round_model_by_hand():
         ({"tie_word_embeddings": True}, 428_000 - 100_000),
         ({"mlp": "two_matrix"}, 428_000 - 2 * 30_000),
         ({"num_key_value_heads": 10}, 428_000 + 2 * 100 * 2 * 80),
+        # query width 200, twice the hidden size
         (
             {"head_dim": 20},
             428_000 + 2 * (14_000 + 10_000),
-        ),  # query width 200, twice the hidden size
+        ),
         ({"learned_positions": 12}, 428_000 + 12 * 100),
+        # and a projection in and out
         (
             {"embedding_width": 50},
             428_000 - 2 * 1000 * 50 + 2 * 50 * 100,
-        ),  # and a projection in and out
+        ),
         ({"embedding_width": 100}, 428_000),
         ({"parameters": 5}, 5),
     ],
@@ -175,9 +177,8 @@ def test_weights_of_a_mixture_by_hand():
         }
     )
     assert (spec.expert_layers, spec.expert_weights) == (1, 3 * 100 * 50)
-    assert (
-        spec.weights == 428_000 - 90_000 + (4 + 1) * 15_000 + 100 * 4
-    )  # one dense MLP out; experts and router in
+    # one dense MLP out; experts and router in
+    assert spec.weights == 428_000 - 90_000 + (4 + 1) * 15_000 + 100 * 4
     assert spec.active_weights == spec.weights - 3 * 15_000
 
 

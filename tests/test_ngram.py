@@ -10,12 +10,10 @@ from benchmarks.family.ngram import PROPOSED, Trie, replay
 
 
 def test_the_most_frequent_continuation_of_the_longest_known_suffix_wins() -> None:
-    assert (
-        Trie([1, 2, 3, 9, 1, 2, 4, 9, 1, 2, 3, 8, 1, 2]).propose()[0] == 3
-    )  # twice behind 1 2, against 4 once
-    assert (
-        Trie([5, 2, 3, 9, 1, 2, 4, 9, 1, 2]).propose()[0] == 4
-    )  # behind 2 both once; behind 1 2 only 4
+    # twice behind 1 2, against 4 once
+    assert Trie([1, 2, 3, 9, 1, 2, 4, 9, 1, 2, 3, 8, 1, 2]).propose()[0] == 3
+    # behind 2 both once; behind 1 2 only 4
+    assert Trie([5, 2, 3, 9, 1, 2, 4, 9, 1, 2]).propose()[0] == 4
     assert Trie([7, 3, 7, 4, 7]).propose()[0] == 4  # once each: the one seen last
 
 

@@ -91,10 +91,11 @@ NONE_KEPT = {"specpipe": 1 / STAGES}
 alone.
 """
 ALL_KEPT = {
+    # a window of 4 and no token beside it; the first step only drafts
     "duodecoding": (
         4,
         60 / (15 + 1),
-    ),  # a window of 4 and no token beside it; the first step only drafts
+    ),
     "specpipe": (1, 60 / (60 + STAGES - 1)),  # a token a beat, once the pipeline is full
     "specpipe_tandem": (1, 1),  # so does this one, whose drafts fill it
 }

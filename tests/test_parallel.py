@@ -64,17 +64,15 @@ def test_workers_end_with_the_process_that_began_them(
     assert process.stdout is not None
     process.stdout.readline()
     begun = time.monotonic()
-    while (
-        len(group(process.pid)) < 4 and time.monotonic() < begun + 60
-    ):  # the workers and what tracks them
+    # the workers and what tracks them
+    while len(group(process.pid)) < 4 and time.monotonic() < begun + 60:
         time.sleep(0.05)
     time.sleep(1.0)  # until they sleep
     process.send_signal(number)
     process.wait(60)
     ended = time.monotonic()
-    while (
-        group(process.pid) and time.monotonic() < ended + 10 * PATIENCE_S
-    ):  # the machine may be busy
+    # the machine may be busy
+    while group(process.pid) and time.monotonic() < ended + 10 * PATIENCE_S:
         time.sleep(0.05)
     assert group(process.pid) == []
     process.communicate()

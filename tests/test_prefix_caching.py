@@ -127,6 +127,7 @@ def test_five_requests_in_room_for_three_pieces(replay: bool) -> None:
         (128, 10, "step", (0,), (1,), 65 * 16),
         (1000, 64, "prefill", (1,), (512,), 65 * 16),  # a is there
         (1064, 10, "step", (1,), (1,), 65 * 16),
+        # all is there; the last block is computed again
         (
             2000,
             2,
@@ -134,7 +135,7 @@ def test_five_requests_in_room_for_three_pieces(replay: bool) -> None:
             (2,),
             (16,),
             65 * 16,
-        ),  # all is there; the last block is computed again
+        ),
         (2002, 10, "step", (2,), (1,), 65 * 16),
         (3000, 75, "prefill", (3,), (600,), 38 * 16),
         (3075, 10, "step", (3,), (1,), 38 * 16),
@@ -638,9 +639,8 @@ def test_a_trace_without_usable_hashes_is_refused_at_its_line(
     with pytest.raises(BadInput) as refused:
         load("durations_only", [*changes, ON])
     assert f"t.{form}{reason}" in str(refused.value)
-    assert (
-        load("durations_only", changes).scenario.serving.memory.prefix_caching is None
-    )  # without caching nobody asks
+    # without caching nobody asks
+    assert load("durations_only", changes).scenario.serving.memory.prefix_caching is None
 
 
 @pytest.mark.parametrize(

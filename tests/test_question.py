@@ -737,9 +737,8 @@ def test_a_draft_of_another_vocabulary_is_not_taken_over() -> None:
     )
     fitting = load("vanilla_qwen3_32b_a100", [OTHER_TARGET, "draft.model=llama_3_2_1b"])
     assert fitting.scenario.draft is not None
-    assert (
-        fitting.scenario.draft.device.name == "a100_80g_sxm"
-    )  # where the draft would sit is taken over
+    # where the draft would sit is taken over
+    assert fitting.scenario.draft.device.name == "a100_80g_sxm"
     back = variant(plainly, {"target.model": "qwen3_32b", "strategy": {"name": "vanilla_sd"}})
     assert back.scenario.draft is not None
     assert back.scenario.draft.model.name == "spd_qwen_0_6b"

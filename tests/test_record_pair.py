@@ -301,9 +301,8 @@ def test_other_families_are_recorded_the_same_in_any_batch(
     )
     for name in ("token", "draft_rank", "exit_rank"):
         np.testing.assert_array_equal(getattr(batched, name), getattr(single, name))
-    monkeypatch.setattr(
-        "simulator.record.decoding.LOGITS_AT_ONCE", 10 * VOCABULARY
-    )  # asked by five tokens at a time
+    # asked by five tokens at a time
+    monkeypatch.setattr("simulator.record.decoding.LOGITS_AT_ONCE", 10 * VOCABULARY)
     asked = recorded(tmp_path / "asked.npz", "--draft", str(tmp_path / "other"), "--limit", "2")
     said = logits(loaded(str(tmp_path / "other")), prompt_ids(0) + requests(asked)[0])[
         len(prompt_ids(0)) - 1 : -1

@@ -57,9 +57,8 @@ def result(loaded):
 
 
 @pytest.fixture(scope="module")
-def sweep(
-    loaded, result
-):  # after the run, so that the scenario has cached its own cost and schedule
+# after the run, so that the scenario has cached its own cost and schedule
+def sweep(loaded, result):
     return window_sweep(loaded, simulate_at=(4, 10))
 
 

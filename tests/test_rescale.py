@@ -192,9 +192,8 @@ def test_a_mean_may_be_meant_at_another_window_and_reach_several_sequences() -> 
 
 # ---- a mean that was measured elsewhere
 
-METHODS = sorted(
-    set(Catalogue().names("method")) - {"specpipe"}
-)  # whose steps are one token wide, however many stages
+# whose steps are one token wide, however many stages
+METHODS = sorted(set(Catalogue().names("method")) - {"specpipe"})
 
 
 @pytest.mark.parametrize("method", METHODS)

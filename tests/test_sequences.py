@@ -39,19 +39,15 @@ def test_from_cold_to_warm_and_back() -> None:
     worth = [[2] * 9, [1] * 9, [2] * 9, [2] * 9]
     replay = replay_of(trace_of([0, 1, 0, 0, 0, 0, 3, 0, 0], rollout_sequences=worth), Split(4))
     assert [replay.judge() for _ in range(5)] == [
-        SequenceIteration(
-            sequences=2, unverified=0, committed=1, hit=True
-        ),  # rank 1 is the second sequence; two tokens, one checked
-        SequenceIteration(
-            sequences=1, unverified=1, committed=2, hit=True
-        ),  # the tail and the first of the next four are right
-        SequenceIteration(
-            sequences=2, unverified=3, committed=3, hit=False
-        ),  # the third of the tail is wrong: rank 3
+        # rank 1 is the second sequence; two tokens, one checked
         SequenceIteration(sequences=2, unverified=0, committed=1, hit=True),
-        SequenceIteration(
-            sequences=1, unverified=1, committed=2, hit=False
-        ),  # goes round: behind position 8 comes 1, of rank 1
+        # the tail and the first of the next four are right
+        SequenceIteration(sequences=1, unverified=1, committed=2, hit=True),
+        # the third of the tail is wrong: rank 3
+        SequenceIteration(sequences=2, unverified=3, committed=3, hit=False),
+        SequenceIteration(sequences=2, unverified=0, committed=1, hit=True),
+        # goes round: behind position 8 comes 1, of rank 1
+        SequenceIteration(sequences=1, unverified=1, committed=2, hit=False),
     ]
 
 
@@ -62,9 +58,8 @@ def test_three_sequences_share_a_budget_of_eleven() -> None:
     replay = replay_of(trace_of([0, 2, 0, 0, 3, 1, 0]), Split(11, 3))
     assert [replay.judge() for _ in range(3)] == [
         SequenceIteration(sequences=3, unverified=0, committed=1, hit=True),
-        SequenceIteration(
-            sequences=3, unverified=2, committed=3, hit=False
-        ),  # the tail is right, rank 3 is nobody's first
+        # the tail is right, rank 3 is nobody's first
+        SequenceIteration(sequences=3, unverified=2, committed=3, hit=False),
         SequenceIteration(sequences=3, unverified=0, committed=1, hit=True),
     ]
 

@@ -60,9 +60,8 @@ def test_a_derived_card_is_a_dozen_lines_that_calls_nothing_calibrated_and_has_a
     name: str,
 ) -> None:
     card, text = device(name), FILES[name].read_text()
-    assert len(text.splitlines()) <= 12 + (
-        "ecc_data_share" in read(FILES[name]).data
-    )  # ECC of its own
+    # ECC of its own
+    assert len(text.splitlines()) <= 12 + ("ecc_data_share" in read(FILES[name]).data)
     rows = {str(row["parameter"]): str(row["confidence"]) for row in provenance(card)}
     assert not {"calibrated", "measured"} & set(rows.values())
     own = {"memory_gb", "memory_bandwidth_gb_s", "peak_tflops", "power_w"}

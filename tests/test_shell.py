@@ -182,9 +182,8 @@ def test_every_exported_script_calls_one_program_with_whole_words(
     )
     assert any(HARMLESS in word for word in plain)
     for name in HOSTILE if published else (*HOSTILE[::5], "-rf"):
-        head = (
-            name if not name.startswith("-") else f"./{name}"
-        )  # heads are checked where a plan is read
+        # heads are checked where a plan is read
+        head = name if not name.startswith("-") else f"./{name}"
         written = exports(
             with_names(loaded, name, published and not name.startswith("-")), None, {}, head
         )

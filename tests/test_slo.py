@@ -238,9 +238,8 @@ def test_a_replication_is_a_run_with_the_next_seed() -> None:
         middle = sum(values) / 3
         spread = (sum((value - middle) ** 2 for value in values) / 2 / 3) ** 0.5
         assert again[f"e2e_{metric}_ms"]["value"] == pytest.approx(middle)
-        assert again[f"e2e_{metric}_ms"]["half_width"] == pytest.approx(
-            4.302653 * spread
-        )  # t of 2 degrees of freedom at 97.5 %
+        # t of 2 degrees of freedom at 97.5 %
+        assert again[f"e2e_{metric}_ms"]["half_width"] == pytest.approx(4.302653 * spread)
 
 
 # ---- cost

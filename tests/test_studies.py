@@ -361,9 +361,8 @@ def test_a_picture_takes_the_width_of_columns_and_a_style_file(
     """8.6 and 17.8 cm, as journals have them; a style says how letters look; the next picture is as
     ever.
     """
-    (tmp_path / "mine.mplstyle").write_text(
-        "font.size: 20\ntext.usetex: True\n"
-    )  # no program is started for the letters
+    # no program is started for the letters
+    (tmp_path / "mine.mplstyle").write_text("font.size: 20\ntext.usetex: True\n")
 
     def drawn(*options: str) -> tuple[float, str]:
         CliRunner().invoke(

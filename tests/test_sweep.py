@@ -201,9 +201,8 @@ def test_the_order_of_axes_does_not_decide_which_field_lies_in_which(world: Path
     ]
     first, second = swept(*arguments).splitlines()[1:]
     assert first.startswith("0,2,vanilla_sd,4.0,")
-    assert (
-        "strategy.gamma: unknown field" in second
-    )  # autoregressive decoding has none: a fault of this point alone
+    # autoregressive decoding has none: a fault of this point alone
+    assert "strategy.gamma: unknown field" in second
 
 
 # ---- keys

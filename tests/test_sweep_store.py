@@ -356,9 +356,8 @@ def test_a_damaged_store_is_refused_in_a_line(name: str, folder: Path) -> None:
         "fault_a_number",
         "column_dropped",
     ):
-        results.append(
-            specsim("sweep", "tiny.yaml", "--store", "s.sqlite", "--status", "--json")
-        )  # it counts, and reads no metric
+        # it counts, and reads no metric
+        results.append(specsim("sweep", "tiny.yaml", "--store", "s.sqlite", "--status", "--json"))
     for result in results:
         assert (result.exit_code, result.stdout) == (2, ""), (result.output, result.exception)
         assert len(result.stderr.splitlines()) == 1

@@ -247,9 +247,8 @@ def test_calibrate_writes_what_validate_reads(
     assert (tmp_path / "again.yaml").read_bytes() == (folder / "fitted.yaml").read_bytes()
     renewed = CliRunner().invoke(fit_paper, ["round", *own])
     assert renewed.exit_code == 0, renewed.output
-    (folder / "fitted.yaml").write_text(
-        yaml.safe_dump({"command": "by hand", "terms": TERMS})
-    )  # three cells leave one open
+    # three cells leave one open
+    (folder / "fitted.yaml").write_text(yaml.safe_dump({"command": "by hand", "terms": TERMS}))
     monkeypatch.setattr(
         "simulator.evidence.law_check.law_gaps",
         lambda spread: spread(law_gap, ["vanilla_llama_2_7b_a800"]),

@@ -228,9 +228,8 @@ def test_gaps_have_the_stated_rate_and_burstiness(
     assert (gaps >= 0).all()
     assert gaps.mean() == pytest.approx(0.25, rel=0.05)
     assert gaps.std() / gaps.mean() == pytest.approx(deviation, rel=0.05, abs=1e-9)
-    assert (
-        list(arrivals.times(3, 1500)) == times[1:1501].tolist()
-    )  # a longer workload begins like a shorter one
+    # a longer workload begins like a shorter one
+    assert list(arrivals.times(3, 1500)) == times[1:1501].tolist()
 
 
 # ---- traffic files
@@ -684,9 +683,8 @@ def test_two_hundred_thousand_requests_take_no_more_memory_than_a_thousand(tmp_p
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome, _ = evaluate.simulate(loaded.scenario, loaded.acceptance())
     assert outcome.serving.requests == 200_000
-    assert (
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 * 1024
-    )  # KiB: 16 bytes a request
+    # KiB: 16 bytes a request
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 * 1024
 
 
 @pytest.mark.full

@@ -206,9 +206,8 @@ def prepare(module: str) -> Path:
     tests = [f"tests/test_{name}.py" for name in TESTS[module]]
     settings = CONFIG.format(module=path, patterns=json.dumps(NOT_COUNTED), tests=json.dumps(tests))
     (work / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + settings)
-    (work / "mutants/mutmut-stats.json").unlink(
-        missing_ok=True
-    )  # tests may reach other functions than they did
+    # tests may reach other functions than they did
+    (work / "mutants/mutmut-stats.json").unlink(missing_ok=True)
     return work
 
 

@@ -172,9 +172,8 @@ def _evaluated(
             raise BadInput.at(
                 path, "holds a sweep already; --resume goes on with it, --store names another"
             )
-        store.begin(
-            study.definition, study.identity
-        )  # so that there is a sweep to go on with, whenever it is interrupted
+        # so that there is a sweep to go on with, whenever it is interrupted
+        store.begin(study.definition, study.identity)
         try:
             with crew(workers or CORES, scheduler) as hired, showing("sweeping"):
                 evaluate(study, store, hired)

@@ -180,9 +180,8 @@ def ended(executor: Callable[[], Executor]) -> Iterator[None]:
     finally:
         for child in set(active_children()) - before:
             child.terminate()  # its work is not wanted any more
-        executor().shutdown(
-            cancel_futures=True
-        )  # waits for its thread, which may not meet the end of this process
+        # waits for its thread, which may not meet the end of this process
+        executor().shutdown(cancel_futures=True)
 
 
 def begin_worker() -> None:

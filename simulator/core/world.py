@@ -98,9 +98,8 @@ def at(environment: Environment, time_s: float) -> Event:
     """Return an event at the absolute time ``time_s``, in seconds, without the rounding of ``now +
     (time_s - now)``.
     """
-    event: Event = Event.__new__(
-        _Moment
-    )  # does what ``Event.__init__`` would do, in a third of its time
+    # does what ``Event.__init__`` would do, in a third of its time
+    event: Event = Event.__new__(_Moment)
     event.env = environment
     event.callbacks = []
     heappush(environment._queue, (time_s, NORMAL, next(environment._eid), event))
@@ -235,9 +234,8 @@ class Lane:
         now = self.environment._now
         spans = self.spans[self.room :] if self.counted_s else self.spans
         done = (min(end, now) - begin for begin, end, _ in spans if begin < now)
-        return reduce(
-            add, done, self.counted_s
-        )  # from Python 3.12 on `sum` rounds floats differently
+        # from Python 3.12 on `sum` rounds floats differently
+        return reduce(add, done, self.counted_s)
 
     def cancel(self) -> None:
         """Cut the newest booking short: the lane is free from now, or from where the booking would

@@ -58,9 +58,8 @@ def opened(path: Path, most_bytes: int) -> Iterator[io.BufferedReader]:
     A device, a pipe and a socket are looked at when they are open, so that nothing can take the
     place of what was looked at.
     """
-    descriptor = os.open(
-        path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    )  # a pipe that nobody writes to does not block
+    # a pipe that nobody writes to does not block
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
         if stat.S_ISDIR(facts.st_mode):

@@ -166,9 +166,8 @@ def _workplace(path: Path) -> Iterator[Path]:
             shutil.rmtree(left)
     with ExitStack() as stack:
         name = None
-        while (
-            name is None
-        ):  # another process may take it for one that a killed process left, until it is locked
+        # another process may take it for one that a killed process left, until it is locked
+        while name is None:
             name = stack.enter_context(
                 TemporaryDirectory(prefix=prefix, dir=path.parent, ignore_cleanup_errors=True)
             )
@@ -177,9 +176,8 @@ def _workplace(path: Path) -> Iterator[Path]:
             except FileNotFoundError:
                 name = None
                 continue
-            with suppress(
-                OSError
-            ):  # a file system without locks, where nothing is taken away either
+            # a file system without locks, where nothing is taken away either
+            with suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)
             name = name if os.path.exists(name) else None
         yield Path(name)

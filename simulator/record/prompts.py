@@ -36,9 +36,8 @@ def read_prompts(path: Path, limit: int | None = None) -> list[Prompt]:
     which the first is taken: later ones answer a model that was not recorded.
     """
     with readable(path):
-        lines = reading.text(path, reading.MOST_TABLE_BYTES).split(
-            "\n"
-        )  # splitlines would also cut at U+2028 inside a text
+        # splitlines would also cut at U+2028 inside a text
+        lines = reading.text(path, reading.MOST_TABLE_BYTES).split("\n")
     read = _json_line if path.suffix in JSON_LINES else _plain_line
     prompts = [read(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not prompts:

@@ -48,9 +48,8 @@ class Sampling:
         """The ``top_k`` likeliest tokens, then the fewest that together reach ``top_p``; what is
         left adds up to 1.
         """
-        falling, order = odds.sort(
-            dim=-1, descending=True, stable=True
-        )  # stable: ties to the lower id
+        # stable: ties to the lower id
+        falling, order = odds.sort(dim=-1, descending=True, stable=True)
         if self.top_k:
             falling[..., self.top_k :] = 0.0
             falling /= falling.sum(-1, keepdim=True)

@@ -56,9 +56,8 @@ def pipeline_timeline(
             if label in labels:
                 handles.append(Patch(color=colour, label=label))
         figure.legend(handles=handles, loc="outside lower center", ncols=4)
-        return re.sub(
-            r"(\d\.\d\d)\d+", r"\1", drawn(figure).decode()
-        )  # a hundredth of a point is finer than anybody sees
+        # a hundredth of a point is finer than anybody sees
+        return re.sub(r"(\d\.\d\d)\d+", r"\1", drawn(figure).decode())
 
 
 def devices(spans: Iterable[Span]) -> list[str]:

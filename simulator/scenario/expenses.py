@@ -52,9 +52,8 @@ def rented_devices(scenario: Scenario) -> Iterator[RentedDevices]:
     if target:
         staged = scenario.schedule.traits.staged
         for number, place in enumerate(target.on_stages or (target,), start=1):
-            lanes = (
-                ("target", f"stage {number}") if staged else ("target",)
-            )  # prompts pass all stages on the target's lane
+            # prompts pass all stages on the target's lane
+            lanes = ("target", f"stage {number}") if staged else ("target",)
             yield RentedDevices(lanes, place.device, target.tensor_parallel)
     if draft and scenario.schedule.needs.draft_model and not scenario.one_lane:
         yield RentedDevices(("draft",), draft.device, draft.tensor_parallel)

@@ -90,9 +90,8 @@ class Loaded:
         scenario = self.scenario
         spec = self.scenario.acceptance
         if self.trace is not None:
-            check_answers(
-                self.trace, scenario, self.document
-            )  # fields may have been replaced since it was read
+            # fields may have been replaced since it was read
+            check_answers(self.trace, scenario, self.document)
         key = spec.model_dump_json(exclude={"by_context"}), scenario.seed
         plain = self.verdicts.get(key) or self.verdicts.setdefault(
             key, spec.verdicts(self.trace, scenario.seed)
@@ -163,9 +162,8 @@ class Loaded:
                 return replay
         sampled: Acceptance = made
         if wanted and wanted.window:
-            with suppress(
-                BadInput
-            ):  # requests that cannot reach it run what they can, which is said
+            # requests that cannot reach it run what they can, which is said
+            with suppress(BadInput):
                 sampled = self._rescaled(
                     as_read, wanted, wanted.window, walk._replace(written=written)
                 )

@@ -158,9 +158,8 @@ class BatchPoint:
         More than 1: no acceptance pays. For chains of ``gamma`` tokens, kept with the same chance
         each where there is a match.
         """
-        if (
-            self.times_interval is None or not self.gamma or self.unmatched == 1.0
-        ):  # nothing is proposed that a chance could keep
+        # nothing is proposed that a chance could keep
+        if self.times_interval is None or not self.gamma or self.unmatched == 1.0:
             return None
         low, high = self.times_interval
         means = (self.tokens_per_step / speedup for speedup in (self.speedup, high, low))

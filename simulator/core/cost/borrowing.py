@@ -29,9 +29,8 @@ def lend(base: PlainData, own: PlainData, origin: str) -> None:
     for field in OWN:
         base.pop(field, None)
     if "peak_tflops" in own:
-        base.pop(
-            "peaks_tflops", None
-        )  # those of the other device, beside which this peak would be odd
+        # those of the other device, beside which this peak would be odd
+        base.pop("peaks_tflops", None)
     ours = own.get("attention")
     theirs = base.get("attention")
     if isinstance(ours, dict) and {*IN_PARTS}.isdisjoint(ours) != {*IN_PARTS}.isdisjoint(
@@ -52,9 +51,8 @@ def borrow(value: object, origin: str) -> None:
             borrow(inner, origin)
     if not isinstance(value, dict):
         return
-    if (
-        "value" in value or "source" in value
-    ):  # a number, or a table with one source for all of its numbers
+    # a number, or a table with one source for all of its numbers
+    if "value" in value or "source" in value:
         source = str(value.get("source", "not stated"))
         before = value.get("confidence", "assumed")
         if before != "borrowed":

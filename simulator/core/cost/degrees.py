@@ -228,9 +228,8 @@ def _slices(place: Placed, ranks: int) -> Iterator[Slice]:
         if kind.mixer is not None:
             value = kind.mixer.value_width
             yield Slice(f"the {value:,} values that attention yields", value, of_mixers, (1,))
-        if (
-            kind.mixer == model.attention and kind.mixer.kind == "full"
-        ):  # of others, keys and values may differ in width
+        # of others, keys and values may differ in width
+        if kind.mixer == model.attention and kind.mixer.kind == "full":
             heads = model.num_key_value_heads
             yield Slice(
                 f"the {model.kv_width:,} columns of the keys",

@@ -70,9 +70,10 @@ class Rows(NamedTuple):
         """
         rows = tokens * sequences
         pairs = tokens * context + sequences * (tokens * (tokens + 1) // 2)
+        # a third of the time
         return tuple.__new__(
             Rows, (rows, rows, sequences, context + rows, pairs, 0, 0, 0, 0, 0, 0.0)
-        )  # a third of the time
+        )
 
     @staticmethod
     def prefill(tokens: int, context: int = 0, ends: bool = True) -> Rows:

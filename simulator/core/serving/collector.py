@@ -109,9 +109,8 @@ class MetricsCollector:
     @property
     def rule(self) -> str:
         """Return in words which requests count."""
-        count = sum(
-            replica.ledger.tally.arrived for replica in self._replicas
-        )  # fewer than were asked for in a run that was stopped
+        # fewer than were asked for in a run that was stopped
+        count = sum(replica.ledger.tally.arrived for replica in self._replicas)
         if self._whole:
             return f"all {count:,} requests, over the whole run"
         last = min(self.last, count)

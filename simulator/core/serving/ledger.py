@@ -164,9 +164,8 @@ class Ledger:
         others go elsewhere.
         """
         tally = self.tally
-        if progress_of.count(progress_of[0]) == len(
-            progress_of
-        ):  # all alike: quicker than to hash each
+        # all alike: quicker than to hash each
+        if progress_of.count(progress_of[0]) == len(progress_of):
             tally.settled[progress_of[0]] += len(progress_of)
         else:
             tally.settled.update(progress_of)

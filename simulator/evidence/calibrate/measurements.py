@@ -133,9 +133,8 @@ def _values(name: str, frame: Table) -> Iterator[Fault]:
         if operation not in OPERATIONS
     ]
     for number, (line, operation) in enumerate(wrong):
-        hint = (
-            did_you_mean(operation, OPERATIONS) if number < MOST_FAULTS else ""
-        )  # the rest is counted
+        # the rest is counted
+        hint = did_you_mean(operation, OPERATIONS) if number < MOST_FAULTS else ""
         yield Fault((name, line, 1), "operation", f"there is no '{operation}'{hint}")
     for line, why in enumerate(frame.get("left_out", ()), 2):
         if why not in ("", *LEFT_OUT):

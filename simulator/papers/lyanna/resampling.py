@@ -172,10 +172,11 @@ class RatedTrees:
                 0.0,
                 "stated rates by level, re-sampled levels keeping a share (assumed)",
             )
+        # level at which what is left begins, by tokens accepted
         drafted, begins = (
             self._kept(0),
             range(1, self.depth + 2),
-        )  # level at which what is left begins, by tokens accepted
+        )
         again = [
             self._kept(level) if self.depth - level >= self.least else self._kept(self.depth)
             for level in begins

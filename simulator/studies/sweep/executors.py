@@ -209,9 +209,8 @@ def crew(workers: int = CORES, scheduler: str | None = None) -> Iterator[Crew]:
 
 
 def _processes(workers: int) -> Iterator[Crew]:
-    context = multiprocessing.get_context(
-        "forkserver"
-    )  # one process imports, all workers are made from it
+    # one process imports, all workers are made from it
+    context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["simulator.studies.sweep.point"])
 
     def hire() -> Executor:
@@ -237,9 +236,8 @@ def _cluster(address: str) -> Iterator[Crew]:
         raise BadInput.at(
             place, "needs the extra 'dask': pip install 'specdecode-sim[dask]'"
         ) from error
-    for name in list(
-        logging.root.manager.loggerDict
-    ):  # what goes wrong there is said here, in a line
+    # what goes wrong there is said here, in a line
+    for name in list(logging.root.manager.loggerDict):
         logging.getLogger(name).disabled |= name.startswith(("distributed", "tornado"))
     try:
         client: Any = Client(  # type: ignore[no-untyped-call]

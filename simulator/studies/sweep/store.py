@@ -111,9 +111,8 @@ class Store:
         it.
         """
         if self.writable:
-            with suppress(
-                sqlite3.DatabaseError
-            ):  # the log then stays beside the store, and is read with it
+            # the log then stays beside the store, and is read with it
+            with suppress(sqlite3.DatabaseError):
                 self._database.executescript("PRAGMA busy_timeout=0; PRAGMA journal_mode=DELETE;")
         self._database.close()
 
@@ -231,9 +230,8 @@ class Store:
             yield
             self._database.execute("COMMIT")
         except BaseException:
-            if (
-                self._database.in_transaction
-            ):  # of what a full disk stops, nothing is left to take back
+            # of what a full disk stops, nothing is left to take back
+            if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             raise
 
