@@ -169,6 +169,12 @@ def test_a_mixer_needs_what_its_kind_says() -> None:
         Mixer(projections=1, projected=1, value_width=1, output=1)
     with pytest.raises(ValidationError, match="needs its window"):
         Mixer(kind="sliding", **SIZES)
+    with pytest.raises(ValidationError, match="kind sparse needs top_k"):
+        Mixer(kind="sparse", **SIZES)
+    with pytest.raises(ValidationError, match="only where entry_tokens is above 1"):
+        Mixer(kind="sparse", window=128, top_k=16, **SIZES)
+    beside = Mixer(kind="sparse", window=128, top_k=16, entry_tokens=4, **SIZES)
+    assert not beside.sees_all
     with pytest.raises(ValidationError, match="linear has a state"):
         Mixer(kind="full", state=5, **SIZES)
     with pytest.raises(ValidationError, match="there is no mixer 'other'"):

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 from papers import AS_PRINTED, Committed
 
+from simulator.evidence.fits import SCALES
+from simulator.papers.specpipe.claims import FRAMEWORK, HITS_OF_BEST_AND_WORST
+
 FOUND = Committed("specpipe")
+
+
+def test_claims_take_what_was_fitted() -> None:
+    terms = FOUND.paper.fitted
+    host_us = SCALES["log"](terms["framework_layer"]["all"])
+    assert f"--set target.engine.host_us_per_layer={host_us}" == FRAMEWORK
+    best, worst = (SCALES["logit"](terms[hit]["all"]) for hit in ("hit", "hit_at_worst"))
+    assert (best, worst) == HITS_OF_BEST_AND_WORST
 
 
 def test_what_is_not_fitted_comes_out() -> None:

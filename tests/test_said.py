@@ -4,6 +4,7 @@ code that belongs to it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
+from simulator.cli.streams import whole_streams
 
 ROOT = Path(__file__).parent.parent
 MINE = (
@@ -116,6 +118,11 @@ def test_a_full_disk_behind_stdout_is_one_line(command: str, work: Path) -> None
         2,
         b"error: what it prints cannot be written: No space left on device\n",
     )
+
+
+def test_what_fails_elsewhere_is_not_blamed_on_printing() -> None:
+    with pytest.raises(ConnectionRefusedError), whole_streams():
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
 
 
 def test_nobody_who_reads_is_no_fault(work: Path) -> None:

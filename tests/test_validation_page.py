@@ -169,8 +169,8 @@ def test_the_headline_counts_what_is_printed_twice() -> None:
 
 def test_laws_that_are_no_equality_are_not_in_the_headline() -> None:
     assert laws_headline(gaps()[:1]) == (
-        "Law against simulation, 1 shipped scenarios: a step by law is within 1.0e-04 of the "
-        "simulated one in half of them; furthest off is kept (+0.0 %)."
+        "Law against simulation, 1 shipped scenario whose law claims to be exact: a step by law is "
+        "within 1.0e-04 of the simulated one in half of them; furthest off is kept (+0.0 %)."
     )
     assert laws_headline(gaps()[2:]) == "No law was checked."
 

@@ -19,12 +19,18 @@ UNWRITTEN = 2
 """Exit code where what was to be printed cannot be written."""
 CLOSED = 128 + signal.SIGPIPE
 """Exit code where nobody reads any more, as shells have it."""
+OF_WRITING = frozenset(
+    (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+)
+"""What a stream fails with that takes no more."""
 
 
 @contextmanager
 def whole_streams() -> Iterator[None]:
     """Let the block print what any terminal or file takes, and say in words where it cannot be
-    written.
+    written; on a narrow terminal ``COLUMNS`` is set to ``NARROWEST``.
+
+    Raises :class:`SystemExit`: ``CLOSED`` where nobody reads any more, else ``UNWRITTEN``.
     """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -35,7 +41,7 @@ def whole_streams() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is not None:
+        if error.filename is not None or error.errno not in OF_WRITING:
             raise
         _give_up(error)
     finally:
@@ -71,7 +77,7 @@ def _give_up(error: OSError) -> None:
 
 
 def _discard(stream: Any) -> None:
-    """Send what a stream still holds nowhere."""
+    """Discard what a stream still holds back."""
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -149,15 +149,6 @@ def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> t
     working = [span for span in spans if span.label not in OPENING]
     if not working:
         return (0.0, max((span.end_s for span in spans), default=1e-3))
-    first = working[0]
-    begins = []
-    for span in working:
-        if (span.lane, span.label) == (first.lane, first.label):
-            begins.append(span.start_s)
-    windows = list(zip(begins, begins[steps:], strict=False))
-    if not windows:
-        windows = [(first.start_s, working[-1].end_s)]
-
     by_start = sorted(spans, key=lambda span: span.start_s)
     starts = [span.start_s for span in by_start]
     longest_s = max(span.end_s - span.start_s for span in spans)
@@ -175,7 +166,20 @@ def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> t
         no_prefill = labels.isdisjoint(OPENING)
         return no_prefill, len(labels), full, -computed / (end - begin)
 
-    return max(windows, key=shown)
+    return max(_windows_of(working, steps), key=shown)
+
+
+def _windows_of(working: Sequence[Span], steps: int) -> list[tuple[float, float]]:
+    """Return begin and end in seconds of every ``steps`` steps in a row; all of it where there are
+    fewer.
+    """
+    first = working[0]
+    begins = []
+    for span in working:
+        if (span.lane, span.label) == (first.lane, first.label):
+            begins.append(span.start_s)
+    windows = list(zip(begins, begins[steps:], strict=False))
+    return windows or [(first.start_s, working[-1].end_s)]
 
 
 def timeline_svg(spans: Sequence[Span], window_s: tuple[float, float], caption: str = "") -> str:

@@ -1,7 +1,10 @@
 """Numbers as a report writes them. A number that is None is an empty text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import floor, log10
+from typing import TypeVar
+
+Thing = TypeVar("Thing")
 
 
 def number(value: float | None, significant: int = 4) -> str:
@@ -60,6 +63,20 @@ def signed_share(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value * 100:+.1f} %"
+
+
+def if_known(thing: Thing | None, words: Callable[[Thing], str]) -> str:
+    """Return what ``words`` makes of a thing; nothing where there is none."""
+    if thing is None:
+        return ""
+    return words(thing)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number of things, in the plural unless it is 1."""
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun}s"
 
 
 def as_sentence(words: str) -> str:

@@ -454,13 +454,15 @@ class HardwareCost:
 
     def _layers_of(self, role: str, place: Placement) -> PricedLayers:
         """Return the times of the layers of a role; stages on equal devices share them."""
-        layers = self._layers.get(role)
-        if layers is None:
-            alike = (
-                other
-                for name, other in self._layers.items()
-                if name.startswith("stage") and role.startswith("stage")
-            )
-            equal = (other for other in alike if other.place.device == place.device)
-            layers = self._layers[role] = next(equal, None) or PricedLayers(place)
-        return layers
+        if role not in self._layers:
+            self._layers[role] = self._equal_stage(role, place) or PricedLayers(place)
+        return self._layers[role]
+
+    def _equal_stage(self, role: str, place: Placement) -> PricedLayers | None:
+        """Return the times of another stage's layers on an equal device; None without one."""
+        if not role.startswith("stage"):
+            return None
+        for name, layers in self._layers.items():
+            if name.startswith("stage") and layers.place.device == place.device:
+                return layers
+        return None

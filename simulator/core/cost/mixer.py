@@ -89,6 +89,13 @@ class Mixer(Frozen):
             raise ValueError("a mixer of kind linear has a state or a tail, and no other has one")
         if self.kind in ("sliding", "chunked") and self.window is None:
             raise ValueError(f"a mixer of kind {self.kind} needs its window")
+        if self.kind == "sparse" and self.top_k is None and self.entry_tokens == 1:
+            raise ValueError("a mixer of kind sparse needs top_k: how many entries a query sees")
+        if self.window is not None and self.top_k is not None and self.entry_tokens == 1:
+            raise ValueError(
+                "a window and top_k stand side by side only where entry_tokens is above 1; give "
+                "one of them"
+            )
         if self.kind != "linear" and not self.cached:
             raise ValueError(
                 f"a mixer of kind {self.kind} needs entries to look at: cached above 0"

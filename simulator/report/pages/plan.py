@@ -34,7 +34,7 @@ from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, res
 from simulator.report.page import page_files
 from simulator.report.pages import what_if
 from simulator.report.panels import GREY, LOOKS, VERMILLION, dress
-from simulator.report.wording import as_sentence, number, share, whole_share
+from simulator.report.wording import as_sentence, if_known, number, share, whole_share
 from simulator.scenario import Scenario
 from simulator.scenario.caveats import taken_over
 from simulator.scenario.doubts import SHARE
@@ -474,11 +474,11 @@ def _alternatives(study: PlanStudy) -> Iterator[Block]:
         Column("hardware", lambda row: row.hardware),
         Column("settings", lambda row: row.settings),
         Column("replicas", lambda row: row.replicas),
-        Column("devices", _rented),
-        Column("USD/hour", _usd_per_hour),
-        Column("USD/million tokens", _usd_per_million_tokens),
+        Column("devices", lambda row: if_known(row.cheapest, _devices)),
+        Column("USD/hour", lambda row: if_known(row.cheapest, _usd_per_hour)),
+        Column("USD/million tokens", lambda row: if_known(row.cheapest, _usd_per_million_tokens)),
         Column("when full", _when_full),
-        Column("headroom", _carries),
+        Column("headroom", lambda row: if_known(row.capacity, multiple)),
         Column("limit broken with one replica fewer", lambda row: row.broken),
     ]
     before = len(columns)
@@ -507,7 +507,7 @@ def _families(study: PlanStudy) -> Iterator[Family]:
         in_words = ", ".join(settings) or "as given"
         replicas = str(cheapest.replicas)
         capacity = study.capacities[cheapest.candidate.family]
-        broken = _name_of(study.search.binding(cheapest))
+        broken = if_known(study.search.binding(cheapest), limit_name)
         yield Family(hardware, strategy, in_words, replicas, cheapest, capacity, broken)
 
 
@@ -521,38 +521,17 @@ def _without_fleet(search: Search, hardware: str, strategy: str) -> Family:
         if finding.candidate.family == (hardware, strategy):
             most = max(most, finding.replicas)
             missed = finding.missed
-    return Family(hardware, strategy, "none", f"up to {most}", None, None, _name_of(missed))
+    return Family(
+        hardware, strategy, "none", f"up to {most}", None, None, if_known(missed, limit_name)
+    )
 
 
-def _name_of(limit: Limit | None) -> str:
-    """Return the name of a limit; nothing for None."""
-    if limit is None:
-        return ""
-    return limit_name(limit)
+def _usd_per_hour(finding: Finding) -> str:
+    return number(finding.cost_usd_per_hour)
 
 
-def _rented(row: Family) -> str:
-    if row.cheapest is None:
-        return ""
-    return _devices(row.cheapest)
-
-
-def _usd_per_hour(row: Family) -> str:
-    if row.cheapest is None:
-        return ""
-    return number(row.cheapest.cost_usd_per_hour)
-
-
-def _usd_per_million_tokens(row: Family) -> str:
-    if row.cheapest is None:
-        return ""
-    return number(row.cheapest.cost_usd_per_million_tokens)
-
-
-def _carries(row: Family) -> str:
-    if row.capacity is None:
-        return ""
-    return multiple(row.capacity)
+def _usd_per_million_tokens(finding: Finding) -> str:
+    return number(finding.cost_usd_per_million_tokens)
 
 
 def _when_full(row: Family) -> str:

@@ -46,7 +46,15 @@ from simulator.report.columns import Column, table
 from simulator.report.law_claims import on_page
 from simulator.report.pages.claims import by_paper, counts
 from simulator.report.pages.methods import yes_no
-from simulator.report.wording import number, share, shown, signed_share, whole_share
+from simulator.report.wording import (
+    if_known,
+    number,
+    plural,
+    share,
+    shown,
+    signed_share,
+    whole_share,
+)
 from simulator.scenario.doubts import SHARE
 
 CELLS = "cells.csv"
@@ -268,8 +276,9 @@ def laws_headline(gaps: Sequence[LawGap]) -> str:
     median = f"{abs(middle.step_gap):.1e}"
     furthest = f"{worst.scenario} ({signed_share(worst.step_gap)})"
     return (
-        f"Law against simulation, {len(gaps)} shipped scenarios: a step by law is within {median} "
-        f"of the simulated one in half of them; furthest off is {furthest}."
+        f"Law against simulation, {plural(len(exact), 'shipped scenario')} whose law claims to be "
+        f"exact: a step by law is within {median} of the simulated one in half of them; furthest "
+        f"off is {furthest}."
     )
 
 
@@ -324,13 +333,13 @@ def _errors(papers: Sequence[Validated]) -> Table:
         Column("paper", lambda paper: paper.name),
         Column("cells", _cells_with_a_run),
         Column("free", lambda paper: paper.free),
-        Column("MAPE", lambda paper: _mape(paper.errors)),
-        Column("median", lambda paper: _median(paper.errors)),
-        Column("most", _most),
-        Column("bias", _bias),
-        Column("≤ 5 %", _within_5),
-        Column("≤ 10 %", _within_10),
-        Column("baseline", lambda paper: _mape(paper.baseline)),
+        Column("MAPE", lambda paper: if_known(paper.errors, _mape)),
+        Column("median", lambda paper: if_known(paper.errors, _median)),
+        Column("most", lambda paper: if_known(paper.errors, _most)),
+        Column("bias", lambda paper: if_known(paper.errors, _bias)),
+        Column("≤ 5 %", lambda paper: if_known(paper.errors, _within_5)),
+        Column("≤ 10 %", lambda paper: if_known(paper.errors, _within_10)),
+        Column("baseline", lambda paper: if_known(paper.baseline, _mape)),
         Column("covered", _covered),
         Column("choices", lambda paper: paper.choices),
     ]
@@ -352,28 +361,20 @@ def _count(errors: Errors | None) -> int:
     return errors.count
 
 
-def _most(paper: Summary) -> str:
-    if paper.errors is None:
-        return ""
-    return share(paper.errors.most)
+def _most(errors: Errors) -> str:
+    return share(errors.most)
 
 
-def _bias(paper: Summary) -> str:
-    if paper.errors is None:
-        return ""
-    return signed_share(paper.errors.bias)
+def _bias(errors: Errors) -> str:
+    return signed_share(errors.bias)
 
 
-def _within_5(paper: Summary) -> str:
-    if paper.errors is None:
-        return ""
-    return whole_share(paper.errors.within_5)
+def _within_5(errors: Errors) -> str:
+    return whole_share(errors.within_5)
 
 
-def _within_10(paper: Summary) -> str:
-    if paper.errors is None:
-        return ""
-    return whole_share(paper.errors.within_10)
+def _within_10(errors: Errors) -> str:
+    return whole_share(errors.within_10)
 
 
 def _covered(paper: Summary) -> str:
@@ -382,15 +383,11 @@ def _covered(paper: Summary) -> str:
     return whole_share(paper.covered)
 
 
-def _mape(errors: Errors | None) -> str:
-    if errors is None:
-        return ""
+def _mape(errors: Errors) -> str:
     return share(errors.mape)
 
 
-def _median(errors: Errors | None) -> str:
-    if errors is None:
-        return ""
+def _median(errors: Errors) -> str:
     return share(errors.median)
 
 
@@ -421,10 +418,10 @@ def _beside_arithmetic(papers: Sequence[Validated]) -> Table:
     columns: list[Column[Summary]] = [
         Column("paper", lambda paper: paper.name),
         Column("cells", lambda paper: _count(paper.comparable)),
-        Column("MAPE", lambda paper: _mape(paper.comparable)),
-        Column("baseline", lambda paper: _mape(paper.baseline)),
-        Column("median", lambda paper: _median(paper.comparable)),
-        Column("its median", lambda paper: _median(paper.baseline)),
+        Column("MAPE", lambda paper: if_known(paper.comparable, _mape)),
+        Column("baseline", lambda paper: if_known(paper.baseline, _mape)),
+        Column("median", lambda paper: if_known(paper.comparable, _median)),
+        Column("its median", lambda paper: if_known(paper.baseline, _median)),
     ]
     return table("Beside arithmetic", apart(papers), columns)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from simulator.report.blocks import Block, Paragraph, Sliders, Table
 from simulator.report.columns import Column, table
-from simulator.report.wording import number, whole_share
+from simulator.report.wording import number, plural, whole_share
 from simulator.studies.what_if import FEW_RATES, WhatIf
 
 TITLE = "What if"
@@ -74,5 +74,5 @@ def _speedups(law: WhatIf) -> Table:
 def _at_window(place: int, law: WhatIf) -> Column[AtRate]:
     tokens = law["windows"][place]
     plain_s = law["plain_s"]
-    head = "1 token" if tokens == 1 else f"{tokens} tokens"
+    head = plural(tokens, "token")
     return Column(head, lambda row: f"{number(plain_s / row.tpot_s[place], 3)} ×")

@@ -10,7 +10,7 @@ from simulator.report.columns import Column, table
 from simulator.report.pipeline_timeline import pipeline_timeline
 from simulator.report.run.drafting import regime
 from simulator.report.timeline import span_data, steady_window, timeline_svg
-from simulator.report.wording import number, share
+from simulator.report.wording import number, plural, share
 from simulator.scenario.result.run_result import RunResult
 
 TIMELINE = "timeline.svg"
@@ -132,20 +132,13 @@ def _kind_parts(kind: Kind) -> Iterator[str]:
     if kind.bare:
         yield f"{kind.bare} without a window"
     if kind.redrafts:
-        yield f"{counting(kind.redrafts, 'window')} redrafted"
+        yield f"{plural(kind.redrafts, 'window')} redrafted"
     elif kind.waiting:
         yield f"{kind.waiting} waiting"
     if kind.detail and kind.detail.words:
         yield kind.detail.words
     if kind.prompts:
-        yield f"{counting(kind.prompts, 'prompt')} beside them"
-
-
-def counting(count: int, noun: str) -> str:
-    """Return a number of things, in the plural unless it is 1."""
-    if count == 1:
-        return f"{count} {noun}"
-    return f"{count} {noun}s"
+        yield f"{plural(kind.prompts, 'prompt')} beside them"
 
 
 def timeline(result: RunResult) -> Figure:
