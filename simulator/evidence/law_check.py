@@ -36,7 +36,7 @@ from simulator.core.world import World
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
 from simulator.scenario.agreement import TOLERANCE, agreement
-from simulator.scenario.evaluate import law, law_from, replayed_beside, simulate, tuned
+from simulator.scenario.evaluate import is_followed, law, law_from, replay, simulate, tuned
 
 CONTEXT = 100
 """Cached tokens at which an example's law is taken; stated durations do not depend on them."""
@@ -348,7 +348,9 @@ def law_gap(name: str) -> LawGap:
     acceptance = loaded.acceptance()
     times = StepTimes(scenario.schedule, scenario.cost)
     simulated, _ = simulate(scenario, acceptance, times=times)
-    replayed = replayed_beside(scenario, acceptance, simulated, times)
+    replayed = simulated
+    if is_followed(scenario):
+        replayed = replay(scenario, acceptance, times)
     marginal = law(scenario, acceptance)
     met = law_from(scenario, simulated)
     shown = agreement(scenario, marginal, replayed, simulated)

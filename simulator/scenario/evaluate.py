@@ -29,6 +29,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.outcome import Outcome, outcome_of
 from simulator.scenario.result.run_result import RunResult
+from simulator.scenario.routing import recorded_routing
 from simulator.scenario.stated.means import stated_mean
 
 SPANS = 50_000
@@ -68,7 +69,6 @@ def run(
         warned.insert(0, f"stopped early: the first {came:,} of {asked:,} requests")
     replayed = replayed_beside(scenario, acceptance, simulated, times)
     batch = observed_batch(scenario, simulated)
-    autoregressive, _ = simulate(plain(scenario), NO_DRAFTS)
     return RunResult(
         scenario=scenario,
         command=command,
@@ -77,7 +77,7 @@ def run(
         replay=replayed,
         simulated=simulated,
         odds=acceptance.odds(scenario.schedule.window_for(batch), scenario.exit),
-        baseline=autoregressive,
+        baseline=baseline_beside(scenario, acceptance, simulated),
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
         appendix=appendix_of(scenario.schedule, acceptance),
@@ -201,18 +201,43 @@ def replay(scenario: Scenario, acceptance: Acceptance, times: StepTimes | None =
     return outcome_of(scenario.service(acceptance, times).replay())
 
 
+def is_followed(scenario: Scenario) -> bool:
+    """Return whether a replay can follow a scenario: one replica, with one step in flight."""
+    return scenario.schedule.needs.in_flight == 1 and scenario.serving.replicas == 1
+
+
+def is_plain(scenario: Scenario) -> bool:
+    """Return whether a scenario is plain decoding: a step is one pass of the target, which a
+    timeline books as the law has it, and no acceptance is asked.
+    """
+    return bool(scenario.schedule == Autoregressive())
+
+
 def replayed_beside(
     scenario: Scenario, acceptance: Acceptance, simulated: Outcome, times: StepTimes
 ) -> Outcome:
     """Return the replay of a simulated scenario; the simulation itself where no replay can follow
-    it, with several steps in flight or several replicas.
+    it.
 
-    ``times`` has the steps of the simulation priced already.
+    That of plain decoding is the simulation without its lanes, to the last bit, unless links
+    jitter. ``times`` has the steps of the simulation priced already.
     """
-    one_step_in_flight = scenario.schedule.needs.in_flight == 1
-    if one_step_in_flight and scenario.serving.replicas == 1:
-        return replay(scenario, acceptance, times)
-    return simulated
+    if not is_followed(scenario):
+        return simulated
+    if is_plain(scenario) and not scenario.cost.jitters:
+        return replace(simulated, busy_s={})
+    return replay(scenario, acceptance, times)
+
+
+def baseline_beside(scenario: Scenario, acceptance: Acceptance, simulated: Outcome) -> Outcome:
+    """Return the simulation of autoregressive decoding beside that of a scenario: the same one,
+    where that is plain decoding and no recording says which experts its passes read.
+    """
+    routing = recorded_routing(scenario.target, scenario.schedule, acceptance)
+    if is_plain(scenario) and routing is None:
+        return simulated
+    outcome, _ = simulate(plain(scenario), NO_DRAFTS)
+    return outcome
 
 
 def observed_batch(scenario: Scenario, outcome: Outcome) -> int:

@@ -187,9 +187,10 @@ def run_with_interval(
     speed-up.
     """
     times = Times(finished)
+    loaded = tuned(loaded)
     result = run(loaded, command, log, times.note)
     result = replace(result, rests_on=rests_on(loaded))
-    return result, of_speedup(tuned(loaded), result.speedup, times.requests)
+    return result, of_speedup(loaded, result.speedup, times.requests)
 
 
 def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, int]]) -> Interval:
