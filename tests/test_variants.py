@@ -7,9 +7,12 @@ from __future__ import annotations
 import pytest
 
 from simulator.core.faults import BadInput, Infeasible
-from simulator.scenario import load
+from simulator.inputs.catalogue import Catalogue
+from simulator.scenario import Loaded, load
 from simulator.scenario.evaluate import simulate
 from simulator.scenario.loading import variant
+from simulator.studies.sweep.base import Base, with_settings
+from simulator.studies.sweep.key import fields_of
 
 CHANGES: list[tuple[str, dict[str, object]]] = [
     ("durations_only", {"strategy.gamma": 3, "seed": 4}),
@@ -67,3 +70,73 @@ def test_a_variant_that_cannot_be_says_why(
     with pytest.raises(error, match=message) as caught:
         variant(load("mirror_qwen3_32b_a100"), changes)
     assert "--set" in str(caught.value)
+
+
+POINTS: list[tuple[str, dict[str, object]]] = [
+    ("durations_only", {"strategy.gamma": 3, "acceptance.rate": 0.6, "seed": 4}),
+    ("durations_only", {"durations": {"target_ms": 30.0}, "strategy": "autoregressive"}),
+    ("vanilla_qwen3_32b_a100", {"draft.device.memory_bandwidth_gb_s": 900, "strategy.gamma": 3}),
+    ("vanilla_qwen3_32b_a100", {"target.device": "h100_sxm", "draft.device": "h100_sxm"}),
+    ("vanilla_qwen3_32b_a100", {"target.model": "qwen3_14b", "target.tensor_parallel": 4}),
+    ("mirror_qwen3_32b_a100", {"acceptance.rescale.tokens_per_step": 3.5, "strategy.gamma": 4}),
+    ("methods_vicuna_7b_a100", {"strategy": "pld", "requests.prompt_tokens": 300}),
+    (
+        "durations_only",
+        {"serving.policy": {"name": "prefill_first"}, "requests": "chat_poisson", "seed": 2},
+    ),
+    # wrong alone, right together: stages without a strategy that runs on them
+    ("durations_only", {"durations": {"stages_ms": [3.0, 4.0]}, "strategy": "pipeline"}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), POINTS)
+def test_a_point_whose_parts_are_checked_apart_is_what_overrides_load(
+    name: str, settings: dict[str, object]
+) -> None:
+    """The same scenario, written at the same places, with the same key, asked twice."""
+    loaded = load(name)
+    base = Base(loaded, Catalogue(), fields_of(loaded, Catalogue()))
+    whole = with_settings(loaded, settings, Catalogue())
+    for _ in range(2):
+        point, fields = base.point(settings)
+        assert point.scenario == whole.scenario
+        assert fields == fields_of(whole, Catalogue())
+        assert point.document.data == whole.document.data
+        assert point.document.places == whole.document.places
+        assert point.document.mentions == whole.document.mentions
+
+
+def test_what_a_point_does_not_change_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve points of three windows and four devices check seven parts, and share what these
+    read.
+    """
+    loaded = load("vanilla_qwen3_32b_a100")
+    base = Base(loaded, Catalogue(), fields_of(loaded, Catalogue()))
+    laid: list[dict[str, object]] = []
+
+    def counted(before: Loaded, settings: dict[str, object], catalogue: Catalogue) -> Loaded:
+        laid.append(settings)
+        return with_settings(before, settings, catalogue)
+
+    monkeypatch.setattr("simulator.studies.sweep.base.with_settings", counted)
+    points = {
+        (gamma, speed): base.point(
+            {"strategy.gamma": gamma, "draft.device.memory_bandwidth_gb_s": speed}
+        )[0].scenario
+        for gamma in (2, 3, 4)
+        for speed in (800, 900, 1000, 1100)
+    }
+    assert len(laid) == 7
+    assert points[2, 900].draft is points[4, 900].draft
+    assert points[2, 900].strategy is points[2, 1100].strategy
+    assert points[2, 900].draft.model is loaded.scenario.draft.model
+    assert points[2, 900].draft.device.memory_bandwidth_gb_s.value == 900
+
+
+def test_a_model_is_not_taken_for_fields_of_another_name() -> None:
+    """A drafter of another name is read, whatever it has in common with the one before."""
+    base = variant(load("durations_only"), {"strategy": {"name": "vanilla_sd", "gamma": 3}})
+    found = variant(base, {"strategy": {"name": "mirror_sd", "gamma": 3}})
+    assert (
+        found.scenario == load("durations_only", ["strategy={name: mirror_sd, gamma: 3}"]).scenario
+    )

@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import yaml
 
@@ -163,6 +163,40 @@ class Document:
         self.places.pop(path, None)
         self.places[path] = place
 
+    def changes(self, other: Self) -> "FieldChanges":
+        """Return what ``other``, a copy that was changed, states otherwise, whole fields of the
+        first level.
+        """
+        fields = self.data.keys() | other.data.keys()
+        names = {name for name in fields if self.data.get(name) is not other.data.get(name)}
+        data = {name: value for name, value in other.data.items() if name in names}
+
+        def places(document: Self) -> dict[Path_, Place]:
+            return {path: place for path, place in document.places.items() if path[:1] in within}
+
+        def mentions(document: Self) -> dict[Path_, Place]:
+            return {path: place for path, place in document.mentions.items() if path[:1] in within}
+
+        within = {(name,) for name in names}
+        stated = Document(data, places(other), mentions(other))
+        gone = Document(
+            dict.fromkeys(names - data.keys()),
+            {path: place for path, place in places(self).items() if path not in stated.places},
+            {path: place for path, place in mentions(self).items() if path not in stated.mentions},
+        )
+        return FieldChanges(stated, gone)
+
+    def take_over(self, changes: "FieldChanges") -> None:
+        """Change whole fields of the first level."""
+        for own, stated, gone in (
+            (self.data, changes.stated.data, changes.gone.data),
+            (self.places, changes.stated.places, changes.gone.places),
+            (self.mentions, changes.stated.mentions, changes.gone.mentions),
+        ):
+            own.update(stated)
+            for key in gone:
+                del own[key]
+
     def branched(self, paths: Iterable[Path_]) -> Self:
         """Return a copy whose mappings on the way to ``paths`` may be changed; the rest is
         shared.
@@ -175,6 +209,18 @@ class Document:
                     break
                 parent[part] = parent = dict(parent[part])
         return type(self)(root, dict(self.places), dict(self.mentions))
+
+
+class FieldChanges(NamedTuple):
+    """FieldChanges of whole fields of a document: what they state now, and what is gone."""
+
+    stated: Document
+    gone: Document
+
+    @property
+    def fields(self) -> set[str]:
+        """Return the names of the fields."""
+        return {*self.stated.data, *self.gone.data}
 
 
 def assigned(assignment: str) -> tuple[str, Any]:

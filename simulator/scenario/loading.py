@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+
+from pydantic import BaseModel
 
 from simulator.core.acceptance.assignment import TraceAssignment
 from simulator.core.acceptance.by_context import ByContext, Falling
@@ -26,7 +28,7 @@ from simulator.core.plugin_group import POLICIES, ROUTERS, STRATEGIES
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.inputs.catalogue import Catalogue, is_shipped
-from simulator.inputs.document import Document
+from simulator.inputs.document import Document, FieldChanges
 from simulator.inputs.plugins import packages_found
 from simulator.inputs.schema import validate
 from simulator.scenario.as_served import (
@@ -61,6 +63,37 @@ def written_by(scenario: Scenario, replay: Replay) -> tuple[tuple[int, int], ...
     )
 
 
+class AsRead(NamedTuple):
+    """The fields of a scenario as they were read from a document, before one was fitted to another.
+
+    A variant takes over what was made of the values that it shares with the document.
+    """
+
+    document: Document
+    fields: Mapping[str, object]
+
+    def made_of(self, name: str, value: object) -> object:
+        """Return a value of the field ``name`` with models for what it shares with the document."""
+        return _made(value, self.document.data.get(name), self.fields.get(name))
+
+
+def _made(value: object, before: object, model: object) -> object:
+    """Return a value, with models in the place of the mappings of which ``model`` was made of
+    ``before``.
+    """
+    if not isinstance(model, BaseModel) or not isinstance(before, dict):
+        return value
+    if value is before:
+        return model
+    if not isinstance(value, dict) or value.get("name") != before.get("name"):
+        return value
+    known = type(model).model_fields
+    return {
+        key: _made(inner, before.get(key), getattr(model, key)) if key in known else inner
+        for key, inner in value.items()
+    }
+
+
 @dataclass(frozen=True)
 class Loaded:
     """A scenario, the trace it replays (if any) and the document it came from."""
@@ -78,6 +111,8 @@ class Loaded:
     """
     precomputed: Acceptance | None = None
     """What :meth:`acceptance` returns, where that was worked out before."""
+    as_read: AsRead | None = field(default=None, repr=False, compare=False)
+    """What its variants take over; None where it was not read from its document."""
 
     def acceptance(self) -> Acceptance:
         """Return the source of verdicts that the scenario asks for, as its strategy reads it."""
@@ -193,7 +228,12 @@ class Loaded:
     def replace(self, **updates: Any) -> Self:
         """Return the same scenario with whole fields of it replaced."""
         return type(self)(
-            self.scenario.replace(**updates), self.trace, self.document, self.verdicts, self.samples
+            self.scenario.replace(**updates),
+            self.trace,
+            self.document,
+            self.verdicts,
+            self.samples,
+            as_read=self.as_read,
         )
 
 
@@ -280,14 +320,19 @@ def load(
     return checked(document, catalogue)
 
 
-def checked(document: Document, catalogue: Catalogue, base: Loaded | None = None) -> Loaded:
+def checked(
+    document: Document,
+    catalogue: Catalogue,
+    base: Loaded | None = None,
+    parts: Sequence[Loaded] = (),
+) -> Loaded:
     """Return the scenario of a document with all its files in place; raises as :func:`load` does.
 
     What it shares with ``base``, down to the very objects, is taken over instead of being read
-    again.
+    again, and so are fields that it shares with ``parts``, variants of the base.
     """
     try:
-        return _checked(document, catalogue, base)
+        return _checked(document, catalogue, base, parts)
     except BadInput as error:
         raise error.changed(lambda fault: _found(_blamed(fault, document))) from error
 
@@ -341,14 +386,18 @@ def _accepting(data: PlainData) -> PlainData:
     return data
 
 
-def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> Loaded:
+def _checked(
+    document: Document, catalogue: Catalogue, base: Loaded | None, parts: Sequence[Loaded]
+) -> Loaded:
     same = _unchanged(document, base)
     if "requests" not in same:
         catalogue.find_traffic(document)
     kept: PlainData = {}
     if base:
         kept = {name: getattr(base.scenario, name) for name in same & set(Scenario.model_fields)}
-    scenario = validate(Scenario, replace(document, data=_accepting(document.data) | kept))
+    sources = [loaded.as_read for loaded in (*parts, base) if loaded and loaded.as_read]
+    scenario = _read(document, kept, sources)
+    as_read = _as_read(document, scenario, kept, sources)
     scenario = with_fitting_draft(scenario, document)
     scenario, document = borrowed(scenario, document, catalogue)
     scenario = with_policy_of_engine(scenario)
@@ -364,10 +413,42 @@ def _checked(document: Document, catalogue: Catalogue, base: Loaded | None) -> L
     check_memory(scenario, document)
     if base and "acceptance" in same and _same_verdicts(scenario, base):
         trace = base.trace and fitting(base.trace, scenario, document, catalogue)
-        loaded = Loaded(scenario, trace, document, base.verdicts, base.samples)
+        loaded = Loaded(scenario, trace, document, base.verdicts, base.samples, as_read=as_read)
     else:
-        loaded = Loaded(scenario, read_trace(scenario, document, catalogue), document)
+        trace = read_trace(scenario, document, catalogue)
+        loaded = Loaded(scenario, trace, document, as_read=as_read)
     return _as_recorded(loaded)
+
+
+def _read(document: Document, kept: PlainData, sources: Sequence[AsRead]) -> Scenario:
+    """Return the scenario of a document with the fields that are ``kept``, and what was made of
+    values that it shares with ``sources``.
+    """
+    data = _accepting(document.data)
+    made: PlainData = {}
+    for name in data.keys() - kept.keys():
+        for source in sources:  # the base comes last
+            if source is sources[-1] or source.document.data.get(name) is data[name]:
+                made[name] = source.made_of(name, data[name])
+                break
+    try:
+        return validate(Scenario, replace(document, data=data | made | kept))
+    except BadInput:  # said of what is written there
+        return validate(Scenario, replace(document, data=data | kept))
+
+
+def _as_read(
+    document: Document, scenario: Scenario, kept: PlainData, sources: Sequence[AsRead]
+) -> AsRead:
+    """Return the fields as read; of those that were ``kept``, what the last of ``sources``, the
+    base, has.
+    """
+    fields = {name: getattr(scenario, name) for name in type(scenario).model_fields}
+    for name in kept:
+        fields.pop(name)
+        if sources and name in sources[-1].fields:
+            fields[name] = sources[-1].fields[name]
+    return AsRead(document, fields)
 
 
 def _unchanged(document: Document, base: Loaded | None) -> set[str]:
@@ -451,3 +532,15 @@ def variant(
     catalogue = catalogue or Catalogue()
     catalogue.expand(document, paths)
     return checked(document, catalogue, base)
+
+
+def joined(
+    base: Loaded, parts: Sequence[Loaded], changes: Sequence[FieldChanges], catalogue: Catalogue
+) -> Loaded:
+    """Return ``base`` with the ``changes`` that each of its variants ``parts`` makes in its
+    document, no two in the same field.
+    """
+    document = base.document.branched([])
+    for of_part in changes:
+        document.take_over(of_part)
+    return checked(document, catalogue, base, parts)

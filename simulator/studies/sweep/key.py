@@ -4,6 +4,7 @@ were written down.
 
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from inspect import getfile
@@ -12,12 +13,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from simulator.core.plain import PlainMapping
 from simulator.core.serving.fields import policies, routers
 from simulator.core.strategies import strategies
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.reading import opened
-from simulator.scenario import Loaded
+from simulator.scenario import Loaded, Scenario
 
 KEY_BYTES = 16
 MOST_FILE_BYTES = 10_000_000_000
@@ -60,11 +60,10 @@ def key_of(fields: Fields, evaluator: str) -> bytes:
 def fields_of(
     loaded: Loaded,
     catalogue: Catalogue,
-    like: PlainMapping | None = None,
-    digests: Fields | None = None,
+    known: Iterable[tuple[Scenario, Fields]] = (),
 ) -> Fields:
-    """Return digests of a scenario's fields, taken from ``digests`` where a field is the very
-    object that ``like`` holds.
+    """Return digests of a scenario's fields, taken from those ``known`` of a scenario that holds
+    the very same object.
 
     Defaults and looked-up files are in place; names, words about the scenario and sources of
     numbers are left out.
@@ -73,18 +72,24 @@ def fields_of(
     fields = Fields()
     for name in type(scenario).model_fields:
         value = getattr(scenario, name)
-        if digests and like and value is like[name] and name in digests:
-            fields[name] = digests[name]
-        elif name not in WORDS_ONLY and value is not None:
-            if isinstance(value, BaseModel):
-                data = value.model_dump(mode="json", exclude_none=True)
-            else:
-                data = value
-            fields[name] = digest(
-                canonical(_bare(data)),
-                *(file_digest(path) for path in _files(loaded, catalogue, name)),
-            )
+        if name in WORDS_ONLY or value is None:
+            continue
+        for like, digests in known:
+            if getattr(like, name) is value:
+                fields[name] = digests[name]
+                break
+        else:
+            fields[name] = _digest_of(loaded, catalogue, name, value)
     return fields
+
+
+def _digest_of(loaded: Loaded, catalogue: Catalogue, name: str, value: Any) -> bytes:
+    """Return the digest of the value of a field, with that of the files that it reads."""
+    data = value
+    if isinstance(value, BaseModel):
+        data = value.model_dump(mode="json", exclude_none=True)
+    files = [file_digest(path) for path in _files(loaded, catalogue, name)]
+    return digest(canonical(_bare(data)), *files)
 
 
 def _bare(data: Any) -> Any:

@@ -7,20 +7,16 @@ of the fields that each part of their settings changes, each worked out once.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from simulator.core.faults import BadInput
 from simulator.scenario import Loaded, evaluate
 from simulator.studies.sweep.axes import Point, Settings
-from simulator.studies.sweep.base import Base
+from simulator.studies.sweep.base import Base, parts_of
 from simulator.studies.sweep.grid import RATES, SPREAD, law_columns
 from simulator.studies.sweep.key import Fields, key_of
 from simulator.studies.sweep.metrics import LAW_METRICS
 
-SAME_PART = {"method": "strategy", "serving": "requests"}
-"""Fields that are set together with another field: a method states its strategy, the policy bounds
-the batch.
-"""
 KeyAndMetrics = tuple[bytes, dict[str, float]]
 
 
@@ -98,19 +94,15 @@ class _Keys:
         """Return the key of the base with fields set, as
         :func:`simulator.studies.sweep.key.fields_of` has it.
         """
-        parts = defaultdict[str, Settings](dict)
-        for key, value in settings.items():
-            first = key.partition(".")[0]
-            parts[SAME_PART.get(first, first)][key] = value
         try:
-            return key_of(self._fields(parts.values()), "law")
+            return key_of(self._fields(settings), "law")
         except BadInput:  # a part may be wrong alone and right with the rest
             return key_of(self.base.point(settings)[1], "law")
 
-    def _fields(self, parts: Iterable[Settings]) -> Fields:
+    def _fields(self, settings: Settings) -> Fields:
         """Return the digests of all fields with every part of the settings laid over the base."""
         fields: Fields = dict(self.base.fields)
-        for part in parts:
+        for part in parts_of(settings):
             for name, changed in self._changed(part).items():
                 if changed is None:
                     fields.pop(name, None)
@@ -124,7 +116,7 @@ class _Keys:
         """
         text = repr(part)
         if text not in self._changes:
-            after = self.base.point(part)[1]
+            after = self.base.part(part).fields
             before = self.base.fields
             names = after.keys() | before.keys()
             self._changes[text] = {
