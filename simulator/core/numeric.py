@@ -2,7 +2,7 @@
 same on every Python.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from math import ceil, comb, floor, lgamma, sqrt
 from operator import add
@@ -50,6 +50,29 @@ def elementwise_max(*values: Numbers) -> Numbers:
 def elementwise_min(first: Numbers, second: Numbers) -> Numbers:
     """Return the smaller of two numbers, element by element where one is an array."""
     return -elementwise_max(-first, -second)
+
+
+def power(base: Numbers, exponent: float) -> Numbers:
+    """Return ``base`` to the power of ``exponent``: of a number exactly what an array with this
+    entry has there.
+
+    Python's own power may differ from that of arrays in the last bit.
+    """
+    powers = np.power(base, exponent)
+    if isinstance(base, np.ndarray):
+        return powers
+    return float(powers)
+
+
+def p_norm(terms: Sequence[Numbers], p: float) -> Numbers:
+    """Return ``(sum of term**p)**(1/p)`` of numbers or arrays that are not negative, and not all 0
+    in an entry of an array.
+    """
+    largest = elementwise_max(*terms)
+    if not isinstance(largest, np.ndarray) and not largest:
+        return largest
+    parts = [power(term / largest, p) for term in terms]
+    return largest * power(ordered_sum(parts), 1.0 / p)
 
 
 def binomial(requests: int, share: Numbers) -> dict[int, Numbers]:

@@ -25,7 +25,6 @@ from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import ClosedLoop, Requests
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.serving.service import lanes_of
-from simulator.core.serving.step_times import StepTimes
 from simulator.core.strategies import Strategy, strategies
 from simulator.core.strategies.common.base import early_exit
 from simulator.core.strategies.common.capabilities import Tunable, drafts_first, line_of
@@ -346,11 +345,10 @@ def law_gap(name: str) -> LawGap:
     loaded = tuned(load(name))
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
-    times = StepTimes(scenario.schedule, scenario.cost)
-    simulated, _ = simulate(scenario, acceptance, times=times)
+    simulated, _ = simulate(scenario, acceptance)
     replayed = simulated
     if is_followed(scenario):
-        replayed = replay(scenario, acceptance, times)
+        replayed = replay(scenario, acceptance)
     marginal = law(scenario, acceptance)
     met = law_from(scenario, simulated)
     shown = agreement(scenario, marginal, replayed, simulated)

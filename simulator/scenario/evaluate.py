@@ -17,7 +17,6 @@ from simulator.core.faults import Fault, Infeasible
 from simulator.core.parallel import STOP, counting, stopping, unheard
 from simulator.core.serving.requests import Request
 from simulator.core.serving.service import OnFinished, OnIteration, ServiceRun
-from simulator.core.serving.step_times import StepTimes
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.capabilities import Tunable, appendix_of
 from simulator.core.strategies.common.claim import Claim
@@ -53,8 +52,7 @@ def run(
     """
     loaded = tuned(loaded)
     acceptance = loaded.acceptance()
-    times = StepTimes(loaded.scenario.schedule, loaded.scenario.cost)
-    simulated, spans = simulate(loaded.scenario, acceptance, SPANS, log, finished, times)
+    simulated, spans = simulate(loaded.scenario, acceptance, SPANS, log, finished)
     STOP.set(())
     scenario = _of_those_that_came(loaded.scenario, simulated)
     stated = stated_mean(scenario, acceptance, simulated.verified_per_step)
@@ -67,7 +65,7 @@ def run(
         came = scenario.requests.count
         asked = loaded.scenario.requests.count
         warned.insert(0, f"stopped early: the first {came:,} of {asked:,} requests")
-    replayed = replayed_beside(scenario, acceptance, simulated, times)
+    replayed = replayed_beside(scenario, acceptance, simulated)
     batch = observed_batch(scenario, simulated)
     return RunResult(
         scenario=scenario,
@@ -122,15 +120,13 @@ def simulate(
     spans: int = 0,
     log: OnIteration | None = None,
     finished: OnFinished | None = None,
-    times: StepTimes | None = None,
     prompts_alone: bool = False,
 ) -> tuple[Outcome, list[Span]]:
     """Simulate on the event engine; return the outcome and the first ``spans`` busy intervals of
     each lane of replica 1.
 
-    ``log`` is called with every iteration, ``finished`` with every request that has ended;
-    ``times`` has steps priced already. With ``prompts_alone`` a run is also of use in which prompts
-    are read and nothing is decoded.
+    ``log`` is called with every iteration, ``finished`` with every request that has ended. With
+    ``prompts_alone`` a run is also of use in which prompts are read and nothing is decoded.
 
     Raises :class:`Infeasible` where nothing that counts takes a step, unless ``prompts_alone``, or
     where a time that the SLO limits occurs in none of it; :class:`BadInput` at the traffic file
@@ -152,7 +148,7 @@ def simulate(
                 finished(request)
 
         note = finished if advance is unheard else counted
-        done = scenario.service(acceptance, times).run(spans, log, note)
+        done = scenario.service(acceptance).run(spans, log, note)
     if not done.tally.steps and not prompts_alone:
         if stopping():
             raise KeyboardInterrupt
@@ -196,9 +192,9 @@ def _not_measured(scenario: Scenario, done: ServiceRun, prompts_alone: bool) -> 
             yield Fault(place, f"slo.{metric}_ms", message)
 
 
-def replay(scenario: Scenario, acceptance: Acceptance, times: StepTimes | None = None) -> Outcome:
+def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
     """Return the outcome of walking through the acceptance, each step as long as the law says."""
-    return outcome_of(scenario.service(acceptance, times).replay())
+    return outcome_of(scenario.service(acceptance).replay())
 
 
 def is_followed(scenario: Scenario) -> bool:
@@ -213,20 +209,18 @@ def is_plain(scenario: Scenario) -> bool:
     return bool(scenario.schedule == Autoregressive())
 
 
-def replayed_beside(
-    scenario: Scenario, acceptance: Acceptance, simulated: Outcome, times: StepTimes
-) -> Outcome:
+def replayed_beside(scenario: Scenario, acceptance: Acceptance, simulated: Outcome) -> Outcome:
     """Return the replay of a simulated scenario; the simulation itself where no replay can follow
     it.
 
     That of plain decoding is the simulation without its lanes, to the last bit, unless links
-    jitter. ``times`` has the steps of the simulation priced already.
+    jitter.
     """
     if not is_followed(scenario):
         return simulated
     if is_plain(scenario) and not scenario.cost.jitters:
         return replace(simulated, busy_s={})
-    return replay(scenario, acceptance, times)
+    return replay(scenario, acceptance)
 
 
 def baseline_beside(scenario: Scenario, acceptance: Acceptance, simulated: Outcome) -> Outcome:

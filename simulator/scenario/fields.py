@@ -28,7 +28,6 @@ from simulator.core.serving.memory import Blocks
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
 from simulator.core.serving.slo import Slo
-from simulator.core.serving.step_times import StepTimes
 from simulator.core.serving.traffic import READERS
 from simulator.core.strategies import Strategy, strategies
 from simulator.core.strategies.common.base import early_exit
@@ -302,10 +301,8 @@ class Scenario(Frozen):
             self.cost, odds, requests, tokens, one_lane=self.one_lane, outputs=self.outputs
         )
 
-    def service(self, acceptance: Acceptance, times: StepTimes | None = None) -> Service:
-        """Return the service that the scenario describes, ready to run or to replay; ``times`` has
-        steps priced already.
-        """
+    def service(self, acceptance: Acceptance) -> Service:
+        """Return the service that the scenario describes, ready to run or to replay."""
         return Service(
             strategy=self.schedule,
             acceptance=acceptance,
@@ -319,7 +316,6 @@ class Scenario(Frozen):
             held_tokens=self.held_tokens,
             one_lane=self.one_lane,
             stages=self.stages if self.schedule.traits.staged else 0,
-            times=times,
             seed=self.seed,
         )
 

@@ -16,7 +16,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from simulator.core.cost.collectives import AllReduce, AllToAll
 from simulator.core.cost.formats import ACTIVATION_BYTES, FORMATS, Arithmetic, NumberFormat
 from simulator.core.cost.roofline import Attention, ExpertRoofline, Roofline
-from simulator.core.numeric import Numbers, elementwise_max
+from simulator.core.numeric import Numbers, p_norm
 from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Positive
 
 if TYPE_CHECKING:  # profiles are listed without numpy
@@ -193,13 +193,7 @@ class Device(Frozen):
             memory = size_bytes / bandwidth * memory_ratio
             fixed = constant * fixed_ratio
             compute = flops * (operation.tiled(tokens) / tokens if tokens else 1.0) / peak
-            largest = elementwise_max(memory, compute, *apart)
-            if isinstance(largest, float) and not largest:
-                return fixed
-            norm = (memory / largest) ** p + (compute / largest) ** p
-            for term in apart:
-                norm = norm + (term / largest) ** p
-            return fixed + largest * norm ** (1.0 / p)
+            return fixed + p_norm((memory, compute, *apart), p)
 
         return seconds
 

@@ -295,11 +295,13 @@ class HardwareCost:
     random: np.random.Generator | None = None
     """Generator from which the jitter of links is drawn; None: jitter is at its mean."""
     reads_context: ClassVar[bool] = True
-    _layers: dict[str, PricedLayers] = field(default_factory=dict, repr=False)
+    _layers: dict[str, PricedLayers] = field(default_factory=dict, repr=False, compare=False)
     """Times of layers, by what they belong to; stages on equal devices have the same."""
-    _passes: dict[tuple[str, int, int], PassTimes] = field(default_factory=dict, repr=False)
+    _passes: dict[tuple[str, int, int], PassTimes] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     """Times of passes, by what they belong to, and from which layer to before which."""
-    _heads: dict[DraftHead, HeadTimes] = field(default_factory=dict, repr=False)
+    _heads: dict[DraftHead, HeadTimes] = field(default_factory=dict, repr=False, compare=False)
     """Times of passes of draft heads."""
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:

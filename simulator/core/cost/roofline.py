@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from simulator.core.cost.formats import ACTIVATION_BYTES, CacheFormat
-from simulator.core.numeric import Numbers, elementwise_max, elementwise_min
+from simulator.core.numeric import Numbers, elementwise_max, elementwise_min, power
 from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Ranged
 
 
@@ -204,7 +204,7 @@ class AttentionRoofline(Roofline):
             (self.splits == "all") | (grouped & (self.splits == "grouped"))
         )
         copied = grouped & (read.kv_heads > 1) & (read.sequences > 1)
-        on_top = self.reduction_us.value * beyond**0.5 + self.regroup_us.value * copied
+        on_top = self.reduction_us.value * power(beyond, 0.5) + self.regroup_us.value * copied
         if cache_mb:
             share = elementwise_min(1.0, elementwise_max(0.0, 2.0 - size_bytes / (cache_mb * 1e6)))
         else:

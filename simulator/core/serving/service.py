@@ -28,7 +28,7 @@ from simulator.core.serving.requests import Request, Requests, Source
 from simulator.core.serving.router import Fleet
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.serving.slo import Slo
-from simulator.core.serving.step_times import StepTimes
+from simulator.core.serving.step_times import step_times
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import dropped_units, line_of
 from simulator.core.strategies.common.step import Lanes
@@ -65,10 +65,6 @@ class Service:
     """Whether target and draft are one device, which does one thing at a time."""
     stages: int = 0
     """Stages of the target's pipeline, each a lane of its own; 0 where the target is one lane."""
-    times: StepTimes | None = None
-    """Durations of steps that are known already, as a replay takes them from the simulation before
-    it.
-    """
     leaps: bool = True
     """Whether steps in which nothing is decided are taken at once; the result is the same, to the
     last bit.
@@ -143,8 +139,8 @@ class Service:
             log=on_iteration,
         )
         scheduler.routing = self.routing
-        if self.times and cost is self.cost:
-            scheduler.times = self.times
+        if cost is self.cost:
+            scheduler.times = step_times(self.strategy, cost)
         if self.leaps and self.serving.replicas == 1 and (leaps := Leaps(scheduler)).possible:
             scheduler.leap_from = leaps.from_
         return scheduler

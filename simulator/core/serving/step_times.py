@@ -1,24 +1,65 @@
-"""Remember how long the steps of a batch take: equal steps are worked out once.
+"""How long the steps of a batch take: steps that differ in their context alone stand in a table.
 
-Steps of a single request differ in its context alone, which grows by a few tokens at a time: they
-are worked out for many contexts at once.
+Of its context, a step depends on nothing but the tokens that its requests have cached *together*,
+as long as all of them verify windows of one length::
+
+    total context   8,192   8,193   8,194  ...  9,215 | 9,216  ...
+    target           21.1    21.1    21.2  ...   22.0 |             one block: worked out at once
+    draft             4.0     4.0     4.0  ...    4.0 |             when one of its steps comes up
+
+An entry of a block, a step priced on its own, and a step of :meth:`StepTimes.along` are the same
+floats: a price is sums, products and powers, and each of these is the same for a number and for an
+entry of an array (:func:`simulator.core.numeric.power`).
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from simulator.core.cost.hardware_cost import REMEMBERED
 from simulator.core.cost.protocol import Cost
-from simulator.core.cost.rows import NO_ROWS
-from simulator.core.cost.stated import StatedCost
+from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.numeric import Numbers
+from simulator.core.recent import Recent
 from simulator.core.strategies.common.base import Strategy
-from simulator.core.strategies.common.step import Kind, Step
+from simulator.core.strategies.common.step import UNLIMITED, Kind, Step
 
-AHEAD = 1_024
-"""Contexts for which a step of a single request is worked out at once."""
+BLOCK = 1_024
+"""Total contexts of a block."""
+MOST_BLOCKS = 2_048
+"""Blocks that are kept: 8 KiB for each duration that depends on the context, 64 MiB where all have
+four of them.
+"""
+LARGEST = 32
+"""Requests of a batch up to which blocks pay: the total context of a larger one passes a block in a
+few steps.
+"""
+MOST_TIMES = 32
+"""Strategies on their hardware whose step times are kept."""
+
+
+class Block(NamedTuple):
+    """The durations of the steps of one kind whose total contexts follow one another."""
+
+    first: int
+    """Total context of its first entry: tokens that all requests of the step have cached before
+    it."""
+    stop: int
+    """Total context behind its last entry."""
+    durations: NamedTuple
+    """The strategy's named durations, in seconds: each an array over the block, or a number where
+    it is the same all along."""
+
+    def at(self, context: int) -> NamedTuple:
+        """Return the named durations, as numbers, of the step with this total context."""
+        place = context - self.first
+        numbers = [
+            float(seconds[place]) if isinstance(seconds, np.ndarray) else seconds
+            for seconds in self.durations
+        ]
+        return type(self.durations)._make(numbers)
 
 
 class StepTimes:
@@ -27,86 +68,102 @@ class StepTimes:
     def __init__(self, strategy: Strategy, cost: Cost) -> None:
         self._strategy = strategy
         self._cost = cost
-        self._named: type[NamedTuple] = strategy.traits.durations
         self._remembered: dict[tuple[Hashable, ...], NamedTuple] = {}
-        self._lists: dict[Kind, tuple[int, list[tuple[float, ...]]]] = {}
-        """By kind, the context of the first step that was worked out ahead, and the durations from
-        there on.
-        """
 
     def of(self, step: Step) -> NamedTuple:
         """Return the named durations of a step, in seconds; drawn anew every time where links
         jitter.
         """
+        if self._cost.jitters:
+            drawn: NamedTuple = self._strategy.durations(self._cost, step)
+            return drawn
         if not self._cost.reads_context:
-            key = _without_context(step)
-        elif (listed := self._listed(step)) is not None:
-            return listed
-        elif (ahead := self._with_next_contexts(step)) is not None:
-            return self._list(step, self._strategy.durations(self._cost, ahead))
-        else:
-            key = step
-        durations = None if self._cost.jitters else self._remembered.get(key)
+            return self._once(_without_context(step), step)
+        block = self.block(step)
+        if block is None:
+            return self._once(step, step)
+        return block.at(step.rows.kv_tokens - step.rows.tokens)
+
+    def block(self, step: Step) -> Block | None:
+        """Return the durations of all steps like this one whose total contexts lie around its own;
+        None where they depend on more than the total context, or would not be read again.
+        """
+        each = _rows_each(step)
+        if not each or self._cost.jitters or self._cost.stages:
+            return None
+        if not self._cost.reads_context:
+            return Block(0, UNLIMITED, self.of(step))
+        rows = step.rows
+        if rows.sequences > LARGEST:
+            return None
+        context = rows.kv_tokens - rows.tokens
+        return _block(self, step.kind, each, rows.sequences, context - context % BLOCK)
+
+    def along(self, step: Step) -> NamedTuple:
+        """Return the named durations, each a number or an array, of steps whose contexts are
+        arrays: those that :meth:`of` has of each step.
+        """
+        if not self._cost.reads_context:
+            return self.of(_single(step, 0))
+        return _shortened(self._strategy.durations(self._cost, step))
+
+    def _once(self, key: tuple[Hashable, ...], step: Step) -> NamedTuple:
+        """Return the durations of a step, worked out once for equal keys."""
+        durations = self._remembered.get(key)
         if durations is None:
             if len(self._remembered) >= REMEMBERED:
                 self._remembered.clear()
             durations = self._remembered[key] = self._strategy.durations(self._cost, step)
         return durations
 
-    def along(self, step: Step) -> NamedTuple:
-        """Return the named durations, each a number or an array, of steps whose contexts are
-        arrays, as :meth:`of` has them.
 
-        What a formula states, and what is listed ahead, comes from arrays there too; an array's
-        powers differ in the last bit.
-        """
-        first = _single(step, 0)
-        if not self._cost.reads_context:
-            return self.of(first)
-        if not isinstance(self._cost, StatedCost):
-            self.of(first)
-        if isinstance(self._cost, StatedCost) or self._listed(first) is not None:
-            priced: NamedTuple = self._strategy.durations(self._cost, step)
-            return priced
-        columns = np.array(
-            [self.of(_single(step, place)) for place in range(len(step.rows.kv_tokens))]
-        ).T
-        # a strategy may ask whether a part occurs, and that is a question to a number
-        constant = (
-            float(column[0]) if (column == column[0]).all() else column for column in columns
-        )
-        return self._named._make(constant)
+_TIMES = Recent[StepTimes](MOST_TIMES)
 
-    def _listed(self, step: Step) -> "NamedTuple | None":
-        """Return the durations of a step of a single request, where they are listed; else None."""
-        if step.rows.experts_read:  # differs from step to step
-            return None
-        first, listed = self._lists.get(step.kind, (-AHEAD, []))
-        place = step.rows.kv_tokens - step.rows.tokens - first
-        if 0 <= place < AHEAD:
-            return self._named._make(listed[place])
-        return None
 
-    def _with_next_contexts(self, step: Step) -> Step | None:
-        """Return a step of a single request at its context and at the next ones; of others None."""
-        kind, rows, *_ = step
-        if rows.experts_read or kind.verifying + kind.bare != 1:
-            return None
-        if step.loads or kind.prompts or self._cost.stages:
-            return None
-        context = rows.kv_tokens - rows.tokens
-        if self._strategy.step(kind, context) != step:
-            return None
-        return self._strategy.step(kind, np.arange(context, context + AHEAD))
+def step_times(strategy: Strategy, cost: Cost) -> StepTimes:
+    """Return the step times of a strategy on its hardware, the same for equal ones; where links
+    jitter they are of this run alone.
+    """
+    if cost.jitters:
+        return StepTimes(strategy, cost)
+    return _TIMES.of(StepTimes, strategy, cost)
 
-    def _list(self, step: Step, ahead: Iterable[Numbers]) -> NamedTuple:
-        """Keep the durations of a step at its context and at the next ones; return those of the
-        first.
-        """
-        columns = [np.broadcast_to(seconds, AHEAD).tolist() for seconds in ahead]
-        listed = list(zip(*columns, strict=True))
-        self._lists[step.kind] = step.rows.kv_tokens - step.rows.tokens, listed
-        return self._named._make(listed[0])
+
+@lru_cache(MOST_BLOCKS)
+def _block(times: StepTimes, kind: Kind, each: int, sequences: int, first: int) -> Block:
+    """Return the durations of the steps of a kind with ``each`` rows in so many sequences, from a
+    total context on.
+    """
+    stop = first + BLOCK
+    rows = Rows.decode(each, np.arange(first, stop), sequences)
+    return Block(first, stop, times.along(Step(kind, rows)))
+
+
+def _rows_each(step: Step) -> int:
+    """Return the rows of each sequence of a step whose durations depend on its total context alone;
+    0 where they depend on more.
+    """
+    kind, rows, _, prompts, loads = step
+    if kind.redrafts or prompts.tokens or loads or rows.experts_read or not rows.sequences:
+        return 0
+    each = rows.tokens // rows.sequences
+    context = rows.kv_tokens - rows.tokens
+    if rows == Rows.decode(each, context, rows.sequences):
+        return each
+    return 0
+
+
+def _shortened(durations: NamedTuple) -> NamedTuple:
+    """Return durations with a number for every array of equal ones: a strategy may ask whether a
+    part occurs, and that is a question to a number.
+    """
+    return type(durations)._make([_number_or_array(seconds) for seconds in durations])
+
+
+def _number_or_array(seconds: Numbers) -> Numbers:
+    if isinstance(seconds, np.ndarray) and (seconds == seconds[0]).all():
+        return float(seconds[0])
+    return seconds
 
 
 def _without_context(step: Step) -> tuple[Hashable, ...]:
