@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 from figures import Figure, at_least, at_most, in_loops, show
 
@@ -12,21 +14,35 @@ TITLE = "Command line"
 ROUNDS = 5
 MOST_CALLS = 8e6
 """Calls of an empty function that a start may take: 0.3 CPU seconds where one takes 38 ns."""
-RUN = """
-import resource, sys
+PEAK = """
+import sys
+from pathlib import Path
+print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0], file=sys.stderr)
+"""
+"""Prints the most memory of a process, in kB; that by ``getrusage`` begins with its parent's."""
+RUN = f"""
+import sys
 from simulator.cli.main import main
 try:
     main(sys.argv[1:])
 finally:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+    exec({PEAK!r})
 """
 
 
-def started(*arguments: str) -> tuple[float, float]:
-    """(CPU seconds, MB at most) of one command."""
+def started(*arguments: str, tree: Path | None = None, code: str = RUN) -> tuple[float, float]:
+    """(CPU seconds, MB at most) of one command, by the code of another checkout where ``tree`` is
+    one.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(tree)} if tree else None
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, *arguments],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

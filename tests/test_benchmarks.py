@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from simulator.core.strategies import strategies
+from simulator.scenario import evaluate, load
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no checkout")
@@ -29,6 +30,63 @@ def benchmark() -> Iterator[Callable[[str], ModuleType]]:
     sys.path.insert(0, str(BENCHMARKS))
     yield importlib.import_module
     sys.path.remove(str(BENCHMARKS))
+
+
+def test_what_is_timed_beside_an_earlier_commit_can_be_loaded(benchmark: Any) -> None:
+    against = benchmark("bench_against")
+    for part in against.SIMULATIONS.values():
+        scenario, changes = part.measure.args
+        assert load(scenario, changes).scenario.requests.count >= 64
+
+
+def test_a_process_simulates_twice_the_same(benchmark: Any) -> None:
+    one_run = benchmark("one_run")
+    changes = ["strategy={name: vanilla_sd, gamma: 3}", "requests.count=3"]
+    one, other = (one_run.simulated(evaluate, "durations_only", changes, 2) for _ in range(2))
+    assert one["told"] == other["told"]
+    assert len(one["seconds"]) == 2
+    assert (one["requests"], one["request_steps"]) == (3, one["steps"])
+    assert one["drawing_s"] > 0.0
+
+
+def test_medians_of_pairs_are_held_to_their_goals(benchmark: Any) -> None:
+    """Ratios of 10, 12 and 2, and CPU seconds of 1, 2 and 6 today."""
+    against = benchmark("bench_against")
+    seconds = {"before": iter((9.0, 10.0, 24.0, 12.0)), "now": iter((9.0, 1.0, 2.0, 6.0))}
+
+    def measure(tree: Path) -> dict[str, float]:
+        side = "now" if tree == against.ROOT else "before"
+        return {"s": next(seconds[side]), "told": 1.0}
+
+    rows = {"s": against.Row("CPU s", form="{:.0f}", most=1.5, later=9.0)}
+    part = against.Part(measure, rows)
+    now, before, alike = against.figures_of("name", part, Path("elsewhere"), 3)
+    assert now == ("name: CPU s", "2 (1 to 6)", "<= 1.5", False, "")
+    words = "the same before: 12 (10 to 24); times as much"
+    assert before == (words, "10.00 (2.00 to 12.00)", ">= 9.00", True, "")
+    assert alike == ("name: the same numbers", "yes", "yes", True, "")
+
+
+def test_what_a_request_takes_is_told_apart_from_iterations(
+    benchmark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of loads that take 40 us a request, 5 an iteration and 0.5 for each request in one."""
+    against = benchmark("bench_against")
+
+    def run(tree: Path, cases: list[Any]) -> list[dict[str, Any]]:
+        found = []
+        for batch, tokens in against.LOADS:
+            steps = 1_000 * tokens / batch
+            seconds = 1_000 * 40e-6 + steps * 5e-6 + steps * batch * 0.5e-6
+            one = {"requests": 1_000, "steps": steps, "request_steps": steps * batch}
+            found.append({**one, "seconds": [seconds, 2 * seconds]})
+        return found
+
+    monkeypatch.setattr(against, "run", run)
+    fitted = against.GROWTH["requests_plain"].measure(Path())
+    assert fitted == pytest.approx(
+        {"request": 40e-6, "step": 5e-6, "request_step": 0.5e-6, "off": 0.0}, abs=1e-12
+    )
 
 
 def in_the_end(holds: Callable[[], bool], goes: int = 5) -> bool:
