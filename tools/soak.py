@@ -4,7 +4,7 @@ in words.
 
     python3 dev.py soak [--minutes N] [--seed N] [--family NAME]
 
-Six families of attempts, each with what has to hold:
+Seven families of attempts, each with what has to hold:
 
 * ``files``: shipped files broken by chance, through their loaders (``fuzz.py``).
 * ``settings``: any field of a scenario or a plan set to anything; law and run answer, or refuse in
@@ -12,6 +12,8 @@ Six families of attempts, each with what has to hold:
 * ``words``: any command with any words behind it; exit code 0, 2 or 3, and no half of an answer.
 * ``books``: sound scenarios with other numbers; law, replay and simulation agree as claimed, books
   close, nothing is lost, and steps that are leapt over leave what steps one by one leave.
+* ``services``: any strategy, policy, load, memory, costs and acceptance together; whatever a run
+  counts, times and keeps is the same with leaps and step by step, to the last bit.
 * ``places``: the same command twice, in other folders, languages, orders of hashing, without a home
   or a terminal; same bytes.
 * ``kills``: a command that writes, ended at any moment by any signal; old files or new ones, a
@@ -44,10 +46,13 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest.mock import patch
 
 import fuzz
 import yaml
+
+sys.path.append(str(Path(__file__).parent.parent / "tests"))  # how services are compared
+
+import both_ways
 from click.testing import CliRunner
 
 from simulator.cli.main import main as specsim
@@ -416,12 +421,12 @@ def books(chance: random.Random, folder: Path) -> str:
         changes += whole_part(chance)
     typed = ["run", scenario, "--json", *(word for change in changes for word in ("--set", change))]
     least = chance.choice((1, 1, leap.LEAST))
-    with patch.multiple(leap, LEAST=least, ALONE=0):
+    with both_ways.eager(least):
         code, out = asked(typed)
     if code:
         return "refused"
     _add_up(json.loads(out))
-    with patch.object(leap, "LEAST", 1 << 40):
+    with both_ways.step_by_step():
         promise(
             asked(typed) == (code, out),
             f"leaps over runs of {least} steps or more change the answer",
@@ -459,6 +464,17 @@ def _add_up(told: dict[str, Any]) -> None:
         serving["ttft_ms"]["mean"] <= serving["e2e_ms"]["mean"] * (1 + 1e-9),
         "ends before its first token",
     )
+
+
+def services(chance: random.Random, folder: Path) -> str:
+    """Serve the same requests with leaps over runs of any length and step by step."""
+    service = both_ways.service(chance.choice)
+    spans = chance.choice((0, 5, 100_000))
+    TYPED[:] = [f"{name}={value!r}"[:120] for name, value in vars(service).items()]
+    with both_ways.eager():
+        differing = both_ways.differences(service, spans)
+    promise(not differing, f"leaps change {', '.join(differing)}")
+    return "answered"
 
 
 PLACES = (
@@ -718,10 +734,11 @@ def _put(here: Path, files: dict[str, bytes]) -> None:
 
 
 FAMILIES: dict[str, tuple[Callable[[random.Random, Path], str], float]] = {
-    "files": (files, 0.2),
-    "settings": (settings, 0.3),
-    "words": (words, 0.15),
+    "files": (files, 0.15),
+    "settings": (settings, 0.25),
+    "words": (words, 0.1),
     "books": (books, 0.2),
+    "services": (services, 0.15),
     "places": (places, 0.05),
     "kills": (kills, 0.1),
 }
