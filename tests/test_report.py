@@ -15,7 +15,7 @@ from rich.console import Console
 from simulator.core.faults import BadInput
 from simulator.core.world import Span
 from simulator.report import write
-from simulator.report.drawing import drawn
+from simulator.report.forms import as_svg
 from simulator.report.markdown import as_markdown
 from simulator.report.pages import law as law_page
 from simulator.report.run import figures
@@ -106,7 +106,7 @@ def test_the_sweep_figure_names_its_regime(draft_ms, label):
         SweepPoint(gamma, 40.0, 10.0, 36.0 + max(0.0, draft - 18.0), draft, 18.0, 36.0)
         for gamma, draft in enumerate(draft_ms, start=1)
     ]
-    texts = "".join(parsed(drawn(figures.window_sweep(points)).decode()).itertext())
+    texts = "".join(parsed(as_svg(figures.window_sweep(points))).itertext())
     assert label in texts
 
 
@@ -284,7 +284,6 @@ def test_reports_run_nothing_and_only_figures_draw():
                     or path.stem
                     in (
                         "drawing",
-                        "figures",
                         "panels",
                         "pipeline_timeline",
                         "validation_figures",

@@ -680,28 +680,25 @@ def test_the_panels_of_other_windows_are_named() -> None:
         )
         for gamma, baseline_ms in ((1, 10.5), (2, 10.5))
     ]
-    steps_axes, tokens_axes = figures.window_sweep(points).axes
-    assert steps_axes.get_legend_handles_labels()[1] == [
+    steps, tokens = figures.window_sweep(points).panels
+    assert [one.label for one in steps.named] == [
         "vanilla, law",
         "mean step, law",
         "step without fallback, law",
         "mean step, simulation",
     ]
-    assert tokens_axes.get_legend_handles_labels()[1] == [
+    assert [one.label for one in tokens.named] == [
         "vanilla, law",
         "law, marginal rates",
         "law, replayed means",
         "simulation",
         "autoregressive, law",
     ]
-    assert (steps_axes.get_ylabel(), tokens_axes.get_ylabel()) == (
-        "step time (ms)",
-        "time per token (ms)",
-    )
-    assert steps_axes.get_xlabel() == "window γ (draft tokens)"
+    assert (steps.y_label, tokens.y_label) == ("step time (ms)", "time per token (ms)")
+    assert steps.x_label == "window γ (draft tokens)"
     above = [replace(each, baseline_tpot_ms=30.0, law_step_ms=10.0) for each in points]
-    steps_axes, tokens_axes = figures.window_sweep(above).axes
-    assert steps_axes.get_legend_handles_labels()[1][1] == "step, law"
-    assert [text.get_text() for text in tokens_axes.texts] == [
+    steps, tokens = figures.window_sweep(above).panels
+    assert steps.named[1].label == "step, law"
+    assert [note.words for note in tokens.notes] == [
         "autoregressive, law: 30.0 ms (above this panel)"
     ]

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from simulator.cli.main import main
 from simulator.core.faults import BadInput
-from simulator.report.drawing import data_csv
+from simulator.report.forms import as_data
 from simulator.studies.sweep.store import LOCK_SUFFIX, Store, reading, writing
 
 WORLD = """
@@ -444,7 +444,7 @@ def test_data_beside_a_picture_hold_no_formula() -> None:
     axes = figure.subplots()
     axes.plot([1], [-2], label="=cmd|calc")
     axes.set_title("@panel")
-    assert data_csv(figure) == "panel,series,x,y,value\n'@panel,'=cmd|calc,1,-2,\n"
+    assert as_data(figure) == "panel,series,x,y,value\n'@panel,'=cmd|calc,1,-2,\n"
 
 
 def test_a_store_whose_very_damage_is_no_text_is_refused(folder: Path) -> None:

@@ -251,7 +251,10 @@ def json_text(data: Any, **style: Any) -> str:
     holds one.
     """
     chosen: PlainData = {"indent": 2, "default": _plain_number} | style
-    return json.dumps(_finite(data, ()), allow_nan=False, **chosen)
+    try:
+        return json.dumps(data, allow_nan=False, **chosen)
+    except ValueError:  # something in it is no number
+        return json.dumps(_finite(data, ()), allow_nan=False, **chosen)
 
 
 def _finite(data: Any, path: tuple[object, ...]) -> Any:

@@ -96,7 +96,9 @@ class Figure:
 
     @cached_property
     def drawing(self) -> Any:
-        """Return the matplotlib figure, or SVG text that is one already; it is drawn once."""
+        """Return the matplotlib figure, the chart, or SVG text that is a picture already; it is
+        made once.
+        """
         if isinstance(self.picture, str):
             return self.picture
         return self.picture()
@@ -104,9 +106,9 @@ class Figure:
     @cached_property
     def svg(self) -> str:
         """Return the picture as SVG text."""
-        from simulator.report.drawing import drawn
+        from simulator.report.forms import as_svg
 
-        return drawn(self.drawing).decode()
+        return as_svg(self.drawing)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""Drawings as files: in the look of all pictures or a user's, in the width of one or two columns,
-their data as CSV.
+"""Drawings by matplotlib: in the look of all pictures or a user's, in the width of one or two
+columns, as files and as the points that they show.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,12 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
 
 from simulator.core.plain import PlainData
-from simulator.inputs.writing import csv_text
 from simulator.report import WANTED
+from simulator.report.chart import BAR_WIDE, Chart, ChartSeries, Panel
+from simulator.report.panels import GREY, SHADE, legend_above
 
 WIDTH_IN = 16 / 2.54
 COLUMNS_IN = {1: 8.6 / 2.54, 2: 17.8 / 2.54}
@@ -45,10 +47,8 @@ def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iter
         )
 
 
-def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
-    """Return a figure as a file without a date; one that is SVG text already has no other form."""
-    if isinstance(figure, str):
-        return figure.encode()
+def drawn(figure: Figure, ending: str = ".svg") -> bytes:
+    """Return a figure as a file without a date."""
     if WANTED.paper_columns == 1:
         for text in figure.findobj(Text):
             text.set_fontsize(SMALLER * float(text.get_fontsize()))
@@ -68,14 +68,64 @@ def drawn(figure: Figure | str, ending: str = ".svg") -> bytes:
     return file.getvalue()
 
 
-def data_csv(figure: Figure) -> str:
-    """Return what a figure shows as CSV text: panel, series, x and y of every point; of a bar its
-    end, of a map its value.
-    """
-    return csv_text(("panel", "series", "x", "y", "value"), _points(figure))
+PANEL_IN = 3.0
+"""Height of a panel of a chart."""
 
 
-def _points(figure: Figure) -> Iterator[tuple[object, ...]]:
+def plotted(chart: Chart) -> Figure:
+    """Return a chart as a figure of matplotlib."""
+    with canvas(PANEL_IN * len(chart.panels)) as figure:
+        rows = figure.subplots(len(chart.panels), 1, squeeze=False)
+        for axes, panel in zip(rows.flat, chart.panels, strict=True):
+            _plot(axes, panel)
+        return figure
+
+
+def _plot(axes: Axes, panel: Panel) -> None:
+    """Draw a panel of a chart."""
+    if panel.shaded:
+        axes.axvspan(*panel.shaded, color=SHADE, lw=0, zorder=0)
+    if panel.marked is not None:
+        axes.axvline(panel.marked, color=GREY, lw=0.8)
+    for one in panel.drawn:
+        _plot_series(axes, one)
+    for level in panel.levels:
+        axes.axhline(level.y, color=GREY, lw=1.0, ls="-.", label=level.label)
+    for note in panel.notes:
+        axes.text(
+            note.x,
+            0.04,
+            note.words,
+            ha="right" if note.ends else "left",
+            va="bottom",
+            size=8,
+            color=GREY if note.soft else "black",
+            transform=axes.transAxes,
+        )
+    axes.set(xlabel=panel.x_label, ylabel=panel.y_label, xlim=panel.x_limits, ylim=panel.y_limits)
+    if panel.whole:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    legend_above(axes, 2 if len(panel.named) == 4 else 3)
+
+
+def _plot_series(axes: Axes, one: ChartSeries) -> None:
+    if one.bars:
+        axes.bar(one.x, one.y, width=BAR_WIDE, color=one.colour, alpha=0.55, label=one.label)
+        return
+    inside = "white" if one.mark == "D" else "none"
+    axes.plot(
+        one.x,
+        one.y,
+        ls=one.line or "none",
+        marker=one.mark or "none",
+        color=one.colour,
+        mfc=inside,
+        ms=5,
+        label=one.label,
+    )
+
+
+def points(figure: Figure) -> Iterator[tuple[object, ...]]:
     """Yield panel, series, x, y and value of what a figure shows."""
     for place, axes in enumerate(figure.axes, start=1):
         panel = axes.get_title() or axes.get_title("left") or axes.get_ylabel() or str(place)

@@ -13,6 +13,7 @@ from typing import Any
 from simulator.core.faults import BadInput
 from simulator.inputs import writing
 from simulator.report.blocks import PICTURES, Block, Figure, Page
+from simulator.report.forms import as_data, as_picture
 from simulator.report.html import as_html
 from simulator.report.markdown import as_markdown
 
@@ -34,18 +35,15 @@ def page_files(page: Page, name: str) -> Files:
 
 def picture_files(drawing: Any, path: Path) -> Files:
     """Return a drawing in the form of the ending of ``path``, and its data beside it."""
-    from simulator.report.drawing import drawn
-
-    return _data(drawing, path) | {str(path): drawn(drawing, path.suffix)}
+    return _data(drawing, path) | {str(path): as_picture(drawing, path.suffix)}
 
 
 def _data(drawing: Any, path: Path) -> Files:
     """Return the data of a drawing as a file beside ``path``; SVG text has none."""
-    from simulator.report.drawing import data_csv
-
-    if isinstance(drawing, str):
+    data = as_data(drawing)
+    if data is None:
         return {}
-    return {str(path.with_suffix(DATA)): data_csv(drawing)}
+    return {str(path.with_suffix(DATA)): data}
 
 
 def write_picture(path: Path, drawing: object) -> str:

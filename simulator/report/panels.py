@@ -1,13 +1,18 @@
-"""What the panels of figures share: colours, curves over points, and how axes are dressed."""
+"""What the panels of figures share: colours, curves over points, and how axes are dressed.
+
+The colours are asked for where nothing is drawn by matplotlib, so it is not loaded before it is.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
-
-from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from simulator.core.plain import PlainData
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Point = TypeVar("Point")
 BLUE = "#0072B2"
@@ -101,6 +106,8 @@ def dress(
     if log_x:
         logarithmic(axes, log_x)
     if integers:
+        from matplotlib.ticker import MaxNLocator
+
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for level in levels:
         axes.axhline(level, color=GREY, lw=0.8)
@@ -124,5 +131,7 @@ def legend_above(axes: Axes, columns: int) -> None:
 
 def logarithmic(axes: Axes, base: float = 10) -> None:
     """Make the lower axis logarithmic, with plain numbers at its ticks."""
+    from matplotlib.ticker import FuncFormatter
+
     axes.set_xscale("log", base=base)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

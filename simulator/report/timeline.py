@@ -6,12 +6,13 @@ Both are made from spans alone, so they show what the lanes did.
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import floor, log10
+from math import floor
 from textwrap import wrap
 from typing import NamedTuple, Self
 
 from simulator.core.plain import PlainData
 from simulator.core.world import Span
+from simulator.report.chart import round_up
 from simulator.report.html import rendered
 from simulator.report.panels import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 
@@ -70,8 +71,11 @@ def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> PlainData:
     for span in spans[:limit]:
         begin = round(span.start_s * 1e6, 3)
         duration = round((span.end_s - span.start_s) * 1e6, 3)
-        event = {"ph": "X", "pid": 1, "tid": tids[span.lane], "ts": begin, "dur": duration}
-        events.append(event | {"name": span.label})
+        event: PlainData = {"ph": "X", "pid": 1, "tid": tids[span.lane]}
+        event["ts"] = begin
+        event["dur"] = duration
+        event["name"] = span.label
+        events.append(event)
     counts = {"spans": len(spans), "shown": min(limit, len(spans))}
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": counts}
 
@@ -255,7 +259,7 @@ class _Drawing:
 
     def ticks(self) -> Iterator[tuple[float, str]]:
         length_ms = (self.end - self.begin) * 1e3
-        step = _tick(length_ms / 8)
+        step = round_up(length_ms / 8)
         last = floor(length_ms / step + 1e-9)
         for index in range(last + 1):
             place = self.x(self.begin + index * step * 1e-3)
@@ -322,13 +326,6 @@ def _colours(lanes: Sequence[str], spans: Iterable[Span]) -> dict[tuple[str, str
         else:
             chosen[lane, label] = wanted[len(chosen) % len(wanted)]
     return chosen
-
-
-def _tick(length: float) -> float:
-    """Return the round number (1, 2 or 5 times a power of ten) at or above ``length``."""
-    power = 10.0 ** floor(log10(length))
-    steps = [factor * power for factor in (1.0, 2.0, 5.0, 10.0)]
-    return next(step for step in steps if step >= length * (1 - 1e-9))
 
 
 def _milliseconds(seconds: float) -> str:

@@ -3,43 +3,22 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import MaxNLocator
 
 from simulator.core.acceptance.sources import Odds
-from simulator.report.drawing import canvas
-from simulator.report.panels import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    SHADE,
-    VERMILLION,
-    Curve,
-    draw,
-    dress,
-    legend_above,
-)
+from simulator.report.chart import Chart, ChartLevel, ChartNote, ChartSeries, Limits, Panel
+from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, VERMILLION
 from simulator.report.wording import shown
 from simulator.scenario.outcome import Outcome
 from simulator.studies.window import SweepPoint
 
+WINDOW = "window γ (draft tokens)"
 
-def window_sweep(points: Sequence[SweepPoint]) -> Drawing:
-    """Draw step time and time per token against ``gamma``, the zero-slope region shaded."""
-    with canvas(6.0) as figure:
-        steps, tokens = figure.subplots(2, 1, sharex=True)
-        steps.set_xlim(points[0].gamma - 0.4, points[-1].gamma + 0.4)
-        _steps(steps, points)
-        _tokens(tokens, points)
-        steps.tick_params(labelbottom=True)
-        for axes in (steps, tokens):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            axes.set_xlabel("window γ (draft tokens)")
-            columns = 2 if len(axes.get_legend_handles_labels()[0]) == 4 else 3
-            legend_above(axes, columns)
-        return figure
+
+def window_sweep(points: Sequence[SweepPoint]) -> Chart:
+    """Show step time and time per token against ``gamma``, the zero-slope region shaded."""
+    limits = (points[0].gamma - 0.4, points[-1].gamma + 0.4)
+    panels = [_steps(points, limits), _tokens(points, limits)]
+    return Chart("Step time and time per token against the window", panels)
 
 
 def crossing(points: Sequence[SweepPoint]) -> tuple[float | None, int | None]:
@@ -67,56 +46,73 @@ def _gamma(point: SweepPoint) -> int:
     return point.gamma
 
 
-def _steps(axes: Axes, points: Sequence[SweepPoint]) -> None:
+def _steps(points: Sequence[SweepPoint], limits: Limits) -> Panel:
     main = [point.main_step_ms for point in points]
     mean = [point.law_step_ms for point in points]
-    curves = [
-        Curve[SweepPoint](lambda point: point.vanilla_step_ms, ":", GREY, "vanilla, law"),
-        Curve[SweepPoint](lambda point: point.main_step_ms, "-", BLUE, "step, law"),
-        Curve[SweepPoint](
-            lambda point: point.simulated_step_ms,
-            "o",
-            VERMILLION,
-            "mean step, simulation",
-            hollow=True,
+
+    def vanilla_ms(point: SweepPoint) -> float | None:
+        return point.vanilla_step_ms
+
+    def main_ms(point: SweepPoint) -> float:
+        return point.main_step_ms
+
+    def mean_ms(point: SweepPoint) -> float:
+        return point.law_step_ms
+
+    def simulated_ms(point: SweepPoint) -> float | None:
+        return point.simulated_step_ms
+
+    if np.allclose(main, mean):
+        laws = [ChartSeries.over(points, _gamma, main_ms, "step, law", BLUE, "-")]
+    else:
+        laws = [
+            ChartSeries.over(points, _gamma, mean_ms, "mean step, law", ORANGE, "--"),
+            ChartSeries.over(points, _gamma, main_ms, "step without fallback, law", BLUE, "-"),
+        ]
+    series = [
+        ChartSeries.over(points, _gamma, vanilla_ms, "vanilla, law", GREY, ":"),
+        *laws,
+        ChartSeries.over(
+            points, _gamma, simulated_ms, "mean step, simulation", VERMILLION, mark="o"
         ),
     ]
-    if not np.allclose(main, mean):
-        curves[1:2] = [
-            Curve(lambda point: point.law_step_ms, "--", ORANGE, "mean step, law"),
-            Curve(lambda point: point.main_step_ms, "-", BLUE, "step without fallback, law"),
-        ]
-    draw(axes, points, _gamma, *curves)
-    dress(axes, y_label="step time (ms)")
     others = (step for point in points for step in (point.simulated_step_ms, point.vanilla_step_ms))
     drawn = [*main, *mean, *(step for step in others if step is not None)]
     room = (max(drawn) - min(drawn)) or max(drawn)
-    axes.set_ylim(max(0.0, min(drawn) - 0.34 * room), max(drawn) + 0.08 * room)
-    _zero_slope(axes, points)
-
-
-def _zero_slope(axes: Axes, points: Sequence[SweepPoint]) -> None:
-    """Shade where T_draft <= Delta, mark gamma*, name the slope behind it."""
-    end, star = crossing(points)
-    left, right = axes.get_xlim()
-    where = 0.015
-    side = "left"
-    if star is not None:
-        axes.axvspan(left, right if end is None else end, color=SHADE, lw=0, zorder=0)
-    if star is not None and end is not None:
-        axes.axvline(end, color=GREY, lw=0.8)
-        where = (end - left) / (right - left)
-        side = "right" if where > 0.5 else "left"
-        where += -0.012 if side == "right" else 0.012
-    axes.text(
-        where,
-        0.04,
-        hidden_up_to(points),
-        ha=side,
-        va="bottom",
-        size=8,
-        transform=axes.transAxes,
+    heights = (max(0.0, min(drawn) - 0.34 * room), max(drawn) + 0.08 * room)
+    shaded, marked, note = _zero_slope(points, limits)
+    return Panel(
+        WINDOW,
+        "step time (ms)",
+        limits,
+        heights,
+        series,
+        notes=[note],
+        shaded=shaded,
+        marked=marked,
+        whole=True,
     )
+
+
+def _zero_slope(
+    points: Sequence[SweepPoint], limits: Limits
+) -> tuple[Limits | None, float | None, ChartNote]:
+    """Return the stretch where T_draft <= Delta, where it ends, and what is said of the slope
+    behind it.
+    """
+    end, star = crossing(points)
+    left, right = limits
+    words = hidden_up_to(points)
+    if star is None:
+        return None, None, ChartNote(words, 0.015)
+    if end is None:
+        return limits, None, ChartNote(words, 0.015)
+    share = (end - left) / (right - left)
+    if share > 0.5:
+        note = ChartNote(words, share - 0.012, ends=True)
+    else:
+        note = ChartNote(words, share + 0.012)
+    return (left, end), end, note
 
 
 def hidden_up_to(points: Sequence[SweepPoint]) -> str:
@@ -152,36 +148,45 @@ def _slope(points: Sequence[SweepPoint]) -> float | None:
     return (last.draft_ms - first.draft_ms) / (last.gamma - first.gamma)
 
 
-def _tokens(axes: Axes, points: Sequence[SweepPoint]) -> None:
-    draw(
-        axes,
-        points,
-        _gamma,
-        Curve[SweepPoint](lambda point: point.vanilla_tpot_ms, ":", GREY, "vanilla, law"),
-        Curve[SweepPoint](lambda point: point.law_tpot_ms, "-", BLUE, "law, marginal rates"),
-        Curve[SweepPoint](
-            lambda point: point.replayed_tpot_ms,
-            "x",
-            GREEN,
-            "law, replayed means",
-            look={"ms": 5},
-        ),
-        Curve[SweepPoint](
-            lambda point: point.simulated_tpot_ms, "o", VERMILLION, "simulation", hollow=True
-        ),
-    )
-    dress(axes, y_label="time per token (ms)")
+def _tokens(points: Sequence[SweepPoint], limits: Limits) -> Panel:
+    def vanilla_ms(point: SweepPoint) -> float | None:
+        return point.vanilla_tpot_ms
+
+    def law_ms(point: SweepPoint) -> float:
+        return point.law_tpot_ms
+
+    def replayed_ms(point: SweepPoint) -> float | None:
+        return point.replayed_tpot_ms
+
+    def simulated_ms(point: SweepPoint) -> float | None:
+        return point.simulated_tpot_ms
+
+    series = [
+        ChartSeries.over(points, _gamma, vanilla_ms, "vanilla, law", GREY, ":"),
+        ChartSeries.over(points, _gamma, law_ms, "law, marginal rates", BLUE, "-"),
+        ChartSeries.over(points, _gamma, replayed_ms, "law, replayed means", GREEN, mark="x"),
+        ChartSeries.over(points, _gamma, simulated_ms, "simulation", VERMILLION, mark="o"),
+    ]
     top = max(_highest_tpot_ms(point) for point in points)
     baseline = points[0].baseline_tpot_ms
+    levels = []
+    notes = []
     if baseline <= 1.1 * top:
-        axes.axhline(baseline, color=GREY, lw=1.0, ls="-.", label="autoregressive, law")
+        levels.append(ChartLevel("autoregressive, law", baseline))
         top = max(top, baseline)
     else:
-        note = f"autoregressive, law: {baseline:.1f} ms (above this panel)"
-        axes.text(
-            0.985, 0.04, note, transform=axes.transAxes, ha="right", va="bottom", size=8, color=GREY
-        )
-    axes.set_ylim(0.0, top * 1.05)
+        words = f"autoregressive, law: {baseline:.1f} ms (above this panel)"
+        notes.append(ChartNote(words, 0.985, ends=True, soft=True))
+    return Panel(
+        WINDOW,
+        "time per token (ms)",
+        limits,
+        (0.0, top * 1.05),
+        series,
+        levels=levels,
+        notes=notes,
+        whole=True,
+    )
 
 
 def _highest_tpot_ms(point: SweepPoint) -> float:
@@ -193,38 +198,28 @@ def _highest_tpot_ms(point: SweepPoint) -> float:
     )
 
 
-def accepted_lengths(outcome: Outcome, odds: Odds | None) -> Drawing:
-    """Draw the share of verified windows by accepted draft tokens: simulated bars and the law's
+def accepted_lengths(outcome: Outcome, odds: Odds | None) -> Chart:
+    """Show the share of verified windows by accepted draft tokens: simulated bars and the law's
     markers.
     """
     longest = max([*outcome.accepted, len(odds.accepted) - 1 if odds else 0])
-    lengths = np.arange(longest + 1)
-    counts = np.array([outcome.accepted.get(int(length), 0) for length in lengths], dtype=float)
-    with canvas(2.9) as figure:
-        axes = figure.subplots()
-        mean = float(lengths @ counts / counts.sum())
-        label = f"simulation, mean {mean:.2f}"
-        axes.bar(
-            lengths, 100 * counts / counts.sum(), width=0.7, color=BLUE, alpha=0.55, label=label
-        )
-        if odds is not None:
-            label = f"law, {odds.source}, mean {odds.mean_accepted:.2f}"
-            law = 100 * odds.accepted
-            axes.plot(
-                lengths[: len(law)],
-                law,
-                "D",
-                mfc="white",
-                mec=VERMILLION,
-                mew=1.5,
-                ms=6,
-                label=label,
-            )
-        dress(
-            axes,
-            x_label="accepted draft tokens per verified window (correction or bonus not counted)",
-            y_label="verified windows (%)",
-            integers=True,
-        )
-        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
-        return figure
+    lengths = list(range(longest + 1))
+    counts = np.array([outcome.accepted.get(length, 0) for length in lengths], dtype=float)
+    mean = float(lengths @ counts / counts.sum())
+    simulated = list(100 * counts / counts.sum())
+    series = [ChartSeries(f"simulation, mean {mean:.2f}", BLUE, lengths, simulated, bars=True)]
+    highest = max(simulated)
+    if odds is not None:
+        label = f"law, {odds.source}, mean {odds.mean_accepted:.2f}"
+        law = list(100 * odds.accepted)
+        series.append(ChartSeries(label, VERMILLION, lengths[: len(law)], law, mark="D"))
+        highest = max([highest, *law])
+    panel = Panel(
+        "accepted draft tokens per verified window (correction or bonus not counted)",
+        "verified windows (%)",
+        (-0.7, longest + 0.7),
+        (0.0, 1.05 * highest),
+        series,
+        whole=True,
+    )
+    return Chart("Accepted draft tokens per verified window", [panel])
