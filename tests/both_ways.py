@@ -41,7 +41,13 @@ from simulator.scenario import Scenario, load
 Pick = Callable[[Sequence[Any]], Any]
 """Returns one of the options."""
 BLOCKED_TOKENS = (1, 16)
-RATES = Rates((0.8,), 0.9)
+STATED: tuple[Acceptance, ...] = (
+    Rates((0.8,), 0.9),
+    Rates((0.9, 0.6, 0.3), 0.5),
+    Cycle((1, 0, 4), (True, False)),
+    Cycle((2,)),
+)
+ON_ONE_LANE = ("autoregressive", "vanilla_sd", "tree_sd")
 ALONE = 1
 """Places of a strategy that serves one request at a time."""
 
@@ -197,14 +203,26 @@ ON_HARDWARE = {
     "mirror_sd": ("mirror_qwen3_32b_a100",),
     "vanilla_sd": ("vanilla_llama_2_7b_a100", "mirror_qwen3_32b_a100"),
     "autoregressive": ("autoregressive_qwen3_32b_a100", "vanilla_llama_2_7b_a100"),
-    "tree_sd": ("mtp_qwen3_5_27b_h100", "eagle3_mixtral_8x7b_2xa100"),
 }
 """Scenarios whose hardware strategies of a name can take place on."""
+HEADED = ("mtp_qwen3_5_27b_h100", "eagle3_mixtral_8x7b_2xa100", "eagle3_gpt_oss_120b_h100")
+"""Scenarios whose strategy drafts with a head, on their own hardware or on stated durations."""
 
 
 @cache
-def _loaded(scenario: str) -> Any:
-    return load(scenario)
+def _loaded(scenario: str, *changes: str) -> Any:
+    return load(scenario, changes)
+
+
+def _recorded_tree() -> Any:
+    """EAGLE-3 in a chain of three with the bursts of a recording."""
+    return _loaded(
+        "traffic_vanilla_llama_3_1_8b_4xa100",
+        "serving.replicas=1",
+        "draft=null",
+        "strategy=vllm_eagle_3",
+        "acceptance.rescale.tokens_per_step=2.5",
+    )
 
 
 @cache
@@ -228,17 +246,15 @@ def _elsewhere() -> dict[str, Any]:
 
 def service(pick: Pick) -> Service:
     """Return a service of which everything is picked."""
-    strategy, cost, chain = _strategy_and_cost(pick)
-    verdicts = pick(
-        (RATES, Rates((0.9, 0.6, 0.3), 0.5), Cycle((1, 0, 4), (True, False)), Cycle((2,)))
-        + ((_recorded(),) if chain else ())
-    )
+    strategy, cost, recorded = _strategy_and_cost(pick)
+    stated = [strategy.reads(verdicts) for verdicts in STATED]
+    acceptance = pick((*stated, *recorded))
     block_tokens = pick(BLOCKED_TOKENS)
     places = ALONE if strategy.traits.alone else pick((1, 2, 3, 5, 20))
     requests, longest, hashed = _requests(pick, places)
     policy = _policy(pick, places, longest)
     prefix_caching = hashed and not policy.reserves and pick((True, True, False))
-    held = None if prefix_caching else pick((None, None, _window_and_state))
+    held = None if prefix_caching else pick((None, None, _window_and_state, _hybrid()))
     memory = KVMemory(block_tokens=block_tokens, prefix_caching=prefix_caching)
     dropped = dropped_units(strategy)
     lookahead = strategy.needs.cache_tokens
@@ -253,7 +269,7 @@ def service(pick: Pick) -> Service:
     replicas = 1 if staged else pick((1, 1, 1, 1, 1, 1, 1, 2))
     return Service(
         strategy,
-        strategy.reads(verdicts),
+        acceptance,
         cost,
         requests,
         Serving(policy=policy, memory=memory, replicas=replicas),
@@ -261,7 +277,7 @@ def service(pick: Pick) -> Service:
         exit=early_exit(strategy, 64),
         kv_tokens=kv_tokens,
         held_tokens=held,
-        one_lane=chain and not isinstance(strategy, MirrorSD) and pick((True, False)),
+        one_lane=strategy.name in ON_ONE_LANE and pick((True, False)),
         stages=staged,
         seed=pick(range(100)),
     )
@@ -281,9 +297,19 @@ def _window_and_state(tokens: int) -> float:
     return 0.2 * tokens + 0.5 * min(tokens, 48) + 7.5
 
 
-def _strategy_and_cost(pick: Pick) -> tuple[Strategy, Cost, bool]:
-    """Return a strategy, costs that it has a time for, and whether it reads windows of a chain."""
-    kind = pick(("plain", "plain", "serial", "serial", "serial", "mirror", "other"))
+def _hybrid() -> Any:
+    """The room of a request of Qwen3.5-27B with its MTP layer."""
+    return _loaded(HEADED[0]).scenario.held_tokens
+
+
+def _strategy_and_cost(pick: Pick) -> tuple[Strategy, Cost, list[Acceptance]]:
+    """Return a strategy, costs that it has a time for, and recorded acceptance that it can read."""
+    kind = pick(("plain", "plain", "serial", "serial", "headed", "mirror", "other"))
+    if kind == "headed":
+        loaded = pick((*map(_loaded, HEADED), _recorded_tree()))
+        strategy = loaded.scenario.schedule
+        stated = [StatedCost(durations, strategy.needs.draft_steps) for durations in DURATIONS[1:]]
+        return strategy, pick((loaded.scenario.cost, *stated)), [loaded.acceptance()]
     if kind == "other":
         examples = _elsewhere()
         example = examples[pick(sorted(examples))]
@@ -301,7 +327,7 @@ def _strategy_and_cost(pick: Pick) -> tuple[Strategy, Cost, bool]:
         for name in ON_HARDWARE.get(strategy.name, ())
         if kind != "other" and not _headed(strategy)
     ]
-    return strategy, pick((*costs, *hardware)), kind != "other"
+    return strategy, pick((*costs, *hardware)), [_recorded()] if kind != "other" else []
 
 
 def _headed(strategy: Strategy) -> bool:
