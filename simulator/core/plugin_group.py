@@ -6,7 +6,10 @@ A package announces an entry point in its ``pyproject.toml``, as
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from glob import escape as glob_escape, glob
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simulator.core.faults import BadInput
@@ -29,9 +32,30 @@ SECTIONS = "specsim.sections"
 @cache
 def registered(group: str) -> dict[str, EntryPoint]:
     """Return the entry points of a group by name, in order of names; nothing is imported."""
+    if not _announced(group):
+        return {}
     from importlib.metadata import entry_points  # it would be a fifth of the start of `list`
 
     return {point.name: point for point in sorted(entry_points(group=group))}
+
+
+def _announced(group: str) -> bool:
+    """Return whether any package names the group; true where there is an archive on the path, which
+    is not opened.
+    """
+    texts = [_announcements(folder) for folder in sys.path]
+    return any(text is None or group.encode() in text for text in texts)
+
+
+@cache
+def _announcements(folder: str) -> bytes | None:
+    """Return what the packages installed in a folder of the path announce, all of it in one text;
+    None for an archive.
+    """
+    if Path(folder).is_file():
+        return None
+    files = glob(f"{glob_escape(folder or '.')}/*-info/entry_points.txt")
+    return b"\n".join(Path(file).read_bytes() for file in files)
 
 
 def loaded(point: EntryPoint) -> Any:

@@ -28,7 +28,7 @@ class Frozen(BaseModel):
     refused.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     def model_copy(self, *, update: PlainMapping | None = None, deep: bool = False) -> Self:
         """Return a copy, with fields replaced; what a cached property worked out of the old fields

@@ -21,7 +21,7 @@ import yaml
 from simulator.core.faults import LARGEST, BadInput, Fault, Path_, Place, plain, told
 from simulator.core.plain import PlainData
 from simulator.inputs import reading
-from simulator.inputs.loader import DEEPEST, MOST_VALUES, NUMBER, PLAIN_TAGS, Loader
+from simulator.inputs.loader import DEEPEST, MOST_VALUES, NUMBER, PLAIN_TAGS, SCALARS, compose
 
 
 @dataclass
@@ -247,7 +247,7 @@ def parse(text: str, file: str) -> Document:
     Raises :class:`BadInput` for broken syntax, duplicate keys and keys that are not words.
     """
     try:
-        root = yaml.compose(text, Loader=Loader)
+        root = compose(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = (file, 0, 0)
@@ -320,15 +320,12 @@ def _at(file: str, mark: Any) -> Place:
 
 
 def _build_scalar(node: yaml.Node, path: Path_, place: Place) -> Any:
-    loader = Loader("")
     try:
-        value = loader.construct_object(node, deep=True)
-    except (yaml.YAMLError, ValueError, KeyError) as error:
+        value = SCALARS[node.tag](node.value)
+    except (ValueError, KeyError) as error:
         # a tag that does not fit its value; more digits than Python reads
         _, _, kind = node.tag.rpartition(":")
         raise BadInput.at(place, f"is no {kind}", dotted(path)) from error
-    finally:
-        loader.dispose()
     written = str(node.value)
     if "\0" in written:  # no file, no program and no shell takes it
         message = "holds a character of code 0, which is no character of a text"

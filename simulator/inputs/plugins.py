@@ -4,7 +4,6 @@ here.
 
 import sys
 from functools import cache
-from glob import escape as glob_escape, glob
 from pathlib import Path
 
 from simulator.core.plugin_group import STRATEGIES, registered
@@ -15,24 +14,12 @@ def announced(group: str) -> dict[str, str]:
     """Return what other packages announce in a group of entry points, by name, each with its module
     and class as ``MODULE:CLASS``.
     """
-    if not any(_announces(folder, group) for folder in sys.path):
-        return {}
     return {name: point.value for name, point in registered(group).items()}
 
 
 def plugin_strategies() -> dict[str, str]:
     """Return the strategies of other packages by name, each as ``MODULE:CLASS``."""
     return announced(STRATEGIES)
-
-
-def _announces(folder: str, group: str) -> bool:
-    """Return whether any package installed in a folder of the path names the group; true of an
-    archive, which is not opened.
-    """
-    if Path(folder).is_file():
-        return True
-    announcements = glob(f"{glob_escape(folder or '.')}/*-info/entry_points.txt")
-    return any(group.encode() in Path(file).read_bytes() for file in announcements)
 
 
 def packages_found(group: str = STRATEGIES) -> str:
