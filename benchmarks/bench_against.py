@@ -251,7 +251,7 @@ MILLION = command(*SD_RUN(1_000_000, SERIAL), "--out", "{folder}/report", most_s
 # ---- growth
 
 
-LENGTHS = {1: (200, 40_200), 512: (200, 4_200)}
+LENGTHS = {1: (200, 40_200), 512: (200, 2_200)}
 """Output tokens of the two runs whose difference is told, by batch: a step of one is short."""
 LOADS = tuple(product((5, 20, 80, 200), (16, 64, 128, 256)))
 """Mean batches and output tokens of the loads under which requests begin and end."""
