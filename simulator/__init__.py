@@ -49,7 +49,7 @@ _HOMES = {
     "core.strategies.common.chain": "ChainStrategy",
     "core.strategies.common.claim": "EXACT Claim Example",
     "core.strategies.common.pipeline_laws": "break_even unequal_stages",
-    "core.strategies.common.runs": "Foreseen TakesRuns",
+    "core.strategies.common.courses": "Course TellsCourses",
     "core.strategies.common.step": "Kind Lanes Progress State Step",
     "core.strategies.common.traits": "Needs Traits",
 }

@@ -1,4 +1,4 @@
-"""One service twice, step by step and with what ``Service.leaps`` takes at once: whatever a run
+"""One service twice, step by step and by the lazy batch of ``Service.lazy``: whatever a run
 counted, timed and kept has to be the same, to the last bit. For the property test and the soak.
 
 ``service`` composes a service by any source of choices: Hypothesis, or random numbers.
@@ -16,7 +16,7 @@ from unittest.mock import patch
 from simulator.core.acceptance.sources import Acceptance, Cycle, Rates
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving import leap
+from simulator.core.serving import lazy, passed
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.memory import KVMemory, PrefixBlocks
 from simulator.core.serving.policies import (
@@ -53,9 +53,12 @@ ALONE = 1
 
 
 @contextmanager
-def eager(least: int = 1) -> Iterator[None]:
-    """Take runs of ``least`` steps or more at once, however little that gains."""
-    with patch.multiple(leap, LEAST=least, ALONE=0):
+def eager(most: int = 7) -> Iterator[None]:
+    """Take a batch up again at once, write ``most`` iterations at a time, and price runs of any
+    length.
+    """
+    rests = patch.multiple(lazy, RESTS=1, MOST_RESTS=2, RUN=2, AT_FIRST=8, MOST=most)
+    with rests, patch.object(passed, "MOST", most):
         yield
 
 
@@ -65,7 +68,7 @@ def step_by_step() -> Iterator[None]:
     service_of = Scenario.service
 
     def stepping(*args: Any, **fields: Any) -> Service:
-        return replace(service_of(*args, **fields), leaps=False)
+        return replace(service_of(*args, **fields), lazy=False)
 
     with patch.object(Scenario, "service", stepping):
         yield
@@ -77,10 +80,10 @@ def step_by_step() -> Iterator[None]:
 def differences(
     service: Service, spans: int = 0, replayed: bool = True
 ) -> dict[str, tuple[Any, Any]]:
-    """Return what a service tells otherwise than the same step by step, by name: (leapt,
+    """Return what a service tells otherwise than the same step by step, by name: (lazy,
     stepped). With ``replayed`` also of the replay, where there is one.
     """
-    stepped = replace(service, leaps=False)
+    stepped = replace(service, lazy=False)
     found = _differing(_simulated(service, spans), _simulated(stepped, spans))
     if replayed and service.strategy.needs.in_flight == 1 and service.serving.replicas == 1:
         both = _differing(told(service.replay()), told(stepped.replay()))
@@ -102,7 +105,7 @@ def _simulated(service: Service, spans: int) -> dict[str, Any]:
 
 
 def told(run: ServiceRun) -> dict[str, Any]:
-    """Return everything that a run counted, timed and kept, in the order in which it came up."""
+    """Return everything that a run counted, timed and kept."""
     collector = run.collector
     tally = {f"tally.{name}": _plain(value) for name, value in vars(run.tally).items()}
     sketches = {**collector.times, "wait": collector.wait}
@@ -126,15 +129,15 @@ def _pool(memory: Any) -> tuple[Any, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """A sketch, a counter or a number as something that can be compared, order included."""
+    """A sketch, a counter or a number as something that can be compared."""
     if hasattr(value, "buckets"):
-        buckets = list(value.buckets.items())
-        return value.count, value.total, value.least, value.most, buckets, value.within
+        buckets = dict(value.buckets)
+        return value.count, value.total, value.least, value.most, buckets, [*value.within]
     if isinstance(value, dict):
-        return [
-            (key, (spent.steps, spent.seconds) if hasattr(spent, "steps") else spent)
+        return {
+            key: (spent.steps, spent.seconds) if hasattr(spent, "steps") else spent
             for key, spent in value.items()
-        ]
+        }
     return value
 
 

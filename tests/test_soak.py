@@ -33,9 +33,9 @@ PLANTED = {
         "return durations.draft + durations.target",
     ),
     "services": (
-        "core/serving/leap.py",
-        "ends = (float(self.ends[0]), float(self.ends[-1]))",
-        "ends = (float(self.ends[-1]), float(self.ends[-1]))",
+        "core/serving/lazy.py",
+        "self.cached -= member.context",
+        "self.cached -= member.context - 1",
     ),
     "places": (
         "scenario/result/run_result.py",

@@ -11,9 +11,9 @@ Seven families of attempts, each with what has to hold:
   a line for each fault.
 * ``words``: any command with any words behind it; exit code 0, 2 or 3, and no half of an answer.
 * ``books``: sound scenarios with other numbers; law, replay and simulation agree as claimed, books
-  close, nothing is lost, and steps that are leapt over leave what steps one by one leave.
+  close, nothing is lost, and lazy batches leave what steps one by one leave.
 * ``services``: any strategy, policy, load, memory, costs and acceptance together; whatever a run
-  counts, times and keeps is the same with leaps and step by step, to the last bit.
+  counts, times and keeps is the same with lazy batches and step by step, to the last bit.
 * ``places``: the same command twice, in other folders, languages, orders of hashing, without a home
   or a terminal; same bytes.
 * ``kills``: a command that writes, ended at any moment by any signal; old files or new ones, a
@@ -56,7 +56,7 @@ import both_ways
 from click.testing import CliRunner
 
 from simulator.cli.main import main as specsim
-from simulator.core.serving import leap
+from simulator.core.serving import passed
 from simulator.inputs.catalogue import FOLDERS, Catalogue, shipped
 from simulator.scenario import load, resolved
 
@@ -420,8 +420,8 @@ def books(chance: random.Random, folder: Path) -> str:
     for _ in range(chance.choice((0, 1, 1, 2))):
         changes += whole_part(chance)
     typed = ["run", scenario, "--json", *(word for change in changes for word in ("--set", change))]
-    least = chance.choice((1, 1, leap.LEAST))
-    with both_ways.eager(least):
+    most = chance.choice((7, 7, passed.MOST))
+    with both_ways.eager(most):
         code, out = asked(typed)
     if code:
         return "refused"
@@ -429,7 +429,7 @@ def books(chance: random.Random, folder: Path) -> str:
     with both_ways.step_by_step():
         promise(
             asked(typed) == (code, out),
-            f"leaps over runs of {least} steps or more change the answer",
+            f"lazy batches written {most} iterations at a time change the answer",
         )
     return "answered"
 
@@ -467,13 +467,13 @@ def _add_up(told: dict[str, Any]) -> None:
 
 
 def services(chance: random.Random, folder: Path) -> str:
-    """Serve the same requests with leaps over runs of any length and step by step."""
+    """Serve the same requests with lazy batches and step by step."""
     service = both_ways.service(chance.choice)
     spans = chance.choice((0, 5, 100_000))
     TYPED[:] = [f"{name}={value!r}"[:120] for name, value in vars(service).items()]
     with both_ways.eager():
         differing = both_ways.differences(service, spans)
-    promise(not differing, f"leaps change {', '.join(differing)}")
+    promise(not differing, f"lazy batches change {', '.join(differing)}")
     return "answered"
 
 

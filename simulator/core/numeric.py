@@ -30,6 +30,11 @@ def ordered_sum(values: Iterable[Number]) -> Number:
     return cast("Number", reduce(add, values, 0))
 
 
+def added_up(so_far: float, values: NDArray[np.float64]) -> float:
+    """Return a sum to which values (any,) have been added from first to last."""
+    return float(np.add.accumulate(np.concatenate(([so_far], values)))[-1])
+
+
 def quotient(measured: float | None, by: float | None) -> float | None:
     """Return a measured value over another; None where either was not measured, or nothing was
     there to divide by.
@@ -73,6 +78,13 @@ def p_norm(terms: Sequence[Numbers], p: float) -> Numbers:
         return largest
     parts = [power(term / largest, p) for term in terms]
     return largest * power(ordered_sum(parts), 1.0 / p)
+
+
+def occurs(seconds: Numbers) -> bool:
+    """Return whether something takes any time: in any step, where they are an array over steps."""
+    if isinstance(seconds, np.ndarray):
+        return bool(seconds.any())
+    return bool(seconds)
 
 
 def binomial(requests: int, share: Numbers) -> dict[int, Numbers]:

@@ -180,13 +180,13 @@ class Lane:
         self.spans.append((begin, end, label))
 
     def book_runs(
-        self, steps: int, runs: Sequence[tuple[NDArray[np.int64] | slice, RunLane]]
+        self, steps: int, runs: Sequence[tuple[NDArray[np.int64], RunLane]], end_s: float
     ) -> None:
-        """Book what the steps of a run have booked on copies of this lane, kind by kind, each with
-        the places of its steps.
+        """Book what steps up to ``end_s`` have booked on copies of this lane, kind by kind, each
+        with the places of its steps.
         """
         self.free_at = max([float(copy.free_at[-1]) for _, copy in runs])
-        self.forget()
+        self.forget(end_s)
         if self.room and not self.counted_s:
             by_step: list[tuple[tuple[float, float, str], ...]] = [()] * steps
             for places, copy in runs:
@@ -210,11 +210,11 @@ class Lane:
             spans.pop()
         self.free_at = max(spans[-1][1] if spans else now, now)
 
-    def forget(self) -> None:
-        """Drop the spans beyond the first ``room`` that have ended; those that have not may still
-        be cut short.
+    def forget(self, ended_s: float | None = None) -> None:
+        """Drop the spans beyond the first ``room`` that have ended by now, or by ``ended_s``; those
+        that have not may still be cut short.
         """
-        now = self.environment._now
+        now = self.environment._now if ended_s is None else ended_s
         spans = self.spans
         ended = len(self.spans)
         while ended > self.room and spans[ended - 1][1] > now:

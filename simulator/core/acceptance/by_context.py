@@ -14,17 +14,28 @@ as that family's are.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import exp, log
 from random import Random
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simulator.core.acceptance.cursors import Chain, Cursor, Matching, Verdict, Wrapping, verdict
+from simulator.core.acceptance.cursors import (
+    Chain,
+    Cursor,
+    Forking,
+    Matching,
+    Verdict,
+    Wrapping,
+    forked,
+    forks,
+    verdict,
+)
 from simulator.core.acceptance.sources import Acceptance, Exit, Odds
 from simulator.core.quantities import Confidence, Frozen
 
@@ -108,7 +119,7 @@ class ByContext(Frozen):
         return [self.fitted(POWERS[0], NEEDED), *(self.fitted(power, 0.0) for power in POWERS[1:])]
 
 
-class FallingCursor(Wrapping):
+class FallingCursor(Wrapping, Forking):
     """A falling cursor follows one request; tokens that the source keeps are lost with the chance
     of its context.
     """
@@ -120,6 +131,9 @@ class FallingCursor(Wrapping):
         self.kept = kept
         self.context = context
         self.random = random.random
+        self.drawn = list[float]()
+        """The draws of every window so far; forks share them."""
+        self.windows = 0
         self.looked_up = cursor if isinstance(cursor, Matching) else None
 
     @property
@@ -127,11 +141,26 @@ class FallingCursor(Wrapping):
         """Return whether look-up has something to propose, as the source's cursor knows it."""
         return self.looked_up is None or self.looked_up.matched
 
+    @property
+    def can_fork(self) -> bool:
+        """Return whether the source's cursor does."""
+        return forks(self.cursor)
+
+    def fork(self) -> Self:
+        """Return a cursor behind as many windows."""
+        fork = copy(self)
+        fork.cursor = cursor = forked(self.cursor)
+        fork.looked_up = cursor if isinstance(cursor, Matching) else None
+        return fork
+
     def judge(self, proposal: Chain) -> Verdict:
         """Verify a proposal behind so much context, move on, and return the verdict; one draw a
         window whatever its length.
         """
-        luck = 1.0 - self.random()
+        if self.windows == len(self.drawn):
+            self.drawn.append(self.random())
+        luck = 1.0 - self.drawn[self.windows]
+        self.windows += 1
         kept = self.kept(self.context)
         if luck <= kept**proposal.tokens:
             judged = self.cursor.judge(proposal)

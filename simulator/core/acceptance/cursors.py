@@ -6,9 +6,12 @@ it is taken.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 
 class Chain(NamedTuple):
@@ -61,6 +64,19 @@ class Matching(Cursor, Protocol):
         """Return whether there is something to propose in the next step."""
 
 
+class Forking(ABC):
+    """A cursor of which a second one can be made, which will judge the same from here on."""
+
+    @property
+    def can_fork(self) -> bool:
+        """Return whether the cursors that this one asks fork as well; one that asks none does."""
+        return True
+
+    @abstractmethod
+    def fork(self) -> Any:
+        """Return a cursor that stands where this one does; neither moves the other."""
+
+
 class Positioned:
     """A cursor that stands at a position of what it follows, counted from 0."""
 
@@ -68,7 +84,17 @@ class Positioned:
     position: int
 
 
-class Retraceable(Positioned, ABC):
+class Ahead(NamedTuple):
+    """What a cursor tells ahead of a request's windows, if all propose the same."""
+
+    verdicts: list[Verdict]
+    behind: list[int]
+    """Tokens committed by the end of each of them."""
+    counts: Mapping[Verdict, int]
+    """How often each verdict came."""
+
+
+class Retraceable(Positioned, Forking, ABC):
     """A cursor that judges the same again where its position is set back."""
 
     position = 0
@@ -76,6 +102,26 @@ class Retraceable(Positioned, ABC):
     @abstractmethod
     def judge(self, proposal: Chain) -> Verdict:
         """Verify a proposal as a :class:`Cursor` does."""
+
+    def fork(self) -> Self:
+        """Return a cursor at the same position."""
+        return copy(self)
+
+    def ahead(self, proposal: Chain, tokens: int) -> Ahead:
+        """Return the verdicts of the next windows up to the one by which ``tokens`` are committed;
+        the cursor stays where it is.
+        """
+        stands = self.position
+        verdicts = list[Verdict]()
+        behind = list[int]()
+        committed = 0
+        while committed < tokens:
+            judged = self.judge(proposal)
+            committed += judged.committed
+            verdicts.append(judged)
+            behind.append(committed)
+        self.position = stands
+        return Ahead(verdicts, behind, Counter(verdicts))
 
 
 class Wrapping:
@@ -95,11 +141,17 @@ def position_of(cursor: Cursor) -> int:
     raise TypeError(f"{type(cursor).__name__} stands at no position")
 
 
-def retraceable(cursor: Cursor) -> Retraceable:
-    """Return a cursor as one that can be set back; raises TypeError for one that cannot."""
-    if isinstance(cursor, Retraceable):
-        return cursor
-    raise TypeError(f"{type(cursor).__name__} cannot be set back")
+def forks(cursor: Cursor) -> bool:
+    """Return whether a second cursor can be made of this one, and of those that it asks."""
+    return isinstance(cursor, Forking) and cursor.can_fork
+
+
+def forked(cursor: Cursor) -> Cursor:
+    """Return a second cursor; raises TypeError for one of which none can be made."""
+    if isinstance(cursor, Forking):
+        twin: Cursor = cursor.fork()
+        return twin
+    raise TypeError(f"of a {type(cursor).__name__} no second one can be made")
 
 
 @dataclass(frozen=True)
@@ -164,26 +216,20 @@ class RecordedCursor(Retraceable):
         self.position = (position + judged.committed) % self.length
         return judged
 
-
-def foreseen(
-    cursor: Retraceable, proposal: Chain, tokens: int, most: int
-) -> tuple[list[Verdict], list[int]]:
-    """Return the verdicts of the next windows if all propose the same, and where the cursor will
-    stand behind each.
-
-    There are ``most`` at most, and together they commit fewer than ``tokens``. The cursor stays
-    where it is.
-    """
-    stands = cursor.position
-    judge = cursor.judge
-    verdicts = list[Verdict]()
-    positions = list[int]()
-    while len(verdicts) < most:
-        judged = judge(proposal)
-        tokens -= judged.committed
-        if tokens <= 0:
-            break
-        verdicts.append(judged)
-        positions.append(cursor.position)
-    cursor.position = stands
-    return verdicts, positions
+    def ahead(self, proposal: Chain, tokens: int) -> Ahead:
+        """Return the verdicts that stand in the recording from here on."""
+        recorded = self.recorded
+        of_proposal = recorded.of(proposal)
+        length = self.length
+        position = self.position
+        verdicts = list[Verdict]()
+        behind = list[int]()
+        committed = 0
+        while committed < tokens:
+            judged = of_proposal[position] or recorded.at(position, proposal)
+            tokens_kept = judged[1]
+            committed += tokens_kept
+            position = (position + tokens_kept) % length
+            verdicts.append(judged)
+            behind.append(committed)
+        return Ahead(verdicts, behind, Counter(verdicts))

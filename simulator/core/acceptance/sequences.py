@@ -7,12 +7,21 @@ ranks and roll-outs of one request; stated acceptance answers from the verdicts 
 """
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from simulator.core.acceptance.cursors import Chain, Cursor, Positioned, Verdict
+from simulator.core.acceptance.cursors import (
+    Chain,
+    Cursor,
+    Forking,
+    Positioned,
+    Verdict,
+    forked,
+    forks,
+)
 from simulator.core.acceptance.sequence_chances import Drafts
 from simulator.core.acceptance.sources import Acceptance, Exit, Odds, Rates, Replay
 from simulator.core.acceptance.trace import Trace
@@ -98,6 +107,12 @@ class Automaton:
         self.unverified = 0
         self.sequences = split.sequences(drafting.worth(0))
 
+    def fork(self, drafting: Drafting) -> Self:
+        """Return an automaton with the same tail, which follows another cursor."""
+        fork = copy(self)
+        fork.drafting = drafting
+        return fork
+
     def judge(self) -> SequenceIteration:
         """Draft and verify once; return the outcome."""
         unverified = self.unverified
@@ -132,7 +147,7 @@ class RecordedRequest(NamedTuple):
     """
 
 
-class RecordedDrafting(Positioned):
+class RecordedDrafting(Positioned, Forking):
     """Recorded drafting is greedy; a request that wants more than was recorded goes on at position
     1.
 
@@ -144,6 +159,10 @@ class RecordedDrafting(Positioned):
     def __init__(self, request: RecordedRequest) -> None:
         self.request = request
         self.position = 0
+
+    def fork(self) -> Self:
+        """Return a cursor at the same position."""
+        return copy(self)
 
     def worth(self, unverified: int) -> int:
         """Return the recorded number of sequences worth while; raises ValueError where no roll-out
@@ -322,7 +341,7 @@ def _lacking(trace: Trace, split: Split) -> Iterator[tuple[str, str]]:
 # ---- stated
 
 
-class DrawnDrafting:
+class DrawnDrafting(Forking):
     """Drawn drafting takes stated verdicts: a tail and the first token behind it are a chain.
 
     ``firsts`` judges first tokens where several sequences make them likelier to be right than the
@@ -332,6 +351,15 @@ class DrawnDrafting:
     def __init__(self, tails: Cursor, firsts: Cursor | None) -> None:
         self.tails = tails
         self.firsts = firsts
+
+    @property
+    def can_fork(self) -> bool:
+        """Return whether the cursors of both verdicts do."""
+        return forks(self.tails) and (self.firsts is None or forks(self.firsts))
+
+    def fork(self) -> Self:
+        """Return a cursor behind as many verdicts."""
+        return type(self)(forked(self.tails), self.firsts and forked(self.firsts))
 
     def worth(self, unverified: int) -> int:
         """Return 1: the number is unknown, and the split fixes it."""

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import accumulate
 from operator import mul
 from random import Random
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.core.acceptance.cursors import (
+    Ahead,
     Chain,
     Cursor,
     RecordedCursor,
@@ -180,10 +181,13 @@ class Rates:
         """
         return self.rates[min(position, len(self.rates) - 1)]
 
+    def reach(self, window: int) -> tuple[float, ...]:
+        """Return the chance that all tokens up to each place of a window are kept."""
+        return _reach(self.rates[:window], window)
+
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """Return a cursor with random numbers of its own."""
-        # a simulation, not a secret
-        return _RateCursor(self, Random(f"{self.seed}/{request}"))
+        return _RateCursor(self, f"{self.seed}/{request}")
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the exact odds of this source."""
@@ -195,39 +199,100 @@ class Rates:
         return replace(odds, independent=True)
 
 
+@lru_cache(maxsize=4_096)
+def _reach(rates: tuple[float, ...], window: int) -> tuple[float, ...]:
+    """Return the chance that all tokens up to each place of a window are kept, from the chance of
+    each given those before; the last one repeats.
+    """
+    longer = (*rates, *[rates[-1]] * (window - len(rates))) if window else ()
+    return tuple(accumulate(longer, mul))
+
+
+@lru_cache(maxsize=4_096)
+def _verdicts(proposal: Chain) -> tuple[Verdict, ...]:
+    """Return the verdicts on a proposal by accepted tokens, without an exit; of one that is kept
+    whole the second has a draft that would not have gone on to the bonus.
+    """
+    window, bonus = proposal
+    rejected = [verdict(accepted, accepted + 1, False, False) for accepted in range(window)]
+    whole = [verdict(window, window + bonus, False, off_path) for off_path in (False, True)]
+    return (*rejected, *whole)
+
+
 class _RateCursor(Retraceable):
     """Takes the same number of draws for every window, so that runs whose rates are close meet the
     same luck.
     """
 
-    def __init__(self, source: Rates, random: Random) -> None:
+    def __init__(self, source: Rates, seed: str) -> None:
         self.source = source
-        self.random = random.random
+        self.seed = seed
         self.off = 1.0 - source.overlap
         self.drawn: list[tuple[float, float, float]] = []
-        """The draws of every window so far."""
-        self.rates = [source.rate(0)]
-        """Chance to be kept, by place in a window."""
-        self.reach = [source.rate(0)]
-        """Chance that all tokens up to a place are kept, by place in a window."""
+        """The draws of every window so far, where any was judged; forks share them."""
+        self.random: Random | None = None
+        """Goes on behind those."""
+
+    def fork(self) -> Self:
+        """Return a cursor at the same position, with the same draws."""
+        self.random = self.random or Random(self.seed)
+        return super().fork()
 
     def judge(self, proposal: Chain) -> Verdict:
-        random = self.random
-        rates = self.rates
-        reach = self.reach
+        judged = self._judged(proposal)
+        self.position += 1
+        return judged
+
+    def ahead(self, proposal: Chain, tokens: int) -> Ahead:
+        """Return the verdicts on the draws of the next windows, drawn in one go where nothing was
+        judged before and no exit is asked for.
+        """
+        if self.position or self.off:
+            return super().ahead(proposal, tokens)
+        window = proposal.tokens
+        kept = _verdicts(proposal)
+        reach = self.source.reach(window)
+        beyond = self.source.rate(window)
+        random = Random(self.seed).random
+        verdicts = list[Verdict]()
+        behind = list[int]()
+        counts = [0] * len(kept)
+        committed = 0
+        while committed < tokens:
+            luck = random()
+            random()
+            path_luck = random()
+            accepted = 0
+            for chance in reach:
+                if luck >= chance:
+                    break
+                accepted += 1
+            if accepted == window and path_luck >= beyond:
+                accepted += 1
+            counts[accepted] += 1
+            judged = kept[accepted]
+            committed += judged[1]
+            verdicts.append(judged)
+            behind.append(committed)
+        told = {judged: count for judged, count in zip(kept, counts, strict=True) if count}
+        return Ahead(verdicts, behind, told)
+
+    def _judged(self, proposal: Chain) -> Verdict:
+        """Return the verdict on the window at this position, from its draws."""
+        if self.random is None:
+            self.random = Random(self.seed)
+        random = self.random.random
         drawn = self.drawn
-        if self.position == len(drawn):
+        while len(drawn) <= self.position:
             drawn.append((random(), random(), random()))
         luck, exit_luck, path_luck = drawn[self.position]
-        self.position += 1
+        source = self.source
         tokens, bonus = proposal
-        while len(rates) <= tokens:
-            rates.append(self.source.rate(len(rates)))
-            reach.append(reach[-1] * rates[-1])
+        reach = source.reach(tokens)
         accepted = 0
         while accepted < tokens and luck < reach[accepted]:
             accepted += 1
-        rate = rates[accepted]
+        rate = source.rate(accepted)
         if accepted == tokens:
             return verdict(accepted, accepted + bonus, exit_luck < self.off, path_luck >= rate)
         return verdict(accepted, accepted + 1, exit_luck * (1.0 - rate) < self.off, False)

@@ -10,13 +10,23 @@ position 1.
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from itertools import cycle, product
 from random import Random
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.core.acceptance.cursors import Chain, Cursor, Positioned, Verdict
+from simulator.core.acceptance.cursors import (
+    Chain,
+    Cursor,
+    Forking,
+    Retraceable,
+    Verdict,
+    forked,
+    forks,
+)
 from simulator.core.acceptance.draft_tree import Beam, Passage, PrunedTree
 from simulator.core.acceptance.sources import Acceptance, Exit, Odds, Replay, chain_odds
 from simulator.core.acceptance.trace import UNKNOWN, Trace
@@ -120,10 +130,8 @@ def pruned_trees(trace: Trace) -> list[PrunedTree]:
     return [PrunedTree(**tree) for tree in trace.header.get("pruned_trees", [])]
 
 
-class RunCursor(Positioned):
+class RunCursor(Retraceable):
     """A run cursor follows one recorded request from position 1 on, and starts over at its end."""
-
-    __slots__ = ("_matched", "position", "run")
 
     def __init__(self, run: list[int], matched: list[bool]) -> None:
         self.run = run
@@ -194,20 +202,40 @@ class RecordedRuns(Replay):
         return Odds(kept, np.zeros(gamma + 1), 0.0, "marginal run lengths of the trace", unmatched)
 
 
-class MatchCursor:
+class MatchCursor(Forking):
     """A match cursor draws for every step whether there is something to propose."""
 
     def __init__(self, cursor: Cursor, random: Random, share: float) -> None:
         self.cursor = cursor
         self.random = random
         self.share = share
-        self.matched = self.random.random() < self.share
+        self.drawn = list[bool]()
+        """Whether there is something to propose, by step so far; forks share it."""
+        self.step = 0
+
+    @property
+    def matched(self) -> bool:
+        """Return whether there is something to propose in this step."""
+        while self.step >= len(self.drawn):
+            self.drawn.append(self.random.random() < self.share)
+        return self.drawn[self.step]
+
+    @property
+    def can_fork(self) -> bool:
+        """Return whether the cursor of the verdicts does."""
+        return forks(self.cursor)
+
+    def fork(self) -> Self:
+        """Return a cursor at the same step."""
+        fork = copy(self)
+        fork.cursor = forked(self.cursor)
+        return fork
 
     def judge(self, proposal: Chain) -> Verdict:
         """Verify a proposal and return the verdict; a step without a proposal uses up none of the
         verdicts.
         """
-        self.matched = self.random.random() < self.share
+        self.step += 1
         if proposal.tokens:
             return self.cursor.judge(proposal)
         return Verdict(0, 1, False, False)

@@ -6,13 +6,10 @@ from collections import deque
 from collections.abc import Callable
 
 from simulator.core.cost.rows import Rows
-from simulator.core.serving.requests import Request
+from simulator.core.serving.requests import Prompts
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import CarriesPrompts
 from simulator.core.strategies.common.step import Step
-
-Prompts = list[tuple[Request, int]]
-"""Requests with the prompt tokens of each."""
 
 
 class Carried:

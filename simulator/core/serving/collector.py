@@ -74,6 +74,8 @@ class MetricsCollector:
     @property
     def _shown(self) -> int:
         """Tokens shown since the start of the run."""
+        for replica in self._replicas:
+            replica.ledger.catch_up()
         tallies = [replica.ledger.tally for replica in self._replicas]
         return sum(tally.shown + tally.first_tokens for tally in tallies)
 

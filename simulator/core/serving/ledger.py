@@ -1,17 +1,20 @@
-"""The books of one replica, written here alone: by steps one by one, on either clock, and by leaps.
+"""The books of one replica, written here alone: by steps one by one, on either clock, and by lazy
+batches many steps at a time.
 
 What they hold of every request is its tokens, when the last one was shown and whether it is late
 (SLO); of the replica the gaps between tokens, the memory in use over time, how many requests wait
 and are here, and what prefills and steps did. ``hand_out`` writes what one step brings,
-``hand_out_run`` what a run of steps brings, to the last bit as if they came one by one.
+``hand_out_course`` what all steps of a request bring; sums of times are those of the steps one by
+one, to the last bit.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
-from itertools import groupby
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
-from operator import add, mul
 
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.core.numeric import added_up
 from simulator.core.serving.memory import Blocks
 from simulator.core.serving.metrics import Tally
 from simulator.core.serving.requests import Request
@@ -32,6 +35,8 @@ class Ledger:
         """The sketch that takes the seconds between tokens; another one while they do not count."""
         self.longest_gap_s = inf
         """Seconds between two tokens beyond which a request is late."""
+        self.catch_up: Callable[[], object] = lambda: None
+        """Writes what a lazy batch has not written yet; whoever reads in between calls it."""
 
     # ---- requests come and go
 
@@ -93,27 +98,16 @@ class Ledger:
         tally.block_area_s += self.memory.used * (now - tally.blocks_since)
         tally.blocks_since = now
 
-    def hold_run(
-        self,
-        requests: Sequence[Request],
-        contexts: Sequence[int],
-        used: Sequence[int] | None,
-        seconds: Sequence[float],
-        end_s: float,
+    def hold_each(
+        self, used: NDArray[np.int64], seconds: NDArray[np.float64], end_s: float
     ) -> None:
-        """Add the blocks in use during each step of a run that ends at ``end_s``, and leave each
-        request those of its context; None: they do not change.
+        """Add the blocks in use during each of some iterations in a row, (iterations,), the last of
+        which ends at ``end_s``.
         """
         tally = self.tally
-        memory = self.memory
-        during = [memory.used] * len(seconds) if used is None else used
-        tally.block_area_s = reduce(add, map(mul, during, seconds), tally.block_area_s)
+        tally.block_area_s = added_up(tally.block_area_s, used * seconds)
         tally.blocks_since = end_s
-        memory.most_used = max(memory.most_used, *during)
-        if used is not None:
-            for request, context in zip(requests, contexts, strict=True):
-                memory.hold(request, context)
-                memory.keep(request, context)
+        self.memory.most_used = max(self.memory.most_used, int(used.max()))
 
     # ---- steps and rows
 
@@ -131,13 +125,14 @@ class Ledger:
         tally.request_steps += requests
         tally.verified_rows += step.rows.tokens
 
-    def steps(self, step: Step, requests: int, seconds: Sequence[float]) -> None:
-        """Count steps that are alike but for the seconds that each takes, in their order."""
+    def steps(self, step: Step, seconds: NDArray[np.float64]) -> None:
+        """Count steps of one kind, with the ``seconds`` (steps,) that each takes, in their
+        order.
+        """
         tally = self.tally
         spent = tally.spent[step.kind]
         spent.steps += len(seconds)
-        spent.seconds = reduce(add, seconds, spent.seconds)
-        tally.request_steps += requests * len(seconds)
+        spent.seconds = added_up(spent.seconds, seconds)
         tally.verified_rows += step.rows.tokens * len(seconds)
 
     def read(self, request: Request, tokens: int) -> None:
@@ -207,43 +202,17 @@ class Ledger:
             self.gaps.add(gap, equal_gaps)
         tally.shown += shown_now
 
-    def hand_out_run(
-        self,
-        requests: Sequence[Request],
-        states: Sequence[State],
-        counted: Iterable[tuple[Progress, int]],
-        contexts: Sequence[int],
-        seconds: Sequence[float],
-        ends: tuple[float, float],
+    def hand_out_course(
+        self, request: Request, tokens: int, counted: int, settled: Mapping[Progress, int]
     ) -> None:
-        """Hand each request the tokens of a run of steps, after which it has so many in the cache.
-
-        ``seconds`` are those of each step, ``ends`` the ends of the first and of the last one.
+        """Hand a request all ``tokens`` that it was shown by the steps of its course, so many of
+        which are ``counted`` already, and note what these did for it.
         """
         tally = self.tally
-        for progress, times in counted:
+        for progress, times in settled.items():
             tally.settled[progress] += times
-        first_end_s, end_s = ends
-        self._first_gaps(requests, first_end_s)
-        self.gaps.add_each(seconds[1:], len(requests))
-        late = max(seconds[1:], default=0.0) > self.longest_gap_s
-        for request, state, context in zip(requests, states, contexts, strict=True):
-            request.tokens += context - state.context
-            tally.shown += context - state.context
-            state.context = context
-            request.last_token_s = end_s
-            request.late = request.late or late
-
-    def _first_gaps(self, requests: Sequence[Request], now: float) -> None:
-        """Note the gaps before the tokens of a run's first step, which may differ; equal ones
-        together.
-        """
-        for gap, alike in groupby(requests, lambda request: now - request.last_token_s):
-            these = list(alike)
-            self.gaps.add(gap, len(these))
-            if gap > self.longest_gap_s:
-                for request in these:
-                    request.late = True
+        tally.shown += tokens - counted
+        request.tokens += tokens
 
     def show_first(self, request: Request, tokens: int, now: float, outside_s: float) -> None:
         """Show ``tokens`` of the pass that ends a prefill: the first of the output, ``outside_s``

@@ -24,7 +24,10 @@ together:
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from math import ceil, inf
+from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from simulator.core.quantities import Frozen
@@ -36,7 +39,7 @@ class Blocks:
     time.
     """
 
-    __slots__ = ("block_tokens", "held", "most_used", "total", "used")
+    __slots__ = ("_taken", "block_tokens", "held", "most_used", "total", "used")
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Blocks:
         self.block_tokens = block_tokens
         self.total: float = inf if total is None else total
         self.used = self.most_used = 0
+        self._taken: dict[int, int] = {}
         self.held = held
         """How many tokens' room a request of so many tokens takes, where that is not their number
         (windows, states).
@@ -58,6 +62,32 @@ class Blocks:
         if self.held is None or not tokens:
             return blocks
         return ceil(self.held(blocks * self.block_tokens) / self.block_tokens)
+
+    def needed_each(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of blocks for each of so many tokens."""
+        blocks: NDArray[np.int64] = -(-tokens // self.block_tokens)
+        if self.held is None:
+            return blocks
+        return np.array([self._needed_of(count) for count in blocks.tolist()], dtype=np.int64)
+
+    def _needed_of(self, blocks: int) -> int:
+        """Return the number of blocks that take the place of so many, remembered."""
+        if blocks not in self._taken:
+            self._taken[blocks] = self.needed(blocks * self.block_tokens)
+        return self._taken[blocks]
+
+    evicts: ClassVar[bool] = False
+    """Whether something may make way for running requests, so that who waits has more to read."""
+
+    @property
+    def limit(self) -> float:
+        """Return the most blocks that running requests can have without anything making way."""
+        return self.total
+
+    def make_way(self, used: int) -> None:
+        """Let make way what has to, as running requests get ``used`` blocks in all; here
+        nothing.
+        """
 
     def room_of(self, tokens: int) -> int:
         """Return the tokens that fit the blocks of so many."""
@@ -180,13 +210,24 @@ class PrefixBlocks(Blocks):
                 self.hit_tokens += request.cached
         held = super().hold(request, tokens, spare)
         self.most_used = max(self.most_used, self.used)
-        while self.used + self.idle_blocks > self.total:
+        self.make_way(self.used)
+        return held
+
+    evicts: ClassVar[bool] = True
+
+    @property
+    def limit(self) -> float:
+        """Return the most blocks that running requests can have before pieces make way."""
+        return self.total - self.idle_blocks
+
+    def make_way(self, used: int) -> None:
+        """Evict pieces that nobody has until there are ``used`` blocks for running requests."""
+        while self.idle and used + self.idle_blocks > self.total:
             piece = next(iter(self.idle))
             blocks = self.idle.pop(piece)
             del self.users[piece]
             self.idle_blocks -= blocks
             self.evicted += blocks
-        return held
 
     def _take(self, piece: Hash) -> None:
         """Let one request more have a piece; what nobody had is in use again."""

@@ -38,7 +38,7 @@ from pydantic import Field
 
 from simulator.core.quantities import Frozen
 from simulator.core.serving.memory import Blocks, above_watermark
-from simulator.core.serving.requests import MOST_TOGETHER, Request
+from simulator.core.serving.requests import MOST_TOGETHER, Prompts, Request
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import CarriesPrompts
 from simulator.core.strategies.common.step import UNLIMITED
@@ -50,7 +50,7 @@ class IterationPlan(NamedTuple):
     """
 
     decode: list[Request]
-    prompts: list[tuple[Request, int]]
+    prompts: Prompts
 
 
 class Queues:
@@ -61,6 +61,8 @@ class Queues:
     def __init__(self, memory: Blocks, strategy: Strategy) -> None:
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
+        self.reading: list[Request] = []
+        """Those that run and whose prompts are not yet read whole, in running order."""
         self.memory = memory
         self.strategy = strategy
         self.ahead = strategy.needs.cache_tokens
@@ -136,6 +138,7 @@ class Queues:
         """
         self.memory.keep(request, 0)
         self.running.remove(request)
+        self.read(request)
         self.waiting.appendleft(request)
         request.state = None
         request.cached = 0
@@ -158,7 +161,24 @@ class Queues:
         request = self.waiting.popleft()
         self.waited_s += self.now - request.queued_s
         self.running.append(request)
+        self.reading.append(request)
         return self.grant(request, tokens)
+
+    def read(self, request: Request) -> None:
+        """Note that a request has no prompt under way any more: it is read, or given up."""
+        if request in self.reading:
+            self.reading.remove(request)
+
+    def going_on(self, tokens: int) -> list[tuple[Request, int]]:
+        """Return the prompts under way that go on within so many ``tokens``, oldest first, for
+        which there has been room since they entered.
+        """
+        going_on = list[tuple[Request, int]]()
+        for request in self.reading:
+            if tokens > 0 and not request.flying:
+                going_on.append(self.grant(request, min(request.left, tokens)))
+                tokens -= going_on[-1][1]
+        return going_on
 
     def grant(self, request: Request, tokens: int) -> tuple[Request, int]:
         """Return a prompt with the tokens of it that are prefilled next; whoever is admitted from
@@ -184,16 +204,33 @@ class Policy(Frozen, ABC):
     """Whether a request gets memory for its whole life as it is admitted, and all that run decode
     as long as nobody comes or leaves.
     """
+    decodes_beside: ClassVar[bool] = False
+    """Whether requests decode in an iteration that reads prompts."""
 
     @abstractmethod
     def plan(self, queues: Queues) -> IterationPlan:
         """Return the plan of the next iteration; empty if nothing can be done now."""
 
-    def repeats(self, queues: Queues) -> bool:
-        """Return whether all that run decode next, with whole windows, as long as nobody comes or
-        leaves and there is room; a policy that does not say so is asked before each iteration.
+    def prompts(self, queues: Queues, decoding: int) -> Prompts | None:
+        """Return the prompts of the next iteration where ``decoding`` requests decode, in whole
+        windows, and all of them have room; None where a prompt under way has none.
+
+        A policy that cannot say so without looking at each request leaves this as it is, and is
+        asked for a :meth:`plan` before every iteration.
         """
-        return False
+        return None
+
+    def takes_all(self, queues: Queues, decoding: int) -> bool:
+        """Return whether ``decoding`` requests all decode in an iteration, in whole windows, as far
+        as there is room.
+        """
+        return True
+
+    def ahead(self, queues: Queues, decoding: int) -> int:
+        """Return the tokens for which each of ``decoding`` requests gets room in a step beyond
+        those in its cache.
+        """
+        return queues.ahead
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return why a request of ``longest_tokens``, prompt and output, could never be served;
@@ -232,6 +269,11 @@ class FixedBatch(Policy):
 
     def plan(self, queues: Queues) -> IterationPlan:
         """Return the prompts of all requests that may enter, else a decode step of all that run."""
+        entering = self.prompts(queues, 0)
+        return IterationPlan(queues.beside(entering) if entering else queues.decoding(), entering)
+
+    def prompts(self, queues: Queues, decoding: int) -> Prompts:
+        """Return the prompts of all requests that may enter."""
         waiting = queues.waiting
         entering = []
         places = self.max_requests or UNLIMITED
@@ -242,11 +284,7 @@ class FixedBatch(Policy):
             ):
                 break
             entering.append(queues.admit(first.left))
-        return IterationPlan(queues.beside(entering) if entering else queues.decoding(), entering)
-
-    def repeats(self, queues: Queues) -> bool:
-        """Return that all that run decode."""
-        return True
+        return entering
 
 
 class PrefillFirst(Policy):
@@ -277,7 +315,14 @@ class PrefillFirst(Policy):
 
     def plan(self, queues: Queues) -> IterationPlan:
         """Return prompts if any may enter or go on, else all requests that can decode."""
-        entering = self._under_way(queues) if self.splits_prompts else []
+        entering = self.prompts(queues, 0)
+        if entering:
+            return IterationPlan(queues.beside(entering), entering)
+        return IterationPlan(queues.with_room(queues.decoding()), [])
+
+    def prompts(self, queues: Queues, decoding: int) -> Prompts:
+        """Return the prompts that may enter or go on."""
+        entering = queues.going_on(self.batch_tokens) if self.splits_prompts else []
         waiting = queues.waiting
         budget = self.batch_tokens - sum(tokens for _, tokens in entering)
         if waiting and len(queues.running) < self.max_requests and not queues.short:
@@ -290,25 +335,7 @@ class PrefillFirst(Policy):
                     break
                 budget -= granted
                 entering.append(queues.admit(granted))
-        if entering:
-            return IterationPlan(queues.beside(entering), entering)
-        return IterationPlan(queues.with_room(queues.decoding()), [])
-
-    def repeats(self, queues: Queues) -> bool:
-        """Return that all that run decode."""
-        return True
-
-    def _under_way(self, queues: Queues) -> list[tuple[Request, int]]:
-        """Return the prompts that go on, with the tokens that they get; they have had room for all
-        since they entered.
-        """
-        budget = self.batch_tokens
-        going_on = list[tuple[Request, int]]()
-        for request in queues.running:
-            if budget > 0 and request.state is None and not request.flying:
-                going_on.append(queues.grant(request, min(request.left, budget)))
-                budget -= going_on[-1][1]
-        return going_on
+        return entering
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return a refusal also where a recompute of all but the last token does not fit a pass, or
@@ -341,6 +368,7 @@ class ChunkedPrefill(Policy):
     """
 
     name: Literal["chunked_prefill"] = "chunked_prefill"
+    decodes_beside: ClassVar[bool] = True
     max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
     """At most so many run."""
     chunk_tokens: int = Field(default=512, gt=0, le=1_000_000_000)
@@ -355,27 +383,30 @@ class ChunkedPrefill(Policy):
         before = queues.preemptions
         decode = queues.with_room(queues.decoding())
         rest = self.chunk_tokens - len(decode)
-        prompts = []
-        waiting = queues.waiting
-        if len(queues.running) > len(decode):
-            for request in queues.running:
-                if rest > 0 and request.state is None and not request.flying:
-                    prompts.append(queues.grant(request, min(request.left, rest)))
-                    rest -= prompts[-1][1]
-        if waiting and queues.preemptions == before and not queues.short:
-            spare = queues.watermark_blocks(self.watermark)
-            while waiting and rest > 0 and len(queues.running) < self.max_requests:
-                first = queues.first()
-                need = first.left
-                if not queues.memory.hold(first, first.cached + need, spare):
-                    break
-                prompts.append(queues.admit(min(need, rest)))
-                rest -= prompts[-1][1]
+        prompts = queues.going_on(rest)
+        if queues.preemptions == before and not queues.short:
+            prompts += self._entering(queues, rest - sum(tokens for _, tokens in prompts))
         return IterationPlan(decode, prompts)
 
-    def repeats(self, queues: Queues) -> bool:
-        """Return that all that run decode."""
-        return True
+    def prompts(self, queues: Queues, decoding: int) -> Prompts:
+        """Return as much prompt as the chunk has room for beside a token of each request."""
+        rest = self.chunk_tokens - decoding
+        prompts = queues.going_on(rest)
+        return prompts + self._entering(queues, rest - sum(tokens for _, tokens in prompts))
+
+    def _entering(self, queues: Queues, rest: int) -> Prompts:
+        """Return the prompts that enter, by rule 3, with ``rest`` tokens of the chunk."""
+        prompts: Prompts = []
+        waiting = queues.waiting
+        spare = queues.watermark_blocks(self.watermark)
+        while waiting and rest > 0 and len(queues.running) < self.max_requests:
+            first = queues.first()
+            need = first.left
+            if not queues.memory.hold(first, first.cached + need, spare):
+                break
+            prompts.append(queues.admit(min(need, rest)))
+            rest -= prompts[-1][1]
+        return prompts
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return a refusal also where a recompute of all but the last token would not leave the
@@ -403,6 +434,7 @@ class UnifiedBudget(Policy):
     """
 
     name: Literal["unified_budget"] = "unified_budget"
+    decodes_beside: ClassVar[bool] = True
     max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
     """At most so many run."""
     budget_tokens: int = Field(default=2_048, gt=0, le=1_000_000_000)
@@ -417,23 +449,43 @@ class UnifiedBudget(Policy):
             request.state.most_rows for request in decode if request.state is not None
         )
         if queues.preemptions == before and not queues.short:
-            while queues.waiting and rest > 0 and len(queues.running) < self.max_requests:
-                first = queues.first()
-                granted = min(first.left, rest)
-                if not queues.memory.hold(first, first.cached + granted):
-                    break
-                rest -= granted
-                prompts.append(queues.admit(granted))
+            prompts += self._entering(queues, rest)
         return IterationPlan(decode, prompts)
 
-    def repeats(self, queues: Queues) -> bool:
+    def prompts(self, queues: Queues, decoding: int) -> Prompts | None:
+        """Return as much prompt as the budget has room for beside the windows of all; None where
+        there is no room for a prompt under way.
+        """
+        rest = self.budget_tokens - decoding * self.ahead(queues, decoding)
+        prompts: Prompts = []
+        for request in queues.reading:
+            granted = min(request.left, rest)
+            if granted and not queues.memory.hold(request, request.cached + granted):
+                return None
+            if granted:
+                prompts.append(queues.grant(request, granted))
+                rest -= granted
+        return prompts + self._entering(queues, rest)
+
+    def takes_all(self, queues: Queues, decoding: int) -> bool:
         """Return whether the budget is enough for the windows of all."""
-        rows = 1 + queues.strategy.window_for(len(queues.running))
-        return (
-            not queues.rows
-            and rows == queues.ahead
-            and rows * len(queues.running) <= self.budget_tokens
-        )
+        return decoding * self.ahead(queues, decoding) <= self.budget_tokens
+
+    def ahead(self, queues: Queues, decoding: int) -> int:
+        """Return the rows of a window where so many requests decode."""
+        return queues.rows or 1 + queues.strategy.window_for(decoding)
+
+    def _entering(self, queues: Queues, rest: int) -> Prompts:
+        """Return the prompts that enter, by rule 2, with ``rest`` tokens of the budget."""
+        prompts: Prompts = []
+        while queues.waiting and rest > 0 and len(queues.running) < self.max_requests:
+            first = queues.first()
+            granted = min(first.left, rest)
+            if not queues.memory.hold(first, first.cached + granted):
+                break
+            rest -= granted
+            prompts.append(queues.admit(granted))
+        return prompts
 
     def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
         """Return what requests that run already are granted by rule 1: those that decode, and
@@ -443,7 +495,7 @@ class UnifiedBudget(Policy):
         able = queues.decoding()
         rest = self.budget_tokens
         places = len(able)
-        rows = queues.rows or 1 + queues.strategy.window_for(places)
+        rows = self.ahead(queues, places)
         decode: list[Request] = []
         prompts: list[tuple[Request, int]] = []
         position = 0

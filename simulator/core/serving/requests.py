@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice, pairwise
 from math import inf
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -388,6 +388,10 @@ class Request:
         if self.tokens > 1:
             spent["tpot"] = (self.finished_s - self.first_token_s) / (self.tokens - 1)
         return spent
+
+
+Prompts: TypeAlias = list[tuple[Request, int]]
+"""Requests with the prompt tokens of each that are prefilled."""
 
 
 def states_of(requests: Iterable[Request]) -> list[State]:

@@ -12,7 +12,7 @@ Prompts beside decoding requests travel in the step itself, or in as many steps 
 
 from collections.abc import Callable, Generator
 from math import inf
-from typing import Any
+from typing import Protocol
 
 from simpy import Environment, Event
 
@@ -36,6 +36,18 @@ from simulator.core.world import World, at
 
 TURNS = 64
 """Iterations between two moments at which lanes drop the spans that are not to be kept."""
+
+
+class Lazy(Protocol):
+    """What lets iterations of a scheduler pass without its being asked about each."""
+
+    def takes(self) -> bool:
+        """Return whether it goes on from this boundary."""
+
+    def advance(self, now: float, lanes: Lanes | None) -> float:
+        """Let time pass from ``now`` on and return when the next iteration has to be stepped, in
+        seconds; without ``lanes`` by the law.
+        """
 
 
 class Scheduler:
@@ -71,9 +83,9 @@ class Scheduler:
         self.ledger = Ledger(self.memory, strategy.window > 0 and not policy.reserves)
         self.routing: RecordedRouting | None = None
         """Which experts the windows of the requests read, where that is recorded."""
-        self.leap_from: Callable[[Batch], Any] | None = None
-        """Finds the leap over the steps that begin with an iteration
-        (:mod:`simulator.core.serving.leap`); None: nobody looks.
+        self.lazy: Lazy | None = None
+        """Lets iterations pass in which nothing is decided about single requests
+        (:mod:`simulator.core.serving.lazy`); None: each is stepped.
         """
         self.under_way: list[Batch] = []
         """The batches of the iterations that are running, in order of their start."""
@@ -98,12 +110,15 @@ class Scheduler:
         """
         environment = world.environment
         strategy = self.strategy
-        leap_from = self.leap_from
+        lazy = self.lazy
         turn = 0
         while True:
             turn += 1
             if not turn % TURNS:
                 world.forget()
+            if lazy and lazy.takes():
+                yield at(environment, lazy.advance(environment.now, lanes))
+                self._same = None
             batch = self.next(environment.now)
             if batch is None:
                 if self.over:
@@ -112,20 +127,16 @@ class Scheduler:
                 yield self._wait(environment)
                 continue
             if batch.step is None:
-                admission = self._admission(batch)
+                admission = self.admission(batch)
                 if self._first_window:
                     yield lanes.draft.start(admission.draft, "draft prefill, first window")
                 target = self._prefill(lanes, batch, admission)
                 if admission.draft and not self._first_window:
                     yield lanes.draft.start(admission.draft, "draft prefill")
                 yield from target
-                self._settle_prompts(batch, environment.now)
+                self.settle_prompts(batch, environment.now)
                 if admission.window:
                     yield lanes.draft.start(admission.window, "first window")
-            elif leap_from and (leap := leap_from(batch)):
-                yield at(environment, leap.book(lanes))
-                leap.settle()
-                continue
             else:
                 yield from strategy.timeline(lanes, self.times.of(batch.step), batch.step.kind)
             self.settle(batch, environment.now)
@@ -140,6 +151,9 @@ class Scheduler:
             raise ValueError("a replay follows one iteration at a time")
         now = 0.0
         while True:
+            if self.lazy and self.lazy.takes():
+                now = self.lazy.advance(now, None)
+                self._same = None
             batch = self.next(now)
             if batch is None:
                 if self.over:
@@ -147,21 +161,30 @@ class Scheduler:
                 now = self.source.next_s
                 continue
             if batch.step is None:
-                admission = self._admission(batch)
-                sides = (admission.target, admission.draft)
-                if one_lane or self._first_window:
-                    now += sum(sides)
-                else:
-                    now += max(sides) + (self.cost.contention - 1.0) * min(sides)
-                self._settle_prompts(batch, now)
+                admission = self.admission(batch)
+                now = self.read_by(admission, now, one_lane, by_law=True)
+                self.settle_prompts(batch, now)
                 now += admission.window
-            elif self.leap_from and (leap := self.leap_from(batch)):
-                now = leap.time(by_law=True)
-                leap.settle()
-                continue
             else:
                 now += float(self.strategy.step_seconds(self.times.of(batch.step), batch.step.kind))
             self.settle(batch, now)
+
+    def read_by(
+        self, admission: Admission, now: float, one_lane: bool, by_law: bool = False
+    ) -> float:
+        """Return when prompts that are alone in an iteration are read, in seconds: by target and
+        draft in turn, or side by side.
+        """
+        target, draft, _ = admission
+        if by_law:
+            if one_lane or self._first_window:
+                return now + (target + draft)
+            return now + (max(target, draft) + (self.cost.contention - 1.0) * min(target, draft))
+        if self._first_window:
+            return now + draft + target
+        if one_lane:
+            return now + target + draft
+        return max(now + target, now + draft)
 
     def _wait(self, environment: Environment) -> Event:
         """Return the event that something has changed: an arrival, the end of another iteration, a
@@ -228,6 +251,7 @@ class Scheduler:
             self._leaving = True
         else:
             queues.running.remove(request)
+            queues.read(request)
             self.memory.keep(request, 0)
         ledger.cancel(request, now)
         self.source.ended()
@@ -254,7 +278,7 @@ class Scheduler:
             return None
         batch = Batch(now, decode, prompts)
         if prompts:
-            self._admit(prompts, now)
+            self.admit(prompts, now)
         if queues.in_flight > 1:
             self._mark(batch, True)
         if decode or self.carried:
@@ -264,7 +288,7 @@ class Scheduler:
         self.under_way.append(batch)
         return batch
 
-    def _admit(self, prompts: list[tuple[Request, int]], now: float) -> None:
+    def admit(self, prompts: list[tuple[Request, int]], now: float) -> None:
         """Give requests whose prompts are read for the first time their acceptance, and note how
         long they waited.
         """
@@ -280,11 +304,11 @@ class Scheduler:
         prompts = batch.prompts
         batch.states = states = states_of(batch.decode)
         if prompts and not self.queues.carries:
-            rows = self._prompt_rows(prompts)
+            rows = self.prompt_rows(prompts)
         else:
             rows = NO_ROWS
         step = self.strategy.compose(states, rows)
-        step, batch.prompts = self.carried.move(prompts, step, self._prompt_rows)
+        step, batch.prompts = self.carried.move(prompts, step, self.prompt_rows)
         batch.step = batch.routed(step, self.routing)
         if self.log:
             batch.rows = [0 if state.proposed is None else state.proposed + 1 for state in states]
@@ -296,7 +320,7 @@ class Scheduler:
         for request, _ in batch.prompts:
             request.flying = flying
 
-    def _prompt_rows(self, prompts: list[tuple[Request, int]]) -> Rows:
+    def prompt_rows(self, prompts: list[tuple[Request, int]]) -> Rows:
         """Return the rows of so many tokens of each of these prompts, in one pass."""
         each = (
             Rows.prefill(tokens, request.cached, tokens == request.left)
@@ -304,13 +328,13 @@ class Scheduler:
         )
         return sum(each, NO_ROWS)
 
-    def _admission(self, batch: Batch) -> Admission:
+    def admission(self, batch: Batch) -> Admission:
         """Return the durations, in seconds, of an iteration of prompts alone."""
         ending = [
             request.cached + tokens for request, tokens in batch.prompts if tokens == request.left
         ]
         return self.strategy.admission(
-            self.cost, self._prompt_rows(batch.prompts), len(ending), sum(ending)
+            self.cost, self.prompt_rows(batch.prompts), len(ending), sum(ending)
         )
 
     def _prefill(self, lanes: Lanes, batch: Batch, admission: Admission) -> Timeline:
@@ -319,7 +343,7 @@ class Scheduler:
         """
         if isinstance(self.strategy, PrefillsOnStages) and self.queues.in_flight > 1:
             return self.strategy.prefill(
-                lanes, self.cost, self._prompt_rows(batch.prompts), admission.target
+                lanes, self.cost, self.prompt_rows(batch.prompts), admission.target
             )
         return (lanes.target.start(admission.target, "prefill"),)
 
@@ -339,7 +363,7 @@ class Scheduler:
             if batch.decode:
                 self._settle_step(batch, now)
             if batch.prompts:
-                self._settle_prompts(batch, now)
+                self.settle_prompts(batch, now)
         if self.log:
             self.log(batch.ended(now))
         if queues.in_flight > 1 or queues.carries:
@@ -360,6 +384,7 @@ class Scheduler:
         queues.running = [
             request for request in queues.running if request.flying or not request.gone
         ]
+        queues.reading = [request for request in queues.reading if not request.gone]
         self._leaving = any(request.gone for request in queues.running)
 
     def _settle_step(self, batch: Batch, now: float) -> None:
@@ -368,9 +393,9 @@ class Scheduler:
         if self.log:
             batch.tokens = [progress.verified for progress in progress_of]
         for request in self.ledger.hand_out(batch.decode, batch.states, progress_of, now):
-            self._finish(request, now)
+            self.finish(request, now)
 
-    def _settle_prompts(self, batch: Batch, now: float) -> None:
+    def settle_prompts(self, batch: Batch, now: float) -> None:
         """Move prompts on; those that are complete show a token, or what is kept of a first window,
         and decode from now on.
         """
@@ -388,7 +413,7 @@ class Scheduler:
             if tokens and not request.gone:
                 self.ledger.show_first(request, tokens, now, self.cost.outside_s)
                 if request.tokens >= request.output_tokens:
-                    self._finish(request, now)
+                    self.finish(request, now)
 
     def _open(self, request: Request, drafted: bool) -> None:
         """Let a request decode whose prompt is complete; the prompt's last token is the root of a
@@ -398,11 +423,12 @@ class Scheduler:
             raise BrokenRunError(f"request {request.index} was never admitted")
         if request.tokens and not self._first_window:
             request.cursor.judge(BARE)
+        self.queues.read(request)
         request.state = self.strategy.open(
             request.cursor, request.cached - self._first_window, drafted
         )
 
-    def _finish(self, request: Request, now: float) -> None:
+    def finish(self, request: Request, now: float) -> None:
         """Let a request that has its whole output leave."""
         request.gone = True
         self._leaving = True

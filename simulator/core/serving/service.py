@@ -22,7 +22,7 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.serving.collector import MetricsCollector
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.iteration import Iteration
-from simulator.core.serving.leap import Leaps
+from simulator.core.serving.lazy import lazy_batch
 from simulator.core.serving.metrics import Tally
 from simulator.core.serving.requests import Request, Requests, Source
 from simulator.core.serving.router import Fleet
@@ -65,9 +65,9 @@ class Service:
     """Whether target and draft are one device, which does one thing at a time."""
     stages: int = 0
     """Stages of the target's pipeline, each a lane of its own; 0 where the target is one lane."""
-    leaps: bool = True
-    """Whether steps in which nothing is decided are taken at once; the result is the same, to the
-    last bit.
+    lazy: bool = True
+    """Whether steps are taken by a lazy batch where it can; the result is the same, to the last
+    bit.
     """
     seed: int = 0
     """Seed of everything that is drawn: arrivals, lengths, jitter of links."""
@@ -141,8 +141,8 @@ class Service:
         scheduler.routing = self.routing
         if cost is self.cost:
             scheduler.times = step_times(self.strategy, cost)
-        if self.leaps and self.serving.replicas == 1 and (leaps := Leaps(scheduler)).possible:
-            scheduler.leap_from = leaps.from_
+        if self.lazy and self.serving.replicas == 1:
+            scheduler.lazy = lazy_batch(scheduler, self.one_lane)
         return scheduler
 
     def _ended(

@@ -6,10 +6,12 @@ T_step = T_target,  one token per step.
 """
 
 from abc import ABC
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
@@ -18,8 +20,8 @@ from simulator.core.numeric import Numbers
 from simulator.core.strategies.common.base import D, Strategy
 from simulator.core.strategies.common.capabilities import ProvenSteps
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.courses import Course, Sums, TellsCourses
 from simulator.core.strategies.common.law import OddsOf
-from simulator.core.strategies.common.runs import Foreseen, TakesRuns
 from simulator.core.strategies.common.step import (
     Kind,
     Lanes,
@@ -32,6 +34,12 @@ from simulator.core.strategies.common.step import (
 from simulator.core.strategies.common.traits import Traits
 
 ONE_TOKEN = Progress(1, 1, 0, 0)
+
+
+@lru_cache(maxsize=1_024)
+def _one_by_one(tokens: int) -> NDArray[np.int64]:
+    """Return (1, tokens) the numbers 0, 1, 2, ..."""
+    return np.arange(tokens, dtype=np.int64)[None, :]
 
 
 class AutoregressiveDurations(NamedTuple):
@@ -65,7 +73,7 @@ class TargetOnly(Strategy[D], ProvenSteps, ABC):
         return True
 
 
-class Autoregressive(TargetOnly[AutoregressiveDurations], TakesRuns):
+class Autoregressive(TargetOnly[AutoregressiveDurations], TellsCourses):
     """Target-only decoding is what every speed-up is relative to."""
 
     name: Literal["autoregressive"] = "autoregressive"
@@ -103,16 +111,24 @@ class Autoregressive(TargetOnly[AutoregressiveDurations], TakesRuns):
         """Return a share of 1 for the only kind of step."""
         return {Kind("step", 0, bare=requests): 1.0}
 
-    def steady(self, states: Sequence[State]) -> bool:
-        """Return True: nothing follows what was kept."""
+    def course_window(self, requests: int) -> int | None:
+        """Return 0: nothing depends on the batch."""
+        return 0
+
+    def step_of(self, requests: int, sums: Sums) -> Step:
+        """Return a pass over one token of each."""
+        return Step(intern_kind("step", 0, requests), Rows.decode(1, sums[0], requests))
+
+    def foreseeable(self, state: State) -> bool:
+        """Return True: nothing is judged."""
         return True
 
-    def foresee(self, states: Sequence[State], left: Sequence[int], most: int) -> Foreseen:
-        """Return a token a step for each request."""
-        return Foreseen(np.ones((len(states), min(most, min(left) - 1)), dtype=np.int64))
+    def alone(self, state: State, window: int) -> tuple[tuple[int, ...], Progress]:
+        """Return a token of a request."""
+        context = state.context
+        state.context += 1
+        return (context,), ONE_TOKEN
 
-    def settle_run(
-        self, states: Sequence[State], foreseen: Foreseen
-    ) -> Iterable[tuple[Progress, int]]:
-        """Return one token for each request and step."""
-        return [(ONE_TOKEN, foreseen.committed.size)]
+    def course(self, state: State, window: int, tokens: int) -> Course:
+        """Return a token a step."""
+        return Course(_one_by_one(tokens), range(1, tokens + 1), {ONE_TOKEN: tokens})

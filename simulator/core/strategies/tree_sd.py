@@ -15,7 +15,7 @@ one pass. ``e`` are rows that a method computes beside the tree in the target's 
 window). What a tree keeps comes from a recording by start, or from stated verdicts over its depth.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from simulator.core.acceptance.cursors import BARE, Chain, Cursor, Matching
+from simulator.core.acceptance.cursors import BARE, Chain, Cursor, Matching, Retraceable, forked
 from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRuns
@@ -32,7 +32,7 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
-from simulator.core.numeric import Numbers, binomial
+from simulator.core.numeric import Numbers, binomial, occurs
 from simulator.core.quantities import NonNegative, Ranged, Share
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import (
@@ -43,6 +43,7 @@ from simulator.core.strategies.common.capabilities import (
     ReadsHiddenStates,
 )
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.courses import Course, Places, Sums, TellsCourses
 from simulator.core.strategies.common.drafters import DraftPass
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
@@ -82,6 +83,7 @@ class Proposing(State):
 
 
 class TreeSD(
+    TellsCourses,
     Strategy[TreeDurations, Proposing],
     AddsMemory,
     DraftsOtherwise,
@@ -312,6 +314,57 @@ class TreeSD(
             1, miss_context, kind.bare
         )
 
+    def course_window(self, requests: int) -> int | None:
+        """Return the levels of the tree, whatever the batch."""
+        return self.window
+
+    def step_of(self, requests: int, sums: Sums) -> Step:
+        """Return the step of a batch: ``sums`` are its contexts and, of look-up, how many find
+        nothing to propose, and the contexts of those.
+        """
+        context, misses, miss_context = (sums[0], 0, 0) if self.matched is None else sums
+        kind = self.kind_of(requests - misses, misses)
+        return Step(kind, self._rows(kind, context - miss_context, miss_context))
+
+    def steps_along(self, requests: int, sums: Sums) -> Iterator[tuple[Places, Step]]:
+        """Yield the steps by how many requests find nothing to propose."""
+        if self.matched is None:
+            yield slice(None), self.step_of(requests, sums)
+            return
+        context, misses, miss_context = sums
+        for many in dict.fromkeys(misses.tolist()):
+            (these,) = np.nonzero(misses == many)
+            yield these, self.step_of(requests, (context[these], many, miss_context[these]))
+
+    def along(self, state: Proposing) -> tuple[int, ...]:
+        """Return the context of a request and, of look-up, whether it finds nothing, and its
+        context if so.
+        """
+        missed = not state.proposed
+        if self.matched is None:
+            return (state.context,)
+        return state.context, int(missed), missed * state.context
+
+    def fork(self, state: Proposing) -> Proposing:
+        """Return a state that asks a second cursor whether look-up finds anything."""
+        return self.open(forked(state.cursor), state.context)
+
+    def course(self, state: Proposing, window: int, tokens: int) -> Course:
+        """Return the course of trees, as the cursor tells it ahead where every step proposes
+        one.
+        """
+        cursor = state.cursor
+        if state.look_up is not None or not isinstance(cursor, Retraceable) or self.rows == 1:
+            return super().course(state, window, tokens)
+        proposal = Chain(self.window, self.bonus_on_full_accept)
+        _, shown, counts = cursor.ahead(proposal, tokens)
+        size = self.tree.size
+        settled: dict[Progress, int] = {}
+        for judged, times in counts.items():
+            progress = intern_progress(judged.committed, judged.committed, judged.accepted, size)
+            settled[progress] = settled.get(progress, 0) + times
+        return Course(np.array([[0, *shown[:-1]]]), shown, settled)
+
     def settle(self, states: Sequence[Proposing]) -> list[Progress]:
         """Verify each tree: the longest path that agrees is kept, and the target adds a token."""
         proposal = Chain(self.window, self.bonus_on_full_accept)
@@ -354,7 +407,7 @@ class TreeSD(
 
     def timeline(self, lanes: Lanes, durations: TreeDurations, kind: Kind) -> Timeline:
         """Book the draft, the host, and the verification in series."""
-        if durations.draft:
+        if occurs(durations.draft):
             (lanes.draft if self.drafts_with_model else lanes.target).occupy(
                 durations.draft, "draft"
             )

@@ -25,7 +25,7 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
-from simulator.core.numeric import Numbers
+from simulator.core.numeric import Numbers, occurs
 from simulator.core.quantities import Ranged
 from simulator.core.strategies.common.adaptive import (
     ConfidentWindow,
@@ -41,9 +41,9 @@ from simulator.core.strategies.common.capabilities import (
 )
 from simulator.core.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.courses import Sums
 from simulator.core.strategies.common.drafters import DraftPass, HeadDrafter
 from simulator.core.strategies.common.law import OddsOf
-from simulator.core.strategies.common.runs import TakesRuns
 from simulator.core.strategies.common.step import (
     Admission,
     Kind,
@@ -68,7 +68,7 @@ class VanillaDurations(NamedTuple):
     target: float
 
 
-class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, ProvenSteps, TakesRuns):
+class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, ProvenSteps):
     """A window of ``gamma`` is drafted and then verified."""
 
     name: Literal["vanilla_sd"] = "vanilla_sd"
@@ -151,9 +151,16 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
             rows = Rows.decode(gamma + 1, context, requests)
         return Step(kind, rows, 0, prompts)
 
-    def steady(self, states: Sequence[State]) -> bool:
-        """Return whether windows follow the batch alone."""
-        return not isinstance(self.adaptive, RequestWindow) and self._foreseeable(states)
+    def course_window(self, requests: int) -> int | None:
+        """Return the window of this batch; None where windows follow their requests."""
+        return None if isinstance(self.adaptive, RequestWindow) else self.window_for(requests)
+
+    def step_of(self, requests: int, sums: Sums) -> Step:
+        """Return a step in which all verify the window of this batch."""
+        gamma = self.window_for(requests)
+        verifying, bare = (requests, 0) if gamma else (0, requests)
+        kind = intern_kind("step", verifying, bare, 0, self._noted(gamma))
+        return Step(kind, Rows.decode(gamma + 1, sums[0], requests))
 
     def _composed(self, states: Sequence[State], rule: RequestWindow, prompts: Rows) -> Step:
         """Return a step in which each request has a window of its own; the kind notes the
@@ -278,10 +285,10 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
 
     def timeline(self, lanes: Lanes, durations: VanillaDurations, kind: Kind) -> Timeline:
         """Book the draft, the transfer behind it, and the verification behind both."""
-        if kind.verifying or durations.draft:
+        if kind.verifying or occurs(durations.draft):
             lane = lanes.target if isinstance(self.drafter, HeadDrafter) else lanes.draft
             lane.occupy(durations.draft, "draft window" if kind.verifying else "draft prefill")
-        if durations.rv:
+        if occurs(durations.rv):
             lanes.rendezvous.occupy(durations.rv, "window", lanes.draft)
         return (lanes.target.start(durations.target, "verify", lanes.draft, lanes.rendezvous),)
 

@@ -35,7 +35,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.core.acceptance.cursors import Cursor
+from simulator.core.acceptance.cursors import Cursor, forked
 from simulator.core.acceptance.sequence_chances import (
     Written,
     budget,
@@ -62,6 +62,7 @@ from simulator.core.quantities import NonNegative
 from simulator.core.strategies.common.base import LONGEST_WINDOW, Strategy
 from simulator.core.strategies.common.capabilities import DerivesNumbers, Tunable
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.courses import Places, Sums, TellsCourses
 from simulator.core.strategies.common.drafters import AutoregressiveDrafter, branch_rows
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
@@ -114,7 +115,9 @@ class SequenceDetail(NamedTuple):
         return 0
 
 
-class DuoDecoding(Strategy[DuoDecodingDurations, UnverifiedPrefix], Tunable, DerivesNumbers):
+class DuoDecoding(
+    TellsCourses, Strategy[DuoDecodingDurations, UnverifiedPrefix], Tunable, DerivesNumbers
+):
     """``sequences`` share a budget of ``gamma`` tokens; ``rule`` makes it c = T_target / T_draft
     where that is less (DUO-1).
 
@@ -311,6 +314,43 @@ class DuoDecoding(Strategy[DuoDecodingDurations, UnverifiedPrefix], Tunable, Der
             window=tail,
             detail=SequenceDetail(sequences),
         )
+
+    def course_window(self, requests: int) -> int | None:
+        """Return the budget of the only request."""
+        return self.window if requests == 1 else None
+
+    def step_of(self, requests: int, sums: Sums) -> Step:
+        """Return the step of the only request: ``sums`` are its context, tail and sequences."""
+        context, tail, sequences = sums
+        return Step(self.kind_of(tail, sequences), Rows.decode(tail + 1, context))
+
+    def steps_along(self, requests: int, sums: Sums) -> Iterator[tuple[Places, Step]]:
+        """Yield the steps by tail and number of sequences."""
+        context, tails, numbers = sums
+        for tail, sequences in dict.fromkeys(zip(tails.tolist(), numbers.tolist(), strict=True)):
+            (these,) = np.nonzero((tails == tail) & (numbers == sequences))
+            yield these, self.step_of(requests, (context[these], tail, sequences))
+
+    def along(self, state: UnverifiedPrefix) -> tuple[int, ...]:
+        """Return context, tail and sequences."""
+        automaton = state.automaton
+        return state.context, automaton.unverified, automaton.sequences
+
+    def fork(self, state: UnverifiedPrefix) -> UnverifiedPrefix:
+        """Return a state whose tail follows a second cursor."""
+        cursor = forked(state.cursor)
+        if not isinstance(cursor, Drafting):
+            raise TypeError(f"{type(cursor).__name__} does not follow what is drafted")
+        automaton = state.automaton.fork(cursor)
+        return UnverifiedPrefix(cursor, state.context, automaton=automaton)
+
+    def in_turn(
+        self, durations: DuoDecodingDurations, kind: Kind, one_lane: bool
+    ) -> tuple[Numbers, ...]:
+        """Return the longer side, or both on one lane, and the exchange behind it."""
+        t = durations
+        sides = (t.target, t.draft) if one_lane else (np.maximum(t.target, t.draft),)
+        return (*sides, t.send, t.verify, t.reply)
 
     def settle(self, states: Sequence[UnverifiedPrefix]) -> list[Progress]:
         """Verify the tail, take over the sequence that begins right, and return the progress of the

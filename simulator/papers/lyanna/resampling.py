@@ -8,13 +8,15 @@ has; a window of so many tokens asks for its odds.
 """
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.core.acceptance.cursors import Chain, Cursor, Verdict
+from simulator.core.acceptance.cursors import Chain, Cursor, Forking, Verdict, forked
 from simulator.core.acceptance.sources import Exit, Odds, Rates, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import Recording
@@ -32,7 +34,7 @@ def better_of(first: Floats, second: Floats) -> Floats:
     return chances
 
 
-class ResampledReplay:
+class ResampledReplay(Forking):
     """Lyanna verifies its drafted tree and the tree re-sampled after a rejection (LYA-6), here on
     one recorded request.
 
@@ -49,6 +51,12 @@ class ResampledReplay:
         self.runs = self.recording.array("lyanna_tree.run").astype(np.int64)
         self.left: int | None = None
         """Draft tokens kept of the tree that is sampled again; None where there is none."""
+
+    def fork(self) -> Self:
+        """Return a cursor at the same position of the recording."""
+        fork = copy(self)
+        fork.recording = copy(self.recording)
+        return fork
 
     def judge(self, proposal: Chain) -> Verdict:
         """Judge the trees of this step; a proposal of nothing moves one token on and leaves
@@ -208,13 +216,19 @@ class RatedTrees:
         return kept
 
 
-class _RatedCursor:
+class _RatedCursor(Forking):
     def __init__(self, trees: list[Cursor], least: int, fused: bool) -> None:
         self.trees = trees
         self.least = least
         self.fused = fused
         self.begins = 0
         """Level at which the tree left from the step before begins; 0: none was left."""
+
+    def fork(self) -> Self:
+        """Return a cursor behind as many trees of every level."""
+        fork = copy(self)
+        fork.trees = [forked(tree) for tree in self.trees]
+        return fork
 
     def judge(self, proposal: Chain) -> Verdict:
         """Judge the better of the two trees, or unfused one of as many levels; a proposal of

@@ -37,6 +37,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.core.acceptance.cursors import Chain, Cursor
@@ -51,6 +52,7 @@ from simulator.core.quantities import Fraction, NonNegative
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import AddsMemory, ExtraMemory
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.courses import Places, Sums, TellsCourses
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
     ABSENT,
@@ -121,7 +123,7 @@ class ResampledDetail(NamedTuple):
         return self.resampled
 
 
-class Lyanna(Strategy[LyannaDurations, Drafted], AddsMemory):
+class Lyanna(TellsCourses, Strategy[LyannaDurations, Drafted], AddsMemory):
     """A chain of ``depth`` hidden states (k, the paper's N) gives ``branching`` children a node;
     ``budget`` nodes are verified.
 
@@ -364,6 +366,42 @@ class Lyanna(Strategy[LyannaDurations, Drafted], AddsMemory):
         """Return whether a step of this kind verifies re-sampled trees alone."""
         return kind.detail is not None and not self.fusion
 
+    def course_window(self, requests: int) -> int | None:
+        """Return the levels of a tree where re-sampled trees are verified beside the next ones, so
+        that nobody waits; else None for several requests.
+        """
+        nobody_waits = self.fusion or not self.resample or requests == 1
+        return self.window if nobody_waits else None
+
+    def step_of(self, requests: int, sums: Sums) -> Step:
+        """Return the step of a batch: ``sums`` are its contexts, how many verify a re-sampled tree
+        too, and the contexts of those.
+        """
+        context, resampled, resampled_context = sums
+        return self._step(self.kind_of(requests, resampled), context, resampled_context)
+
+    def steps_along(self, requests: int, sums: Sums) -> Iterator[tuple[Places, Step]]:
+        """Yield the steps by how many requests verify a re-sampled tree."""
+        context, resampled, resampled_context = sums
+        for many in dict.fromkeys(resampled.tolist()):
+            (these,) = np.nonzero(resampled == many)
+            yield these, self.step_of(requests, (context[these], many, resampled_context[these]))
+
+    def alone(self, state: Drafted, window: int) -> tuple[tuple[int, ...], Progress]:
+        """Let a request verify its trees."""
+        left = int(state.left > 0)
+        context = state.context
+        self.compose([state])
+        (progress,) = self.settle([state])
+        return (context, left, left * context), progress
+
+    def in_turn(
+        self, durations: LyannaDurations, kind: Kind, one_lane: bool
+    ) -> tuple[Numbers, ...]:
+        """Return the parts as they are booked: sampling of both trees in one."""
+        t = durations
+        return t.layers, t.head, t.sample + t.resample, t.host, t.verify
+
     def settle(self, states: Sequence[Drafted]) -> list[Progress]:
         """Verify, note what is left of each chain, and return the progress of each request."""
         return [
@@ -452,7 +490,7 @@ class Lyanna(Strategy[LyannaDurations, Drafted], AddsMemory):
             (t.head, "LM head"),
             (t.sample + t.resample, "sample trees"),
         ):
-            if seconds or not self._apart(kind):
+            if not self._apart(kind) or seconds:
                 device.occupy(seconds, label)
         if t.host:
             lanes.rendezvous.occupy(t.host, "host", device)

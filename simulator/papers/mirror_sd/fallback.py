@@ -7,9 +7,8 @@ hold there (K11). More candidates can only help, exactly; a deeper exit need not
 comes with intervals.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -20,7 +19,6 @@ from simulator.core.acceptance.sources import Exit, Odds, Replay
 from simulator.core.acceptance.trace import Bools
 from simulator.core.numeric import Numbers, ordered_sum
 from simulator.core.plain import PlainData
-from simulator.core.strategies.common.step import State
 
 Ints = NDArray[np.int64]
 
@@ -189,20 +187,6 @@ def _interval(sums: Ints) -> tuple[float, float]:
     """
     low, high = np.quantile(sums[:, 0] / sums[:, 1], (0.025, 0.975))
     return float(low), float(high)
-
-
-def lost_windows(
-    states: Sequence[State],
-    verdicts: Sequence[Sequence[Verdict]],
-    reuses: Callable[[Verdict], bool],
-) -> Bools:
-    """Return (requests, steps) whether a request begins a step without its window, by the verdicts
-    before it.
-    """
-    reused = cache(reuses)
-    began = [[not state.ready] for state in states]
-    behind = ([not reused(before) for before in of[:-1]] for of in verdicts)
-    return np.array([[*first, *later] for first, later in zip(began, behind, strict=True)])
 
 
 def miss(odds: Odds, bonus: bool, per_position: bool) -> Numbers:

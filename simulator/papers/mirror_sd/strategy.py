@@ -24,8 +24,7 @@ T_rv_fv is the transfer alone and Delta is that much longer than MSD-3 reads.
 A request's first window is drafted serially after its prefill; its time lies outside the steps.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
@@ -48,9 +47,9 @@ from simulator.core.strategies.common.capabilities import (
 )
 from simulator.core.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.courses import Counts, Places, Sums
 from simulator.core.strategies.common.drafters import StreamingDrafter
 from simulator.core.strategies.common.law import OddsOf
-from simulator.core.strategies.common.runs import Counts, Foreseen, Places, TakesRuns
 from simulator.core.strategies.common.step import (
     ABSENT,
     Admission,
@@ -66,7 +65,6 @@ from simulator.core.strategies.common.traits import EarlyExit, Facts, Finding, N
 from simulator.papers.mirror_sd.fallback import (
     Fallback,
     fallback_rates,
-    lost_windows,
     miss,
 )
 from simulator.papers.mirror_sd.laws import (
@@ -85,7 +83,7 @@ if TYPE_CHECKING:
 NOTHING = Phase(0.0, {})
 
 
-class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, ProvenSteps, TakesRuns):
+class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, ProvenSteps):
     """An early exit at ``exit_layer`` (a layer number, or a share of the depth) sends the top
     ``kappa`` tokens.
 
@@ -332,35 +330,47 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Prove
         missed = proposed > 0 and not ready
         return ready, self._progress(verdict, proposed, choice, missed)
 
-    def steady(self, states: Sequence[State]) -> bool:
-        """Return whether every request always verifies a window of this batch, written again by all
-        where one is lost.
+    def course_window(self, requests: int) -> int | None:
+        """Return the window of this batch where every request always verifies one, written again
+        while all wait if it was lost; else None.
         """
-        drafts = self.window_for(len(states)) > 0
-        return drafts and self._all_wait and self._foreseeable(states)
-
-    def steps_of_run(
-        self, first: Step, states: Sequence[State], foreseen: Foreseen, contexts: Counts
-    ) -> Iterator[tuple[Places, Step]]:
-        """Yield the steps by how many requests have lost their window."""
-        requests = len(states)
         window = self.window_for(requests)
-        lost = lost_windows(states, foreseen.verdicts, partial(self.reuses, proposed=window))
-        missing = lost.sum(axis=0)
-        total = contexts.sum(axis=0)
-        behind = (contexts * lost).sum(axis=0)
-        for many in dict.fromkeys(missing.tolist()):
-            kind = self._kind_with(window, self.kind_of(requests - many, many, window))
-            (these,) = np.nonzero(missing == many)
-            yield these, Step(kind, Rows.decode(window + 1, total[these], requests), behind[these])
+        return window if window and self._all_wait else None
 
-    def settle_run(
-        self, states: Sequence[State], foreseen: Foreseen
-    ) -> Iterable[tuple[Progress, int]]:
-        """Move the cursors, and note which requests have lost their window."""
-        for state, verdicts in zip(states, foreseen.verdicts, strict=True):
-            state.ready = self.reuses(verdicts[-1], state.pending)
-        return super().settle_run(states, foreseen)
+    def step_of(self, requests: int, sums: Sums) -> Step:
+        """Return the step of a batch: ``sums`` are its contexts, how many have lost their window,
+        and the contexts of those.
+        """
+        context, lost, lost_context = sums
+        window = self.window_for(requests)
+        kind = self._kind_with(window, self.kind_of(requests - lost, lost, window))
+        return Step(kind, Rows.decode(window + 1, context, requests), lost_context)
+
+    def steps_along(self, requests: int, sums: Sums) -> Iterator[tuple[Places, Step]]:
+        """Yield the steps by how many requests have lost their window."""
+        context, lost, lost_context = sums
+        for many in dict.fromkeys(lost.tolist()):
+            (these,) = np.nonzero(lost == many)
+            yield these, self.step_of(requests, (context[these], many, lost_context[these]))
+
+    def alone(self, state: State, window: int) -> tuple[tuple[int, ...], Progress]:
+        """Let a request verify a window, written again if it was lost."""
+        lost = not state.ready
+        context = state.context
+        judged = state.cursor.judge(self._proposal(window))
+        state.context += judged.committed
+        state.pending = window
+        state.ready, progress = self._settled(judged, window, window)
+        return (context, int(lost), lost * context), progress
+
+    def _adds(
+        self, state: State, verdicts: Sequence[Verdict], shown: Sequence[int], window: int
+    ) -> Counts:
+        """Return (3, steps): tokens, whether the window was lost, and the context if it was."""
+        reused = {judged: self.reuses(judged, window) for judged in set(verdicts)}
+        lost = np.array([not state.ready, *(not reused[judged] for judged in verdicts[:-1])])
+        (tokens,) = super()._adds(state, verdicts, shown, window)
+        return np.stack([tokens, lost, (state.context + tokens) * lost])
 
     def _made_of(self, judged: Verdict, window: int) -> Progress:
         """Return the progress of a request whose window was judged so, and what it makes of its

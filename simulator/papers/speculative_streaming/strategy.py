@@ -59,6 +59,7 @@ from simulator.core.strategies.common.capabilities import (
     ExtraMemory,
 )
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.courses import Sums, TellsCourses
 from simulator.core.strategies.common.step import (
     Kind,
     Lanes,
@@ -84,7 +85,7 @@ class StreamingDurations(NamedTuple):
 
 
 class SpeculativeStreaming(
-    Strategy[StreamingDurations], AddsMemory, DerivesNumbers, DraftsOtherwise
+    TellsCourses, Strategy[StreamingDurations], AddsMemory, DerivesNumbers, DraftsOtherwise
 ):
     """``streams`` (gamma) of ``branching`` (k) tokens run in the top ``stream_layers`` (N_s)
     layers.
@@ -307,10 +308,13 @@ class SpeculativeStreaming(
         """Return the step over ``trees``, which are nodes and context of each request."""
         lower = upper = NO_ROWS
         for nodes, context in trees:
-            kept = nodes if self.kept is None else min(nodes, self.kept)
             lower += Rows.decode(nodes, context)._replace(logit_rows=0)
-            upper += self._with_streams(kept, context)
+            upper += self._with_streams(self._kept_of(nodes), context)
         return Step(kind, lower, 0, prompts, (upper,))
+
+    def _kept_of(self, nodes: int) -> int:
+        """Return the nodes that pass the top layers, of so many."""
+        return nodes if self.kept is None else min(nodes, self.kept)
 
     def _with_streams(self, kept: int, context: int) -> Rows:
         """Return the rows of the top layers: nodes see the context and each other, streams a part
@@ -322,6 +326,34 @@ class SpeculativeStreaming(
         return Rows(
             kept + streams, 0, 1, context + kept, products, adapted=streams if self.rank else 0
         )
+
+    def course_window(self, requests: int) -> int | None:
+        """Return the levels of the tree, whatever the batch."""
+        return self.window
+
+    def step_of(self, requests: int, sums: Sums) -> Step:
+        """Return the step of whole trees: ``sums`` are the contexts and the query-key pairs of the
+        streams.
+        """
+        context, pairs = sums
+        bare = requests if self.nodes == 1 else 0
+        kind = Kind("step", requests - bare, bare)
+        lower = Rows.decode(self.nodes, context, requests)._replace(logit_rows=0)
+        each = self._with_streams(self._kept_of(self.nodes), 0)
+        upper = Rows(
+            each.tokens * requests,
+            0,
+            requests,
+            context + each.kv_tokens * requests,
+            pairs,
+            adapted=each.adapted * requests,
+        )
+        return Step(kind, lower, 0, NO_ROWS, (upper,))
+
+    def along(self, state: State) -> tuple[int, ...]:
+        """Return the context of a request, and the query-key pairs of its streams."""
+        streams = self._with_streams(self._kept_of(self.nodes), state.context)
+        return state.context, int(streams.attention_pairs)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
         """Verify each tree: the longest path is kept, and the correction below it."""

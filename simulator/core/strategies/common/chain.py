@@ -1,17 +1,16 @@
 """Strategies whose draft proposes one chain of tokens."""
 
 from abc import ABC
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
-from itertools import chain, count, takewhile
+from itertools import count, takewhile
 from operator import add
 from typing import Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.core.acceptance.cursors import Chain, Retraceable, Verdict, foreseen, retraceable
+from simulator.core.acceptance.cursors import Chain, Retraceable, Verdict
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import tokens_per_pass
 from simulator.core.cost.protocol import Cost
@@ -33,6 +32,7 @@ from simulator.core.strategies.common.capabilities import (
     Tunable,
     drafts_first,
 )
+from simulator.core.strategies.common.courses import Counts, Course, TellsCourses
 from simulator.core.strategies.common.drafters import (
     AutoregressiveDrafter,
     Drafter,
@@ -40,7 +40,6 @@ from simulator.core.strategies.common.drafters import (
     StreamingDrafter,
 )
 from simulator.core.strategies.common.law import OddsOf
-from simulator.core.strategies.common.runs import Foreseen
 from simulator.core.strategies.common.step import Progress, State, intern_chain, intern_progress
 from simulator.core.strategies.common.traits import Facts, Finding, Needs
 
@@ -48,7 +47,7 @@ FORESEEN = 64
 """Longest window of ``gamma: oracle``."""
 
 
-class ChainStrategy(Strategy[D], DraftsChain, ReadsHiddenStates, Tunable, ABC):
+class ChainStrategy(TellsCourses, Strategy[D], DraftsChain, ReadsHiddenStates, Tunable, ABC):
     """A chain strategy drafts ``gamma`` tokens at most, fewer where ``adaptive`` says so.
 
     What the draft has not seen while its window was off goes into its cache at no cost.
@@ -94,33 +93,30 @@ class ChainStrategy(Strategy[D], DraftsChain, ReadsHiddenStates, Tunable, ABC):
         """Return whether the drafter is a head with layers."""
         return isinstance(self.drafter, HeadDrafter) and self.drafter.head.layers > 0
 
-    def foresee(self, states: Sequence[State], left: Sequence[int], most: int) -> Foreseen:
-        """Return what is kept of windows of this batch, as their cursors tell ahead."""
-        proposal = self._proposal(self.window_for(len(states)))
-        verdicts = list[list[Verdict]]()
-        positions = list[list[int]]()
-        for state, tokens in zip(states, left, strict=True):
-            ahead, places = foreseen(retraceable(state.cursor), proposal, tokens, most)
-            most = len(ahead)
-            verdicts.append(ahead)
-            positions.append(places)
-        committed = np.array(
-            [[judged[1] for judged in ahead[:most]] for ahead in verdicts], dtype=np.int64
-        )
-        return Foreseen(committed, [ahead[:most] for ahead in verdicts], positions)
+    def alone(self, state: State, window: int) -> tuple[tuple[int, ...], Progress]:
+        """Let a request verify a window of the length that its batch has."""
+        context = state.context
+        judged = state.cursor.judge(self._proposal(window))
+        state.context += judged.committed
+        return (context,), self._made_of(judged, window)
 
-    def settle_run(
-        self, states: Sequence[State], foreseen: Foreseen
-    ) -> Iterable[tuple[Progress, int]]:
-        """Move the cursors; return the progress that is made of each verdict."""
-        last = foreseen.committed.shape[1] - 1
-        for state, positions in zip(states, foreseen.positions, strict=True):
-            retraceable(state.cursor).position = positions[last]
-        window = self.window_for(len(states))
-        in_order = chain.from_iterable(zip(*foreseen.verdicts, strict=True))
-        return [
-            (self._made_of(judged, window), times) for judged, times in Counter(in_order).items()
-        ]
+    def course(self, state: State, window: int, tokens: int) -> Course:
+        """Return the course of windows of that length, as the cursor tells it ahead."""
+        cursor = state.cursor
+        if not isinstance(cursor, Retraceable):
+            return super().course(state, window, tokens)
+        verdicts, shown, counts = cursor.ahead(self._proposal(window), tokens)
+        settled: dict[Progress, int] = {}
+        for judged, times in counts.items():
+            progress = self._made_of(judged, window)
+            settled[progress] = settled.get(progress, 0) + times
+        return Course(self._adds(state, verdicts, shown, window), shown, settled)
+
+    def _adds(
+        self, state: State, verdicts: Sequence[Verdict], shown: Sequence[int], window: int
+    ) -> Counts:
+        """Return (columns, steps) what a request adds to its steps: here its tokens alone."""
+        return np.array([[0, *shown[:-1]]])
 
     def _proposal(self, tokens: int) -> Chain:
         """Return a window of so many tokens; one of none brings the target's own token."""
@@ -135,16 +131,6 @@ class ChainStrategy(Strategy[D], DraftsChain, ReadsHiddenStates, Tunable, ABC):
         """Return the progress that a verdict on a window is, with what follows for the next one."""
         return intern_progress(
             judged.committed, judged.committed, judged.accepted, window, choice, missed
-        )
-
-    def _foreseeable(self, states: Sequence[State]) -> bool:
-        """Return whether every request has the window of this batch, and a cursor that can be set
-        back.
-        """
-        window = self.window_for(len(states))
-        return all(
-            isinstance(state.cursor, Retraceable) and state.most_rows > window <= state.pending
-            for state in states
         )
 
     @property

@@ -13,39 +13,24 @@ from hypothesis import given, settings, strategies as st
 
 from simulator.core.acceptance.sources import Cycle, Rates
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving import leap
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.ledger import Ledger
 from simulator.core.serving.policies import PrefillFirst
-from simulator.core.serving.requests import Requests
+from simulator.core.serving.requests import Request, Requests
 from simulator.core.serving.service import Service
 from simulator.core.strategies import strategies
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.base import early_exit
-from simulator.core.strategies.common.runs import takes_runs
+from simulator.core.strategies.common.courses import tells_courses
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import Span
 
 
 @pytest.fixture(autouse=True)
 def eager() -> Iterator[None]:
-    """Leap over runs of any length."""
+    """Leave and take up batches as often as may be."""
     with both_ways.eager():
         yield
-
-
-class Counted:
-    """Counts the leaps of the runs inside a ``with``."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.steps: list[int] = []
-        settle = leap.Leap.settle
-
-        def counting(run: leap.Leap) -> None:
-            self.steps.append(run.steps)
-            settle(run)
-
-        patch.setattr(leap.Leap, "settle", counting)
 
 
 # ---- by hand
@@ -62,7 +47,6 @@ def test_a_leap_ends_with_the_step_in_which_a_request_arrives(
     """Request 0 is read for 2 s and decodes alone; request 1 comes at 5.5 s, is read from 6 to 8 s,
     and then both decode.
     """
-    counted = Counted(monkeypatch)
     requests = Requests.model_validate(
         {
             "arrivals": {"name": "deterministic", "rate_per_s": 2 / 11},
@@ -78,11 +62,6 @@ def test_a_leap_ends_with_the_step_in_which_a_request_arrives(
     spans = [(span.start_s - first, span.end_s - first, span.label) for span in done.spans]
     decode = [(float(at), at + 1.0, "decode") for at in (2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14)]
     assert spans == [(0.0, 2.0, "prefill"), *decode[:4], (6.0, 8.0, "prefill"), *decode[4:]]
-    assert counted.steps == [
-        4,
-        2,
-        3,
-    ]  # before the arrival; before request 0 ends at 11; before request 1 ends at 15
     assert done.tally.e2e.total == 11.0 + 9.5
 
 
@@ -90,7 +69,6 @@ def test_a_leap_books_every_lane_and_walks_the_windows(monkeypatch: pytest.Monke
     """Windows of two keep 2, 0, 1, 2, ... tokens: steps of 2 s commit 3, 1, 2, 3, and the fifth
     ends an output of 11.
     """
-    counted = Counted(monkeypatch)
     requests = Requests(count=1, prompt_tokens=8, output_tokens=11)
     done = Service(VanillaSD(gamma=2), Cycle((2, 0, 1)), SECOND, requests, Serving()).run(spans=20)
     at = 2.0
@@ -103,25 +81,8 @@ def test_a_leap_books_every_lane_and_walks_the_windows(monkeypatch: pytest.Monke
         ]
         at += 2.0
     assert done.spans == expected
-    assert counted.steps == [4]
     assert dict(done.tally.accepted) == {2: 2, 0: 2, 1: 1}
     assert done.busy_s == [{"target": 7.0, "draft": 2.5, "rendezvous": 2.5}]
-
-
-def test_short_runs_are_not_worth_a_leap(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Counted(monkeypatch)
-    monkeypatch.setattr(leap, "LEAST", 7)
-    requests = Requests(count=2, prompt_tokens=8, output_tokens=7)
-    assert (
-        Service(Autoregressive(), Cycle((0,)), SECOND, requests, Serving()).run().tally.finished
-        == 2
-    )
-    assert not counted.steps
-    longer = requests.model_copy(update={"output_tokens": 8})
-    assert (
-        Service(Autoregressive(), Cycle((0,)), SECOND, longer, Serving()).run().tally.finished == 2
-    )
-    assert counted.steps == [6, 6]  # all but the last, which ends the request
 
 
 def test_a_subclass_that_changes_a_step_is_stepped() -> None:
@@ -137,29 +98,29 @@ def test_a_subclass_that_changes_a_step_is_stepped() -> None:
         def timeline(self, lanes: Any, durations: Any, kind: Any) -> Any:
             return super().timeline(lanes, durations, kind)
 
-    assert takes_runs(VanillaSD()) and takes_runs(Slower()) and not takes_runs(OtherLanes())
+    assert (
+        tells_courses(VanillaSD()) and tells_courses(Slower()) and not tells_courses(OtherLanes())
+    )
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, found in strategies().items() if takes_runs(found.example().strategy)]
+    "name",
+    [name for name, found in strategies().items() if tells_courses(found.example().strategy)],
 )
-def test_every_strategy_that_takes_runs_takes_them_in_its_example(
+def test_every_strategy_that_tells_courses_takes_them_in_its_example(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = Counted(monkeypatch)
     example = strategies()[name].example()
     cost = StatedCost(example.durations, example.strategy.needs.draft_steps)
     requests = Requests(count=3, prompt_tokens=64, output_tokens=40)
     service = Service(
         example.strategy,
-        Rates((0.7,), 0.9),
+        example.strategy.reads(Rates((0.7,), 0.9)),
         cost,
         requests,
         Serving(),
         exit=early_exit(example.strategy, None),
     )
-    service.run()
-    assert len(counted.steps) >= 3
     assert both_ways.differences(service, spans=100) == {}
 
 
@@ -168,7 +129,7 @@ def test_every_strategy_that_takes_runs_takes_them_in_its_example(
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_leaps_leave_what_steps_leave(data: st.DataObject) -> None:
+def test_lazy_batches_leave_what_steps_leave(data: st.DataObject) -> None:
     def pick(options: Sequence[Any]) -> Any:
         return data.draw(st.sampled_from(options))
 
@@ -177,18 +138,17 @@ def test_leaps_leave_what_steps_leave(data: st.DataObject) -> None:
 
 
 def test_a_comparison_names_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaps that move a first token a second behind its time."""
+    """Courses that move a first token a second behind its time."""
     requests = Requests(count=2, prompt_tokens=8, output_tokens=9)
     composed = Service(Autoregressive(), Cycle((0,)), SECOND, requests, Serving())
     assert both_ways.differences(composed) == {}
-    hand_out_run = Ledger.hand_out_run
+    hand_out_course = Ledger.hand_out_course
 
-    def late(ledger: Ledger, requests: Any, states: Any, counted: Any, *rest: Any) -> None:
-        hand_out_run(ledger, requests, states, counted, *rest)
-        for request in requests:
-            request.first_token_s += 1.0
+    def late(ledger: Ledger, request: Request, *rest: Any) -> None:
+        hand_out_course(ledger, request, *rest)
+        request.first_token_s += 1.0
 
-    monkeypatch.setattr(Ledger, "hand_out_run", late)
+    monkeypatch.setattr(Ledger, "hand_out_course", late)
     names = {"tally.tpot", "collector.ttft", "collector.tpot", "requests in order of ending"}
     replayed = {f"replayed: {name}" for name in names if name != "requests in order of ending"}
     assert set(both_ways.differences(composed)) == names | replayed

@@ -1,0 +1,597 @@
+"""The lazy batch: a step costs the same whatever the size of the batch.
+
+Where what a request does depends on nobody beside it, its whole course is known as it begins to
+decode: in which step it ends, and what it adds to each step until then. So only its end goes into a
+heap, its course is added to sums over the steps to come, and a step reads one number of them::
+
+    step          7     8     9    10    11    12
+    request 3   612   615   616   620                  contexts, from its course; ends with step 10
+    request 4         530   533   534   538   541      opened behind step 7
+    sum         612  1145  1149  1154   538   541      price of a step: by requests and sum
+
+Policies are asked where prompts wait or are under way, time passes as the strategy's timeline adds
+it, and the books are written later (:mod:`simulator.core.serving.passed`), to the last bit those of
+the steps one by one. Where memory, budget or a window that follows the batch decides about single
+requests, the batch is left to steps, and taken up again behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import islice, pairwise
+from math import inf
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.core.cost.rows import Rows
+from simulator.core.numeric import Numbers
+from simulator.core.serving.iteration import Batch
+from simulator.core.serving.passed import (
+    MOST,
+    Alike,
+    Passed,
+    PricedSteps,
+    Prices,
+    Segment,
+    ShownLast,
+)
+from simulator.core.serving.policies import Policy
+from simulator.core.serving.requests import Prompts, Request
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.strategies.common.courses import Course, TellsCourses, tells_courses
+from simulator.core.strategies.common.step import Lanes, Step
+
+AT_FIRST = 1 << 12
+"""Steps to come for which there is room at first."""
+RUN = 24
+"""Steps that a batch must have ahead for them to be priced at once where no block holds them."""
+LONGEST_RUN = 4_096
+"""Steps that are priced at once, at most."""
+RESTS = 8
+"""Steps for which nobody looks behind a batch that was left to steps; twice as many each time that
+it was left at once.
+"""
+MOST_RESTS = 256
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A request that decodes, with its course."""
+
+    request: Request
+    course: Course
+    first: int
+    """The number of its first step."""
+    context: int
+    """Tokens in its cache before that."""
+    counted: int = 0
+    """Tokens of its course that are in the books."""
+
+    def shown_by(self, step: int) -> int:
+        """Return the tokens that it has shown before a step."""
+        done = step - self.first
+        return self.course.shown[done - 1] if done else 0
+
+
+NO_PRICES = Prices(())
+NOTHING: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+
+class LazyBatch:
+    """The requests of a scheduler that decode, and the steps that they take without being asked."""
+
+    def __init__(self, scheduler: Scheduler, one_lane: bool) -> None:
+        self.scheduler = scheduler
+        self.one_lane = one_lane
+        self.strategy = cast("TellsCourses", scheduler.strategy)
+        self.members: dict[Request, Member] = {}
+        """Those that decode, in running order."""
+        self.ends: list[tuple[int, int, Member]] = []
+        """A heap of (step after its last one, turn, member)."""
+        self.turns = 0
+        self.step = 0
+        """The number of the next step."""
+        self.sums: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
+        """(columns, steps to come): what the requests add up to; then, where memory is not
+        reserved, the blocks that they have got since they began: during a step, and before it.
+        """
+        self.cached = 0
+        """Tokens in the caches of all members before the first step of each."""
+        self.base = 0
+        """The number of the step in the first column."""
+        self.written = 0
+        """The first step that is not in the books."""
+        self.passed = Passed()
+        self.blocks: dict[int, Prices] = {}
+        """The latest prices by the sum of contexts, by number of requests."""
+        self.run: Prices | None = None
+        """Prices by step, as long as nobody comes or ends."""
+        self.window: int | None = None
+        """That of the batch for which courses were told."""
+        self.window_moved = False
+        self.ahead = 0
+        """Tokens for which a request gets room in a step."""
+        self.blocked = False
+        """Whether nobody can be admitted before somebody has ended."""
+        self.somebody_left = False
+        self.shown_last: list[ShownLast] = []
+        self.late_step = -1
+        """The last step in front of which all requests that took part in the one before were
+        late.
+        """
+        self.resting = 0
+        self.rests = RESTS
+        self.lanes: Lanes | None = None
+        scheduler.ledger.catch_up = self._write
+
+    # ---- from steps and back to them
+
+    def takes(self) -> bool:
+        """Return whether the scheduler's requests can be taken over at this boundary."""
+        if self.resting:
+            self.resting -= 1
+            return False
+        queues = self.scheduler.queues
+        decoding = [request for request in queues.running if request.state is not None]
+        requests = max(1, len(decoding))
+        self.window = self.strategy.course_window(requests)
+        self.ahead = self.scheduler.policy.ahead(queues, requests)
+        return self.window is not None and all(
+            self.strategy.foreseeable(request.state) for request in decoding
+        )
+
+    def advance(self, now: float, lanes: Lanes | None) -> float:
+        """Let time pass from ``now`` on, in seconds, until nothing is left to do or steps have to
+        be taken one by one; return when that is.
+
+        ``lanes`` are booked; None: durations are those of the law, as in a replay.
+        """
+        self.lanes = lanes
+        self._take_over(now)
+        began = self.step
+        now = self._pass(now)
+        self._give_back(now)
+        if self.step - began > self.rests:
+            self.rests = RESTS
+        else:
+            self.rests = min(2 * self.rests, MOST_RESTS)
+        self.resting = 0 if self.window_moved else self.rests
+        self.window_moved = False
+        return now
+
+    def _take_over(self, now: float) -> None:
+        """Make members of all requests that decode."""
+        self.blocked = False
+        self.somebody_left = True  # whoever has come since is asked for
+        self.late_step = -1
+        self.blocks.clear()
+        self.run = None
+        self.shown_last = []
+        for request in self.scheduler.queues.running:
+            if request.state is not None:
+                self._open(request)
+                self._shows(request.last_token_s)
+
+    def _give_back(self, now: float) -> None:
+        """Leave all requests as the steps so far have left them."""
+        self._write()
+        scheduler = self.scheduler
+        memory = scheduler.memory
+        reserves = scheduler.policy.reserves
+        for member in self.members.values():
+            request = member.request
+            state = request.state
+            done = self.step - member.first
+            settled = scheduler.ledger.tally.settled
+            for _ in range(done):
+                _, progress = self.strategy.alone(state, self.window or 0)
+                settled[progress] += 1
+            request.tokens += member.shown_by(self.step)
+            request.late = request.late or self.late_step > member.first
+            if done and not reserves and state is not None:
+                memory.hold(request, state.context)
+                memory.keep(request, state.context)
+        last_shown = iter(self.shown_last)
+        left = 0
+        at_s = 0.0
+        for member in self.members.values():
+            if not left:
+                at_s, left = next(last_shown)
+            member.request.last_token_s = at_s
+            left -= 1
+        scheduler.ledger.tally.blocks_since = now
+        self.members.clear()
+        self.cached = 0
+        self.ends.clear()
+        self.sums[:] = 0
+
+    def _open(self, request: Request) -> None:
+        """Add the course of a request that begins to decode with the next step."""
+        state: Any = request.state
+        left = request.output_tokens - request.tokens
+        course = self.strategy.course(state, self.window or 0, left)
+        member = Member(request, course, self.step, state.context)
+        self.members[request] = member
+        self.cached += state.context
+        self.run = None
+        steps = len(course.shown)
+        self.turns += 1
+        heappush(self.ends, (self.step + steps, self.turns, member))
+        first = self._make_room(len(course.adds), steps)
+        to_come = slice(first, first + steps)
+        for row, added in zip(self.sums, course.adds, strict=False):
+            row[to_come] += added
+        scheduler = self.scheduler
+        policy = scheduler.policy
+        if policy.reserves:
+            return
+        needed = scheduler.memory.needed_each
+        contexts = course.adds[0] + state.context
+        self.sums[-2, to_come] += needed(contexts + self.ahead) - request.blocks
+        if not policy.decodes_beside:
+            self.sums[-1, to_come] += needed(contexts) - request.blocks
+
+    def _make_room(self, columns: int, steps: int) -> int:
+        """Make room for so many steps to come; return the column of the next one."""
+        first = self.step - self.base
+        if first + steps <= self.sums.shape[1]:
+            return first
+        self._write()
+        to_come = self.sums[:, first:]
+        wide = max(AT_FIRST, 2 * (steps + to_come.shape[1]))
+        self.sums = np.zeros((columns + 2, wide), dtype=np.int64)
+        self.sums[: len(to_come), : to_come.shape[1]] = to_come
+        self.base = self.step
+        return 0
+
+    def _shows(self, at_s: float) -> None:
+        """Note that the request that was opened last was last shown a token at this time."""
+        shown_last = self.shown_last
+        if shown_last and shown_last[-1].at_s == at_s:
+            shown_last[-1] = ShownLast(at_s, shown_last[-1].requests + 1)
+        else:
+            shown_last.append(ShownLast(at_s, 1))
+
+    # ---- time passes
+
+    def _pass(self, now: float) -> float:
+        """Let iterations pass until one has to be stepped, or nothing is left to do."""
+        scheduler = self.scheduler
+        source = scheduler.source
+        queues = scheduler.queues
+        while True:
+            if source.next_s <= now or self.somebody_left:
+                self.somebody_left = False
+                for request in source.due(now):
+                    scheduler.submit(request)
+            prompts: Prompts | None = []
+            if (queues.waiting or queues.reading) and not self.blocked:
+                prompts = self._prompts(now)
+            if prompts is None:
+                return now
+            if prompts:
+                now = self._read(prompts, now)
+            elif self.members:
+                until = self._until()
+                if until == self.step:
+                    return now
+                now = self._decode(now, until)
+            elif source.next_s < inf:
+                now = source.next_s
+            else:
+                return now
+            if len(self.passed) >= MOST:
+                self._write()
+
+    def _holds(self) -> bool:
+        """Return whether the courses hold for as many requests as decode now, all in whole
+        windows.
+        """
+        requests = len(self.members)
+        scheduler = self.scheduler
+        if self.strategy.course_window(requests) != self.window:
+            self.window_moved = True
+            return False
+        return scheduler.policy.takes_all(scheduler.queues, requests)
+
+    def _until(self) -> int:
+        """Return the step up to which all members go on, with room for each; the next one where it
+        has to be stepped.
+        """
+        step = self.step
+        if not self._holds():
+            return step
+        until = self.ends[0][0]
+        memory = self.scheduler.memory
+        if memory.evicts and self.scheduler.queues.waiting:
+            until = step + 1
+        if self.scheduler.policy.reserves or memory.total == inf:
+            return until
+        first = step - self.base
+        grown = self.sums[-2, first : until - self.base]
+        short = grown > memory.limit - memory.used
+        if short[0]:
+            memory.make_way(memory.used + int(grown[0]))
+            short = grown > memory.limit - memory.used
+        if short.any():
+            return step + int(short.argmax())
+        return until
+
+    def _prompts(self, now: float) -> Prompts | None:
+        """Return the prompts of the next iteration, by the policy; None where it has to be asked
+        about every request.
+        """
+        scheduler = self.scheduler
+        queues = scheduler.queues
+        memory = scheduler.memory
+        requests = len(self.members)
+        beside = scheduler.policy.decodes_beside
+        if beside and requests and self._until() == self.step:
+            return None
+        grown = self._grown(-2 if beside else -1)
+        queues.now = now
+        memory.used += grown
+        prompts = scheduler.policy.prompts(queues, requests)
+        memory.used -= grown
+        ledger = scheduler.ledger
+        if len(queues.waiting) != ledger.tally.waiting:
+            ledger.wait(len(queues.waiting), now)
+        self.blocked = not (prompts or memory.evicts)
+        return prompts
+
+    def _grown(self, row: int) -> int:
+        """Return the blocks that the members have got since they began: during the next step (row
+        -2) or before it (row -1).
+        """
+        if not self.members:
+            return 0
+        return int(self.sums[row, self.step - self.base])
+
+    def _read(self, prompts: Prompts, now: float) -> float:
+        """Let an iteration with prompts pass; return when it ends."""
+        scheduler = self.scheduler
+        scheduler.admit(prompts, now)
+        batch = Batch(now, [], prompts)
+        passed = self.passed
+        if self.members and scheduler.policy.decodes_beside:
+            batch.step = step = self._step_with(scheduler.prompt_rows(prompts))
+            durations = scheduler.times.of(step)
+            read_s = now
+            for seconds in self._in_turn(step, durations):
+                read_s += float(seconds)
+            ended = read_s
+            alike = passed.with_prompts(step.kind, step, durations)
+            self._passes(now, alike, len(self.members))
+            passed.ends.append(ended)
+            passed.entries.append(0)
+            self.step += 1
+            self._stepped(len(passed) - 1, now)
+        else:
+            admission = scheduler.admission(batch)
+            read_s = scheduler.read_by(admission, now, self.one_lane, self.lanes is None)
+            ended = read_s + admission.window
+            parts = admission.draft > 0.0, admission.window > 0.0
+            alike = passed.with_prompts(parts, None, admission)
+            self._passes(now, alike, 0, self._grown(-1))
+            passed.ends.append(ended)
+            passed.entries.append(0)
+            scheduler.ledger.prefill(ended - now)
+        if any(request.tokens for request, _ in prompts):
+            self._write()  # a request that goes on after a preemption has a gap, in its turn
+        scheduler.settle_prompts(batch, read_s)
+        for request, _ in prompts:
+            if request.gone:
+                self._leave(request)
+            elif request.state is not None:
+                self._open(request)
+                self._shows(request.last_token_s)
+        return ended
+
+    def _step_with(self, rows: Rows) -> Step:
+        """Return the next step with the rows of prompts in it."""
+        kind, decoding, redraft, _, loads = self._next_step(self.step)
+        with_prompts = kind._replace(prompts=rows.sequences)
+        return Step(with_prompts, decoding, redraft, rows, loads)
+
+    def _next_step(self, number: int) -> Step:
+        """Return the step of this number, without prompts."""
+        sums = self.sums[:-2, number - self.base].tolist()
+        sums[0] += self.cached
+        return self.strategy.step_of(len(self.members), sums)
+
+    def _in_turn(self, step: Step, durations: Any) -> tuple[Numbers, ...]:
+        """Return the parts of a step that follow one another, by its timeline or by its law."""
+        if self.lanes is None:
+            return (self.scheduler.strategy.step_seconds(durations, step.kind),)
+        return self.strategy.in_turn(durations, step.kind, self.one_lane)
+
+    def _passes(self, now: float, priced: Prices | Alike, decoding: int, grown: int = 0) -> None:
+        """Begin a segment of iterations at ``now``."""
+        passed = self.passed
+        used = self.scheduler.memory.used + grown
+        passed.segments.append(Segment(len(passed.ends), now, priced, decoding, used))
+
+    def _decode(self, now: float, until: int) -> float:
+        """Let steps without prompts pass up to one, or to an arrival; return when they end."""
+        requests = len(self.members)
+        passed = self.passed
+        ends = passed.ends
+        noted = passed.entries
+        next_s = self.scheduler.source.next_s
+        step = self.step
+        base = self.base
+        tokens_at = self.sums[0].item
+        began = len(ends)
+        begin_s = now
+        prices = self.run or self.blocks.get(requests, NO_PRICES)
+        self._passes(now, prices, requests)
+        parts, by_step, entries = prices.parts, prices.by_step, prices.entries
+        first = prices.first if by_step else prices.first - self.cached
+        while step < until:
+            entry = (step if by_step else tokens_at(step - base)) - first
+            if not 0 <= entry < entries:
+                prices = self._price(requests, step, until)
+                parts, by_step, entries = prices.parts, prices.by_step, prices.entries
+                first = prices.first if by_step else prices.first - self.cached
+                entry = (step if by_step else tokens_at(step - base)) - first
+                if passed.segments[-1].first == len(ends):
+                    passed.segments.pop()
+                self._passes(now, prices, requests)
+            for part in parts:
+                now += part(entry)
+            ends.append(now)
+            noted.append(entry)
+            step += 1
+            if now >= next_s:
+                break
+        self.step = step
+        self._stepped(began, begin_s)
+        return now
+
+    def _stepped(self, began: int, begin_s: float) -> None:
+        """Note what the iterations from ``began`` on, which were steps, have brought; the first of
+        them began at ``begin_s``.
+        """
+        now = self.passed.ends[-1]
+        if self.shown_last != [(begin_s, len(self.members))]:
+            self.passed.shown_last.append((began, tuple(self.shown_last)))
+        longest_s = self.scheduler.ledger.longest_gap_s
+        if longest_s < inf:
+            self._note_late(began, longest_s)
+        while self.ends and self.ends[0][0] == self.step:
+            self._end(heappop(self.ends)[2], now)
+        self.shown_last = [ShownLast(now, len(self.members))] if self.members else []
+
+    def _note_late(self, began: int, longest_s: float) -> None:
+        """Note who has waited too long between two tokens in the iterations from ``began`` on."""
+        ends = self.passed.ends[began:]
+        if any(ends[0] - shown.at_s > longest_s for shown in self.shown_last):
+            members = iter(self.members.values())
+            for at_s, requests in self.shown_last:
+                late = ends[0] - at_s > longest_s
+                for member in islice(members, requests):
+                    member.request.late = member.request.late or late
+        for place, (before, after) in enumerate(pairwise(ends), start=1):
+            if after - before > longest_s:
+                self.late_step = self.step - len(ends) + place
+
+    def _end(self, member: Member, now: float) -> None:
+        """Let a request leave that has its whole output."""
+        request = member.request
+        course = member.course
+        shown = course.shown[-1]
+        if request.cut:
+            shown = min(shown, request.output_tokens - request.tokens)
+        request.late = request.late or self.late_step > member.first
+        request.last_token_s = now
+        self.scheduler.ledger.hand_out_course(request, shown, member.counted, course.settled)
+        self.scheduler.finish(request, now)
+        del self.members[request]
+        self.cached -= member.context
+        self.run = None
+        self._leave(request)
+
+    def _leave(self, request: Request) -> None:
+        """Take back the memory of a request that has left."""
+        scheduler = self.scheduler
+        scheduler.memory.keep(request, 0)
+        scheduler.queues.running.remove(request)
+        self.somebody_left = True
+        self.blocked = False
+
+    # ---- prices
+
+    def _price(self, requests: int, step: int, until: int) -> Prices:
+        """Return prices that hold the next step: a block of contexts where there is one, all steps
+        until ``until`` where those are many, else one step.
+        """
+        next_step = self._next_step(step)
+        columns = len(self.sums) - 2
+        prices = None
+        if columns == 1:
+            prices = self._block(next_step)
+        if prices is None and until - step >= RUN and not next_step.loads:
+            prices = self._run(requests, step, min(until, step + LONGEST_RUN))
+        if prices is None:
+            durations = self.scheduler.times.of(next_step)
+            priced = PricedSteps(slice(None), next_step, durations)
+            parts = self._in_turn(next_step, durations)
+            prices = priced_by(step, 1, True, (priced,), parts)
+        if prices.by_step:
+            self.run = prices
+        else:
+            self.blocks[requests] = prices
+        return prices
+
+    def _block(self, step: Step) -> Prices | None:
+        """Return prices of steps like this one by the sum of their contexts; None where no block
+        holds them.
+        """
+        block = self.scheduler.times.block(step)
+        if block is None:
+            return None
+        priced = PricedSteps(slice(None), step, block.durations)
+        parts = self._in_turn(step, block.durations)
+        return priced_by(block.first, block.stop - block.first, False, (priced,), parts)
+
+    def _run(self, requests: int, step: int, until: int) -> Prices:
+        """Return prices of all steps up to one."""
+        sums = self.sums[:-2, step - self.base : until - self.base]
+        priced = list[PricedSteps]()
+        by_part: NDArray[np.float64] | None = None
+        contexts = sums[0] + self.cached
+        for places, of_kind in self.strategy.steps_along(requests, [contexts, *sums[1:]]):
+            durations = self.scheduler.times.along(of_kind)
+            parts = self._in_turn(of_kind, durations)
+            if by_part is None:
+                by_part = np.zeros((len(parts), until - step))
+            for row, seconds in zip(by_part, parts, strict=True):
+                row[places] = seconds
+            priced.append(PricedSteps(places, of_kind, durations))
+        rows = [] if by_part is None else [*by_part]
+        return priced_by(step, until - step, True, tuple(priced), rows)
+
+    # ---- books
+
+    def _write(self) -> None:
+        """Bring the books up to date."""
+        first = self.written - self.base
+        grown = self.sums[-2, first : self.step - self.base] if len(self.sums) else NOTHING
+        ledger = self.scheduler.ledger
+        self.passed.write(ledger, grown, self.scheduler.strategy, self.lanes)
+        self.written = self.step
+        for member in self.members.values():
+            shown = member.shown_by(self.step)
+            ledger.tally.shown += shown - member.counted
+            member.counted = shown
+
+
+def priced_by(
+    first: int,
+    entries: int,
+    by_step: bool,
+    steps: tuple[PricedSteps, ...],
+    parts: Sequence[Numbers],
+) -> Prices:
+    """Return prices by entry; ``parts`` are the seconds of each part of a step, in turn."""
+    read = tuple(np.broadcast_to(seconds, entries).item for seconds in parts)
+    return Prices(steps, read, first, entries, by_step)
+
+
+def lazy_batch(scheduler: Scheduler, one_lane: bool) -> LazyBatch | None:
+    """Return the lazy batch of a scheduler; None where iterations overlap or are logged, something
+    is drawn for each, or strategy or policy decides about single requests.
+    """
+    cost = scheduler.cost
+    strategy = scheduler.strategy
+    one_at_a_time = strategy.needs.in_flight == 1 and not cost.stages
+    by_rule = not cost.jitters and cost.contention == 1.0
+    unseen = scheduler.log is None and scheduler.routing is None
+    told = tells_courses(strategy) and type(scheduler.policy).prompts is not Policy.prompts
+    if one_at_a_time and by_rule and unseen and told:
+        return LazyBatch(scheduler, one_lane)
+    return None

@@ -1,0 +1,298 @@
+"""Iterations of a lazy batch that have passed and are not in the books yet.
+
+They are written many at a time, to the last bit as if each had been written as it ended: what adds
+up is added in the order in which time passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.core.serving.ledger import Ledger
+from simulator.core.serving.metrics import BrokenRunError
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.capabilities import drafts_first
+from simulator.core.strategies.common.courses import Places
+from simulator.core.strategies.common.step import Admission, Kind, Lanes, Step
+from simulator.core.world import Lane, RunLane
+
+Seconds = NDArray[np.float64]
+Counts = NDArray[np.int64]
+MOST = 8_192
+"""Iterations after which they are written, so that memory stays bounded."""
+
+
+@dataclass(slots=True, eq=False)
+class Prices:
+    """Durations of the steps that so many requests may take, by entry."""
+
+    steps: tuple[PricedSteps, ...]
+    parts: tuple[Callable[[int], float], ...] = ()
+    """Functions from an entry to the seconds of each part of a step, in turn."""
+    first: int = 0
+    """What the first entry is for: a sum of contexts, or the number of a step."""
+    entries: int = 0
+    by_step: bool = False
+    """Whether entries are steps."""
+
+
+class PricedSteps(NamedTuple):
+    """Steps of one kind and their durations."""
+
+    places: Places
+    """Which entries of the prices are theirs."""
+    step: Step
+    durations: Any
+    """Named durations in seconds, each an array over these entries or a number."""
+
+
+@dataclass(slots=True, eq=False)
+class Alike:
+    """Iterations with prompts that are alike but for the seconds that each takes."""
+
+    step: Step | None
+    """A step with prompts in it; None: prompts alone."""
+    durations: list[Any] = field(default_factory=list)
+    """Those of each, in their order."""
+
+
+class Segment(NamedTuple):
+    """Iterations in a row with the same requests, prices and prompts in the cache."""
+
+    first: int
+    """The number of its first iteration among those that have passed."""
+    begin_s: float
+    """When that began."""
+    priced: Prices | Alike
+    decoding: int
+    """Requests that decode."""
+    blocks: int
+    """KV blocks in use beside those that the requests which decode have got since they began."""
+
+
+class ShownLast(NamedTuple):
+    """So many requests, in running order, were last shown a token at the same time."""
+
+    at_s: float
+    requests: int
+
+
+Booked = tuple[Counts, Step | None, Any]
+"""Iterations by their numbers, with their step, or None for prompts alone, and durations."""
+
+
+class Passed:
+    """What has passed since the books were last written."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+        """When each iteration ended, in seconds."""
+        self.entries: list[int] = []
+        """Which entry of the prices of its segment it took."""
+        self.segments: list[Segment] = []
+        self.shown_last: list[tuple[int, Sequence[ShownLast]]] = []
+        """Iterations whose requests were not all shown their last token as it began."""
+        self.alike: dict[Hashable, Alike] = {}
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def with_prompts(self, key: Hashable, step: Step | None, durations: Any) -> Alike:
+        """Return the iterations with prompts that are alike by ``key``, to which another one with
+        its durations is added.
+        """
+        alike = self.alike.get(key)
+        if alike is None:
+            alike = self.alike[key] = Alike(step)
+        alike.durations.append(durations)
+        return alike
+
+    def write(self, ledger: Ledger, grown: Counts, strategy: Strategy, lanes: Lanes | None) -> None:
+        """Write everything into the books and, unless they are None, on the lanes; forget it.
+
+        ``grown`` (steps,): blocks that requests have got since they began to decode, in use during
+        each of the steps.
+        """
+        if not self.ends:
+            return
+        firsts, begun, priced, of_requests, of_blocks = zip(*self.segments, strict=True)
+        ends = np.array(self.ends)
+        begins = np.empty_like(ends)
+        begins[1:] = ends[:-1]
+        begins[list(firsts)] = begun
+        seconds = ends - begins
+        lengths = np.diff([*firsts, len(ends)])
+        decoding = np.repeat(of_requests, lengths)
+        used = np.repeat(of_blocks, lengths)
+        steps = decoding > 0
+        used[steps] += grown
+        ledger.hold_each(used, seconds, self.ends[-1])
+        ledger.gaps.add_each(*self._gaps(ends, seconds, decoding, steps))
+        ledger.tally.request_steps += int(decoding.sum())
+        booked = list(self._by_prices(priced, lengths))
+        for step, places in _by_kind(booked):
+            ledger.steps(step, seconds[places])
+        if lanes:
+            _book(booked, strategy, lanes, begins, ends)
+        self.ends.clear()
+        self.entries.clear()
+        self.segments, self.shown_last, self.alike = [], [], {}
+
+    def _gaps(
+        self, ends: Seconds, seconds: Seconds, decoding: Counts, steps: NDArray[np.bool_]
+    ) -> tuple[list[float], list[int]]:
+        """Return the gaps between tokens in their order, equal ones of a step together, and how
+        many requests have each.
+        """
+        gaps = list[float]()
+        requests = list[int]()
+        every_gap = seconds.tolist()
+        every_count = decoding.tolist()
+        if not steps.all():
+            idle = np.flatnonzero(~steps).tolist()
+        else:
+            idle = []
+        groups_at = dict(self.shown_last)
+        begin = 0
+        for place in sorted({*groups_at, *idle, len(every_gap)}):
+            gaps += every_gap[begin:place]
+            requests += every_count[begin:place]
+            for gap, count in (
+                _together(groups_at.get(place, ()), ends[place].item())
+                if place in groups_at
+                else ()
+            ):
+                gaps.append(gap)
+                requests.append(count)
+            begin = place + 1
+        return gaps, requests
+
+    def _by_prices(self, priced: Sequence[Prices | Alike], lengths: Counts) -> Iterator[Booked]:
+        """Yield the iterations that have the same prices, or are alike."""
+        entries = np.array(self.entries)
+        numbers: dict[Prices | Alike, int] = {}
+        of_segments = [numbers.setdefault(prices, len(numbers)) for prices in priced]
+        of_iterations = np.repeat(of_segments, lengths)
+        by_prices = np.argsort(of_iterations, kind="stable")
+        ends = np.cumsum(np.bincount(of_iterations, minlength=len(numbers))).tolist()
+        begin = 0
+        for prices, end in zip(numbers, ends, strict=True):
+            places = by_prices[begin:end]
+            begin = end
+            if isinstance(prices, Alike):
+                yield places, prices.step, _columns(prices.durations)
+                continue
+            for steps, mine, at in _within(prices.steps, entries[places]):
+                yield places[mine], steps.step, _at(steps.durations, at)
+
+
+def _columns(durations: Sequence[Any]) -> Any:
+    """Return named durations, each an array over some iterations or, where it is the same in all, a
+    number.
+    """
+    columns = []
+    for column in zip(*durations, strict=True):
+        alike = column.count(column[0]) == len(column)
+        columns.append(column[0] if alike else np.array(column))
+    return type(durations[0])._make(columns)
+
+
+def _by_kind(booked: Sequence[Booked]) -> Iterator[tuple[Step, Counts]]:
+    """Yield a step of each kind with the numbers of its iterations, in their order."""
+    kinds: dict[Kind, tuple[Step, list[Counts]]] = {}
+    for places, step, _ in booked:
+        if step is not None:
+            kinds.setdefault(step.kind, (step, []))[1].append(places)
+    for step, runs in kinds.values():
+        yield step, runs[0] if len(runs) == 1 else np.sort(np.concatenate(runs))
+
+
+def _within(
+    priced: Sequence[PricedSteps], entries: Counts
+) -> Iterator[tuple[PricedSteps, Places, Counts]]:
+    """Yield the steps of each kind that have some of the ``entries``, which of these, and where
+    they stand among their durations.
+    """
+    for steps in priced:
+        if isinstance(steps.places, slice):
+            yield steps, slice(None), entries
+            continue
+        at = np.searchsorted(steps.places, entries)
+        mine = np.append(steps.places, -1)[at] == entries
+        if mine.any():
+            yield steps, np.flatnonzero(mine), at[mine]
+
+
+def _at(durations: Any, entries: Counts) -> Any:
+    """Return named durations at some entries; what is one number stays it."""
+    return type(durations)._make(
+        [seconds[entries] if isinstance(seconds, np.ndarray) else seconds for seconds in durations]
+    )
+
+
+def _together(groups: Sequence[ShownLast], end_s: float) -> Iterator[tuple[float, int]]:
+    """Yield the gaps before a step that ends at ``end_s``, equal ones of neighbours together."""
+    gap = 0.0
+    requests = 0
+    for group in groups:
+        if requests and end_s - group.at_s != gap:
+            yield gap, requests
+            requests = 0
+        gap = end_s - group.at_s
+        requests += group.requests
+    if requests:
+        yield gap, requests
+
+
+# ---- the lanes
+
+
+def _book(
+    booked: Sequence[Booked], strategy: Strategy, lanes: Lanes, begins: Seconds, ends: Seconds
+) -> None:
+    """Book all iterations on the lanes, as the strategy's timeline books one of each kind; raises
+    :class:`BrokenRunError` where a timeline does not last what its durations say in turn.
+    """
+    by_lane: dict[Lane, list[tuple[Counts, RunLane]]] = {}
+    roles = (lanes.target, lanes.draft, lanes.rendezvous)
+    for places, step, durations in booked:
+        copies = {lane: RunLane(begins[places]) for lane in roles}
+        on_copies = Lanes._make((*(copies[lane] for lane in roles), *lanes[len(roles) :]))
+        if step is None:
+            end = read_prompts(on_copies, durations, drafts_first(strategy))
+        else:
+            *_, end = strategy.timeline(on_copies, durations, step.kind)
+        if not np.array_equal(end, ends[places]):
+            name = step.kind.name if step else "prompts"
+            raise BrokenRunError(f"{name}: the timeline does not last what its durations say")
+        for lane, copy in copies.items():
+            if copy.booked:
+                by_lane.setdefault(lane, []).append((places, copy))
+    for lane, copies_of in by_lane.items():
+        lane.book_runs(len(ends), copies_of, ends[-1].item())
+
+
+def read_prompts(lanes: Lanes, admission: Admission, drafted_first: bool) -> Any:
+    """Book prompts that are alone in an iteration; return when it ends.
+
+    Target and draft read side by side, or one after the other on one lane; a first window is
+    written behind both, or ``drafted_first`` before the target reads.
+    """
+    target, draft, window = lanes.target, lanes.draft, admission.window
+    end: Any
+    if drafted_first:
+        draft.start(admission.draft, "draft prefill, first window")
+        end = target.start(admission.target, "prefill", draft)
+    else:
+        end = target.start(admission.target, "prefill")
+        if np.any(admission.draft):
+            drafted: Any = draft.start(admission.draft, "draft prefill")
+            end = np.maximum(end, drafted)
+    if np.any(window):
+        end = draft.start(window, "first window", target)
+    return end

@@ -1,0 +1,137 @@
+"""Courses: what a request does in each of its steps, known as it begins to decode, whoever is
+beside it (``serving/lazy.py``).
+
+A step of a batch is then made of sums over its requests: of their contexts, and of what else the
+strategy's steps differ by.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.core.acceptance.cursors import forked, forks
+from simulator.core.numeric import Numbers
+from simulator.core.strategies.common.base import Strategy
+from simulator.core.strategies.common.step import UNLIMITED, Kind, Progress, Step
+
+Counts = NDArray[np.int64]
+Places = Counts | slice
+"""Which steps of a run are meant, by their numbers from 0."""
+Sums = Sequence[Numbers]
+"""What the requests of a step add up to, by column, first their contexts; arrays over the steps of
+a run.
+"""
+
+
+class Course(NamedTuple):
+    """What one request does from a step on until its output has so many tokens more."""
+
+    adds: Counts
+    """(columns, steps): what it adds to each step; first the tokens that have come into its cache
+    before it.
+    """
+    shown: Sequence[int]
+    """(steps,) tokens that it has shown by the end of each."""
+    settled: Mapping[Progress, int]
+    """How often a step does what for it."""
+
+
+class TellsCourses(ABC):
+    """A strategy with this capability tells ahead what a request does, whoever is beside it.
+
+    It says so in one place, :meth:`course_window`; a strategy that does not is stepped. Requests
+    take part in every step from their first to their last.
+    """
+
+    @abstractmethod
+    def course_window(self, requests: int) -> int | None:
+        """Return the window of a batch of so many requests, in draft tokens; courses hold as long
+        as it is the same. None where no course is known.
+        """
+
+    @abstractmethod
+    def step_of(self, requests: int, sums: Sums) -> Step:
+        """Return the step of so many requests, without prompts, whose contexts add up to the first
+        of ``sums``; arrays as :class:`simulator.core.cost.rows.Rows` has them.
+        """
+
+    def steps_along(self, requests: int, sums: Sums) -> Iterator[tuple[Places, Step]]:
+        """Yield the steps of a run by kind, in order of their first, each with its places; ``sums``
+        are arrays over the run. Here all are of one kind.
+        """
+        yield slice(None), self.step_of(requests, sums)
+
+    def along(self, state: Any) -> tuple[int, ...]:
+        """Return what a request adds to the step that was composed of it alone; first its
+        context.
+        """
+        return (state.context,)
+
+    def fork(self, state: Any) -> Any:
+        """Return a state that can move on without the other one."""
+        twin = copy(state)
+        twin.cursor = forked(state.cursor)
+        return twin
+
+    def foreseeable(self, state: Any) -> bool:
+        """Return whether the course of a request can be told."""
+        return forks(state.cursor)
+
+    def alone(self, state: Any, window: int) -> tuple[tuple[int, ...], Progress]:
+        """Let a request take its next step; return what it adds to it and its progress.
+
+        ``window`` is that of its batch.
+        """
+        strategy: Any = self
+        state.most_rows = UNLIMITED
+        strategy.compose([state])
+        adds = self.along(state)
+        (progress,) = strategy.settle([state])
+        return adds, progress
+
+    def course(self, state: Any, window: int, tokens: int) -> Course:
+        """Return the course of a request up to the step by which it shows ``tokens``; the request
+        stays where it is.
+        """
+        twin = self.fork(state)
+        adds = list[tuple[int, ...]]()
+        shown = list[int]()
+        settled = Counter[Progress]()
+        total = 0
+        while total < tokens:
+            added, progress = self.alone(twin, window)
+            total += progress.shown
+            adds.append(added)
+            shown.append(total)
+            settled[progress] += 1
+        by_column = np.array(adds, dtype=np.int64).T
+        by_column[0] -= state.context
+        return Course(by_column, shown, settled)
+
+    def in_turn(self, durations: Any, kind: Kind, one_lane: bool) -> tuple[Numbers, ...]:
+        """Return the durations that follow one another from the begin of a step to its end, as its
+        timeline adds them.
+        """
+        return tuple(durations)
+
+
+def tells_courses(strategy: Strategy) -> bool:
+    """Return whether courses are told: not where a subclass has changed a step and not said anew
+    what courses depend on.
+    """
+    if not isinstance(strategy, TellsCourses):
+        return False
+
+    def depth(name: str) -> int:
+        return next(
+            depth for depth, owner in enumerate(type(strategy).__mro__) if name in vars(owner)
+        )
+
+    of_a_step = "compose", "settle", "phases", "durations", "timeline"
+    told_at = depth("course_window")
+    return told_at <= min(map(depth, of_a_step))
