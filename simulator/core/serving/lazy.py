@@ -96,8 +96,10 @@ class LazyBatch:
         self.step = 0
         """The number of the next step."""
         self.sums: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
-        """(columns, steps to come): what the requests add up to; then, where memory is not
-        reserved, the blocks that they have got since they began: during a step, and before it.
+        """(columns, steps to come): what the requests add up to."""
+        self.during = self.before = NOTHING
+        """(steps to come,): blocks that they have got since they began, during a step and before
+        it; 0 where memory is reserved.
         """
         self.cached = 0
         """Tokens in the caches of all members before the first step of each."""
@@ -113,6 +115,8 @@ class LazyBatch:
         self.window: int | None = None
         """That of the batch for which courses were told."""
         self.window_moved = False
+        self.whole: set[int] = set()
+        """Numbers of requests for which courses hold, and that decode in whole windows."""
         self.ahead = 0
         """Tokens for which a request gets room in a step."""
         self.blocked = False
@@ -123,6 +127,11 @@ class LazyBatch:
         """The last step in front of which all requests that took part in the one before were
         late.
         """
+        policy = scheduler.policy
+        self.reserves = policy.reserves
+        self.beside = policy.decodes_beside
+        self.unlimited = policy.reserves or scheduler.memory.total == inf
+        """Whether there is room for every step of who has been admitted."""
         self.resting = 0
         self.rests = RESTS
         self.lanes: Lanes | None = None
@@ -169,6 +178,7 @@ class LazyBatch:
         self.somebody_left = True  # whoever has come since is asked for
         self.late_step = -1
         self.blocks.clear()
+        self.whole.clear()
         self.run = None
         self.shown_last = []
         for request in self.scheduler.queues.running:
@@ -181,7 +191,6 @@ class LazyBatch:
         self._write()
         scheduler = self.scheduler
         memory = scheduler.memory
-        reserves = scheduler.policy.reserves
         for member in self.members.values():
             request = member.request
             state = request.state
@@ -192,7 +201,7 @@ class LazyBatch:
                 settled[progress] += 1
             request.tokens += member.shown_by(self.step)
             request.late = request.late or self.late_step > member.first
-            if done and not reserves and state is not None:
+            if done and not self.reserves and state is not None:
                 memory.hold(request, state.context)
                 memory.keep(request, state.context)
         last_shown = iter(self.shown_last)
@@ -207,7 +216,8 @@ class LazyBatch:
         self.members.clear()
         self.cached = 0
         self.ends.clear()
-        self.sums[:] = 0
+        for row in (*self.sums, self.during, self.before):
+            row[:] = 0
 
     def _open(self, request: Request) -> None:
         """Add the course of a request that begins to decode with the next step."""
@@ -223,29 +233,29 @@ class LazyBatch:
         heappush(self.ends, (self.step + steps, self.turns, member))
         first = self._make_room(len(course.adds), steps)
         to_come = slice(first, first + steps)
-        for row, added in zip(self.sums, course.adds, strict=False):
+        for row, added in zip(self.sums, course.adds, strict=True):
             row[to_come] += added
-        scheduler = self.scheduler
-        policy = scheduler.policy
-        if policy.reserves:
+        if self.reserves:
             return
-        needed = scheduler.memory.needed_each
-        contexts = course.adds[0] + state.context
-        self.sums[-2, to_come] += needed(contexts + self.ahead) - request.blocks
-        if not policy.decodes_beside:
-            self.sums[-1, to_come] += needed(contexts) - request.blocks
+        grown = self.scheduler.memory.grown
+        context = state.context
+        self.during[to_come] += grown(course.adds[0], context + self.ahead, request.blocks)
+        if not self.beside:
+            self.before[to_come] += grown(course.adds[0], context, request.blocks)
 
     def _make_room(self, columns: int, steps: int) -> int:
         """Make room for so many steps to come; return the column of the next one."""
         first = self.step - self.base
-        if first + steps <= self.sums.shape[1]:
+        if first + steps <= len(self.during):
             return first
         self._write()
-        to_come = self.sums[:, first:]
-        wide = max(AT_FIRST, 2 * (steps + to_come.shape[1]))
-        self.sums = np.zeros((columns + 2, wide), dtype=np.int64)
-        self.sums[: len(to_come), : to_come.shape[1]] = to_come
-        self.base = self.step
+        to_come = len(self.during) - first
+        wide = max(AT_FIRST, 2 * (steps + to_come))
+        room = np.zeros((columns + 2, wide), dtype=np.int64)
+        for row, now in zip(room, (*self.sums, self.during, self.before), strict=False):
+            row[:to_come] = now[first:]
+        self.sums, self.during, self.before = room[:-2], room[-2], room[-1]
+        self.base = self.written = self.step
         return 0
 
     def _shows(self, at_s: float) -> None:
@@ -287,32 +297,22 @@ class LazyBatch:
             if len(self.passed) >= MOST:
                 self._write()
 
-    def _holds(self) -> bool:
-        """Return whether the courses hold for as many requests as decode now, all in whole
-        windows.
-        """
-        requests = len(self.members)
-        scheduler = self.scheduler
-        if self.strategy.course_window(requests) != self.window:
-            self.window_moved = True
-            return False
-        return scheduler.policy.takes_all(scheduler.queues, requests)
-
     def _until(self) -> int:
-        """Return the step up to which all members go on, with room for each; the next one where it
-        has to be stepped.
+        """Return the step up to which all members go on in whole windows, with room for each; the
+        next one where it has to be stepped.
         """
         step = self.step
-        if not self._holds():
+        requests = len(self.members)
+        if requests not in self.whole and not self._holds(requests):
             return step
         until = self.ends[0][0]
+        if self.unlimited:
+            return until
         memory = self.scheduler.memory
         if memory.evicts and self.scheduler.queues.waiting:
             until = step + 1
-        if self.scheduler.policy.reserves or memory.total == inf:
-            return until
         first = step - self.base
-        grown = self.sums[-2, first : until - self.base]
+        grown = self.during[first : until - self.base]
         short = grown > memory.limit - memory.used
         if short[0]:
             memory.make_way(memory.used + int(grown[0]))
@@ -320,6 +320,17 @@ class LazyBatch:
         if short.any():
             return step + int(short.argmax())
         return until
+
+    def _holds(self, requests: int) -> bool:
+        """Return whether courses hold for so many requests, and all decode in whole windows."""
+        scheduler = self.scheduler
+        if self.strategy.course_window(requests) != self.window:
+            self.window_moved = True
+            return False
+        if not scheduler.policy.takes_all(scheduler.queues, requests):
+            return False
+        self.whole.add(requests)
+        return True
 
     def _prompts(self, now: float) -> Prompts | None:
         """Return the prompts of the next iteration, by the policy; None where it has to be asked
@@ -329,10 +340,10 @@ class LazyBatch:
         queues = scheduler.queues
         memory = scheduler.memory
         requests = len(self.members)
-        beside = scheduler.policy.decodes_beside
+        beside = self.beside
         if beside and requests and self._until() == self.step:
             return None
-        grown = self._grown(-2 if beside else -1)
+        grown = self._grown(self.during if beside else self.before)
         queues.now = now
         memory.used += grown
         prompts = scheduler.policy.prompts(queues, requests)
@@ -343,13 +354,14 @@ class LazyBatch:
         self.blocked = not (prompts or memory.evicts)
         return prompts
 
-    def _grown(self, row: int) -> int:
-        """Return the blocks that the members have got since they began: during the next step (row
-        -2) or before it (row -1).
+    def _grown(self, blocks: NDArray[np.int64]) -> int:
+        """Return the blocks that the members have got since they began, during or before the next
+        step.
         """
         if not self.members:
             return 0
-        return int(self.sums[row, self.step - self.base])
+        grown: int = blocks.item(self.step - self.base)
+        return grown
 
     def _read(self, prompts: Prompts, now: float) -> float:
         """Let an iteration with prompts pass; return when it ends."""
@@ -357,7 +369,7 @@ class LazyBatch:
         scheduler.admit(prompts, now)
         batch = Batch(now, [], prompts)
         passed = self.passed
-        if self.members and scheduler.policy.decodes_beside:
+        if self.members and self.beside:
             batch.step = step = self._step_with(scheduler.prompt_rows(prompts))
             durations = scheduler.times.of(step)
             read_s = now
@@ -376,7 +388,7 @@ class LazyBatch:
             ended = read_s + admission.window
             parts = admission.draft > 0.0, admission.window > 0.0
             alike = passed.with_prompts(parts, None, admission)
-            self._passes(now, alike, 0, self._grown(-1))
+            self._passes(now, alike, 0, self._grown(self.before))
             passed.ends.append(ended)
             passed.entries.append(0)
             scheduler.ledger.prefill(ended - now)
@@ -399,7 +411,7 @@ class LazyBatch:
 
     def _next_step(self, number: int) -> Step:
         """Return the step of this number, without prompts."""
-        sums = self.sums[:-2, number - self.base].tolist()
+        sums = self.sums[:, number - self.base].tolist()
         sums[0] += self.cached
         return self.strategy.step_of(len(self.members), sums)
 
@@ -510,7 +522,7 @@ class LazyBatch:
         until ``until`` where those are many, else one step.
         """
         next_step = self._next_step(step)
-        columns = len(self.sums) - 2
+        columns = len(self.sums)
         prices = None
         if columns == 1:
             prices = self._block(next_step)
@@ -540,7 +552,7 @@ class LazyBatch:
 
     def _run(self, requests: int, step: int, until: int) -> Prices:
         """Return prices of all steps up to one."""
-        sums = self.sums[:-2, step - self.base : until - self.base]
+        sums = self.sums[:, step - self.base : until - self.base]
         priced = list[PricedSteps]()
         by_part: NDArray[np.float64] | None = None
         contexts = sums[0] + self.cached
@@ -560,7 +572,7 @@ class LazyBatch:
     def _write(self) -> None:
         """Bring the books up to date."""
         first = self.written - self.base
-        grown = self.sums[-2, first : self.step - self.base] if len(self.sums) else NOTHING
+        grown = self.during[first : self.step - self.base]
         ledger = self.scheduler.ledger
         self.passed.write(ledger, grown, self.scheduler.strategy, self.lanes)
         self.written = self.step

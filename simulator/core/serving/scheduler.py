@@ -322,11 +322,11 @@ class Scheduler:
 
     def prompt_rows(self, prompts: list[tuple[Request, int]]) -> Rows:
         """Return the rows of so many tokens of each of these prompts, in one pass."""
-        each = (
-            Rows.prefill(tokens, request.cached, tokens == request.left)
-            for request, tokens in prompts
-        )
-        return sum(each, NO_ROWS)
+        rows = NO_ROWS
+        for request, tokens in prompts:
+            read = Rows.prefill(tokens, request.cached, tokens == request.left)
+            rows = rows + read if rows.tokens else read
+        return rows
 
     def admission(self, batch: Batch) -> Admission:
         """Return the durations, in seconds, of an iteration of prompts alone."""
@@ -399,11 +399,14 @@ class Scheduler:
         """Move prompts on; those that are complete show a token, or what is kept of a first window,
         and decode from now on.
         """
-        shown = [int(tokens == request.left) for request, tokens in batch.prompts]
-        for (request, tokens), ends in zip(batch.prompts, shown, strict=True):
-            self.ledger.read(request, tokens)
+        ledger = self.ledger
+        shown = []
+        for request, tokens in batch.prompts:
+            ends = tokens == request.left
+            ledger.read(request, tokens)
             if ends:
                 self._open(request, batch.step is None)
+            shown.append(int(ends))
         if self._first_window:
             states = states_of([request for request, _ in batch.prompts])
             self.strategy.compose(states)
@@ -411,7 +414,7 @@ class Scheduler:
         batch.tokens += shown
         for (request, _), tokens in zip(batch.prompts, shown, strict=True):
             if tokens and not request.gone:
-                self.ledger.show_first(request, tokens, now, self.cost.outside_s)
+                ledger.show_first(request, tokens, now, self.cost.outside_s)
                 if request.tokens >= request.output_tokens:
                     self.finish(request, now)
 
