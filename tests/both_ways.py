@@ -16,7 +16,7 @@ from unittest.mock import patch
 from simulator.core.acceptance.sources import Acceptance, Cycle, Rates
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving import lazy, passed
+from simulator.core.serving import lazy, to_come
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.memory import KVMemory, PrefixBlocks
 from simulator.core.serving.policies import (
@@ -57,8 +57,8 @@ def eager(most: int = 7) -> Iterator[None]:
     """Take a batch up again at once, write ``most`` iterations at a time, and price runs of any
     length.
     """
-    rests = patch.multiple(lazy, RESTS=1, MOST_RESTS=2, RUN=2, AT_FIRST=8, MOST=most)
-    with rests, patch.object(passed, "MOST", most):
+    rests = patch.multiple(lazy, RESTS=1, MOST_RESTS=2, RUN=2, MOST=most)
+    with rests, patch.object(to_come, "AT_FIRST", 8):
         yield
 
 

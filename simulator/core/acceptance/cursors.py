@@ -90,8 +90,13 @@ class Ahead(NamedTuple):
     verdicts: list[Verdict]
     behind: list[int]
     """Tokens committed by the end of each of them."""
+
+
+class Counted(NamedTuple):
+    """The same, verdicts counted; those that differ in nothing but an exit may be told as one."""
+
+    behind: list[int]
     counts: Mapping[Verdict, int]
-    """How often each verdict came."""
 
 
 class Retraceable(Positioned, Forking, ABC):
@@ -121,7 +126,23 @@ class Retraceable(Positioned, Forking, ABC):
             verdicts.append(judged)
             behind.append(committed)
         self.position = stands
-        return Ahead(verdicts, behind, Counter(verdicts))
+        return Ahead(verdicts, behind)
+
+
+def counted(cursor: Retraceable, proposal: Chain, tokens: int) -> Counted:
+    """Return what a cursor tells ahead, verdicts counted."""
+    if isinstance(cursor, Counting):
+        return cursor.counted(proposal, tokens)
+    verdicts, behind = cursor.ahead(proposal, tokens)
+    return Counted(behind, Counter(verdicts))
+
+
+class Counting(ABC):
+    """A cursor that counts verdicts sooner than it tells each."""
+
+    @abstractmethod
+    def counted(self, proposal: Chain, tokens: int) -> Counted:
+        """Return verdicts ahead, counted, up to the one by which ``tokens`` are committed."""
 
 
 class Wrapping:
@@ -232,4 +253,4 @@ class RecordedCursor(Retraceable):
             position = (position + tokens_kept) % length
             verdicts.append(judged)
             behind.append(committed)
-        return Ahead(verdicts, behind, Counter(verdicts))
+        return Ahead(verdicts, behind)

@@ -11,7 +11,7 @@ top kappa (MSD-7): ``off_exit``.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.core.acceptance.cursors import (
-    Ahead,
     Chain,
+    Counted,
+    Counting,
     Cursor,
     RecordedCursor,
     RecordedVerdicts,
@@ -210,16 +211,13 @@ def _reach(rates: tuple[float, ...], window: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=4_096)
 def _verdicts(proposal: Chain) -> tuple[Verdict, ...]:
-    """Return the verdicts on a proposal by accepted tokens, without an exit; of one that is kept
-    whole the second has a draft that would not have gone on to the bonus.
-    """
+    """Return the verdicts on a proposal by accepted tokens, exits left out."""
     window, bonus = proposal
     rejected = [verdict(accepted, accepted + 1, False, False) for accepted in range(window)]
-    whole = [verdict(window, window + bonus, False, off_path) for off_path in (False, True)]
-    return (*rejected, *whole)
+    return (*rejected, verdict(window, window + bonus, False, False))
 
 
-class _RateCursor(Retraceable):
+class _RateCursor(Retraceable, Counting):
     """Takes the same number of draws for every window, so that runs whose rates are close meet the
     same luck.
     """
@@ -243,39 +241,33 @@ class _RateCursor(Retraceable):
         self.position += 1
         return judged
 
-    def ahead(self, proposal: Chain, tokens: int) -> Ahead:
-        """Return the verdicts on the draws of the next windows, drawn in one go where nothing was
-        judged before and no exit is asked for.
+    def counted(self, proposal: Chain, tokens: int) -> Counted:
+        """Return the verdicts on the draws of the next windows, drawn in one go where none was
+        judged before.
         """
-        if self.position or self.off:
-            return super().ahead(proposal, tokens)
-        window = proposal.tokens
+        if self.position:
+            verdicts, behind = self.ahead(proposal, tokens)
+            return Counted(behind, Counter(verdicts))
+        reach = self.source.reach(proposal.tokens)
         kept = _verdicts(proposal)
-        reach = self.source.reach(window)
-        beyond = self.source.rate(window)
-        random = Random(self.seed).random
-        verdicts = list[Verdict]()
-        behind = list[int]()
+        gains = [judged.committed for judged in kept]
         counts = [0] * len(kept)
+        random = Random(self.seed).random
+        behind = list[int]()
         committed = 0
         while committed < tokens:
             luck = random()
             random()
-            path_luck = random()
+            random()
             accepted = 0
             for chance in reach:
                 if luck >= chance:
                     break
                 accepted += 1
-            if accepted == window and path_luck >= beyond:
-                accepted += 1
             counts[accepted] += 1
-            judged = kept[accepted]
-            committed += judged[1]
-            verdicts.append(judged)
+            committed += gains[accepted]
             behind.append(committed)
-        told = {judged: count for judged, count in zip(kept, counts, strict=True) if count}
-        return Ahead(verdicts, behind, told)
+        return Counted(behind, {judged: n for judged, n in zip(kept, counts, strict=True) if n})
 
     def _judged(self, proposal: Chain) -> Verdict:
         """Return the verdict on the window at this position, from its draws."""

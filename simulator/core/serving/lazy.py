@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from simulator.core.cost.rows import Rows
 from simulator.core.numeric import Numbers
-from simulator.core.serving.iteration import Batch
 from simulator.core.serving.passed import (
     MOST,
     Alike,
@@ -42,11 +41,10 @@ from simulator.core.serving.passed import (
 from simulator.core.serving.policies import Policy
 from simulator.core.serving.requests import Prompts, Request
 from simulator.core.serving.scheduler import Scheduler
+from simulator.core.serving.to_come import BLOCKS, TOKENS, Begun, StepsToCome
 from simulator.core.strategies.common.courses import Course, TellsCourses, tells_courses
 from simulator.core.strategies.common.step import Lanes, Step
 
-AT_FIRST = 1 << 12
-"""Steps to come for which there is room at first."""
 RUN = 24
 """Steps that a batch must have ahead for them to be priced at once where no block holds them."""
 LONGEST_RUN = 4_096
@@ -66,8 +64,7 @@ class Member:
     course: Course
     first: int
     """The number of its first step."""
-    context: int
-    """Tokens in its cache before that."""
+    begun: Begun
     counted: int = 0
     """Tokens of its course that are in the books."""
 
@@ -78,7 +75,6 @@ class Member:
 
 
 NO_PRICES = Prices(())
-NOTHING: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
 
 class LazyBatch:
@@ -93,23 +89,17 @@ class LazyBatch:
         self.ends: list[tuple[int, int, Member]] = []
         """A heap of (step after its last one, turn, member)."""
         self.turns = 0
-        self.step = 0
-        """The number of the next step."""
-        self.sums: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
-        """(columns, steps to come): what the requests add up to."""
-        self.during = self.before = NOTHING
-        """(steps to come,): blocks that they have got since they began, during a step and before
-        it; 0 where memory is reserved.
-        """
-        self.cached = 0
-        """Tokens in the caches of all members before the first step of each."""
-        self.base = 0
-        """The number of the step in the first column."""
+        policy = scheduler.policy
+        self.beside = policy.decodes_beside
+        self.reserves = policy.reserves
+        self.to_come = StepsToCome(scheduler.memory, policy.reserves, not policy.decodes_beside)
         self.written = 0
         """The first step that is not in the books."""
         self.passed = Passed()
         self.blocks: dict[int, Prices] = {}
         """The latest prices by the sum of contexts, by number of requests."""
+        self.with_prompts: dict[Any, tuple[Step, Any, tuple[float, ...]]] = {}
+        """Steps with prompts by requests and rows, where contexts make no difference."""
         self.run: Prices | None = None
         """Prices by step, as long as nobody comes or ends."""
         self.window: int | None = None
@@ -122,14 +112,14 @@ class LazyBatch:
         self.blocked = False
         """Whether nobody can be admitted before somebody has ended."""
         self.somebody_left = False
+        self.next_s = -inf
+        """When the next request comes, in seconds, as far as it is known."""
         self.shown_last: list[ShownLast] = []
+        """When requests were last shown a token, those that follow one another together."""
         self.late_step = -1
         """The last step in front of which all requests that took part in the one before were
         late.
         """
-        policy = scheduler.policy
-        self.reserves = policy.reserves
-        self.beside = policy.decodes_beside
         self.unlimited = policy.reserves or scheduler.memory.total == inf
         """Whether there is room for every step of who has been admitted."""
         self.resting = 0
@@ -161,10 +151,10 @@ class LazyBatch:
         """
         self.lanes = lanes
         self._take_over(now)
-        began = self.step
+        began = self.to_come.step
         now = self._pass(now)
         self._give_back(now)
-        if self.step - began > self.rests:
+        if self.to_come.step - began > self.rests:
             self.rests = RESTS
         else:
             self.rests = min(2 * self.rests, MOST_RESTS)
@@ -178,6 +168,7 @@ class LazyBatch:
         self.somebody_left = True  # whoever has come since is asked for
         self.late_step = -1
         self.blocks.clear()
+        self.with_prompts.clear()
         self.whole.clear()
         self.run = None
         self.shown_last = []
@@ -194,12 +185,12 @@ class LazyBatch:
         for member in self.members.values():
             request = member.request
             state = request.state
-            done = self.step - member.first
+            done = self.to_come.step - member.first
             settled = scheduler.ledger.tally.settled
             for _ in range(done):
                 _, progress = self.strategy.alone(state, self.window or 0)
                 settled[progress] += 1
-            request.tokens += member.shown_by(self.step)
+            request.tokens += member.shown_by(self.to_come.step)
             request.late = request.late or self.late_step > member.first
             if done and not self.reserves and state is not None:
                 memory.hold(request, state.context)
@@ -214,57 +205,33 @@ class LazyBatch:
             left -= 1
         scheduler.ledger.tally.blocks_since = now
         self.members.clear()
-        self.cached = 0
         self.ends.clear()
-        for row in (*self.sums, self.during, self.before):
-            row[:] = 0
+        self.to_come.clear()
 
     def _open(self, request: Request) -> None:
         """Add the course of a request that begins to decode with the next step."""
         state: Any = request.state
         left = request.output_tokens - request.tokens
         course = self.strategy.course(state, self.window or 0, left)
-        member = Member(request, course, self.step, state.context)
-        self.members[request] = member
-        self.cached += state.context
-        self.run = None
+        to_come = self.to_come
         steps = len(course.shown)
+        if not to_come.has_room(steps):
+            self._write()
+            to_come.make_room(len(course.adds), steps)
+        begun = to_come.begin(course, state.context, self.ahead, request.blocks)
+        member = Member(request, course, to_come.step, begun)
+        self.members[request] = member
+        self.run = None
         self.turns += 1
-        heappush(self.ends, (self.step + steps, self.turns, member))
-        first = self._make_room(len(course.adds), steps)
-        to_come = slice(first, first + steps)
-        for row, added in zip(self.sums, course.adds, strict=True):
-            row[to_come] += added
-        if self.reserves:
-            return
-        grown = self.scheduler.memory.grown
-        context = state.context
-        self.during[to_come] += grown(course.adds[0], context + self.ahead, request.blocks)
-        if not self.beside:
-            self.before[to_come] += grown(course.adds[0], context, request.blocks)
-
-    def _make_room(self, columns: int, steps: int) -> int:
-        """Make room for so many steps to come; return the column of the next one."""
-        first = self.step - self.base
-        if first + steps <= len(self.during):
-            return first
-        self._write()
-        to_come = len(self.during) - first
-        wide = max(AT_FIRST, 2 * (steps + to_come))
-        room = np.zeros((columns + 2, wide), dtype=np.int64)
-        for row, now in zip(room, (*self.sums, self.during, self.before), strict=False):
-            row[:to_come] = now[first:]
-        self.sums, self.during, self.before = room[:-2], room[-2], room[-1]
-        self.base = self.written = self.step
-        return 0
+        heappush(self.ends, (to_come.step + steps, self.turns, member))
 
     def _shows(self, at_s: float) -> None:
         """Note that the request that was opened last was last shown a token at this time."""
         shown_last = self.shown_last
-        if shown_last and shown_last[-1].at_s == at_s:
-            shown_last[-1] = ShownLast(at_s, shown_last[-1].requests + 1)
+        if shown_last and shown_last[-1][0] == at_s:
+            shown_last[-1] = (at_s, shown_last[-1][1] + 1)
         else:
-            shown_last.append(ShownLast(at_s, 1))
+            shown_last.append((at_s, 1))
 
     # ---- time passes
 
@@ -274,10 +241,11 @@ class LazyBatch:
         source = scheduler.source
         queues = scheduler.queues
         while True:
-            if source.next_s <= now or self.somebody_left:
+            if self.next_s <= now or self.somebody_left:
                 self.somebody_left = False
                 for request in source.due(now):
                     scheduler.submit(request)
+                self.next_s = source.next_s
             prompts: Prompts | None = []
             if (queues.waiting or queues.reading) and not self.blocked:
                 prompts = self._prompts(now)
@@ -287,11 +255,11 @@ class LazyBatch:
                 now = self._read(prompts, now)
             elif self.members:
                 until = self._until()
-                if until == self.step:
+                if until == self.to_come.step:
                     return now
                 now = self._decode(now, until)
-            elif source.next_s < inf:
-                now = source.next_s
+            elif self.next_s < inf:
+                now = self.next_s
             else:
                 return now
             if len(self.passed) >= MOST:
@@ -301,7 +269,7 @@ class LazyBatch:
         """Return the step up to which all members go on in whole windows, with room for each; the
         next one where it has to be stepped.
         """
-        step = self.step
+        step = self.to_come.step
         requests = len(self.members)
         if requests not in self.whole and not self._holds(requests):
             return step
@@ -311,8 +279,7 @@ class LazyBatch:
         memory = self.scheduler.memory
         if memory.evicts and self.scheduler.queues.waiting:
             until = step + 1
-        first = step - self.base
-        grown = self.during[first : until - self.base]
+        grown = self.to_come.blocks_until(until)
         short = grown > memory.limit - memory.used
         if short[0]:
             memory.make_way(memory.used + int(grown[0]))
@@ -341,9 +308,9 @@ class LazyBatch:
         memory = scheduler.memory
         requests = len(self.members)
         beside = self.beside
-        if beside and requests and self._until() == self.step:
+        if beside and requests and self._until() == self.to_come.step:
             return None
-        grown = self._grown(self.during if beside else self.before)
+        grown = self.to_come.blocks_next(before=not beside) if requests else 0
         queues.now = now
         memory.used += grown
         prompts = scheduler.policy.prompts(queues, requests)
@@ -354,47 +321,39 @@ class LazyBatch:
         self.blocked = not (prompts or memory.evicts)
         return prompts
 
-    def _grown(self, blocks: NDArray[np.int64]) -> int:
-        """Return the blocks that the members have got since they began, during or before the next
-        step.
-        """
-        if not self.members:
-            return 0
-        grown: int = blocks.item(self.step - self.base)
-        return grown
-
     def _read(self, prompts: Prompts, now: float) -> float:
         """Let an iteration with prompts pass; return when it ends."""
         scheduler = self.scheduler
         scheduler.admit(prompts, now)
-        batch = Batch(now, [], prompts)
         passed = self.passed
         if self.members and self.beside:
-            batch.step = step = self._step_with(scheduler.prompt_rows(prompts))
-            durations = scheduler.times.of(step)
-            read_s = now
-            for seconds in self._in_turn(step, durations):
-                read_s += float(seconds)
-            ended = read_s
+            alone = False
+            step, durations, parts = self._with_prompts(scheduler.prompt_rows(prompts))
+            ended = now
+            for seconds in parts:
+                ended += seconds
+            read_s = ended
             alike = passed.with_prompts(step.kind, step, durations)
-            self._passes(now, alike, len(self.members))
+            self._passes(now, alike, len(self.members), self.to_come.during)
             passed.ends.append(ended)
             passed.entries.append(0)
-            self.step += 1
+            self.to_come.step += 1
             self._stepped(len(passed) - 1, now)
         else:
-            admission = scheduler.admission(batch)
+            alone = True
+            admission = scheduler.admission(prompts)
             read_s = scheduler.read_by(admission, now, self.one_lane, self.lanes is None)
             ended = read_s + admission.window
-            parts = admission.draft > 0.0, admission.window > 0.0
-            alike = passed.with_prompts(parts, None, admission)
-            self._passes(now, alike, 0, self._grown(self.before))
+            occurring = admission.draft > 0.0, admission.window > 0.0
+            alike = passed.with_prompts(occurring, None, admission)
+            held = self.to_come.blocks_next(before=True) if self.members else 0
+            self._passes(now, alike, 0, held)
             passed.ends.append(ended)
             passed.entries.append(0)
             scheduler.ledger.prefill(ended - now)
         if any(request.tokens for request, _ in prompts):
             self._write()  # a request that goes on after a preemption has a gap, in its turn
-        scheduler.settle_prompts(batch, read_s)
+        scheduler.settle_prompts(prompts, alone, read_s)
         for request, _ in prompts:
             if request.gone:
                 self._leave(request)
@@ -403,17 +362,26 @@ class LazyBatch:
                 self._shows(request.last_token_s)
         return ended
 
-    def _step_with(self, rows: Rows) -> Step:
-        """Return the next step with the rows of prompts in it."""
-        kind, decoding, redraft, _, loads = self._next_step(self.step)
+    def _with_prompts(self, rows: Rows) -> tuple[Step, Any, tuple[float, ...]]:
+        """Return the next step with the rows of prompts in it, its durations, and the seconds of
+        its parts in turn.
+        """
+        key = (len(self.members), rows[:3])
+        known = self.with_prompts.get(key)
+        if known:
+            return known
+        kind, decoding, redraft, _, loads = self._next_step(self.to_come.step)
         with_prompts = kind._replace(prompts=rows.sequences)
-        return Step(with_prompts, decoding, redraft, rows, loads)
+        step = Step(with_prompts, decoding, redraft, rows, loads)
+        durations = self.scheduler.times.of(step)
+        parts = tuple([float(seconds) for seconds in self._in_turn(step, durations)])
+        if len(self.to_come.rows) == BLOCKS and not self.scheduler.cost.reads_context:
+            self.with_prompts[key] = step, durations, parts
+        return step, durations, parts
 
     def _next_step(self, number: int) -> Step:
         """Return the step of this number, without prompts."""
-        sums = self.sums[:, number - self.base].tolist()
-        sums[0] += self.cached
-        return self.strategy.step_of(len(self.members), sums)
+        return self.strategy.step_of(len(self.members), self.to_come.sums_of(number))
 
     def _in_turn(self, step: Step, durations: Any) -> tuple[Numbers, ...]:
         """Return the parts of a step that follow one another, by its timeline or by its law."""
@@ -433,26 +401,28 @@ class LazyBatch:
         passed = self.passed
         ends = passed.ends
         noted = passed.entries
-        next_s = self.scheduler.source.next_s
-        step = self.step
-        base = self.base
-        tokens_at = self.sums[0].item
+        next_s = self.next_s
+        step = self.to_come.step
+        to_come = self.to_come
+        base = to_come.base
+        tokens_at = to_come.rows[TOKENS].item
+        held = to_come.during
         began = len(ends)
         begin_s = now
         prices = self.run or self.blocks.get(requests, NO_PRICES)
-        self._passes(now, prices, requests)
+        self._passes(now, prices, requests, held)
         parts, by_step, entries = prices.parts, prices.by_step, prices.entries
-        first = prices.first if by_step else prices.first - self.cached
+        first = prices.first if by_step else prices.first - to_come.context
         while step < until:
             entry = (step if by_step else tokens_at(step - base)) - first
             if not 0 <= entry < entries:
                 prices = self._price(requests, step, until)
                 parts, by_step, entries = prices.parts, prices.by_step, prices.entries
-                first = prices.first if by_step else prices.first - self.cached
+                first = prices.first if by_step else prices.first - to_come.context
                 entry = (step if by_step else tokens_at(step - base)) - first
                 if passed.segments[-1].first == len(ends):
                     passed.segments.pop()
-                self._passes(now, prices, requests)
+                self._passes(now, prices, requests, held)
             for part in parts:
                 now += part(entry)
             ends.append(now)
@@ -460,7 +430,7 @@ class LazyBatch:
             step += 1
             if now >= next_s:
                 break
-        self.step = step
+        self.to_come.step = step
         self._stepped(began, begin_s)
         return now
 
@@ -469,19 +439,19 @@ class LazyBatch:
         them began at ``begin_s``.
         """
         now = self.passed.ends[-1]
-        if self.shown_last != [(begin_s, len(self.members))]:
+        if len(self.shown_last) > 1 or self.shown_last[0][0] != begin_s:
             self.passed.shown_last.append((began, tuple(self.shown_last)))
         longest_s = self.scheduler.ledger.longest_gap_s
         if longest_s < inf:
             self._note_late(began, longest_s)
-        while self.ends and self.ends[0][0] == self.step:
+        while self.ends and self.ends[0][0] == self.to_come.step:
             self._end(heappop(self.ends)[2], now)
-        self.shown_last = [ShownLast(now, len(self.members))] if self.members else []
+        self.shown_last = [(now, len(self.members))] if self.members else []
 
     def _note_late(self, began: int, longest_s: float) -> None:
         """Note who has waited too long between two tokens in the iterations from ``began`` on."""
         ends = self.passed.ends[began:]
-        if any(ends[0] - shown.at_s > longest_s for shown in self.shown_last):
+        if any(ends[0] - at_s > longest_s for at_s, _ in self.shown_last):
             members = iter(self.members.values())
             for at_s, requests in self.shown_last:
                 late = ends[0] - at_s > longest_s
@@ -489,7 +459,7 @@ class LazyBatch:
                     member.request.late = member.request.late or late
         for place, (before, after) in enumerate(pairwise(ends), start=1):
             if after - before > longest_s:
-                self.late_step = self.step - len(ends) + place
+                self.late_step = self.to_come.step - len(ends) + place
 
     def _end(self, member: Member, now: float) -> None:
         """Let a request leave that has its whole output."""
@@ -503,7 +473,7 @@ class LazyBatch:
         self.scheduler.ledger.hand_out_course(request, shown, member.counted, course.settled)
         self.scheduler.finish(request, now)
         del self.members[request]
-        self.cached -= member.context
+        self.to_come.end(member.begun)
         self.run = None
         self._leave(request)
 
@@ -522,9 +492,8 @@ class LazyBatch:
         until ``until`` where those are many, else one step.
         """
         next_step = self._next_step(step)
-        columns = len(self.sums)
         prices = None
-        if columns == 1:
+        if len(self.to_come.rows) == BLOCKS:
             prices = self._block(next_step)
         if prices is None and until - step >= RUN and not next_step.loads:
             prices = self._run(requests, step, min(until, step + LONGEST_RUN))
@@ -552,11 +521,10 @@ class LazyBatch:
 
     def _run(self, requests: int, step: int, until: int) -> Prices:
         """Return prices of all steps up to one."""
-        sums = self.sums[:, step - self.base : until - self.base]
+        sums = self.to_come.sums_until(until)
         priced = list[PricedSteps]()
         by_part: NDArray[np.float64] | None = None
-        contexts = sums[0] + self.cached
-        for places, of_kind in self.strategy.steps_along(requests, [contexts, *sums[1:]]):
+        for places, of_kind in self.strategy.steps_along(requests, sums):
             durations = self.scheduler.times.along(of_kind)
             parts = self._in_turn(of_kind, durations)
             if by_part is None:
@@ -571,13 +539,12 @@ class LazyBatch:
 
     def _write(self) -> None:
         """Bring the books up to date."""
-        first = self.written - self.base
-        grown = self.during[first : self.step - self.base]
+        grown = self.to_come.grown_since(self.written)
         ledger = self.scheduler.ledger
         self.passed.write(ledger, grown, self.scheduler.strategy, self.lanes)
-        self.written = self.step
+        self.written = self.to_come.step
         for member in self.members.values():
-            shown = member.shown_by(self.step)
+            shown = member.shown_by(self.to_come.step)
             ledger.tally.shown += shown - member.counted
             member.counted = shown
 

@@ -63,19 +63,12 @@ class Blocks:
             return blocks
         return ceil(self.held(blocks * self.block_tokens) / self.block_tokens)
 
-    def grown(self, tokens: NDArray[np.int64], behind: int, blocks: int) -> NDArray[np.int64]:
-        """Return by how many blocks what a request needs is more than ``blocks``, with each of so
-        many tokens behind others.
-        """
-        each = self.block_tokens
-        whole, begun = divmod(behind - 1, each)
-        grown: NDArray[np.int64] = (tokens + (begun + each)) // each
+    def needed_each(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of blocks for each of so many tokens."""
+        blocks: NDArray[np.int64] = -(-tokens // self.block_tokens)
         if self.held is None:
-            grown += whole - blocks
-            return grown
-        counts = (grown + whole).tolist()
-        needed = [self._needed_of(count) for count in counts]
-        return np.array(needed, dtype=np.int64) - blocks
+            return blocks
+        return np.array([self._needed_of(count) for count in blocks.tolist()], dtype=np.int64)
 
     def _needed_of(self, blocks: int) -> int:
         """Return the number of blocks that take the place of so many, remembered."""

@@ -75,13 +75,8 @@ class Segment(NamedTuple):
     """KV blocks in use beside those that the requests which decode have got since they began."""
 
 
-class ShownLast(NamedTuple):
-    """So many requests, in running order, were last shown a token at the same time."""
-
-    at_s: float
-    requests: int
-
-
+ShownLast = tuple[float, int]
+"""When so many requests, in running order, were last shown a token, in seconds."""
 Booked = tuple[Counts, Step | None, Any]
 """Iterations by their numbers, with their step, or None for prompts alone, and durations."""
 
@@ -239,12 +234,12 @@ def _together(groups: Sequence[ShownLast], end_s: float) -> Iterator[tuple[float
     """Yield the gaps before a step that ends at ``end_s``, equal ones of neighbours together."""
     gap = 0.0
     requests = 0
-    for group in groups:
-        if requests and end_s - group.at_s != gap:
+    for at_s, alike in groups:
+        if requests and end_s - at_s != gap:
             yield gap, requests
             requests = 0
-        gap = end_s - group.at_s
-        requests += group.requests
+        gap = end_s - at_s
+        requests += alike
     if requests:
         yield gap, requests
 

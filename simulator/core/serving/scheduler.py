@@ -27,7 +27,7 @@ from simulator.core.serving.ledger import Ledger
 from simulator.core.serving.memory import Blocks
 from simulator.core.serving.metrics import BrokenRunError
 from simulator.core.serving.policies import Policy, Queues
-from simulator.core.serving.requests import Request, Source, states_of
+from simulator.core.serving.requests import Prompts, Request, Source, states_of
 from simulator.core.serving.step_times import StepTimes
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import PrefillsOnStages, drafts_first
@@ -127,14 +127,14 @@ class Scheduler:
                 yield self._wait(environment)
                 continue
             if batch.step is None:
-                admission = self.admission(batch)
+                admission = self.admission(batch.prompts)
                 if self._first_window:
                     yield lanes.draft.start(admission.draft, "draft prefill, first window")
                 target = self._prefill(lanes, batch, admission)
                 if admission.draft and not self._first_window:
                     yield lanes.draft.start(admission.draft, "draft prefill")
                 yield from target
-                self.settle_prompts(batch, environment.now)
+                self._settle_prompts(batch, environment.now)
                 if admission.window:
                     yield lanes.draft.start(admission.window, "first window")
             else:
@@ -161,9 +161,9 @@ class Scheduler:
                 now = self.source.next_s
                 continue
             if batch.step is None:
-                admission = self.admission(batch)
+                admission = self.admission(batch.prompts)
                 now = self.read_by(admission, now, one_lane, by_law=True)
-                self.settle_prompts(batch, now)
+                self._settle_prompts(batch, now)
                 now += admission.window
             else:
                 now += float(self.strategy.step_seconds(self.times.of(batch.step), batch.step.kind))
@@ -288,7 +288,7 @@ class Scheduler:
         self.under_way.append(batch)
         return batch
 
-    def admit(self, prompts: list[tuple[Request, int]], now: float) -> None:
+    def admit(self, prompts: Prompts, now: float) -> None:
         """Give requests whose prompts are read for the first time their acceptance, and note how
         long they waited.
         """
@@ -320,7 +320,7 @@ class Scheduler:
         for request, _ in batch.prompts:
             request.flying = flying
 
-    def prompt_rows(self, prompts: list[tuple[Request, int]]) -> Rows:
+    def prompt_rows(self, prompts: Prompts) -> Rows:
         """Return the rows of so many tokens of each of these prompts, in one pass."""
         rows = NO_ROWS
         for request, tokens in prompts:
@@ -328,13 +328,11 @@ class Scheduler:
             rows = rows + read if rows.tokens else read
         return rows
 
-    def admission(self, batch: Batch) -> Admission:
+    def admission(self, prompts: Prompts) -> Admission:
         """Return the durations, in seconds, of an iteration of prompts alone."""
-        ending = [
-            request.cached + tokens for request, tokens in batch.prompts if tokens == request.left
-        ]
+        ending = [request.cached + tokens for request, tokens in prompts if tokens == request.left]
         return self.strategy.admission(
-            self.cost, self.prompt_rows(batch.prompts), len(ending), sum(ending)
+            self.cost, self.prompt_rows(prompts), len(ending), sum(ending)
         )
 
     def _prefill(self, lanes: Lanes, batch: Batch, admission: Admission) -> Timeline:
@@ -363,7 +361,7 @@ class Scheduler:
             if batch.decode:
                 self._settle_step(batch, now)
             if batch.prompts:
-                self.settle_prompts(batch, now)
+                self._settle_prompts(batch, now)
         if self.log:
             self.log(batch.ended(now))
         if queues.in_flight > 1 or queues.carries:
@@ -395,28 +393,34 @@ class Scheduler:
         for request in self.ledger.hand_out(batch.decode, batch.states, progress_of, now):
             self.finish(request, now)
 
-    def settle_prompts(self, batch: Batch, now: float) -> None:
+    def _settle_prompts(self, batch: Batch, now: float) -> None:
+        """Move the prompts of an iteration on."""
+        batch.tokens += self.settle_prompts(batch.prompts, batch.step is None, now)
+
+    def settle_prompts(self, prompts: Prompts, alone: bool, now: float) -> list[int]:
         """Move prompts on; those that are complete show a token, or what is kept of a first window,
-        and decode from now on.
+        and decode from now on. Return the tokens that each shows.
+
+        ``alone``: nothing was decoded beside them.
         """
         ledger = self.ledger
         shown = []
-        for request, tokens in batch.prompts:
+        for request, tokens in prompts:
             ends = tokens == request.left
             ledger.read(request, tokens)
             if ends:
-                self._open(request, batch.step is None)
+                self._open(request, alone)
             shown.append(int(ends))
         if self._first_window:
-            states = states_of([request for request, _ in batch.prompts])
+            states = states_of([request for request, _ in prompts])
             self.strategy.compose(states)
             shown = [progress.shown for progress in self.strategy.settle(states)]
-        batch.tokens += shown
-        for (request, _), tokens in zip(batch.prompts, shown, strict=True):
+        for (request, _), tokens in zip(prompts, shown, strict=True):
             if tokens and not request.gone:
                 ledger.show_first(request, tokens, now, self.cost.outside_s)
                 if request.tokens >= request.output_tokens:
                     self.finish(request, now)
+        return shown
 
     def _open(self, request: Request, drafted: bool) -> None:
         """Let a request decode whose prompt is complete; the prompt's last token is the root of a

@@ -23,7 +23,15 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from simulator.core.acceptance.cursors import BARE, Chain, Cursor, Matching, Retraceable, forked
+from simulator.core.acceptance.cursors import (
+    BARE,
+    Chain,
+    Cursor,
+    Matching,
+    Retraceable,
+    counted,
+    forked,
+)
 from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRuns
@@ -357,7 +365,7 @@ class TreeSD(
         if state.look_up is not None or not isinstance(cursor, Retraceable) or self.rows == 1:
             return super().course(state, window, tokens)
         proposal = Chain(self.window, self.bonus_on_full_accept)
-        _, shown, counts = cursor.ahead(proposal, tokens)
+        shown, counts = counted(cursor, proposal, tokens)
         size = self.tree.size
         settled: dict[Progress, int] = {}
         for judged, times in counts.items():

@@ -24,13 +24,14 @@ T_rv_fv is the transfer alone and Delta is that much longer than MSD-3 reads.
 A request's first window is drafted serially after its prefill; its time lies outside the steps.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from simulator.core.acceptance.cursors import Cursor, Verdict
+from simulator.core.acceptance.cursors import Cursor, Retraceable, Verdict
 from simulator.core.acceptance.sources import Acceptance, Odds, Replay
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost, Depth
@@ -47,7 +48,7 @@ from simulator.core.strategies.common.capabilities import (
 )
 from simulator.core.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
-from simulator.core.strategies.common.courses import Counts, Places, Sums
+from simulator.core.strategies.common.courses import Course, Places, Sums, TellsCourses
 from simulator.core.strategies.common.drafters import StreamingDrafter
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
@@ -363,14 +364,22 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Prove
         state.ready, progress = self._settled(judged, window, window)
         return (context, int(lost), lost * context), progress
 
-    def _adds(
-        self, state: State, verdicts: Sequence[Verdict], shown: Sequence[int], window: int
-    ) -> Counts:
-        """Return (3, steps): tokens, whether the window was lost, and the context if it was."""
+    def course(self, state: State, window: int, tokens: int) -> Course:
+        """Return the course of a request: ``adds`` are (3, steps) tokens, whether its window was
+        lost, and its context if so.
+        """
+        cursor = state.cursor
+        if not isinstance(cursor, Retraceable):
+            return TellsCourses.course(self, state, window, tokens)
+        verdicts, shown = cursor.ahead(self._proposal(window), tokens)
+        settled = Counter[Progress]()
+        for judged, times in Counter(verdicts).items():
+            settled[self._made_of(judged, window)] += times
         reused = {judged: self.reuses(judged, window) for judged in set(verdicts)}
         lost = np.array([not state.ready, *(not reused[judged] for judged in verdicts[:-1])])
-        (tokens,) = super()._adds(state, verdicts, shown, window)
-        return np.stack([tokens, lost, (state.context + tokens) * lost])
+        tokens_before = np.array([0, *shown[:-1]])
+        lost_context = (state.context + tokens_before) * lost
+        return Course(np.stack([tokens_before, lost, lost_context]), shown, settled)
 
     def _made_of(self, judged: Verdict, window: int) -> Progress:
         """Return the progress of a request whose window was judged so, and what it makes of its

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.core.acceptance.cursors import Chain, Retraceable, Verdict
+from simulator.core.acceptance.cursors import Chain, Retraceable, Verdict, counted
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import tokens_per_pass
 from simulator.core.cost.protocol import Cost
@@ -32,7 +32,7 @@ from simulator.core.strategies.common.capabilities import (
     Tunable,
     drafts_first,
 )
-from simulator.core.strategies.common.courses import Counts, Course, TellsCourses
+from simulator.core.strategies.common.courses import Course, TellsCourses
 from simulator.core.strategies.common.drafters import (
     AutoregressiveDrafter,
     Drafter,
@@ -105,18 +105,12 @@ class ChainStrategy(TellsCourses, Strategy[D], DraftsChain, ReadsHiddenStates, T
         cursor = state.cursor
         if not isinstance(cursor, Retraceable):
             return super().course(state, window, tokens)
-        verdicts, shown, counts = cursor.ahead(self._proposal(window), tokens)
+        shown, counts = counted(cursor, self._proposal(window), tokens)
         settled: dict[Progress, int] = {}
         for judged, times in counts.items():
             progress = self._made_of(judged, window)
             settled[progress] = settled.get(progress, 0) + times
-        return Course(self._adds(state, verdicts, shown, window), shown, settled)
-
-    def _adds(
-        self, state: State, verdicts: Sequence[Verdict], shown: Sequence[int], window: int
-    ) -> Counts:
-        """Return (columns, steps) what a request adds to its steps: here its tokens alone."""
-        return np.array([[0, *shown[:-1]]])
+        return Course(np.array([[0, *shown[:-1]]]), shown, settled)
 
     def _proposal(self, tokens: int) -> Chain:
         """Return a window of so many tokens; one of none brings the target's own token."""

@@ -1,0 +1,168 @@
+"""What the requests of a lazy batch add up to, in each of the steps to come.
+
+Contexts and blocks are kept as what has come since a request began to decode; what it had then adds
+up to one number over all of them::
+
+    step          7     8     9    10    11    12
+    request 3     0     3     4     8                  tokens since it began with 612
+    request 4           0     3     4     8    11      since it began with 530
+    sum           0     3     7    12     8    11      + 612, + 1,142 from step 8 on, + 530 from 11
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.core.numeric import Numbers
+from simulator.core.serving.memory import Blocks
+from simulator.core.strategies.common.courses import Course
+
+Counts = NDArray[np.int64]
+AT_FIRST = 1 << 12
+"""Steps for which there is room at first."""
+TOKENS, DURING, BEFORE = range(3)
+"""Rows: tokens, then blocks in use during a step, and before it."""
+BLOCKS = BEFORE + 1
+"""Rows in front of what else a strategy's steps differ by."""
+
+
+class Begun(NamedTuple):
+    """What a request had as it began to decode."""
+
+    context: int
+    """Tokens in its cache."""
+    during: int
+    """Blocks in use during its steps, but for those in the sums."""
+    before: int
+    """Blocks in use before them, likewise."""
+
+
+class StepsToCome:
+    """Sums over the requests of a batch by step; ``step`` is the number of the next one.
+
+    ``reserved``: blocks do not grow. ``alone``: prompts are read alone, so that blocks before a
+    step are of interest too.
+    """
+
+    def __init__(self, memory: Blocks, reserved: bool, alone: bool) -> None:
+        self.memory = memory
+        self.reserved = reserved
+        self.alone = alone
+        self.step = 0
+        self.base = 0
+        """The number of the step in the first column."""
+        self.rows: Counts = np.zeros((BLOCKS, 0), dtype=np.int64)
+        """(rows, steps): see :data:`TOKENS`."""
+        self.context = 0
+        """Tokens that all requests had in their caches as they began."""
+        self.during = 0
+        self.before = 0
+        """Blocks in use, during steps and before them, but for those in the sums."""
+        self._shared: dict[tuple[int, int], tuple[Counts, Counts]] = {}
+        """What courses that many requests have add, by what they begin with."""
+
+    def begin(self, course: Course, context: int, ahead: int, blocks: int) -> Begun:
+        """Add a request that begins with the next step; it has ``blocks`` and gets room for
+        ``ahead`` tokens more in each of them.
+        """
+        first = self.step - self.base
+        added, during, before = self._added(course, context, ahead, blocks)
+        self.rows[: len(added), first : first + added.shape[1]] += added
+        for row, column in zip(self.rows[BLOCKS:], course.adds[1:], strict=True):
+            row[first : first + len(column)] += column
+        self.context += context
+        self.during += during
+        self.before += before
+        return Begun(context, during, before)
+
+    def end(self, begun: Begun) -> None:
+        """Take away what a request had as it began, which has had its last step."""
+        self.context -= begun.context
+        self.during -= begun.during
+        self.before -= begun.before
+
+    def clear(self) -> None:
+        """Forget all requests."""
+        self.rows[:] = 0
+        self.context = self.during = self.before = 0
+
+    def has_room(self, steps: int) -> bool:
+        """Return whether there is room for so many steps."""
+        room: int = self.rows.shape[1]
+        return self.step - self.base + steps <= room
+
+    def make_room(self, columns: int, steps: int) -> None:
+        """Make room for so many steps, of a strategy with so many columns; steps that have passed
+        are forgotten.
+        """
+        to_come = self.rows[:, self.step - self.base :]
+        wide = max(AT_FIRST, 2 * (steps + to_come.shape[1]))
+        self.rows = np.zeros((BLOCKS + columns - 1, wide), dtype=np.int64)
+        self.rows[: len(to_come), : to_come.shape[1]] = to_come
+        self.base = self.step
+
+    def sums_of(self, step: int) -> list[int]:
+        """Return contexts and what else is added up of a step, by the strategy's columns."""
+        place = step - self.base
+        sums = [self.rows.item(TOKENS, place) + self.context]
+        if len(self.rows) > BLOCKS:
+            sums += self.rows[BLOCKS:, place].tolist()
+        return sums
+
+    def sums_until(self, step: int) -> list[Numbers]:
+        """Return the same as arrays over the steps from the next one up to another."""
+        places = slice(self.step - self.base, step - self.base)
+        return [self.rows[TOKENS, places] + self.context, *self.rows[BLOCKS:, places]]
+
+    def blocks_until(self, step: int) -> Counts:
+        """Return (steps,) the blocks in use during the steps from the next one up to another,
+        beside those that requests had as they began.
+        """
+        return self.rows[DURING, self.step - self.base : step - self.base] + self.during
+
+    def blocks_next(self, before: bool = False) -> int:
+        """Return those in use during the next step, or before it."""
+        place = self.step - self.base
+        if before:
+            return self.rows.item(BEFORE, place) + self.before if self.alone else 0
+        return self.rows.item(DURING, place) + self.during
+
+    def grown_since(self, step: int) -> Counts:
+        """Return (steps,) the sums of blocks in use during the steps from an earlier one up to the
+        next.
+        """
+        return self.rows[DURING, step - self.base : self.step - self.base]
+
+    def _added(
+        self, course: Course, context: int, ahead: int, blocks: int
+    ) -> tuple[Counts, int, int]:
+        """Return the rows that a request adds, and the blocks in use besides, during its steps and
+        before them.
+        """
+        tokens = course.adds[0]
+        memory = self.memory
+        if self.reserved:
+            return course.adds[:1], 0, 0
+        if memory.held is not None:
+            rows = [tokens, memory.needed_each(tokens + (context + ahead)) - blocks]
+            if self.alone:
+                rows.append(memory.needed_each(tokens + context) - blocks)
+            return np.stack(rows), 0, 0
+        each = memory.block_tokens
+        whole, begun = divmod(context + ahead - 1, each)
+        whole_before, begun_before = divmod(context - 1, each)
+        key = id(tokens), begun
+        known = self._shared.get(key)
+        if known is None or known[0] is not tokens:
+            added = np.empty((3 if self.alone else 2, len(tokens)), dtype=np.int64)
+            added[TOKENS] = tokens
+            added[DURING] = (tokens + (begun + each)) // each
+            if self.alone:
+                added[BEFORE] = (tokens + (begun_before + each)) // each
+            known = tokens, added
+            if not tokens.flags.writeable:
+                self._shared[key] = known
+        return known[1], whole - blocks, whole_before - blocks
