@@ -35,7 +35,6 @@ from simulator.core.serving.passed import (
     Passed,
     PricedSteps,
     Prices,
-    Segment,
     ShownLast,
 )
 from simulator.core.serving.policies import Policy
@@ -98,8 +97,6 @@ class LazyBatch:
         self.passed = Passed()
         self.blocks: dict[int, Prices] = {}
         """The latest prices by the sum of contexts, by number of requests."""
-        self.with_prompts: dict[Any, tuple[Step, Any, tuple[float, ...]]] = {}
-        """Steps with prompts by requests and rows, where contexts make no difference."""
         self.run: Prices | None = None
         """Prices by step, as long as nobody comes or ends."""
         self.window: int | None = None
@@ -168,7 +165,6 @@ class LazyBatch:
         self.somebody_left = True  # whoever has come since is asked for
         self.late_step = -1
         self.blocks.clear()
-        self.with_prompts.clear()
         self.whole.clear()
         self.run = None
         self.shown_last = []
@@ -328,15 +324,8 @@ class LazyBatch:
         passed = self.passed
         if self.members and self.beside:
             alone = False
-            step, durations, parts = self._with_prompts(scheduler.prompt_rows(prompts))
-            ended = now
-            for seconds in parts:
-                ended += seconds
-            read_s = ended
-            alike = passed.with_prompts(step.kind, step, durations)
-            self._passes(now, alike, len(self.members), self.to_come.during)
-            passed.ends.append(ended)
-            passed.entries.append(0)
+            step = self._with_prompts(scheduler.prompt_rows(prompts))
+            read_s = ended = self._take(now, step, len(self.members))
             self.to_come.step += 1
             self._stepped(len(passed) - 1, now)
         else:
@@ -345,7 +334,7 @@ class LazyBatch:
             read_s = scheduler.read_by(admission, now, self.one_lane, self.lanes is None)
             ended = read_s + admission.window
             occurring = admission.draft > 0.0, admission.window > 0.0
-            alike = passed.with_prompts(occurring, None, admission)
+            alike = passed.one_more(occurring, None, admission)
             held = self.to_come.blocks_next(before=True) if self.members else 0
             self._passes(now, alike, 0, held)
             passed.ends.append(ended)
@@ -362,22 +351,22 @@ class LazyBatch:
                 self._shows(request.last_token_s)
         return ended
 
-    def _with_prompts(self, rows: Rows) -> tuple[Step, Any, tuple[float, ...]]:
-        """Return the next step with the rows of prompts in it, its durations, and the seconds of
-        its parts in turn.
-        """
-        key = (len(self.members), rows[:3])
-        known = self.with_prompts.get(key)
-        if known:
-            return known
+    def _with_prompts(self, rows: Rows) -> Step:
+        """Return the next step with the rows of prompts in it."""
         kind, decoding, redraft, _, loads = self._next_step(self.to_come.step)
-        with_prompts = kind._replace(prompts=rows.sequences)
-        step = Step(with_prompts, decoding, redraft, rows, loads)
+        return Step(kind._replace(prompts=rows.sequences), decoding, redraft, rows, loads)
+
+    def _take(self, now: float, step: Step, requests: int) -> float:
+        """Let one step pass that is priced by itself; return when it ends."""
         durations = self.scheduler.times.of(step)
-        parts = tuple([float(seconds) for seconds in self._in_turn(step, durations)])
-        if len(self.to_come.rows) == BLOCKS and not self.scheduler.cost.reads_context:
-            self.with_prompts[key] = step, durations, parts
-        return step, durations, parts
+        passed = self.passed
+        alike = passed.one_more(step.kind, step, durations)
+        self._passes(now, alike, requests, self.to_come.during)
+        for seconds in self._in_turn(step, durations):
+            now += float(seconds)
+        passed.ends.append(now)
+        passed.entries.append(0)
+        return now
 
     def _next_step(self, number: int) -> Step:
         """Return the step of this number, without prompts."""
@@ -393,7 +382,7 @@ class LazyBatch:
         """Begin a segment of iterations at ``now``."""
         passed = self.passed
         used = self.scheduler.memory.used + grown
-        passed.segments.append(Segment(len(passed.ends), now, priced, decoding, used))
+        passed.segments.append((len(passed.ends), now, priced, decoding, used))
 
     def _decode(self, now: float, until: int) -> float:
         """Let steps without prompts pass up to one, or to an arrival; return when they end."""
@@ -402,27 +391,33 @@ class LazyBatch:
         ends = passed.ends
         noted = passed.entries
         next_s = self.next_s
-        step = self.to_come.step
         to_come = self.to_come
+        step = to_come.step
         base = to_come.base
         tokens_at = to_come.rows[TOKENS].item
-        held = to_come.during
+        used = self.scheduler.memory.used + to_come.during
         began = len(ends)
         begin_s = now
-        prices = self.run or self.blocks.get(requests, NO_PRICES)
-        self._passes(now, prices, requests, held)
-        parts, by_step, entries = prices.parts, prices.by_step, prices.entries
-        first = prices.first if by_step else prices.first - to_come.context
+        prices: Any = self.run or self.blocks.get(requests, NO_PRICES)
+        parts, by_step, first, entries = prices.read(to_come.context)
+        noted_for: Prices | None = None
         while step < until:
             entry = (step if by_step else tokens_at(step - base)) - first
             if not 0 <= entry < entries:
                 prices = self._price(requests, step, until)
-                parts, by_step, entries = prices.parts, prices.by_step, prices.entries
-                first = prices.first if by_step else prices.first - to_come.context
+                if prices is None:
+                    now = self._take(now, self._next_step(step), requests)
+                    parts, by_step, first, entries = NO_PRICES.read(0)
+                    noted_for = None
+                    step += 1
+                    if now >= next_s:
+                        break
+                    continue
+                parts, by_step, first, entries = prices.read(to_come.context)
                 entry = (step if by_step else tokens_at(step - base)) - first
-                if passed.segments[-1].first == len(ends):
-                    passed.segments.pop()
-                self._passes(now, prices, requests, held)
+            if prices is not noted_for:
+                noted_for = prices
+                passed.segments.append((len(ends), now, prices, requests, used))
             for part in parts:
                 now += part(entry)
             ends.append(now)
@@ -430,7 +425,7 @@ class LazyBatch:
             step += 1
             if now >= next_s:
                 break
-        self.to_come.step = step
+        to_come.step = step
         self._stepped(began, begin_s)
         return now
 
@@ -487,9 +482,9 @@ class LazyBatch:
 
     # ---- prices
 
-    def _price(self, requests: int, step: int, until: int) -> Prices:
+    def _price(self, requests: int, step: int, until: int) -> Prices | None:
         """Return prices that hold the next step: a block of contexts where there is one, all steps
-        until ``until`` where those are many, else one step.
+        until ``until`` where those are many; None where it is priced by itself.
         """
         next_step = self._next_step(step)
         prices = None
@@ -497,14 +492,9 @@ class LazyBatch:
             prices = self._block(next_step)
         if prices is None and until - step >= RUN and not next_step.loads:
             prices = self._run(requests, step, min(until, step + LONGEST_RUN))
-        if prices is None:
-            durations = self.scheduler.times.of(next_step)
-            priced = PricedSteps(slice(None), next_step, durations)
-            parts = self._in_turn(next_step, durations)
-            prices = priced_by(step, 1, True, (priced,), parts)
-        if prices.by_step:
+        if prices is not None and prices.by_step:
             self.run = prices
-        else:
+        elif prices is not None:
             self.blocks[requests] = prices
         return prices
 

@@ -23,7 +23,7 @@ from simulator.core.world import Lane, RunLane
 
 Seconds = NDArray[np.float64]
 Counts = NDArray[np.int64]
-MOST = 8_192
+MOST = 4_096
 """Iterations after which they are written, so that memory stays bounded."""
 
 
@@ -40,6 +40,13 @@ class Prices:
     by_step: bool = False
     """Whether entries are steps."""
 
+    def read(self, context: int) -> tuple[tuple[Callable[[int], float], ...], bool, int, int]:
+        """Return parts, whether entries are steps, and the first and the number of them; the first
+        sum of contexts without a ``context`` that is part of it.
+        """
+        first = self.first if self.by_step else self.first - context
+        return self.parts, self.by_step, first, self.entries
+
 
 class PricedSteps(NamedTuple):
     """Steps of one kind and their durations."""
@@ -53,28 +60,19 @@ class PricedSteps(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Alike:
-    """Iterations with prompts that are alike but for the seconds that each takes."""
+    """Iterations priced one by one that are alike but for the seconds that each takes."""
 
     step: Step | None
-    """A step with prompts in it; None: prompts alone."""
+    """One of them, if they are steps; None: prompts alone."""
     durations: list[Any] = field(default_factory=list)
     """Those of each, in their order."""
 
 
-class Segment(NamedTuple):
-    """Iterations in a row with the same requests, prices and prompts in the cache."""
-
-    first: int
-    """The number of its first iteration among those that have passed."""
-    begin_s: float
-    """When that began."""
-    priced: Prices | Alike
-    decoding: int
-    """Requests that decode."""
-    blocks: int
-    """KV blocks in use beside those that the requests which decode have got since they began."""
-
-
+Segment = tuple[int, float, Prices | Alike, int, int]
+"""Iterations in a row with the same requests, prices and prompts in the cache: the number of the
+first one, when it began in seconds, prices, requests that decode, and KV blocks in use beside those
+that have been added up.
+"""
 ShownLast = tuple[float, int]
 """When so many requests, in running order, were last shown a token, in seconds."""
 Booked = tuple[Counts, Step | None, Any]
@@ -97,9 +95,9 @@ class Passed:
     def __len__(self) -> int:
         return len(self.ends)
 
-    def with_prompts(self, key: Hashable, step: Step | None, durations: Any) -> Alike:
-        """Return the iterations with prompts that are alike by ``key``, to which another one with
-        its durations is added.
+    def one_more(self, key: Hashable, step: Step | None, durations: Any) -> Alike:
+        """Return the iterations that are alike by ``key``, to which another one with its durations
+        is added.
         """
         alike = self.alike.get(key)
         if alike is None:
