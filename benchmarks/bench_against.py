@@ -79,7 +79,11 @@ class Part(NamedTuple):
 
 def run(tree: Path, cases: list[tuple[str, list[str], int]]) -> list[dict[str, Any]]:
     """Simulate scenarios by the code of a tree, in a process of its own."""
-    command = [sys.executable, str(Path(__file__).with_name("one_run.py")), json.dumps(cases)]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("one_run.py")),
+        json.dumps(cases, allow_nan=False),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(
         command, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True, check=True
@@ -108,7 +112,7 @@ def simulation(
 
 def _digest(told: object) -> float:
     """A number that stands for what was simulated."""
-    return float(crc32(json.dumps(told).encode()))
+    return float(crc32(json.dumps(told, allow_nan=False).encode()))
 
 
 def poisson(per_s: float, count: int = 1_000, output_tokens: int = 128) -> str:

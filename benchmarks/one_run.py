@@ -62,7 +62,8 @@ def drawing_s(scenario: Any, acceptance: Any) -> float:
 def main() -> None:
     """Simulate what the argument asks for."""
     home = import_module(next(name for name in HOMES if find_spec(name)))
-    print(json.dumps([simulated(home, *case) for case in json.loads(sys.argv[1])]))
+    cases = json.loads(sys.argv[1])
+    print(json.dumps([simulated(home, *case) for case in cases], allow_nan=False))
 
 
 if __name__ == "__main__":

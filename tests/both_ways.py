@@ -16,8 +16,8 @@ from unittest.mock import patch
 from simulator.core.acceptance.sources import Acceptance, Cycle, Rates
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving import lazy, to_come
 from simulator.core.serving.fields import Serving
+from simulator.core.serving.lazy import batch as lazy, to_come
 from simulator.core.serving.memory import KVMemory, PrefixBlocks
 from simulator.core.serving.policies import (
     ChunkedPrefill,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from simulator.core.acceptance.by_context import ByContext, Falling, FallingCursor
-from simulator.core.acceptance.cursors import Chain, position_of, retraceable
+from simulator.core.acceptance.cursors import Chain, position_of
 from simulator.core.acceptance.sources import Cycle, Rates
 from simulator.core.acceptance.tree_replay import DrawnMatches, RunCursor
 from simulator.core.faults import BadInput
@@ -205,8 +205,9 @@ def test_a_falling_cursor_stands_and_looks_up_where_its_source_does() -> None:
     assert (position_of(falls), falls.matched) == (1, False)
     blind = FallingCursor(Rates((0.5,)).cursor(0, None), lambda _: 1.0, 7, Random(1))
     assert blind.matched
-    with pytest.raises(TypeError, match="RunCursor cannot be set back"):
-        retraceable(falls.cursor)
+    fork = falls.fork()
+    fork.judge(Chain(2))
+    assert (position_of(falls), position_of(fork)) == (1, 2)
     drawn = DrawnMatches(Rates((0.5,)), 0.5).cursor(0, None)
     with pytest.raises(TypeError, match="MatchCursor stands at no position"):
         position_of(drawn)

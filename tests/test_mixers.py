@@ -421,6 +421,7 @@ def test_the_layers_of_a_model_are_counted_once_and_not_for_every_block(
         simulate(loaded.scenario, loaded.acceptance())
         return Counter(asked)
 
+    times_asked(8)  # what equal hardware keeps is kept from here on
     assert times_asked(32) == times_asked(8)
 
 

@@ -33,9 +33,9 @@ PLANTED = {
         "return durations.draft + durations.target",
     ),
     "services": (
-        "core/serving/lazy.py",
-        "self.cached -= member.context",
-        "self.cached -= member.context - 1",
+        "core/serving/lazy/batch.py",
+        "self.to_come.end(member.begun)",
+        "self.to_come.end(member.begun._replace(context=member.begun.context - 1))",
     ),
     "places": (
         "scenario/result/run_result.py",

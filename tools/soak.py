@@ -56,7 +56,7 @@ import both_ways
 from click.testing import CliRunner
 
 from simulator.cli.main import main as specsim
-from simulator.core.serving import passed
+from simulator.core.serving.lazy import passed
 from simulator.inputs.catalogue import FOLDERS, Catalogue, shipped
 from simulator.scenario import load, resolved
 

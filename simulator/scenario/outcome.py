@@ -283,7 +283,7 @@ def outcome_of(done: ServiceRun) -> Outcome:
         accepted=dict(sorted(tally.accepted.items())),
         missed=sum(tally.windows_missed.values()),
         windows=sum(tally.judged.values()),
-        choices=dict(tally.choices),
+        choices=dict(sorted(tally.choices.items())),
         serving=_serving(done),
         busy_s={
             lane: ordered_sum(busy_s[lane] for busy_s in done.busy_s) / len(done.busy_s)

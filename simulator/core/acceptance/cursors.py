@@ -92,7 +92,7 @@ class Ahead(NamedTuple):
     """Tokens committed by the end of each of them."""
 
 
-class Counted(NamedTuple):
+class CountedAhead(NamedTuple):
     """The same, verdicts counted; those that differ in nothing but an exit may be told as one."""
 
     behind: list[int]
@@ -129,19 +129,19 @@ class Retraceable(Positioned, Forking, ABC):
         return Ahead(verdicts, behind)
 
 
-def counted(cursor: Retraceable, proposal: Chain, tokens: int) -> Counted:
+def counted(cursor: Retraceable, proposal: Chain, tokens: int) -> CountedAhead:
     """Return what a cursor tells ahead, verdicts counted."""
-    if isinstance(cursor, Counting):
+    if isinstance(cursor, CountsAhead):
         return cursor.counted(proposal, tokens)
     verdicts, behind = cursor.ahead(proposal, tokens)
-    return Counted(behind, Counter(verdicts))
+    return CountedAhead(behind, Counter(verdicts))
 
 
-class Counting(ABC):
+class CountsAhead(ABC):
     """A cursor that counts verdicts sooner than it tells each."""
 
     @abstractmethod
-    def counted(self, proposal: Chain, tokens: int) -> Counted:
+    def counted(self, proposal: Chain, tokens: int) -> CountedAhead:
         """Return verdicts ahead, counted, up to the one by which ``tokens`` are committed."""
 
 

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from simulator.core.acceptance.cursors import (
     Chain,
-    Counted,
-    Counting,
+    CountedAhead,
+    CountsAhead,
     Cursor,
     RecordedCursor,
     RecordedVerdicts,
@@ -217,7 +217,7 @@ def _verdicts(proposal: Chain) -> tuple[Verdict, ...]:
     return (*rejected, verdict(window, window + bonus, False, False))
 
 
-class _RateCursor(Retraceable, Counting):
+class _RateCursor(Retraceable, CountsAhead):
     """Takes the same number of draws for every window, so that runs whose rates are close meet the
     same luck.
     """
@@ -241,13 +241,13 @@ class _RateCursor(Retraceable, Counting):
         self.position += 1
         return judged
 
-    def counted(self, proposal: Chain, tokens: int) -> Counted:
+    def counted(self, proposal: Chain, tokens: int) -> CountedAhead:
         """Return the verdicts on the draws of the next windows, drawn in one go where none was
         judged before.
         """
         if self.position:
             verdicts, behind = self.ahead(proposal, tokens)
-            return Counted(behind, Counter(verdicts))
+            return CountedAhead(behind, Counter(verdicts))
         reach = self.source.reach(proposal.tokens)
         kept = _verdicts(proposal)
         gains = [judged.committed for judged in kept]
@@ -267,7 +267,9 @@ class _RateCursor(Retraceable, Counting):
             counts[accepted] += 1
             committed += gains[accepted]
             behind.append(committed)
-        return Counted(behind, {judged: n for judged, n in zip(kept, counts, strict=True) if n})
+        return CountedAhead(
+            behind, {judged: n for judged, n in zip(kept, counts, strict=True) if n}
+        )
 
     def _judged(self, proposal: Chain) -> Verdict:
         """Return the verdict on the window at this position, from its draws."""

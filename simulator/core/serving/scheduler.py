@@ -85,7 +85,7 @@ class Scheduler:
         """Which experts the windows of the requests read, where that is recorded."""
         self.lazy: Lazy | None = None
         """Lets iterations pass in which nothing is decided about single requests
-        (:mod:`simulator.core.serving.lazy`); None: each is stepped.
+        (:mod:`simulator.core.serving.lazy.batch`); None: each is stepped.
         """
         self.under_way: list[Batch] = []
         """The batches of the iterations that are running, in order of their start."""

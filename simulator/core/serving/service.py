@@ -22,7 +22,7 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.serving.collector import MetricsCollector
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.iteration import Iteration
-from simulator.core.serving.lazy import lazy_batch
+from simulator.core.serving.lazy.batch import lazy_batch
 from simulator.core.serving.metrics import Tally
 from simulator.core.serving.requests import Request, Requests, Source
 from simulator.core.serving.router import Fleet

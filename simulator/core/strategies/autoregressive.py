@@ -39,9 +39,9 @@ ONE_TOKEN = Progress(1, 1, 0, 0)
 @lru_cache(maxsize=1_024)
 def _one_by_one(tokens: int) -> NDArray[np.int64]:
     """Return (1, tokens) the numbers 0, 1, 2, ..., which many requests share."""
-    numbers = np.arange(tokens, dtype=np.int64)
+    numbers = np.arange(tokens, dtype=np.int64)[None, :]
     numbers.flags.writeable = False
-    return numbers[None, :]
+    return numbers
 
 
 class AutoregressiveDurations(NamedTuple):

@@ -1,11 +1,10 @@
 """Courses: what a request does in each of its steps, known as it begins to decode, whoever is
-beside it (``serving/lazy.py``).
+beside it (``serving/lazy``).
 
 A step of a batch is then made of sums over its requests: of their contexts, and of what else the
 strategy's steps differ by.
 """
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -41,24 +40,25 @@ class Course(NamedTuple):
     """How often a step does what for it."""
 
 
-class TellsCourses(ABC):
+class TellsCourses:
     """A strategy with this capability tells ahead what a request does, whoever is beside it.
 
     It says so in one place, :meth:`course_window`; a strategy that does not is stepped. Requests
     take part in every step from their first to their last.
     """
 
-    @abstractmethod
     def course_window(self, requests: int) -> int | None:
         """Return the window of a batch of so many requests, in draft tokens; courses hold as long
-        as it is the same. None where no course is known.
+        as it is the same. None, as here, where no course is known.
         """
+        return None
 
-    @abstractmethod
     def step_of(self, requests: int, sums: Sums) -> Step:
         """Return the step of so many requests, without prompts, whose contexts add up to the first
-        of ``sums``; arrays as :class:`simulator.core.cost.rows.Rows` has them.
+        of ``sums``; arrays as :class:`simulator.core.cost.rows.Rows` has them. Raises
+        NotImplementedError in a strategy that knows no courses.
         """
+        raise NotImplementedError(type(self).__name__)
 
     def steps_along(self, requests: int, sums: Sums) -> Iterator[tuple[Places, Step]]:
         """Yield the steps of a run by kind, in order of their first, each with its places; ``sums``

@@ -71,8 +71,8 @@ class StepsToCome:
         first = self.step - self.base
         added, during, before = self._added(course, context, ahead, blocks)
         self.rows[: len(added), first : first + added.shape[1]] += added
-        for row, column in zip(self.rows[BLOCKS:], course.adds[1:], strict=True):
-            row[first : first + len(column)] += column
+        if len(course.adds) > 1:
+            self.rows[BLOCKS:, first : first + added.shape[1]] += course.adds[1:]
         self.context += context
         self.during += during
         self.before += before
@@ -154,15 +154,15 @@ class StepsToCome:
         each = memory.block_tokens
         whole, begun = divmod(context + ahead - 1, each)
         whole_before, begun_before = divmod(context - 1, each)
-        key = id(tokens), begun
+        key = id(course.adds), begun
         known = self._shared.get(key)
-        if known is None or known[0] is not tokens:
+        if known is None or known[0] is not course.adds:
             added = np.empty((3 if self.alone else 2, len(tokens)), dtype=np.int64)
             added[TOKENS] = tokens
             added[DURING] = (tokens + (begun + each)) // each
             if self.alone:
                 added[BEFORE] = (tokens + (begun_before + each)) // each
-            known = tokens, added
-            if not tokens.flags.writeable:
+            known = course.adds, added
+            if not course.adds.flags.writeable:
                 self._shared[key] = known
         return known[1], whole - blocks, whole_before - blocks

@@ -10,9 +10,9 @@ heap, its course is added to sums over the steps to come, and a step reads one n
     sum         612  1145  1149  1154   538   541      price of a step: by requests and sum
 
 Policies are asked where prompts wait or are under way, time passes as the strategy's timeline adds
-it, and the books are written later (:mod:`simulator.core.serving.passed`), to the last bit those of
-the steps one by one. Where memory, budget or a window that follows the batch decides about single
-requests, the batch is left to steps, and taken up again behind them.
+it, and the books are written later (:mod:`simulator.core.serving.lazy.passed`), to the last bit
+those of the steps one by one. Where memory, budget or a window that follows the batch decides about
+single requests, the batch is left to steps, and taken up again behind them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from simulator.core.cost.rows import Rows
 from simulator.core.numeric import Numbers
-from simulator.core.serving.passed import (
+from simulator.core.serving.lazy.passed import (
     MOST,
     Alike,
     Passed,
@@ -37,10 +37,10 @@ from simulator.core.serving.passed import (
     Prices,
     ShownLast,
 )
+from simulator.core.serving.lazy.to_come import BLOCKS, TOKENS, Begun, StepsToCome
 from simulator.core.serving.policies import Policy
 from simulator.core.serving.requests import Prompts, Request
 from simulator.core.serving.scheduler import Scheduler
-from simulator.core.serving.to_come import BLOCKS, TOKENS, Begun, StepsToCome
 from simulator.core.strategies.common.courses import Course, TellsCourses, tells_courses
 from simulator.core.strategies.common.step import Lanes, Step
 
