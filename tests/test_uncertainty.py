@@ -131,7 +131,8 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
             tracemalloc.stop()
 
     peak_bytes(300)  # whatever is made once and kept
-    assert (peak_bytes(3_000) - peak_bytes(500)) / 2_500 < 16
+    # both are longer than what is written into the books at once
+    assert (peak_bytes(7_000) - peak_bytes(4_000)) / 3_000 < 16
 
 
 # ---- acceptance between two means

@@ -70,13 +70,15 @@ def power(base: Numbers, exponent: float) -> Numbers:
 
 
 def p_norm(terms: Sequence[Numbers], p: float) -> Numbers:
-    """Return ``(sum of term**p)**(1/p)`` of numbers or arrays that are not negative, and not all 0
-    in an entry of an array.
-    """
+    """Return ``(sum of term**p)**(1/p)`` of numbers or arrays that are not negative."""
     largest = elementwise_max(*terms)
-    if not isinstance(largest, np.ndarray) and not largest:
+    if isinstance(largest, np.ndarray):
+        scale = np.where(largest > 0.0, largest, 1.0)
+    elif largest:
+        scale = largest
+    else:
         return largest
-    parts = [power(term / largest, p) for term in terms]
+    parts = [power(term / scale, p) for term in terms]
     return largest * power(ordered_sum(parts), 1.0 / p)
 
 
