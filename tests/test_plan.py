@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from simulator.cli.main import main
+from simulator.core.acceptance.sources import odds_of
 from simulator.core.cost.device import Device
 from simulator.core.cost.roofline import Roofline
 from simulator.core.faults import BadInput, Infeasible
@@ -28,6 +29,7 @@ from simulator.core.serving.slo import Limit
 from simulator.inputs.catalogue import Catalogue
 from simulator.report.pages.plan import fleet
 from simulator.scenario import Loaded, evaluate, load, resolved
+from simulator.scenario.evaluate import tuned
 from simulator.studies.capacity import busier_by
 from simulator.studies.plan.bounds import (
     FleetBounds,
@@ -457,7 +459,12 @@ def test_break_even_is_a_root_of_the_laws(tmp_path: Path) -> None:
         )
     )
     bare = Loaded(at_root.scenario, None, at_root.document)
-    assert speedup(bare, bare.acceptance(), found.batch) == pytest.approx(1.0, abs=1e-3)
+    odds = odds_of(bare.acceptance(), bare.scenario.exit)
+    assert speedup(bare, odds, found.batch) == pytest.approx(1.0, abs=1e-3)
+    asked = tuned(drafted.loaded)
+    own = odds_of(asked.acceptance(), asked.scenario.exit)
+    slower = [size for size in range(1, found.places + 1) if speedup(asked, own, size) < 1.0]
+    assert found.first_batch == min(slower, default=None)
     plain = next(candidate for candidate in plan.candidates if candidate.strategy == "plain")
     assert break_even(examine(plain, 1, to_the_end=True)) is None
 

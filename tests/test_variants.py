@@ -4,13 +4,17 @@ changed.
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import pytest
 
+from simulator.core.acceptance.rescale import rescaled
+from simulator.core.acceptance.sources import Acceptance, Rates
 from simulator.core.faults import BadInput, Infeasible
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import Loaded, load
-from simulator.scenario.evaluate import simulate
-from simulator.scenario.loading import variant
+from simulator.scenario.evaluate import law, simulate
+from simulator.scenario.loading import MOST_MADE, Verdicts, variant
 from simulator.studies.sweep.base import Base, with_settings
 from simulator.studies.sweep.key import fields_of
 
@@ -140,3 +144,38 @@ def test_a_model_is_not_taken_for_fields_of_another_name() -> None:
     assert (
         found.scenario == load("durations_only", ["strategy={name: mirror_sd, gamma: 3}"]).scenario
     )
+
+
+MEAN = ["acceptance.rescale.tokens_per_step=3.5"]
+
+
+def test_scenarios_of_one_trace_share_what_is_made_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean is set once for any hardware and any number of loads, again for another mean."""
+    made: list[float] = []
+
+    def counted(acceptance: Acceptance, length: float, *rest: object) -> Acceptance:
+        made.append(length)
+        return rescaled(acceptance, length, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("simulator.scenario.loading.rescaled", counted)
+    monkeypatch.setattr("simulator.scenario.loading._OF_TRACES", WeakKeyDictionary())
+    for device in ("a100_80g_sxm", "h100_sxm", "a100_80g_sxm"):
+        loaded = load("mirror_qwen3_32b_a100", [*MEAN, f"target.device={device}"])
+        assert law(loaded.scenario, loaded.acceptance()).verified_per_step == pytest.approx(
+            3.5, rel=0.1
+        )
+    assert made == [3.5]
+    load("mirror_qwen3_32b_a100", ["acceptance.rescale.tokens_per_step=3.0"]).acceptance()
+    assert made == [3.5, 3.0]
+
+
+def test_what_was_made_long_ago_is_made_again() -> None:
+    """The last ones are kept, counted by when they were asked for."""
+    kept = Verdicts()
+    rates = [Rates((0.5,)) for _ in range(MOST_MADE + 1)]
+    for number, rate in enumerate(rates[:-1]):
+        assert kept.made_once(number, lambda rate=rate: rate) is rate
+    assert kept.made_once(0, lambda: rates[-1]) is rates[0]  # asked for again
+    assert kept.made_once(MOST_MADE, lambda: rates[-1]) is rates[-1]
+    assert kept.made_once(0, lambda: rates[-1]) is rates[0]
+    assert kept.made_once(1, lambda: rates[-1]) is rates[-1]  # gone, and made anew

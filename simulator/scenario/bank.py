@@ -8,6 +8,8 @@ target nearest in name, then the same draft, method, temperature and window.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
+from functools import lru_cache
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -17,7 +19,7 @@ from simulator.core.acceptance.window_replay import WindowReplay
 from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen
 from simulator.inputs.catalogue import Catalogue, shown
-from simulator.inputs.document import read
+from simulator.inputs.document import read, readable
 from simulator.inputs.schema import validate
 from simulator.inputs.traces.file import read_once
 from simulator.scenario.recording import nearest_recording
@@ -129,12 +131,20 @@ def lender(catalogue: Catalogue, method: str, temperature: float) -> dict[str, o
 
 def published(catalogue: Catalogue) -> Iterator[tuple[str, LentMean]]:
     """Yield the target and every published mean; raises :class:`BadInput` for a faulty file."""
-    for name, path in catalogue.names("acceptance").items():
-        document = read(path, shown(path))
-        document.data.setdefault("name", name)
-        means = validate(LentMeans, document)
+    for path in catalogue.names("acceptance").values():
+        with readable(shown(path)):
+            facts = path.stat()
+        means = _means_of(path, (facts.st_mtime_ns, facts.st_size))
         for mean in means.means:
             yield ((means.target, mean))
+
+
+@lru_cache(maxsize=256)
+def _means_of(path: Path, _: tuple[int, int]) -> LentMeans:
+    """Return the means of a file, read once as long as the file stays as it is."""
+    document = read(path, shown(path))
+    document.data.setdefault("name", path.stem)
+    return validate(LentMeans, document)
 
 
 def nearest(

@@ -3,14 +3,15 @@ loaded.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel
 
@@ -48,6 +49,8 @@ FEW = 1_024
 """Requests up to which a mean is set over those that run; the mean of more differs by less than is
 said.
 """
+MOST_MADE = 32
+"""Acceptances made from one trace that are kept."""
 SAMPLED = 256
 PARTS = 16
 """Requests, and parts of their outputs, whose contexts a law of falling acceptance is taken
@@ -61,6 +64,33 @@ def written_by(scenario: Scenario, replay: Replay) -> tuple[tuple[int, int], ...
     return tuple(
         (order[number % len(order)], output - 1) for number, _, output in dealt(scenario, replay)
     )
+
+
+class Verdicts:
+    """Holds the acceptance that was last made from a trace, by what it depends on."""
+
+    def __init__(self) -> None:
+        self._made: dict[object, Acceptance] = {}
+
+    def made_once(self, key: object, make: Callable[[], Acceptance]) -> Acceptance:
+        """Return what ``make`` returns, made once for equal keys among the last ``MOST_MADE``."""
+        made = self._made.pop(key, None)
+        if made is None:
+            made = make()
+        self._made[key] = made  # the last one
+        if len(self._made) > MOST_MADE:
+            del self._made[next(iter(self._made))]
+        return made
+
+
+_OF_TRACES: WeakKeyDictionary[Trace, Verdicts] = WeakKeyDictionary()
+
+
+def verdicts_of(trace: Trace | None) -> Verdicts:
+    """Return what was made from a trace by all scenarios that read it; without one, nothing yet."""
+    if trace is None:
+        return Verdicts()
+    return _OF_TRACES.setdefault(trace, Verdicts())
 
 
 class AsRead(NamedTuple):
@@ -101,14 +131,8 @@ class Loaded:
     scenario: Scenario
     trace: Trace | None
     document: Document
-    verdicts: dict[object, Acceptance] = field(default_factory=dict, repr=False, compare=False)
-    """Acceptance made from the trace, by what it depends on; shared with scenarios that differ
-    elsewhere.
-    """
-    samples: list[tuple[object, Replay]] = field(default_factory=list, repr=False, compare=False)
-    """The last acceptance whose mean was set over the requests of a run, with what it depends on;
-    shared likewise.
-    """
+    verdicts: Verdicts = field(default_factory=Verdicts, repr=False, compare=False)
+    """Acceptance made from the trace; shared with scenarios that differ elsewhere."""
     precomputed: Acceptance | None = None
     """What :meth:`acceptance` returns, where that was worked out before."""
     as_read: AsRead | None = field(default=None, repr=False, compare=False)
@@ -128,9 +152,7 @@ class Loaded:
             # fields may have been replaced since it was read
             check_answers(self.trace, scenario, self.document)
         key = spec.model_dump_json(exclude={"by_context"}), scenario.seed
-        plain = self.verdicts.get(key) or self.verdicts.setdefault(
-            key, spec.verdicts(self.trace, scenario.seed)
-        )
+        plain = self.verdicts.made_once(key, lambda: spec.verdicts(self.trace, scenario.seed))
         if spec.by_context and not isinstance(plain, Replay):
             return scenario.schedule.reads(falling(scenario, plain, spec.by_context))
         read = self._read(plain, key)
@@ -156,8 +178,8 @@ class Loaded:
         window = spec.rescale.window or scenario.schedule.window  # written down once it is loaded
         read = key, window, None if as_read is plain else scenario.schedule.model_dump_json()
         walk = Walk(stated_rule(spec.rescale.adaptive, self.document))
-        made = self.verdicts.get(read) or self.verdicts.setdefault(
-            read, self._rescaled(as_read, spec.rescale, window, walk)
+        made = self.verdicts.made_once(
+            read, partial(self._rescaled, as_read, spec.rescale, window, walk)
         )
         return self._over_its_requests(made, as_read, read, walk)
 
@@ -191,20 +213,18 @@ class Loaded:
         """
         wanted = self.scenario.acceptance.rescale
         written = written_by(self.scenario, made)
-        of_these = read, written
-        for known, replay in self.samples:
-            if known == of_these:
-                return replay
-        sampled: Acceptance = made
-        if wanted and wanted.window:
-            # requests that cannot reach it run what they can, which is said
-            with suppress(BadInput):
-                sampled = self._rescaled(
-                    as_read, wanted, wanted.window, walk._replace(written=written)
-                )
-        found = sampled if isinstance(sampled, Replay) else made
-        self.samples[:] = [(of_these, found)]
-        return found
+
+        def over_these() -> Acceptance:
+            sampled: Acceptance = made
+            if wanted and wanted.window:
+                # requests that cannot reach it run what they can, which is said
+                with suppress(BadInput):
+                    of_these = walk._replace(written=written)
+                    sampled = self._rescaled(as_read, wanted, wanted.window, of_these)
+            return sampled
+
+        found = self.verdicts.made_once((read, written), over_these)
+        return found if isinstance(found, Replay) else made
 
     def _rescaled(
         self, recorded: Acceptance, wanted: Rescale, window: int, walk: Walk
@@ -232,7 +252,6 @@ class Loaded:
             self.trace,
             self.document,
             self.verdicts,
-            self.samples,
             as_read=self.as_read,
         )
 
@@ -413,10 +432,10 @@ def _checked(
     check_memory(scenario, document)
     if base and "acceptance" in same and _same_verdicts(scenario, base):
         trace = base.trace and fitting(base.trace, scenario, document, catalogue)
-        loaded = Loaded(scenario, trace, document, base.verdicts, base.samples, as_read=as_read)
+        loaded = Loaded(scenario, trace, document, base.verdicts, as_read=as_read)
     else:
         trace = read_trace(scenario, document, catalogue)
-        loaded = Loaded(scenario, trace, document, as_read=as_read)
+        loaded = Loaded(scenario, trace, document, verdicts_of(trace), as_read=as_read)
     return _as_recorded(loaded)
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from scipy.optimize import brentq
 
-from simulator.core.acceptance.sources import Acceptance, Rates, odds_of
+from simulator.core.acceptance.sources import Rates, odds_of
 from simulator.core.faults import BadInput
+from simulator.core.strategies.common.law import OddsOf
 from simulator.scenario import Loaded
 from simulator.scenario.evaluate import baseline, tuned
-from simulator.studies.batches import LawAtBatch, crossover
 from simulator.studies.plan.robustness import slower_links
 from simulator.studies.plan.search import Finding
 
@@ -56,10 +56,9 @@ def break_even(finding: Finding) -> BreakEven | None:
     if finding.outcome is None or not finding.outcome.steps or not strategy.window:
         return None
     batch = max(1, round(finding.outcome.serving.mean_batch))
-    acceptance = loaded.acceptance()
-    sizes = []
-    for size in range(1, loaded.scenario.batch + 1):
-        sizes.append(LawAtBatch(size, 0, speedup(loaded, acceptance, size)))
+    places = loaded.scenario.batch
+    odds = odds_of(loaded.acceptance(), loaded.scenario.exit)
+    slower = (size for size in range(1, places + 1) if speedup(loaded, odds, size) < 1.0)
     linked = True
     ratio = None
     try:
@@ -68,27 +67,30 @@ def break_even(finding: Finding) -> BreakEven | None:
         linked = False
     if linked:
         ratio = _root(
-            lambda times: speedup(slower_links(loaded, times), acceptance, batch) - 1.0,
-            1.0,
-            SLOWEST,
+            lambda times: speedup(slower_links(loaded, times), odds, batch) - 1.0, 1.0, SLOWEST
         )
+
+    def at_rate(rate: float) -> float:
+        accepted = strategy.reads(Rates((rate,)))
+        return speedup(loaded, odds_of(accepted, loaded.scenario.exit), batch) - 1.0
+
     return BreakEven(
-        batch,
-        speedup(loaded, acceptance, batch),
-        _root(lambda rate: speedup(loaded, strategy.reads(Rates((rate,))), batch) - 1.0, 0.0, 1.0),
-        crossover(sizes)[0],
-        loaded.scenario.batch,
-        ratio,
-        linked,
+        batch=batch,
+        speedup=speedup(loaded, odds, batch),
+        rate=_root(at_rate, 0.0, 1.0),
+        first_batch=next(slower, None),
+        places=places,
+        latency_ratio=ratio,
+        linked=linked,
     )
 
 
-def speedup(loaded: Loaded, acceptance: Acceptance, batch: int) -> float:
+def speedup(loaded: Loaded, odds: OddsOf, batch: int) -> float:
     """Return the speed-up of the strategy over autoregressive decoding of the same batch on the
     same target, by law.
     """
     scenario = loaded.scenario
-    law = scenario.law_at(odds_of(acceptance, scenario.exit), batch)
+    law = scenario.law_at(odds, batch)
     return float(baseline(scenario, batch).tpot_s / law.tpot_s)
 
 

@@ -395,7 +395,6 @@ def _priced(file: PlanFile, loaded: Loaded) -> Loaded:
         loaded.trace,
         loaded.document,
         loaded.verdicts,
-        loaded.samples,
     )
 
 

@@ -113,7 +113,7 @@ def slower_links(loaded: Loaded, times: float = 2.0) -> Loaded:
     longer = replace_nested(scenario, Link, lambda link: _longer(link, times))
     if longer is scenario:
         raise BadInput.at(scenario.name, "there is none", "link")
-    return Loaded(longer, loaded.trace, loaded.document, loaded.verdicts, loaded.samples)
+    return Loaded(longer, loaded.trace, loaded.document, loaded.verdicts)
 
 
 def _longer(link: Link, times: float) -> Link:
