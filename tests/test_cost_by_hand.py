@@ -369,10 +369,10 @@ def test_what_a_head_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("simulator.core.cost.hardware_cost.REMEMBERED", 3)
     cost, head = HardwareCost(place()), DraftHead(layers=1)
     first = cost.head(head, ONE)
-    assert cost.head(head, ONE) is first
-    for context in range(10):
-        cost.head(head, Rows.decode(1, context))
-        assert len(cost._heads[head]._phases) == (context + 1) % 3 + 1
+    assert cost.head(head, ONE) == first
+    for further in range(10):
+        cost.head(head, Rows.decode(2 + further, 99))
+        assert len(cost._heads[head]._parts) == (further + 1) % 3 + 1
     assert cost.head(head, ONE) == first
 
 
@@ -541,7 +541,7 @@ def test_a_draft_runs_where_it_is_placed() -> None:
     )
     assert set(phase.busy) == {"draft compute", "draft collectives", "draft host"}
     assert cost.prefill("target", ONE) == cost.target(ONE) != phase
-    assert cost.target(ONE, 2, 4) is cost.target(ONE, 0.5, 1.0)
+    assert cost.target(ONE, 2, 4) == cost.target(ONE, 0.5, 1.0)
 
 
 def test_without_a_draft_there_is_none_to_ask() -> None:

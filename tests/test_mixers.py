@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
+from simulator.core.cost import hardware_cost
 from simulator.core.cost.device import Device
 from simulator.core.cost.hardware_cost import HardwareCost
 from simulator.core.cost.kernels import attention_timer, layer_products
@@ -21,6 +22,8 @@ from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.rows import Rows
 from simulator.core.quantities import Sourced
+from simulator.core.recent import Recent
+from simulator.core.serving import step_times
 from simulator.core.serving.memory import Blocks
 from simulator.core.serving.requests import Request
 from simulator.scenario import load
@@ -413,6 +416,8 @@ def test_the_layers_of_a_model_are_counted_once_and_not_for_every_block(
         monkeypatch.setattr(ModelSpec, counted, ask)
 
     def times_asked(requests: int) -> Counter[str]:
+        monkeypatch.setattr(hardware_cost, "_LAYERS", Recent(1))
+        monkeypatch.setattr(step_times, "_TIMES", Recent(1))
         asked.clear()
         sizes = (
             f"requests={{count: {requests}, concurrency: 4, prompt_tokens: 64, output_tokens: 24}}"

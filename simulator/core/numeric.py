@@ -19,6 +19,8 @@ Item = TypeVar("Item")
 Key = TypeVar("Key")
 MOST_EXACT = 1_000
 """Most requests whose binomial coefficients are computed exactly; a float holds those of 1,029."""
+LEAST = 1e-300
+"""A number above 0 and below all that is measured."""
 
 
 def ordered_sum(values: Iterable[Number]) -> Number:
@@ -46,15 +48,17 @@ def quotient(measured: float | None, by: float | None) -> float | None:
 
 def elementwise_max(*values: Numbers) -> Numbers:
     """Return the largest of some numbers, element by element where there are arrays among them."""
-    try:
-        return max(values)
-    except ValueError:  # arrays cannot be ordered
-        return reduce(np.maximum, values)
+    for value in values:
+        if isinstance(value, np.ndarray):
+            return reduce(np.maximum, values)
+    return max(values)
 
 
 def elementwise_min(first: Numbers, second: Numbers) -> Numbers:
     """Return the smaller of two numbers, element by element where one is an array."""
-    return -elementwise_max(-first, -second)
+    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+        return np.minimum(first, second)
+    return min(first, second)
 
 
 def power(base: Numbers, exponent: float) -> Numbers:
@@ -73,13 +77,13 @@ def p_norm(terms: Sequence[Numbers], p: float) -> Numbers:
     """Return ``(sum of term**p)**(1/p)`` of numbers or arrays that are not negative."""
     largest = elementwise_max(*terms)
     if isinstance(largest, np.ndarray):
-        scale = np.where(largest > 0.0, largest, 1.0)
+        scale = np.maximum(largest, LEAST)  # a norm of nothing is 0, not 0 / 0
+        powers = [np.power(term / scale, p) for term in terms]
     elif largest:
-        scale = largest
+        powers = np.power([term / largest for term in terms], p).tolist()
     else:
         return largest
-    parts = [power(term / scale, p) for term in terms]
-    return largest * power(ordered_sum(parts), 1.0 / p)
+    return largest * power(reduce(add, powers), 1.0 / p)
 
 
 def occurs(seconds: Numbers) -> bool:

@@ -170,12 +170,29 @@ class Device(Frozen):
 
     def timer(
         self, operation: Roofline, arithmetic: Arithmetic = "fp16", cached: bool = False
-    ) -> Callable[..., Numbers]:
-        """Return a function (bytes, flops, tokens) to the seconds of one operation; bytes and flops
-        may be arrays.
+    ) -> Callable[[float, float, float], float]:
+        """Return a function (bytes, flops, tokens) to the seconds of one operation.
 
-        It also takes the seconds of further terms of the norm. ``cached``: the bytes are in the
-        cache, if the device has one.
+        ``cached``: the bytes are in the cache, if the device has one.
+        """
+
+        def seconds(size_bytes: float, flops: float, tokens: float) -> float:
+            timed: float = self.timer_over(operation, tokens, arithmetic, cached)(size_bytes, flops)
+            return timed
+
+        return seconds
+
+    def timer_over(
+        self,
+        operation: Roofline,
+        tokens: float,
+        arithmetic: Arithmetic = "fp16",
+        cached: bool = False,
+    ) -> Callable[..., Numbers]:
+        """Return a function (bytes, flops) to the seconds of one operation over so many tokens;
+        both may be arrays.
+
+        It also takes the seconds of further terms of the norm.
         """
         bandwidth = operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9
         if cached and self.cache_bandwidth_gb_s is not None:
@@ -185,15 +202,15 @@ class Device(Frozen):
             * self.peaks_tflops.get(arithmetic, self.peak_tflops).value
             * 1e12
         )
-        constant = operation.fixed_us.value * 1e-6
+        memory_ratio, fixed_ratio = operation.width_ratios(tokens)
+        padding = operation.tiled(tokens) / tokens if tokens else 1.0
+        byte_s = memory_ratio / bandwidth
+        flop_s = padding / peak
+        fixed = operation.fixed_us.value * 1e-6 * fixed_ratio
         p = operation.p_norm.value
 
-        def seconds(size_bytes: Numbers, flops: Numbers, tokens: float, *apart: Numbers) -> Numbers:
-            memory_ratio, fixed_ratio = operation.width_ratios(tokens)
-            memory = size_bytes / bandwidth * memory_ratio
-            fixed = constant * fixed_ratio
-            compute = flops * (operation.tiled(tokens) / tokens if tokens else 1.0) / peak
-            return fixed + p_norm((memory, compute, *apart), p)
+        def seconds(size_bytes: Numbers, flops: Numbers, *apart: Numbers) -> Numbers:
+            return fixed + p_norm((size_bytes * byte_s, flops * flop_s, *apart), p)
 
         return seconds
 

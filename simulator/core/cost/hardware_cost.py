@@ -6,10 +6,11 @@ token tiles, host, collectives); :mod:`simulator.core.cost.stated` repeats durat
 states outright. All times are in seconds.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -33,28 +34,41 @@ from simulator.core.cost.protocol import Depth, Purpose, Role
 from simulator.core.cost.rows import Phase, Rows, together
 from simulator.core.faults import BadInput, Fault
 from simulator.core.numeric import Numbers, ordered_sum
+from simulator.core.recent import Recent
 
 Timer = Callable[[Rows], Numbers]
 """From rows to seconds."""
-REMEMBERED = 1 << 16
-"""Number of passes whose times a cache keeps; a full cache is emptied, so that memory stays
-bounded.
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+REMEMBERED = 1 << 12
+"""Number of shapes of passes whose times a cache keeps; a full cache is emptied, so that memory
+stays bounded.
 """
+MOST_PLACES = 64
+"""Placements whose layers are kept for further costs."""
 TOKEN_BYTES = 4
 """Bytes of a token id on its way to the stages of a pipeline (assumed)."""
 
 
 class PassParts(NamedTuple):
-    """A pass consists of these parts, in seconds, and of attention."""
+    """A pass consists of what no context changes, in seconds, and of attention."""
 
-    layers: tuple[tuple[int, LayerTime, Timer], ...]
-    """(number of layers, seconds of one of them, timer of its mixer), by kind of layer."""
+    layers: float
+    """All layers without attention over a cache."""
+    attention: tuple[tuple[int, Timer], ...]
+    """(number of layers, timer of one of them), by mixer with a cache."""
+    share: float
+    """Share of the rows that passes one rank's mixers."""
     head: float
     """LM head and sampling."""
     collectives: float
     """Collectives."""
     host: float
     """The host's work for the pass."""
+    step: float
+    """The host's work once the pass has ended."""
+    ratio: float
+    """How many times as long the pass takes as its parts."""
 
 
 class PricedLayers:
@@ -63,42 +77,60 @@ class PricedLayers:
     def __init__(self, place: Placement) -> None:
         self.place = place
         self._products: dict[tuple[int, LayerKind, int, float, float, int], LayerTime] = {}
-        self._mixers: dict[Mixer | None, Timer] = {}
+        self._mixers: dict[Mixer, Timer] = {}
 
     def of(
         self,
         kinds: Mapping[LayerKind, int],
         tokens: int,
-        adapted: int,
+        rows: Rows,
         read: float,
         share: float,
         prompt_rows: int,
-    ) -> tuple[tuple[int, LayerTime, Timer], ...]:
-        """Return for each kind the number of its layers, the seconds of one of them over so many
-        rows (:func:`layer_products`), and the timer of its mixer.
+    ) -> tuple[float, tuple[tuple[int, Timer], ...]]:
+        """Return the seconds of so many layers of each kind over ``tokens``
+        (:func:`layer_products`, and mixers without a cache), and for each mixer with a cache the
+        number of its layers and the timer of one.
         """
-        layers = []
+        seconds = 0.0
+        attention = Counter[Timer]()
         for kind, count in kinds.items():
-            key = (tokens, kind, adapted, read, share, prompt_rows)
+            key = (tokens, kind, rows.adapted, read, share, prompt_rows)
             layer = self._products.get(key)
             if layer is None:
+                make_room(self._products)
                 layer = self._products[key] = layer_products(self.place, *key)
-            layers.append((count, layer, self._timer(kind.mixer)))
-        return tuple(layers)
+            seconds += count * (layer.qkv + layer.output + layer.mlp + layer.small)
+            if kind.mixer is None:
+                continue
+            timer = self._timer(kind.mixer)
+            if kind.mixer.kind == "linear":
+                seconds += count * timer(rows.on_rank(share))
+            else:
+                attention[timer] += count
+        return seconds, tuple((count, timer) for timer, count in attention.items())
 
-    def _timer(self, mixer: Mixer | None) -> Timer:
-        """Return the timer of a mixer, the same one for equal mixers; that of no mixer says 0."""
+    def _timer(self, mixer: Mixer) -> Timer:
+        """Return the timer of a mixer, the same one for equal mixers."""
         if mixer not in self._mixers:
-            self._mixers[mixer] = attention_timer(self.place, mixer) if mixer else lambda rows: 0.0
+            self._mixers[mixer] = attention_timer(self.place, mixer)
         return self._mixers[mixer]
 
 
-class PassTimes:
-    """Passes through the same layers of a model are timed where it is placed; the phases of recent
-    ones, and the parts that depend on few numbers, are computed once.
+_LAYERS = Recent[PricedLayers](MOST_PLACES)
 
-    Only attention depends on the cached tokens, which differ from step to step. Nothing is rounded:
-    a cached part equals a new one.
+
+def make_room(remembered: dict[Key, Value]) -> None:
+    """Empty what is remembered where it is full."""
+    if len(remembered) >= REMEMBERED:
+        remembered.clear()
+
+
+class PassTimes:
+    """Passes through the same layers of a model are timed where it is placed; what does not depend
+    on the cached tokens, which differ from step to step, is worked out once.
+
+    Nothing is rounded: a pass takes the same as a first one.
     """
 
     def __init__(
@@ -121,37 +153,47 @@ class PassTimes:
         self._splits = self.place.attention == "data_parallel"
         self._sharded_draft = role.startswith("draft") and self.place.tensor_parallel > 1
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
-        self._phases: dict[Rows, Phase] = {}
-        self._parts: dict[tuple[int, int, int, bool, float, float, int], PassParts] = {}
+        self._parts: dict[tuple[float, ...], PassParts] = {}
 
     def phase(self, rows: Rows) -> Phase:
-        """Return the phase of a pass over ``rows``, once for equal ones; rows of many steps at once
-        are priced anew.
-        """
-        several = isinstance(rows.kv_tokens, np.ndarray)
-        remembered = None if several else self._phases.get(rows)
-        if remembered is not None:
-            return remembered
+        """Return the phase of a pass over ``rows``; of arrays where those of many passes are."""
         if not self.kinds:
             return Phase(0.0, {})
-        logit_rows = self._logit_rows(rows)
-        read = self.place.model.experts_read(rows)
-        share = self.place.busiest_share(rows.sequences) if self._splits else 1.0
-        many_rows = rows.tokens > rows.sequences
-        prompt_rows = self._prompts(rows)
-        key = (rows.tokens, logit_rows, rows.adapted, many_rows, read, share, prompt_rows)
-        parts = self._parts.get(key)
+        shape = rows.shape
+        parts = self._parts.get(shape)
         if parts is None:
-            computed = self.place.engine.captured(rows.tokens)
-            layers = self.layers.of(self.kinds, computed, rows.adapted, read, share, prompt_rows)
-            beside = self._beside_layers(rows.tokens, logit_rows, many_rows)
-            parts = self._parts[key] = PassParts(layers, *beside)
-        phase = self._phase(rows, parts, share)
-        if not several:
-            if len(self._phases) >= REMEMBERED:
-                self._phases.clear()
-            self._phases[rows] = phase
-        return phase
+            make_room(self._parts)
+            place = self.place
+            share = place.busiest_share(rows.sequences) if self._splits else 1.0
+            computed = place.engine.captured(rows.tokens)
+            read = place.model.experts_read(rows)
+            layers = self.layers.of(self.kinds, computed, rows, read, share, self._prompts(rows))
+            beside = self._beside_layers(
+                rows.tokens, self._logit_rows(rows), rows.tokens > rows.sequences
+            )
+            parts = PassParts(*layers, share, *beside, self._step_seconds(rows), self._ratio(rows))
+            self._parts[shape] = parts
+        device = parts.head + parts.layers
+        mixed = rows.on_rank(parts.share)
+        for count, timer in parts.attention:
+            device = device + count * timer(mixed)
+        collectives = parts.collectives
+        wall = self.place.engine.wall_seconds(parts.host, device + collectives) + parts.step
+        compute_lane, collectives_lane, host_lane = self._busy
+        return Phase(
+            wall * parts.ratio,
+            {
+                compute_lane: device,
+                collectives_lane: collectives,
+                host_lane: parts.host + parts.step,
+            },
+        )
+
+    def _ratio(self, rows: Rows) -> float:
+        """Return how many times as long a pass takes as its parts."""
+        if self._sharded_draft and not rows.prompt_tokens:
+            return self.place.engine.sharded_draft_ratio.value
+        return 1.0
 
     def _logit_rows(self, rows: Rows) -> int:
         """Return the rows that get logits where the pass reaches the LM head."""
@@ -212,28 +254,6 @@ class PassTimes:
             / 2
         )
 
-    def _phase(self, rows: Rows, parts: PassParts, share: float) -> Phase:
-        """Return the phase of a pass of these parts; a ``share`` of its rows passes a rank's
-        mixers.
-        """
-        device = parts.head
-        taken = dict[Timer, Numbers]()
-        mixed = rows.on_rank(share)
-        for layers, layer, timer in parts.layers:
-            if timer not in taken:
-                taken[timer] = timer(mixed)
-            device += layers * (layer.qkv + taken[timer] + layer.output + layer.mlp + layer.small)
-        collectives = parts.collectives
-        step = self._step_seconds(rows)
-        compute_lane, collectives_lane, host_lane = self._busy
-        wall = self.place.engine.wall_seconds(parts.host, device + collectives) + step
-        if self._sharded_draft and not rows.prompt_tokens:
-            wall = wall * self.place.engine.sharded_draft_ratio.value
-        return Phase(
-            wall,
-            {compute_lane: device, collectives_lane: collectives, host_lane: parts.host + step},
-        )
-
 
 class HeadTimes(PassTimes):
     """Passes of a draft head are timed on the target's device; its squares count with its LM
@@ -276,8 +296,8 @@ class HeadTimes(PassTimes):
 
 @dataclass(frozen=True)
 class HardwareCost:
-    """A hardware cost composes times from models, devices, links and engines; the times of recent
-    passes are cached.
+    """A hardware cost composes times from models, devices, links and engines; what no context
+    changes is worked out once.
     """
 
     target_place: Placement
@@ -457,7 +477,7 @@ class HardwareCost:
     def _layers_of(self, role: str, place: Placement) -> PricedLayers:
         """Return the times of the layers of a role; stages on equal devices share them."""
         if role not in self._layers:
-            self._layers[role] = self._equal_stage(role, place) or PricedLayers(place)
+            self._layers[role] = self._equal_stage(role, place) or _LAYERS.of(PricedLayers, place)
         return self._layers[role]
 
     def _equal_stage(self, role: str, place: Placement) -> PricedLayers | None:

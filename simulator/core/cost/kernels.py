@@ -3,6 +3,7 @@ head and of collectives.
 """
 
 from collections.abc import Callable
+from functools import lru_cache, partial
 from math import ceil, inf, log, sqrt
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ from simulator.core.numeric import Numbers
 
 MOST_ROWS = 1 << 22
 """Rows up to which the cost of further ones goes on in a line."""
+TIMED = 1_024
+"""Sizes of a call of attention for which what does not depend on the context is kept."""
 STATE_FLOPS = 7.0
 """Flops of a row for each value of a state: decay, correction, outer product and query (gated delta
 rule; Mamba-2 needs 5).
@@ -79,13 +82,13 @@ def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[R
     if isinstance(attention, Attention):
         attend = _attention_in_parts(place, attention, mixer, cached / ranks)
     else:
-        whole = device.timer(attention)
+        whole = lru_cache(TIMED)(partial(device.timer_over, attention))
         pair = mixer.pair_flops / ranks
         widened = (mixer.prompt_pair_flops or mixer.pair_flops) / ranks - pair
 
         def attend(rows: Rows) -> Numbers:
             flops = rows.attention_pairs * pair + rows.prompt_pairs * widened
-            return whole(rows.kv_tokens * cached / ranks, flops, rows.tokens)
+            return whole(rows.tokens)(rows.kv_tokens * cached / ranks, flops)
 
     if mixer.sees_all and not mixer.index_width:
         return attend
@@ -97,7 +100,7 @@ def _index_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Numbers]:
     """Return a function from rows to the seconds in which an indexer reads its keys of the context;
     0 without one.
     """
-    seconds = place.device.timer(place.decode_attention)
+    seconds = lru_cache(TIMED)(partial(place.device.timer_over, place.decode_attention))
     every = mixer.entry_tokens
     size = mixer.index_width * INDEX_BYTES / every
     pair = 2.0 * mixer.index_heads * mixer.index_width / every
@@ -105,7 +108,7 @@ def _index_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Numbers]:
     def index_seconds(rows: Rows) -> Numbers:
         if not size:
             return 0.0
-        return seconds(rows.kv_tokens * size, rows.attention_pairs * pair, rows.tokens)
+        return seconds(rows.tokens)(rows.kv_tokens * size, rows.attention_pairs * pair)
 
     return index_seconds
 
@@ -142,53 +145,52 @@ def _attention_in_parts(
     """
     ranks = place.mixer_ranks
     parts = attention.over(place.kv_cache)
-    device = place.device
-    decode = device.timer(parts.decode)
-    prefill = device.timer(parts.prefill)
-    extra = attention.extra_row.value
     pair = mixer.pair_flops / ranks
     prompt_pair = pair if mixer.prompt_pair_flops is None else mixer.prompt_pair_flops / ranks
     heads = max(1.0, mixer.cache_heads / ranks)
     entry = mixer.cached / mixer.cache_heads * heads
+    chip = place.device.chip
 
-    def timed(
-        part: AttentionRoofline,
-        timer: Callable[..., Numbers],
-        sequences: int,
-        tokens: int,
-        kv_tokens: Numbers,
-        pairs: Numbers,
-        each: float,
-    ) -> Numbers:
+    def calls(
+        part: AttentionRoofline, each: float, extra_row: float
+    ) -> Callable[[float, float], Callable[[Numbers, Numbers], Numbers]]:
         # of a row's queries and outputs, which are multiplied with what a token leaves
         width = each / 2.0
         queries = max(1.0, round(width / entry))
-        read = CachedHeads(sequences, tokens / sequences, heads, queries, kv_tokens / sequences)
-        moved = kv_tokens * cached + tokens * ACTIVATION_BYTES * width
-        size, *apart, on_top = part.apart(read, moved, *device.chip)
-        return timer(size, pairs * each, tokens, *apart) + on_top
+
+        @lru_cache(TIMED)
+        def call(tokens: float, sequences: float) -> Callable[[Numbers, Numbers], Numbers]:
+            sequences = max(1, sequences)
+            rows = tokens / sequences
+            apart = part.apart(CachedHeads(sequences, rows, heads, queries), *chip)
+            timed = place.device.timer_over(part, tokens)
+            own_bytes = tokens * ACTIVATION_BYTES * width
+            longer = 1.0 + extra_row * max(0.0, rows - 1.0)
+
+            def seconds(kv_tokens: Numbers, pairs: Numbers) -> Numbers:
+                moved = kv_tokens * cached + own_bytes
+                size, blocks_s, longest_s, on_top_s = apart(kv_tokens / sequences, moved)
+                return (timed(size, pairs * each, blocks_s, longest_s) + on_top_s) * longer
+
+            return seconds
+
+        return call
+
+    decoding = calls(parts.decode, pair, attention.extra_row.value)
+    reading = calls(parts.prefill, prompt_pair, 0.0)
 
     def seconds(rows: Rows) -> Numbers:
-        total: Numbers = 0.0
-        if prompt := rows.prompt_tokens:
-            sequences = max(1, rows.prompt_sequences)
-            cached_tokens = rows.prompt_kv_tokens
-            total = timed(
-                parts.prefill,
-                prefill,
-                sequences,
-                prompt,
-                cached_tokens,
-                rows.prompt_pairs,
-                prompt_pair,
-            )
-        if tokens := rows.tokens - rows.prompt_tokens:
-            sequences = max(1, rows.sequences - rows.prompt_sequences)
+        prompt = rows.prompt_tokens
+        if not prompt:
+            if not rows.tokens:
+                return 0.0
+            return decoding(rows.tokens, rows.sequences)(rows.kv_tokens, rows.attention_pairs)
+        read = reading(prompt, rows.prompt_sequences)
+        total = read(rows.prompt_kv_tokens, rows.prompt_pairs)
+        if tokens := rows.tokens - prompt:
+            decoded = decoding(tokens, rows.sequences - rows.prompt_sequences)
             cached_tokens = rows.kv_tokens - rows.prompt_kv_tokens
-            pairs = rows.attention_pairs - rows.prompt_pairs
-            took = timed(parts.decode, decode, sequences, tokens, cached_tokens, pairs, pair)
-            extra_rows = max(0.0, tokens / sequences - 1.0)
-            total = total + took * (1.0 + extra * extra_rows)
+            total = total + decoded(cached_tokens, rows.attention_pairs - rows.prompt_pairs)
         return total
 
     return seconds

@@ -7,10 +7,12 @@ seconds, sizes in bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from math import ceil
 from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.core.cost.formats import ACTIVATION_BYTES, CacheFormat
@@ -143,8 +145,6 @@ class CachedHeads(NamedTuple):
     kv_heads: Numbers
     queries: Numbers
     """Query heads of a KV head."""
-    keys: Numbers
-    """Tokens that the last row of a sequence sees."""
 
 
 class AttentionRoofline(Roofline):
@@ -186,9 +186,10 @@ class AttentionRoofline(Roofline):
     """
 
     def apart(
-        self, read: CachedHeads, size_bytes: Numbers, multiprocessors: float, cache_mb: float
-    ) -> tuple[Numbers, ...]:
-        """Return the bytes that memory serves, the seconds of all blocks and of the longest one,
+        self, read: CachedHeads, multiprocessors: float, cache_mb: float
+    ) -> Callable[[Numbers, Numbers], tuple[Numbers, ...]]:
+        """Return a function from the keys that the last row of a sequence sees, and the bytes of
+        the call, to the bytes that memory serves, the seconds of all blocks and of the longest one,
         and those on top of the norm.
 
         Without multiprocessors a cache stays whole. The device's cache serves all of a size that it
@@ -197,25 +198,32 @@ class AttentionRoofline(Roofline):
         rows, columns = (read.rows * read.queries, 1.0) if self.packs else (read.rows, read.queries)
         blocks = -(-rows // self.tile_rows) * columns * read.kv_heads * read.sequences
         grouped = (read.queries > 1) & (read.rows <= 1)
-        most = elementwise_min(
-            read.keys / PIECE_KEYS, BLOCKS * multiprocessors / elementwise_max(blocks, 1.0)
-        )
-        beyond = elementwise_max(0.0, most - 1.0) * (
-            (self.splits == "all") | (grouped & (self.splits == "grouped"))
-        )
+        cut = (self.splits == "all") | (grouped & (self.splits == "grouped"))
+        most_beyond = (BLOCKS * multiprocessors / elementwise_max(blocks, 1.0) - 1.0) * cut
         copied = grouped & (read.kv_heads > 1) & (read.sequences > 1)
-        on_top = self.reduction_us.value * power(beyond, 0.5) + self.regroup_us.value * copied
-        if cache_mb:
-            share = elementwise_min(1.0, elementwise_max(0.0, 2.0 - size_bytes / (cache_mb * 1e6)))
-        else:
-            share = 0.0
-        size = size_bytes * (1.0 - share + share / self.cached_ratio.value)
-        return (
-            size,
-            blocks * self.head_us.value * 1e-6,
-            read.keys / (1.0 + beyond) * self.key_us.value * 1e-6,
-            on_top * 1e-6,
-        )
+        blocks_s = blocks * (self.head_us.value * 1e-6)
+        regroup_s = copied * (self.regroup_us.value * 1e-6)
+        reduction_s = self.reduction_us.value * 1e-6
+        key_s = self.key_us.value * 1e-6
+        stays_whole = not np.any(most_beyond > 0.0)
+        spared = 1.0 - 1.0 / self.cached_ratio.value
+
+        def from_memory(size_bytes: Numbers) -> Numbers:
+            if not cache_mb or not spared:
+                return size_bytes
+            held = elementwise_max(0.0, 2.0 - size_bytes / (cache_mb * 1e6))
+            return size_bytes * (1.0 - spared * elementwise_min(1.0, held))
+
+        def parts(keys: Numbers, size_bytes: Numbers) -> tuple[Numbers, ...]:
+            size = from_memory(size_bytes)
+            if stays_whole:
+                return size, blocks_s, keys * key_s, regroup_s
+            pieces_beyond = elementwise_min(keys / PIECE_KEYS - 1.0, most_beyond)
+            beyond = elementwise_max(0.0, pieces_beyond)
+            on_top_s = reduction_s * power(beyond, 0.5) + regroup_s
+            return size, blocks_s, keys / (1.0 + beyond) * key_s, on_top_s
+
+        return parts
 
 
 class ExpertRoofline(Roofline):

@@ -55,6 +55,12 @@ class Rows(NamedTuple):
             added[-1] = 0.0  # experts: a union is no sum
         return tuple.__new__(Rows, added)
 
+    @property
+    def shape(self) -> tuple[float, ...]:
+        """Return all that does not depend on the context, with the experts that are read."""
+        tokens, logit_rows, sequences, _, _, adapted, prompt_tokens, prompts, _, _, read = self
+        return tokens, logit_rows, sequences, adapted, prompt_tokens, prompts, read
+
     def on_rank(self, share: float) -> Rows:
         """Return the rows whose attention one device computes, where devices share requests out;
         all with a share of 1.

@@ -14,11 +14,10 @@ entry of an array (:func:`simulator.core.numeric.power`).
 
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from simulator.core.cost.hardware_cost import REMEMBERED
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.numeric import Numbers
@@ -36,7 +35,11 @@ LARGEST = 32
 """Requests of a batch up to which blocks pay: the total context of a larger one passes a block in a
 few steps.
 """
-MOST_TIMES = 32
+REMEMBERED = 1 << 14
+"""Steps outside of blocks whose durations are kept; then they are forgotten, so that memory stays
+bounded.
+"""
+MOST_TIMES = 16
 """Strategies on their hardware whose step times are kept."""
 
 
@@ -66,55 +69,53 @@ class StepTimes:
     """Durations of the steps of a strategy on its hardware, remembered."""
 
     def __init__(self, strategy: Strategy, cost: Cost) -> None:
-        self._strategy = strategy
-        self._cost = cost
+        self.strategy = strategy
+        self.cost = cost
         self._remembered: dict[tuple[Hashable, ...], NamedTuple] = {}
 
     def of(self, step: Step) -> NamedTuple:
         """Return the named durations of a step, in seconds; drawn anew every time where links
         jitter.
         """
-        if self._cost.jitters:
-            drawn: NamedTuple = self._strategy.durations(self._cost, step)
-            return drawn
-        if not self._cost.reads_context:
-            return self._once(_without_context(step), step)
-        block = self.block(step)
-        if block is None:
-            return self._once(step, step)
-        return block.at(step.rows.kv_tokens - step.rows.tokens)
+        key: tuple[Hashable, ...] = step
+        if not self.cost.reads_context:
+            key = _without_context(step)
+        elif (asked := self._asked(step)) is not None:
+            return _block(*asked).at(step.rows.kv_tokens - step.rows.tokens)
+        durations = None if self.cost.jitters else self._remembered.get(key)
+        if durations is None:
+            if len(self._remembered) >= REMEMBERED:
+                self._remembered.clear()
+            durations = self._remembered[key] = self.strategy.durations(self.cost, step)
+        return durations
 
     def block(self, step: Step) -> Block | None:
         """Return the durations of all steps like this one whose total contexts lie around its own;
         None where they depend on more than the total context, or would not be read again.
         """
-        each = _rows_each(step)
-        if not each or self._cost.jitters or self._cost.stages:
+        if self.cost.reads_context:
+            asked = self._asked(step)
+            return None if asked is None else _block(*asked)
+        if self.cost.jitters or not _rows_each(step):
             return None
-        if not self._cost.reads_context:
-            return Block(0, UNLIMITED, self.of(step))
-        rows = step.rows
-        if rows.sequences > LARGEST:
-            return None
-        context = rows.kv_tokens - rows.tokens
-        return _block(self, step.kind, each, rows.sequences, context - context % BLOCK)
+        return Block(0, UNLIMITED, self.of(step))
 
     def along(self, step: Step) -> NamedTuple:
         """Return the named durations, each a number or an array, of steps whose contexts are
         arrays: those that :meth:`of` has of each step.
         """
-        if not self._cost.reads_context:
+        if not self.cost.reads_context:
             return self.of(_single(step, 0))
-        return _shortened(self._strategy.durations(self._cost, step))
+        return _shortened(self.strategy.durations(self.cost, step))
 
-    def _once(self, key: tuple[Hashable, ...], step: Step) -> NamedTuple:
-        """Return the durations of a step, worked out once for equal keys."""
-        durations = self._remembered.get(key)
-        if durations is None:
-            if len(self._remembered) >= REMEMBERED:
-                self._remembered.clear()
-            durations = self._remembered[key] = self._strategy.durations(self._cost, step)
-        return durations
+    def _asked(self, step: Step) -> tuple[Self, Kind, int, int, int] | None:
+        """Return what says which block a step lies in; None where there is none."""
+        each = _rows_each(step)
+        rows = step.rows
+        if not each or rows.sequences > LARGEST or self.cost.jitters or self.cost.stages:
+            return None
+        context = rows.kv_tokens - rows.tokens
+        return self, step.kind, each, rows.sequences, context - context % BLOCK
 
 
 _TIMES = Recent[StepTimes](MOST_TIMES)
@@ -136,7 +137,8 @@ def _block(times: StepTimes, kind: Kind, each: int, sequences: int, first: int) 
     """
     stop = first + BLOCK
     rows = Rows.decode(each, np.arange(first, stop), sequences)
-    return Block(first, stop, times.along(Step(kind, rows)))
+    durations = times.strategy.durations(times.cost, Step(kind, rows))
+    return Block(first, stop, _shortened(durations))
 
 
 def _rows_each(step: Step) -> int:

@@ -149,9 +149,10 @@ def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
         size = size + operation.pair_bytes(rows.pairs, rows.width).to_numpy()
         beside = operation.beside_s(rows.experts, rows.width).to_numpy()
     elif isinstance(operation, AttentionRoofline):
-        heads = rows[["sequences", "rows", "kv_heads", "queries", "keys"]]
+        heads = rows[["sequences", "rows", "kv_heads", "queries"]]
         read = CachedHeads(*heads.to_numpy(float).T)
-        size, *apart, beside = operation.apart(read, size, *device.chip)
+        parts = operation.apart(read, *device.chip)
+        size, *apart, beside = parts(rows["keys"].to_numpy(float), size)
     distinct, place = np.unique(tokens, return_inverse=True)
     padding = np.array([operation.tiled(count) / count for count in distinct])
     ratios = np.array([operation.width_ratios(count) for count in distinct])
