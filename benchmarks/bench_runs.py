@@ -2,15 +2,15 @@
 ``docs/background/speed.md``.
 
 A *run of steps* is a stretch in which the same requests decode and nobody comes, goes or is
-prefilled between them: nothing is decided in it. How many steps runs have bounds what a simulator
-can gain by leaping over them. Requests have prompts of 512 tokens and come at random (Poisson) at
+prefilled between them: nothing is decided in it. A lazy batch goes on beyond its end. Requests have
+prompts of 512 tokens and come at random (Poisson) at
 the stated rate, which makes batches of about 20; or a closed loop has so many clients. A pass takes
 longer in proportion to the tokens in its caches, as that of 13 billion weights on an A100
 (rounded).
 
-How much leaps gain is told against the same service step by step, turn by turn. What a step costs
-is CPU time of the whole simulation, prompts and books included, over its decode iterations; in bare
-SimPy timeouts of the same minute it means the same on every machine.
+How much a lazy batch gains is told against the same service step by step, turn by turn. What a step
+costs is CPU time of the whole simulation, prompts and books included, over its decode iterations;
+in bare SimPy timeouts of the same minute it means the same on every machine.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Case(NamedTuple):
     clients: int = 0
     count: int = 400
     goal: float = 10.0
-    """How many times as fast it should be with leaps."""
+    """How many times as fast it should be with a lazy batch."""
 
     @property
     def acceptance(self) -> Acceptance:
@@ -129,7 +129,7 @@ def counted(name: str) -> Count:
 
 
 def figures() -> list[Figure]:
-    """Steps a run, how much leaps gain, and what a step costs with them."""
+    """Steps a run, how much a lazy batch gains, and what a step costs with it."""
     found = []
     for name, case in CASES.items():
         steps, runs, batch = counted(name)
@@ -146,17 +146,17 @@ def figures() -> list[Figure]:
 
 
 def timed(case: Case) -> tuple[float, float]:
-    """How many times as fast a load is with leaps, and its CPU seconds with them; the least of
+    """How many times as fast a load is with a lazy batch, and its CPU seconds with it; the least of
     several turns.
     """
     service = case.service
-    both = turns([service.run, replace(service, leaps=False).run], ROUNDS)
-    leapt, stepped = (min(seconds) for seconds in zip(*both, strict=True))
-    return stepped / leapt, leapt
+    both = turns([service.run, replace(service, lazy=False).run], ROUNDS)
+    lazy, stepped = (min(seconds) for seconds in zip(*both, strict=True))
+    return stepped / lazy, lazy
 
 
 def table() -> str:
-    """The counts, and what leaps gain, in Markdown."""
+    """The counts, and what a lazy batch gains, in Markdown."""
     columns = (
         "load",
         "mean batch",
