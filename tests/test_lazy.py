@@ -103,6 +103,17 @@ def test_a_subclass_that_changes_a_step_is_stepped() -> None:
     )
 
 
+def test_tokens_that_a_step_may_take_back_are_stepped() -> None:
+    """DuoDecoding that shows unchecked tokens takes some back in a step, which brings no gap."""
+    example = strategies()["duodecoding"].example()
+    emitted = example.strategy.model_copy(update={"count": "emitted"})
+    assert example.strategy.course_window(1) and emitted.course_window(1) is None
+    verdicts = emitted.reads(Rates((0.8,), 0.9))
+    requests = Requests(count=5, prompt_tokens=30, output_tokens=60)
+    cost = StatedCost(example.durations, emitted.needs.draft_steps)
+    assert not both_ways.differences(Service(emitted, verdicts, cost, requests, Serving()))
+
+
 @pytest.mark.parametrize(
     "name",
     [name for name, found in strategies().items() if tells_courses(found.example().strategy)],

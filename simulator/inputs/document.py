@@ -212,7 +212,7 @@ class Document:
 
 
 class FieldChanges(NamedTuple):
-    """FieldChanges of whole fields of a document: what they state now, and what is gone."""
+    """What has changed of whole fields of a document: what they state now, and what is gone."""
 
     stated: Document
     gone: Document

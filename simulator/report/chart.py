@@ -75,7 +75,7 @@ class ChartNote:
 
 @dataclass(frozen=True)
 class Panel:
-    """ChartSeries over the same places, with what is marked behind them.
+    """Series over the same places, with what is marked behind them.
 
     ``shaded``: from where to where it is shaded behind the series; ``marked``: where a line goes
     up. ``whole``: whether only whole numbers stand at the lower axis.

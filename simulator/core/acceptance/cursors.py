@@ -128,21 +128,10 @@ class Retraceable(Positioned, Forking, ABC):
         self.position = stands
         return Ahead(verdicts, behind)
 
-
-def counted(cursor: Retraceable, proposal: Chain, tokens: int) -> CountedAhead:
-    """Return what a cursor tells ahead, verdicts counted."""
-    if isinstance(cursor, CountsAhead):
-        return cursor.counted(proposal, tokens)
-    verdicts, behind = cursor.ahead(proposal, tokens)
-    return CountedAhead(behind, Counter(verdicts))
-
-
-class CountsAhead(ABC):
-    """A cursor that counts verdicts sooner than it tells each."""
-
-    @abstractmethod
     def counted(self, proposal: Chain, tokens: int) -> CountedAhead:
-        """Return verdicts ahead, counted, up to the one by which ``tokens`` are committed."""
+        """Return the same, verdicts counted."""
+        verdicts, behind = self.ahead(proposal, tokens)
+        return CountedAhead(behind, Counter(verdicts))
 
 
 class Wrapping:

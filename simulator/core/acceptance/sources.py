@@ -11,7 +11,7 @@ top kappa (MSD-7): ``off_exit``.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from simulator.core.acceptance.cursors import (
     Chain,
     CountedAhead,
-    CountsAhead,
     Cursor,
     RecordedCursor,
     RecordedVerdicts,
@@ -217,7 +216,7 @@ def _verdicts(proposal: Chain) -> tuple[Verdict, ...]:
     return (*rejected, verdict(window, window + bonus, False, False))
 
 
-class _RateCursor(Retraceable, CountsAhead):
+class _RateCursor(Retraceable):
     """Takes the same number of draws for every window, so that runs whose rates are close meet the
     same luck.
     """
@@ -246,8 +245,7 @@ class _RateCursor(Retraceable, CountsAhead):
         judged before.
         """
         if self.position:
-            verdicts, behind = self.ahead(proposal, tokens)
-            return CountedAhead(behind, Counter(verdicts))
+            return super().counted(proposal, tokens)
         reach = self.source.reach(proposal.tokens)
         kept = _verdicts(proposal)
         gains = [judged.committed for judged in kept]
@@ -267,9 +265,8 @@ class _RateCursor(Retraceable, CountsAhead):
             counts[accepted] += 1
             committed += gains[accepted]
             behind.append(committed)
-        return CountedAhead(
-            behind, {judged: n for judged, n in zip(kept, counts, strict=True) if n}
-        )
+        told = {judged: many for judged, many in zip(kept, counts, strict=True) if many}
+        return CountedAhead(behind, told)
 
     def _judged(self, proposal: Chain) -> Verdict:
         """Return the verdict on the window at this position, from its draws."""

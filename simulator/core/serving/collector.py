@@ -98,24 +98,15 @@ class MetricsCollector:
             self._finished(request)
         if not self.first <= request.index < self.last:
             return
-        times = self.times
-        since_s = request.arrival_s - request.outside_s
-        times["ttft"].add(request.first_token_s - since_s)
-        times["e2e"].add(request.finished_s - since_s)
-        if request.tokens > 1:
-            behind_first_s = request.finished_s - request.first_token_s
-            times["tpot"].add(behind_first_s / (request.tokens - 1))
+        spent = request.spent_s
+        for metric, seconds in spent.items():
+            self.times[metric].add(seconds)
         self.wait.add(request.admitted_s - request.arrival_s)
-        if not request.late and (not self.longest_s or self._is_good(request)):
+        if not request.late and all(
+            seconds <= self.longest_s.get(metric, inf) for metric, seconds in spent.items()
+        ):
             self.good += 1
             self.good_tokens += request.tokens
-
-    def _is_good(self, request: Request) -> bool:
-        """Return whether a request keeps to the loosest limit of every metric."""
-        longest_s = self.longest_s
-        return all(
-            seconds <= longest_s.get(metric, inf) for metric, seconds in request.spent_s.items()
-        )
 
     @property
     def rule(self) -> str:

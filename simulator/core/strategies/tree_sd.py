@@ -15,7 +15,7 @@ one pass. ``e`` are rows that a method computes beside the tree in the target's 
 window). What a tree keeps comes from a recording by start, or from stated verdicts over its depth.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
@@ -29,7 +29,7 @@ from simulator.core.acceptance.cursors import (
     Cursor,
     Matching,
     Retraceable,
-    counted,
+    Verdict,
     forked,
 )
 from simulator.core.acceptance.sources import Acceptance, Replay
@@ -51,7 +51,7 @@ from simulator.core.strategies.common.capabilities import (
     ReadsHiddenStates,
 )
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
-from simulator.core.strategies.common.courses import Course, Places, Sums, TellsCourses
+from simulator.core.strategies.common.courses import Course, Sums, TellsCourses, settled_of
 from simulator.core.strategies.common.drafters import DraftPass
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
@@ -107,6 +107,7 @@ class TreeSD(
     """
 
     name: Literal["tree_sd"] = "tree_sd"
+    kinds_by: ClassVar[tuple[int, ...]] = (1,)
     traits: ClassVar[Traits] = Traits(
         TreeDurations, "T_step = sum T_pass + T_host + T_target(1 + nodes + e)"
     )
@@ -334,16 +335,6 @@ class TreeSD(
         kind = self.kind_of(requests - misses, misses)
         return Step(kind, self._rows(kind, context - miss_context, miss_context))
 
-    def steps_along(self, requests: int, sums: Sums) -> Iterator[tuple[Places, Step]]:
-        """Yield the steps by how many requests find nothing to propose."""
-        if self.matched is None:
-            yield slice(None), self.step_of(requests, sums)
-            return
-        context, misses, miss_context = sums
-        for many in dict.fromkeys(misses.tolist()):
-            (these,) = np.nonzero(misses == many)
-            yield these, self.step_of(requests, (context[these], many, miss_context[these]))
-
     def along(self, state: Proposing) -> tuple[int, ...]:
         """Return the context of a request and, of look-up, whether it finds nothing, and its
         context if so.
@@ -365,13 +356,13 @@ class TreeSD(
         if state.look_up is not None or not isinstance(cursor, Retraceable) or self.rows == 1:
             return super().course(state, window, tokens)
         proposal = Chain(self.window, self.bonus_on_full_accept)
-        shown, counts = counted(cursor, proposal, tokens)
-        size = self.tree.size
-        settled: dict[Progress, int] = {}
-        for judged, times in counts.items():
-            progress = intern_progress(judged.committed, judged.committed, judged.accepted, size)
-            settled[progress] = settled.get(progress, 0) + times
-        return Course(np.array([[0, *shown[:-1]]]), shown, settled)
+        shown, counts = cursor.counted(proposal, tokens)
+        return Course(np.array([[0, *shown[:-1]]]), shown, settled_of(counts, self._made_of))
+
+    def _made_of(self, judged: Verdict) -> Progress:
+        """Return the progress of a request whose tree was judged so."""
+        committed = judged.committed
+        return intern_progress(committed, committed, judged.accepted, self.tree.size)
 
     def settle(self, states: Sequence[Proposing]) -> list[Progress]:
         """Verify each tree: the longest path that agrees is kept, and the target adds a token."""

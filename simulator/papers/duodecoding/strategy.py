@@ -62,7 +62,7 @@ from simulator.core.quantities import NonNegative
 from simulator.core.strategies.common.base import LONGEST_WINDOW, Strategy
 from simulator.core.strategies.common.capabilities import DerivesNumbers, Tunable
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
-from simulator.core.strategies.common.courses import Places, Sums, TellsCourses
+from simulator.core.strategies.common.courses import Sums, TellsCourses
 from simulator.core.strategies.common.drafters import AutoregressiveDrafter, branch_rows
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
@@ -126,6 +126,7 @@ class DuoDecoding(
     """
 
     name: Literal["duodecoding"] = "duodecoding"
+    kinds_by: ClassVar[tuple[int, ...]] = (1, 2)
     traits: ClassVar[Traits] = Traits(
         DuoDecodingDurations,
         "max{T_target, T_draft} + T_send + T_verify + T_reply (DuoDecoding Algorithm 1)",
@@ -316,20 +317,15 @@ class DuoDecoding(
         )
 
     def course_window(self, requests: int) -> int | None:
-        """Return the budget of the only request."""
-        return self.window if requests == 1 else None
+        """Return the budget of the only request; None where tokens are shown before they are
+        checked, so that a step may take some back.
+        """
+        return self.window if requests == 1 and self.count == "verified" else None
 
     def step_of(self, requests: int, sums: Sums) -> Step:
         """Return the step of the only request: ``sums`` are its context, tail and sequences."""
         context, tail, sequences = sums
         return Step(self.kind_of(tail, sequences), Rows.decode(tail + 1, context))
-
-    def steps_along(self, requests: int, sums: Sums) -> Iterator[tuple[Places, Step]]:
-        """Yield the steps by tail and number of sequences."""
-        context, tails, numbers = sums
-        for tail, sequences in dict.fromkeys(zip(tails.tolist(), numbers.tolist(), strict=True)):
-            (these,) = np.nonzero((tails == tail) & (numbers == sequences))
-            yield these, self.step_of(requests, (context[these], tail, sequences))
 
     def along(self, state: UnverifiedPrefix) -> tuple[int, ...]:
         """Return context, tail and sequences."""

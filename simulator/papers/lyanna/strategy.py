@@ -37,7 +37,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.core.acceptance.cursors import Chain, Cursor
@@ -52,7 +51,7 @@ from simulator.core.quantities import Fraction, NonNegative
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import AddsMemory, ExtraMemory
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
-from simulator.core.strategies.common.courses import Places, Sums, TellsCourses
+from simulator.core.strategies.common.courses import Sums, TellsCourses
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
     ABSENT,
@@ -133,6 +132,7 @@ class Lyanna(TellsCourses, Strategy[LyannaDurations, Drafted], AddsMemory):
     """
 
     name: Literal["lyanna"] = "lyanna"
+    kinds_by: ClassVar[tuple[int, ...]] = (1,)
     traits: ClassVar[Traits] = Traits(
         LyannaDurations,
         "T_step = k t_layer + t_head(k) + k t_sample + T_host + T_verify (Lyanna; LYA-1, LYA-7)",
@@ -380,20 +380,12 @@ class Lyanna(TellsCourses, Strategy[LyannaDurations, Drafted], AddsMemory):
         context, resampled, resampled_context = sums
         return self._step(self.kind_of(requests, resampled), context, resampled_context)
 
-    def steps_along(self, requests: int, sums: Sums) -> Iterator[tuple[Places, Step]]:
-        """Yield the steps by how many requests verify a re-sampled tree."""
-        context, resampled, resampled_context = sums
-        for many in dict.fromkeys(resampled.tolist()):
-            (these,) = np.nonzero(resampled == many)
-            yield these, self.step_of(requests, (context[these], many, resampled_context[these]))
-
-    def alone(self, state: Drafted, window: int) -> tuple[tuple[int, ...], Progress]:
-        """Let a request verify its trees."""
+    def along(self, state: Drafted) -> tuple[int, ...]:
+        """Return the context of a request, whether it verifies a re-sampled tree too, and its
+        context if so.
+        """
         left = int(state.left > 0)
-        context = state.context
-        self.compose([state])
-        (progress,) = self.settle([state])
-        return (context, left, left * context), progress
+        return state.context, left, left * state.context
 
     def in_turn(
         self, durations: LyannaDurations, kind: Kind, one_lane: bool

@@ -26,6 +26,7 @@ A request's first window is drafted serially after its prefill; its time lies ou
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
@@ -48,7 +49,7 @@ from simulator.core.strategies.common.capabilities import (
 )
 from simulator.core.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
-from simulator.core.strategies.common.courses import Course, Places, Sums, TellsCourses
+from simulator.core.strategies.common.courses import Course, Sums, settled_of
 from simulator.core.strategies.common.drafters import StreamingDrafter
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
@@ -93,6 +94,7 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Prove
     """
 
     name: Literal["mirror_sd"] = "mirror_sd"
+    kinds_by: ClassVar[tuple[int, ...]] = (1,)
     traits: ClassVar[Traits] = Traits(
         MirrorDurations,
         "T_prefix + T_rv_ee + max{Delta, T_draft} + T_rv_fv (Mirror-SD Eq. 10)",
@@ -347,13 +349,6 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Prove
         kind = self._kind_with(window, self.kind_of(requests - lost, lost, window))
         return Step(kind, Rows.decode(window + 1, context, requests), lost_context)
 
-    def steps_along(self, requests: int, sums: Sums) -> Iterator[tuple[Places, Step]]:
-        """Yield the steps by how many requests have lost their window."""
-        context, lost, lost_context = sums
-        for many in dict.fromkeys(lost.tolist()):
-            (these,) = np.nonzero(lost == many)
-            yield these, self.step_of(requests, (context[these], many, lost_context[these]))
-
     def alone(self, state: State, window: int) -> tuple[tuple[int, ...], Progress]:
         """Let a request verify a window, written again if it was lost."""
         lost = not state.ready
@@ -370,11 +365,9 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Prove
         """
         cursor = state.cursor
         if not isinstance(cursor, Retraceable):
-            return TellsCourses.course(self, state, window, tokens)
+            return super().course(state, window, tokens)
         verdicts, shown = cursor.ahead(self._proposal(window), tokens)
-        settled = Counter[Progress]()
-        for judged, times in Counter(verdicts).items():
-            settled[self._made_of(judged, window)] += times
+        settled = settled_of(Counter(verdicts), partial(self._made_of, window=window))
         reused = {judged: self.reuses(judged, window) for judged in set(verdicts)}
         lost = np.array([not state.ready, *(not reused[judged] for judged in verdicts[:-1])])
         tokens_before = np.array([0, *shown[:-1]])

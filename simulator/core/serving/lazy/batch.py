@@ -147,7 +147,7 @@ class LazyBatch:
         ``lanes`` are booked; None: durations are those of the law, as in a replay.
         """
         self.lanes = lanes
-        self._take_over(now)
+        self._take_over()
         began = self.to_come.step
         now = self._pass(now)
         self._give_back(now)
@@ -159,7 +159,7 @@ class LazyBatch:
         self.window_moved = False
         return now
 
-    def _take_over(self, now: float) -> None:
+    def _take_over(self) -> None:
         """Make members of all requests that decode."""
         self.blocked = False
         self.somebody_left = True  # whoever has come since is asked for
@@ -487,27 +487,20 @@ class LazyBatch:
         until ``until`` where those are many; None where it is priced by itself.
         """
         next_step = self._next_step(step)
-        prices = None
+        block = None
         if len(self.to_come.rows) == BLOCKS:
-            prices = self._block(next_step)
-        if prices is None and until - step >= RUN and not next_step.loads:
-            prices = self._run(requests, step, min(until, step + LONGEST_RUN))
-        if prices is not None and prices.by_step:
-            self.run = prices
-        elif prices is not None:
+            block = self.scheduler.times.block(next_step)
+        if block is not None:
+            priced = PricedSteps(slice(None), next_step, block.durations)
+            parts = self._in_turn(next_step, block.durations)
+            entries = block.stop - block.first
+            prices = priced_by(block.first, entries, False, (priced,), parts)
             self.blocks[requests] = prices
-        return prices
-
-    def _block(self, step: Step) -> Prices | None:
-        """Return prices of steps like this one by the sum of their contexts; None where no block
-        holds them.
-        """
-        block = self.scheduler.times.block(step)
-        if block is None:
-            return None
-        priced = PricedSteps(slice(None), step, block.durations)
-        parts = self._in_turn(step, block.durations)
-        return priced_by(block.first, block.stop - block.first, False, (priced,), parts)
+            return prices
+        if until - step >= RUN and not next_step.loads:
+            self.run = self._run(requests, step, min(until, step + LONGEST_RUN))
+            return self.run
+        return None
 
     def _run(self, requests: int, step: int, until: int) -> Prices:
         """Return prices of all steps up to one."""

@@ -113,21 +113,22 @@ class Passed:
         """
         if not self.ends:
             return
-        firsts, begun, priced, of_requests, of_blocks = zip(*self.segments, strict=True)
+        segments = self.segments
+        firsts = [first for first, *_ in segments]
         ends = np.array(self.ends)
         begins = np.empty_like(ends)
         begins[1:] = ends[:-1]
-        begins[list(firsts)] = begun
+        begins[firsts] = [begin_s for _, begin_s, *_ in segments]
         seconds = ends - begins
         lengths = np.diff([*firsts, len(ends)])
-        decoding = np.repeat(of_requests, lengths)
-        used = np.repeat(of_blocks, lengths)
+        decoding = np.repeat([requests for *_, requests, _ in segments], lengths)
+        used = np.repeat([blocks for *_, blocks in segments], lengths)
         steps = decoding > 0
         used[steps] += grown
         ledger.hold_each(used, seconds, self.ends[-1])
-        ledger.gaps.add_each(*self._gaps(ends, seconds, decoding, steps))
+        ledger.gaps.add_each(*self._gaps(seconds, decoding, steps))
         ledger.tally.request_steps += int(decoding.sum())
-        booked = list(self._by_prices(priced, lengths))
+        booked = list(self._by_prices(lengths))
         for step, places in _by_kind(booked):
             ledger.steps(step, seconds[places])
         if lanes:
@@ -137,7 +138,7 @@ class Passed:
         self.segments, self.shown_last, self.alike = [], [], {}
 
     def _gaps(
-        self, ends: Seconds, seconds: Seconds, decoding: Counts, steps: NDArray[np.bool_]
+        self, seconds: Seconds, decoding: Counts, steps: NDArray[np.bool_]
     ) -> tuple[list[float], list[int]]:
         """Return the gaps between tokens in their order, equal ones of a step together, and how
         many requests have each.
@@ -146,30 +147,26 @@ class Passed:
         requests = list[int]()
         every_gap = seconds.tolist()
         every_count = decoding.tolist()
-        if not steps.all():
-            idle = np.flatnonzero(~steps).tolist()
-        else:
-            idle = []
         groups_at = dict(self.shown_last)
+        prompts_alone = np.flatnonzero(~steps).tolist()
         begin = 0
-        for place in sorted({*groups_at, *idle, len(every_gap)}):
+        for place in sorted({*groups_at, *prompts_alone, len(every_gap)}):
             gaps += every_gap[begin:place]
             requests += every_count[begin:place]
-            for gap, count in (
-                _together(groups_at.get(place, ()), ends[place].item())
-                if place in groups_at
-                else ()
-            ):
-                gaps.append(gap)
-                requests.append(count)
+            if place in groups_at:
+                for gap, count in _together(groups_at[place], self.ends[place]):
+                    gaps.append(gap)
+                    requests.append(count)
             begin = place + 1
         return gaps, requests
 
-    def _by_prices(self, priced: Sequence[Prices | Alike], lengths: Counts) -> Iterator[Booked]:
+    def _by_prices(self, lengths: Counts) -> Iterator[Booked]:
         """Yield the iterations that have the same prices, or are alike."""
         entries = np.array(self.entries)
         numbers: dict[Prices | Alike, int] = {}
-        of_segments = [numbers.setdefault(prices, len(numbers)) for prices in priced]
+        of_segments = [
+            numbers.setdefault(prices, len(numbers)) for _, _, prices, *_ in self.segments
+        ]
         of_iterations = np.repeat(of_segments, lengths)
         by_prices = np.argsort(of_iterations, kind="stable")
         ends = np.cumsum(np.bincount(of_iterations, minlength=len(numbers))).tolist()

@@ -61,7 +61,7 @@ class StepsToCome:
         self.during = 0
         self.before = 0
         """Blocks in use, during steps and before them, but for those in the sums."""
-        self._shared: dict[tuple[int, int], tuple[Counts, Counts]] = {}
+        self._shared: dict[tuple[int, int, int], tuple[Counts, Counts]] = {}
         """What courses that many requests have add, by what they begin with."""
 
     def begin(self, course: Course, context: int, ahead: int, blocks: int) -> Begun:
@@ -154,7 +154,7 @@ class StepsToCome:
         each = memory.block_tokens
         whole, begun = divmod(context + ahead - 1, each)
         whole_before, begun_before = divmod(context - 1, each)
-        key = id(course.adds), begun
+        key = id(course.adds), begun, begun_before
         known = self._shared.get(key)
         if known is None or known[0] is not course.adds:
             added = np.empty((3 if self.alone else 2, len(tokens)), dtype=np.int64)

@@ -2,7 +2,7 @@
 
 from abc import ABC
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import count, takewhile
 from operator import add
 from typing import Any, Self
@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.core.acceptance.cursors import Chain, Retraceable, Verdict, counted
+from simulator.core.acceptance.cursors import Chain, Retraceable, Verdict
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import tokens_per_pass
 from simulator.core.cost.protocol import Cost
@@ -32,7 +32,7 @@ from simulator.core.strategies.common.capabilities import (
     Tunable,
     drafts_first,
 )
-from simulator.core.strategies.common.courses import Course, TellsCourses
+from simulator.core.strategies.common.courses import Course, TellsCourses, settled_of
 from simulator.core.strategies.common.drafters import (
     AutoregressiveDrafter,
     Drafter,
@@ -105,11 +105,8 @@ class ChainStrategy(TellsCourses, Strategy[D], DraftsChain, ReadsHiddenStates, T
         cursor = state.cursor
         if not isinstance(cursor, Retraceable):
             return super().course(state, window, tokens)
-        shown, counts = counted(cursor, self._proposal(window), tokens)
-        settled: dict[Progress, int] = {}
-        for judged, times in counts.items():
-            progress = self._made_of(judged, window)
-            settled[progress] = settled.get(progress, 0) + times
+        shown, counts = cursor.counted(self._proposal(window), tokens)
+        settled = settled_of(counts, partial(self._made_of, window=window))
         return Course(np.array([[0, *shown[:-1]]]), shown, settled)
 
     def _proposal(self, tokens: int) -> Chain:

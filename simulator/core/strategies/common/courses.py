@@ -6,14 +6,14 @@ strategy's steps differ by.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.core.acceptance.cursors import forked, forks
+from simulator.core.acceptance.cursors import Verdict, forked, forks
 from simulator.core.numeric import Numbers
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.step import UNLIMITED, Kind, Progress, Step
@@ -40,6 +40,17 @@ class Course(NamedTuple):
     """How often a step does what for it."""
 
 
+def settled_of(
+    counts: Mapping[Verdict, int], made_of: Callable[[Verdict], Progress]
+) -> dict[Progress, int]:
+    """Return how often steps did what, from how often their windows were judged how."""
+    settled: dict[Progress, int] = {}
+    for judged, times in counts.items():
+        progress = made_of(judged)
+        settled[progress] = settled.get(progress, 0) + times
+    return settled
+
+
 class TellsCourses:
     """A strategy with this capability tells ahead what a request does, whoever is beside it.
 
@@ -60,11 +71,26 @@ class TellsCourses:
         """
         raise NotImplementedError(type(self).__name__)
 
+    kinds_by: ClassVar[tuple[int, ...]] = ()
+    """Columns of the sums, counts all, by which kinds of step are told apart where there are such
+    columns.
+    """
+
     def steps_along(self, requests: int, sums: Sums) -> Iterator[tuple[Places, Step]]:
         """Yield the steps of a run by kind, in order of their first, each with its places; ``sums``
-        are arrays over the run. Here all are of one kind.
+        are arrays over the run.
         """
-        yield slice(None), self.step_of(requests, sums)
+        kinds_by = [column for column in self.kinds_by if column < len(sums)]
+        if not kinds_by:
+            yield slice(None), self.step_of(requests, sums)
+            return
+        counts = np.stack([sums[column] for column in kinds_by])
+        for of_kind in dict.fromkeys(zip(*counts.tolist(), strict=True)):
+            (these,) = np.nonzero(np.all(np.array(of_kind) == counts.T, axis=1))
+            of_these = [column[these] for column in sums]
+            for column, count in zip(kinds_by, of_kind, strict=True):
+                of_these[column] = count
+            yield these, self.step_of(requests, of_these)
 
     def along(self, state: Any) -> tuple[int, ...]:
         """Return what a request adds to the step that was composed of it alone; first its
