@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent
 PLANTED = {
     "files": (
         "inputs/document.py",
-        "except (yaml.YAMLError, ValueError, KeyError) as error",
-        "except yaml.YAMLError as error",
+        "except (ValueError, KeyError) as error",
+        "except LookupError as error",
     ),
     "settings": (
         "scenario/checks.py",
