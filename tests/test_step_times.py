@@ -32,6 +32,18 @@ CONTEXTS = (1, 7, 340, 341, 342, 1_500, 40_001)
 block.
 """
 
+FAMILIES = {
+    "autoregressive_qwen3_32b_a100",
+    "vanilla_llama_2_7b_a100",
+    "mtp_qwen3_5_27b_h100",
+    "ngram_qwen3_30b_a3b_h200",
+    "lyanna_llama_2_7b_a800",
+    "duodecoding_llama_2_7b_a800",
+    "mirror_qwen3_32b_a100",
+    "methods_vicuna_7b_a100",
+}
+"""A scenario of each family of strategies; a paper that is taken away takes its own."""
+
 
 @given(
     st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40),
@@ -95,19 +107,7 @@ def test_block_array_and_single_step_have_the_same_price(name: str) -> None:
             assert [*zip(*along, strict=True)] == exact
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "autoregressive_qwen3_32b_a100",
-        "vanilla_llama_2_7b_a100",
-        "mtp_qwen3_5_27b_h100",
-        "ngram_qwen3_30b_a3b_h200",
-        "lyanna_llama_2_7b_a800",
-        "duodecoding_llama_2_7b_a800",
-        "mirror_qwen3_32b_a100",
-        "methods_vicuna_7b_a100",
-    ],
-)
+@pytest.mark.parametrize("name", sorted(FAMILIES & set(Catalogue().names("scenario"))))
 def test_steps_of_one_length_have_a_block(name: str) -> None:
     """Some kind of step of each family of strategies is read from a table."""
     loaded = tuned(load(name))
