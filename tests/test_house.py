@@ -47,7 +47,7 @@ FLOORS = [
 other room of its floor.
 """
 IN_CORE = [
-    {"nearness", "numeric", "parallel", "plain", "recent", "world"},
+    {"nearness", "numeric", "parallel", "plain", "world"},
     {"faults"},
     {"plugin_group"},
     {"quantities"},

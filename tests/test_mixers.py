@@ -22,7 +22,6 @@ from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.rows import Rows
 from simulator.core.quantities import Sourced
-from simulator.core.recent import Recent
 from simulator.core.serving import step_times
 from simulator.core.serving.memory import Blocks
 from simulator.core.serving.requests import Request
@@ -416,8 +415,8 @@ def test_the_layers_of_a_model_are_counted_once_and_not_for_every_block(
         monkeypatch.setattr(ModelSpec, counted, ask)
 
     def times_asked(requests: int) -> Counter[str]:
-        monkeypatch.setattr(hardware_cost, "_LAYERS", Recent(1))
-        monkeypatch.setattr(step_times, "_TIMES", Recent(1))
+        hardware_cost.priced_layers.cache_clear()
+        step_times._kept_times.cache_clear()
         asked.clear()
         sizes = (
             f"requests={{count: {requests}, concurrency: 4, prompt_tokens: 64, output_tokens: 24}}"

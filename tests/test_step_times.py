@@ -16,7 +16,6 @@ from simulator.core.cost.durations import ByLoad
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.numeric import p_norm, power
-from simulator.core.recent import Recent
 from simulator.core.serving.step_times import BLOCK, LARGEST, StepTimes, step_times
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.step import UNLIMITED, Kind, Step
@@ -162,16 +161,3 @@ def test_equal_strategies_on_equal_hardware_have_the_same_times() -> None:
     longer = VanillaSD(gamma=7)
     assert step_times(longer, first.cost) is not times
     assert step_times(plain(first).schedule, plain(first).cost) is not times
-
-
-def test_the_last_ones_made_are_kept() -> None:
-    made: list[int] = []
-
-    def double(number: int) -> list[int]:
-        made.append(number)
-        return [2 * number]
-
-    recent = Recent[list[int]](2)
-    for number in (1, 2, 1, 3, 1, 2):
-        assert recent.of(double, number) == [2 * number]
-    assert made == [1, 2, 3, 2]

@@ -1,8 +1,8 @@
 """Numbers with their sources, in frozen models that state what a number may be."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -29,6 +29,21 @@ class Frozen(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    __slots__ = ("_hash",)
+    if TYPE_CHECKING:
+        _hash: int
+
+    def __hash__(self) -> int:
+        """Return the hash of all fields, mappings too, worked out once: what is made of a model is
+        found again by it. A copy, also one in another process, works out its own.
+        """
+        try:
+            return self._hash
+        except AttributeError:
+            fields = self.__dict__
+            values = [_hashable(fields[name]) for name in type(self).model_fields]
+            object.__setattr__(self, "_hash", hash((type(self), *values)))
+            return self._hash
 
     def model_copy(self, *, update: PlainMapping | None = None, deep: bool = False) -> Self:
         """Return a copy, with fields replaced; what a cached property worked out of the old fields
@@ -38,6 +53,16 @@ class Frozen(BaseModel):
         for name in copied.__dict__.keys() - type(self).model_fields.keys() if update else ():
             del copied.__dict__[name]
         return copied
+
+
+def _hashable(value: Any) -> Hashable:
+    """Return what stands for a value of a field in a hash: the same for equal values."""
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(inner)) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(map(_hashable, value))
+    hashable: Hashable = value
+    return hashable
 
 
 def descendants(base: type[Any]) -> Iterator[type[Any]]:

@@ -9,7 +9,7 @@ states outright. All times are in seconds.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -34,7 +34,6 @@ from simulator.core.cost.protocol import Depth, Purpose, Role
 from simulator.core.cost.rows import Phase, Rows, together
 from simulator.core.faults import BadInput, Fault
 from simulator.core.numeric import Numbers, ordered_sum
-from simulator.core.recent import Recent
 
 Timer = Callable[[Rows], Numbers]
 """From rows to seconds."""
@@ -117,7 +116,10 @@ class PricedLayers:
         return self._mixers[mixer]
 
 
-_LAYERS = Recent[PricedLayers](MOST_PLACES)
+@lru_cache(MOST_PLACES)
+def priced_layers(place: Placement) -> PricedLayers:
+    """Return the times of the layers of a model where it is placed, the same for equal places."""
+    return PricedLayers(place)
 
 
 def make_room(remembered: dict[Key, Value]) -> None:
@@ -477,7 +479,7 @@ class HardwareCost:
     def _layers_of(self, role: str, place: Placement) -> PricedLayers:
         """Return the times of the layers of a role; stages on equal devices share them."""
         if role not in self._layers:
-            self._layers[role] = self._equal_stage(role, place) or _LAYERS.of(PricedLayers, place)
+            self._layers[role] = self._equal_stage(role, place) or priced_layers(place)
         return self._layers[role]
 
     def _equal_stage(self, role: str, place: Placement) -> PricedLayers | None:

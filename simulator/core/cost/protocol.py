@@ -18,6 +18,9 @@ share of the depth.
 class Cost(Protocol):
     """A cost tells a strategy how long its passes, transfers and copies take."""
 
+    def __hash__(self) -> int:
+        """Return the same for equal costs, whose step times are kept once."""
+
     @property
     def contention(self) -> float:
         """Return how many times as long target and draft take while both are busy; 1 where they do

@@ -21,7 +21,6 @@ import numpy as np
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.numeric import Numbers
-from simulator.core.recent import Recent
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.step import UNLIMITED, Kind, Step
 
@@ -118,7 +117,7 @@ class StepTimes:
         return self, step.kind, each, rows.sequences, context - context % BLOCK
 
 
-_TIMES = Recent[StepTimes](MOST_TIMES)
+_kept_times = lru_cache(MOST_TIMES)(StepTimes)
 
 
 def step_times(strategy: Strategy, cost: Cost) -> StepTimes:
@@ -127,7 +126,7 @@ def step_times(strategy: Strategy, cost: Cost) -> StepTimes:
     """
     if cost.jitters:
         return StepTimes(strategy, cost)
-    return _TIMES.of(StepTimes, strategy, cost)
+    return _kept_times(strategy, cost)
 
 
 @lru_cache(MOST_BLOCKS)
