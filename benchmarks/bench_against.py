@@ -111,8 +111,17 @@ def simulation(
 
 
 def _digest(told: object) -> float:
-    """A number that stands for what was simulated."""
-    return float(crc32(json.dumps(told, allow_nan=False).encode()))
+    """A number that stands for what was simulated, to the digits that powers and sums in another
+    order leave alone.
+    """
+    return float(crc32(json.dumps(_rounded(told), allow_nan=False).encode()))
+
+
+def _rounded(told: object) -> object:
+    """What was told, with numbers of twelve digits."""
+    if isinstance(told, list):
+        return [_rounded(entry) for entry in told]
+    return f"{told:.12g}" if isinstance(told, float) else told
 
 
 def poisson(per_s: float, count: int = 1_000, output_tokens: int = 128) -> str:

@@ -62,15 +62,15 @@ def elementwise_min(first: Numbers, second: Numbers) -> Numbers:
 
 
 def power(base: Numbers, exponent: float) -> Numbers:
-    """Return ``base`` to the power of ``exponent``: of a number exactly what an array with this
-    entry has there.
+    """Return ``base``, not negative, to the power of ``exponent``: of a number exactly what an
+    array with this entry has there.
 
-    Python's own power may differ from that of arrays in the last bit.
+    Both ask ``pow`` of the C library. The power of arrays in numpy (``np.power``) has code of its
+    own that differs in the last bit, on some machines.
     """
-    powers = np.power(base, exponent)
     if isinstance(base, np.ndarray):
-        return powers
-    return float(powers)
+        return np.float_power(base, exponent)
+    return base**exponent
 
 
 def p_norm(terms: Sequence[Numbers], p: float) -> Numbers:
@@ -78,12 +78,14 @@ def p_norm(terms: Sequence[Numbers], p: float) -> Numbers:
     largest = elementwise_max(*terms)
     if isinstance(largest, np.ndarray):
         scale = np.maximum(largest, LEAST)  # a norm of nothing is 0, not 0 / 0
-        powers = [np.power(term / scale, p) for term in terms]
-    elif largest:
-        powers = np.power([term / largest for term in terms], p).tolist()
-    else:
+        powers = [np.float_power(term / scale, p) for term in terms]
+        return largest * np.float_power(reduce(add, powers), 1.0 / p)
+    if not largest:
         return largest
-    return largest * power(reduce(add, powers), 1.0 / p)
+    total = 0.0
+    for term in terms:
+        total += (term / largest) ** p
+    return largest * total ** (1.0 / p)
 
 
 def occurs(seconds: Numbers) -> bool:
