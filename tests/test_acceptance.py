@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -219,6 +219,29 @@ def test_a_higher_rate_meets_the_same_luck_and_keeps_no_less(
     lower, higher = (Rates((rate,), seed=2).cursor(0, None) for rate in sorted((one, other)))
     for _ in range(20):
         assert lower.judge(Chain(gamma)).accepted <= higher.judge(Chain(gamma + longer)).accepted
+
+
+@given(
+    rates=st.lists(st.sampled_from((0.0, 0.3, 0.85, 1.0)), min_size=1, max_size=3),
+    proposal=st.builds(Chain, st.integers(1, 5), st.booleans()),
+    request=st.integers(0, 40),
+    tokens=st.sampled_from((1, 3, 40, 100, 700)),
+)
+def test_windows_told_ahead_are_those_judged_one_by_one(
+    rates: list[float], proposal: Chain, request: int, tokens: int
+) -> None:
+    """First windows are judged for several requests at once; requests of many windows go on
+    behind those.
+    """
+    source = Rates(tuple(rates), seed=5)
+    before, counts = source.cursor(request, None).counted(proposal, tokens)
+    cursor = source.cursor(request, None)
+    judged = [cursor.judge(proposal) for _ in before[1:]]
+    assert before.tolist() == [0, *accumulate(verdict.committed for verdict in judged)]
+    assert before[-2] < tokens <= before[-1]
+    assert sum(counts.values()) == len(judged)
+    for verdict, times in counts.items():
+        assert times == sum(one.accepted == verdict.accepted for one in judged)
 
 
 def test_drawn_windows_keep_what_the_odds_say() -> None:

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class Chain(NamedTuple):
     """A chain proposes draft tokens in a row."""
@@ -95,7 +98,8 @@ class Ahead(NamedTuple):
 class CountedAhead(NamedTuple):
     """The same, verdicts counted; those that differ in nothing but an exit may be told as one."""
 
-    behind: list[int]
+    before: NDArray[np.int64]
+    """(windows + 1,) tokens committed before each of them, and behind the last."""
     counts: Mapping[Verdict, int]
 
 
@@ -131,7 +135,7 @@ class Retraceable(Positioned, Forking, ABC):
     def counted(self, proposal: Chain, tokens: int) -> CountedAhead:
         """Return the same, verdicts counted."""
         verdicts, behind = self.ahead(proposal, tokens)
-        return CountedAhead(behind, Counter(verdicts))
+        return CountedAhead(np.array([0, *behind]), Counter(verdicts))
 
 
 class Wrapping:

@@ -17,6 +17,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from itertools import accumulate
+from math import ceil
 from operator import mul
 from random import Random
 from typing import Protocol, Self
@@ -185,9 +186,13 @@ class Rates:
         """Return the chance that all tokens up to each place of a window are kept."""
         return _reach(self.rates[:window], window)
 
+    def windows(self, proposal: Chain, tokens: int) -> int:
+        """Return how many windows commit so many tokens in the mean, rounded up."""
+        return ceil(tokens / _mean_committed(self.rates[: proposal.tokens], proposal))
+
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """Return a cursor with random numbers of its own."""
-        return _RateCursor(self, f"{self.seed}/{request}")
+        return _RateCursor(self, request)
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the exact odds of this source."""
@@ -209,6 +214,15 @@ def _reach(rates: tuple[float, ...], window: int) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=4_096)
+def _mean_committed(rates: tuple[float, ...], proposal: Chain) -> float:
+    """Return the tokens that a window commits in the mean."""
+    window, bonus = proposal
+    reach = _reach(rates, window)
+    lost = 0.0 if bonus else (1.0, *reach)[-1]
+    return 1.0 - lost + ordered_sum(reach)
+
+
+@lru_cache(maxsize=4_096)
 def _verdicts(proposal: Chain) -> tuple[Verdict, ...]:
     """Return the verdicts on a proposal by accepted tokens, exits left out."""
     window, bonus = proposal
@@ -216,15 +230,75 @@ def _verdicts(proposal: Chain) -> tuple[Verdict, ...]:
     return (*rejected, verdict(window, window + bonus, False, False))
 
 
+DRAWN_TOGETHER = 16
+"""Requests whose first windows are judged together: half the time of one by one."""
+FIRST_WINDOWS = 64
+"""Windows of each that are judged then."""
+
+
+class _FirstWindows:
+    """The verdicts on the first windows of some requests, as if all propose the same."""
+
+    def __init__(self, source: Rates, proposal: Chain, requests: range, windows: int) -> None:
+        self.verdicts = _verdicts(proposal)
+        reach = source.reach(proposal.tokens)
+        luck = _luck(source.seed, requests, windows)
+        self.accepted = len(reach) - np.searchsorted(reach[::-1], luck, side="right")
+        """(requests, windows) accepted tokens of each window."""
+        gains = np.array([judged.committed for judged in self.verdicts])
+        self.before = np.zeros((len(requests), windows + 1), dtype=np.int64)
+        """(requests, windows + 1) tokens that are committed before each window."""
+        np.cumsum(gains[self.accepted], axis=1, out=self.before[:, 1:])
+
+    def of(self, place: int, tokens: int) -> CountedAhead | None:
+        """Return the windows of one of the requests by which ``tokens`` are committed; None where
+        there are not enough.
+        """
+        before = self.before[place]
+        windows = int(before.searchsorted(tokens))
+        if windows == len(before):
+            return None
+        counts = np.bincount(self.accepted[place, :windows], minlength=len(self.verdicts))
+        told = {}
+        for judged, times in zip(self.verdicts, counts.tolist(), strict=True):
+            if times:
+                told[judged] = times
+        return CountedAhead(before[: windows + 1], told)
+
+
+@lru_cache(maxsize=64)
+def _drawn_together(source: Rates, proposal: Chain, first: int) -> _FirstWindows:
+    """Return the first windows of the requests whose numbers follow one another from ``first``."""
+    requests = range(first, first + DRAWN_TOGETHER)
+    return _FirstWindows(source, proposal, requests, FIRST_WINDOWS)
+
+
+def _luck(seed: int, requests: range, windows: int) -> NDArray[np.float64]:
+    """Return (requests, windows) the first draw of each of the first windows: what
+    ``Random.random`` makes of its random bytes, of three draws each.
+    """
+    random = Random(0)
+    drawn = []
+    for request in requests:
+        random.seed(_seed_of(seed, request))
+        drawn.append(random.randbytes(3 * 8 * windows))
+    words = np.frombuffer(b"".join(drawn), dtype="<u4").reshape(len(requests), windows, 6)
+    return ((words[..., 0] >> 5) * 67_108_864.0 + (words[..., 1] >> 6)) / 9_007_199_254_740_992.0
+
+
+def _seed_of(seed: int, request: int) -> str:
+    """Return the seed of the draws of a request."""
+    return f"{seed}/{request}"
+
+
 class _RateCursor(Retraceable):
     """Takes the same number of draws for every window, so that runs whose rates are close meet the
     same luck.
     """
 
-    def __init__(self, source: Rates, seed: str) -> None:
+    def __init__(self, source: Rates, request: int) -> None:
         self.source = source
-        self.seed = seed
-        self.off = 1.0 - source.overlap
+        self.request = request
         self.drawn: list[tuple[float, float, float]] = []
         """The draws of every window so far, where any was judged; forks share them."""
         self.random: Random | None = None
@@ -232,7 +306,7 @@ class _RateCursor(Retraceable):
 
     def fork(self) -> Self:
         """Return a cursor at the same position, with the same draws."""
-        self.random = self.random or Random(self.seed)
+        self.random = self.random or Random(_seed_of(self.source.seed, self.request))
         return super().fork()
 
     def judge(self, proposal: Chain) -> Verdict:
@@ -246,32 +320,22 @@ class _RateCursor(Retraceable):
         """
         if self.position:
             return super().counted(proposal, tokens)
-        reach = self.source.reach(proposal.tokens)
-        kept = _verdicts(proposal)
-        gains = [judged.committed for judged in kept]
-        counts = [0] * len(kept)
-        random = Random(self.seed).random
-        behind = list[int]()
-        committed = 0
-        while committed < tokens:
-            luck = random()
-            random()
-            random()
-            accepted = 0
-            for chance in reach:
-                if luck >= chance:
-                    break
-                accepted += 1
-            counts[accepted] += 1
-            committed += gains[accepted]
-            behind.append(committed)
-        told = {judged: many for judged, many in zip(kept, counts, strict=True) if many}
-        return CountedAhead(behind, told)
+        request = self.request
+        told = None
+        windows = self.source.windows(proposal, tokens)
+        if windows <= FIRST_WINDOWS:
+            place = request % DRAWN_TOGETHER
+            told = _drawn_together(self.source, proposal, request - place).of(place, tokens)
+        while told is None:
+            windows = windows + windows // 4 + FIRST_WINDOWS
+            alone = range(request, request + 1)
+            told = _FirstWindows(self.source, proposal, alone, windows).of(0, tokens)
+        return told
 
     def _judged(self, proposal: Chain) -> Verdict:
         """Return the verdict on the window at this position, from its draws."""
         if self.random is None:
-            self.random = Random(self.seed)
+            self.random = Random(_seed_of(self.source.seed, self.request))
         random = self.random.random
         drawn = self.drawn
         while len(drawn) <= self.position:
@@ -284,9 +348,10 @@ class _RateCursor(Retraceable):
         while accepted < tokens and luck < reach[accepted]:
             accepted += 1
         rate = source.rate(accepted)
+        off = 1.0 - source.overlap
         if accepted == tokens:
-            return verdict(accepted, accepted + bonus, exit_luck < self.off, path_luck >= rate)
-        return verdict(accepted, accepted + 1, exit_luck * (1.0 - rate) < self.off, False)
+            return verdict(accepted, accepted + bonus, exit_luck < off, path_luck >= rate)
+        return verdict(accepted, accepted + 1, exit_luck * (1.0 - rate) < off, False)
 
 
 @dataclass(frozen=True)

@@ -356,8 +356,8 @@ class TreeSD(
         if state.look_up is not None or not isinstance(cursor, Retraceable) or self.rows == 1:
             return super().course(state, window, tokens)
         proposal = Chain(self.window, self.bonus_on_full_accept)
-        shown, counts = cursor.counted(proposal, tokens)
-        return Course(np.array([[0, *shown[:-1]]]), shown, settled_of(counts, self._made_of))
+        before, counts = cursor.counted(proposal, tokens)
+        return Course(before[None, :-1], before[1:], settled_of(counts, self._made_of))
 
     def _made_of(self, judged: Verdict) -> Progress:
         """Return the progress of a request whose tree was judged so."""

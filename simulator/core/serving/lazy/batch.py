@@ -70,7 +70,7 @@ class Member:
     def shown_by(self, step: int) -> int:
         """Return the tokens that it has shown before a step."""
         done = step - self.first
-        return self.course.shown[done - 1] if done else 0
+        return int(self.course.shown[done - 1]) if done else 0
 
 
 NO_PRICES = Prices(())
@@ -460,7 +460,7 @@ class LazyBatch:
         """Let a request leave that has its whole output."""
         request = member.request
         course = member.course
-        shown = course.shown[-1]
+        shown = int(course.shown[-1])
         if request.cut:
             shown = min(shown, request.output_tokens - request.tokens)
         request.late = request.late or self.late_step > member.first

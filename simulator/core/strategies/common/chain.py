@@ -7,7 +7,6 @@ from itertools import count, takewhile
 from operator import add
 from typing import Any, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.core.acceptance.cursors import Chain, Retraceable, Verdict
@@ -105,9 +104,9 @@ class ChainStrategy(TellsCourses, Strategy[D], DraftsChain, ReadsHiddenStates, T
         cursor = state.cursor
         if not isinstance(cursor, Retraceable):
             return super().course(state, window, tokens)
-        shown, counts = cursor.counted(self._proposal(window), tokens)
+        before, counts = cursor.counted(self._proposal(window), tokens)
         settled = settled_of(counts, partial(self._made_of, window=window))
-        return Course(np.array([[0, *shown[:-1]]]), shown, settled)
+        return Course(before[None, :-1], before[1:], settled)
 
     def _proposal(self, tokens: int) -> Chain:
         """Return a window of so many tokens; one of none brings the target's own token."""

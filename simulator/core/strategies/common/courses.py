@@ -34,7 +34,7 @@ class Course(NamedTuple):
     """(columns, steps): what it adds to each step; first the tokens that have come into its cache
     before it.
     """
-    shown: Sequence[int]
+    shown: Sequence[int] | Counts
     """(steps,) tokens that it has shown by the end of each."""
     settled: Mapping[Progress, int]
     """How often a step does what for it."""
