@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from simulator.core.acceptance.sources import Cycle
+from simulator.core.cost.protocol import Cost
+from simulator.core.cost.rows import Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.iteration import Iteration
@@ -13,6 +17,7 @@ from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import Request, Requests
 from simulator.core.serving.service import Service
 from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.core.strategies.common.step import Admission
 from simulator.core.world import Span
 from simulator.scenario import load
 
@@ -100,3 +105,24 @@ def test_each_replica_has_room_in_whole_blocks(room: int | None, blocks: float) 
     done = service(2, kv_tokens=room).run()
     assert [replica.memory.total for replica in done.replicas] == [blocks, blocks]
     assert done.replicas[0].memory is not done.replicas[1].memory
+
+
+def test_a_prompt_that_another_run_has_read_is_not_priced_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three prompts of 8 tokens, read one at a time by one replica or two: one price."""
+    priced: list[Rows] = []
+    price = Autoregressive.admission
+
+    def counted(
+        self: Autoregressive, cost: Cost, prompts: Rows, ending: int = 0, context: int = 0
+    ) -> Admission:
+        priced.append(prompts)
+        return price(self, cost, prompts, ending, context)
+
+    monkeypatch.setattr(Autoregressive, "admission", counted)
+    for replicas in (2, 1, 2):
+        cost = StatedCost(StatedDurations(target_ms=1000, prefill_ms=1500))
+        done = replace(service(replicas), cost=cost).run()
+        assert done.end_s == {1: 10.5, 2: 7.0}[replicas]
+    assert priced == [Rows.prefill(8)]
