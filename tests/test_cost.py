@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.hardware_cost import HardwareCost, priced_layers
+from simulator.core.cost.kernels import layer_products
 from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.rows import Phase, Rows, together
@@ -207,12 +208,46 @@ def test_more_work_never_takes_less_time(n: int, context: int, more: int, furthe
     )
 
 
+def unseasoned(**changes: Any) -> HardwareCost:
+    """A cost for which nothing is remembered."""
+    priced_layers.cache_clear()
+    return HardwareCost(place(**changes))
+
+
 @given(st.integers(1, 4), st.integers(1, 16))
 def test_remembering_changes_no_digit(n: int, context: int) -> None:
-    cost = HardwareCost(place())
+    cost = unseasoned()
     rows = Rows.decode(n, context)
     assert cost.target(rows) == cost.target(Rows.decode(n, context))
-    assert cost.target(rows) == HardwareCost(place()).target(rows)
+    assert cost.target(rows) == unseasoned().target(rows)
+
+
+def test_costs_on_one_place_share_its_passes_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another draft, link or contention prices no pass of the target anew; another kind of drafting
+    has a step of its own.
+    """
+    drafted = {"head": {"fixed_us": 1_000, "request_us": 0, "asynchronous": True}}
+    target = place(engine={**ENGINE, "speculation": drafted})
+    slow = place(device={**DEVICE, "memory_bandwidth_gb_s": 0.5})
+    rows = Rows.decode(4, 99)
+    first = HardwareCost(target, place())
+    took = first.target(rows)
+    priced = []
+
+    def noted(*asked: Any) -> Any:
+        priced.append(asked)
+        return layer_products(*asked)
+
+    monkeypatch.setattr("simulator.core.cost.hardware_cost.layer_products", noted)
+    further = HardwareCost(target, slow, contention=2.0)
+    assert further.target(rows) == took
+    assert not priced
+    assert further.draft(rows).wall_s > first.draft(rows).wall_s
+    by_head = HardwareCost(target, drafting="head")
+    assert by_head.target(rows).wall_s == pytest.approx(took.wall_s + 1e-3)
+    assert HardwareCost(target).target(rows) == took
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 900)), min_size=2, max_size=6))
@@ -223,10 +258,10 @@ def test_a_pass_of_remembered_parts_is_the_pass(
     groups.
     """
     ranks = {"tensor_parallel": 2, "link": LINK}
-    seasoned = HardwareCost(place(**ranks))
+    seasoned = unseasoned(**ranks)
     for tokens, context in [*passes, *passes]:
         rows = Rows.decode(tokens, context)
-        assert seasoned.target(rows) == HardwareCost(place(**ranks)).target(rows)
+        assert seasoned.target(rows) == unseasoned(**ranks).target(rows)
         layer = sum(layer_time(place(**ranks), rows, experts=False))
         compute_s = seasoned.target(rows, 0, 2).busy["target compute"]
         assert compute_s == pytest.approx(2 * layer, rel=1e-14)
@@ -236,7 +271,7 @@ def test_what_is_remembered_is_bounded_and_forgotten_without_a_trace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("simulator.core.cost.hardware_cost.REMEMBERED", 3)
-    cost = HardwareCost(place())
+    cost = unseasoned()
     first = cost.target(ONE)
     (times,) = cost._passes.values()
     for further in range(10):

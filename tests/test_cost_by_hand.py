@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from simulator.core.cost.device import Link
-from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.hardware_cost import HardwareCost, priced_layers
 from simulator.core.cost.kernels import (
     LayerTime,
     all_reduce_time,
@@ -367,12 +367,14 @@ def test_a_layer_is_its_products_and_its_attention() -> None:
 
 def test_what_a_head_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("simulator.core.cost.hardware_cost.REMEMBERED", 3)
+    priced_layers.cache_clear()
     cost, head = HardwareCost(place()), DraftHead(layers=1)
     first = cost.head(head, ONE)
+    times = cost._layers["target"].head_passes(head)
     assert cost.head(head, ONE) == first
     for further in range(10):
         cost.head(head, Rows.decode(2 + further, 99))
-        assert len(cost._heads[head]._parts) == (further + 1) % 3 + 1
+        assert len(times._parts) == (further + 1) % 3 + 1
     assert cost.head(head, ONE) == first
 
 

@@ -9,16 +9,18 @@ import threading
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, strategies as st
 
 from simulator.cli.main import main
+from simulator.core.cost.hardware_cost import priced_layers
 from simulator.core.faults import BadInput
+from simulator.core.serving import step_times
 from simulator.inputs.catalogue import Catalogue
-from simulator.scenario import evaluate, load
+from simulator.scenario import Loaded, evaluate, load
 from simulator.studies.sweep import key as keys, point
 from simulator.studies.sweep.axes import assigned, axis, design
 from simulator.studies.sweep.key import code_version, fields_of, key_of
@@ -188,6 +190,69 @@ def test_a_speedup_is_that_of_a_run_whatever_its_neighbours_were(world: Path) ->
         assert row["simulation_tpot_ms"] == simulated.tpot_s * 1e3
         baseline = evaluate.simulate(evaluate.plain(loaded.scenario), evaluate.NO_DRAFTS)[0]
         assert row["simulation_speedup"] == baseline.tpot_s / simulated.tpot_s
+
+
+HARDWARE = [
+    (
+        "vanilla_qwen3_32b_a100",
+        ["strategy.gamma=2,5", "draft.device.memory_bandwidth_gb_s=900,1800"],
+    ),
+    ("mirror_qwen3_32b_a100", ["strategy.gamma=2,4", "channel.latency_us=1,40", "seed=0,1"]),
+    ("mtp_qwen3_5_27b_h100", ["requests.concurrency=1,3", "target.device.peak_tflops=300,900"]),
+    (
+        "vanilla_qwen3_32b_a100",
+        ["strategy=autoregressive,vanilla_sd", "target.tensor_parallel=4,8"],
+    ),
+]
+
+
+@pytest.mark.parametrize("evaluator", ["simulation", "replay", "law"])
+@pytest.mark.parametrize(("name", "axes"), HARDWARE)
+def test_a_point_on_hardware_is_what_it_is_alone(
+    name: str, axes: list[str], evaluator: Literal["simulation", "replay", "law"]
+) -> None:
+    """Points share passes, step times, acceptance and baselines; alone, each starts with nothing
+    remembered.
+    """
+    short = ["requests={count: 6, concurrency: 2, prompt_tokens: 100, output_tokens: 40}"]
+    found = study(name, Catalogue(), short, axes, evaluate=evaluator)
+    points = list(found.design)
+    rows = point.evaluate_all(found.job(evaluator), code_version(), points).results
+    assert not [row.fault for row in rows if row.fault]
+    for row, one in zip(rows, points, strict=True):
+        forget()
+        settings = [f"{key}={value}" for key, value in one.settings.items()]
+        loaded = evaluate.tuned(load(name, [*short, *settings]))
+        assert row.metrics == alone(loaded, evaluator)
+    assert len({row.metrics["tpot_ms"] for row in rows}) >= len(rows) / 2
+
+
+def forget() -> None:
+    """Forget what is kept of hardware and strategies for further runs."""
+    priced_layers.cache_clear()
+    step_times._kept_times.cache_clear()
+    step_times._block.cache_clear()
+
+
+def alone(loaded: Loaded, evaluator: str) -> dict[str, float | None]:
+    """The metrics of a scenario that shares nothing with others."""
+    scenario = loaded.scenario
+    if evaluator == "law":
+        law = evaluate.law(scenario, loaded.acceptance())
+        plain_law = evaluate.baseline(scenario)
+        return {
+            "tpot_ms": law.tpot_s * 1e3,
+            "tokens_per_s": scenario.batch / law.tpot_s,
+            "speedup": plain_law.tpot_s / law.tpot_s,
+            "tokens_per_step": law.tokens_per_step,
+            "step_ms": law.step_s * 1e3,
+        }
+    plain = evaluate.plain(scenario)
+    if evaluator == "replay":
+        outcome = evaluate.replay(scenario, loaded.acceptance())
+        return point._metrics(outcome, evaluate.replay(plain, evaluate.NO_DRAFTS))
+    outcome, _ = evaluate.simulate(scenario, loaded.acceptance())
+    return point._metrics(outcome, evaluate.simulate(plain, evaluate.NO_DRAFTS)[0])
 
 
 def test_the_order_of_axes_does_not_decide_which_field_lies_in_which(world: Path) -> None:

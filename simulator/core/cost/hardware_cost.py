@@ -43,7 +43,7 @@ REMEMBERED = 1 << 12
 """Number of shapes of passes whose times a cache keeps; a full cache is emptied, so that memory
 stays bounded.
 """
-MOST_PLACES = 64
+MOST_PLACES = 256
 """Placements whose layers are kept for further costs."""
 TOKEN_BYTES = 4
 """Bytes of a token id on its way to the stages of a pipeline (assumed)."""
@@ -71,10 +71,14 @@ class PassParts(NamedTuple):
 
 
 class PricedLayers:
-    """Layers of one model on one device are timed; equal layers over as many rows once."""
+    """Layers of one model on one device are timed; equal layers over as many rows once, and equal
+    passes through them.
+    """
 
     def __init__(self, place: Placement) -> None:
         self.place = place
+        self._passes: dict[tuple[str, int, int, Drafting | None], PassTimes] = {}
+        self._heads: dict[DraftHead, HeadTimes] = {}
         self._products: dict[tuple[int, LayerKind, int, float, float, int], LayerTime] = {}
         self._mixers: dict[Mixer, Timer] = {}
 
@@ -109,6 +113,21 @@ class PricedLayers:
                 attention[timer] += count
         return seconds, tuple((count, timer) for timer, count in attention.items())
 
+    def passes(self, role: str, first: int, last: int, drafting: Drafting | None) -> "PassTimes":
+        """Return the times of passes of a role through the layers from ``first`` to before
+        ``last``.
+        """
+        key = (role, first, last, drafting)
+        if key not in self._passes:
+            self._passes[key] = PassTimes(self, *key)
+        return self._passes[key]
+
+    def head_passes(self, head: DraftHead) -> "HeadTimes":
+        """Return the times of passes of a draft head."""
+        if head not in self._heads:
+            self._heads[head] = HeadTimes(self, head)
+        return self._heads[head]
+
     def _timer(self, mixer: Mixer) -> Timer:
         """Return the timer of a mixer, the same one for equal mixers."""
         if mixer not in self._mixers:
@@ -137,8 +156,8 @@ class PassTimes:
 
     def __init__(
         self,
-        role: str,
         layers: PricedLayers,
+        role: str,
         first: int,
         last: int,
         drafting: Drafting | None = None,
@@ -263,7 +282,7 @@ class HeadTimes(PassTimes):
     """
 
     def __init__(self, layers: PricedLayers, head: DraftHead) -> None:
-        super().__init__("draft head", layers, 0, 0)
+        super().__init__(layers, "draft head", 0, 0)
         self.head = head
         self.kinds = {head.layer(self.place.model): head.layers}
 
@@ -323,8 +342,6 @@ class HardwareCost:
         default_factory=dict, repr=False, compare=False
     )
     """Times of passes, by what they belong to, and from which layer to before which."""
-    _heads: dict[DraftHead, HeadTimes] = field(default_factory=dict, repr=False, compare=False)
-    """Times of passes of draft heads."""
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """Return the phase of one pass of the target from ``start`` to ``stop``; on a pipeline, of
@@ -423,11 +440,7 @@ class HardwareCost:
 
     def head(self, head: DraftHead, rows: Rows) -> Phase:
         """Return the phase of one pass of a draft head on the target's device."""
-        times = self._heads.get(head)
-        if times is None:
-            times = HeadTimes(self._layers_of("target", self.target_place), head)
-            self._heads[head] = times
-        return times.phase(rows)
+        return self._layers_of("target", self.target_place).head_passes(head).phase(rows)
 
     def prefill(self, role: Role, rows: Rows) -> Phase:
         """Return the phase of a pass of ``role`` over prompts; it takes no time where the role has
@@ -472,7 +485,7 @@ class HardwareCost:
         times = self._passes.get(key)
         if times is None:
             drafting = self.drafting if role == "target" else None
-            times = PassTimes(role, self._layers_of(role, place), first, last, drafting)
+            times = self._layers_of(role, place).passes(role, first, last, drafting)
             self._passes[key] = times
         return times
 
