@@ -99,7 +99,7 @@ def ran(kind: str) -> Page:
     loaded, times = load(name, overrides), Times()
     result = run(loaded, f"specsim run {name}", finished=times.note)
     speedup = of_speedup(tuned(loaded), result.speedup, times.requests)
-    return run_page(result, window_sweep(loaded, done=result), speedup, of_run(loaded, result))
+    return run_page(result, window_sweep(loaded, result), speedup, of_run(loaded, result))
 
 
 def by_law(_: Path) -> Page:

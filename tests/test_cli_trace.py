@@ -129,7 +129,7 @@ def test_a_converted_trace_runs_a_scenario(folder: Path) -> None:
     assert any(
         "exact at the recorded window only" in note for note in json.loads(result.stdout)["notes"]
     )
-    assert [point.gamma for point in window_sweep(load("./x.yaml"), simulate_at=())] == [1, 2, 3]
+    assert [point.gamma for point in window_sweep(load("./x.yaml"))] == [1, 2, 3]
 
 
 MISTAKES = [

@@ -59,7 +59,7 @@ def result(loaded):
 @pytest.fixture(scope="module")
 # after the run, so that the scenario has cached its own cost and schedule
 def sweep(loaded, result):
-    return window_sweep(loaded, simulate_at=(4, 10))
+    return window_sweep(loaded, result)
 
 
 # ---- the window sweep
@@ -75,8 +75,12 @@ def test_drafting_is_hidden_up_to_gamma_star_and_costs_its_own_time_behind_it(sw
     assert steps[13] - steps[12] == pytest.approx(12 / 7)
 
 
-def test_simulation_only_where_asked_for(sweep):
-    assert [point.gamma for point in sweep if point.simulated_step_ms is not None] == [4, 10]
+def test_what_was_run_stands_beside_its_law(sweep, result):
+    assert [point.gamma for point in sweep if point.simulated_step_ms is not None] == [7]
+    own = next(point for point in sweep if point.gamma == 7)
+    assert own.simulated_step_ms == result.simulated.step_s * 1e3
+    assert own.simulated_tpot_ms == result.simulated.tpot_s * 1e3
+    assert own.replayed_tpot_ms == result.law_replayed.tpot_s * 1e3
 
 
 def test_a_window_costs_what_was_stated_at_the_scenarios_own_gamma(sweep, result):
@@ -84,6 +88,25 @@ def test_a_window_costs_what_was_stated_at_the_scenarios_own_gamma(sweep, result
     assert own.draft_ms == pytest.approx(12.0)
     assert own.law_step_ms == pytest.approx(result.law.step_s * 1e3)
     assert own.law_tpot_ms == pytest.approx(result.law.tpot_s * 1e3)
+
+
+def test_requests_that_arrive_meet_the_law_of_the_batch_that_was_observed():
+    """One request at a time, whatever there is room for: the window study and the law of the run
+    are about the same batch, context and outputs.
+    """
+    arrivals = "requests.arrivals={name: poisson, rate_per_s: 0.5}"
+    lengths = "requests.output_tokens={name: uniform, least_tokens: 20, most_tokens: 100}"
+    changes = [
+        "strategy={name: vanilla_sd, gamma: 4}",
+        "durations={target_ms: 36, draft_ms: 12}",
+        "serving.policy={name: prefill_first}",
+    ]
+    loaded = load("durations_only", [*changes, arrivals, lengths, "requests.count=300"])
+    result = run(loaded)
+    assert result.simulated.serving.mean_batch < 1.5
+    own = next(point for point in window_sweep(loaded, result) if point.gamma == 4)
+    assert own.law_tpot_ms == result.law.tpot_s * 1e3
+    assert own.baseline_tpot_ms == pytest.approx(36.0)
 
 
 def test_no_sweep_without_a_window():
@@ -298,7 +321,7 @@ def test_the_kept_demo_is_what_its_command_makes(tmp_path):
     loaded = load("mirror_qwen3_32b_m2_ultra")
     made, span = run_with_interval(loaded, "specsim run mirror_qwen3_32b_m2_ultra")
     write.write(
-        run_page(made, window_sweep(loaded), span, of_run(loaded, made)),
+        run_page(made, window_sweep(loaded, made), span, of_run(loaded, made)),
         made.spans,
         tmp_path / "demo",
     )

@@ -17,7 +17,16 @@ from simulator.core.serving.metrics import Sketch
 from simulator.core.serving.traffic import TrafficFile
 from simulator.core.strategies.common.claim import EXACT, Claim
 from simulator.core.strategies.common.step import Kind
-from simulator.report.blocks import Bullets, Highlight, Paragraph, Section, Strong, Table, Words
+from simulator.report.blocks import (
+    Bullets,
+    Code,
+    Highlight,
+    Paragraph,
+    Section,
+    Strong,
+    Table,
+    Words,
+)
 from simulator.report.run import (
     acceptance,
     answer,
@@ -628,18 +637,22 @@ def point(gamma: int, draft_ms: float, overlap_ms: float | None = 5.0) -> SweepP
     return SweepPoint(gamma, 10.0, 10.0 / gamma, 10.0, draft_ms, overlap_ms, 30.0)
 
 
-def test_the_best_window_by_law_alone_and_by_simulation() -> None:
+def test_the_best_window_by_law_beside_that_of_the_run() -> None:
     points = [point(1, 1.0), point(2, 2.0)]
-    by_law = "Best window by law (marginal rates): γ = 2 with 5.000 ms per token"
-    assert window.best_window(points, 1) == f"{by_law}. This scenario runs γ = 1."
-    points[0] = replace(points[0], simulated_tpot_ms=4.5, simulated_requests=7)
-    assert window.best_window(points, 2) == (
-        f"{by_law}; by simulation (7 requests at each of γ = 1): γ = 1 with 4.500 ms. This "
-        "scenario runs γ = 2."
+    by_law = "Best window by law (marginal rates): γ = 2 with 5.000 ms per token. This scenario"
+    assert window.best_window(points, 2) == f"{by_law} runs γ = 2."
+    points[0] = replace(points[0], simulated_tpot_ms=4.5)
+    assert window.best_window(points, 1) == (
+        f"{by_law} runs γ = 1: 10.00 ms by law, 4.500 ms by simulation; ",
+        Code("--set strategy.gamma=2"),
+        " simulates γ = 2.",
     )
     assert window.stated_draft(12.0, 7) == (
         "The stated draft_ms of 12.00 ms is for γ = 7; other windows are taken in proportion to "
-        "their internal draft steps, and the stated target time as the same for all."
+        "their internal draft steps, and the stated target time as the same for all. A run of "
+        "another window takes ",
+        Code("durations.draft_ms"),
+        " as it is stated.",
     )
 
 

@@ -58,7 +58,7 @@ def run(
         from simulator.studies.what_if import of_run
         from simulator.studies.window import window_sweep
 
-        return run_page(result, window_sweep(loaded, done=result), span, of_run(loaded, result))
+        return run_page(result, window_sweep(loaded, result), span, of_run(loaded, result))
 
     def frame() -> pd.DataFrame:
         import pandas as pd

@@ -265,7 +265,7 @@ def _reported(
     from simulator.studies.window import window_sweep
 
     status.update("sweeping the window")
-    page = run_page(result, window_sweep(loaded, done=result), span, of_run(loaded, result))
+    page = run_page(result, window_sweep(loaded, result), span, of_run(loaded, result))
     status.update("writing")
     write(page, result.spans, folder)
     return page

@@ -1,5 +1,6 @@
 """The fields of a scenario, and what follows from them alone."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, Union
@@ -262,10 +263,15 @@ class Scenario(Frozen):
 
     def replace(self, **updates: Any) -> Self:
         """Return a copy with fields replaced; ``model_copy`` would keep the cost and schedule of
-        the old fields.
+        the old fields. Lengths of requests that stay are not drawn again.
         """
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**fields | updates)
+        changed = type(self)(**fields | updates)
+        if changed.requests is self.requests and changed.seed == self.seed:
+            for name in ("lengths", "output_lengths"):
+                if name in self.__dict__:
+                    changed.__dict__[name] = self.__dict__[name]
+        return changed
 
     @cached_property
     def lengths(self) -> tuple[float, float, int]:
@@ -275,11 +281,16 @@ class Scenario(Frozen):
         return self.requests.totals(self.seed)
 
     @cached_property
+    def output_lengths(self) -> Counter[int]:
+        """Return the number of requests by output tokens."""
+        return self.requests.output_lengths(self.seed)
+
+    @cached_property
     def outputs(self) -> Outputs:
         """Return the lengths of the outputs, as a law of finite ones has to know them."""
         requests = self.requests
         return Outputs(
-            requests.output_lengths(self.seed),
+            self.output_lengths,
             requests.past_end == "cut",
             drafts_first(self.schedule),
         )

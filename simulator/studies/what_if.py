@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.core.acceptance.sources import Acceptance, Rates, odds_of
+from simulator.core.numeric import Numbers
 from simulator.core.plain import PlainData
 from simulator.core.strategies.common.base import LONGEST_WINDOW, law_parts, share_emitted
 from simulator.core.strategies.common.law import Part, means
@@ -77,12 +78,12 @@ def what_if(loaded: Loaded, requests: int | None = None) -> WhatIf:
     if many_kinds or scenario.schedule.needs.single_rates:
         chances = FEW_RATES
     grid = _windows(loaded, requests, windows)
-    cells = _cells(grid, _sources(loaded, chances), requests)
+    laws = _laws(grid, _sources(loaded, chances), requests)
     start = list(grid).index(scenario.schedule.window)
-    rates = sorted(cells, key=lambda rate: cells[rate][start].tokens)
-    by_window = list(zip(*(cells[rate] for rate in rates), strict=True))
-    kinds = [_kinds(of_window) for of_window in by_window]
-    steps = [list(map(_step, by_kind.values())) for by_kind in kinds]
+    rates = sorted(laws, key=lambda rate: laws[rate][start].tokens)
+    by_window = list(zip(*(laws[rate] for rate in rates), strict=True))
+    parts = [_kinds(of_window) for of_window in by_window]
+    steps = [list(map(_step, of_window.values())) for of_window in parts]
     lines = [step["lines"] for step in chain(*steps)]
     return {
         "name": scenario.method_name,
@@ -93,43 +94,72 @@ def what_if(loaded: Loaded, requests: int | None = None) -> WhatIf:
         "durations": [name for name in lines[0] if _matters(name, lines)],
         "shares": SHARES.tolist(),
         "steps": steps,
-        "mixes": [list(map(_mix, cells[rate], kinds)) for rate in rates],
-        "tpot_s": [[cell.tpot_s for cell in cells[rate]] for rate in rates],
+        "mixes": [list(map(_mix, laws[rate], parts)) for rate in rates],
+        "tpot_s": [[law.tpot_s for law in laws[rate]] for rate in rates],
         "plain_s": baseline(scenario, requests).tpot_s,
         "usd_per_hour": usd_per_hour(rented_devices(scenario)),
     }
 
 
-class _Cell(NamedTuple):
-    """The law at a rate and a window: its kinds of step, tokens per step, and time per token."""
+class _AtRate(NamedTuple):
+    """The law at a rate and a window: the kinds of step that occur, tokens per step, and time per
+    token.
+    """
 
     parts: list[Part]
     tokens: float
     tpot_s: float
 
 
-def _cells(
-    grid: Mapping[int, Loaded], sources: Mapping[float | None, Acceptance], requests: int
-) -> dict[float | None, list[_Cell]]:
+class _Source(NamedTuple):
+    """Where verdicts come from, and the rates that they are at; None is the scenario's own."""
+
+    rates: Sequence[float | None]
+    acceptance: Acceptance
+
+
+def _laws(
+    grid: Mapping[int, Loaded], sources: Iterable[_Source], requests: int
+) -> dict[float | None, list[_AtRate]]:
     """Return the law by rate, at every window; without the rates at which a window has no step,
     since a rule may ask a recording, which rates are not.
     """
-    cells = {}
-    for rate, acceptance in sources.items():
-        parts = [_parts(at_window, acceptance, requests) for at_window in grid.values()]
-        if all(parts):
-            cells[rate] = list(map(_cell, parts))
-    return cells
+    laws = {}
+    for source in sources:
+        by_window = [_over_rates(at_window, source, requests) for at_window in grid.values()]
+        for rate, *at_rate in zip(source.rates, *by_window, strict=True):
+            if all(law.parts for law in at_rate):
+                laws[rate] = at_rate
+    return laws
 
 
-def _cell(parts: list[Part]) -> _Cell:
+def _over_rates(loaded: Loaded, source: _Source, requests: int) -> list[_AtRate]:
+    """Return the law at a window for every rate of a source."""
+    count = len(source.rates)
+    parts = _parts(loaded, source.acceptance, requests)
+    if not parts:
+        return [_AtRate([], 0.0, 0.0)] * count
     _, tokens, request_step_s = means(parts)
-    return _Cell(parts, float(tokens), float(request_step_s / tokens))
+    occurring: list[list[Part]] = [[] for _ in source.rates]
+    for part in parts:
+        shares = _each(part.share, count)
+        for place, committed in enumerate(_each(part.committed, count)):
+            if shares[place] > NEVER:
+                at_rate = part._replace(share=shares[place], committed=committed)
+                occurring[place].append(at_rate)
+    return list(
+        map(_AtRate, occurring, _each(tokens, count), _each(request_step_s / tokens, count))
+    )
 
 
-def _kinds(cells: Iterable[_Cell]) -> dict[Kind, Part]:
-    """Return the kinds of step that occur in any of the cells, each with its last part."""
-    return {part.kind: part for cell in cells for part in cell.parts}
+def _each(numbers: Numbers, count: int) -> list[float]:
+    """Return an array over ``count`` rates, or a number for all of them, as plain numbers."""
+    return list(map(float, np.broadcast_to(numbers, count)))
+
+
+def _kinds(laws: Iterable[_AtRate]) -> dict[Kind, Part]:
+    """Return the kinds of step that occur at any rate, each with its last part."""
+    return {part.kind: part for law in laws for part in law.parts}
 
 
 def of_run(loaded: Loaded, result: RunResult) -> WhatIf:
@@ -156,31 +186,38 @@ def _windows(loaded: Loaded, requests: int, many: int) -> dict[int, Loaded]:
     return {own: loaded}
 
 
-def _sources(loaded: Loaded, rates: Sequence[float]) -> dict[float | None, Acceptance]:
-    """Return the source of verdicts of every rate; under None that of the scenario."""
+def _sources(loaded: Loaded, rates: Sequence[float]) -> Iterator[_Source]:
+    """Yield the source of verdicts of the scenario, and of the rates: all at once, where the law
+    takes an array of them.
+    """
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
     strategy = scenario.schedule
+    yield _Source([None], acceptance)
     if not strategy.window:
-        return {None: acceptance}
+        return
     odds = acceptance.odds(strategy.window, scenario.exit)
     outside = 0.0
     if odds.accepted[0]:
         outside = float(odds.off_exit[0] / odds.accepted[0])
-    sources: dict[float | None, Acceptance] = {None: acceptance}
-    for rate in rates:
-        overlap = 1.0 - outside * (1.0 - rate)
-        sources[rate] = strategy.reads(Rates((rate,), overlap))
-    return sources
+
+    def stated(rate: Numbers) -> Acceptance:
+        return strategy.reads(Rates((rate,), 1.0 - outside * (1.0 - rate)))
+
+    if strategy.needs.single_rates:
+        for rate in rates:
+            yield _Source([rate], stated(rate))
+    else:
+        yield _Source(rates, stated(np.array(rates)))
 
 
 def _parts(loaded: Loaded, acceptance: Acceptance, requests: int) -> list[Part]:
-    """Return the kinds of step that occur, each with its share and the tokens of its outputs."""
+    """Return the kinds of step, each with its share and the tokens of its outputs."""
     scenario = loaded.scenario
     odds = odds_of(acceptance, scenario.exit)
     parts = law_parts(scenario.schedule, scenario.cost, odds, requests, scenario.mean_context)
     emitted = share_emitted(scenario.schedule, parts, odds, scenario.outputs)
-    occurring = [part for part in parts if part.share > NEVER]
+    occurring = [part for part in parts if np.any(part.share > NEVER)]
     return [part._replace(committed=part.committed * emitted) for part in occurring]
 
 
@@ -195,10 +232,10 @@ def _matters(name: str, each: Sequence[Mapping[str, Sequence[float]]]) -> bool:
     return False
 
 
-def _mix(cell: _Cell, kinds: Iterable[Kind]) -> list[list[float]]:
-    """Return place of the kind, share and tokens of every step of a cell."""
+def _mix(law: _AtRate, kinds: Iterable[Kind]) -> list[list[float]]:
+    """Return place of the kind, share and tokens of every step at a rate and a window."""
     places = {kind: place for place, kind in enumerate(kinds)}
-    return [[places[part.kind], float(part.share), float(part.committed)] for part in cell.parts]
+    return [[places[part.kind], part.share, part.committed] for part in law.parts]
 
 
 def _step(part: Part) -> PlainData:

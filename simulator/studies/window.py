@@ -1,4 +1,4 @@
-"""The window sweep: what a step and a token cost as ``gamma`` grows, by law and by simulation.
+"""The window sweep: what a step and a token cost as ``gamma`` grows, by law, beside a run.
 
     step |            ____/   slope: draft time per token
          |___________/
@@ -8,10 +8,9 @@
 Below gamma* drafting hides behind the target's remaining layers (Mirror-SD: the zero-slope region).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from simulator.core.acceptance.sources import Acceptance
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.plain import PlainData
 from simulator.core.strategies.common.capabilities import DraftsChain, least_window
@@ -21,8 +20,6 @@ from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.scenario import Loaded, Scenario, evaluate
 from simulator.scenario.result.run_result import RunResult
 
-SWEEP_REQUESTS = 200
-"""Requests simulated at one window length, or two full batches where that is more."""
 MOST = 40
 """The longest window shown."""
 
@@ -50,7 +47,6 @@ class SweepPoint:
     by law.
     """
     vanilla_tpot_ms: float | None = None
-    simulated_requests: int = 0
     simulated_step_ms: float | None = None
     simulated_tpot_ms: float | None = None
     replayed_tpot_ms: float | None = None
@@ -59,33 +55,31 @@ class SweepPoint:
     """
 
 
-def window_sweep(
-    loaded: Loaded,
-    simulate_at: Collection[int] | None = None,
-    done: RunResult | None = None,
-) -> list[SweepPoint]:
-    """Return a point for each window by law, simulated where also in ``simulate_at``; empty for a
+def window_sweep(loaded: Loaded, done: RunResult | None = None) -> list[SweepPoint]:
+    """Return a point for each window by law, and what was ``done`` at its window; empty for a
     strategy without ``gamma``.
 
     The law is taken from 1 to well past both the scenario's window and gamma*, not above
-    :data:`MOST` nor what the trace has recorded, and simulated at the windows of :func:`_telling`
-    unless stated. Windows that the strategy's further settings do not allow are left out. What is
-    ``done`` is not simulated again.
+    :data:`MOST` nor what the trace has recorded, for as many requests at a time as decoded together
+    in what was done. Windows that the strategy's further settings do not allow are left out.
 
     A whole window's ``draft_ms`` or ``redraft_ms`` that a scenario states holds for its ``gamma``;
     for further windows it grows in proportion to their internal draft steps.
     """
     if "gamma" not in type(loaded.scenario.strategy).model_fields:
         return []
+    requests = loaded.scenario.batch
+    if done:
+        loaded = loaded.replace(requests=done.scenario.requests)
+        requests = evaluate.observed_batch(done.scenario, done.simulated)
     set_window = loaded.scenario.schedule.window
-    windows = dict(windows_of(loaded, range(1, MOST + 1)))
-    by_law = (_by_law(window.scenario, window.acceptance()) for window in windows.values())
-    points = list(_to_show(by_law, set_window))
-    chosen = _telling(points, set_window) if simulate_at is None else simulate_at
-    return [
-        _simulated(point, windows[point.gamma], done) if point.gamma in chosen else point
-        for point in points
-    ]
+    plain_ms = evaluate.baseline(loaded.scenario, requests).tpot_s * 1e3
+    windows = windows_of(loaded, range(1, MOST + 1))
+    by_law = (_by_law(window, requests, plain_ms) for _, window in windows)
+    points = _to_show(by_law, set_window)
+    if done is None:
+        return list(points)
+    return [_beside(point, done) if point.gamma == set_window else point for point in points]
 
 
 def windows_of(loaded: Loaded, gammas: Iterable[int]) -> Iterator[tuple[int, Loaded]]:
@@ -116,16 +110,6 @@ def _to_show(points: Iterable[SweepPoint], set_window: int) -> Iterator[SweepPoi
         yield point
 
 
-def _telling(points: Sequence[SweepPoint], set_window: int) -> set[int]:
-    """Return both ends, the scenario's window, and the best by law with its neighbours; none
-    without points.
-    """
-    if not points:
-        return set()
-    best = min(points, key=lambda point: point.law_tpot_ms).gamma
-    return {points[0].gamma, points[-1].gamma, set_window, best - 1, best, best + 1}
-
-
 def main_kind(kinds: Iterable[Kind]) -> Kind:
     """Return the step kind that the paper's equation is about: all requests have their windows at
     hand.
@@ -148,54 +132,57 @@ def serial_drafting(scenario: Scenario) -> Scenario | None:
     return scenario.replace(strategy=serial)
 
 
-def _by_law(scenario: Scenario, acceptance: Acceptance) -> SweepPoint:
+def _by_law(loaded: Loaded, requests: int, baseline_tpot_ms: float) -> SweepPoint:
+    scenario = loaded.scenario
+    acceptance = loaded.acceptance()
     strategy = scenario.schedule
-    law = evaluate.law(scenario, acceptance)
+    law = evaluate.law(scenario, acceptance, requests)
     kind = main_kind(law.kinds)
     durations = strategy.durations(scenario.cost, strategy.step(kind, scenario.mean_context))
     named: Mapping[str, float] = durations._asdict()
+    overlap_ms = None
+    if strategy.traits.hidden_behind:
+        overlap_ms = named[strategy.traits.hidden_behind] * 1e3
     point = SweepPoint(
         gamma=strategy.window,
         law_step_ms=law.step_s * 1e3,
         law_tpot_ms=law.tpot_s * 1e3,
         main_step_ms=float(strategy.step_seconds(durations, kind)) * 1e3,
         draft_ms=named.get("draft", 0.0) * 1e3,
-        overlap_ms=named[strategy.traits.hidden_behind] * 1e3
-        if strategy.traits.hidden_behind
-        else None,
-        baseline_tpot_ms=evaluate.baseline(scenario).tpot_s * 1e3,
+        overlap_ms=overlap_ms,
+        baseline_tpot_ms=baseline_tpot_ms,
     )
-    if serial := serial_drafting(scenario):
-        vanilla = evaluate.law(serial, acceptance)
-        point = replace(
-            point, vanilla_step_ms=vanilla.step_s * 1e3, vanilla_tpot_ms=vanilla.tpot_s * 1e3
-        )
-    return point
+    serial = serial_drafting(scenario)
+    if serial is None:
+        return point
+    vanilla = evaluate.law(serial, acceptance, requests)
+    return replace(
+        point, vanilla_step_ms=vanilla.step_s * 1e3, vanilla_tpot_ms=vanilla.tpot_s * 1e3
+    )
 
 
-def _simulated(point: SweepPoint, loaded: Loaded, done: RunResult | None) -> SweepPoint:
-    if done and done.scenario == loaded.scenario:
-        outcome = done.simulated
-    else:
-        outcome, _ = evaluate.simulate(loaded.scenario, loaded.acceptance())
+def _beside(point: SweepPoint, done: RunResult) -> SweepPoint:
+    """Return the point of a window with what its run came to."""
     return replace(
         point,
-        simulated_requests=loaded.scenario.requests.count,
-        simulated_step_ms=outcome.step_s * 1e3,
-        simulated_tpot_ms=outcome.tpot_s * 1e3,
-        replayed_tpot_ms=evaluate.law_from(loaded.scenario, outcome).tpot_s * 1e3,
+        simulated_step_ms=done.simulated.step_s * 1e3,
+        simulated_tpot_ms=done.simulated.tpot_s * 1e3,
+        replayed_tpot_ms=done.law_replayed.tpot_s * 1e3,
     )
 
 
-def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -> Loaded:
-    """Return the scenario with windows of ``gamma`` and at most so many requests; stated times of a
-    window grow with it.
+def at_window(loaded: Loaded, gamma: int, most_requests: int | None = None) -> Loaded:
+    """Return the scenario with windows of ``gamma``; stated times of a window grow with it.
+
+    ``most_requests``: so many requests at most, or two full batches where that is more.
     """
     scenario = loaded.scenario
-    requests = scenario.requests
-    count = min(requests.count, max(most_requests, 2 * requests.concurrency))
     changed = loaded.change(gamma=gamma)
-    updates: PlainData = {"requests": requests.model_copy(update={"count": count})}
+    updates: PlainData = {}
+    if most_requests is not None:
+        requests = scenario.requests
+        count = min(requests.count, max(most_requests, 2 * requests.concurrency))
+        updates["requests"] = requests.model_copy(update={"count": count})
     if scenario.durations:
         scale = changed.scenario.schedule.needs.draft_steps / scenario.schedule.needs.draft_steps
         given = {
@@ -207,4 +194,4 @@ def at_window(loaded: Loaded, gamma: int, most_requests: int = SWEEP_REQUESTS) -
             if given.get(name) is not None
         }
         updates["durations"] = StatedDurations(**given)
-    return changed.replace(**updates)
+    return changed.replace(**updates) if updates else changed

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from simulator.report.blocks import Block, Figure, Paragraph, Section
+from simulator.report.blocks import Block, Code, Figure, Paragraph, Section, Words
 from simulator.report.run import figures
 from simulator.report.wording import number
 from simulator.scenario.result.run_result import RunResult
@@ -26,35 +26,32 @@ def section(result: RunResult, sweep: Sequence[SweepPoint]) -> Section:
     return Section("Which window", blocks)
 
 
-def best_window(sweep: Sequence[SweepPoint], gamma: int) -> str:
-    """Return in words which window is best by law and by simulation; ``gamma`` is that of the
-    scenario.
+def best_window(sweep: Sequence[SweepPoint], gamma: int) -> Words:
+    """Return in words which window is best by law, and what that of the scenario, ``gamma``, comes
+    to.
     """
     best = min(sweep, key=lambda point: point.law_tpot_ms)
     words = (
         f"Best window by law (marginal rates): γ = {best.gamma} with {number(best.law_tpot_ms)} ms "
-        "per token"
+        f"per token. This scenario runs γ = {gamma}"
     )
-    simulated = {
-        point.gamma: point.simulated_tpot_ms
-        for point in sweep
-        if point.simulated_tpot_ms is not None
-    }
-    if simulated:
-        count = max(point.simulated_requests for point in sweep)
-        tried = ", ".join(map(str, simulated))
-        quickest = min(simulated, key=lambda window: simulated[window])
+    own = next((point for point in sweep if point.gamma == gamma), None)
+    if own and own.simulated_tpot_ms is not None:
         words += (
-            f"; by simulation ({count} requests at each of γ = {tried}): γ = {quickest} with "
-            f"{number(simulated[quickest])} ms"
+            f": {number(own.law_tpot_ms)} ms by law, {number(own.simulated_tpot_ms)} ms by "
+            "simulation"
         )
-    return f"{words}. This scenario runs γ = {gamma}."
+    if best.gamma == gamma:
+        return f"{words}."
+    setting = Code(f"--set strategy.gamma={best.gamma}")
+    return f"{words}; ", setting, f" simulates γ = {best.gamma}."
 
 
-def stated_draft(draft_ms: float, gamma: int) -> str:
+def stated_draft(draft_ms: float, gamma: int) -> Words:
     """Return what is taken for other windows where the time of one is stated."""
-    return (
+    taken = (
         f"The stated draft_ms of {number(draft_ms)} ms is for γ = {gamma}; other windows are taken "
         "in proportion to their internal draft steps, and the stated target time as the same for "
-        "all."
+        "all. A run of another window takes "
     )
+    return taken, Code("durations.draft_ms"), " as it is stated."
