@@ -35,8 +35,8 @@ from simulator.studies.plan.bounds import (
     FleetBounds,
     LimitBrokenError,
     Watch,
+    _least_replicas,
     _least_widths,
-    _most_over,
 )
 from simulator.studies.plan.break_even import break_even, speedup
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
@@ -330,16 +330,15 @@ def test_bounds_keep_out_of_what_they_are_not_proven_for() -> None:
 
 
 def test_demand_by_hand() -> None:
-    """Three seconds of work within one: two too many for one replica, none for three; one second
-    less where one may be late.
+    """Three seconds of work within one take three replicas, two where one may be late; nothing is
+    due that never has to end.
     """
     at, due, work = np.zeros(3), np.ones(3), np.ones(3)
-    assert _most_over(at, due, work, 0, 1) == pytest.approx(2.0)
-    assert _most_over(at, due, work, 1, 1) == pytest.approx(1.0)
-    assert _most_over(at, due, work, 0, 3) == pytest.approx(0.0)
-    assert _most_over(
-        np.array([0.0, 10.0, 10.0]), np.array([1.0, 11.0, 11.0]), work, 0, 1
-    ) == pytest.approx(1.0)
+    assert _least_replicas(at, due, work, 0) == pytest.approx(3.0)
+    assert _least_replicas(at, due, work, 1) == pytest.approx(2.0)
+    later = np.array([0.0, 10.0, 10.0])
+    assert _least_replicas(later, later + 1.0, work, 0) == pytest.approx(2.0)
+    assert _least_replicas(at, np.full(3, np.inf), work, 0) < 0.0
 
 
 def test_a_watch_ends_a_run_with_the_first_request_too_many() -> None:

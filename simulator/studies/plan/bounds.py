@@ -39,7 +39,7 @@ Requests of a warm-up or cool-down do their work and set no deadline.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise, product
 from math import ceil, inf
 
@@ -49,6 +49,7 @@ from numpy.typing import NDArray
 from simulator.core.acceptance.assignment import TraceAssignment
 from simulator.core.acceptance.cursors import Chain
 from simulator.core.acceptance.sources import Cycle
+from simulator.core.cost.protocol import Cost
 from simulator.core.cost.roofline import Roofline
 from simulator.core.cost.rows import Rows
 from simulator.core.quantities import replace_nested
@@ -63,6 +64,8 @@ PROMPT_GRID = 64
 """Prompt tokens between two sizes at which a pass is priced."""
 INSTANTS = 500
 """Arrivals from which on demand is added up, at most; leaving some out only weakens the bound."""
+MOST_SHARES = 16
+"""Hardware whose least time of a prompt's token is kept: candidates and traffic share it."""
 Times = NDArray[np.float64]
 """(requests,) seconds, or counts of steps, one for each request."""
 
@@ -198,32 +201,48 @@ class FleetBounds:
         return None
 
     def _breaks(self, limit: Limit) -> bool:
-        outputs = self._lengths[:, 1]
-        allowed = limit.seconds * MARGIN
-        longer = outputs > 1
         if limit.metric == "tbt":
-            if not (_room_for_all(self._scenario) and self._counted.all() and longer.any()):
+            outputs = self._lengths[:, 1]
+            every_gap = _room_for_all(self._scenario) and self._counted.all()
+            if not (every_gap and (outputs > 1).any()):
                 return False
             shortest = int(self._lengths[:, 0].min())
-            return _step(self._scenario, 1, shortest) > allowed
-        first, rest = self._alone
+            return _step(self._scenario, 1, shortest) > limit.seconds * MARGIN
+        # no prompt takes longer than the longest, and mostly that one is within the limit
+        return self._exceed(limit, self._as_the_longest) and self._exceed(limit, self._alone)
+
+    def _exceed(self, limit: Limit, taken: tuple[Times, Times]) -> bool:
+        """Return whether too many requests exceed a limit on TTFT, TPOT or E2E if they take so
+        long, to the first token and from there on.
+        """
+        first, rest = taken
+        outputs = self._lengths[:, 1]
         counted = self._counted
-        taken = first
+        seconds = first
         if limit.metric == "e2e":
-            taken = first + rest
+            seconds = first + rest
         elif limit.metric == "tpot":
-            taken = rest / np.maximum(1, outputs - 1)
-            counted = counted & longer
-        judged = taken[counted]
-        return int((judged > allowed).sum()) > _let_go(limit, len(judged))
+            seconds = rest / np.maximum(1, outputs - 1)
+            counted = counted & (outputs > 1)
+        judged = seconds[counted]
+        return int((judged > limit.seconds * MARGIN).sum()) > _let_go(limit, len(judged))
 
     @cached_property
     def _alone(self) -> tuple[Times, Times]:
         """Return two (requests,): seconds to the first token, and from there to the last with the
         step that ends the prompt.
         """
-        scenario = self._scenario
+        return self._taken(self._lengths[:, 0])
+
+    @cached_property
+    def _as_the_longest(self) -> tuple[Times, Times]:
+        """Return the same of requests whose prompts are all as long as the longest."""
         prompts = self._lengths[:, 0]
+        return self._taken(np.full_like(prompts, prompts.max()))
+
+    def _taken(self, prompts: NDArray[np.int64]) -> tuple[Times, Times]:
+        """Return the same of requests with prompts of so many tokens, (requests,)."""
+        scenario = self._scenario
         lengths, place = np.unique(prompts, return_inverse=True)
         admissions = np.array([_admission(scenario, int(tokens)) for tokens in lengths])
         first, window = admissions[place].T
@@ -241,11 +260,21 @@ class FleetBounds:
         """Return a limit whose work does not fit between arrivals and deadlines on so many
         replicas; None where all does.
         """
-        for limit, let_go, due, work in self._deadlines:
-            counted_due = np.where(self._counted, due, inf)
-            if _most_over(self._arrivals, counted_due, work, let_go, replicas) > 0.0:
+        for limit, least in self._replicas_due:
+            if least > replicas:
                 return limit
         return None
+
+    @cached_property
+    def _replicas_due(self) -> list[tuple[Limit, float]]:
+        """Return for each deadline its limit, and the replicas that its work takes at least, a
+        fraction among them.
+        """
+        due_of = []
+        for limit, let_go, due, work in self._deadlines:
+            counted_due = np.where(self._counted, due, inf)
+            due_of.append((limit, _least_replicas(self._arrivals, counted_due, work, let_go)))
+        return due_of
 
     @cached_property
     def _deadlines(self) -> list[tuple[Limit, int, Times, Times]]:
@@ -310,17 +339,7 @@ class FleetBounds:
         scenario = self._scenario
         longest = scenario.batch * int(self._lengths[:, 0].max())
         most = getattr(scenario.serving.policy, "batch_tokens", longest)
-        apart = max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)
-        sizes = [0, *range(PROMPT_GRID, most, apart), most]
-        share = inf
-        for below, above in pairwise(sizes):
-            rows = Rows.prefill(below + 1)
-            # however long the prompts are: a token sees itself at least
-            least = rows._replace(attention_pairs=rows.tokens, prompt_pairs=rows.tokens)
-            seconds = _slowest_stage(scenario, least)
-            if not seconds:
-                seconds = scenario.cost.prefill("target", least).wall_s
-            share = min(share, seconds / above)
+        share = _prompt_share(scenario.cost, self._prompts_elsewhere, most)
         return np.asarray(self._lengths[:, 0] * share, dtype=np.float64)
 
     @cached_property
@@ -404,34 +423,47 @@ def _busy(scenario: Scenario, requests: int, context: int) -> float:
     """Return seconds for which a step keeps a replica from the next one: the whole step, or that of
     the slowest stage.
     """
-    return _slowest_stage(scenario, Rows.decode(1, requests * context, requests)) or _step(
-        scenario, requests, context
-    )
+    if scenario.schedule.traits.staged:
+        return _slowest_stage(scenario.cost, Rows.decode(1, requests * context, requests))
+    return _step(scenario, requests, context)
 
 
-def _slowest_stage(scenario: Scenario, rows: Rows) -> float:
-    """Return seconds of a pass on its slowest stage: the next may follow on stages already left. 0
-    without stages.
+@lru_cache(MOST_SHARES)
+def _prompt_share(cost: Cost, on_stages: bool, most: int) -> float:
+    """Return seconds that a token of a prompt takes at least, in a pass over at most so many tokens
+    of prompts; on stages they are those of the slowest one.
     """
-    if not scenario.schedule.traits.staged:
-        return 0.0
-    return max(
-        float(scenario.cost.stage(index, rows).wall_s) for index in range(scenario.cost.stages)
-    )
+    apart = max(PROMPT_GRID, most // 256 // PROMPT_GRID * PROMPT_GRID)
+    sizes = [0, *range(PROMPT_GRID, most, apart), most]
+    share = inf
+    for below, above in pairwise(sizes):
+        rows = Rows.prefill(below + 1)
+        # however long the prompts are: a token sees itself at least
+        least = rows._replace(attention_pairs=rows.tokens, prompt_pairs=rows.tokens)
+        if on_stages:
+            seconds = _slowest_stage(cost, least)
+        else:
+            seconds = float(cost.prefill("target", least).wall_s)
+        share = min(share, seconds / above)
+    return share
 
 
-def _most_over(arrivals: Times, due: Times, work: Times, let_go: int, replicas: int) -> float:
-    """Return seconds by which demand exceeds what replicas can do, at the worst of all intervals;
-    below zero if nowhere.
+def _slowest_stage(cost: Cost, rows: Rows) -> float:
+    """Return seconds of a pass on its slowest stage: the next may follow on stages already left."""
+    return max(float(cost.stage(index, rows).wall_s) for index in range(cost.stages))
+
+
+def _least_replicas(arrivals: Times, due: Times, work: Times, let_go: int) -> float:
+    """Return how many replicas the work takes at least, at the worst of all intervals: its seconds
+    over those of the interval; below zero where nothing is due.
     """
     spared = float(np.sort(work)[len(work) - let_go :].sum())
     order = np.argsort(due)
     ends = due[order]
-    worst = -inf
+    most = -inf
     for start in arrivals[:: max(1, ceil(len(arrivals) / INSTANTS))]:
         inside = np.cumsum(np.where(arrivals[order] >= start, work[order], 0.0))
         later = (ends > start) & (ends < inf)
-        worst = max(
-            worst, float((inside - spared - replicas * (ends - start))[later].max(initial=-inf))
-        )
-    return float(worst)
+        needed = (inside - spared)[later] / (ends - start)[later]
+        most = max(most, float(needed.max(initial=-inf)))
+    return most
