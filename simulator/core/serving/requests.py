@@ -415,8 +415,8 @@ class Source(Protocol):
 
     @property
     def next_s(self) -> float:
-        """Return when the next request arrives, in seconds, if nothing happens before; infinity if
-        that is not known.
+        """Return when the next request arrives, in seconds, if nobody leaves before: infinity if
+        that is not known, minus infinity if it is there already.
         """
 
     @property
@@ -436,7 +436,11 @@ class ClosedLoop:
         self._idle = requests.concurrency
         self._left = requests.count
         self._cut = requests.past_end == "cut"
-        self.next_s = inf
+
+    @property
+    def next_s(self) -> float:
+        """Return minus infinity while an idle client has a request to send, else infinity."""
+        return -inf if self._idle and self._left else inf
 
     @property
     def exhausted(self) -> bool:

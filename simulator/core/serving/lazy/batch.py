@@ -108,7 +108,6 @@ class LazyBatch:
         """Tokens for which a request gets room in a step."""
         self.blocked = False
         """Whether nobody can be admitted before somebody has ended."""
-        self.somebody_left = False
         self.next_s = -inf
         """When the next request comes, in seconds, as far as it is known."""
         self.shown_last: list[ShownLast] = []
@@ -162,7 +161,7 @@ class LazyBatch:
     def _take_over(self) -> None:
         """Make members of all requests that decode."""
         self.blocked = False
-        self.somebody_left = True  # whoever has come since is asked for
+        self.next_s = self.scheduler.source.next_s
         self.late_step = -1
         self.blocks.clear()
         self.whole.clear()
@@ -237,8 +236,7 @@ class LazyBatch:
         source = scheduler.source
         queues = scheduler.queues
         while True:
-            if self.next_s <= now or self.somebody_left:
-                self.somebody_left = False
+            if self.next_s <= now:
                 for request in source.due(now):
                     scheduler.submit(request)
                 self.next_s = source.next_s
@@ -477,7 +475,7 @@ class LazyBatch:
         scheduler = self.scheduler
         scheduler.memory.keep(request, 0)
         scheduler.queues.running.remove(request)
-        self.somebody_left = True
+        self.next_s = scheduler.source.next_s
         self.blocked = False
 
     # ---- prices
