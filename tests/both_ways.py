@@ -57,7 +57,7 @@ def eager(most: int = 7) -> Iterator[None]:
     """Take a batch up again at once, write ``most`` iterations at a time, and price runs of any
     length.
     """
-    rests = patch.multiple(lazy, RESTS=1, MOST_RESTS=2, RUN=2, MOST=most)
+    rests = patch.multiple(lazy, RESTS=1, MOST_RESTS=2, RUN=2, LONGEST_RUN=5, MOST=most)
     with rests, patch.object(to_come, "AT_FIRST", 8):
         yield
 

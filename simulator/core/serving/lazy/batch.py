@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice, pairwise
 from math import inf
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from simulator.core.serving.lazy.to_come import BLOCKS, TOKENS, Begun, StepsToCo
 from simulator.core.serving.policies import Policy
 from simulator.core.serving.requests import Prompts, Request
 from simulator.core.serving.scheduler import Scheduler
+from simulator.core.serving.step_times import Block
 from simulator.core.strategies.common.courses import Course, TellsCourses, tells_courses
 from simulator.core.strategies.common.step import Lanes, Step
 
@@ -73,7 +74,14 @@ class Member:
         return int(self.course.shown[done - 1]) if done else 0
 
 
-NO_PRICES = Prices(())
+class PricedStep(NamedTuple):
+    """A step that is priced by itself."""
+
+    step: Step
+    durations: Any
+    """Its named durations, in seconds."""
+    parts: tuple[float, ...]
+    """Those that follow one another, in turn."""
 
 
 class LazyBatch:
@@ -99,6 +107,10 @@ class LazyBatch:
         """The latest prices by the sum of contexts, by number of requests."""
         self.run: Prices | None = None
         """Prices by step, as long as nobody comes or ends."""
+        self.with_prompts: dict[tuple[int, ...], PricedStep] = {}
+        """Steps that read prompts where no context changes their price, by requests, prompts, rows
+        of those, and how many are read whole.
+        """
         self.window: int | None = None
         """That of the batch for which courses were told."""
         self.window_moved = False
@@ -256,7 +268,7 @@ class LazyBatch:
                 now = self.next_s
             else:
                 return now
-            if len(self.passed) >= MOST:
+            if len(self.passed.ends) >= MOST:
                 self._write()
 
     def _until(self) -> int:
@@ -322,10 +334,8 @@ class LazyBatch:
         passed = self.passed
         if self.members and self.beside:
             alone = False
-            step = self._with_prompts(scheduler.prompt_rows(prompts))
-            read_s = ended = self._take(now, step, len(self.members))
-            self.to_come.step += 1
-            self._stepped(len(passed) - 1, now)
+            read_s = ended = self._step_with(prompts, now)
+            self._stepped(len(passed.ends) - 1, now)
         else:
             alone = True
             admission = scheduler.admission(prompts)
@@ -349,26 +359,55 @@ class LazyBatch:
                 self._shows(request.last_token_s)
         return ended
 
+    def _step_with(self, prompts: Prompts, now: float) -> float:
+        """Let one step pass that reads prompts; return when it ends."""
+        scheduler = self.scheduler
+        requests = len(self.members)
+        if scheduler.cost.reads_context or len(self.to_come.rows) > BLOCKS:
+            return self._take(self._with_prompts(scheduler.prompt_rows(prompts)), now, requests)
+        read = read_whole = 0
+        for request, tokens in prompts:
+            read += tokens
+            read_whole += tokens == request.left
+        key = requests, len(prompts), read, read_whole
+        known = self.with_prompts.get(key)
+        if known is None:
+            if len(self.with_prompts) >= MOST:
+                self.with_prompts.clear()
+            known = self._priced(self._with_prompts(scheduler.prompt_rows(prompts)))
+            self.with_prompts[key] = known
+        return self._pass_one(known, now, requests)
+
     def _with_prompts(self, rows: Rows) -> Step:
         """Return the next step with the rows of prompts in it."""
-        kind, decoding, redraft, _, loads = self._next_step(self.to_come.step)
+        kind, decoding, redraft, _, loads = self._next_step()
         return Step(kind._replace(prompts=rows.sequences), decoding, redraft, rows, loads)
 
-    def _take(self, now: float, step: Step, requests: int) -> float:
+    def _take(self, step: Step, now: float, requests: int) -> float:
         """Let one step pass that is priced by itself; return when it ends."""
+        return self._pass_one(self._priced(step), now, requests)
+
+    def _priced(self, step: Step) -> PricedStep:
+        """Return a step with its durations."""
         durations = self.scheduler.times.of(step)
+        return PricedStep(step, durations, tuple(map(float, self._in_turn(step, durations))))
+
+    def _pass_one(self, priced: PricedStep, now: float, requests: int) -> float:
+        """Let one step pass; return when it ends."""
+        step, durations, parts = priced
         passed = self.passed
         alike = passed.one_more(step.kind, step, durations)
         self._passes(now, alike, requests, self.to_come.during)
-        for seconds in self._in_turn(step, durations):
-            now += float(seconds)
+        for seconds in parts:
+            now += seconds
         passed.ends.append(now)
         passed.entries.append(0)
+        self.to_come.step += 1
         return now
 
-    def _next_step(self, number: int) -> Step:
-        """Return the step of this number, without prompts."""
-        return self.strategy.step_of(len(self.members), self.to_come.sums_of(number))
+    def _next_step(self) -> Step:
+        """Return the next step, without prompts."""
+        return self.strategy.step_of(len(self.members), self.to_come.sums_next())
 
     def _in_turn(self, step: Step, durations: Any) -> tuple[Numbers, ...]:
         """Return the parts of a step that follow one another, by its timeline or by its law."""
@@ -386,45 +425,63 @@ class LazyBatch:
         """Let steps without prompts pass up to one, or to an arrival; return when they end."""
         requests = len(self.members)
         passed = self.passed
-        ends = passed.ends
-        noted = passed.entries
+        to_come = self.to_come
         next_s = self.next_s
+        used = self.scheduler.memory.used + to_come.during
+        began = len(passed.ends)
+        begin_s = now
+        while to_come.step < until and now < next_s:
+            prices = self._prices(requests, until)
+            if prices is None:
+                now = self._take(self._next_step(), now, requests)
+                continue
+            passed.segments.append((len(passed.ends), now, prices, requests, used))
+            if prices.always is not None:
+                now = self._alike(prices.always, now, until)
+            else:
+                now = self._along(prices, now, until)
+        self._stepped(began, begin_s)
+        return now
+
+    def _alike(self, parts: tuple[float, ...], now: float, until: int) -> float:
+        """Let steps of the same duration pass up to one, or to an arrival; return when they end."""
+        next_s = self.next_s
+        ends = self.passed.ends
+        began = step = self.to_come.step
+        while step < until and now < next_s:
+            for seconds in parts:
+                now += seconds
+            ends.append(now)
+            step += 1
+        self.passed.entries += [0] * (step - began)
+        self.to_come.step = step
+        return now
+
+    def _along(self, prices: Prices, now: float, until: int) -> float:
+        """Let steps pass as long as they have these prices, up to one or to an arrival; return when
+        they end.
+        """
+        next_s = self.next_s
+        ends = self.passed.ends
+        noted = self.passed.entries
         to_come = self.to_come
         step = to_come.step
         base = to_come.base
         tokens_at = to_come.rows[TOKENS].item
-        used = self.scheduler.memory.used + to_come.during
-        began = len(ends)
-        begin_s = now
-        prices: Any = self.run or self.blocks.get(requests, NO_PRICES)
-        parts, by_step, first, entries = prices.read(to_come.context)
-        noted_for: Prices | None = None
-        while step < until:
+        by_step = prices.by_step
+        first = prices.first if by_step else prices.first - to_come.context
+        entries = prices.entries
+        parts = prices.parts
+        while step < until and now < next_s:
             entry = (step if by_step else tokens_at(step - base)) - first
-            if not 0 <= entry < entries:
-                prices = self._price(requests, step, until)
-                if prices is None:
-                    now = self._take(now, self._next_step(step), requests)
-                    parts, by_step, first, entries = NO_PRICES.read(0)
-                    noted_for = None
-                    step += 1
-                    if now >= next_s:
-                        break
-                    continue
-                parts, by_step, first, entries = prices.read(to_come.context)
-                entry = (step if by_step else tokens_at(step - base)) - first
-            if prices is not noted_for:
-                noted_for = prices
-                passed.segments.append((len(ends), now, prices, requests, used))
+            if entry >= entries:
+                break
             for part in parts:
                 now += part(entry)
             ends.append(now)
             noted.append(entry)
             step += 1
-            if now >= next_s:
-                break
         to_come.step = step
-        self._stepped(began, begin_s)
         return now
 
     def _stepped(self, began: int, begin_s: float) -> None:
@@ -480,25 +537,34 @@ class LazyBatch:
 
     # ---- prices
 
-    def _price(self, requests: int, step: int, until: int) -> Prices | None:
+    def _prices(self, requests: int, until: int) -> Prices | None:
         """Return prices that hold the next step: a block of contexts where there is one, all steps
         until ``until`` where those are many; None where it is priced by itself.
         """
-        next_step = self._next_step(step)
+        to_come = self.to_come
+        step = to_come.step
+        known = self.run or self.blocks.get(requests)
+        if known is not None and known.holds(step, to_come.context_of(step)):
+            return known
+        next_step = self._next_step()
         block = None
-        if len(self.to_come.rows) == BLOCKS:
+        if len(to_come.rows) == BLOCKS:
             block = self.scheduler.times.block(next_step)
         if block is not None:
-            priced = PricedSteps(slice(None), next_step, block.durations)
-            parts = self._in_turn(next_step, block.durations)
-            entries = block.stop - block.first
-            prices = priced_by(block.first, entries, False, (priced,), parts)
-            self.blocks[requests] = prices
-            return prices
+            self.blocks[requests] = self._of_block(next_step, block)
+            return self.blocks[requests]
+        self.run = None
         if until - step >= RUN and not next_step.loads:
             self.run = self._run(requests, step, min(until, step + LONGEST_RUN))
-            return self.run
-        return None
+        return self.run
+
+    def _of_block(self, step: Step, block: Block) -> Prices:
+        """Return the prices of a block of contexts."""
+        priced = PricedSteps(slice(None), step, block.durations)
+        parts = self._in_turn(step, block.durations)
+        if not self.scheduler.cost.reads_context:
+            return Prices((priced,), (), 0, 1, always=tuple(map(float, parts)))
+        return priced_by(block.first, block.stop - block.first, False, (priced,), parts)
 
     def _run(self, requests: int, step: int, until: int) -> Prices:
         """Return prices of all steps up to one."""

@@ -32,20 +32,20 @@ class Prices:
     """Durations of the steps that so many requests may take, by entry."""
 
     steps: tuple[PricedSteps, ...]
-    parts: tuple[Callable[[int], float], ...] = ()
+    parts: tuple[Callable[[int], float], ...]
     """Functions from an entry to the seconds of each part of a step, in turn."""
-    first: int = 0
+    first: int
     """What the first entry is for: a sum of contexts, or the number of a step."""
-    entries: int = 0
+    entries: int
     by_step: bool = False
     """Whether entries are steps."""
+    always: tuple[float, ...] | None = None
+    """The seconds of each part where no context changes them: the one entry, 0, is for all."""
 
-    def read(self, context: int) -> tuple[tuple[Callable[[int], float], ...], bool, int, int]:
-        """Return parts, whether entries are steps, and the first and the number of them; the first
-        sum of contexts without a ``context`` that is part of it.
-        """
-        first = self.first if self.by_step else self.first - context
-        return self.parts, self.by_step, first, self.entries
+    def holds(self, step: int, context: int) -> bool:
+        """Return whether a step is among the entries, by its number or its sum of contexts."""
+        entry = (step if self.by_step else context) - self.first
+        return self.always is not None or 0 <= entry < self.entries
 
 
 class PricedSteps(NamedTuple):
@@ -91,9 +91,6 @@ class Passed:
         self.shown_last: list[tuple[int, Sequence[ShownLast]]] = []
         """Iterations whose requests were not all shown their last token as it began."""
         self.alike: dict[Hashable, Alike] = {}
-
-    def __len__(self) -> int:
-        return len(self.ends)
 
     def one_more(self, key: Hashable, step: Step | None, durations: Any) -> Alike:
         """Return the iterations that are alike by ``key``, to which another one with its durations

@@ -104,12 +104,15 @@ class StepsToCome:
         self.rows[: len(to_come), : to_come.shape[1]] = to_come
         self.base = self.step
 
-    def sums_of(self, step: int) -> list[int]:
-        """Return contexts and what else is added up of a step, by the strategy's columns."""
-        place = step - self.base
-        sums = [self.rows.item(TOKENS, place) + self.context]
+    def context_of(self, step: int) -> int:
+        """Return the tokens that all requests have in their caches before a step."""
+        return self.rows.item(TOKENS, step - self.base) + self.context
+
+    def sums_next(self) -> list[int]:
+        """Return contexts and what else is added up of the next step, by the strategy's columns."""
+        sums = [self.context_of(self.step)]
         if len(self.rows) > BLOCKS:
-            sums += self.rows[BLOCKS:, place].tolist()
+            sums += self.rows[BLOCKS:, self.step - self.base].tolist()
         return sums
 
     def sums_until(self, step: int) -> list[Numbers]:
