@@ -12,7 +12,9 @@ from simulator.core.acceptance.rescale import rescaled
 from simulator.core.acceptance.sources import Acceptance, Rates
 from simulator.core.faults import BadInput, Infeasible
 from simulator.inputs.catalogue import Catalogue
-from simulator.scenario import Loaded, load
+from simulator.inputs.document import Document
+from simulator.inputs.schema import validate
+from simulator.scenario import Loaded, Scenario, load
 from simulator.scenario.evaluate import law, simulate
 from simulator.scenario.loading import MOST_MADE, Verdicts, variant
 from simulator.studies.sweep.base import Base, with_settings
@@ -88,6 +90,7 @@ POINTS: list[tuple[str, dict[str, object]]] = [
         "durations_only",
         {"serving.policy": {"name": "prefill_first"}, "requests": "chat_poisson", "seed": 2},
     ),
+    ("vanilla_qwen3_32b_a100", {"slo": None, "strategy.gamma": 3, "seed": 4}),
     # wrong alone, right together: stages without a strategy that runs on them
     ("durations_only", {"durations": {"stages_ms": [3.0, 4.0]}, "strategy": "pipeline"}),
 ]
@@ -122,7 +125,14 @@ def test_what_a_point_does_not_change_is_read_once(monkeypatch: pytest.MonkeyPat
         laid.append(settings)
         return with_settings(before, settings, catalogue)
 
+    read: list[object] = []
+
+    def noted(model: type[Scenario], document: Document) -> Scenario:
+        read.append(document)
+        return validate(model, document)
+
     monkeypatch.setattr("simulator.studies.sweep.base.with_settings", counted)
+    monkeypatch.setattr("simulator.scenario.loading.validate", noted)
     points = {
         (gamma, speed): base.point(
             {"strategy.gamma": gamma, "draft.device.memory_bandwidth_gb_s": speed}
@@ -130,7 +140,7 @@ def test_what_a_point_does_not_change_is_read_once(monkeypatch: pytest.MonkeyPat
         for gamma in (2, 3, 4)
         for speed in (800, 900, 1000, 1100)
     }
-    assert len(laid) == 7
+    assert len(laid) == len(read) == 7
     assert points[2, 900].draft is points[4, 900].draft
     assert points[2, 900].strategy is points[2, 1100].strategy
     assert points[2, 900].draft.model is loaded.scenario.draft.model

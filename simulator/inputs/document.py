@@ -168,22 +168,17 @@ class Document:
         first level.
         """
         fields = self.data.keys() | other.data.keys()
-        names = {name for name in fields if self.data.get(name) is not other.data.get(name)}
+        nothing = object()
+        names = {
+            name
+            for name in fields
+            if self.data.get(name, nothing) is not other.data.get(name, nothing)
+        }
         data = {name: value for name, value in other.data.items() if name in names}
-
-        def places(document: Self) -> dict[Path_, Place]:
-            return {path: place for path, place in document.places.items() if path[:1] in within}
-
-        def mentions(document: Self) -> dict[Path_, Place]:
-            return {path: place for path, place in document.mentions.items() if path[:1] in within}
-
-        within = {(name,) for name in names}
-        stated = Document(data, places(other), mentions(other))
-        gone = Document(
-            dict.fromkeys(names - data.keys()),
-            {path: place for path, place in places(self).items() if path not in stated.places},
-            {path: place for path, place in mentions(self).items() if path not in stated.mentions},
-        )
+        places, no_places = _moved(self.places, other.places, names)
+        mentions, no_mentions = _moved(self.mentions, other.mentions, names)
+        stated = Document(data, places, mentions)
+        gone = Document(dict.fromkeys(names - data.keys()), no_places, no_mentions)
         return FieldChanges(stated, gone)
 
     def take_over(self, changes: "FieldChanges") -> None:
@@ -379,9 +374,36 @@ def dotted(path: Path_) -> str:
     return ".".join(map(str, path))
 
 
-def _below(places: dict[Path_, Place], path: Path_) -> dict[Path_, Place]:
+Places = dict[Path_, Place]
+
+
+def _below(places: Places, path: Path_) -> Places:
     """Return the places of ``path`` and of all paths below it."""
-    return {inner: place for inner, place in places.items() if inner[: len(path)] == path}
+    if not path:
+        return dict(places)
+    length = len(path)
+    last = path[-1]
+    found = {}
+    for inner, place in places.items():
+        # documents are long, and of most paths the first look says that they lie elsewhere
+        if len(inner) >= length and inner[length - 1] == last and inner[:length] == path:
+            found[inner] = place
+    return found
+
+
+def _moved(before: Places, after: Places, fields: set[str]) -> tuple[Places, Places]:
+    """Return the places within some fields of the first level that are new or others than before,
+    and those that are gone.
+    """
+    new = {}
+    for path, place in after.items():
+        if path and path[0] in fields and before.get(path) != place:
+            new[path] = place
+    gone = {}
+    for path, place in before.items():
+        if path and path[0] in fields and path not in after:
+            gone[path] = place
+    return new, gone
 
 
 def holds(value: Any, part: str | int) -> bool:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, Union
 
 from pydantic import (
@@ -45,6 +45,9 @@ from simulator.core.strategies.common.outputs import Outputs
 from simulator.core.strategies.common.step import UNLIMITED
 from simulator.inputs import traffic
 from simulator.scenario.routing import recorded_routing
+
+MOST_ROLES = 512
+"""Roles on their devices whose weights are kept."""
 
 
 def _made_already(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
@@ -402,6 +405,7 @@ class Scenario(Frozen):
         return machine, part.place.device.name
 
 
+@lru_cache(MOST_ROLES)
 def _role_memory(role: str, place: Placement, extra: ExtraMemory) -> RoleMemory:
     """Return a role with the size of its weights and of what a method adds to them."""
     weights_gb = place.weights_gb(extra.weights) + extra.table_bytes / 1e9

@@ -102,6 +102,11 @@ class AsRead(NamedTuple):
     document: Document
     fields: Mapping[str, object]
 
+    def has(self, name: str, value: object) -> bool:
+        """Return whether the field ``name`` was read from this very value."""
+        data = self.document.data
+        return name in self.fields and name in data and data[name] is value
+
     def made_of(self, name: str, value: object) -> object:
         """Return a value of the field ``name`` with models for what it shares with the document."""
         return _made(value, self.document.data.get(name), self.fields.get(name))
@@ -444,12 +449,20 @@ def _read(document: Document, kept: PlainData, sources: Sequence[AsRead]) -> Sce
     values that it shares with ``sources``.
     """
     data = _accepting(document.data)
+    read: PlainData = {}
     made: PlainData = {}
     for name in data.keys() - kept.keys():
-        for source in sources:  # the base comes last
-            if source is sources[-1] or source.document.data.get(name) is data[name]:
-                made[name] = source.made_of(name, data[name])
+        value = data[name]
+        for source in sources:
+            if source.has(name, value):
+                read[name] = source.fields[name]
                 break
+        else:
+            if sources:  # the base comes last
+                made[name] = sources[-1].made_of(name, value)
+    if sources and not made:
+        return Scenario.model_construct(**read, **kept)
+    made |= read
     try:
         return validate(Scenario, replace(document, data=data | made | kept))
     except BadInput:  # said of what is written there
@@ -501,7 +514,9 @@ def _as_recorded(loaded: Loaded) -> Loaded:
         if routed is not scenario.target:
             loaded = loaded.replace(target=routed)
     if trace is not None and isinstance(scenario.strategy, DraftsChain):
-        loaded = loaded.replace(strategy=scenario.strategy.recorded_in(trace))
+        strategy = scenario.strategy.recorded_in(trace)
+        if strategy is not scenario.strategy:
+            loaded = loaded.replace(strategy=strategy)
     mean = loaded.scenario.acceptance.rescale
     if mean and mean.window is None:
         loaded = _at_its_window(loaded, mean)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil
 from typing import Literal, Self
 
@@ -19,6 +19,9 @@ from simulator.core.cost.protocol import Depth
 from simulator.core.cost.roofline import Attention, Roofline
 from simulator.core.numeric import ordered_sum
 from simulator.core.quantities import Frozen
+
+MOST_PLACES = 512
+"""Placements of which is kept whether their degree can start."""
 
 
 class Collectives(Frozen):
@@ -114,7 +117,7 @@ class Placement(Frozen):
     def _linked(self) -> Self:
         if self.tensor_parallel > 1 and self.collectives.count and self.link is None:
             raise ValueError("tensor_parallel above 1 needs a link between the devices")
-        if words := refusal(self):
+        if words := _refusal(self):
             raise ValueError(words)
         if self.tensor_parallel > 1 and self.collectives.count:
             for link, ranks in self._rings():
@@ -340,3 +343,6 @@ class Placement(Frozen):
                 return depth
             return max(0, layers + depth)
         return round(depth * layers)
+
+
+_refusal = lru_cache(MOST_PLACES)(refusal)

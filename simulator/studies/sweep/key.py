@@ -11,8 +11,7 @@ from inspect import getfile
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
+from simulator.core.quantities import Frozen, Sourced
 from simulator.core.serving.fields import policies, routers
 from simulator.core.strategies import strategies
 from simulator.inputs.catalogue import Catalogue
@@ -22,6 +21,8 @@ from simulator.scenario import Loaded, Scenario
 KEY_BYTES = 16
 MOST_FILE_BYTES = 10_000_000_000
 """Most bytes of a file that a sweep reads; only its digest is held."""
+MOST_MODELS = 4_096
+"""Models whose digests are kept; points of a sweep share most of theirs."""
 WORDS_ONLY = ("name", "about")
 """Fields of a scenario that change no number."""
 NO_RESULTS = ("acceptance/record/", "evidence/", "report/", "cli/", "_shipped/")
@@ -85,22 +86,32 @@ def fields_of(
 
 def _digest_of(loaded: Loaded, catalogue: Catalogue, name: str, value: Any) -> bytes:
     """Return the digest of the value of a field, with that of the files that it reads."""
-    data = value
-    if isinstance(value, BaseModel):
-        data = value.model_dump(mode="json", exclude_none=True)
     files = [file_digest(path) for path in _files(loaded, catalogue, name)]
-    return digest(canonical(_bare(data)), *files)
+    return digest(canonical(_bare(value)), *files)
 
 
-def _bare(data: Any) -> Any:
-    """Return plain data with sourced numbers as numbers."""
-    if isinstance(data, dict):
-        if "confidence" in data and "value" in data:
-            return data["value"]
-        return {key: _bare(inner) for key, inner in data.items()}
-    if isinstance(data, list):
-        return [_bare(inner) for inner in data]
-    return data
+def _bare(value: Any) -> Any:
+    """Return a value as plain data: numbers without their sources, models by their digests."""
+    if isinstance(value, Sourced):
+        return value.value
+    if isinstance(value, Frozen):
+        return _digest_of_model(value)
+    if isinstance(value, dict):
+        return {str(key): _bare(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_bare(inner) for inner in value]
+    return value
+
+
+@lru_cache(MOST_MODELS)
+def _digest_of_model(model: Frozen) -> str:
+    """Return the digest of the fields of a model that are stated, as a text."""
+    fields = {}
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if value is not None:
+            fields[name] = _bare(value)
+    return digest(canonical(fields)).hex()
 
 
 def _files(loaded: Loaded, catalogue: Catalogue, field: str) -> list[Path]:
