@@ -308,7 +308,6 @@ def test_reports_run_nothing_and_only_figures_draw():
                     in (
                         "drawing",
                         "panels",
-                        "pipeline_timeline",
                         "validation_figures",
                     )
                 )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
 from simulator.core.world import Span
-from simulator.report.pipeline_timeline import COLOURS, THIN, devices, draw, pipeline_timeline
+from simulator.report.pipeline_timeline import COLOURS, THIN, boxes, devices, pipeline_timeline
 from simulator.report.timeline import steady_window
 from simulator.scenario import load
 from simulator.scenario.evaluate import SPANS, simulate
@@ -25,32 +23,36 @@ WORLD = [
 ]
 
 
-def boxes(axes: object) -> dict[str, list[tuple[float, float, float, float]]]:
-    """(left, right, top, bottom) of every rectangle by its label."""
-    names, found = {to_hex(colour): label for label, colour in COLOURS.items()}, {}
-    for patch in axes.patches:
-        corners = patch.get_path().vertices.reshape(-1, 5, 2)
-        found[names[to_hex(patch.get_facecolor())]] = [
-            tuple(pytest.approx(one) for one in (x.min(), x.max(), y.min(), y.max()))
-            for x, y in corners.transpose(0, 2, 1)
-        ]
-    return found
-
-
 def test_a_row_for_each_device_with_what_it_sends_below() -> None:
     """Milliseconds from left to right; rows draft, 1, 2, 10 from the top; a span is cut where the
     stretch begins or ends.
     """
-    axes = Figure().subplots()
-    assert devices(WORLD) == ["draft", "stage 1", "stage 2", "stage 10"]
-    assert draw(axes, WORLD, (0.011, 0.034)) == {"draft level", "compute", "transmit", "prune"}
-    assert boxes(axes) == {
-        "draft level": [(11, 12, -0.4, 0.4)],
-        "compute": [(11, 20, 0.6, 1.4), (21, 31, 1.6, 2.4)],
-        "transmit": [(20, 21, 1.4 - THIN, 1.4)],
-        "prune": [(31, 34, 0.6, 1.4), (31, 34, 2.6, 3.4)],
+    rows = devices(WORLD)
+    assert rows == ["draft", "stage 1", "stage 2", "stage 10"]
+    found = boxes(WORLD, (0.011, 0.034), rows)
+    assert list(found) == ["draft level", "compute", "prune", "transmit"]
+    assert {label: [pytest.approx(box) for box in drawn] for label, drawn in found.items()} == {
+        "draft level": [(11, 12, 0.1, 0.9)],
+        "compute": [(11, 20, 1.1, 1.9), (21, 31, 2.1, 2.9)],
+        "transmit": [(20, 21, 1.9 - THIN, 1.9)],
+        "prune": [(31, 34, 1.1, 1.9), (31, 34, 3.1, 3.9)],
     }
-    assert [label.get_text() for label in axes.get_yticklabels()] == devices(WORLD)
+
+
+def test_a_row_is_drawn_at_its_place_and_its_length() -> None:
+    """In the lower panel 676 units are 23 ms; its rows begin below caption, title and the upper
+    panel.
+    """
+    drawing = ElementTree.fromstring(pipeline_timeline(WORLD, (0.011, 0.034)))
+    far, close = drawing.findall("{*}g")
+    paths = {path.get("style"): path.get("d") for path in close.findall("{*}path")}
+    top = 14 + 18 + 4 * 20 + 26 + 18
+    draft_level = f"M70 {top + 2}h{round(676 / 23, 2):g}v16h{round(-676 / 23, 2):g}z"
+    assert paths[f"fill: {COLOURS['draft level']}"] == draft_level
+    assert set(paths) == {f"fill: {colour}" for colour in COLOURS.values()}
+    (shade,) = (box for box in far.findall("{*}rect") if box.get("class") == "shade")
+    assert float(shade.get("x")) == pytest.approx(70 + 676 / 23 / 6, abs=0.01)
+    assert float(shade.get("width")) == pytest.approx(676 / 6, abs=0.01)
 
 
 def test_both_panels_of_a_run_with_its_flush_inside() -> None:

@@ -56,14 +56,25 @@ def chart_svg(chart: Chart) -> str:
         placed = _Placed(panel, top)
         panels.append(placed)
         top = placed.bottom + AXIS + GAP
-    high = _number(top - GAP)
-    root = Element("svg", {"xmlns": SVG, "width": _number(WIDTH), "height": high, "role": "img"})
-    root.set("viewBox", f"0 0 {_number(WIDTH)} {high}")
-    SubElement(root, "title").text = chart.title
-    SubElement(root, "style").text = "\n" + STYLE.read_text("utf-8")
-    SubElement(root, "rect", {"class": "page", "width": "100%", "height": "100%"})
+    root = blank(chart.title, top - GAP)
     for placed in panels:
         placed.draw(SubElement(root, "g"))
+    return written(root)
+
+
+def blank(title: str, high: float) -> Element:
+    """Return an empty drawing in the style of all charts, ``WIDTH`` wide."""
+    height = short(high)
+    root = Element("svg", {"xmlns": SVG, "width": short(WIDTH), "height": height, "role": "img"})
+    root.set("viewBox", f"0 0 {short(WIDTH)} {height}")
+    SubElement(root, "title").text = title
+    SubElement(root, "style").text = "\n" + STYLE.read_text("utf-8")
+    SubElement(root, "rect", {"class": "page", "width": "100%", "height": "100%"})
+    return root
+
+
+def written(root: Element) -> str:
+    """Return a drawing as SVG text."""
     return ElementTree.tostring(root, "unicode") + "\n"
 
 
@@ -76,8 +87,8 @@ class _Placed:
         self.top = max((y for _, y, _ in self.legend), default=top - LEGEND) + LEGEND
         self.bottom = self.top + HIGH
         self.right = WIDTH - MARGIN
-        self.x = _scale(panel.x_limits, LEFT, self.right)
-        self.y = _scale(panel.y_limits, self.bottom, self.top)
+        self.x = scale(panel.x_limits, LEFT, self.right)
+        self.y = scale(panel.y_limits, self.bottom, self.top)
 
     def draw(self, group: Element) -> None:
         """Draw the panel, from what lies behind to what lies before."""
@@ -99,41 +110,41 @@ class _Placed:
             x = LEFT + note.x * (self.right - LEFT)
             for line, words in enumerate(lines):
                 y = self.bottom - 10 - 16 * (len(lines) - 1 - line)
-                _text(group, x, y, words, style, "end" if note.ends else "start")
+                add_text(group, x, y, words, style, "end" if note.ends else "start")
 
     def _behind(self, group: Element) -> None:
         panel = self.panel
         if panel.shaded:
             left, right = map(self.x, panel.shaded)
-            _box(group, left, self.top, right - left, HIGH, "shade")
+            add_box(group, left, self.top, right - left, HIGH, "shade")
         if panel.marked is not None:
-            _line(group, (self.x(panel.marked), self.bottom, self.x(panel.marked), self.top))
+            add_line(group, (self.x(panel.marked), self.bottom, self.x(panel.marked), self.top))
         for level in panel.levels:
             line = (LEFT, self.y(level.y), self.right, self.y(level.y))
-            _line(group, line, dashes=DASHES["-."])
+            add_line(group, line, dashes=DASHES["-."])
 
     def _axes(self, group: Element) -> None:
         panel = self.panel
-        _line(group, (LEFT, self.top, LEFT, self.bottom), "axis")
-        _line(group, (LEFT, self.bottom, self.right, self.bottom), "axis")
-        for value in _ticks(panel.y_limits, HIGH / TICKS_APART):
+        add_line(group, (LEFT, self.top, LEFT, self.bottom), "axis")
+        add_line(group, (LEFT, self.bottom, self.right, self.bottom), "axis")
+        for value in ticks(panel.y_limits, HIGH / TICKS_APART):
             y = self.y(value)
-            _line(group, (LEFT - 4, y, LEFT, y), "axis")
-            _text(group, LEFT - 8, y + 4, f"{value:.10g}", "soft", "end")
-        for value in _ticks(panel.x_limits, (self.right - LEFT) / NUMBERS_APART, panel.whole):
+            add_line(group, (LEFT - 4, y, LEFT, y), "axis")
+            add_text(group, LEFT - 8, y + 4, f"{value:.10g}", "soft", "end")
+        for value in ticks(panel.x_limits, (self.right - LEFT) / NUMBERS_APART, panel.whole):
             x = self.x(value)
-            _line(group, (x, self.bottom, x, self.bottom + 4), "axis")
-            _text(group, x, self.bottom + 18, f"{value:.10g}", "soft", "middle")
+            add_line(group, (x, self.bottom, x, self.bottom + 4), "axis")
+            add_text(group, x, self.bottom + 18, f"{value:.10g}", "soft", "middle")
         middle = (LEFT + self.right) / 2
-        _text(group, middle, self.bottom + 36, panel.x_label, "ink", "middle")
+        add_text(group, middle, self.bottom + 36, panel.x_label, "ink", "middle")
         half = (self.top + self.bottom) / 2
-        name = _text(group, 0, 0, panel.y_label, "ink", "middle")
-        name.set("transform", f"translate({_number(MARGIN + 4)} {_number(half)}) rotate(-90)")
+        name = add_text(group, 0, 0, panel.y_label, "ink", "middle")
+        name.set("transform", f"translate({short(MARGIN + 4)} {short(half)}) rotate(-90)")
 
     def _bars(self, group: Element, one: ChartSeries) -> None:
         for x, y in zip(one.x, one.y, strict=True):
             left, right = self.x(x - BAR_WIDE / 2), self.x(x + BAR_WIDE / 2)
-            bar = _box(group, left, self.y(y), right - left, self.bottom - self.y(y), "bar")
+            bar = add_box(group, left, self.y(y), right - left, self.bottom - self.y(y), "bar")
             bar.set("fill", one.colour)
 
 
@@ -154,23 +165,23 @@ def _entry(group: Element, x: float, y: float, one: ChartSeries | ChartLevel) ->
     """Draw a piece of a series, and its name behind it."""
     ends = [(x, y), (x + SAMPLE, y)]
     if isinstance(one, ChartLevel):
-        _line(group, (x, y, x + SAMPLE, y), dashes=DASHES["-."])
+        add_line(group, (x, y, x + SAMPLE, y), dashes=DASHES["-."])
     elif one.bars:
-        _box(group, x, y - 6, SAMPLE, 12, "bar").set("fill", one.colour)
+        add_box(group, x, y - 6, SAMPLE, 12, "bar").set("fill", one.colour)
     elif one.line:
         _path(group, one, ends)
     if isinstance(one, ChartSeries) and one.mark:
         _mark(group, one, x + SAMPLE / 2, y)
-    _text(group, x + SAMPLE + 8, y + 4, one.label, "ink")
+    add_text(group, x + SAMPLE + 8, y + 4, one.label, "ink")
 
 
-def _scale(limits: Limits, begin: float, end: float) -> Callable[[float], float]:
+def scale(limits: Limits, begin: float, end: float) -> Callable[[float], float]:
     """Return the place of a value between two ends of an axis."""
     least, most = limits
     return lambda value: begin + (value - least) / (most - least) * (end - begin)
 
 
-def _ticks(limits: Limits, room: float, whole: bool = False) -> Iterator[float]:
+def ticks(limits: Limits, room: float, whole: bool = False) -> Iterator[float]:
     """Yield the round numbers within limits, at most ``room`` of them; ``whole`` numbers alone."""
     least, most = limits
     step = round_up((most - least) / room)
@@ -190,14 +201,14 @@ SHAPES: Mapping[Mark, str] = MappingProxyType(
 
 def _mark(group: Element, one: ChartSeries, x: float, y: float) -> None:
     mark = SubElement(group, "path", {"class": "mark", "d": SHAPES[one.mark]})
-    mark.set("transform", f"translate({_number(x)} {_number(y)})")
+    mark.set("transform", f"translate({short(x)} {short(y)})")
     if one.mark == "D":  # what lies behind it does not show through
         mark.set("class", "mark page")
     _coloured(mark, one)
 
 
 def _path(group: Element, one: ChartSeries, points: list[tuple[float, float]]) -> None:
-    places = " ".join(f"{_number(x)} {_number(y)}" for x, y in points)
+    places = " ".join(f"{short(x)} {short(y)}" for x, y in points)
     path = SubElement(group, "path", {"class": "line", "d": f"M{places}"})
     if DASHES[one.line]:
         path.set("stroke-dasharray", DASHES[one.line])
@@ -212,34 +223,37 @@ def _coloured(drawn: Element, one: ChartSeries) -> None:
         drawn.set("stroke", one.colour)
 
 
-def _line(
+def add_line(
     group: Element,
     ends: tuple[float, float, float, float],
     style: str = "grey",
     dashes: str = "",
 ) -> None:
+    """Draw a line from x, y to x, y."""
     names = ("x1", "y1", "x2", "y2")
     line = SubElement(group, "line", {"class": style})
     for name, value in zip(names, ends, strict=True):
-        line.set(name, _number(value))
+        line.set(name, short(value))
     if dashes:
         line.set("stroke-dasharray", dashes)
 
 
-def _box(group: Element, x: float, y: float, wide: float, high: float, style: str) -> Element:
-    size = {"width": _number(wide), "height": _number(high)}
-    return SubElement(group, "rect", {"class": style, "x": _number(x), "y": _number(y), **size})
+def add_box(group: Element, x: float, y: float, wide: float, high: float, style: str) -> Element:
+    """Draw a rectangle; return it."""
+    size = {"width": short(wide), "height": short(high)}
+    return SubElement(group, "rect", {"class": style, "x": short(x), "y": short(y), **size})
 
 
-def _text(
+def add_text(
     group: Element, x: float, y: float, words: str, style: str, anchor: str = "start"
 ) -> Element:
-    place = {"x": _number(x), "y": _number(y), "text-anchor": anchor}
+    """Write words whose ``anchor`` (start, middle, end) is at x, y; return them."""
+    place = {"x": short(x), "y": short(y), "text-anchor": anchor}
     text = SubElement(group, "text", {"class": style, **place})
     text.text = words
     return text
 
 
-def _number(length: float) -> str:
+def short(length: float) -> str:
     """Return a length as short text; more digits nobody sees."""
     return f"{round(length, 2):g}" if abs(length) < 1e4 else f"{length:.0f}"

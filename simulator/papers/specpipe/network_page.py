@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter
 
 from simulator.core.numeric import grouped
@@ -33,7 +34,7 @@ from simulator.report.blocks import (
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, VERMILLION, Curve, draw, dress
-from simulator.report.pipeline_timeline import COLOURS, draw as draw_lanes
+from simulator.report.pipeline_timeline import COLOURS, Box, boxes
 from simulator.report.wording import number, share
 
 LEGEND = (
@@ -243,10 +244,24 @@ def _exchange(axes: Axes, spans: Sequence[Span], link: int) -> None:
     begin_ms = begin * 1e3
     long_ms = int((end - begin) * 1e3)
     lanes = (f"stage {link}", f"stage {link + 1}")
-    draw_lanes(axes, spans, (begin, end), lanes)
+    for label, found in boxes(spans, (begin, end), lanes).items():
+        outlines = [_outline(box) for box in found]
+        outline = Path.make_compound_path(*outlines)
+        axes.add_patch(PathPatch(outline, color=COLOURS[label], lw=0))
+    axes.set_yticks((0.5, 1.5), lanes)
+    axes.set_ylim(2.0, 0.0)
+    axes.set_xlim(begin_ms, end * 1e3)
+    axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at - begin_ms:g}"))
     axes.set_xticks([begin_ms + at for at in range(0, long_ms + 1, 5)])
     axes.set_xlabel("time (ms)")
+
+
+def _outline(box: Box) -> Path:
+    """Return the outline of what a device does for a while."""
+    left, right, top, bottom = box
+    corners = [(left, bottom), (right, bottom), (right, top), (left, top), (left, bottom)]
+    return Path(corners, closed=True)
 
 
 def _latency_ms(point: NetworkPoint) -> float:

@@ -5,9 +5,9 @@ from functools import partial
 from typing import NamedTuple
 
 from simulator.core.strategies.common.step import Kind
-from simulator.core.world import Span
 from simulator.report.blocks import Block, Figure, Hyperlink, Paragraph, Section, Table, Words
 from simulator.report.columns import Column, table
+from simulator.report.pipeline_timeline import pipeline_timeline
 from simulator.report.run.drafting import regime
 from simulator.report.timeline import span_data, steady_window, timeline_svg
 from simulator.report.wording import number, plural, share
@@ -145,17 +145,10 @@ def timeline(result: RunResult) -> Figure:
     """Return the picture of a few steps in the middle of the run."""
     traits = result.scenario.schedule.traits
     caption = f"{traits.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
-    drawing = _pipeline if traits.staged else timeline_svg
+    drawing = pipeline_timeline if traits.staged else timeline_svg
     window = steady_window(result.spans, 3 + result.scenario.stages)
     still = partial(drawing, result.spans, window, caption)
     return Figure("Timeline of a few steps", TIMELINE, still, span_data(result.spans, window))
-
-
-def _pipeline(spans: Sequence[Span], window_s: tuple[float, float], caption: str) -> str:
-    """Return the timeline of a pipeline as SVG text, which matplotlib draws."""
-    from simulator.report.pipeline_timeline import pipeline_timeline
-
-    return pipeline_timeline(spans, window_s, caption)
 
 
 def steps_drawn() -> Section:
