@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -23,6 +23,7 @@ from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.spec import Rescale
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.window_replay import Walk
+from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput, Fault
 from simulator.core.plain import PlainData
 from simulator.core.plugin_group import POLICIES, ROUTERS, STRATEGIES
@@ -51,6 +52,8 @@ said.
 """
 MOST_MADE = 32
 """Acceptances made from one trace that are kept."""
+MOST_PLACES = 512
+"""Placements that are known again."""
 SAMPLED = 256
 PARTS = 16
 """Requests, and parts of their outputs, whose contexts a law of falling acceptance is taken
@@ -461,12 +464,26 @@ def _read(document: Document, kept: PlainData, sources: Sequence[AsRead]) -> Sce
             if sources:  # the base comes last
                 made[name] = sources[-1].made_of(name, value)
     if sources and not made:
-        return Scenario.model_construct(**read, **kept)
+        base = sources[-1]
+        defaults = base.fields.keys() - base.document.data.keys() - data.keys()
+        fields: PlainData = {name: base.fields[name] for name in defaults}
+        return Scenario.model_construct(**fields | read | kept)
     made |= read
     try:
-        return validate(Scenario, replace(document, data=data | made | kept))
+        scenario = validate(Scenario, replace(document, data=data | made | kept))
     except BadInput:  # said of what is written there
-        return validate(Scenario, replace(document, data=data | kept))
+        scenario = validate(Scenario, replace(document, data=data | kept))
+    places = {"target": scenario.target, "draft": scenario.draft}
+    known = {role: _known(place) for role, place in places.items() if place is not None}
+    return scenario.model_copy(update=known)
+
+
+@lru_cache(MOST_PLACES)
+def _known(place: Placement) -> Placement:
+    """Return the first of equal placements, so that what is made of one is found for all of them
+    without comparing them again.
+    """
+    return place
 
 
 def _as_read(
