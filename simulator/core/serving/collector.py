@@ -10,11 +10,14 @@ among the counted requests over its length. Batches, memory, lanes, wasted work 
 of the whole run.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
+import numpy as np
+from numpy.typing import NDArray
+
 from simulator.core.parallel import stopping
-from simulator.core.serving.metrics import Sketch
+from simulator.core.serving.metrics import PENDING, Sketch
 from simulator.core.serving.requests import Request, Requests, Source
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.serving.slo import METRICS, Metric, Slo
@@ -41,18 +44,19 @@ class MetricsCollector:
         self.last = requests.count - requests.cool_down
         self._whole = not (requests.warm_up or requests.cool_down)
         limits = slo.limits if slo else ()
-        self.times = {
+        self._times = {
             metric: Sketch([limit for limit in limits if limit.metric == metric])
             for metric in METRICS
         }
-        """Seconds of the requests, or gaps, that count, by metric."""
-        self.wait = Sketch()
-        """Seconds from arrival to first admission of the requests that count."""
+        self._wait = Sketch()
         self.longest_s: dict[Metric, float] = {}
         """Seconds that a good request may take at most, by metric."""
         for limit in limits:
             self.longest_s[limit.metric] = max(limit.seconds, self.longest_s.get(limit.metric, 0.0))
-        self.good = self.good_tokens = self.tokens = 0
+        self._good = self._good_tokens = 0
+        self._ended: list[Request] = []
+        """Requests that count and are not in these yet, in order of ending."""
+        self.tokens = 0
         self.begin_s = inf if self.first else 0.0
         self.end_s = inf
 
@@ -64,7 +68,7 @@ class MetricsCollector:
         for replica in replicas:
             replica.finished = self.note
             replica.ledger.longest_gap_s = self.longest_s.get("tbt", inf)
-        self._gaps_go_to(Sketch() if self.first else self.times["tbt"])
+        self._gaps_go_to(Sketch() if self.first else self._times["tbt"])
 
     def _gaps_go_to(self, sketch: Sketch) -> None:
         """Let all replicas note gaps between tokens in ``sketch``."""
@@ -83,7 +87,7 @@ class MetricsCollector:
         """Begin the stretch."""
         self.begin_s = at
         self.tokens = -self._shown
-        self._gaps_go_to(self.times["tbt"])
+        self._gaps_go_to(self._times["tbt"])
 
     def end(self, at: float) -> None:
         """End the stretch, if it has not ended before."""
@@ -96,17 +100,61 @@ class MetricsCollector:
         """Note a request that has ended."""
         if self._finished:
             self._finished(request)
-        if not self.first <= request.index < self.last:
+        if self.first <= request.index < self.last:
+            self._ended.append(request)
+            if len(self._ended) >= PENDING:
+                self._count_ended()
+
+    def _count_ended(self) -> None:
+        """Count requests that have ended, many at a time."""
+        if not self._ended:
             return
-        spent = request.spent_s
+        ended = self._ended
+        self._ended = []
+        finished_s = np.array([request.finished_s for request in ended])
+        first_token_s = np.array([request.first_token_s for request in ended])
+        tokens = np.array([request.tokens for request in ended])
+        arrival_s = np.array([request.arrival_s for request in ended])
+        since_s = arrival_s - np.array([request.outside_s for request in ended])
+        several = tokens > 1
+        spent: dict[Metric, NDArray[np.float64]] = {
+            "ttft": first_token_s - since_s,
+            "e2e": finished_s - since_s,
+            "tpot": (finished_s - first_token_s) / np.maximum(tokens - 1, 1),
+        }
+        good = ~np.array([request.late for request in ended])
         for metric, seconds in spent.items():
-            self.times[metric].add(seconds)
-        self.wait.add(request.admitted_s - request.arrival_s)
-        if not request.late and all(
-            seconds <= self.longest_s.get(metric, inf) for metric, seconds in spent.items()
-        ):
-            self.good += 1
-            self.good_tokens += request.tokens
+            counts = several if metric == "tpot" else np.ones_like(several)
+            self._times[metric].add_each(seconds[counts].tolist())
+            good &= (seconds <= self.longest_s.get(metric, inf)) | ~counts
+        admitted_s = np.array([request.admitted_s for request in ended])
+        self._wait.add_each((admitted_s - arrival_s).tolist())
+        self._good += int(good.sum())
+        self._good_tokens += int(tokens[good].sum())
+
+    @property
+    def times(self) -> Mapping[Metric, Sketch]:
+        """Return seconds of the requests, or gaps, that count, by metric."""
+        self._count_ended()
+        return self._times
+
+    @property
+    def wait(self) -> Sketch:
+        """Return seconds from arrival to first admission of the requests that count."""
+        self._count_ended()
+        return self._wait
+
+    @property
+    def good(self) -> int:
+        """Return how many of the requests that count meet all limits."""
+        self._count_ended()
+        return self._good
+
+    @property
+    def good_tokens(self) -> int:
+        """Return the tokens of those."""
+        self._count_ended()
+        return self._good_tokens
 
     @property
     def rule(self) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from simulator.core.numeric import added_up
 from simulator.core.serving.memory import Blocks
-from simulator.core.serving.metrics import Tally
+from simulator.core.serving.metrics import PENDING, Tally
 from simulator.core.serving.requests import Request
 from simulator.core.strategies.common.step import Progress, State, Step
 
@@ -30,19 +30,28 @@ class Ledger:
         self.memory = memory
         self.shrinks = shrinks
         """Whether a request gives back after a step what its rejected tokens took."""
-        self.tally = Tally()
-        self.gaps = self.tally.tbt
+        self._tally = Tally()
+        self._ended: list[Request] = []
+        """Requests with their whole output that are not in the tally yet, in order of ending."""
+        self.gaps = self._tally.tbt
         """The sketch that takes the seconds between tokens; another one while they do not count."""
         self.longest_gap_s = inf
         """Seconds between two tokens beyond which a request is late."""
         self.catch_up: Callable[[], object] = lambda: None
         """Writes what a lazy batch has not written yet; whoever reads in between calls it."""
 
+    @property
+    def tally(self) -> Tally:
+        """Return counts and times so far."""
+        if self._ended:
+            self._count_ended()
+        return self._tally
+
     # ---- requests come and go
 
     def arrive(self, request: Request, waiting: int) -> None:
         """Write that a request has entered the system, where now so many wait."""
-        tally = self.tally
+        tally = self._tally
         self._pass_time(request.arrival_s)
         tally.arrived += 1
         tally.in_system += 1
@@ -50,43 +59,62 @@ class Ledger:
 
     def wait(self, waiting: int, now: float) -> None:
         """Write how many requests wait from now on."""
-        tally = self.tally
+        tally = self._tally
         tally.queue_s[tally.waiting] += now - tally.queue_since
         tally.waiting = waiting
         tally.queue_since = now
 
+    def wait_anew(self, waiting: int, now: float) -> None:
+        """Write how many requests wait from now on, where that has changed."""
+        if waiting != self._tally.waiting:
+            self.wait(waiting, now)
+
     def admit(self, request: Request, now: float) -> None:
         """Write that a request is admitted for the first time."""
         request.admitted_s = now
-        self.tally.wait.add(now - request.arrival_s)
+        self._tally.wait.add(now - request.arrival_s)
 
     def cancel(self, request: Request, now: float) -> None:
         """Write that a request has left without its output."""
-        self.tally.cancelled += 1
-        self.tally.thrown_away += request.tokens
-        self._leave(request, now)
-
-    def finish(self, request: Request, now: float) -> None:
-        """Write that a request has left with its whole output."""
-        tally = self.tally
-        request.finished_s = now
-        tally.finished += 1
-        tally.tokens += request.tokens
-        tally.preemptions += request.preemptions
-        tally.e2e.add(now - request.arrival_s)
-        if request.tokens > 1:
-            tally.tpot.add((now - request.first_token_s) / (request.tokens - 1))
-        self._leave(request, now)
-
-    def _leave(self, request: Request, now: float) -> None:
         tally = self.tally
         self._pass_time(now)
+        tally.cancelled += 1
+        tally.thrown_away += request.tokens
         tally.in_system -= 1
         tally.system_s += now - request.arrival_s
 
+    def finish(self, request: Request, now: float) -> None:
+        """Write that a request has left with its whole output."""
+        request.finished_s = now
+        self._pass_time(now)
+        self._tally.in_system -= 1
+        self._ended.append(request)
+        if len(self._ended) >= PENDING:
+            self._count_ended()
+
+    def _count_ended(self) -> None:
+        """Count requests with their whole output, many at a time: 5 % of a plain request less than
+        one by one.
+        """
+        tally = self._tally
+        ended = self._ended
+        self._ended = []
+        finished_s = np.array([request.finished_s for request in ended])
+        first_token_s = np.array([request.first_token_s for request in ended])
+        tokens = np.array([request.tokens for request in ended])
+        stayed_s = finished_s - np.array([request.arrival_s for request in ended])
+        several = tokens > 1
+        per_token_s = (finished_s - first_token_s)[several] / (tokens[several] - 1)
+        tally.finished += len(ended)
+        tally.tokens += int(tokens.sum())
+        tally.preemptions += sum([request.preemptions for request in ended])
+        tally.system_s = added_up(tally.system_s, stayed_s)
+        tally.e2e.add_each(stayed_s.tolist())
+        tally.tpot.add_each(per_token_s.tolist())
+
     def _pass_time(self, now: float) -> None:
         """Add the number in the system over the time since the last change of it."""
-        tally = self.tally
+        tally = self._tally
         tally.area_s += tally.in_system * (now - tally.system_since)
         tally.system_since = now
 
@@ -94,7 +122,7 @@ class Ledger:
 
     def hold(self, now: float) -> None:
         """Add the blocks in use over the time since they were last noted."""
-        tally = self.tally
+        tally = self._tally
         tally.block_area_s += self.memory.used * (now - tally.blocks_since)
         tally.blocks_since = now
 
@@ -104,7 +132,7 @@ class Ledger:
         """Add the blocks in use during each of some iterations in a row, (iterations,), the last of
         which ends at ``end_s``.
         """
-        tally = self.tally
+        tally = self._tally
         tally.block_area_s = added_up(tally.block_area_s, used * seconds)
         tally.blocks_since = end_s
         self.memory.most_used = max(self.memory.most_used, int(used.max()))
@@ -113,12 +141,12 @@ class Ledger:
 
     def prefill(self, seconds: float) -> None:
         """Count an iteration of prompts alone."""
-        self.tally.prefills += 1
-        self.tally.prefill_seconds += seconds
+        self._tally.prefills += 1
+        self._tally.prefill_seconds += seconds
 
     def step(self, step: Step, requests: int, seconds: float) -> None:
         """Count a step in which so many requests decode."""
-        tally = self.tally
+        tally = self._tally
         spent = tally.spent[step.kind]
         spent.steps += 1
         spent.seconds += seconds
@@ -129,7 +157,7 @@ class Ledger:
         """Count steps of one kind, with the ``seconds`` (steps,) that each takes, in their
         order.
         """
-        tally = self.tally
+        tally = self._tally
         spent = tally.spent[step.kind]
         spent.steps += len(seconds)
         spent.seconds = added_up(spent.seconds, seconds)
@@ -137,7 +165,7 @@ class Ledger:
 
     def read(self, request: Request, tokens: int) -> None:
         """Write that so many tokens of a prompt have gone through a prefill."""
-        tally = self.tally
+        tally = self._tally
         tally.prompt_rows += tokens
         if request.preemptions:
             tally.recomputed_rows += tokens
@@ -158,7 +186,7 @@ class Ledger:
         Who leaves may let a request come that begins or ends what counts, so that the gaps of the
         others go elsewhere.
         """
-        tally = self.tally
+        tally = self._tally
         # all alike: quicker than to hash each
         if progress_of.count(progress_of[0]) == len(progress_of):
             tally.settled[progress_of[0]] += len(progress_of)
@@ -208,7 +236,7 @@ class Ledger:
         """Hand a request all ``tokens`` that it was shown by the steps of its course, so many of
         which are ``counted`` already, and note what these did for it.
         """
-        tally = self.tally
+        tally = self._tally
         for progress, times in settled.items():
             tally.settled[progress] += times
         tally.shown += tokens - counted
@@ -227,7 +255,7 @@ class Ledger:
         else:
             request.first_token_s = now
             request.outside_s = outside_s
-            self.tally.ttft.add(now - request.arrival_s + outside_s)
-        self.tally.first_tokens += tokens
+            self._tally.ttft.add(now - request.arrival_s + outside_s)
+        self._tally.first_tokens += tokens
         request.tokens += tokens
         request.last_token_s = now

@@ -64,10 +64,10 @@ class Sketch:
         if len(self._values) >= PENDING:
             self._settle()
 
-    def add_each(self, values: Sequence[float], times: Sequence[int]) -> None:
-        """Add every one of ``values`` so many times, in their order."""
+    def add_each(self, values: Sequence[float], times: Sequence[int] | None = None) -> None:
+        """Add every one of ``values`` so many times, by default once, in their order."""
         self._values += values
-        self._times += times
+        self._times += [1] * len(values) if times is None else times
         if len(self._values) >= PENDING:
             self._settle()
 

@@ -277,8 +277,7 @@ class Scheduler:
         ledger.hold(now)
         queues.now = now
         decode, prompts = self.policy.plan(queues)
-        if len(queues.waiting) != ledger.tally.waiting:
-            ledger.wait(len(queues.waiting), now)
+        ledger.wait_anew(len(queues.waiting), now)
         if not (decode or prompts or self.carried):
             return None
         batch = Batch(now, decode, prompts)

@@ -322,8 +322,7 @@ class LazyBatch:
         prompts = scheduler.policy.prompts(queues, requests)
         memory.used -= grown
         ledger = scheduler.ledger
-        if len(queues.waiting) != ledger.tally.waiting:
-            ledger.wait(len(queues.waiting), now)
+        ledger.wait_anew(len(queues.waiting), now)
         self.blocked = not (prompts or memory.evicts)
         return prompts
 
