@@ -5,7 +5,6 @@ and bad input.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,24 +22,16 @@ from simulator.core.cost.device import Device
 from simulator.core.cost.roofline import Roofline
 from simulator.core.faults import BadInput, Infeasible
 from simulator.core.quantities import Positive, replace_nested
-from simulator.core.serving.arrivals import Poisson
-from simulator.core.serving.requests import Request, Requests
-from simulator.core.serving.slo import Limit
+from simulator.core.serving.slo import Limit, Metric, Slo
 from simulator.inputs.catalogue import Catalogue
 from simulator.report.pages.plan import fleet
 from simulator.scenario import Loaded, evaluate, load, resolved
 from simulator.scenario.evaluate import tuned
 from simulator.studies.capacity import busier_by
-from simulator.studies.plan.bounds import (
-    FleetBounds,
-    LimitBrokenError,
-    Watch,
-    _least_replicas,
-    _least_widths,
-)
+from simulator.studies.plan.bounds import FleetBounds, _least_replicas, _least_widths
 from simulator.studies.plan.break_even import break_even, speedup
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
-from simulator.studies.plan.file import Plan, devices_of, load_plan
+from simulator.studies.plan.file import Candidate, Plan, devices_of, load_plan
 from simulator.studies.plan.headroom import headroom, lasting_s, with_more
 from simulator.studies.plan.robustness import fewer_accepted, slower_links
 from simulator.studies.plan.search import (
@@ -48,6 +39,7 @@ from simulator.studies.plan.search import (
     Search,
     _pairs,
     examine,
+    keeps,
     nearest_miss,
     replicated,
     search,
@@ -341,16 +333,52 @@ def test_demand_by_hand() -> None:
     assert _least_replicas(at, np.full(3, np.inf), work, 0) < 0.0
 
 
-def test_a_watch_ends_a_run_with_the_first_request_too_many() -> None:
-    limit = Limit("ttft", 0.5, 1.0)
-    watch = Watch((limit,), Requests(arrivals=Poisson(rate_per_s=1), count=4), 0)
-    late = Request(0, 0.0, 10, 10, first_token_s=2.0, finished_s=3.0, tokens=10)
-    watch.note(replace(late, first_token_s=0.5))
-    watch.note(late)
-    watch.note(late)
-    with pytest.raises(LimitBrokenError) as error:
-        watch.note(late)
-    assert error.value.limit == limit
+@given(
+    world=st.sampled_from(sorted(WORLDS)),
+    rate=st.sampled_from([2.0, 20.0, 200.0]),
+    policy=st.sampled_from(["fixed_batch", "prefill_first"]),
+    places=st.integers(1, 12),
+    kv_tokens=st.sampled_from([None, 1_100]),
+    replicas=st.integers(1, 3),
+    metrics=st.sets(st.sampled_from(["ttft", "tpot", "e2e", "tbt"]), min_size=1),
+    share=st.sampled_from([0.5, 0.9, 0.99]),
+    tightness=st.sampled_from([0.7, 0.99, 1.01, 1.5]),
+    edges=st.sampled_from([(0, 0), (5, 5)]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_run_that_ends_early_has_the_verdict_of_the_whole(
+    world: str,
+    rate: float,
+    policy: str,
+    places: int,
+    kv_tokens: int | None,
+    replicas: int,
+    metrics: set[Metric],
+    share: float,
+    tightness: float,
+    edges: tuple[int, int],
+    seed: int,
+) -> None:
+    """Limits about what the simulation measures; a limit that ends a run is one that the whole run
+    misses.
+    """
+    one = loaded(world, rate, policy, places, kv_tokens, seed)
+    requests = one.scenario.requests.model_copy(update={"warm_up": edges[0], "cool_down": edges[1]})
+    one = one.replace(requests=requests)
+    outcome, _ = evaluate.simulate(replicated(one, replicas).scenario, one.acceptance())
+    slo = {}
+    for metric in metrics:
+        measured_s = getattr(outcome.serving, metric).quantile(share)
+        slo[f"{metric}_ms"] = {f"p{share * 100:g}": 1e3 * tightness * measured_s}
+    limited = Candidate("gpu", "method", (), one.replace(slo=Slo(**slo)), {}, 1.0, replicas)
+    whole = examine(limited, replicas, to_the_end=True)
+    missed = {measured.limit for measured in whole.measured if not measured.kept}
+    assert keeps(limited, replicas) is whole.kept
+    for soon in (False, True):
+        early = examine(limited, replicas, soon=soon)
+        assert early.kept is whole.kept
+        assert early.broken is None or early.broken in missed
 
 
 # ---- the search

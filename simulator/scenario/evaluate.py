@@ -16,7 +16,7 @@ from simulator.core.cost.rows import Phase
 from simulator.core.faults import Fault, Infeasible
 from simulator.core.parallel import STOP, counting, stopping, unheard
 from simulator.core.serving.requests import Request
-from simulator.core.serving.service import OnFinished, OnIteration, ServiceRun
+from simulator.core.serving.service import OnIteration, OnRequest, ServiceRun
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.capabilities import Tunable, appendix_of
 from simulator.core.strategies.common.claim import Claim
@@ -41,7 +41,7 @@ def run(
     loaded: Loaded,
     command: str = "",
     log: OnIteration | None = None,
-    finished: OnFinished | None = None,
+    finished: OnRequest | None = None,
 ) -> RunResult:
     """Return law, replay and simulation of a scenario.
 
@@ -119,14 +119,16 @@ def simulate(
     acceptance: Acceptance,
     spans: int = 0,
     log: OnIteration | None = None,
-    finished: OnFinished | None = None,
+    finished: OnRequest | None = None,
     prompts_alone: bool = False,
+    arrived: OnRequest | None = None,
 ) -> tuple[Outcome, list[Span]]:
     """Simulate on the event engine; return the outcome and the first ``spans`` busy intervals of
     each lane of replica 1.
 
-    ``log`` is called with every iteration, ``finished`` with every request that has ended. With
-    ``prompts_alone`` a run is also of use in which prompts are read and nothing is decoded.
+    ``log`` is called with every iteration, ``arrived`` with every request that has come, and
+    ``finished`` with every one that has ended. With ``prompts_alone`` a run is also of use in which
+    prompts are read and nothing is decoded.
 
     Raises :class:`Infeasible` where nothing that counts takes a step, unless ``prompts_alone``, or
     where a time that the SLO limits occurs in none of it; :class:`BadInput` at the traffic file
@@ -148,7 +150,7 @@ def simulate(
                 finished(request)
 
         note = finished if advance is unheard else counted
-        done = scenario.service(acceptance).run(spans, log, note)
+        done = scenario.service(acceptance).run(spans, log, note, arrived)
     if not done.tally.steps and not prompts_alone:
         if stopping():
             raise KeyboardInterrupt

@@ -48,7 +48,7 @@ from simulator.core.cost.model import Experts
 from simulator.core.cost.roofline import Attention
 from simulator.core.quantities import Fraction, Positive, Ranged, Sourced, nested, provenance
 from simulator.core.serving.request_times import Times
-from simulator.core.serving.service import OnFinished, OnIteration
+from simulator.core.serving.service import OnIteration, OnRequest
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.doubts import (
     SHARE,
@@ -181,7 +181,7 @@ def run_with_interval(
     loaded: Loaded,
     command: str = "",
     log: OnIteration | None = None,
-    finished: OnFinished | None = None,
+    finished: OnRequest | None = None,
 ) -> tuple[RunResult, Interval]:
     """Return the result of :func:`simulator.scenario.evaluate.run`, and the interval of its
     speed-up.

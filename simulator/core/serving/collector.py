@@ -26,7 +26,8 @@ from simulator.core.serving.slo import METRICS, Metric, Slo
 class MetricsCollector:
     """A source of requests that knows which of them count, and collects what becomes of those.
 
-    ``finished`` is called with every request that has ended, counted or not.
+    ``arrived`` is called with every request that has come, ``finished`` with every one that has
+    ended, counted or not.
     """
 
     def __init__(
@@ -35,10 +36,12 @@ class MetricsCollector:
         requests: Requests,
         slo: Slo | None = None,
         finished: Callable[[Request], object] | None = None,
+        arrived: Callable[[Request], object] | None = None,
     ) -> None:
         self._source = source
         self._replicas = tuple[Scheduler, ...]()
         self._finished = finished
+        self._arrived = arrived
         self._requests = requests
         self.first = requests.warm_up
         self.last = requests.count - requests.cool_down
@@ -200,7 +203,7 @@ class MetricsCollector:
         """
         if stopping():
             self.close()
-        if self._whole:
+        if self._whole and self._arrived is None:
             return self._source.due(now)
         return self._marking(now)
 
@@ -210,6 +213,8 @@ class MetricsCollector:
                 self._begin(request.arrival_s)
             elif request.index == self.last:
                 self.end(request.arrival_s)
+            if self._arrived:
+                self._arrived(request)
             yield request
 
     def ended(self) -> None:

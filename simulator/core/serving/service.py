@@ -35,7 +35,7 @@ from simulator.core.strategies.common.step import Lanes
 from simulator.core.world import Span, World
 
 OnIteration = Callable[[Iteration], object]
-OnFinished = Callable[[Request], object]
+OnRequest = Callable[[Request], object]
 
 
 @dataclass(frozen=True)
@@ -76,19 +76,20 @@ class Service:
         self,
         spans: int = 0,
         on_iteration: OnIteration | None = None,
-        on_finished: OnFinished | None = None,
+        on_finished: OnRequest | None = None,
+        on_arrived: OnRequest | None = None,
     ) -> ServiceRun:
         """Simulate on the event engine and return what happened.
 
         Of each lane of the first replica, the first ``spans`` busy intervals are kept.
-        ``on_iteration`` is called with every iteration of every replica, ``on_finished`` with every
-        request that has ended.
+        ``on_iteration`` is called with every iteration of every replica, ``on_arrived`` with every
+        request that has come, ``on_finished`` with every one that has ended.
         """
         first = World(spans)
         environment = first.environment
         count = self.serving.replicas
         worlds = [first, *(World(0, environment) for _ in range(count - 1))]
-        collector = self._collector(on_finished)
+        collector = self._collector(on_finished, on_arrived)
         fleet = Fleet(collector, self.serving.router, environment) if count > 1 else None
         cost = self.cost.drawn(self.seed)
         replicas = [
@@ -116,10 +117,16 @@ class Service:
         end_s = scheduler.replay(self.one_lane)
         return self._ended([scheduler], collector, end_s, [], [])
 
-    def _collector(self, on_finished: OnFinished | None = None) -> MetricsCollector:
+    def _collector(
+        self, on_finished: OnRequest | None = None, on_arrived: OnRequest | None = None
+    ) -> MetricsCollector:
         deal = TraceAssignment(self.acceptance, self.requests.flavours_by_task)
         return MetricsCollector(
-            self.requests.source_of(self.seed, deal), self.requests, self.slo, on_finished
+            self.requests.source_of(self.seed, deal),
+            self.requests,
+            self.slo,
+            on_finished,
+            on_arrived,
         )
 
     def _scheduler(

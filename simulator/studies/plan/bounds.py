@@ -37,7 +37,6 @@ bounded, nor is a recording by start, where being further on may be worse.
 Requests of a warm-up or cool-down do their work and set no deadline.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise, product
@@ -53,13 +52,12 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.cost.roofline import Roofline
 from simulator.core.cost.rows import Rows
 from simulator.core.quantities import replace_nested
-from simulator.core.serving.requests import Request, Requests
+from simulator.core.serving.requests import Request
 from simulator.core.serving.slo import Limit
 from simulator.core.strategies.common.capabilities import ProvenSteps, drafts_first
 from simulator.scenario import Loaded, Scenario
+from simulator.studies.plan.watch import MARGIN, may_exceed
 
-MARGIN = 1.0 + 1e-6
-"""Limits are taken this much longer, so that the last bits of a sum decide nothing."""
 PROMPT_GRID = 64
 """Prompt tokens between two sizes at which a pass is priced."""
 INSTANTS = 500
@@ -68,45 +66,6 @@ MOST_SHARES = 16
 """Hardware whose least time of a prompt's token is kept: candidates and traffic share it."""
 Times = NDArray[np.float64]
 """(requests,) seconds, or counts of steps, one for each request."""
-
-
-class LimitBrokenError(Exception):
-    """Ends a run in which so many requests exceed a limit that nothing can mend it."""
-
-    def __init__(self, limit: Limit) -> None:
-        super().__init__(limit)
-        self.limit = limit
-
-
-class Watch:
-    """Counts the requests of a run that exceed a limit, and ends it when they are more than the
-    limit lets go.
-
-    Gaps between tokens (TBT) are not watched: how many there will be is known only at the end.
-    """
-
-    def __init__(self, limits: Iterable[Limit], requests: Requests, seed: int) -> None:
-        self._counted = range(requests.warm_up, requests.count - requests.cool_down)
-        every_output = [output for _, output in requests.lengths(seed)]
-        outputs = every_output[self._counted.start : self._counted.stop]
-        longer = sum(output > 1 for output in outputs)
-        values = {"ttft": len(outputs), "e2e": len(outputs), "tpot": longer}
-        self.left: dict[Limit, int] = {}
-        for limit in limits:
-            if limit.metric in values:
-                self.left[limit] = _let_go(limit, values[limit.metric])
-
-    def note(self, request: Request) -> None:
-        """Count a request that has ended; raises :class:`LimitBrokenError` with the first one too
-        many.
-        """
-        if request.index not in self._counted:
-            return
-        for limit in self.left:
-            if request.spent_s.get(limit.metric, 0.0) > limit.seconds * MARGIN:
-                self.left[limit] -= 1
-                if self.left[limit] < 0:
-                    raise LimitBrokenError(limit)
 
 
 def holds_for(loaded: Loaded) -> bool:
@@ -225,7 +184,7 @@ class FleetBounds:
             seconds = rest / np.maximum(1, outputs - 1)
             counted = counted & (outputs > 1)
         judged = seconds[counted]
-        return int((judged > limit.seconds * MARGIN).sum()) > _let_go(limit, len(judged))
+        return int((judged > limit.seconds * MARGIN).sum()) > may_exceed(limit, len(judged))
 
     @cached_property
     def _alone(self) -> tuple[Times, Times]:
@@ -288,7 +247,7 @@ class FleetBounds:
         if not self._prompts_elsewhere:
             whole = prompts + self._step_work
         count = int(self._counted.sum())
-        late = {limit: _let_go(limit, count) for limit in self.limits}
+        late = {limit: may_exceed(limit, count) for limit in self.limits}
         ttft = [limit for limit in self.limits if limit.metric == "ttft"]
         e2e = [limit for limit in self.limits if limit.metric == "e2e"]
         tpot = [limit for limit in self.limits if limit.metric == "tpot"]
@@ -380,11 +339,6 @@ class FleetBounds:
                 steps += 1
             steps_of_requests.append(float(steps))
         return np.array(steps_of_requests, dtype=np.float64)
-
-
-def _let_go(limit: Limit, values: int) -> int:
-    """Return how many of so many values may exceed a limit."""
-    return values - ceil(limit.share * values)
 
 
 def _sizes(places: int) -> list[int]:

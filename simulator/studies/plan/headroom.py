@@ -38,7 +38,7 @@ from simulator.scenario.doubts import SHARE
 from simulator.scenario.evaluate import law, tuned
 from simulator.studies.capacity import drift
 from simulator.studies.plan.arithmetic import most_times
-from simulator.studies.plan.search import Finding, examine
+from simulator.studies.plan.search import Finding, keeps
 
 PRECISION = 0.05
 """Relative width at which the search ends."""
@@ -265,17 +265,13 @@ def _carried(finding: Finding, times: float) -> _Run | None:
     """Return the run of a fleet under so many times the traffic; None where it does not carry
     it.
     """
-    ended = list[tuple[float, float]]()
-
-    def note(request: Request) -> None:
-        ended.append((request.arrival_s, request.finished_s))
-
+    came = list[Request]()
     least_s = lasting_s(finding.candidate.loaded, times, finding.replicas)
     more = partial(with_more, factor=times, least_s=least_s)
-    found = examine(finding.candidate.changed(more), finding.replicas, note=note)
-    if not found.kept:
+    if not keeps(finding.candidate.changed(more), finding.replicas, came):
         return None
-    arrivals, ends = np.sort(np.array(ended).T, axis=1)
+    arrivals = np.array([request.arrival_s for request in came])
+    ends = np.sort([request.finished_s if request.gone else inf for request in came])
     if is_steady(finding.candidate.loaded.scenario.requests) and drift(arrivals, ends) > BEHIND:
         return None
     return _Run(times, len(arrivals), float(arrivals[-1] - arrivals[0]))

@@ -34,7 +34,7 @@ from simulator.scenario.loading import FEW, written_by
 from simulator.scenario.uncertainty import Interval, devices, with_slower
 from simulator.studies.plan.file import Change, Plan
 from simulator.studies.plan.headroom import lasting_s, with_more
-from simulator.studies.plan.search import Finding, Search, examine, search
+from simulator.studies.plan.search import Finding, Search, examine, keeps, search
 
 DRAWS = 20
 
@@ -184,7 +184,7 @@ def chance(chosen: Finding, draws: int = DRAWS) -> Chance:
     kept = 0
     for number in counted(range(draws), "resampled runs"):
         resampled = chosen.candidate.changed(partial(_resampled, number=number))
-        kept += examine(resampled, chosen.replicas).kept
+        kept += keeps(resampled, chosen.replicas)
     ends = binomtest(kept, draws).proportion_ci(SHARE)
     return Chance(kept, draws, Interval(float(ends.low), float(ends.high)))
 

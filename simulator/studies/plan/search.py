@@ -20,14 +20,14 @@ from typing import NamedTuple
 from simulator.core.faults import Infeasible
 from simulator.core.parallel import say
 from simulator.core.serving.requests import Request
-from simulator.core.serving.service import OnFinished
 from simulator.core.serving.slo import Limit
 from simulator.scenario import Loaded
 from simulator.scenario.evaluate import simulate, tuned
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Outcome
-from simulator.studies.plan.bounds import FleetBounds, LimitBrokenError, Watch
+from simulator.studies.plan.bounds import FleetBounds
 from simulator.studies.plan.file import Candidate, Plan
+from simulator.studies.plan.watch import LimitBrokenError, LimitsKeptError, Watch
 
 
 class MeasuredLimit(NamedTuple):
@@ -155,7 +155,7 @@ def search(plan: Plan, first_only: bool = False) -> Search:
                         Finding(candidate, replicas, bound=ruled_out[0], broken=ruled_out[1])
                     )
                 else:
-                    at_this_cost.append(examine(candidate, replicas))
+                    at_this_cost.append(examine(candidate, replicas, soon=first_only))
         findings += at_this_cost
         answered |= {finding.candidate.family for finding in at_this_cost if finding.kept}
         if first_only and answered:
@@ -175,36 +175,69 @@ def _pairs(plan: Plan) -> list[tuple[Candidate, int]]:
 
 
 def examine(
-    candidate: Candidate, replicas: int, to_the_end: bool = False, note: OnFinished | None = None
+    candidate: Candidate, replicas: int, to_the_end: bool = False, soon: bool = False
 ) -> Finding:
     """Simulate a fleet; the run ends early where a limit is missed whatever comes, unless it is to
     go ``to_the_end``.
 
-    ``note`` is called with every request that has ended.
+    The limit that is missed is the first that so many requests have exceeded when they ended; if
+    the run is to end as ``soon`` as can be, that of which it was first known that they would.
     """
     scenario = tuned(replicated(candidate.loaded, replicas)).scenario
     limits = scenario.slo.limits if scenario.slo else ()
-    watch = None if to_the_end else Watch(limits, scenario.requests, scenario.seed)
-
-    def finished(request: Request) -> None:
-        if note:
-            note(request)
-        if watch:
-            watch.note(request)
-
+    watch = Watch(limits, scenario.requests, scenario.seed)
     try:
         outcome, _ = simulate(
-            scenario, candidate.loaded.acceptance(), finished=finished, prompts_alone=True
+            scenario,
+            candidate.loaded.acceptance(),
+            finished=None if to_the_end else watch.ended,
+            prompts_alone=True,
+            arrived=watch.arrived if soon else None,
         )
     except LimitBrokenError as error:
         return Finding(candidate, replicas, broken=error.limit)
-    verdicts = zip(limits, outcome.serving.counted.slo, strict=True)
+    counted = zip(limits, outcome.serving.counted.slo, strict=True)
     measured = tuple(
-        MeasuredLimit(limit, verdict.found_ms / 1e3, verdict.met) for limit, verdict in verdicts
+        MeasuredLimit(limit, found.found_ms / 1e3, found.met) for limit, found in counted
     )
     return Finding(
         candidate, replicas, measured, outcome=outcome, expenses=expenses(scenario, outcome)
     )
+
+
+def keeps(candidate: Candidate, replicas: int, came: list[Request] | None = None) -> bool:
+    """Return whether a fleet keeps the SLO; its run ends as soon as that is known.
+
+    ``came`` gets the requests: where the SLO is kept all of them, and those without an end are
+    still there some time after the last has come.
+    """
+    scenario = tuned(replicated(candidate.loaded, replicas)).scenario
+    limits = scenario.slo.limits if scenario.slo else ()
+    watch = Watch(limits, scenario.requests, scenario.seed)
+
+    def arrived(request: Request) -> None:
+        watch.arrived(request)
+        if came is not None:
+            came.append(request)
+
+    def ended(request: Request) -> None:
+        watch.ended(request)
+        if watch.kept:
+            raise LimitsKeptError
+
+    try:
+        outcome, _ = simulate(
+            scenario,
+            candidate.loaded.acceptance(),
+            finished=ended,
+            prompts_alone=True,
+            arrived=arrived,
+        )
+    except LimitsKeptError:
+        return True
+    except LimitBrokenError:
+        return False
+    return outcome.serving.counted.slo_met
 
 
 def replicated(loaded: Loaded, replicas: int) -> Loaded:
