@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from hypothesis import given, strategies as st
 from test_tree_replay import trace_of
 
 from benchmarks.verification import accepted_prefix
-from simulator.core.acceptance.cursors import Chain, Verdict
+from simulator.core.acceptance.cursors import Chain, Verdict, forked
 from simulator.core.acceptance.sources import Cycle, Exit, Rates, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import tokens_per_pass
@@ -242,6 +243,32 @@ def test_windows_told_ahead_are_those_judged_one_by_one(
     assert sum(counts.values()) == len(judged)
     for verdict, times in counts.items():
         assert times == sum(one.accepted == verdict.accepted for one in judged)
+
+
+@given(
+    st.lists(st.integers(0, 1), min_size=1, max_size=12),
+    st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    st.integers(1, 40),
+)
+def test_a_walk_along_a_recording_is_told_once_for_each_place(
+    agreed: list[int], windows: list[int], tokens: int
+) -> None:
+    """Cursors of two runs that have come as far are told the same, and what they would judge one by
+    one.
+    """
+    source = Replay(make_trace([[9, *agreed]]))
+    for window in windows:
+        cursor, other = (source.cursor(0, None) for _ in range(2))
+        for passed in range(3):
+            told = cursor.counted(Chain(window), tokens)
+            assert other.counted(Chain(window), tokens) is told
+            twin = forked(cursor)
+            judged = [twin.judge(Chain(window)) for _ in told.before[1:]]
+            kept = accumulate((verdict.committed for verdict in judged), initial=0)
+            assert told.before.tolist() == list(kept)
+            assert told.counts == Counter(judged)
+            cursor.judge(Chain(1 + passed))
+            other.judge(Chain(1 + passed))
 
 
 def test_drawn_windows_keep_what_the_odds_say() -> None:

@@ -16,6 +16,9 @@ from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+MOST_WALKS = 512
+"""Walks along recordings that are kept, each with a number for every window."""
+
 
 class Chain(NamedTuple):
     """A chain proposes draft tokens in a row."""
@@ -168,7 +171,7 @@ def forked(cursor: Cursor) -> Cursor:
     raise TypeError(f"of a {type(cursor).__name__} no second one can be made")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RecordedVerdicts:
     """One recording, prepared so that judging a window takes one look-up."""
 
@@ -247,3 +250,19 @@ class RecordedCursor(Retraceable):
             verdicts.append(judged)
             behind.append(committed)
         return Ahead(verdicts, behind)
+
+    def counted(self, proposal: Chain, tokens: int) -> CountedAhead:
+        """Return the same, verdicts counted; once for all that stand here, as requests of runs do
+        which differ in their hardware.
+        """
+        return _counted(self.recorded, self.position, proposal, tokens)
+
+
+@lru_cache(MOST_WALKS)
+def _counted(
+    recorded: RecordedVerdicts, position: int, proposal: Chain, tokens: int
+) -> CountedAhead:
+    """Return the verdicts on windows from a position of a recording on, counted."""
+    cursor = RecordedCursor(recorded)
+    cursor.position = position
+    return Retraceable.counted(cursor, proposal, tokens)
