@@ -4,7 +4,7 @@ filled in.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import get_args
+from typing import Any, get_args
 
 import yaml
 
@@ -16,6 +16,7 @@ from simulator.scenario import Scenario, resolved
 PROVENANCE = "Where the numbers come from"
 RESOLVED = "The scenario, resolved"
 CONFIDENCES = get_args(Confidence)
+DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def provenance_blocks(scenario: Scenario) -> Iterator[Block]:
@@ -52,5 +53,7 @@ def counted(confidences: Mapping[str, int]) -> str:
 
 def resolved_blocks(scenario: Scenario) -> Iterator[Block]:
     """Yield the complete scenario as a folded listing."""
-    text = yaml.safe_dump(resolved(scenario), sort_keys=False, allow_unicode=True, width=110)
+    text = yaml.dump(
+        resolved(scenario), Dumper=DUMPER, sort_keys=False, allow_unicode=True, width=110
+    )
     yield Listing(text, "yaml", f"{scenario.name}, every default and every file filled in")
