@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from simulator.core.cost.hardware_cost import HardwareCost, priced_layers
+from simulator.core.cost.hardware_cost import MOST_RUNS, HardwareCost, priced_layers
 from simulator.core.cost.kernels import layer_products
 from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.placement import Placement
@@ -265,6 +266,46 @@ def test_a_pass_of_remembered_parts_is_the_pass(
         layer = sum(layer_time(place(**ranks), rows, experts=False))
         compute_s = seasoned.target(rows, 0, 2).busy["target compute"]
         assert compute_s == pytest.approx(2 * layer, rel=1e-14)
+
+
+RUNS = st.lists(
+    st.tuples(
+        st.integers(1, 3),
+        st.integers(1, 2),
+        st.lists(st.sampled_from((0, 1, 500, 4_000)), min_size=1, max_size=3),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(RUNS)
+def test_a_run_of_passes_is_each_of_them_whatever_was_asked_before(
+    runs: list[tuple[int, int, list[int]]],
+) -> None:
+    """Runs of few contexts that begin alike come up again, and are told apart."""
+    seasoned = unseasoned()
+    for tokens, sequences, contexts in runs:
+        run = seasoned.target(Rows.decode(tokens, np.array(contexts), sequences))
+        alone = [
+            unseasoned().target(Rows.decode(tokens, context, sequences)) for context in contexts
+        ]
+        assert np.broadcast_to(run.wall_s, len(alone)).tolist() == [one.wall_s for one in alone]
+        for lane, seconds in run.busy.items():
+            each = [one.busy[lane] for one in alone]
+            assert np.broadcast_to(seconds, len(alone)).tolist() == each
+
+
+def test_few_runs_of_passes_are_kept() -> None:
+    cost = unseasoned()
+    blocks = [np.arange(first, first + 3) for first in range(0, 30, 3)]
+    told = [cost.target(Rows.decode(1, block)) for block in blocks]
+    (times,) = cost._passes.values()
+    assert len(times._runs) == MOST_RUNS
+    assert cost.target(Rows.decode(1, blocks[-1])) is told[-1]
+    again = cost.target(Rows.decode(1, blocks[0]))
+    assert again is not told[0]
+    assert again.wall_s.tolist() == told[0].wall_s.tolist()
 
 
 def test_what_is_remembered_is_bounded_and_forgotten_without_a_trace(

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.core.cost.device import Link
 from simulator.core.cost.engine import Drafting
@@ -45,6 +46,10 @@ stays bounded.
 """
 MOST_PLACES = 256
 """Placements whose layers are kept for further costs."""
+MOST_RUNS = 4
+"""Runs of passes whose times are kept for each place, role and part of the layers: 32 KiB each."""
+LONGEST_RUN = 1_024
+"""Passes of a run that is kept, at most."""
 TOKEN_BYTES = 4
 """Bytes of a token id on its way to the stages of a pipeline (assumed)."""
 
@@ -68,6 +73,19 @@ class PassParts(NamedTuple):
     """The host's work once the pass has ended."""
     ratio: float
     """How many times as long the pass takes as its parts."""
+
+
+class PricedRun(NamedTuple):
+    """A run of passes that differ in their contexts alone is priced."""
+
+    kv_tokens: NDArray[np.int64]
+    attention_pairs: Numbers
+    phase: Phase
+
+    def is_of(self, rows: Rows) -> bool:
+        """Return whether these are the passes over such ``rows``."""
+        same_cache = np.array_equal(self.kv_tokens, rows.kv_tokens)
+        return same_cache and np.array_equal(self.attention_pairs, rows.attention_pairs)
 
 
 class PricedLayers:
@@ -175,11 +193,32 @@ class PassTimes:
         self._sharded_draft = role.startswith("draft") and self.place.tensor_parallel > 1
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
         self._parts: dict[tuple[float, ...], PassParts] = {}
+        self._runs: dict[tuple[float, ...], PricedRun] = {}
 
     def phase(self, rows: Rows) -> Phase:
         """Return the phase of a pass over ``rows``; of arrays where those of many passes are."""
         if not self.kinds:
             return Phase(0.0, {})
+        contexts = rows.kv_tokens
+        if isinstance(contexts, np.ndarray) and len(contexts) <= LONGEST_RUN:
+            return self._run(rows, contexts)
+        return self._phase(rows)
+
+    def _run(self, rows: Rows, contexts: NDArray[np.int64]) -> Phase:
+        """Return the phase of a run of passes, priced once as long as it is among the latest: other
+        costs on this place ask for the same block of contexts.
+        """
+        key = (*rows.shape, rows.prompt_kv_tokens, rows.prompt_pairs, contexts.item(0))
+        run = self._runs.pop(key, None)
+        if run is None or not run.is_of(rows):
+            run = PricedRun(contexts, rows.attention_pairs, self._phase(rows))
+        self._runs[key] = run  # the latest
+        if len(self._runs) > MOST_RUNS:
+            del self._runs[next(iter(self._runs))]
+        return run.phase
+
+    def _phase(self, rows: Rows) -> Phase:
+        """Return the phase of a pass, or of a run of passes, from its parts."""
         shape = rows.shape
         parts = self._parts.get(shape)
         if parts is None:
