@@ -35,7 +35,7 @@ PLANTED = {
     "services": (
         "core/serving/lazy/batch.py",
         "self.to_come.end(member.begun)",
-        "self.to_come.end(member.begun._replace(context=member.begun.context - 1))",
+        "self.to_come.end((member.begun[0] - 1, *member.begun[1:]))",
     ),
     "places": (
         "scenario/result/run_result.py",

@@ -8,7 +8,7 @@ and are here, and what prefills and steps did. ``hand_out`` writes what one step
 one, to the last bit.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
 import numpy as np
@@ -230,17 +230,16 @@ class Ledger:
             self.gaps.add(gap, equal_gaps)
         tally.shown += shown_now
 
-    def hand_out_course(
-        self, request: Request, tokens: int, counted: int, settled: Mapping[Progress, int]
-    ) -> None:
+    def hand_out_course(self, request: Request, tokens: int, counted: int) -> None:
         """Hand a request all ``tokens`` that it was shown by the steps of its course, so many of
-        which are ``counted`` already, and note what these did for it.
+        which are ``counted`` already.
         """
-        tally = self._tally
-        for progress, times in settled.items():
-            tally.settled[progress] += times
-        tally.shown += tokens - counted
+        self._tally.shown += tokens - counted
         request.tokens += tokens
+
+    def settle(self, progress: Progress, times: int) -> None:
+        """Note how often steps of courses did this for a request."""
+        self._tally.settled[progress] += times
 
     def show_first(self, request: Request, tokens: int, now: float, outside_s: float) -> None:
         """Show ``tokens`` of the pass that ends a prefill: the first of the output, ``outside_s``

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
@@ -37,11 +36,11 @@ ONE_TOKEN = Progress(1, 1, 0, 0)
 
 
 @lru_cache(maxsize=1_024)
-def _one_by_one(tokens: int) -> NDArray[np.int64]:
-    """Return (1, tokens) the numbers 0, 1, 2, ..., which many requests share."""
+def _one_by_one(tokens: int) -> Course:
+    """Return the course of so many steps, which many requests share."""
     numbers = np.arange(tokens, dtype=np.int64)[None, :]
     numbers.flags.writeable = False
-    return numbers
+    return Course(numbers, range(1, tokens + 1), {ONE_TOKEN: tokens})
 
 
 class AutoregressiveDurations(NamedTuple):
@@ -133,4 +132,4 @@ class Autoregressive(TargetOnly[AutoregressiveDurations], TellsCourses):
 
     def course(self, state: State, window: int, tokens: int) -> Course:
         """Return a token a step."""
-        return Course(_one_by_one(tokens), range(1, tokens + 1), {ONE_TOKEN: tokens})
+        return _one_by_one(tokens)

@@ -51,7 +51,7 @@ from simulator.core.strategies.common.capabilities import (
     ReadsHiddenStates,
 )
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
-from simulator.core.strategies.common.courses import Course, Sums, TellsCourses, settled_of
+from simulator.core.strategies.common.courses import Course, Sums, TellsCourses
 from simulator.core.strategies.common.drafters import DraftPass
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
@@ -357,9 +357,9 @@ class TreeSD(
             return super().course(state, window, tokens)
         proposal = Chain(self.window, self.bonus_on_full_accept)
         before, counts = cursor.counted(proposal, tokens)
-        return Course(before[None, :-1], before[1:], settled_of(counts, self._made_of))
+        return Course(before[None, :-1], before[1:], counts)
 
-    def _made_of(self, judged: Verdict) -> Progress:
+    def made_of(self, judged: Verdict, window: int) -> Progress:
         """Return the progress of a request whose tree was judged so."""
         committed = judged.committed
         return intern_progress(committed, committed, judged.accepted, self.tree.size)

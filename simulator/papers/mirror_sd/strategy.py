@@ -26,7 +26,6 @@ A request's first window is drafted serially after its prefill; its time lies ou
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
@@ -49,7 +48,7 @@ from simulator.core.strategies.common.capabilities import (
 )
 from simulator.core.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
-from simulator.core.strategies.common.courses import Course, Sums, settled_of
+from simulator.core.strategies.common.courses import Course, Sums
 from simulator.core.strategies.common.drafters import StreamingDrafter
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
@@ -367,14 +366,13 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Prove
         if not isinstance(cursor, Retraceable):
             return super().course(state, window, tokens)
         verdicts, shown = cursor.ahead(self._proposal(window), tokens)
-        settled = settled_of(Counter(verdicts), partial(self._made_of, window=window))
         reused = {judged: self.reuses(judged, window) for judged in set(verdicts)}
         lost = np.array([not state.ready, *(not reused[judged] for judged in verdicts[:-1])])
         tokens_before = np.array([0, *shown[:-1]])
         lost_context = (state.context + tokens_before) * lost
-        return Course(np.stack([tokens_before, lost, lost_context]), shown, settled)
+        return Course(np.stack([tokens_before, lost, lost_context]), shown, Counter(verdicts))
 
-    def _made_of(self, judged: Verdict, window: int) -> Progress:
+    def made_of(self, judged: Verdict, window: int) -> Progress:
         """Return the progress of a request whose window was judged so, and what it makes of its
         next one.
         """

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.core.acceptance.cursors import Verdict
 from simulator.core.cost.rows import Rows
 from simulator.core.numeric import Numbers
 from simulator.core.serving.lazy.passed import (
@@ -43,7 +44,7 @@ from simulator.core.serving.requests import Prompts, Request
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.serving.step_times import Block
 from simulator.core.strategies.common.courses import Course, TellsCourses, tells_courses
-from simulator.core.strategies.common.step import Lanes, Step
+from simulator.core.strategies.common.step import Lanes, Progress, Step
 
 RUN = 24
 """Steps that a batch must have ahead for them to be priced at once where no block holds them."""
@@ -103,6 +104,8 @@ class LazyBatch:
         self.written = 0
         """The first step that is not in the books."""
         self.passed = Passed()
+        self.settled: dict[Progress | Verdict, int] = {}
+        """How often steps did what for those that have ended, as their courses say it."""
         self.blocks: dict[int, Prices] = {}
         """The latest prices by the sum of contexts, by number of requests."""
         self.run: Prices | None = None
@@ -193,10 +196,9 @@ class LazyBatch:
             request = member.request
             state = request.state
             done = self.to_come.step - member.first
-            settled = scheduler.ledger.tally.settled
             for _ in range(done):
                 _, progress = self.strategy.alone(state, self.window or 0)
-                settled[progress] += 1
+                scheduler.ledger.settle(progress, 1)
             request.tokens += member.shown_by(self.to_come.step)
             request.late = request.late or self.late_step > member.first
             if done and not self.reserves and state is not None:
@@ -347,7 +349,7 @@ class LazyBatch:
             passed.ends.append(ended)
             passed.entries.append(0)
             scheduler.ledger.prefill(ended - now)
-        if any(request.tokens for request, _ in prompts):
+        if scheduler.queues.preemptions and any(request.tokens for request, _ in prompts):
             self._write()  # a request that goes on after a preemption has a gap, in its turn
         scheduler.settle_prompts(prompts, alone, read_s)
         for request, _ in prompts:
@@ -519,7 +521,10 @@ class LazyBatch:
             shown = min(shown, request.output_tokens - request.tokens)
         request.late = request.late or self.late_step > member.first
         request.last_token_s = now
-        self.scheduler.ledger.hand_out_course(request, shown, member.counted, course.settled)
+        self.scheduler.ledger.hand_out_course(request, shown, member.counted)
+        settled = self.settled
+        for did, times in course.settled.items():
+            settled[did] = settled.get(did, 0) + times
         self.scheduler.finish(request, now)
         del self.members[request]
         self.to_come.end(member.begun)
@@ -589,6 +594,12 @@ class LazyBatch:
         ledger = self.scheduler.ledger
         self.passed.write(ledger, grown, self.scheduler.strategy, self.lanes)
         self.written = self.to_come.step
+        for did, times in self.settled.items():
+            if isinstance(did, Verdict):
+                ledger.settle(self.strategy.made_of(did, self.window or 0), times)
+            else:
+                ledger.settle(did, times)
+        self.settled.clear()
         for member in self.members.values():
             shown = member.shown_by(self.to_come.step)
             ledger.tally.shown += shown - member.counted

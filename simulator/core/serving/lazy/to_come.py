@@ -11,7 +11,7 @@ up to one number over all of them::
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +29,10 @@ BLOCKS = BEFORE + 1
 """Rows in front of what else a strategy's steps differ by."""
 
 
-class Begun(NamedTuple):
-    """What a request had as it began to decode."""
-
-    context: int
-    """Tokens in its cache."""
-    during: int
-    """Blocks in use during its steps, but for those in the sums."""
-    before: int
-    """Blocks in use before them, likewise."""
+Begun: TypeAlias = tuple[int, int, int]
+"""What a request had as it began to decode: tokens in its cache, and blocks in use during its steps
+and before them, but for those in the sums.
+"""
 
 
 class StepsToCome:
@@ -61,28 +56,38 @@ class StepsToCome:
         self.during = 0
         self.before = 0
         """Blocks in use, during steps and before them, but for those in the sums."""
-        self._shared: dict[tuple[int, int, int], tuple[Counts, Counts]] = {}
-        """What courses that many requests have add, by what they begin with."""
+        self._shared: dict[tuple[int, int], tuple[Counts, Counts]] = {}
+        """Blocks that a request gets by a course that many have, with it, by the tokens in its last
+        block.
+        """
 
     def begin(self, course: Course, context: int, ahead: int, blocks: int) -> Begun:
         """Add a request that begins with the next step; it has ``blocks`` and gets room for
         ``ahead`` tokens more in each of them.
         """
         first = self.step - self.base
-        added, during, before = self._added(course, context, ahead, blocks)
-        self.rows[: len(added), first : first + added.shape[1]] += added
+        steps = course.adds.shape[1]
+        to_come = self.rows[:, first : first + steps]
+        contexts = to_come[TOKENS]
+        contexts += course.adds[0]
         if len(course.adds) > 1:
-            self.rows[BLOCKS:, first : first + added.shape[1]] += course.adds[1:]
+            to_come[BLOCKS:] += course.adds[1:]
+        during = before = 0
+        if not self.reserved:
+            during = self._grow(to_come[DURING], course, context + ahead) - blocks
+            if self.alone:
+                before = self._grow(to_come[BEFORE], course, context) - blocks
         self.context += context
         self.during += during
         self.before += before
-        return Begun(context, during, before)
+        return context, during, before
 
     def end(self, begun: Begun) -> None:
         """Take away what a request had as it began, which has had its last step."""
-        self.context -= begun.context
-        self.during -= begun.during
-        self.before -= begun.before
+        context, during, before = begun
+        self.context -= context
+        self.during -= during
+        self.before -= before
 
     def clear(self) -> None:
         """Forget all requests."""
@@ -139,33 +144,22 @@ class StepsToCome:
         """
         return self.rows[DURING, step - self.base : self.step - self.base]
 
-    def _added(
-        self, course: Course, context: int, ahead: int, blocks: int
-    ) -> tuple[Counts, int, int]:
-        """Return the rows that a request adds, and the blocks in use besides, during its steps and
-        before them.
+    def _grow(self, row: Counts, course: Course, cached: int) -> int:
+        """Add the blocks that a request has for its tokens, ``cached`` as it begins, to a row of
+        its steps, but for so many in each of them; return these.
         """
         tokens = course.adds[0]
         memory = self.memory
-        if self.reserved:
-            return course.adds[:1], 0, 0
         if memory.held is not None:
-            rows = [tokens, memory.needed_each(tokens + (context + ahead)) - blocks]
-            if self.alone:
-                rows.append(memory.needed_each(tokens + context) - blocks)
-            return np.stack(rows), 0, 0
+            row += memory.needed_each(tokens + cached)
+            return 0
         each = memory.block_tokens
-        whole, begun = divmod(context + ahead - 1, each)
-        whole_before, begun_before = divmod(context - 1, each)
-        key = id(course.adds), begun, begun_before
+        whole, begun = divmod(cached - 1, each)
+        key = id(course.adds), begun
         known = self._shared.get(key)
         if known is None or known[0] is not course.adds:
-            added = np.empty((3 if self.alone else 2, len(tokens)), dtype=np.int64)
-            added[TOKENS] = tokens
-            added[DURING] = (tokens + (begun + each)) // each
-            if self.alone:
-                added[BEFORE] = (tokens + (begun_before + each)) // each
-            known = course.adds, added
+            known = course.adds, (tokens + (begun + each)) // each
             if not course.adds.flags.writeable:
                 self._shared[key] = known
-        return known[1], whole - blocks, whole_before - blocks
+        row += known[1]
+        return whole

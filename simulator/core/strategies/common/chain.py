@@ -2,7 +2,7 @@
 
 from abc import ABC
 from collections.abc import Iterator, Sequence
-from functools import partial, reduce
+from functools import reduce
 from itertools import count, takewhile
 from operator import add
 from typing import Any, Self
@@ -31,7 +31,7 @@ from simulator.core.strategies.common.capabilities import (
     Tunable,
     drafts_first,
 )
-from simulator.core.strategies.common.courses import Course, TellsCourses, settled_of
+from simulator.core.strategies.common.courses import Course, TellsCourses
 from simulator.core.strategies.common.drafters import (
     AutoregressiveDrafter,
     Drafter,
@@ -97,7 +97,7 @@ class ChainStrategy(TellsCourses, Strategy[D], DraftsChain, ReadsHiddenStates, T
         context = state.context
         judged = state.cursor.judge(self._proposal(window))
         state.context += judged.committed
-        return (context,), self._made_of(judged, window)
+        return (context,), self.made_of(judged, window)
 
     def course(self, state: State, window: int, tokens: int) -> Course:
         """Return the course of windows of that length, as the cursor tells it ahead."""
@@ -105,15 +105,14 @@ class ChainStrategy(TellsCourses, Strategy[D], DraftsChain, ReadsHiddenStates, T
         if not isinstance(cursor, Retraceable):
             return super().course(state, window, tokens)
         before, counts = cursor.counted(self._proposal(window), tokens)
-        settled = settled_of(counts, partial(self._made_of, window=window))
-        return Course(before[None, :-1], before[1:], settled)
+        return Course(before[None, :-1], before[1:], counts)
 
     def _proposal(self, tokens: int) -> Chain:
         """Return a window of so many tokens; one of none brings the target's own token."""
         return intern_chain(tokens, self.bonus_on_full_accept or not tokens)
 
-    def _made_of(self, judged: Verdict, window: int) -> Progress:
-        """Return the progress of a request whose window was judged so."""
+    def made_of(self, judged: Verdict, window: int) -> Progress:
+        """Return the progress of a request whose window of this length was judged so."""
         return self._progress(judged, window)
 
     @staticmethod

@@ -6,7 +6,7 @@ strategy's steps differ by.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar, NamedTuple
 
@@ -36,19 +36,8 @@ class Course(NamedTuple):
     """
     shown: Sequence[int] | Counts
     """(steps,) tokens that it has shown by the end of each."""
-    settled: Mapping[Progress, int]
-    """How often a step does what for it."""
-
-
-def settled_of(
-    counts: Mapping[Verdict, int], made_of: Callable[[Verdict], Progress]
-) -> dict[Progress, int]:
-    """Return how often steps did what, from how often their windows were judged how."""
-    settled: dict[Progress, int] = {}
-    for judged, times in counts.items():
-        progress = made_of(judged)
-        settled[progress] = settled.get(progress, 0) + times
-    return settled
+    settled: Mapping[Progress, int] | Mapping[Verdict, int]
+    """How often a step did what for it; of a verdict :meth:`TellsCourses.made_of` says it."""
 
 
 class TellsCourses:
@@ -138,6 +127,13 @@ class TellsCourses:
         by_column = np.array(adds, dtype=np.int64).T
         by_column[0] -= state.context
         return Course(by_column, shown, settled)
+
+    def made_of(self, judged: Verdict, window: int) -> Progress:
+        """Return the progress of a request whose window of this length was judged so.
+
+        Raises NotImplementedError in a strategy whose courses have no verdicts.
+        """
+        raise NotImplementedError(type(self).__name__)
 
     def in_turn(self, durations: Any, kind: Kind, one_lane: bool) -> tuple[Numbers, ...]:
         """Return the durations that follow one another from the begin of a step to its end, as its
