@@ -18,7 +18,9 @@ from simulator.cli.main import main
 from simulator.core.acceptance.sources import Cycle, odds_of
 from simulator.core.cost.model import ModelSpec
 from simulator.core.faults import BadInput, Infeasible
+from simulator.inputs import usual
 from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.models.named import find_model
 from simulator.report.html import as_html
 from simulator.report.pages.plan import page as plan_page
 from simulator.scenario import load
@@ -30,7 +32,7 @@ from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.export import draft_lengths, exports
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.headroom import headroom
-from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, find_model, planned
+from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, planned
 from simulator.studies.plan.robustness import _resampled, chance
 from simulator.studies.plan.search import Finding, examine, search
 from simulator.studies.plan.study import study
@@ -88,11 +90,11 @@ def test_ids_of_hugging_face_name_one_model_of_the_catalogue() -> None:
 
 def test_what_the_defaults_name_is_in_the_catalogue() -> None:
     catalogue = Catalogue()
-    linked = [name for members in DEFAULTS["links"].values() for name in members]
+    linked = [name for members in usual.LINKS.values() for name in members]
     assert len(linked) == len(set(linked))
     assert set(linked) <= set(catalogue.names("device"))
-    assert set(DEFAULTS["links"]) <= set(catalogue.names("link"))
-    assert set(DEFAULTS["engines"].values()) <= set(catalogue.names("engine"))
+    assert set(usual.LINKS) <= set(catalogue.names("link"))
+    assert set(usual.ENGINES.values()) <= set(catalogue.names("engine"))
     for model, drafts in DEFAULTS["drafts"].items():
         specs = [find_model(name, catalogue, "").spec for name in (model, *drafts)]
         assert len({spec.vocab_size for spec in specs}) == 1, model

@@ -9,9 +9,10 @@ import pytest
 
 from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.models.named import NamedModel, find_model
 from simulator.scenario.bank import LentMean, Loan
 from simulator.studies.plan import question as asking
-from simulator.studies.plan.question import PlanQuestion, busiest, find_model, written
+from simulator.studies.plan.question import PlanQuestion, busiest, written
 
 REQUESTS: dict[str, Any] = {
     "arrivals": {"name": "poisson", "rate_per_s": 1},
@@ -104,7 +105,7 @@ def test_own_shapes_and_cache_formats_are_said() -> None:
         }
     )
     question = PlanQuestion("mine", ("h100_sxm",), REQUESTS, SLO, weights="bf16")
-    own = asking.NamedModel("./mine", spec, "")
+    own = NamedModel("./mine", spec, "")
     assert list(asking._said(question, own)) == [
         RANKS,
         REPLICAS,

@@ -176,15 +176,9 @@ def _read(
     save: Path | None,
 ) -> "Plan":
     """Return the plan of a question, and write it where it is to be kept."""
+    from simulator.inputs.models.named import find_model
     from simulator.inputs.writing import write
-    from simulator.studies.plan.question import (
-        DEFAULTS,
-        PlanQuestion,
-        busiest,
-        find_model,
-        planned,
-        saved,
-    )
+    from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, planned, saved
 
     slo: dict[str, dict[str, float]] = {}
     for limit in filter(None, map(LIMIT.fullmatch, asked)):

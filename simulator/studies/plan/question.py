@@ -1,11 +1,12 @@
 """Write the plan that one line asks for: a model, devices, traffic and limits. Everything else is a
 default that is said.
 
-``defaults.yaml`` holds what is taken: engines, links, degrees, methods and drafts. A method is
-offered where it exists for the model: a smaller model with its tokenizer, a draft head that is
-published for its shapes, layers that predict further tokens. Its acceptance is borrowed from the
-nearest published mean, measured in a chain at least as long. Nothing is taken over from another
-scenario: a draft writes one token a pass, and sits on the GPUs of its target.
+``defaults.yaml`` holds what is taken: degrees, methods and drafts; engines and links are the usual
+ones (:mod:`simulator.inputs.usual`). A method is offered where it exists for the model: a smaller
+model with its tokenizer, a draft head that is published for its shapes, layers that predict further
+tokens. Its acceptance is borrowed from the nearest published mean, measured in a chain at least as
+long. Nothing is taken over from another scenario: a draft writes one token a pass, and sits on the
+GPUs of its target.
 """
 
 import os
@@ -13,7 +14,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,17 +23,17 @@ from simulator.core.acceptance.tokenizers import share_tokenizer
 from simulator.core.cost.degrees import working
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.placement import Placement
-from simulator.core.faults import BadInput, Fault, Path_, Place, did_you_mean
+from simulator.core.faults import BadInput, Fault, Path_, Place
 from simulator.core.plain import PlainData, PlainMapping
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.traffic import TrafficFile
-from simulator.inputs.catalogue import OF_MODELS, Catalogue, shown
+from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import Document, read
 from simulator.inputs.logs import RecordedLog, read_log
-from simulator.inputs.models.huggingface import read_config
+from simulator.inputs.models.named import NamedModel, find_model, identified
 from simulator.inputs.schema import validate
+from simulator.inputs.usual import usual_engine, usual_link
 from simulator.scenario.bank import Loan, nearest, published
-from simulator.studies.method_features import read_named
 from simulator.studies.plan.file import Plan, amended, combined, with_said
 
 DEFAULTS: PlainData = yaml.safe_load(Path(__file__).with_name("defaults.yaml").read_text("utf-8"))
@@ -66,22 +66,6 @@ class PlanQuestion:
     """Format of the weights; by default that in which the model was published."""
     said: tuple[str, ...] = ()
     """What else was taken by default, in words."""
-
-
-@dataclass(frozen=True)
-class NamedModel:
-    """Is a model that a name led to: what a file calls it, its shapes and the id by which it is
-    published.
-    """
-
-    reference: str
-    spec: ModelSpec
-    published_as: str
-
-    @property
-    def known_as(self) -> str:
-        """Return the id by which it is published, or what a file calls it."""
-        return self.published_as or self.reference
 
 
 def planned(
@@ -322,12 +306,12 @@ def _hardware(
     """Return a device's entry of the plan, the offer to rent it, and what was taken by default, in
     words.
     """
-    engine = question.engine or DEFAULTS["engines"].get(maker, "vllm")
+    engine = question.engine or usual_engine(maker)
     place = {"device": name, "engine": engine}
     target = dict(place)
     ranks = [1]
     joined = "one device a replica"
-    link = _link(name)
+    link = usual_link(name)
     if link:
         target["link"] = link
         ranks = list(DEFAULTS["ranks"]["value"])
@@ -340,14 +324,6 @@ def _hardware(
     usd = f"{price['value']:g} USD an hour ({price['source']})"
     words = f"{name}: engine {engine}, {joined}, {usd}"
     return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, words
-
-
-def _link(device: str) -> str | None:
-    """Return the link between the devices of one server; None where each serves alone."""
-    for link, members in DEFAULTS["links"].items():
-        if device in members:
-            return str(link)
-    return None
 
 
 def _with_whole_experts(target: PlainMapping, entry: PlainMapping, catalogue: Catalogue) -> str:
@@ -543,73 +519,6 @@ def _of_one_shape(target: ModelSpec, other: ModelSpec) -> bool:
     as_wide = target.hidden_size == other.hidden_size
     as_deep = target.num_hidden_layers == other.num_hidden_layers
     return as_wide and as_deep and share_tokenizer(target.vocab_size, other.vocab_size)
-
-
-def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
-    """Return the model of a name of the catalogue, an id of Hugging Face, a folder with a
-    ``config.json`` or a GGUF file.
-
-    Raises :class:`BadInput` that says how to get one.
-    """
-    names = catalogue.names("model")
-    if name in names:
-        spec = _spec(names[name])
-        published_as = next(iter(spec.huggingface), "")
-        return NamedModel(name, spec, published_as)
-    if known := identified(name, catalogue):
-        return NamedModel(*known, name)
-    path = Path(name)
-    of_a_model = path.suffix in OF_MODELS
-    if (path / "config.json").is_file() or (path.is_file() and of_a_model):
-        reference = os.path.relpath(path)
-        if "/" not in reference:
-            reference = f"./{path}"
-        return NamedModel(reference, read_config(path), "")
-    there = path.exists()
-    if of_a_model or there or name.startswith((".", "/", "~")):
-        raise BadInput.at(option, no_file(name, there))
-    ids = [id_ for known_file in names.values() for id_ in _spec(known_file).huggingface]
-    perhaps = did_you_mean(name, [*ids, *names])
-    raise BadInput.at(option, unknown_model(name, perhaps))
-
-
-def no_file(name: str, there: bool) -> str:
-    """Return what is wrong with the path of a model, and what a model may be."""
-    if there:
-        fault = "is neither a folder with a config.json nor a .json or .gguf file"
-    else:
-        fault = f"there is no file {name}"
-    return (
-        f"{fault}; a model is a name of the catalogue, an id of Hugging Face that it knows, a "
-        "folder with a config.json, or a .gguf file"
-    )
-
-
-def unknown_model(name: str, perhaps: str) -> str:
-    """Return that a name leads to no model, and how to get its shapes."""
-    local = name.rpartition("/")[2]
-    return (
-        "is neither a model of the catalogue, nor an id that it knows, nor a folder with a "
-        f"config.json{perhaps}; get its config.json: hf download {name} config.json --local-dir "
-        f"{local}, then --model ./{local}"
-    )
-
-
-def identified(name: str, catalogue: Catalogue) -> tuple[str, ModelSpec] | None:
-    """Return the catalogue's name and the shapes of an id of Hugging Face; None for an unknown
-    one.
-    """
-    wanted = name.lower()
-    for ours, path in catalogue.names("model").items():
-        spec = _spec(path)
-        if wanted in map(str.lower, spec.huggingface):
-            return ours, spec
-    return None
-
-
-@cache
-def _spec(path: Path) -> ModelSpec:
-    return read_named(ModelSpec, path)
 
 
 def busiest(

@@ -1,0 +1,99 @@
+"""A model by the name that somebody gives it: of the catalogue, of Hugging Face, or of a file."""
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from simulator.core.cost.model import ModelSpec
+from simulator.core.faults import BadInput, did_you_mean
+from simulator.inputs.catalogue import OF_MODELS, Catalogue, shown
+from simulator.inputs.document import read
+from simulator.inputs.models.huggingface import read_config
+from simulator.inputs.schema import validate
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """Is a model that a name led to: what a file calls it, its shapes and the id by which it is
+    published.
+    """
+
+    reference: str
+    spec: ModelSpec
+    published_as: str
+
+    @property
+    def known_as(self) -> str:
+        """Return the id by which it is published, or what a file calls it."""
+        return self.published_as or self.reference
+
+
+def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
+    """Return the model of a name of the catalogue, an id of Hugging Face, a folder with a
+    ``config.json`` or a GGUF file.
+
+    Raises :class:`BadInput` that says how to get one.
+    """
+    names = catalogue.names("model")
+    if name in names:
+        spec = _spec(names[name])
+        published_as = next(iter(spec.huggingface), "")
+        return NamedModel(name, spec, published_as)
+    if known := identified(name, catalogue):
+        return NamedModel(*known, name)
+    path = Path(name)
+    of_a_model = path.suffix in OF_MODELS
+    if (path / "config.json").is_file() or (path.is_file() and of_a_model):
+        reference = os.path.relpath(path)
+        if "/" not in reference:
+            reference = f"./{path}"
+        return NamedModel(reference, read_config(path), "")
+    there = path.exists()
+    if of_a_model or there or name.startswith((".", "/", "~")):
+        raise BadInput.at(option, no_file(name, there))
+    ids = [id_ for known_file in names.values() for id_ in _spec(known_file).huggingface]
+    perhaps = did_you_mean(name, [*ids, *names])
+    raise BadInput.at(option, unknown_model(name, perhaps))
+
+
+def no_file(name: str, there: bool) -> str:
+    """Return what is wrong with the path of a model, and what a model may be."""
+    if there:
+        fault = "is neither a folder with a config.json nor a .json or .gguf file"
+    else:
+        fault = f"there is no file {name}"
+    return (
+        f"{fault}; a model is a name of the catalogue, an id of Hugging Face that it knows, a "
+        "folder with a config.json, or a .gguf file"
+    )
+
+
+def unknown_model(name: str, perhaps: str) -> str:
+    """Return that a name leads to no model, and how to get its shapes."""
+    local = name.rpartition("/")[2]
+    return (
+        "is neither a model of the catalogue, nor an id that it knows, nor a folder with a "
+        f"config.json{perhaps}; get its config.json: hf download {name} config.json --local-dir "
+        f"{local}, then --model ./{local}"
+    )
+
+
+def identified(name: str, catalogue: Catalogue) -> tuple[str, ModelSpec] | None:
+    """Return the catalogue's name and the shapes of an id of Hugging Face, with its owner or
+    without; None for an unknown one.
+    """
+    wanted = name.lower()
+    for ours, path in catalogue.names("model").items():
+        spec = _spec(path)
+        for known in map(str.lower, spec.huggingface):
+            if wanted in (known, known.partition("/")[2]):
+                return ours, spec
+    return None
+
+
+@cache
+def _spec(path: Path) -> ModelSpec:
+    document = read(path, shown(path))
+    document.data.setdefault("name", path.stem)
+    return validate(ModelSpec, document)
