@@ -36,12 +36,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import exp, inf, log, pi, sqrt
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple, Self, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from simulator.core.acceptance.sources import Acceptance
 from simulator.core.cost.device import Device
 from simulator.core.cost.engine import Engine
 from simulator.core.cost.model import Experts
@@ -118,33 +119,60 @@ class Doubt(NamedTuple):
     possible: tuple[float, float] = (-inf, inf)
     """Log change of the number where a step writes 1 token, and where it writes the window + 1."""
 
+    def of_a_step(self) -> Self:
+        """Return what is not known of a step, whose time no acceptance changes."""
+        changes = {name: change for name, change in self.changes.items() if name != BY_CONTEXT}
+        return self._replace(changes=changes, acceptance=(0.0, 0.0))
 
-def interval(
-    value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0
-) -> Interval:
-    """Return the interval of a number above zero, in its unit; ``residuals`` are
-    ``log(run / published)`` of what was fitted.
+
+class Drawn(NamedTuple):
+    """A number above zero as it may be."""
+
+    value: float
+    """The number itself, in its unit."""
+    changes: NDArray[np.float64]
+    """``DRAWS`` log changes of it."""
+
+    def interval(self, share: float = SHARE) -> Interval:
+        """Return the numbers between which a share of the draws lies, in the unit of the number."""
+        tail = (1.0 - share) / 2.0
+        low, high = np.exp(np.quantile(self.changes, (tail, 1.0 - tail)))
+        return Interval(self.value * float(low), self.value * float(high))
+
+    def chance_above(self, limit: float) -> float:
+        """Return the share of the draws that lie above a limit in the unit of the number."""
+        return float(np.mean(self.changes > log(limit / self.value)))
+
+
+def drawn(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0) -> Drawn:
+    """Return the draws of a number above zero; ``residuals`` are ``log(run / published)`` of what
+    was fitted.
     """
     random = np.random.default_rng(seed)
-    drawn = _resampled_times(doubt.requests, random)
+    changes = _resampled_times(doubt.requests, random)
     of_acceptance = np.zeros(DRAWS)
     for name, change in doubt.changes.items():
         moved = change * random.standard_normal(DRAWS)
         if name == BY_CONTEXT:
             of_acceptance += moved
         else:
-            drawn += moved
+            changes += moved
     if residuals:
-        drawn += random.choice(residuals, DRAWS)
+        changes += random.choice(residuals, DRAWS)
     if any(doubt.acceptance):
         of_acceptance += _drawn_between(doubt.acceptance, random)
     for ends in filter(any, doubt.ends):
-        drawn += _drawn_between(ends, random)
+        changes += _drawn_between(ends, random)
     if of_acceptance.any():
-        drawn += np.clip(of_acceptance, *doubt.possible)
-    tail = (1.0 - SHARE) / 2.0
-    low, high = np.exp(np.quantile(drawn, (tail, 1.0 - tail)))
-    return Interval(value * float(low), value * float(high))
+        changes += np.clip(of_acceptance, *doubt.possible)
+    return Drawn(value, changes)
+
+
+def interval(
+    value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0
+) -> Interval:
+    """Return the interval of a number above zero, in its unit, as :func:`drawn` draws it."""
+    return drawn(value, doubt, residuals, seed).interval()
 
 
 def _drawn_between(ends: tuple[float, float], random: np.random.Generator) -> NDArray[np.float64]:
@@ -198,8 +226,24 @@ def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, i
     return interval(speedup, doubt_of(loaded, requests))
 
 
-def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
-    """Return how a speed-up follows what is not known for certain, taken from the laws, which are
+Quantity: TypeAlias = Callable[[Scenario, Acceptance], float]
+"""A number above zero that the laws give of a scenario."""
+
+
+def speedup_by_law(scenario: Scenario, acceptance: Acceptance) -> float:
+    """Return the time per token of plain decoding over that of a scenario."""
+    return float(baseline(scenario).tpot_s / law(scenario, acceptance).tpot_s)
+
+
+def step_by_law(scenario: Scenario, acceptance: Acceptance) -> float:
+    """Return the mean time of a step in seconds."""
+    return float(law(scenario, acceptance).step_s)
+
+
+def doubt_of(
+    loaded: Loaded, requests: Sequence[tuple[float, int]], quantity: Quantity = speedup_by_law
+) -> Doubt:
+    """Return how a number follows what is not known for certain, taken from the laws, which are
     as good and much quicker.
     """
     scenario = loaded.scenario
@@ -207,8 +251,7 @@ def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
     stated_law = law(scenario, acceptance)
 
     def by_law(other: Loaded) -> float:
-        plain = baseline(other.scenario)
-        return float(plain.tpot_s / law(other.scenario, acceptance).tpot_s)
+        return quantity(other.scenario, acceptance)
 
     before = by_law(loaded)
     changes = {}
@@ -232,8 +275,8 @@ def doubt_of(loaded: Loaded, requests: Sequence[tuple[float, int]]) -> Doubt:
 def _at_ends(
     span: Uneven, loaded: Loaded, by_law: Callable[[Loaded], float]
 ) -> tuple[float, float]:
-    """Return the log changes of a speed-up at both ends of a number whose ends lie unevenly, the
-    lesser one first.
+    """Return the log changes of what ``by_law`` gives at both ends of a number whose ends lie
+    unevenly, the lesser one first.
     """
     before = by_law(loaded)
     changes = [log(by_law(span.at(end, loaded)) / before) for end in span.ends]
