@@ -56,6 +56,14 @@ def _live(context: click.Context, option: click.Parameter, wanted: bool) -> None
     multiple=True,
     help="Single cells: their runs and commands.",
 )
+@click.option(
+    "--table",
+    "tables",
+    type=options.FILE,
+    multiple=True,
+    help="A CSV of measured runs, plain and with speculation: what is said of each, how far it is "
+    "off, and which losses are found.",
+)
 @options.output(
     "--out", type=options.FOLDER, help="Folder for the page, its cells and its pictures."
 )
@@ -97,6 +105,7 @@ def validate(
     laws: Names,
     only_claims: bool,
     patterns: Names,
+    tables: Paths,
     out: Path | None,
     processes: int | None,
     as_json: bool,
@@ -109,6 +118,8 @@ def validate(
     Nothing is fitted. Exit code 3 where a bound that was given is missed, a law breaks what it
     claims, or a claim of a paper has no verdict.
     """
+    if tables:
+        _tables(tables, as_json, own, out)
     if laws:
         _laws(laws, processes, as_json)
     if patterns:
@@ -231,6 +242,21 @@ def _judged(
             display.tell(f"{paper}, {one.row.claim.claim}: {one.verdict or 'no verdict'}")
         claims += judged
     return claims
+
+
+def _tables(tables: Paths, as_json: bool, own: Paths, out: Path | None) -> NoReturn:
+    """Hold what the laws say to tables of measured runs, and end."""
+    from simulator.evidence.ledger.rows import read_table
+    from simulator.report.page import page_files, write_files
+    from simulator.report.pages.ledger import as_data, page
+
+    with working("rows"):
+        ledgers = [read_table(path, Catalogue(own)) for path in tables]
+    command = command_line("validate", (), (), options=repeated("--table", tables))
+    if out:
+        write_files(out, page_files(page(ledgers, command), "ledger"))
+    answer(as_json, lambda: as_data(ledgers), lambda: page(ledgers, command))
+    _end([])
 
 
 def _cells(

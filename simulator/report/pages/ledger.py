@@ -1,0 +1,219 @@
+"""A ledger of errors: what was measured beside what is said of it, as page and JSON of ``specsim
+validate --table``.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from simulator.core.plain import PlainData
+from simulator.evidence.ledger.rows import SPEEDUP, LedgerRow, MeasuredTable
+from simulator.evidence.ledger.score import (
+    EVERY,
+    OURS,
+    SHARE,
+    CountedShare,
+    JudgedSpeedup,
+    Score,
+    StepScore,
+    judged,
+    scores,
+    speedups,
+    step_scores,
+)
+from simulator.report.blocks import Block, Bullets, Highlight, Page, Table, sections
+from simulator.report.columns import Column, table
+from simulator.report.wording import number, plural, share, signed_share, whole_share
+from simulator.scenario.verdict import verdict
+
+LEGEND = (
+    "A loss or a gain is a measured speed-up more than 3 % from 1. A source counts once: mean over "
+    "its rows, then over sources; shares of intervals are over rows. `may hurt` is half a loss "
+    "found, and half a false alarm. Intervals should hold 80 %."
+)
+GUESSES = (
+    "tokens x constant: the tokens of a step times the mean of measured / tokens in all other "
+    "sources. bytes alone: a pass takes as long as reading its weights. Their intervals are what "
+    "all other sources leave."
+)
+
+
+def page(ledgers: Sequence[MeasuredTable], command: str) -> Page:
+    """Return the page of tables of measured rows."""
+    rows = [row for ledger in ledgers for row in ledger.rows]
+    overall = [score for score in scores(rows) if score.group == EVERY]
+    groups = [score for score in scores(rows) if score.group != EVERY]
+    steps = step_scores(rows)
+    left_out = [str(row.fault) for ledger in ledgers for row in ledger.left_out]
+    assumed = list(_assumed(rows))
+    ours = next((score for score in overall if score.guesser == OURS), None)
+    opening: list[Block] = []
+    if ours:
+        opening = [_scores("Speed-up", overall), Bullets([LEGEND, GUESSES])]
+    return Page(
+        "What was measured, and what is said of it",
+        answer=headline(ours, len(rows), len(left_out)),
+        highlights=list(_highlights(ours)) if ours else (),
+        opening=opening,
+        sections=sections(
+            ("By group", [_scores("Speed-up by group", groups)] if groups else []),
+            ("Steps", [_steps(steps)] if steps else []),
+            ("Row by row", [_rows(judged(speedups(rows))[OURS])] if ours else []),
+            ("Left out", [Bullets(left_out)] if left_out else []),
+            ("Assumed", [Bullets(assumed)] if assumed else []),
+        ),
+        command=command,
+    )
+
+
+def headline(ours: Score | None, rows: int, left_out: int) -> str:
+    """Return how many losses are found, and how far the rest is off."""
+    read = plural(rows, "row")
+    if left_out:
+        read += f" and {left_out} left out"
+    if ours is None:
+        return f"{read}, no speed-up among them."
+    losses = "no loss was measured"
+    if ours.losses_found.rows:
+        losses = (
+            f"of {ours.losses_found.rows} measured losses {_share(ours.losses_found)} are found"
+        )
+    alarms = ""
+    if ours.false_alarms.rows:
+        alarms = (
+            f", of {ours.false_alarms.rows} gains {_share(ours.false_alarms)} are called losses"
+        )
+    return (
+        f"{read}: {losses}{alarms}; speed-ups are off by {share(ours.median_error)} (median), and "
+        f"{_share(ours.held)} lie within intervals that should hold {whole_share(SHARE)}."
+    )
+
+
+def _highlights(ours: Score) -> Iterator[Highlight]:
+    if ours.losses_found.rows:
+        yield Highlight(_share(ours.losses_found), "of measured losses found")
+    yield Highlight(share(ours.median_error), "median error of a speed-up")
+    yield Highlight(_share(ours.held), f"within intervals of {whole_share(SHARE)}")
+
+
+def _share(of: CountedShare) -> str:
+    return whole_share(of.value)
+
+
+def _counted(of: CountedShare) -> str:
+    """Return a share with the number of its rows."""
+    if of.value is None:
+        return ""
+    return f"{whole_share(of.value)} ({of.rows})"
+
+
+def _scores(title: str, found: Sequence[Score]) -> Table:
+    return table(
+        title,
+        found,
+        [
+            Column("rows", lambda score: score.group),
+            Column("who says it", lambda score: score.guesser),
+            Column("sign right", lambda score: _counted(score.sign)),
+            Column("losses found", lambda score: _counted(score.losses_found)),
+            Column("false alarms", lambda score: _counted(score.false_alarms)),
+            Column("may hurt", lambda score: _share(score.undecided)),
+            Column("error (median)", lambda score: share(score.median_error)),
+            Column("held", lambda score: _counted(score.held)),
+            Column("interval score", lambda score: number(score.interval_score, 2)),
+            Column("width (log)", lambda score: number(score.width, 2)),
+        ],
+        terminal_columns=(0, 1, 2, 3, 4, 6, 7, 8),
+    )
+
+
+def _steps(found: Sequence[StepScore]) -> Table:
+    return table(
+        "Times of steps, rows counted singly",
+        found,
+        [
+            Column("time of a", lambda score: score.quantity),
+            Column("rows", lambda score: str(score.rows)),
+            Column("error (median)", lambda score: share(score.median_error)),
+            Column("bias (median)", lambda score: signed_share(score.bias)),
+            Column("held", lambda score: whole_share(score.held)),
+        ],
+    )
+
+
+def _rows(rows: Sequence[JudgedSpeedup]) -> Table:
+    return table(
+        "Rows whose speed-up was measured",
+        rows,
+        [
+            Column("line", lambda said: str(said.of.row.place[1])),
+            Column("measured", lambda said: number(said.of.measured, 3)),
+            Column("said", lambda said: number(said.guess.speedup, 3)),
+            Column("interval of 80 %", _interval),
+            Column("verdict", lambda said: said.guess.verdict),
+            Column("run", lambda said: said.of.row.words),
+            Column("chance of a gain", lambda said: whole_share(said.of.chance)),
+            Column("source", lambda said: said.of.row.source),
+        ],
+        sortable=True,
+        terminal_columns=(0, 1, 2, 3, 4, 5),
+    )
+
+
+def _interval(said: JudgedSpeedup) -> str:
+    if said.guess.interval is None:
+        return ""
+    low, high = said.guess.interval
+    return f"{number(low, 3)} to {number(high, 3)}"
+
+
+def _assumed(rows: Sequence[LedgerRow]) -> Iterator[str]:
+    """Yield what was taken where rows say nothing, with the number of rows."""
+    counts = Counter(words for row in rows for words in row.assumed)
+    for words, count in counts.items():
+        yield f"{words} ({plural(count, 'row')})"
+
+
+def as_data(ledgers: Sequence[MeasuredTable]) -> PlainData:
+    """Return scores and rows as the object that ``--json`` prints; times in seconds, errors as
+    shares.
+    """
+    rows = [row for ledger in ledgers for row in ledger.rows]
+    left_out = []
+    for ledger in ledgers:
+        for row in ledger.left_out:
+            left_out.append({"row": row.words, "reason": str(row.fault)})
+    return {
+        "scores": [asdict(score) for score in scores(rows)],
+        "steps": [score._asdict() for score in step_scores(rows)],
+        "rows": [_row_data(row) for row in rows],
+        "left_out": left_out,
+    }
+
+
+def _row_data(row: LedgerRow) -> PlainData:
+    comparisons = []
+    for comparison in row.comparisons:
+        predicted = comparison.predicted
+        low, high = predicted.interval(SHARE)
+        compared: PlainData = {
+            "quantity": comparison.quantity,
+            "measured": comparison.measured,
+            "predicted": predicted.value,
+            "low": low,
+            "high": high,
+        }
+        if comparison.quantity == SPEEDUP:
+            chance = predicted.chance_above(1.0)
+            compared |= {"chance": chance, "verdict": verdict(chance)}
+        comparisons.append(compared)
+    file, line, _ = row.place
+    return {
+        "file": file,
+        "line": line,
+        "row": row.words,
+        "source": row.source,
+        "tokens_per_step": row.tokens_per_step,
+        "comparisons": comparisons,
+        "assumed": list(row.assumed),
+    }

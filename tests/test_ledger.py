@@ -1,0 +1,288 @@
+"""A ledger of errors: tables of measured runs as people publish them, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli.main import main
+from simulator.core.faults import BadInput
+from simulator.evidence.ledger.names import (
+    UnknownName,
+    Windows,
+    device_of,
+    engine_of,
+    format_of,
+    strategy_of,
+)
+from simulator.evidence.ledger.rows import PLAIN_STEP, SPEEDUP, STEP, LedgerRow, read_table
+from simulator.evidence.ledger.score import (
+    BYTES,
+    CONSTANT,
+    EVERY,
+    OURS,
+    MeasuredSpeedup,
+    judged,
+    score,
+    scores,
+    step_scores,
+)
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.models.named import find_model
+from simulator.scenario import load
+from simulator.scenario.evaluate import baseline, law
+from simulator.scenario.uncertainty import DRAWS, Drawn
+from simulator.scenario.verdict import verdict
+
+HEAD = (
+    "source,hardware,gpu_count,engine,target_model,target_format,method,draft_steps,top_k,"
+    "verified_rows,concurrency,tokens_per_step,plain_tokens_per_s,speculative_tokens_per_s"
+)
+CHAIN = "somebody#1,H100 SXM,1,vLLM,Llama-3.1-8B,bf16,EAGLE-3 chain,3,1,4,2,2.5,300,480"
+
+
+def table(folder: Path, *lines: str) -> Path:
+    path = folder / "rows.csv"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [
+        ("H100 SXM", "h100_sxm"),
+        ("H100 (card of a blog)", "h100_sxm"),
+        ("1 x NVIDIA H100 94 GB", "h100_94g_sxm"),
+        ("Apple M4 Max (128 GB)", "m4_max"),
+        ("RTX 4090", "rtx_4090"),
+        ("B200", "b200_sxm"),
+    ],
+)
+def test_a_device_is_found_by_what_people_call_it(text: str, device: str) -> None:
+    found, assumed = device_of(text, Catalogue())
+    assert found == device
+    assert bool(assumed) == (text.startswith("H100 ("))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("RTX 1080", "there is no device 'RTX 1080'"),
+        ("Apple M2 Ultra", "could be m2_ultra_gpu, m2_ultra_npu"),
+        ("", "there is no device ''"),
+    ],
+)
+def test_a_device_that_is_not_there_or_is_two_names_the_remedy(text: str, message: str) -> None:
+    with pytest.raises(UnknownName, match=message) as error:
+        device_of(text, Catalogue())
+    assert "a column target.device" in str(error.value)
+
+
+def test_engines_and_formats_are_found_by_what_people_call_them() -> None:
+    catalogue = Catalogue()
+    assert engine_of("SGLang of February 2025", "NVIDIA", catalogue) == "sglang"
+    assert engine_of("llama.cpp", "Apple", catalogue) == "llama_cpp_metal"
+    assert engine_of("llama.cpp", "NVIDIA", catalogue) == "llama_cpp_cuda"
+    assert engine_of("", "Apple", catalogue) == "llama_cpp_metal"
+    with pytest.raises(UnknownName, match="there is no engine 'exo' among"):
+        engine_of("exo", "Apple", catalogue)
+    llama = find_model("Llama-3.1-8B", catalogue, "").spec
+    deepseek = find_model("DeepSeek-R1", catalogue, "").spec
+    assert format_of("Q4_K_M", llama) == "q4_k"
+    assert format_of("fp8", llama) == "fp8"
+    assert format_of("fp8", deepseek) == "fp8_block"
+    assert format_of("", llama) is None
+
+
+def test_methods_draft_and_verify_what_the_row_says() -> None:
+    catalogue = Catalogue()
+    chain = strategy_of("EAGLE-3 chain", Windows(2, 1, 3), catalogue)
+    assert chain["passes"][0]["rows"] == [3, 1]
+    assert chain["tree"]["branching"] == [1, 1]
+    tree = strategy_of("eagle3", Windows(3, 4, 8), catalogue)
+    assert tree["passes"][0]["rows"] == [4, 4, 4]
+    assert (tree["tree"]["budget"], tree["tree"]["levels"], tree["tree"]["choices"]) == (7, 3, 4)
+    block = strategy_of("DFlash block 16", Windows(1, 1, 16), catalogue)
+    assert [one["rows"] for one in block["passes"]] == [[16], [16]]
+    assert len(block["tree"]["branching"]) == 15
+    assert strategy_of("draft model 0.5B", Windows(4, 1, 5), catalogue)["gamma"] == 4
+    with pytest.raises(UnknownName, match="there is no method 'telepathy'"):
+        strategy_of("telepathy", Windows(3, 1, 4), catalogue)
+
+
+def test_a_row_is_held_to_the_law_of_its_scenario(tmp_path: Path) -> None:
+    """300 tokens a second of two requests are 6.667 ms a token; 2.5 tokens at 480 are 10.417."""
+    ledger = read_table(table(tmp_path, HEAD, CHAIN), Catalogue())
+    assert ledger.left_out == ()
+    (row,) = ledger.rows
+    assert row.source == "somebody#1"
+    assert row.tokens_per_step == pytest.approx(2.5)
+    measured = {one.quantity: one.measured for one in row.comparisons}
+    assert measured == pytest.approx({SPEEDUP: 1.6, PLAIN_STEP: 2 / 300, STEP: 5 / 480})
+    scenario = row.loaded.scenario
+    assert (scenario.batch, scenario.schedule.window) == (2, 3)
+    expected = law(scenario, row.loaded.acceptance())
+    said = {one.quantity: one.predicted.value for one in row.comparisons}
+    plain = baseline(scenario)
+    assert said[STEP] == pytest.approx(expected.step_s)
+    assert said[PLAIN_STEP] == pytest.approx(plain.step_s)
+    assert said[SPEEDUP] == pytest.approx(plain.tpot_s / expected.tpot_s)
+    assert row.assumed == ("prompts of 512 tokens, outputs of 256",)
+
+
+def test_a_plain_run_may_stand_in_a_row_of_its_own(tmp_path: Path) -> None:
+    head = (
+        "source,target_model,hardware,method,draft_model,draft_length,concurrency,median_itl_ms,"
+        "output_tokens_per_s,acceptance_length"
+    )
+    ledger = read_table(
+        table(
+            tmp_path,
+            head,
+            "a,Qwen/Qwen3-8B,H100 SXM,none,,0,8,10,800,",
+            "a,Qwen/Qwen3-8B,H100 SXM,draft_model,Qwen/Qwen3-0.6B,3,8,16,1000,2.5",
+            "b,Qwen/Qwen3-8B,H100 SXM,draft_model,Qwen/Qwen3-0.6B,3,8,16,1000,2.5",
+        ),
+        Catalogue(),
+    )
+    measured = []
+    for row in ledger.rows:
+        measured.append({one.quantity: one.measured for one in row.comparisons})
+    of_plain, beside, alone = measured
+    assert of_plain == pytest.approx({PLAIN_STEP: 0.010})
+    assert beside == pytest.approx({SPEEDUP: 1.25, STEP: 0.016})
+    assert alone == pytest.approx({STEP: 0.016})
+
+
+def test_a_row_that_cannot_run_says_why_and_its_remedy_works(tmp_path: Path) -> None:
+    other = CHAIN.replace("H100 SXM", "RTX 1080")
+    ledger = read_table(table(tmp_path, HEAD, other), Catalogue())
+    (left_out,) = ledger.left_out
+    assert left_out.fault.place[1:] == (2, 1)
+    assert "name its file in a column target.device" in left_out.fault.message
+    mended = read_table(table(tmp_path, f"{HEAD},target.device", f"{other},h100_sxm"), Catalogue())
+    assert mended.left_out == ()
+    assert mended.rows[0].loaded.scenario.target
+    assert mended.rows[0].loaded.scenario.target.device.name == "h100_sxm"
+
+
+def test_a_field_by_its_key_holds_in_place_of_the_words(tmp_path: Path) -> None:
+    lines = f"{HEAD},requests.prompt_tokens,target.engine", f"{CHAIN},100,sglang"
+    (row,) = read_table(table(tmp_path, *lines), Catalogue()).rows
+    assert row.loaded.scenario.target
+    assert row.loaded.scenario.target.engine.name == "sglang"
+    assert row.loaded.scenario.lengths[0] == 100
+    assert row.assumed == ()
+
+
+def test_an_empty_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds no rows"):
+        read_table(table(tmp_path, HEAD), Catalogue())
+
+
+def test_a_chance_has_a_word() -> None:
+    assert [verdict(chance) for chance in (0.0, 0.19, 0.2, 0.79, 0.8, 1.0)] == [
+        "hurts",
+        "hurts",
+        "may hurt",
+        "may hurt",
+        "helps",
+        "helps",
+    ]
+
+
+def said(measured: float, value: float, spread: float, source: str, tokens: float) -> Any:
+    """A measured speed-up of which a value is said, its draws evenly over log(value) +- spread."""
+    loaded = load("vanilla_llama_2_7b_a100")
+    row = LedgerRow(("rows.csv", 2, 1), source, "a run", loaded, tokens, (), ())
+    return MeasuredSpeedup(row, measured, Drawn(value, np.linspace(-spread, spread, DRAWS)))
+
+
+def test_a_source_counts_once() -> None:
+    """Source a has a loss that is found and one that is not, b one of which it is said that it may
+    be: half of each.
+    """
+    rows = [
+        said(0.5, 0.5, 0.1, "a", 2.0),
+        said(0.5, 2.0, 0.1, "a", 2.0),
+        said(0.8, 1.0, 0.1, "b", 2.0),
+        said(1.01, 2.0, 0.1, "b", 2.0),
+        said(2.0, 2.0, 0.1, "c", 4.0),
+    ]
+    ours = score(OURS, EVERY, judged(rows)[OURS])
+    assert ours.losses_found == (0.5, 3)
+    assert ours.false_alarms == (0.0, 1)
+    assert ours.sign == pytest.approx((2 / 3, 4))
+    assert ours.undecided == pytest.approx((0.5 / 3, 5))
+    # errors: a 0 and 3, b 0.25 and 0.98, c 0
+    assert ours.median_error == pytest.approx((0.25 + 2 / 1.01 - 1) / 2)
+    assert ours.held == pytest.approx((2 / 5, 5))
+    assert ours.width == pytest.approx(0.16, rel=1e-3)
+
+
+def test_an_interval_score_counts_ten_times_what_lies_outside() -> None:
+    rows = [said(1.0, 2.0, 0.1, "a", 2.0)]
+    found = score(OURS, EVERY, judged(rows)[OURS])
+    assert found.interval_score == pytest.approx(0.16 + 10 * (log(2) - 0.08), rel=1e-3)
+
+
+def test_tokens_times_a_constant_knows_the_other_sources_alone() -> None:
+    """Half a speed-up for each token in b and c; a's own row is four times as fast and not seen."""
+    rows = [
+        said(4.0, 1.0, 0.1, "a", 2.0),
+        said(1.0, 1.0, 0.1, "b", 2.0),
+        said(2.0, 1.0, 0.1, "c", 4.0),
+    ]
+    guesses = judged(rows)[CONSTANT]
+    assert guesses[0].guess.speedup == pytest.approx(1.0)
+    assert guesses[0].guess.interval == pytest.approx((1.0, 1.0))
+    assert guesses[1].guess.speedup == pytest.approx(2.0)
+
+
+def test_bytes_alone_reads_the_draft_for_every_token() -> None:
+    loaded = load("vanilla_llama_2_7b_a100")
+    scenario = loaded.scenario
+    assert scenario.target
+    assert scenario.draft
+    (guess,) = judged([said(1.0, 1.0, 0.1, "a", 3.0)])[BYTES]
+    plain = scenario.target.weights_gb()
+    step = plain + scenario.draft.weights_gb() * scenario.schedule.needs.draft_steps
+    assert guess.guess.speedup == pytest.approx(3.0 * plain / step)
+    assert guess.guess.interval is None
+
+
+def test_validate_prints_a_table_and_writes_its_page(tmp_path: Path) -> None:
+    path = table(tmp_path, HEAD, CHAIN, CHAIN.replace("H100 SXM", "RTX 1080"))
+    words = ["validate", "--table", str(path), "--out", str(tmp_path / "o")]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[1].startswith("1 row and 1 left out: no loss was measured")
+    assert (tmp_path / "o" / "ledger.html").is_file()
+    printed = CliRunner().invoke(main, ["validate", "--table", str(path), "--json"])
+    data = json.loads(printed.output)
+    assert [one["guesser"] for one in data["scores"] if one["group"] == "all"] == [
+        OURS,
+        "always helps",
+        CONSTANT,
+        BYTES,
+    ]
+    speedup = data["rows"][0]["comparisons"][0]
+    assert speedup["quantity"] == SPEEDUP
+    assert speedup["low"] < speedup["predicted"] < speedup["high"]
+    assert speedup["verdict"] == "helps"
+
+
+def test_groups_and_steps_are_of_the_rows_that_belong_to_them(tmp_path: Path) -> None:
+    ledger = read_table(table(tmp_path, HEAD, CHAIN), Catalogue())
+    groups = {one.group for one in scores(ledger.rows)}
+    assert groups == {"all", "2 to 32 requests"}
+    assert [(one.quantity, one.rows) for one in step_scores(ledger.rows)] == [
+        (PLAIN_STEP, 1),
+        (STEP, 1),
+    ]
