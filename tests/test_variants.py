@@ -145,6 +145,9 @@ def test_what_a_point_does_not_change_is_read_once(monkeypatch: pytest.MonkeyPat
     assert points[2, 900].strategy is points[2, 1100].strategy
     assert points[2, 900].draft.model is loaded.scenario.draft.model
     assert points[2, 900].draft.device.memory_bandwidth_gb_s.value == 900
+    device = loaded.scenario.draft.device
+    for curve, roofline in device.matmul.items():
+        assert points[2, 900].draft.device.matmul[curve] is roofline
 
 
 def test_a_model_is_not_taken_for_fields_of_another_name() -> None:

@@ -116,18 +116,21 @@ class AsRead(NamedTuple):
 
 
 def _made(value: object, before: object, model: object) -> object:
-    """Return a value, with models in the place of the mappings of which ``model`` was made of
-    ``before``.
+    """Return a value, with models in the place of the mappings of which ``model``, or a mapping of
+    models, was made of ``before``.
     """
-    if not isinstance(model, BaseModel) or not isinstance(before, dict):
+    if not isinstance(before, dict) or not isinstance(model, BaseModel | dict):
         return value
     if value is before:
         return model
     if not isinstance(value, dict) or value.get("name") != before.get("name"):
         return value
-    known = type(model).model_fields
+    if isinstance(model, BaseModel):
+        known = {name: getattr(model, name) for name in type(model).model_fields}
+    else:
+        known = model
     return {
-        key: _made(inner, before.get(key), getattr(model, key)) if key in known else inner
+        key: _made(inner, before.get(key), known[key]) if key in known else inner
         for key, inner in value.items()
     }
 
