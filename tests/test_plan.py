@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from math import comb
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +34,7 @@ from simulator.studies.plan.break_even import break_even, speedup
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
 from simulator.studies.plan.file import Candidate, Plan, devices_of, load_plan
 from simulator.studies.plan.headroom import headroom, lasting_s, with_more
-from simulator.studies.plan.robustness import fewer_accepted, slower_links
+from simulator.studies.plan.robustness import clopper_pearson, fewer_accepted, slower_links
 from simulator.studies.plan.search import (
     Finding,
     Search,
@@ -530,6 +531,9 @@ def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
     drafted = next(candidate for candidate in plan.candidates if candidate.strategy == "drafted")
     found = schedule(examine(drafted, 1, to_the_end=True))
     assert found
+    assert set(found.windows.values()) == {2}
+    again = examine(found.finding.candidate, 1, to_the_end=True)
+    assert found.finding.measured == again.measured
     ranges = found.ranges(8)
     assert [size for first, last, _ in ranges for size in range(first, last + 1)] == list(
         range(1, 9)
@@ -642,3 +646,20 @@ def test_what_is_altered_is_made_anew_and_nothing_else() -> None:
         scenario, Roofline, lambda one: one.model_copy(update={"p_norm": doubled})
     )
     assert all(one.p_norm is doubled for one in sharper.target.device.matmul.values())
+
+
+@pytest.mark.parametrize(("kept", "draws"), [(0, 1), (5, 5), (3, 7), (19, 20), (40, 100)])
+def test_the_interval_of_a_chance_leaves_a_tail_on_either_side(kept: int, draws: int) -> None:
+    """At its lower end so many or more are seen with a chance of 5 %, at its upper end so many or
+    fewer.
+    """
+    low, high = clopper_pearson(kept, draws, 0.9)
+
+    def at_most(seen: int, share: float) -> float:
+        return sum(
+            comb(draws, number) * share**number * (1.0 - share) ** (draws - number)
+            for number in range(seen + 1)
+        )
+
+    assert low == 0.0 if kept == 0 else 1.0 - at_most(kept - 1, low) == pytest.approx(0.05)
+    assert high == 1.0 if kept == draws else at_most(kept, high) == pytest.approx(0.05)

@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import yaml
 
@@ -74,6 +74,8 @@ def schedule(finding: Finding) -> WindowSchedule | None:
     scheduled = finding.candidate.changed(
         lambda loaded: loaded.replace(strategy=strategy.with_rule(table))
     )
+    if set(windows.values()) == {strategy.window} and finding.outcome:
+        return WindowSchedule(windows, replace(finding, candidate=scheduled))  # the same steps
     return WindowSchedule(windows, examine(scheduled, finding.replicas, to_the_end=True))
 
 

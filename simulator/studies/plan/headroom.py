@@ -25,7 +25,7 @@ from math import inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput
@@ -295,4 +295,4 @@ def _unsure(loaded: Loaded) -> float:
     requests = loaded.scenario.requests
     lengths = np.array([(line.prompt_tokens, line.output_tokens) for line in requests.lines()])
     cost = lengths @ np.array(occupied_s(loaded))
-    return float(norm.ppf((1.0 + SHARE) / 2.0) * cost.std() / cost.mean() / sqrt(len(cost)))
+    return float(ndtri((1.0 + SHARE) / 2.0) * cost.std() / cost.mean() / sqrt(len(cost)))

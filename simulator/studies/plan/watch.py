@@ -4,7 +4,7 @@
     request  1 2 3 4 5 6 7 8 9 10
              k k k ? x ? ? ? . .      k kept, x exceeded, ? in the system, . still to come
                          ^ the second that is sure to exceed it ends the run: missed
-             k k k k x k k k k ?      nothing that is left can change it: kept
+             k k k k k k k k k ?      nothing that is left can change it: kept
 
 A request is *sure* to exceed a limit before it has ended, where it still has no first token when
 TTFT has passed, no last one when E2E has passed, or no last one so long after its first as TPOT
