@@ -358,7 +358,8 @@ class RunLane:
         """
         begins = self.free_at
         for lane in (after, also):
-            begins = begins if lane is None else np.maximum(begins, lane.free_at)
+            if lane is not None and lane.free_at is not begins:
+                begins = np.maximum(begins, lane.free_at)
         ends: Seconds = begins + seconds
         self.free_at = ends
         self.booked.append((begins, ends, label))

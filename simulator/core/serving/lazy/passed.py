@@ -23,7 +23,7 @@ from simulator.core.world import Lane, RunLane
 
 Seconds = NDArray[np.float64]
 Counts = NDArray[np.int64]
-MOST = 4_096
+MOST = 8_192
 """Iterations after which they are written, so that memory stays bounded."""
 
 
@@ -110,22 +110,21 @@ class Passed:
         """
         if not self.ends:
             return
-        segments = self.segments
-        firsts = [first for first, *_ in segments]
+        firsts, begins_s, prices, requests, blocks = zip(*self.segments, strict=True)
         ends = np.array(self.ends)
         begins = np.empty_like(ends)
         begins[1:] = ends[:-1]
-        begins[firsts] = [begin_s for _, begin_s, *_ in segments]
+        begins[list(firsts)] = begins_s
         seconds = ends - begins
         lengths = np.diff([*firsts, len(ends)])
-        decoding = np.repeat([requests for *_, requests, _ in segments], lengths)
-        used = np.repeat([blocks for *_, blocks in segments], lengths)
+        decoding = np.repeat(requests, lengths)
+        used = np.repeat(blocks, lengths)
         steps = decoding > 0
         used[steps] += grown
         ledger.hold_each(used, seconds, self.ends[-1])
         ledger.gaps.add_each(*self._gaps(seconds, decoding, steps))
         ledger.tally.request_steps += int(decoding.sum())
-        booked = list(self._by_prices(lengths))
+        booked = list(self._by_prices(prices, lengths))
         for step, places in _by_kind(booked):
             ledger.steps(step, seconds[places])
         if lanes:
@@ -157,14 +156,16 @@ class Passed:
             begin = place + 1
         return gaps, requests
 
-    def _by_prices(self, lengths: Counts) -> Iterator[Booked]:
-        """Yield the iterations that have the same prices, or are alike."""
+    def _by_prices(
+        self, of_segments: Sequence[Prices | Alike], lengths: Counts
+    ) -> Iterator[Booked]:
+        """Yield the iterations that have the same prices, or are alike; each segment has prices and
+        a length.
+        """
         entries = np.array(self.entries)
         numbers: dict[Prices | Alike, int] = {}
-        of_segments = [
-            numbers.setdefault(prices, len(numbers)) for _, _, prices, *_ in self.segments
-        ]
-        of_iterations = np.repeat(of_segments, lengths)
+        by_segment = [numbers.setdefault(prices, len(numbers)) for prices in of_segments]
+        of_iterations = np.repeat(by_segment, lengths)
         by_prices = np.argsort(of_iterations, kind="stable")
         ends = np.cumsum(np.bincount(of_iterations, minlength=len(numbers))).tolist()
         begin = 0
@@ -248,7 +249,8 @@ def _book(
     by_lane: dict[Lane, list[tuple[Counts, RunLane]]] = {}
     roles = (lanes.target, lanes.draft, lanes.rendezvous)
     for places, step, durations in booked:
-        copies = {lane: RunLane(begins[places]) for lane in roles}
+        starts = begins[places]
+        copies = {lane: RunLane(starts) for lane in roles}
         on_copies = Lanes._make((*(copies[lane] for lane in roles), *lanes[len(roles) :]))
         if step is None:
             end = read_prompts(on_copies, durations, drafts_first(strategy))

@@ -21,7 +21,7 @@ from simulator.core.serving.memory import Blocks
 from simulator.core.strategies.common.courses import Course
 
 Counts = NDArray[np.int64]
-AT_FIRST = 1 << 12
+AT_FIRST = 1 << 13
 """Steps for which there is room at first."""
 TOKENS, DURING, BEFORE = range(3)
 """Rows: tokens, then blocks in use during a step, and before it."""
