@@ -15,7 +15,7 @@ from simulator.core.acceptance.sources import odds_of
 from simulator.core.cost.durations import ByLoad
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.numeric import p_norm, power
+from simulator.core.numeric import p_norm, root
 from simulator.core.serving.step_times import BLOCK, LARGEST, StepTimes, step_times
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.step import UNLIMITED, Kind, Step
@@ -49,11 +49,11 @@ FAMILIES = {
     st.floats(0.0, 1e3),
     st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.7, 8.0]),
 )
-def test_powers_and_norms_are_the_same_for_a_number_and_an_entry(
+def test_roots_and_norms_are_the_same_for_a_number_and_an_entry(
     terms: list[float], beside: float, p: float
 ) -> None:
     array = np.array(terms)
-    assert power(array, p).tolist() == [power(term, p) for term in terms]
+    assert root(array).tolist() == [root(term) for term in terms]
     norms = p_norm((array, beside), p).tolist()
     assert norms == [p_norm((term, beside), p) for term in terms]
 

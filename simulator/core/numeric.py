@@ -61,20 +61,20 @@ def elementwise_min(first: Numbers, second: Numbers) -> Numbers:
     return min(first, second)
 
 
-def power(base: Numbers, exponent: float) -> Numbers:
-    """Return ``base``, not negative, to the power of ``exponent``: of a number exactly what an
-    array with this entry has there.
-
-    Both ask ``pow`` of the C library. The power of arrays in numpy (``np.power``) has code of its
-    own that differs in the last bit, on some machines.
-    """
-    if isinstance(base, np.ndarray):
-        return np.float_power(base, exponent)
-    return base**exponent
+def root(number: Numbers) -> Numbers:
+    """Return the square root, the same for a number and an entry of an array."""
+    if isinstance(number, np.ndarray):
+        return np.sqrt(number)
+    return sqrt(number)
 
 
 def p_norm(terms: Sequence[Numbers], p: float) -> Numbers:
-    """Return ``(sum of term**p)**(1/p)`` of numbers or arrays that are not negative."""
+    """Return ``(sum of term**p)**(1/p)`` of numbers or arrays that are not negative: of numbers
+    exactly what arrays with these entries have there.
+
+    All powers are those of the C library. The power of arrays in numpy (``np.power``) has code of
+    its own that differs in the last bit, on some machines.
+    """
     largest = elementwise_max(*terms)
     if isinstance(largest, np.ndarray):
         scale = np.maximum(largest, LEAST)  # a norm of nothing is 0, not 0 / 0

@@ -8,6 +8,7 @@ sizes in bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache, partial
 from math import log
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:  # profiles are listed without numpy
     from numpy.random import Generator
 
 
+TIMED = 128
+"""Numbers of tokens for which a timer of an operation remembers what it worked out of them."""
 OPERATIONS = frozenset({"matmul", "attention", "small_operations"})
 """Fields of a device that say how long its operations take."""
 
@@ -133,13 +136,6 @@ class Device(Frozen):
             self.cache_mb.value if self.cache_mb else 0.0,
         )
 
-    def seconds(self, operation: Roofline, size_bytes: float, flops: float, tokens: float) -> float:
-        """Return the seconds of one operation that moves ``size_bytes`` and does ``flops`` on
-        ``tokens`` rows.
-        """
-        seconds: float = self.timer(operation)(size_bytes, flops, tokens)
-        return seconds
-
     def number_format(self, weights: str) -> NumberFormat:
         """Return how products with weights of this format are computed here.
 
@@ -171,13 +167,16 @@ class Device(Frozen):
     def timer(
         self, operation: Roofline, arithmetic: Arithmetic = "fp16", cached: bool = False
     ) -> Callable[[float, float, float], float]:
-        """Return a function (bytes, flops, tokens) to the seconds of one operation.
+        """Return a function (bytes, flops, tokens) to the seconds of one operation, which remembers
+        what it worked out of the tokens.
 
         ``cached``: the bytes are in the cache, if the device has one.
         """
+        over = partial(self.timer_over, operation, arithmetic=arithmetic, cached=cached)
+        timers = lru_cache(TIMED)(over)
 
         def seconds(size_bytes: float, flops: float, tokens: float) -> float:
-            timed: float = self.timer_over(operation, tokens, arithmetic, cached)(size_bytes, flops)
+            timed: float = timers(tokens)(size_bytes, flops)
             return timed
 
         return seconds

@@ -57,14 +57,12 @@ TOKEN_BYTES = 4
 class PassParts(NamedTuple):
     """A pass consists of what no context changes, in seconds, and of attention."""
 
-    layers: float
-    """All layers without attention over a cache."""
+    device: float
+    """LM head and sampling, and all layers without attention over a cache."""
     attention: tuple[tuple[int, Timer], ...]
     """(number of layers, timer of one of them), by mixer with a cache."""
     share: float
     """Share of the rows that passes one rank's mixers."""
-    head: float
-    """LM head and sampling."""
     collectives: float
     """Collectives."""
     host: float
@@ -189,6 +187,7 @@ class PassTimes:
         self.ends = last == self.place.model.num_hidden_layers
         """Whether the model ends with them: the LM head belongs to its last layer."""
         self.drafting = drafting
+        self._engine = self.place.engine
         self._splits = self.place.attention == "data_parallel"
         self._sharded_draft = role.startswith("draft") and self.place.tensor_parallel > 1
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
@@ -199,26 +198,6 @@ class PassTimes:
         """Return the phase of a pass over ``rows``; of arrays where those of many passes are."""
         if not self.kinds:
             return Phase(0.0, {})
-        contexts = rows.kv_tokens
-        if isinstance(contexts, np.ndarray) and len(contexts) <= LONGEST_RUN:
-            return self._run(rows, contexts)
-        return self._phase(rows)
-
-    def _run(self, rows: Rows, contexts: NDArray[np.int64]) -> Phase:
-        """Return the phase of a run of passes, priced once as long as it is among the latest: other
-        costs on this place ask for the same block of contexts.
-        """
-        key = (*rows.shape, rows.prompt_kv_tokens, rows.prompt_pairs, contexts.item(0))
-        run = self._runs.pop(key, None)
-        if run is None or not run.is_of(rows):
-            run = PricedRun(contexts, rows.attention_pairs, self._phase(rows))
-        self._runs[key] = run  # the latest
-        if len(self._runs) > MOST_RUNS:
-            del self._runs[next(iter(self._runs))]
-        return run.phase
-
-    def _phase(self, rows: Rows) -> Phase:
-        """Return the phase of a pass, or of a run of passes, from its parts."""
         shape = rows.shape
         parts = self._parts.get(shape)
         if parts is None:
@@ -227,18 +206,43 @@ class PassTimes:
             share = place.busiest_share(rows.sequences) if self._splits else 1.0
             computed = place.engine.captured(rows.tokens)
             read = place.model.experts_read(rows)
-            layers = self.layers.of(self.kinds, computed, rows, read, share, self._prompts(rows))
-            beside = self._beside_layers(
+            layers, attention = self.layers.of(
+                self.kinds, computed, rows, read, share, self._prompts(rows)
+            )
+            head, collectives, host = self._beside_layers(
                 rows.tokens, self._logit_rows(rows), rows.tokens > rows.sequences
             )
-            parts = PassParts(*layers, share, *beside, self._step_seconds(rows), self._ratio(rows))
+            step = self._step_seconds(rows)
+            ratio = self._ratio(rows)
+            parts = PassParts(head + layers, attention, share, collectives, host, step, ratio)
             self._parts[shape] = parts
-        device = parts.head + parts.layers
+        contexts = rows.kv_tokens
+        if isinstance(contexts, np.ndarray) and len(contexts) <= LONGEST_RUN:
+            return self._run(parts, rows, contexts)
+        return self._with_attention(parts, rows)
+
+    def _run(self, parts: PassParts, rows: Rows, contexts: NDArray[np.int64]) -> Phase:
+        """Return the phase of a run of passes, priced once as long as it is among the latest: other
+        costs on this place ask for the same block of contexts.
+        """
+        key = (*rows.shape, rows.prompt_kv_tokens, rows.prompt_pairs, contexts.item(0))
+        run = self._runs.pop(key, None)
+        if run is None or not run.is_of(rows):
+            phase = self._with_attention(parts, rows)
+            run = PricedRun(contexts, rows.attention_pairs, phase)
+        self._runs[key] = run  # the latest
+        if len(self._runs) > MOST_RUNS:
+            del self._runs[next(iter(self._runs))]
+        return run.phase
+
+    def _with_attention(self, parts: PassParts, rows: Rows) -> Phase:
+        """Return the phase of a pass, or of a run of passes, from the parts of its shape."""
+        device: Numbers = parts.device
         mixed = rows.on_rank(parts.share)
         for count, timer in parts.attention:
             device = device + count * timer(mixed)
         collectives = parts.collectives
-        wall = self.place.engine.wall_seconds(parts.host, device + collectives) + parts.step
+        wall = self._engine.wall_seconds(parts.host, device + collectives) + parts.step
         compute_lane, collectives_lane, host_lane = self._busy
         return Phase(
             wall * parts.ratio,
@@ -282,37 +286,41 @@ class PassTimes:
     ) -> tuple[float, float, float]:
         """Return the seconds of LM head and sampling, of collectives, and of the host."""
         place = self.place
-        kinds = self.kinds
         collectives = all_reduce_time(place, tokens) * place.collectives.count
         if place.collectives.per == "layer":
-            collectives = collectives * self._reduced()
+            collectives = collectives * self._reduced
         else:
             collectives = collectives * self.ends
-        collectives += exchange_time(place, tokens) * sum(
-            count for kind, count in kinds.items() if kind.experts
-        )
-        host = place.engine.host_seconds(
-            sum(count * kind.parts for kind, count in kinds.items()) / 2, many_rows, tokens
-        )
+        collectives += exchange_time(place, tokens) * self._with_experts
+        host = place.engine.host_seconds(self._launched, many_rows, tokens)
         if self.begins:
             host += place.engine.pass_seconds()
         if self.ends:
             host += place.engine.row_seconds(logit_rows)
         return head_time(place, logit_rows) if self.ends else 0.0, collectives, host
 
+    @cached_property
+    def _with_experts(self) -> int:
+        """Return how many of the layers have experts."""
+        return sum(count for kind, count in self.kinds.items() if kind.experts)
+
+    @cached_property
+    def _launched(self) -> float:
+        """Return how many layers of the usual two parts the host launches."""
+        return sum(count * kind.parts for kind, count in self.kinds.items()) / 2
+
+    @cached_property
     def _reduced(self) -> float:
         """Return for how many layers all-reduces are due, of the usual two a layer.
 
         With data-parallel attention a layer gathers and scatters its rows around the MLP, as long
         as one all-reduce.
         """
-        return (
-            sum(
-                count * (kind.parts - (kind.mixer is not None and self._splits))
-                for kind, count in self.kinds.items()
-            )
-            / 2
-        )
+        parts = 0
+        for kind, count in self.kinds.items():
+            gathered = kind.mixer is not None and self._splits
+            parts += count * (kind.parts - gathered)
+        return parts / 2
 
 
 class HeadTimes(PassTimes):
@@ -347,7 +355,7 @@ class HeadTimes(PassTimes):
             matrices += 2 * side_product_time(place, tokens, head.rank)
         if logit_rows:
             matrices += head_time(self._widened, logit_rows)
-        collectives = all_reduce_time(place, tokens) * place.collectives.count * self._reduced()
+        collectives = all_reduce_time(place, tokens) * place.collectives.count * self._reduced
         host = place.engine.host_seconds(head.layers, many_rows, tokens)
         if head.layers or logit_rows:  # a block between two heads is called with the one before it
             host += place.engine.pass_seconds()
@@ -381,6 +389,8 @@ class HardwareCost:
         default_factory=dict, repr=False, compare=False
     )
     """Times of passes, by what they belong to, and from which layer to before which."""
+    _read_by_draft: dict[Rows, Phase] = field(default_factory=dict, repr=False, compare=False)
+    """Passes of the draft over prompts, many of which are equally long."""
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """Return the phase of one pass of the target from ``start`` to ``stop``; on a pipeline, of
@@ -388,7 +398,7 @@ class HardwareCost:
         """
         place = self.target_place
         if not place.on_stages:
-            return self._times("target", place, place.layer(start), place.layer(stop)).phase(rows)
+            return self._between("target", start, stop).phase(rows)
         passes = []
         for index in range(self.stages):
             passes.append(self.stage(index, rows))
@@ -472,10 +482,7 @@ class HardwareCost:
 
         Raises :class:`BadInput` without a draft.
         """
-        place = self.draft_place
-        if place is None:
-            raise BadInput([Fault(("scenario", 0, 0), "draft", "this strategy needs a draft")])
-        return self._times("draft", place, place.layer(start), place.layer(stop)).phase(rows)
+        return self._between("draft", start, stop).phase(rows)
 
     def head(self, head: DraftHead, rows: Rows) -> Phase:
         """Return the phase of one pass of a draft head on the target's device."""
@@ -485,11 +492,15 @@ class HardwareCost:
         """Return the phase of a pass of ``role`` over prompts; it takes no time where the role has
         no model.
         """
-        if role == "draft":
-            if self.draft_place:
-                return self.draft(rows)
+        if role == "target":
+            return self.target(rows)
+        if self.draft_place is None:
             return Phase(0.0, {})
-        return self.target(rows)
+        phase = self._read_by_draft.get(rows)
+        if phase is None:
+            make_room(self._read_by_draft)
+            phase = self._read_by_draft[rows] = self.draft(rows)
+        return phase
 
     def rendezvous(self, at: Literal["ee", "fv"], logit_rows: int, payload_bytes: float) -> Phase:
         """Return the phase of a rendezvous, which ends in a transfer.
@@ -515,6 +526,22 @@ class HardwareCost:
         if place:
             return 2.0 * place.kv_gb(tokens) / place.device.memory_bandwidth_gb_s.value
         return 0.0
+
+    @cached_property
+    def _between(self) -> Callable[[Role, Depth, Depth], PassTimes]:
+        """Return :meth:`_passes_between`, remembered; the layer 1 is another depth than the share
+        1.0.
+        """
+        return lru_cache(REMEMBERED, typed=True)(self._passes_between)
+
+    def _passes_between(self, role: Role, start: Depth, stop: Depth) -> PassTimes:
+        """Return the times of passes of a role from one depth to another; raises :class:`BadInput`
+        without a draft.
+        """
+        place = self.target_place if role == "target" else self.draft_place
+        if place is None:
+            raise BadInput([Fault(("scenario", 0, 0), "draft", "this strategy needs a draft")])
+        return self._times(role, place, place.layer(start), place.layer(stop))
 
     def _times(self, role: str, place: Placement, first: int, last: int) -> PassTimes:
         """Return the times of passes of a role through the layers from ``first`` to before

@@ -9,13 +9,20 @@ from typing import NamedTuple
 
 from simulator.core.cost.device import Device
 from simulator.core.cost.engine import RowCosts
-from simulator.core.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS, NumberFormat
+from simulator.core.cost.formats import (
+    ACTIVATION_BYTES,
+    CACHE_BYTES,
+    FORMATS,
+    Arithmetic,
+    NumberFormat,
+)
 from simulator.core.cost.mixer import INDEX_BYTES, LayerKind, Mixer
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.roofline import (
     Attention,
     AttentionRoofline,
     CachedHeads,
+    ExpertRoofline,
     Roofline,
     WidthPoint,
 )
@@ -177,21 +184,26 @@ def _attention_in_parts(
         return call
 
     decoding = calls(parts.decode, pair, attention.extra_row.value)
-    reading = calls(parts.prefill, prompt_pair, 0.0)
+    prefill = calls(parts.prefill, prompt_pair, 0.0)
+
+    @lru_cache(TIMED)  # many prompts are equally long
+    def reading(tokens: float, sequences: float, kv_tokens: float, pairs: float) -> float:
+        read: float = prefill(tokens, sequences)(kv_tokens, pairs)
+        return read
 
     def seconds(rows: Rows) -> Numbers:
-        prompt = rows.prompt_tokens
+        tokens, _, sequences, kv_tokens, pairs, _, *prompts, _ = rows
+        prompt = prompts[0]
         if not prompt:
-            if not rows.tokens:
+            if not tokens:
                 return 0.0
-            return decoding(rows.tokens, rows.sequences)(rows.kv_tokens, rows.attention_pairs)
-        read = reading(prompt, rows.prompt_sequences)
-        total = read(rows.prompt_kv_tokens, rows.prompt_pairs)
-        if tokens := rows.tokens - prompt:
-            decoded = decoding(tokens, rows.sequences - rows.prompt_sequences)
-            cached_tokens = rows.kv_tokens - rows.prompt_kv_tokens
-            total = total + decoded(cached_tokens, rows.attention_pairs - rows.prompt_pairs)
-        return total
+            return decoding(tokens, sequences)(kv_tokens, pairs)
+        read = reading(*prompts)
+        if tokens == prompt:
+            return read
+        _, prompt_sequences, prompt_kv_tokens, prompt_pairs = prompts
+        decoded = decoding(tokens - prompt, sequences - prompt_sequences)
+        return read + decoded(kv_tokens - prompt_kv_tokens, pairs - prompt_pairs)
 
     return seconds
 
@@ -217,6 +229,7 @@ class Products(NamedTuple):
         return size / self.ranks, 2.0 * rows * weights / self.ranks, rows
 
 
+@lru_cache(TIMED)
 def products(
     place: Placement, weight_format: str, ranks: int | None = None, prompt_rows: float = 0.0
 ) -> Products:
@@ -324,10 +337,9 @@ def layer_products(
     ``prompt_rows`` of them belong to prompts.
     """
     model = place.model
-    device = place.device
     ranks = place.tensor_parallel
     mixer = kind.mixer
-    product = products(place, place.weights, None, prompt_rows)
+    product = products(place, place.weights, ranks, prompt_rows)
     timed = product.timed
     full = n - adapted
     mixed = n if share == 1.0 else n * share
@@ -363,8 +375,14 @@ def layer_products(
         if mixer.products > 1:
             qkv += (mixer.products - 1) * own.timed(*own.work(0, 0, mixed))
     widths = n * (4 * kind.parts * stream + projected) + full * 3 * ff / ranks
-    small = device.seconds(device.small_operations, ACTIVATION_BYTES * widths, 0.0, n)
+    small = _small_operations(place)(ACTIVATION_BYTES * widths, 0.0, n)
     return LayerTime(qkv, 0.0, output, mlp, small * place.engine.small_operations_ratio.value)
+
+
+@lru_cache(TIMED)
+def _small_operations(place: Placement) -> Callable[[float, float, float], float]:
+    """Return the timer of small operations."""
+    return place.device.timer(place.device.small_operations)
 
 
 def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0) -> float:
@@ -400,12 +418,26 @@ def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0)
     if sliced:
         inner = inner / ranks
         weights = weights / ranks
+    timed = _grouped_products(place, curve, form.arithmetic)
     size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)
-    seconds: float = device.timer(curve, form.arithmetic)(size, 2.0 * pairs * weights, each)
-    undivided = place.model_copy(update={"tensor_parallel": 1})  # every device routes all rows
-    routing = products(undivided, place.table_format)
+    seconds = timed(size, 2.0 * pairs * weights, each)
+    routing = products(_undivided(place), place.table_format)  # every device routes all rows
     router = routing.timed(*routing.work(model.hidden_size, experts.routed, rows))
     return seconds + float(curve.beside_s(touched, hidden + inner)) + router
+
+
+@lru_cache(TIMED)
+def _grouped_products(
+    place: Placement, curve: ExpertRoofline, arithmetic: Arithmetic
+) -> Callable[[float, float, float], float]:
+    """Return the timer of the products of all experts."""
+    return place.device.timer(curve, arithmetic)
+
+
+@lru_cache(TIMED)
+def _undivided(place: Placement) -> Placement:
+    """Return a place where every device computes what ranks otherwise share out."""
+    return place.model_copy(update={"tensor_parallel": 1})
 
 
 def busiest(items: float, ranks: int, of: float = inf) -> float:

@@ -12,11 +12,10 @@ from itertools import pairwise
 from math import ceil
 from typing import Annotated, Literal, NamedTuple
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.core.cost.formats import ACTIVATION_BYTES, CacheFormat
-from simulator.core.numeric import Numbers, elementwise_max, elementwise_min, power
+from simulator.core.numeric import Numbers, elementwise_max, elementwise_min, occurs, root
 from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Ranged
 
 
@@ -205,7 +204,7 @@ class AttentionRoofline(Roofline):
         regroup_s = copied * (self.regroup_us.value * 1e-6)
         reduction_s = self.reduction_us.value * 1e-6
         key_s = self.key_us.value * 1e-6
-        stays_whole = not np.any(most_beyond > 0.0)
+        stays_whole = not occurs(most_beyond > 0.0)
         spared = 1.0 - 1.0 / self.cached_ratio.value
 
         def from_memory(size_bytes: Numbers) -> Numbers:
@@ -220,7 +219,7 @@ class AttentionRoofline(Roofline):
                 return size, blocks_s, keys * key_s, regroup_s
             pieces_beyond = elementwise_min(keys / PIECE_KEYS - 1.0, most_beyond)
             beyond = elementwise_max(0.0, pieces_beyond)
-            on_top_s = reduction_s * power(beyond, 0.5) + regroup_s
+            on_top_s = reduction_s * root(beyond) + regroup_s
             return size, blocks_s, keys / (1.0 + beyond) * key_s, on_top_s
 
         return parts

@@ -105,8 +105,11 @@ class Phase(NamedTuple):
 
 def together(*phases: Phase, times: int = 1) -> Phase:
     """Return the phase in which ``phases`` follow one another, all of them ``times`` over."""
+    if len(phases) == 1 and times == 1:
+        return phases[0]
+    wall_s = ordered_sum([phase.wall_s for phase in phases])
     busy: dict[str, float] = {}
     for phase in phases:
         for lane, seconds in phase.busy.items():
             busy[lane] = busy.get(lane, 0.0) + seconds * times
-    return Phase(ordered_sum(phase.wall_s for phase in phases) * times, busy)
+    return Phase(wall_s * times, busy)
