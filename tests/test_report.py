@@ -137,7 +137,7 @@ def test_the_sweep_figure_names_its_regime(draft_ms, label):
 
 
 def test_chrome_trace_holds_every_second_of_every_lane(result):
-    trace = json.loads(json.dumps(chrome_trace(result.spans, limit=len(result.spans))))
+    trace = json.loads(chrome_trace(result.spans, limit=len(result.spans)))
     names = {
         e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"
     }
@@ -151,7 +151,7 @@ def test_chrome_trace_holds_every_second_of_every_lane(result):
 
 
 def test_chrome_trace_says_what_it_left_out():
-    trace = chrome_trace(SPANS, limit=2)
+    trace = json.loads(chrome_trace(SPANS, limit=2))
     assert trace["otherData"] == {"spans": 5, "shown": 2}
     assert sum(event["ph"] == "X" for event in trace["traceEvents"]) == 2
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 from simulator.core.plain import PlainData
 from simulator.core.world import Span
+from simulator.inputs.writing import json_text
 from simulator.report.chart import round_up
 from simulator.report.html import escape
 from simulator.report.panels import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
@@ -59,27 +60,27 @@ STYLE = Path(__file__).parent / "templates" / "timeline.css"
 EM = 0.62  # width of an average letter of a wide sans serif, in font sizes
 
 
-def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> PlainData:
-    """Return the first ``limit`` spans as Chrome trace events; ``ts`` and ``dur`` in
+def chrome_trace(spans: Sequence[Span], limit: int = 20_000) -> str:
+    """Return the first ``limit`` spans as Chrome trace events, JSON text; ``ts`` and ``dur`` in
     microseconds.
     """
-    tids = {lane: tid for tid, lane in enumerate(lanes_of(spans), start=1)}
+    shown = spans[:limit]
+    tids = {lane: tid for tid, lane in enumerate(lanes_of(shown), start=1)}
     process: PlainData = {"ph": "M", "pid": 1}
-    events: list[PlainData] = [process | {"name": "process_name", "args": {"name": "specsim"}}]
+    named: list[PlainData] = [process | {"name": "process_name", "args": {"name": "specsim"}}]
     for lane, tid in tids.items():
         thread = process | {"tid": tid}
-        events.append(thread | {"name": "thread_name", "args": {"name": lane}})
-        events.append(thread | {"name": "thread_sort_index", "args": {"sort_index": tid}})
-    for span in spans[:limit]:
-        begin = round(span.start_s * 1e6, 3)
-        duration = round((span.end_s - span.start_s) * 1e6, 3)
-        event: PlainData = {"ph": "X", "pid": 1, "tid": tids[span.lane]}
-        event["ts"] = begin
-        event["dur"] = duration
-        event["name"] = span.label
-        events.append(event)
-    counts = {"spans": len(spans), "shown": min(limit, len(spans))}
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": counts}
+        named.append(thread | {"name": "thread_name", "args": {"name": lane}})
+        named.append(thread | {"name": "thread_sort_index", "args": {"sort_index": tid}})
+    labels = {label: json_text(label) for label in {span.label for span in shown}}
+    events = [json_text(event, indent=None) for event in named]
+    for lane, start_s, end_s, label in shown:
+        when = f'"ts": {start_s * 1e6:.3f}, "dur": {(end_s - start_s) * 1e6:.3f}'
+        what = f'"tid": {tids[lane]}, "name": {labels[label]}'
+        events.append(f'{{"ph": "X", "pid": 1, {when}, {what}}}')
+    counts = json_text({"spans": len(spans), "shown": len(shown)}, indent=None)
+    every = ",\n".join(events)
+    return f'{{"displayTimeUnit": "ms", "otherData": {counts}, "traceEvents": [\n{every}\n]}}\n'
 
 
 def span_data(

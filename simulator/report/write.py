@@ -6,7 +6,7 @@ from pathlib import Path
 
 from simulator.core.faults import BadInput
 from simulator.core.world import Span
-from simulator.inputs.writing import json_text, replacing
+from simulator.inputs.writing import replacing
 from simulator.report.blocks import Page
 from simulator.report.page import DATA, page_files
 from simulator.report.run.acceptance import ACCEPTED
@@ -37,8 +37,7 @@ def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
     folder = free(folder)
     with replacing(folder, parents=True) as new:
         new.mkdir()
-        trace = json_text(chrome_trace(spans), indent=None, separators=(",", ":")) + "\n"
-        for file, content in (page_files(page, NAME) | {TRACE: trace}).items():
+        for file, content in (page_files(page, NAME) | {TRACE: chrome_trace(spans)}).items():
             (new / file).write_bytes(content.encode() if isinstance(content, str) else content)
     return sorted(folder.iterdir())
 
