@@ -47,6 +47,11 @@ class Ledger:
             self._count_ended()
         return self._tally
 
+    @property
+    def in_system(self) -> int:
+        """Return how many requests are here, without counting those that have ended."""
+        return self._tally.in_system
+
     # ---- requests come and go
 
     def arrive(self, request: Request, waiting: int) -> None:

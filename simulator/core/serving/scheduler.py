@@ -226,7 +226,7 @@ class Scheduler:
     @property
     def outstanding(self) -> int:
         """Return how many requests have not got their last token, waiting or running."""
-        return self.ledger.tally.in_system
+        return self.ledger.in_system
 
     def cached(self, request: Request) -> int:
         """Return how many tokens of a request's prompt are in the cache."""
