@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from itertools import accumulate
-from math import ceil
+from math import ceil, isqrt
 from operator import mul
 from random import Random
 from typing import Protocol, Self
@@ -327,7 +327,7 @@ class _RateCursor(Retraceable):
             place = request % DRAWN_TOGETHER
             told = _drawn_together(self.source, proposal, request - place).of(place, tokens)
         while told is None:
-            windows = windows + windows // 4 + FIRST_WINDOWS
+            windows += 3 * isqrt(windows) + 8  # some three standard deviations
             alone = range(request, request + 1)
             told = _FirstWindows(self.source, proposal, alone, windows).of(0, tokens)
         return told

@@ -318,7 +318,9 @@ class LazyBatch:
         beside = self.beside
         if beside and requests and self._until() == self.to_come.step:
             return None
-        grown = self.to_come.blocks_next(before=not beside) if requests else 0
+        grown = 0
+        if requests and not self.unlimited:
+            grown = self.to_come.blocks_next(before=not beside)
         queues.now = now
         memory.used += grown
         prompts = scheduler.policy.prompts(queues, requests)
