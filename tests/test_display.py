@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from simulator.cli import display
+from simulator.cli import bars, display
 from simulator.cli.main import main
 from simulator.core.parallel import (
     WATCHER,
@@ -134,19 +134,19 @@ def shown(
     """Return what is written to stderr while 2 of 5 parts are done, in a command of this sort."""
     written = StringIO()
     console = Console(file=written, force_terminal=terminal, width=100, color_system=None)
-    monkeypatch.setattr(display, "Console", lambda stderr: console)
-    monkeypatch.setattr(display, "SHOWN_AFTER_S", after_s)
-    monkeypatch.setattr(display, "REFRESHED_S", 0.0)
+    monkeypatch.setattr(bars, "Console", lambda stderr: console)
+    monkeypatch.setattr(bars, "SHOWN_AFTER_S", after_s)
+    monkeypatch.setattr(bars, "REFRESHED_S", 0.0)
 
     @click.command()
     @click.option("--json", "as_json", is_flag=True)
     def work(as_json: bool) -> None:
         with display.showing("at [it]") as seen, counting("[parts]", 5) as advance:
             assert WATCHER.get() is seen
-            assert isinstance(seen, display.Display) == (terminal and not as_json)
+            assert isinstance(seen, bars.Display) == (terminal and not as_json)
             advance()
             advance(1, 1)
-            if isinstance(seen, display.Display):
+            if isinstance(seen, bars.Display):
                 console.print(seen)
         assert WATCHER.get() is None
 
@@ -194,7 +194,7 @@ def test_work_of_minutes_writes_a_line_now_and_then_where_no_terminal_is(
             wait_for("... claims; points 2 of 5, 1 faulty (", seen)
         click.echo("{}")
 
-    def wait_for(line: str, seen: display.Display | display.Lines) -> None:
+    def wait_for(line: str, seen: bars.Display | display.Lines) -> None:
         assert isinstance(seen, display.Lines)
         begun = monotonic()
         while line not in seen.stream.getvalue() and monotonic() - begun < 60:

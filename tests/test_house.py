@@ -47,7 +47,8 @@ FLOORS = [
 other room of its floor.
 """
 IN_CORE = [
-    {"nearness", "numeric", "parallel", "plain", "world"},
+    {"nearness", "numeric", "plain", "processes", "world"},
+    {"parallel"},
     {"faults"},
     {"plugin_group"},
     {"quantities"},

@@ -118,7 +118,7 @@ def test_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
 INTERRUPTED = """
 import os, signal, threading, time
 from concurrent.futures import ProcessPoolExecutor
-from simulator.core.parallel import Pool
+from simulator.core.processes import Pool
 
 threading.Thread(target=time.sleep, args=(2,), daemon=True).start()  # it may take the signal, too
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -26,7 +26,8 @@ from simulator.inputs import writing
 from simulator.report.page import page_files, write_files
 
 if TYPE_CHECKING:
-    from simulator.cli.display import Display, Lines
+    from simulator.cli.bars import Display
+    from simulator.cli.display import Lines
 
 COUNT = click.IntRange(min=1)
 PROGRAM = "python -m benchmarks.live"

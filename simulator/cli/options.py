@@ -19,7 +19,8 @@ from simulator.report import WANTED, Wanted
 from simulator.report.blocks import PICTURES
 
 if TYPE_CHECKING:
-    from simulator.cli.display import Display, Lines
+    from simulator.cli.bars import Display
+    from simulator.cli.display import Lines
     from simulator.report.blocks import Page
 
 

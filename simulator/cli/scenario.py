@@ -22,7 +22,8 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.shell import Comment, command_line
 
 if TYPE_CHECKING:
-    from simulator.cli.display import Display, Lines
+    from simulator.cli.bars import Display
+    from simulator.cli.display import Lines
     from simulator.report.blocks import Page
     from simulator.scenario import Loaded
     from simulator.scenario.result.run_result import RunResult

@@ -22,7 +22,8 @@ from simulator.inputs.shell import command_line, repeated
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from simulator.cli.display import Display, Lines
+    from simulator.cli.bars import Display
+    from simulator.cli.display import Lines
     from simulator.evidence.claims import Judged
     from simulator.evidence.law_check import ExampleVerdict, LawGap
 

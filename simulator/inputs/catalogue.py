@@ -14,19 +14,15 @@ from functools import lru_cache
 from pathlib import Path
 from shlex import quote
 
-import yaml
-
 from simulator.core.cost.borrowing import lend
 from simulator.core.faults import BadInput, Path_, did_you_mean
 from simulator.core.nearness import nearest_name
 from simulator.inputs import reading
 from simulator.inputs.document import Document, head, read
+from simulator.inputs.loader import packaged
 from simulator.inputs.plugins import packages_found, plugin_strategies
 
-STATED = yaml.load(
-    Path(__file__).with_suffix(".yaml").read_text("utf-8"),
-    getattr(yaml, "CSafeLoader", yaml.SafeLoader),  # noqa: S506
-)
+STATED = packaged(Path(__file__).with_suffix(".yaml"))
 FOLDERS: dict[str, tuple[str, str]] = {
     kind: (folder, ending) for kind, (folder, ending) in STATED["folders"].items()
 }

@@ -19,20 +19,17 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from simulator.core.faults import LARGEST, BadInput, told
 from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs import reading
 from simulator.inputs.document import readable
+from simulator.inputs.loader import packaged
 
 if TYPE_CHECKING:
     import pandas as pd
 
-KNOWN: PlainData = yaml.safe_load(Path(__file__).with_name("log_columns.yaml").read_text("utf-8"))
-TRAFFIC: PlainData = yaml.safe_load(
-    Path(__file__).with_name("traffic_columns.yaml").read_text("utf-8")
-)
+KNOWN: PlainData = packaged(Path(__file__).with_name("log_columns.yaml"))
+TRAFFIC: PlainData = packaged(Path(__file__).with_name("traffic_columns.yaml"))
 """Columns of the formats of traffic files that are not recognised but known, and how they count
 time.
 """

@@ -7,7 +7,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from simulator.core.faults import (
@@ -21,6 +20,7 @@ from simulator.core.faults import (
 )
 from simulator.core.nearness import nearest_name
 from simulator.inputs.document import Document, holds
+from simulator.inputs.loader import packaged
 
 MOST_HOMES = 3
 """Most places one level below that a fault suggests for a field that was written one level too
@@ -132,9 +132,7 @@ def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
     return path
 
 
-PLAIN_WORDS: list[list[str]] = yaml.safe_load(
-    Path(__file__).with_name("plain_words.yaml").read_text("utf-8")
-)
+PLAIN_WORDS: list[list[str]] = packaged(Path(__file__).with_name("plain_words.yaml"))
 """Pattern in a message of pydantic, and its replacement in the words of the reference."""
 
 

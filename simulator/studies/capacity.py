@@ -32,8 +32,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.core.parallel import CORES, counted, pool, say
+from simulator.core.parallel import CORES, counted, say
 from simulator.core.plain import PlainData
+from simulator.core.processes import pool
 from simulator.core.serving.busier import FEWEST, busier, redrawn, requests_in_words, with_lines
 from simulator.core.serving.requests import Request
 from simulator.core.serving.traffic import TrafficFile

@@ -10,19 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from simulator.core.faults import LARGEST, BadInput, Fault, Place, told
 from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs import reading
+from simulator.inputs.loader import packaged
 
 HERE = Path(__file__)
-FIELDS: PlainMapping = yaml.safe_load(HERE.with_name("huggingface.yaml").read_text("utf-8"))
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-FAMILIES: PlainMapping = yaml.load(
-    HERE.with_name("families.yaml").read_text("utf-8"),
-    LOADER,  # noqa: S506
-)
+FIELDS: PlainMapping = packaged(HERE.with_name("huggingface.yaml"))
+FAMILIES: PlainMapping = packaged(HERE.with_name("families.yaml"))
 """By ``model_type``: what its class in transformers takes where a file is silent, the model of a
 composite; unread types.
 """

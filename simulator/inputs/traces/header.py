@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -15,6 +14,7 @@ from simulator.core.acceptance.draft_tree import Beam, PrunedTree
 from simulator.core.faults import BadInput, Fault
 from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs.document import Document
+from simulator.inputs.loader import packaged
 from simulator.inputs.schema import validate
 
 MOST_FLAVOURS = 65_536
@@ -23,7 +23,7 @@ name of its own.
 """
 MOST_POSITIONS = 10_000_000
 """Most recorded tokens of a trace; four hundred times those of the largest that is shipped."""
-ARRAYS: PlainData = yaml.safe_load(Path(__file__).with_name("arrays.yaml").read_text("utf-8"))
+ARRAYS: PlainData = packaged(Path(__file__).with_name("arrays.yaml"))
 """Types, shapes and meanings of the arrays of a trace."""
 KINDS = {name: "f" if "float" in array["type"] else "iu" for name, array in ARRAYS["own"].items()}
 """Kinds of number that an array may hold, as numpy names them, by array."""

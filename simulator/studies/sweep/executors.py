@@ -25,7 +25,8 @@ from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from simulator.core.faults import BadInput
-from simulator.core.parallel import CORES, Pool, begin_worker, ended
+from simulator.core.parallel import CORES
+from simulator.core.processes import Pool, begin_worker, ended
 from simulator.studies.sweep.axes import Point
 
 Value = TypeVar("Value")
