@@ -8,7 +8,7 @@ sizes in bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import log
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # profiles are listed without numpy
     from numpy.random import Generator
 
 
-TIMED = 128
-"""Numbers of tokens for which a timer of an operation remembers what it worked out of them."""
+TIMED = 1_024
+"""Numbers of tokens for which a timer of an operation is kept."""
 OPERATIONS = frozenset({"matmul", "attention", "small_operations"})
 """Fields of a device that say how long its operations take."""
 
@@ -167,31 +167,25 @@ class Device(Frozen):
     def timer(
         self, operation: Roofline, arithmetic: Arithmetic = "fp16", cached: bool = False
     ) -> Callable[[float, float, float], float]:
-        """Return a function (bytes, flops, tokens) to the seconds of one operation, which remembers
-        what it worked out of the tokens.
+        """Return a function (bytes, flops, tokens) to the seconds of one operation.
 
         ``cached``: the bytes are in the cache, if the device has one.
         """
-        over = partial(self.timer_over, operation, arithmetic=arithmetic, cached=cached)
-        timers = lru_cache(TIMED)(over)
+        over = self.timers(operation, arithmetic, cached)
 
         def seconds(size_bytes: float, flops: float, tokens: float) -> float:
-            timed: float = timers(tokens)(size_bytes, flops)
+            timed: float = over(tokens)(size_bytes, flops)
             return timed
 
         return seconds
 
-    def timer_over(
-        self,
-        operation: Roofline,
-        tokens: float,
-        arithmetic: Arithmetic = "fp16",
-        cached: bool = False,
-    ) -> Callable[..., Numbers]:
-        """Return a function (bytes, flops) to the seconds of one operation over so many tokens;
-        both may be arrays.
+    def timers(
+        self, operation: Roofline, arithmetic: Arithmetic = "fp16", cached: bool = False
+    ) -> Callable[[float], Callable[..., Numbers]]:
+        """Return a function from tokens to one from bytes and flops to the seconds of an operation
+        over so many tokens, which may be arrays; what was made of tokens is kept.
 
-        It also takes the seconds of further terms of the norm.
+        The function of bytes and flops also takes the seconds of further terms of the norm.
         """
         bandwidth = operation.memory_efficiency.value * self.memory_bandwidth_gb_s.value * 1e9
         if cached and self.cache_bandwidth_gb_s is not None:
@@ -201,17 +195,23 @@ class Device(Frozen):
             * self.peaks_tflops.get(arithmetic, self.peak_tflops).value
             * 1e12
         )
-        memory_ratio, fixed_ratio = operation.width_ratios(tokens)
-        padding = operation.tiled(tokens) / tokens if tokens else 1.0
-        byte_s = memory_ratio / bandwidth
-        flop_s = padding / peak
-        fixed = operation.fixed_us.value * 1e-6 * fixed_ratio
+        fixed_s = operation.fixed_us.value * 1e-6
         p = operation.p_norm.value
 
-        def seconds(size_bytes: Numbers, flops: Numbers, *apart: Numbers) -> Numbers:
-            return fixed + p_norm((size_bytes * byte_s, flops * flop_s, *apart), p)
+        @lru_cache(TIMED)
+        def over(tokens: float) -> Callable[..., Numbers]:
+            memory_ratio, fixed_ratio = operation.width_ratios(tokens)
+            padding = operation.tiled(tokens) / tokens if tokens else 1.0
+            byte_s = memory_ratio / bandwidth
+            flop_s = padding / peak
+            fixed = fixed_s * fixed_ratio
 
-        return seconds
+            def seconds(size_bytes: Numbers, flops: Numbers, *apart: Numbers) -> Numbers:
+                return fixed + p_norm((size_bytes * byte_s, flops * flop_s, *apart), p)
+
+            return seconds
+
+        return over
 
     def attention_for(self, operation: str) -> Roofline | Attention:
         """Return the attention of an operation: over keys and values, or ``latent_attention`` where

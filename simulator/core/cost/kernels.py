@@ -3,7 +3,7 @@ head and of collectives.
 """
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import ceil, inf, log, sqrt
 from typing import NamedTuple
 
@@ -89,7 +89,7 @@ def attention_timer(place: Placement, mixer: Mixer | None = None) -> Callable[[R
     if isinstance(attention, Attention):
         attend = _attention_in_parts(place, attention, mixer, cached / ranks)
     else:
-        whole = lru_cache(TIMED)(partial(device.timer_over, attention))
+        whole = device.timers(attention)
         pair = mixer.pair_flops / ranks
         widened = (mixer.prompt_pair_flops or mixer.pair_flops) / ranks - pair
 
@@ -107,7 +107,7 @@ def _index_timer(place: Placement, mixer: Mixer) -> Callable[[Rows], Numbers]:
     """Return a function from rows to the seconds in which an indexer reads its keys of the context;
     0 without one.
     """
-    seconds = lru_cache(TIMED)(partial(place.device.timer_over, place.decode_attention))
+    seconds = place.device.timers(place.decode_attention)
     every = mixer.entry_tokens
     size = mixer.index_width * INDEX_BYTES / every
     pair = 2.0 * mixer.index_heads * mixer.index_width / every
@@ -164,13 +164,14 @@ def _attention_in_parts(
         # of a row's queries and outputs, which are multiplied with what a token leaves
         width = each / 2.0
         queries = max(1.0, round(width / entry))
+        timers = place.device.timers(part)
 
         @lru_cache(TIMED)
         def call(tokens: float, sequences: float) -> Callable[[Numbers, Numbers], Numbers]:
             sequences = max(1, sequences)
             rows = tokens / sequences
             apart = part.apart(CachedHeads(sequences, rows, heads, queries), *chip)
-            timed = place.device.timer_over(part, tokens)
+            timed = timers(tokens)
             own_bytes = tokens * ACTIVATION_BYTES * width
             longer = 1.0 + extra_row * max(0.0, rows - 1.0)
 
