@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
@@ -588,6 +589,19 @@ def test_a_full_window_is_off_the_exit_as_often_as_any_token() -> None:
         if verdict.accepted
     ]
     assert np.mean(full) == pytest.approx(0.4, abs=0.015)
+
+
+def test_odds_are_those_of_the_replay_that_is_asked() -> None:
+    """What was asked for before is told again, and a copy of other requests has odds of its own."""
+    trace = make_trace([[9, 0, 0, 0], [9, 1, 1, 1]])
+    both = Replay(trace)
+    assert both.odds(2, None) is both.odds(2, None)
+    for order, rate in (([0], 1.0), ([1], 0.0), ([0, 1], 0.5)):
+        some = copy(both)
+        some.order = order
+        assert some.odds(1, None).accepted.tolist() == [1.0 - rate, rate]
+        assert some.odds(2, None).accepted[2] == rate**2
+    assert both.odds(1, Exit(0.5, kappa=4)) is not both.odds(1, None)
 
 
 def test_rejected_and_accepted_tokens_off_the_exit_are_told_apart() -> None:

@@ -425,6 +425,14 @@ class Replay:
         shuffled = np.random.default_rng(seed).permutation(len(pool))
         self.order = [pool[place] for place in shuffled]
         self._verdicts: dict[tuple[int, Exit | None], RecordedVerdicts] = {}
+        self._known: dict[tuple[int, Exit | None], Odds] = {}
+        """Odds that were asked for, by window and exit; a copy has its own, as it will differ."""
+
+    def __copy__(self) -> Self:
+        replay = object.__new__(type(self))
+        replay.__dict__ |= self.__dict__
+        replay._known = {}
+        return replay
 
     def over(self, trace: Trace, seed: int = 0) -> Replay:
         """Return a replay of the same requests in the same order, from another trace of the same
@@ -492,6 +500,13 @@ class Replay:
         trace with ``run`` is not broken up into positions: its windows start at every position with
         the same weight.
         """
+        asked = (gamma, exit)
+        if asked not in self._known:
+            self._known[asked] = self._weighted_odds(gamma, exit)
+        return self._known[asked]
+
+    def _weighted_odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Return the odds, of which each kind of text has its weight where it has one."""
         if self.weights:
             parts = []
             for name, tokens in self.weights.items():

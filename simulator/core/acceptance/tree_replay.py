@@ -172,6 +172,7 @@ class RecordedRuns(Replay):
         self.accepted = replay.accepted
         self.proposed = proposed
         self._cursors: dict[int, tuple[list[int], list[bool]]] = {}
+        self._known = {}
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
         """Return a cursor over the recording that is assigned to this request."""
