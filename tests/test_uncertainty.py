@@ -5,6 +5,7 @@ keep.
 from __future__ import annotations
 
 import tracemalloc
+from math import exp, log
 
 import numpy as np
 import pytest
@@ -18,11 +19,13 @@ from simulator.scenario.evaluate import run
 from simulator.scenario.uncertainty import (
     DRAWS,
     Doubt,
+    Drawn,
     Footing,
     doubt_of,
     interval,
     of_speedup,
     rests_on,
+    step_by_law,
 )
 
 
@@ -119,7 +122,8 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
     monkeypatch.setattr("simulator.scenario.uncertainty.DRAWN_AT_ONCE", 4_096)
     monkeypatch.setattr("simulator.scenario.evaluate.SPANS", 100)
     monkeypatch.setattr("simulator.core.serving.lazy.batch.MOST", 128)
-    monkeypatch.setattr("simulator.core.serving.metrics.PENDING", 128)
+    for room in ("metrics", "collector", "ledger"):
+        monkeypatch.setattr(f"simulator.core.serving.{room}.PENDING", 128)
     monkeypatch.setattr("simulator.core.serving.lazy.to_come.AT_FIRST", 128)
 
     def peak_bytes(count: int) -> int:
@@ -133,8 +137,8 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
         finally:
             tracemalloc.stop()
 
-    peak_bytes(3_000)  # whatever is made once and kept, tuples for the next use among it
-    assert (peak_bytes(3_000) - peak_bytes(500)) / 2_500 < 16
+    peak_bytes(6_000)  # whatever is made once and kept, tuples for the next use among it
+    assert (peak_bytes(6_000) - peak_bytes(500)) / 5_500 < 16
 
 
 # ---- acceptance between two means
@@ -206,3 +210,27 @@ def test_the_largest_uncertainty_comes_first(
     loaded = load("vanilla_llama_2_7b_a100", [f"strategy={{name: {strategy}}}"])
     monkeypatch.setattr(uncertainty, "footings", lambda loaded, every: named)
     assert rests_on(loaded) == words
+
+
+def test_runs_that_came_out_too_high_put_the_interval_below_the_number() -> None:
+    """All 10 % above what was published: the number is some 9 % lower."""
+    found = interval(2.0, Doubt((), {}), [log(1.1)] * 3)
+    assert found.low == pytest.approx(2.0 / 1.1)
+    assert found.high == pytest.approx(2.0 / 1.1)
+
+
+def test_draws_give_an_interval_and_the_chance_above_a_limit() -> None:
+    """Log changes from -1 to 1, evenly: half of them within 0.5, and a quarter above."""
+    number = Drawn(2.0, np.linspace(-1.0, 1.0, DRAWS))
+    assert number.interval(0.5) == pytest.approx((2.0 * exp(-0.5), 2.0 * exp(0.5)))
+    assert number.chance_above(2.0 * exp(0.5)) == pytest.approx(0.25)
+    assert number.chance_above(2.0) == pytest.approx(0.5)
+
+
+def test_the_time_of_a_step_does_not_follow_acceptance() -> None:
+    between = "{tokens_per_step: 2.5, tokens_per_step_between: [2.0, 3.0]}"
+    loaded = load("vanilla_llama_2_7b_a100", [f"acceptance={between}"])
+    doubt = doubt_of(loaded, (), step_by_law)
+    assert any(doubt.acceptance)
+    assert not any(doubt.of_a_step().acceptance)
+    assert doubt.of_a_step().changes == doubt.changes

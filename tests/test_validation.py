@@ -95,8 +95,8 @@ def test_an_interval_of_requests_is_their_bootstrap() -> None:
 
 def test_an_interval_of_residuals_reaches_from_one_to_the_other() -> None:
     assert interval(1.0, Doubt((), {}), [log(0.9), log(1.2)]) == (
-        pytest.approx(0.9),
-        pytest.approx(1.2),
+        pytest.approx(1 / 1.2),
+        pytest.approx(1 / 0.9),
     )
     assert interval(7.0, Doubt(((1.0, 1),), {})) == (7.0, 7.0)
 

@@ -146,7 +146,7 @@ class Drawn(NamedTuple):
 
 def drawn(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0) -> Drawn:
     """Return the draws of a number above zero; ``residuals`` are ``log(run / published)`` of what
-    was fitted.
+    was fitted: where runs come out too high, the number is lower.
     """
     random = np.random.default_rng(seed)
     changes = _resampled_times(doubt.requests, random)
@@ -158,7 +158,7 @@ def drawn(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int
         else:
             changes += moved
     if residuals:
-        changes += random.choice(residuals, DRAWS)
+        changes -= random.choice(residuals, DRAWS)  # what runs above is published below
     if any(doubt.acceptance):
         of_acceptance += _drawn_between(doubt.acceptance, random)
     for ends in filter(any, doubt.ends):
