@@ -8,6 +8,7 @@ remove.
 
 import sys
 from collections.abc import Iterable
+from inspect import unwrap
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -37,7 +38,7 @@ HAVE_PRODUCTS: tuple[Any, ...] = (
     HardwareCost.rendezvous,
 )
 """Functions that ask for the seconds of products."""
-PRODUCTS = {function.__code__ for function in HAVE_PRODUCTS}
+PRODUCTS = {unwrap(function).__code__ for function in HAVE_PRODUCTS}
 ROOFLINE = inner(Device.timer)
 """What says the seconds of every operation; that of a product is called by one of ``PRODUCTS``."""
 

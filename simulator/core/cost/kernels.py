@@ -32,7 +32,9 @@ from simulator.core.numeric import Numbers
 MOST_ROWS = 1 << 22
 """Rows up to which the cost of further ones goes on in a line."""
 TIMED = 1_024
-"""Sizes of a call of attention for which what does not depend on the context is kept."""
+"""Products, numbers of rows of an LM head, and sizes of a call of attention for which what
+does not depend on the context is kept.
+"""
 STATE_FLOPS = 7.0
 """Flops of a row for each value of a state: decay, correction, outer product and query (gated delta
 rule; Mamba-2 needs 5).
@@ -478,6 +480,7 @@ def side_product_time(place: Placement, tokens: int, width: int) -> float:
     return product.timed(*product.work(place.model.hidden_size, width, tokens))
 
 
+@lru_cache(TIMED)
 def head_time(place: Placement, logit_rows: int) -> float:
     """Return the seconds of the LM head over ``logit_rows`` and of sampling from its logits; 0
     without rows.
