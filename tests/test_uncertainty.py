@@ -137,8 +137,8 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
         finally:
             tracemalloc.stop()
 
-    peak_bytes(6_000)  # whatever is made once and kept, tuples for the next use among it
-    assert (peak_bytes(6_000) - peak_bytes(500)) / 5_500 < 16
+    peak_bytes(4_000)  # whatever is made once and kept, tuples for the next use among it
+    assert (peak_bytes(4_000) - peak_bytes(1_500)) / 2_500 < 16
 
 
 # ---- acceptance between two means
