@@ -100,7 +100,12 @@ class LazyBatch:
         policy = scheduler.policy
         self.beside = policy.decodes_beside
         self.reserves = policy.reserves
-        self.to_come = StepsToCome(scheduler.memory, policy.reserves, not policy.decodes_beside)
+        self.to_come = StepsToCome(
+            scheduler.memory,
+            policy.reserves,
+            not policy.decodes_beside,
+            scheduler.cost.reads_context,
+        )
         self.written = 0
         """The first step that is not in the books."""
         self.passed = Passed()
@@ -550,7 +555,7 @@ class LazyBatch:
         to_come = self.to_come
         step = to_come.step
         known = self.run or self.blocks.get(requests)
-        if known is not None and known.holds(step, to_come.context_of(step)):
+        if known is not None and known.holds(to_come):
             return known
         next_step = self._next_step()
         block = None

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.core.serving.lazy.to_come import StepsToCome
 from simulator.core.serving.ledger import Ledger
 from simulator.core.serving.metrics import BrokenRunError
 from simulator.core.strategies.common.base import Strategy
@@ -42,10 +43,13 @@ class Prices:
     always: tuple[float, ...] | None = None
     """The seconds of each part where no context changes them: the one entry, 0, is for all."""
 
-    def holds(self, step: int, context: int) -> bool:
-        """Return whether a step is among the entries, by its number or its sum of contexts."""
-        entry = (step if self.by_step else context) - self.first
-        return self.always is not None or 0 <= entry < self.entries
+    def holds(self, to_come: StepsToCome) -> bool:
+        """Return whether the next step is among the entries."""
+        if self.always is not None:
+            return True
+        step = to_come.step
+        entry = (step if self.by_step else to_come.context_of(step)) - self.first
+        return 0 <= entry < self.entries
 
 
 class PricedSteps(NamedTuple):

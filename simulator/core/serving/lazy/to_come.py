@@ -39,11 +39,13 @@ class StepsToCome:
     """Sums over the requests of a batch by step; ``step`` is the number of the next one.
 
     ``reserved``: blocks do not grow. ``alone``: prompts are read alone, so that blocks before a
-    step are of interest too.
+    step are of interest too. Without ``priced`` no price reads how contexts grow, and those that
+    requests began with are told for them (3 % of a plain request).
     """
 
-    def __init__(self, memory: Blocks, reserved: bool, alone: bool) -> None:
+    def __init__(self, memory: Blocks, reserved: bool, alone: bool, priced: bool) -> None:
         self.memory = memory
+        self.priced = priced
         self.reserved = reserved
         self.alone = alone
         self.step = 0
@@ -68,8 +70,9 @@ class StepsToCome:
         first = self.step - self.base
         steps = course.adds.shape[1]
         to_come = self.rows[:, first : first + steps]
-        contexts = to_come[TOKENS]
-        contexts += course.adds[0]
+        if self.priced:
+            contexts = to_come[TOKENS]
+            contexts += course.adds[0]
         if len(course.adds) > 1:
             to_come[BLOCKS:] += course.adds[1:]
         during = before = 0
