@@ -2,12 +2,17 @@
 data.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from simulator.core.plain import PlainData
-from simulator.evidence.law_check import ExampleVerdict, LawCheck
 from simulator.report.blocks import Block, Bullets, Page, Table
 from simulator.report.columns import Column, table
+
+if TYPE_CHECKING:
+    from simulator.evidence.law_check import ExampleVerdict, LawCheck
 
 
 def law_sentence(verdict: ExampleVerdict, failed: str = "FAIL") -> str:
