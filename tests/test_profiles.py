@@ -398,7 +398,6 @@ def test_the_command_finds_the_shipped_passes_of_m2_ultra(m2_passes):
 def test_m2_ultra_takes_the_published_time_of_narrow_passes(m2_passes):
     device = load("devices/m2_ultra_gpu")
     for row in m2_passes[m2_passes.tokens <= 8].itertuples():
-        small = row.layers * device.timer(device.small_operations)(0, 0, row.tokens)
-        timer = device.timer(device.matmul_for(row.part))
-        product = timer(row.size_bytes, row.flops, row.tokens)
+        small = row.layers * device.seconds(device.small_operations, 0, 0, row.tokens)
+        product = device.seconds(device.matmul_for(row.part), row.size_bytes, row.flops, row.tokens)
         assert (small + product) * 1e6 == pytest.approx(row.time_us, rel=0.01)

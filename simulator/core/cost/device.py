@@ -136,6 +136,13 @@ class Device(Frozen):
             self.cache_mb.value if self.cache_mb else 0.0,
         )
 
+    def seconds(self, operation: Roofline, size_bytes: float, flops: float, tokens: float) -> float:
+        """Return the seconds of one operation that moves ``size_bytes`` and does ``flops`` on
+        ``tokens`` rows.
+        """
+        seconds: float = self.timer(operation)(size_bytes, flops, tokens)
+        return seconds
+
     def number_format(self, weights: str) -> NumberFormat:
         """Return how products with weights of this format are computed here.
 
