@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BLOCKED = ("yaml", "click", "rich", "matplotlib", "pandas")
+BLOCKED = ("yaml", "click", "rich", "jinja2", "matplotlib", "pandas")
 ALONE = f"""
 import sys
 

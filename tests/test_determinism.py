@@ -134,8 +134,8 @@ def of_another_version() -> list[str]:
     ]
     found = [path for path in map(shutil.which, named) if path]
     needs = (
-        "import sys, yaml, numpy, scipy, pandas, pydantic, click, rich, simpy, matplotlib; "
-        "print(sys.version_info[:2])"
+        "import sys, yaml, numpy, scipy, pandas, pydantic, click, rich, simpy, matplotlib, "
+        "jinja2; print(sys.version_info[:2])"
     )
     told = {
         path: subprocess.run(

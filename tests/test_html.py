@@ -398,6 +398,9 @@ def test_templates_are_small_and_load_nothing() -> None:
         text = path.read_text("utf-8")
         assert len(text.splitlines()) <= 400, path.name
         assert not re.search(r"(?<!xmlns=\")https?://(?!www\.w3\.org/2000/svg)", text), path.name
+    assert {path.stem for path in Path(TEMPLATES).glob("*.html")} == {
+        *("page", "fragment", "paragraph", "bullets", "table", "figure", "listing", "sliders")
+    }
 
 
 # ---- live decoding

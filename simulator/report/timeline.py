@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
-from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple, Self
 
@@ -15,7 +14,7 @@ from simulator.core.plain import PlainData
 from simulator.core.world import Span
 from simulator.inputs.writing import json_text
 from simulator.report.chart import round_up
-from simulator.report.html import escape
+from simulator.report.html import rendered
 from simulator.report.panels import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 
 OPENING = ("prefill", "draft prefill", "first window")
@@ -55,8 +54,7 @@ PARTS = {
 WIDTH = 760.0
 MARGIN = 14.0
 ROW = 46.0
-PITCH = ROW + 10.0
-STYLE = Path(__file__).parent / "templates" / "timeline.css"
+GAP = 10.0
 EM = 0.62  # width of an average letter of a wide sans serif, in font sizes
 
 
@@ -197,42 +195,16 @@ def timeline_svg(spans: Sequence[Span], window_s: tuple[float, float], caption: 
     letters = floor((WIDTH - 2 * MARGIN) / (13 * EM))
     lines = wrap(caption, letters)
     top = MARGIN + 17 * len(lines) + 8
-    bottom = top + len(drawing.lanes) * PITCH
+    pitch = ROW + GAP
+    bottom = top + len(drawing.lanes) * pitch
     last_line = bottom + 56
     legend = list(drawing.legend(last_line))
     if legend:
         _, last_line, _, _ = legend[-1]
-    high = f"{last_line + MARGIN:g}"
-    style = STYLE.read_text("utf-8")
-    drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH:g}" height="{high}" '
-        f'viewBox="0 0 {WIDTH:g} {high}" role="img"><title>Timeline of a few steps</title>',
-        f"<style>\n{style}</style>",
-        '<rect class="page" width="100%" height="100%"/>',
-    ]
-    for place, line in enumerate(lines, start=1):
-        drawn.append(_text(MARGIN, MARGIN + 17 * place - 4, line, 13))
-    for x, label in drawing.ticks():
-        ends = f'x1="{x:.2f}" y1="{top:.2f}" x2="{x:.2f}" y2="{bottom:.2f}"'
-        drawn += f'<line class="grid" {ends}/>', _text(x, bottom + 14, label, 12, "soft", "middle")
-    middle = (drawing.left + WIDTH - MARGIN) / 2
-    drawn.append(_text(middle, bottom + 32, drawing.axis, 12, "soft", "middle"))
-    for row, lane in enumerate(drawing.lanes):
-        drawn += drawing.row(lane, top + row * PITCH)
-    for x, y, name, fill in legend:
-        size = 'width="12" height="12"'
-        drawn.append(f'<rect class="edge" x="{x:.2f}" y="{y - 10:.2f}" {size} fill="{fill}"/>')
-        drawn.append(_text(x + 18, y, name, 12))
-    drawn.append("</svg>")
-    return "\n".join(drawn)
-
-
-def _text(
-    x: float, y: float, words: str, size: int, style: str = "ink", anchor: str = "start"
-) -> str:
-    """Return words whose ``anchor`` (start, middle, end) is at x, y."""
-    place = f'x="{x:.2f}" y="{y:.2f}" font-size="{size}" text-anchor="{anchor}"'
-    return f'<text class="{style}" {place}>{escape(words)}</text>'
+    sizes = {"width": WIDTH, "height": last_line + MARGIN, "margin": MARGIN, "row": ROW}
+    places = {"top": top, "bottom": bottom, "pitch": pitch}
+    words = {"caption": lines, "legend": legend}
+    return rendered("timeline.svg", drawing=drawing, **words, **sizes, **places)
 
 
 class _Box(NamedTuple):
@@ -246,26 +218,6 @@ class _Box(NamedTuple):
     fill: str = ""
     ink: str = ""
     title: str = ""
-
-    def drawn(self, top: float) -> Iterator[str]:
-        """Yield what is drawn of it in a row that begins at ``top``."""
-        if not self.fill:
-            yield from self._centred(top, 'class="soft"')
-            return
-        yield f"<g><title>{escape(self.title)}</title>"
-        place = f'x="{self.x:.2f}" y="{top:.2f}"'
-        size = f'width="{self.wide:.2f}" height="{ROW:g}"'
-        yield f'<rect class="edge" {place} {size} fill="{self.fill}"/>'
-        yield from self._centred(top, f'fill="{self.ink}"')
-        yield "</g>"
-
-    def _centred(self, top: float, paint: str) -> Iterator[str]:
-        """Yield its lines of text around its middle."""
-        x = self.x + self.wide / 2
-        for place, line in enumerate(self.lines):
-            y = top + ROW / 2 + 4 + (place - (len(self.lines) - 1) / 2) * 13.5
-            where = f'x="{x:.2f}" y="{y:.2f}" font-size="11" text-anchor="middle"'
-            yield f"<text {where} {paint}>{escape(line)}</text>"
 
 
 @dataclass(frozen=True)
@@ -336,18 +288,6 @@ class _Drawing:
             yield _Box(begin, wide, lines, fill, ink_on(fill), title)
             free = max(free, span.end_s)
         yield self._idle(free, self.end)
-
-    def row(self, lane: str, top: float) -> Iterator[str]:
-        """Yield what is drawn of a lane, whose row begins at ``top``."""
-        yield f'<g class="row" id="lane-{escape(lane)}">'
-        yield _text(MARGIN, top + 20, lane, 13)
-        yield _text(MARGIN, top + 35, self.busy(lane), 11, "soft")
-        place = f'x="{self.left:.2f}" y="{top:.2f}"'
-        wide = WIDTH - MARGIN - self.left
-        yield f'<rect class="lane" {place} width="{wide:.2f}" height="{ROW:g}"/>'
-        for box in self.boxes(lane):
-            yield from box.drawn(top)
-        yield "</g>"
 
     def _idle(self, begin: float, end: float) -> _Box:
         room = self.x(end) - self.x(begin)
