@@ -5,6 +5,7 @@ it.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shlex
 import signal
@@ -176,6 +177,23 @@ def refusing(points: list[Point]) -> Bundle[int]:
 def test_an_error_of_the_work_itself_is_raised_here(workers: int) -> None:
     with pytest.raises(ValueError, match="not these"), crew(workers) as hired:
         list(hired.results(refusing, numbered(3), 3, lambda point: 0))
+
+
+def test_what_is_there_is_frozen_for_the_block() -> None:
+    assert not gc.get_freeze_count()
+    with crew(1):
+        assert gc.get_freeze_count()
+    assert not gc.get_freeze_count()
+
+
+def test_what_the_caller_has_frozen_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        with crew(1):
+            pass
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
 
 
 # ---- whole sweeps

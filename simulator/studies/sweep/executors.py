@@ -213,8 +213,13 @@ def crew(workers: int = CORES, scheduler: str | None = None) -> Iterator[Crew]:
 @contextmanager
 def _frozen() -> Iterator[None]:
     """Leave what is there already to itself for the block: it stays, and looking through it again
-    and again for what nobody uses any more takes a fifth of a simulation.
+    and again for what nobody uses any more takes a fifth of a simulation. What the caller has
+    frozen is left frozen.
     """
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.collect()  # what nobody uses any more is not to be frozen
     gc.freeze()
     try:
         yield
