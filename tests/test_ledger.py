@@ -112,6 +112,12 @@ def test_methods_draft_and_verify_what_the_row_says() -> None:
     assert [one["rows"] for one in block["passes"]] == [[16], [16]]
     assert len(block["tree"]["branching"]) == 15
     assert strategy_of("draft model 0.5B", Windows(4, 1, 5), catalogue)["gamma"] == 4
+    for text in ("EAGLE-3", "eagle 3", "EAGLE3 chain"):
+        head = strategy_of(text, Windows(3, 1, 4), catalogue)["passes"][0]["head"]
+        assert head["squares"] == 4
+    assert strategy_of("MTP-1", Windows(1, 1, 2), catalogue)["passes"][0]["head"]["mixture"]
+    with pytest.raises(UnknownName, match="there is no method 'EAGLE 2'"):
+        strategy_of("EAGLE 2", Windows(3, 1, 4), catalogue)
     with pytest.raises(UnknownName, match="there is no method 'telepathy'"):
         strategy_of("telepathy", Windows(3, 1, 4), catalogue)
 
@@ -133,7 +139,7 @@ def test_a_row_is_held_to_the_law_of_its_scenario(tmp_path: Path) -> None:
     assert said[STEP] == pytest.approx(expected.step_s)
     assert said[PLAIN_STEP] == pytest.approx(plain.step_s)
     assert said[SPEEDUP] == pytest.approx(plain.tpot_s / expected.tpot_s)
-    assert row.assumed == ("prompts of 512 tokens, outputs of 256",)
+    assert row.assumed == ("prompts of 512 tokens", "outputs of 256 tokens")
 
 
 def test_a_plain_run_may_stand_in_a_row_of_its_own(tmp_path: Path) -> None:
@@ -178,7 +184,52 @@ def test_a_field_by_its_key_holds_in_place_of_the_words(tmp_path: Path) -> None:
     assert row.loaded.scenario.target
     assert row.loaded.scenario.target.engine.name == "sglang"
     assert row.loaded.scenario.lengths[0] == 100
-    assert row.assumed == ()
+    assert row.assumed == ("outputs of 256 tokens",)
+
+
+def test_a_run_is_divided_by_the_plain_run_of_its_own_configuration(tmp_path: Path) -> None:
+    """20 ms on one card in bf16, 10 ms on two in fp8: 2.5 tokens in 15 ms on two are 1.67."""
+    head = (
+        "source,target_model,hardware,gpu_count,target_format,method,draft_steps,concurrency,"
+        "step_ms,tokens_per_step"
+    )
+    plain = (
+        "a,Qwen/Qwen3-8B,H100 SXM,1,bf16,none,,1,20,",
+        "a,Qwen/Qwen3-8B,H100 SXM,2,fp8,none,,1,10,",
+    )
+    drafted = "a,Qwen/Qwen3-8B,H100 SXM,2,fp8,eagle3,3,1,15,2.5"
+    ledger = read_table(table(tmp_path, head, *plain, drafted), Catalogue())
+    assert ledger.rows[-1].of(SPEEDUP)
+    assert ledger.rows[-1].comparisons[0].measured == pytest.approx(2.5 * 10 / 15)
+    either = "a,Qwen/Qwen3-8B,H100 SXM,,,eagle3,3,1,15,2.5"
+    ledger = read_table(table(tmp_path, head, *plain, either), Catalogue())
+    (left_out,) = ledger.left_out
+    assert "lines 2, 3 could all be its plain run" in left_out.fault.message
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "message"),
+    [
+        ("concurrency", '"1,024"', "expected a number above 0, got '1,024'"),
+        ("gpu_count", "0.5", "expected a whole number, got '0.5'"),
+        ("tokens_per_step", "", "how many tokens a step commits"),
+    ],
+)
+def test_a_cell_that_is_no_number_leaves_its_row_out(
+    column: str, cell: str, message: str, tmp_path: Path
+) -> None:
+    cells = dict(zip(HEAD.split(","), CHAIN.split(","), strict=True)) | {column: cell}
+    ledger = read_table(table(tmp_path, HEAD, ",".join(cells.values())), Catalogue())
+    (left_out,) = ledger.left_out
+    assert message in left_out.fault.message
+    assert left_out.fault.field == column
+
+
+def test_what_else_a_table_holds_is_for_its_reader(tmp_path: Path) -> None:
+    """A column with a dot is no field of a scenario for that; blank lines count as lines."""
+    path = table(tmp_path, f"{HEAD},p99.9_ms", "", f"{CHAIN},77")
+    (row,) = read_table(path, Catalogue()).rows
+    assert row.place[1] == 3
 
 
 def test_an_empty_table_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ A name that leads to nothing, or to several files, is refused with the column th
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import NamedTuple
 
@@ -79,7 +79,7 @@ def device_of(text: str, catalogue: Catalogue) -> tuple[str, str]:
 
 def _words(text: str) -> list[str]:
     """Return the words of a device's name: '2 x NVIDIA H100 94 GB (SXM)' is h100, 94g."""
-    name = re.sub(r"\(.*?\)|,.*", " ", text.lower())
+    name = re.sub(r"\(.*?\)|[,;].*", " ", text.lower())
     name = re.sub(r"^\s*\d+\s*x\s+", "", name)
     name = re.sub(r"(\d+)\s*gb?\b", r"\1g", name)
     name = re.sub(r"\bsxm\d\b", "sxm", name)
@@ -108,7 +108,7 @@ def format_of(text: str, model: ModelSpec) -> str | None:
 
     A format that the model was published in is taken as it was published: fp8 by blocks.
     """
-    name = text.strip().lower()
+    name = re.sub(r"\(.*?\)", " ", text).strip().lower()
     if not name:
         return None
     published = model.expert_format or model.weight_format
@@ -159,8 +159,14 @@ def strategy_of(method: str, windows: Windows, catalogue: Catalogue) -> PlainDat
 
 
 def _first_word(method: str) -> str:
-    found: Iterable[str] = re.findall(r"[a-z]+-?\d?", method.lower())
-    return next(iter(found), "").replace("-", "")
+    """Return the family of a method: 'EAGLE-3 chain' and 'EAGLE 3' are eagle3, 'MTP-1' is mtp."""
+    found = re.match(r"\s*([a-z]+)[ -]?(\d*)", method.lower())
+    if found is None:
+        return ""
+    word, version = found.groups()
+    if word == "eagle":
+        return word + version
+    return str(word)
 
 
 def _strategy(name: str, catalogue: Catalogue) -> PlainData:

@@ -20,31 +20,19 @@ says why.
 """
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 from simulator.core.acceptance.sources import Acceptance
 from simulator.core.faults import BadInput, Fault, Place
-from simulator.core.plain import PlainData
-from simulator.evidence.ledger.names import (
-    UnknownName,
-    Windows,
-    device_of,
-    drafts,
-    engine_of,
-    format_of,
-    strategy_of,
-    uses_draft_model,
-)
+from simulator.evidence.ledger.names import UnknownName
+from simulator.evidence.ledger.written import WrittenRow, scenario_of, written
 from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
-from simulator.inputs.document import Document, readable
-from simulator.inputs.models.named import find_model
-from simulator.inputs.usual import usual_link
-from simulator.scenario import Loaded, Scenario, checked
+from simulator.inputs.document import readable
+from simulator.scenario import Loaded, Scenario
 from simulator.scenario.evaluate import baseline, law
 from simulator.scenario.uncertainty import (
     Drawn,
@@ -55,20 +43,6 @@ from simulator.scenario.uncertainty import (
     step_by_law,
 )
 
-ALSO = {
-    "gpu_count": "tensor_parallel",
-    "draft_steps": "draft_length",
-    "tokens_per_step": "acceptance_length",
-    "speculative_tokens_per_s": "output_tokens_per_s",
-    "step_ms": "median_itl_ms",
-}
-"""What tables call a column otherwise."""
-ONE_RUN = ("source", "target_model", "hardware", "concurrency")
-"""Columns that a speculative run shares with the plain run that it is divided by."""
-PROMPT_TOKENS = 512
-OUTPUT_TOKENS = 256
-"""Lengths of requests where a table states none."""
-MACHINE = "server"
 SPEEDUP = "speed-up"
 PLAIN_STEP = "plain step"
 STEP = "speculative step"
@@ -140,115 +114,93 @@ def read_table(path: Path, catalogue: Catalogue) -> MeasuredTable:
     that is none.
     """
     file = shown(path)
+    every = []
     try:
         with readable(file), reading.lines(path) as lines:
-            cells = [_cells(row) for row in csv.DictReader(lines)]
+            reader = csv.DictReader(lines)
+            for cells in reader:
+                every.append(written((file, reader.line_num, 1), cells))
     except csv.Error as error:
         raise BadInput.at(file, f"cannot be read: {error}") from error
-    if not cells:
+    if not every:
         raise BadInput.at((file, 1, 1), "holds no rows")
     rows = []
     left_out = []
-    for line, row in enumerate(cells, 2):
-        place = (file, line, 1)
-        measured = _measured(row, cells)
-        if drafts(row.get("method", "")) and measured == (None, None, None):
-            message = "expected plain and speculative rates, two steps, or a speed-up"
-            left_out.append(LeftOut(Fault(place, "", message), _words(row)))
-            continue
+    for row in every:
         try:
-            rows.append(_row(place, row, measured, catalogue))
+            rows.append(_row(row, every, catalogue))
         except BadInput as error:
-            left_out.append(LeftOut(error.faults[0], _words(row)))
+            left_out.append(LeftOut(error.faults[0], row.words))
         except UnknownName as error:
-            left_out.append(LeftOut(Fault(place, "", str(error)), _words(row)))
+            left_out.append(LeftOut(Fault(row.place, "", str(error)), row.words))
     return MeasuredTable(tuple(rows), tuple(left_out))
 
 
-def _cells(row: Mapping[str | None, str | None]) -> dict[str, str]:
-    """Return the cells of a row that hold something, under the names that are used here."""
-    cells = {}
-    for key, cell in row.items():
-        if key and cell and cell.strip():
-            cells[key] = cell.strip()
-    for name, other in ALSO.items():
-        if other in cells:
-            cells.setdefault(name, cells[other])
-    return cells
+def _row(row: WrittenRow, every: Sequence[WrittenRow], catalogue: Catalogue) -> LedgerRow:
+    """Return a row with its scenario and what the law says of it; raise :class:`BadInput` or
+    :class:`UnknownName` where the catalogue cannot run it.
+    """
+    measured = _measured(row, every)
+    if measured == (None, None, None):
+        message = "expected plain and speculative rates, two steps, or a speed-up"
+        raise BadInput.at(row.place, message)
+    loaded = scenario_of(row, catalogue)
+    tokens = float(law(loaded.scenario, loaded.acceptance()).verified_per_step)
+    comparisons = tuple(_comparisons(loaded, measured))
+    source = row.cells.get("source", row.place[0])
+    return LedgerRow(row.place, source, row.words, loaded, tokens, comparisons, tuple(row.assumed))
 
 
-def _measured(row: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> Measured:
+def _measured(row: WrittenRow, every: Sequence[WrittenRow]) -> Measured:
     """Return what was measured of a row, beside the plain run of the same table where it has one.
 
     A rate of all requests together is their number over the time per token.
     """
-    requests = _number(row, "concurrency") or 1.0
-    tokens = _number(row, "tokens_per_step") or 1.0
-    rate = _number(row, "speculative_tokens_per_s")
-    step_ms = _number(row, "step_ms")
-    if not drafts(row.get("method", "")):
-        return Measured(None, step_ms and step_ms / 1e3, None)
-    plain_rate = _number(row, "plain_tokens_per_s")
-    plain_step_ms = _number(row, "baseline_step_ms")
-    beside = next((other for other in rows if _is_plain_run_of(row, other)), None)
-    if beside:
-        plain_rate = plain_rate or _number(beside, "speculative_tokens_per_s")
-        plain_step_ms = plain_step_ms or _number(beside, "step_ms")
-    speedup = _number(row, "speedup")
-    if speedup is None and rate and plain_rate:
-        speedup = rate / plain_rate
-    if speedup is None and step_ms and plain_step_ms:
-        speedup = tokens * plain_step_ms / step_ms
-    step_s = step_ms and step_ms / 1e3
+    rate = row.number("speculative_tokens_per_s")
+    step_s = _seconds(row, "step_ms")
+    if not row.drafts:
+        return Measured(None, step_s, None)
+    requests = row.number("concurrency") or 1.0
+    tokens = row.number("tokens_per_step") or 1.0
+    plain_rate = row.number("plain_tokens_per_s")
+    plain_step_s = _seconds(row, "baseline_step_ms")
     if step_s is None and rate:
         step_s = requests * tokens / rate
-    plain_step_s = plain_step_ms and plain_step_ms / 1e3
     if plain_step_s is None and plain_rate:
         plain_step_s = requests / plain_rate
-    if beside:
-        plain_step_s = None  # the plain run is a row of its own
-    return Measured(speedup, plain_step_s, step_s)
+    own_plain_step_s = plain_step_s
+    beside = _plain_run(row, every)
+    if beside:  # a row of its own, where its step is compared
+        plain_rate = plain_rate or beside.number("speculative_tokens_per_s")
+        plain_step_s = plain_step_s or _seconds(beside, "step_ms")
+    speedup = row.number("speedup")
+    if speedup is None and rate and plain_rate:
+        speedup = rate / plain_rate
+    if speedup is None and step_s and plain_step_s:
+        speedup = tokens * plain_step_s / step_s
+    return Measured(speedup, own_plain_step_s, step_s)
 
 
-def _is_plain_run_of(row: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    same = all(row.get(column) == other.get(column) for column in ONE_RUN)
-    return same and not drafts(other.get("method", ""))
-
-
-def _number(row: Mapping[str, str], column: str) -> float | None:
-    """Return a number above zero; None where the cell holds none."""
-    try:
-        value = float(row.get(column, ""))
-    except ValueError:
+def _seconds(row: WrittenRow, column: str) -> float | None:
+    milliseconds = row.number(column)
+    if milliseconds is None:
         return None
-    if not 0.0 < value < inf:
-        return None
-    return value
+    return milliseconds / 1e3
 
 
-def _words(row: Mapping[str, str]) -> str:
-    """Return which run a row is, for a reader."""
-    columns = ("target_model", "method", "hardware", "engine")
-    said = [row[column] for column in columns if column in row]
-    requests = row.get("concurrency", "1")
-    return f"{', '.join(said)}, {requests} at a time"
-
-
-def _row(
-    place: Place, row: Mapping[str, str], measured: Measured, catalogue: Catalogue
-) -> LedgerRow:
-    """Return a row with its scenario and what the law says of it; raise :class:`BadInput` or
-    :class:`UnknownName` where the catalogue cannot run it.
+def _plain_run(row: WrittenRow, every: Sequence[WrittenRow]) -> WrittenRow | None:
+    """Return the plain run of the same table that a row is divided by; None without any. Raises
+    :class:`BadInput` where it could be several.
     """
-    data, assumed = _scenario_of(place, row, catalogue)
-    document = Document(data, {(): place})
-    _set_fields(document, row, place)
-    catalogue.expand(document)
-    loaded = checked(document, catalogue)
-    tokens = float(law(loaded.scenario, loaded.acceptance()).verified_per_step)
-    comparisons = tuple(_comparisons(loaded, measured))
-    source = row.get("source", place[0])
-    return LedgerRow(place, source, _words(row), loaded, tokens, comparisons, tuple(assumed))
+    found = [other for other in every if other.is_plain_run_of(row)]
+    if len(found) > 1:
+        lines = ", ".join(str(other.place[1]) for other in found)
+        message = (
+            f"lines {lines} could all be its plain run; state what tells them apart (gpu_count, "
+            "target_format, engine, task, lengths)"
+        )
+        raise BadInput.at(row.place, message)
+    return next(iter(found), None)
 
 
 def _comparisons(loaded: Loaded, measured: Measured) -> Iterator[RowComparison]:
@@ -275,81 +227,3 @@ def _comparisons(loaded: Loaded, measured: Measured) -> Iterator[RowComparison]:
 def plain_step_by_law(scenario: Scenario, _: Acceptance) -> float:
     """Return the time of a step of plain decoding in seconds, in the batch of a scenario."""
     return float(baseline(scenario).step_s)
-
-
-def _set_fields(document: Document, row: Mapping[str, str], place: Place) -> None:
-    """Put the fields that a row states by dotted key in place of those that its words led to."""
-    for key, cell in row.items():
-        if "." in key or key == "strategy":
-            document.override(f"{key}={cell}")
-            document.places[tuple(key.split("."))] = place
-
-
-def _scenario_of(
-    place: Place, row: Mapping[str, str], catalogue: Catalogue
-) -> tuple[PlainData, list[str]]:
-    """Return the scenario that the words of a row describe, and what was assumed of it."""
-    assumed = []
-    device = row.get("target.device")
-    if device is None:
-        device, taken = device_of(row.get("hardware", ""), catalogue)
-        if taken:
-            assumed.append(taken)
-    maker = catalogue.content("device", catalogue.names("device")[device]).data.get("maker")
-    engine = row.get("target.engine") or engine_of(row.get("engine", ""), maker, catalogue)
-    model = find_model(
-        row.get("target.model") or row.get("target_model", ""), catalogue, _at(place)
-    )
-    ranks = int(_number(row, "gpu_count") or 1)
-    target: PlainData = {
-        "model": model.reference,
-        "machine": MACHINE,
-        "device": device,
-        "engine": engine,
-    }
-    weights = format_of(row.get("target_format", ""), model.spec)
-    if weights is None:
-        weights = model.spec.expert_format or model.spec.weight_format or "bf16"
-        assumed.append(f"weights in {weights}")
-    target["weights"] = weights
-    if ranks > 1:
-        target["tensor_parallel"] = ranks
-        target["link"] = usual_link(device)
-    if "prompt_tokens" not in row and "requests.prompt_tokens" not in row:
-        assumed.append(f"prompts of {PROMPT_TOKENS} tokens, outputs of {OUTPUT_TOKENS}")
-    requests = int(_number(row, "concurrency") or 1)
-    data: PlainData = {
-        "name": f"row_{place[1]}",
-        "target": target,
-        "requests": {
-            "count": max(2, requests),
-            "concurrency": requests,
-            "prompt_tokens": int(_number(row, "prompt_tokens") or PROMPT_TOKENS),
-            "output_tokens": int(_number(row, "output_tokens") or OUTPUT_TOKENS),
-        },
-    }
-    method = row.get("method", "")
-    if not drafts(method):
-        return data | {"strategy": "autoregressive", "acceptance": {"always": 0}}, assumed
-    windows = _windows(row)
-    data["strategy"] = row.get("strategy") or strategy_of(method, windows, catalogue)
-    data["acceptance"] = {"tokens_per_step": _number(row, "tokens_per_step")}
-    if uses_draft_model(method):
-        named = row.get("draft.model") or row.get("draft_model")
-        if named is None:
-            raise UnknownName("no draft model is named; name it in a column draft_model")
-        draft = find_model(named, catalogue, _at(place))
-        data["draft"] = target | {"model": draft.reference, "weights": "bf16"}
-    return data, assumed
-
-
-def _at(place: Place) -> str:
-    return f"{place[0]}:{place[1]}"
-
-
-def _windows(row: Mapping[str, str]) -> Windows:
-    """Return what a step of a row drafts and verifies; a chain of 3 where it does not say."""
-    steps = int(_number(row, "draft_steps") or 3)
-    top_k = int(_number(row, "top_k") or 1)
-    verified = int(_number(row, "verified_rows") or steps + 1)
-    return Windows(steps, top_k, verified)

@@ -32,7 +32,7 @@ from simulator.scenario.verdict import Verdict, verdict
 NEITHER = 0.03
 """Distance of a measured speed-up from 1 within which it is neither a loss nor a gain."""
 SHARE = 0.8
-"""CountedShare of the measured values that the intervals of a ledger should hold."""
+"""Share of the measured values that the intervals of a ledger should hold."""
 OURS = "specsim"
 ALWAYS = "always helps"
 CONSTANT = "tokens x constant"
@@ -98,6 +98,7 @@ GROUPS: Mapping[str, Rule] = {
     EVERY: lambda scenario: True,
     "one request": lambda scenario: scenario.batch == 1,
     "2 to 32 requests": lambda scenario: 2 <= scenario.batch <= 32,
+    "33 to 63 requests": lambda scenario: 33 <= scenario.batch <= 63,
     "64 requests and more": lambda scenario: scenario.batch >= 64,
     "experts": lambda scenario: bool(scenario.target and scenario.target.model.experts),
     "consumer cards": lambda scenario: bool(
@@ -108,7 +109,7 @@ GROUPS: Mapping[str, Rule] = {
 
 
 class CountedShare(NamedTuple):
-    """A share over rows, every source counted once; None over no rows."""
+    """A share, and over how many rows; None over no rows."""
 
     value: float | None
     rows: int
@@ -124,11 +125,11 @@ class Score:
     false_alarms: CountedShare
     sign: CountedShare
     undecided: CountedShare
-    """CountedShare of rows of which *may hurt* is said."""
+    """Share of rows of which *may hurt* is said."""
     median_error: float | None
     """Median over sources of the median relative error, as a share."""
     held: CountedShare
-    """CountedShare of measured values within the interval; rows counted singly."""
+    """Share of measured values within the interval, every row counted once."""
     width: float | None
     """Mean of log(high / low)."""
     interval_score: float | None
@@ -264,7 +265,7 @@ class StepScore(NamedTuple):
     bias: float
     """Median signed error as a share."""
     held: float
-    """CountedShare of measured times within the interval."""
+    """Share of measured times within the interval."""
 
 
 def step_scores(rows: Iterable[LedgerRow]) -> list[StepScore]:

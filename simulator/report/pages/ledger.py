@@ -10,6 +10,7 @@ from simulator.core.plain import PlainData
 from simulator.evidence.ledger.rows import SPEEDUP, LedgerRow, MeasuredTable
 from simulator.evidence.ledger.score import (
     EVERY,
+    NEITHER,
     OURS,
     SHARE,
     CountedShare,
@@ -27,9 +28,10 @@ from simulator.report.wording import number, plural, share, signed_share, whole_
 from simulator.scenario.verdict import verdict
 
 LEGEND = (
-    "A loss or a gain is a measured speed-up more than 3 % from 1. A source counts once: mean over "
-    "its rows, then over sources; shares of intervals are over rows. `may hurt` is half a loss "
-    "found, and half a false alarm. Intervals should hold 80 %."
+    f"A loss or a gain is a measured speed-up more than {whole_share(NEITHER)} from 1. A source "
+    "counts once: mean over its rows, then over sources; shares of intervals are over rows. "
+    "`may hurt` is half a loss found, and half a false alarm. Intervals should hold "
+    f"{whole_share(SHARE)}."
 )
 GUESSES = (
     "tokens x constant: the tokens of a step times the mean of measured / tokens in all other "
@@ -149,7 +151,7 @@ def _rows(rows: Sequence[JudgedSpeedup]) -> Table:
             Column("line", lambda said: str(said.of.row.place[1])),
             Column("measured", lambda said: number(said.of.measured, 3)),
             Column("said", lambda said: number(said.guess.speedup, 3)),
-            Column("interval of 80 %", _interval),
+            Column(f"interval of {whole_share(SHARE)}", _interval),
             Column("verdict", lambda said: said.guess.verdict),
             Column("run", lambda said: said.of.row.words),
             Column("chance of a gain", lambda said: whole_share(said.of.chance)),
