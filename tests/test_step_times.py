@@ -4,6 +4,8 @@ home.
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +18,7 @@ from simulator.core.cost.durations import ByLoad
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.numeric import p_norm, root
-from simulator.core.serving.step_times import BLOCK, LARGEST, StepTimes, step_times
+from simulator.core.serving.step_times import BLOCK, LARGEST, MOST_TIMES, StepTimes, step_times
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.step import UNLIMITED, Kind, Step
 from simulator.core.strategies.vanilla_sd import VanillaSD
@@ -161,3 +163,27 @@ def test_equal_strategies_on_equal_hardware_have_the_same_times() -> None:
     longer = VanillaSD(gamma=7)
     assert step_times(longer, first.cost) is not times
     assert step_times(plain(first).schedule, plain(first).cost) is not times
+
+
+def test_an_admission_is_worked_out_once() -> None:
+    times = StepTimes(VanillaSD(gamma=3), BY_ROWS)
+    known = times.admission(Rows.prefill(8), 1, 8)
+    assert known == times.strategy.admission(BY_ROWS, Rows.prefill(8), 1, 8)
+    assert times.admission(Rows.prefill(8), 1, 8) is known
+    assert times.admission(Rows.prefill(8), 0, 0) is not known
+
+
+def test_no_block_and_no_admission_keeps_step_times_that_are_no_longer_kept() -> None:
+    step = Step(Kind("step", 0, bare=1), Rows.decode(1, 50, 1))
+
+    def used(base_ms: float) -> weakref.ref[StepTimes]:
+        durations = StatedDurations(target_ms=ByLoad(base_ms=base_ms, cached_token_ms=0.5))
+        times = step_times(Autoregressive(), StatedCost(durations))
+        times.admission(Rows.prefill(8), 1, 8)
+        assert times.block(step) is not None
+        return weakref.ref(times)
+
+    first, *_, last = [used(1.0 + number) for number in range(MOST_TIMES + 1)]
+    gc.collect()
+    assert first() is None
+    assert last() is not None

@@ -11,7 +11,6 @@ Prompts beside decoding requests travel in the step itself, or in as many steps 
 """
 
 from collections.abc import Callable, Generator
-from functools import lru_cache
 from math import inf
 from typing import Protocol
 
@@ -37,10 +36,6 @@ from simulator.core.world import World, at
 
 TURNS = 64
 """Iterations between two moments at which lanes drop the spans that are not to be kept."""
-MOST_ADMISSIONS = 1 << 14
-"""Passes over prompts alone whose durations are kept: other runs read the same prompts on the same
-hardware.
-"""
 
 
 class Lazy(Protocol):
@@ -336,9 +331,7 @@ class Scheduler:
         """Return the durations, in seconds, of an iteration of prompts alone."""
         ending = [request.cached + tokens for request, tokens in prompts if tokens == request.left]
         rows = self.prompt_rows(prompts)
-        if self.cost.jitters:
-            return self.strategy.admission(self.cost, rows, len(ending), sum(ending))
-        return _admission(self.times, rows, len(ending), sum(ending))
+        return self.times.admission(rows, len(ending), sum(ending))
 
     def _prefill(self, lanes: Lanes, batch: Batch, admission: Admission) -> Timeline:
         """Let the target read prompts that are alone in an iteration, and return the event of the
@@ -458,11 +451,3 @@ class Scheduler:
             raise BrokenRunError(
                 f"{self.memory.used} KV blocks are still in use after the last request has left"
             )
-
-
-@lru_cache(MOST_ADMISSIONS)
-def _admission(times: StepTimes, prompts: Rows, ending: int, context: int) -> Admission:
-    """Return the durations, in seconds, of a pass over prompts alone, by strategy on its hardware;
-    ``ending`` of them are complete with it, with ``context`` tokens in their caches.
-    """
-    return times.strategy.admission(times.cost, prompts, ending, context)

@@ -12,9 +12,9 @@ floats: a price is sums, products and powers, and each of these is the same for 
 entry of an array (:func:`simulator.core.numeric.power`).
 """
 
-from collections.abc import Hashable
-from functools import lru_cache
-from typing import NamedTuple, Self
+from collections.abc import Callable, Hashable
+from functools import lru_cache, partial
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.numeric import Numbers
 from simulator.core.strategies.common.base import Strategy
-from simulator.core.strategies.common.step import UNLIMITED, Kind, Step
+from simulator.core.strategies.common.step import UNLIMITED, Admission, Kind, Step
 
 BLOCK = 1_024
 """Total contexts of a block."""
@@ -38,8 +38,14 @@ REMEMBERED = 1 << 14
 """Steps outside of blocks whose durations are kept; then they are forgotten, so that memory stays
 bounded.
 """
+MOST_ADMISSIONS = 1 << 14
+"""Passes over prompts alone whose durations are kept; then they are forgotten."""
 MOST_TIMES = 16
 """Strategies on their hardware whose step times are kept."""
+
+
+Price: TypeAlias = Callable[[Step], NamedTuple]
+"""Gives the named durations of a step, in seconds."""
 
 
 class Block(NamedTuple):
@@ -70,7 +76,10 @@ class StepTimes:
     def __init__(self, strategy: Strategy, cost: Cost) -> None:
         self.strategy = strategy
         self.cost = cost
+        self._price: Price = partial(strategy.durations, cost)
+        """What blocks are kept by, so that they do not keep these step times."""
         self._remembered: dict[tuple[Hashable, ...], NamedTuple] = {}
+        self._admissions: dict[tuple[Rows, int, int], Admission] = {}
 
     def of(self, step: Step) -> NamedTuple:
         """Return the named durations of a step, in seconds; drawn anew every time where links
@@ -107,14 +116,30 @@ class StepTimes:
             return self.of(_single(step, 0))
         return _shortened(self.strategy.durations(self.cost, step))
 
-    def _asked(self, step: Step) -> tuple[Self, Kind, int, int, int] | None:
+    def admission(self, prompts: Rows, ending: int, context: int) -> Admission:
+        """Return the durations, in seconds, of a pass over prompts alone; ``ending`` of them are
+        complete with it, with ``context`` tokens in their caches. Drawn anew every time where links
+        jitter.
+        """
+        if self.cost.jitters:
+            return self.strategy.admission(self.cost, prompts, ending, context)
+        key = prompts, ending, context
+        admission = self._admissions.get(key)
+        if admission is None:
+            if len(self._admissions) >= MOST_ADMISSIONS:
+                self._admissions.clear()
+            admission = self.strategy.admission(self.cost, prompts, ending, context)
+            self._admissions[key] = admission
+        return admission
+
+    def _asked(self, step: Step) -> tuple[Price, Kind, int, int, int] | None:
         """Return what says which block a step lies in; None where there is none."""
         each = _rows_each(step)
         rows = step.rows
         if not each or rows.sequences > LARGEST or self.cost.jitters or self.cost.stages:
             return None
         context = rows.kv_tokens - rows.tokens
-        return self, step.kind, each, rows.sequences, context - context % BLOCK
+        return self._price, step.kind, each, rows.sequences, context - context % BLOCK
 
 
 _kept_times = lru_cache(MOST_TIMES)(StepTimes)
@@ -130,13 +155,13 @@ def step_times(strategy: Strategy, cost: Cost) -> StepTimes:
 
 
 @lru_cache(MOST_BLOCKS)
-def _block(times: StepTimes, kind: Kind, each: int, sequences: int, first: int) -> Block:
+def _block(price: Price, kind: Kind, each: int, sequences: int, first: int) -> Block:
     """Return the durations of the steps of a kind with ``each`` rows in so many sequences, from a
     total context on.
     """
     stop = first + BLOCK
     rows = Rows.decode(each, np.arange(first, stop), sequences)
-    durations = times.strategy.durations(times.cost, Step(kind, rows))
+    durations = price(Step(kind, rows))
     return Block(first, stop, _shortened(durations))
 
 
