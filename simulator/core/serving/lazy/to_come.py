@@ -23,6 +23,10 @@ from simulator.core.strategies.common.courses import Course
 Counts = NDArray[np.int64]
 AT_FIRST = 1 << 13
 """Steps for which there is room at first."""
+MOST_SHARED = 1 << 20
+"""Steps of shared courses whose blocks are kept, 8 MiB and as much for the courses; then they are
+forgotten, so that memory stays bounded.
+"""
 TOKENS, DURING, BEFORE = range(3)
 """Rows: tokens, then blocks in use during a step, and before it."""
 BLOCKS = BEFORE + 1
@@ -62,6 +66,8 @@ class StepsToCome:
         """Blocks that a request gets by a course that many have, with it, by the tokens in its last
         block.
         """
+        self._shared_steps = 0
+        """Steps of all of them together."""
 
     def begin(self, course: Course, context: int, ahead: int, blocks: int) -> Begun:
         """Add a request that begins with the next step; it has ``blocks`` and gets room for
@@ -163,6 +169,15 @@ class StepsToCome:
         if known is None or known[0] is not course.adds:
             known = course.adds, (tokens + (begun + each)) // each
             if not course.adds.flags.writeable:
-                self._shared[key] = known
+                self._share(key, known)
         row += known[1]
         return whole
+
+    def _share(self, key: tuple[int, int], known: tuple[Counts, Counts]) -> None:
+        """Keep the blocks of a course that other requests may have, too."""
+        steps = len(known[1])
+        if self._shared_steps + steps > MOST_SHARED:
+            self._shared.clear()
+            self._shared_steps = 0
+        self._shared[key] = known
+        self._shared_steps += steps
