@@ -3,9 +3,12 @@
 import pickle
 from copy import copy, deepcopy
 
+import numpy as np
+import pytest
 from hypothesis import given, strategies as st
+from pydantic import BaseModel, ConfigDict
 
-from simulator.core.quantities import Frozen, Positive
+from simulator.core.quantities import Frozen, Positive, has_hash
 
 
 class Card(Frozen):
@@ -55,3 +58,29 @@ def test_a_copy_has_a_hash_of_its_own() -> None:
     for made in (card.model_copy(), copy(card), deepcopy(card), sent):
         assert made == card
         assert not hasattr(made, "_hash")
+
+
+class Loose(BaseModel):
+    """A model of another package that is not frozen."""
+
+    banned: set[int]
+
+
+class Holder(Frozen):
+    """A model of another package with a field of any kind."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    held: set[int] | Loose | np.ndarray
+
+
+@pytest.mark.parametrize("held", [{1, 2}, Loose(banned={1, 2})])
+def test_a_model_with_a_field_that_is_no_key_is_one(held: set[int] | Loose) -> None:
+    assert has_hash(Holder(held=held))
+    assert not has_hash(held)
+    assert hash(Holder(held=deepcopy(held))) == hash(Holder(held=held))
+    other: set[int] | Loose = {3} if isinstance(held, set) else Loose(banned={3})
+    assert hash(Holder(held=other)) != hash(Holder(held=held))
+
+
+def test_a_model_with_an_array_is_no_key() -> None:
+    assert not has_hash(Holder(held=np.zeros(2)))

@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from pydantic import BaseModel, ConfigDict, Field
 
-from simulator.core.acceptance.sources import odds_of
+from simulator.core.acceptance.sources import Cycle, odds_of
 from simulator.core.cost.durations import ByLoad
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.numeric import p_norm, root
+from simulator.core.serving.fields import Serving
+from simulator.core.serving.requests import Requests
+from simulator.core.serving.service import Service
 from simulator.core.serving.step_times import BLOCK, LARGEST, MOST_TIMES, StepTimes, step_times
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.step import UNLIMITED, Kind, Step
@@ -187,3 +191,39 @@ def test_no_block_and_no_admission_keeps_step_times_that_are_no_longer_kept() ->
     gc.collect()
     assert first() is None
     assert last() is not None
+
+
+class Loose(BaseModel):
+    """Settings of another package."""
+
+    tokens: set[int] = {1}
+
+
+class Banning(VanillaSD):
+    """A strategy of another package with fields that are no keys."""
+
+    banned: set[int] = Field(default={1})
+    loose: Loose = Loose()
+
+
+class Weighing(VanillaSD):
+    """One that has no hash."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    weights: np.ndarray
+
+
+@pytest.mark.parametrize("strategy", [Banning(gamma=3), Weighing(gamma=3, weights=np.ones(2))])
+def test_a_strategy_runs_whatever_its_fields_are(strategy: VanillaSD) -> None:
+    cost = StatedCost(StatedDurations(target_ms=20, draft_step_ms=1))
+    requests = Requests(count=2, prompt_tokens=8, output_tokens=8)
+    like = Service(VanillaSD(gamma=3), Cycle((3,)), cost, requests, Serving()).run()
+    done = Service(strategy, Cycle((3,)), cost, requests, Serving()).run()
+    assert done.end_s == like.end_s
+
+
+def test_times_of_a_strategy_without_a_hash_are_not_kept() -> None:
+    kept = Banning(gamma=3)
+    assert step_times(kept, BY_ROWS) is step_times(Banning(gamma=3), BY_ROWS)
+    other = Weighing(gamma=3, weights=np.ones(2))
+    assert step_times(other, BY_ROWS) is not step_times(other, BY_ROWS)

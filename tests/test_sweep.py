@@ -11,13 +11,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, strategies as st
+from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.cli.main import main
 from simulator.core.cost.hardware_cost import priced_layers
 from simulator.core.faults import BadInput
+from simulator.core.quantities import Frozen
 from simulator.core.serving import step_times
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import Loaded, evaluate, load
@@ -305,6 +308,40 @@ def test_equal_scenarios_have_equal_keys(overrides: list[str]) -> None:
 def test_different_scenarios_have_different_keys(overrides: list[str]) -> None:
     assert key(*overrides) != key()
     assert key(*overrides) != key(*overrides, evaluator="simulation")
+
+
+class Loose(BaseModel):
+    """A model of another package whose text leaves a field out."""
+
+    model_config = ConfigDict(extra="allow")
+    seen: int = 1
+    hidden: int = Field(default=1, repr=False)
+
+
+class Holder(Frozen):
+    """A model of another package with a field of any kind."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    held: set[str] | Loose | np.ndarray
+
+
+LONG = np.arange(5_000)
+
+
+@pytest.mark.parametrize(
+    ("held", "equal", "other"),
+    [
+        ({"a", "b", "c"}, {"c", "b", "a"}, {"a", "b"}),
+        (Loose(hidden=2), Loose(hidden=2), Loose(hidden=3)),
+        (Loose(beside=2), Loose(beside=2), Loose(beside=3)),  # type: ignore[call-arg]
+        (LONG, LONG.copy(), np.where(LONG == 2_500, 0, LONG)),
+    ],
+)
+def test_a_key_knows_every_field_of_a_model_of_another_package(
+    held: Any, equal: Any, other: Any
+) -> None:
+    found = [keys._bare(Holder(held=one)) for one in (held, equal, other)]
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_key_knows_what_the_trace_holds(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ class Frozen(BaseModel):
 
     def __hash__(self) -> int:
         """Return the hash of all fields, mappings too, worked out once: what is made of a model is
-        found again by it. A copy, also one in another process, works out its own.
+        found again by it. A copy, also one in another process, works out its own. Raises TypeError
+        where a field of another package has no hash (:func:`has_hash`).
         """
         try:
             return self._hash
@@ -61,8 +62,24 @@ def _hashable(value: Any) -> Hashable:
         return frozenset((key, _hashable(inner)) for key, inner in value.items())
     if isinstance(value, list | tuple):
         return tuple(map(_hashable, value))
+    if isinstance(value, set | frozenset):
+        return frozenset(map(_hashable, value))
+    if isinstance(value, BaseModel) and not isinstance(value, Frozen):
+        fields = [_hashable(getattr(value, name)) for name in type(value).model_fields]
+        return type(value), *fields
     hashable: Hashable = value
     return hashable
+
+
+def has_hash(value: object) -> bool:
+    """Return whether a value can be a key; a model of another package may have a field that cannot,
+    such as an array.
+    """
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def descendants(base: type[Any]) -> Iterator[type[Any]]:

@@ -21,6 +21,7 @@ import numpy as np
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.numeric import Numbers
+from simulator.core.quantities import has_hash
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.step import UNLIMITED, Admission, Kind, Step
 
@@ -147,9 +148,9 @@ _kept_times = lru_cache(MOST_TIMES)(StepTimes)
 
 def step_times(strategy: Strategy, cost: Cost) -> StepTimes:
     """Return the step times of a strategy on its hardware, the same for equal ones; where links
-    jitter they are of this run alone.
+    jitter, or a field has no hash, they are of this run alone.
     """
-    if cost.jitters:
+    if cost.jitters or not (has_hash(strategy) and has_hash(cost)):
         return StepTimes(strategy, cost)
     return _kept_times(strategy, cost)
 

@@ -11,7 +11,10 @@ from inspect import getfile
 from pathlib import Path
 from typing import Any
 
-from simulator.core.quantities import Frozen, Sourced
+import numpy as np
+from pydantic import BaseModel
+
+from simulator.core.quantities import Frozen, Sourced, has_hash
 from simulator.core.serving.fields import policies, routers
 from simulator.core.strategies import strategies
 from simulator.inputs.catalogue import Catalogue
@@ -40,7 +43,14 @@ def digest(*parts: str | bytes) -> bytes:
 
 def canonical(data: Any) -> str:
     """Return plain data as one text, whatever the order of its fields."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), default=_written)
+
+
+def _written(value: Any) -> Any:
+    """Return what stands for a value that JSON has no form of: every number of an array, as a text
+    leaves most of a long one out.
+    """
+    return value.tolist() if isinstance(value, np.ndarray) else str(value)
 
 
 Fields = dict[str, bytes]
@@ -94,24 +104,32 @@ def _bare(value: Any) -> Any:
     """Return a value as plain data: numbers without their sources, models by their digests."""
     if isinstance(value, Sourced):
         return value.value
-    if isinstance(value, Frozen):
+    if isinstance(value, BaseModel):
         return _digest_of_model(value)
     if isinstance(value, dict):
         return {str(key): _bare(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_bare(inner) for inner in value]
+    if isinstance(value, set | frozenset):
+        return sorted(canonical(_bare(inner)) for inner in value)
     return value
 
 
-@lru_cache(MOST_MODELS)
-def _digest_of_model(model: Frozen) -> str:
+def _digest_of_model(model: BaseModel) -> str:
     """Return the digest of the fields of a model that are stated, as a text."""
-    fields = {}
-    for name in type(model).model_fields:
-        value = getattr(model, name)
-        if value is not None:
-            fields[name] = _bare(value)
+    if isinstance(model, Frozen) and has_hash(model):
+        return _kept_digest(model)
+    return _digest_of_fields(model)
+
+
+def _digest_of_fields(model: BaseModel) -> str:
+    values = {name: getattr(model, name) for name in type(model).model_fields}
+    values |= model.model_extra or {}
+    fields = {name: _bare(value) for name, value in values.items() if value is not None}
     return digest(canonical(fields)).hex()
+
+
+_kept_digest = lru_cache(MOST_MODELS)(_digest_of_fields)
 
 
 def _files(loaded: Loaded, catalogue: Catalogue, field: str) -> list[Path]:
