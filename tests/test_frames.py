@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.kept import forget
 from tools.frames import deepest_way
 
 MOST_FRAMES = 19
@@ -22,6 +23,7 @@ FEW = ("requests.count=8", "requests.warm_up=0", "requests.cool_down=0")
     ],
 )
 def test_a_product_is_priced_few_frames_behind_run(name: str) -> None:
+    forget()
     way = deepest_way(name, FEW)
     assert way[0] == "scenario.evaluate.run"
     assert way[-1] == "core.cost.device.Device.timer.<locals>.seconds"

@@ -104,12 +104,12 @@ def test_every_module_of_studies_is_a_command() -> None:
 
 def test_no_page_is_without_a_study_or_a_command() -> None:
     """A page is called like its study, command or subcommand; claims are those of ``specsim
-    validate --claims``.
+    validate --claims``, a ledger that of ``--table``.
 
     Sliders are a part of the pages of runs, laws and plans.
     """
     verbs = {word for words, _ in every() for word in words.split()}
-    assert modules("report/pages") - verbs == {"claims", "what_if"}
+    assert modules("report/pages") - verbs == {"claims", "ledger", "what_if"}
 
 
 @pytest.mark.parametrize("name", sorted(modules("report/pages") - {"plot", "what_if"}))

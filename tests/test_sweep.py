@@ -18,10 +18,8 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.cli.main import main
-from simulator.core.cost.hardware_cost import priced_layers
 from simulator.core.faults import BadInput
 from simulator.core.quantities import Frozen
-from simulator.core.serving import step_times
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import Loaded, evaluate, load
 from simulator.studies.sweep import key as keys, point
@@ -31,6 +29,7 @@ from simulator.studies.sweep.metrics import METRICS
 from simulator.studies.sweep.store import Store, reading, writing
 from simulator.studies.sweep.study import kept, study
 from simulator.studies.sweep.table import table
+from tests.kept import forget
 
 HERE = ("here", 0, 0)
 WORLD = """
@@ -228,13 +227,6 @@ def test_a_point_on_hardware_is_what_it_is_alone(
         loaded = evaluate.tuned(load(name, [*short, *settings]))
         assert row.metrics == alone(loaded, evaluator)
     assert len({row.metrics["tpot_ms"] for row in rows}) >= len(rows) / 2
-
-
-def forget() -> None:
-    """Forget what is kept of hardware and strategies for further runs."""
-    priced_layers.cache_clear()
-    step_times._kept_times.cache_clear()
-    step_times._block.cache_clear()
 
 
 def alone(loaded: Loaded, evaluator: str) -> dict[str, float | None]:
