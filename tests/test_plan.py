@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from math import comb
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,10 +33,11 @@ from simulator.studies.plan.break_even import break_even, speedup
 from simulator.studies.plan.export import WindowSchedule, exports, schedule
 from simulator.studies.plan.file import Candidate, Plan, devices_of, load_plan
 from simulator.studies.plan.headroom import headroom, lasting_s, with_more
-from simulator.studies.plan.robustness import clopper_pearson, fewer_accepted, slower_links
+from simulator.studies.plan.robustness import fewer_accepted, slower_links
 from simulator.studies.plan.search import (
     Finding,
     Search,
+    Until,
     _pairs,
     examine,
     keeps,
@@ -376,11 +376,12 @@ def test_a_run_that_ends_early_has_the_verdict_of_the_whole(
         )  # no gap between tokens may lie between the first and the last that count
         slo[f"{metric}_ms"] = {f"p{share * 100:g}": 1e3 * tightness * measured_s}
     limited = Candidate("gpu", "method", (), one.replace(slo=Slo(**slo)), {}, 1.0, replicas)
-    whole = examine(limited, replicas, to_the_end=True)
+    whole = examine(limited, replicas, "end")
     missed = {measured.limit for measured in whole.measured if not measured.kept}
     assert keeps(limited, replicas) is whole.kept
-    for soon in (False, True):
-        early = examine(limited, replicas, soon=soon)
+    ways: tuple[Until, ...] = ("exceeded", "known")
+    for until in ways:
+        early = examine(limited, replicas, until)
         assert early.kept is whole.kept
         assert early.broken is None or early.broken in missed
 
@@ -408,9 +409,7 @@ def test_the_answer_is_that_of_simulating_everything(
     quick = search(plan)
     everything = Search(
         plan,
-        tuple(
-            examine(candidate, replicas, to_the_end=True) for candidate, replicas in _pairs(plan)
-        ),
+        tuple(examine(candidate, replicas, "end") for candidate, replicas in _pairs(plan)),
     )
     assert len(everything.findings) == sum(candidate.most_replicas for candidate in plan.candidates)
     assert quick.simulated <= everything.simulated
@@ -481,7 +480,7 @@ def test_break_even_is_a_root_of_the_laws(tmp_path: Path) -> None:
         for candidate in plan.candidates
         if candidate.name == "drafted on a100, tensor_parallel 2, gamma 5"
     )
-    found = break_even(examine(drafted, 1, to_the_end=True))
+    found = break_even(examine(drafted, 1, "end"))
     assert found
     assert found.rate
     at_root = drafted.loaded.replace(
@@ -497,7 +496,7 @@ def test_break_even_is_a_root_of_the_laws(tmp_path: Path) -> None:
     slower = [size for size in range(1, found.places + 1) if speedup(asked, own, size) < 1.0]
     assert found.first_batch == min(slower, default=None)
     plain = next(candidate for candidate in plan.candidates if candidate.strategy == "plain")
-    assert break_even(examine(plain, 1, to_the_end=True)) is None
+    assert break_even(examine(plain, 1, "end")) is None
 
 
 @pytest.mark.parametrize(
@@ -532,17 +531,17 @@ def test_a_single_replica_is_served_as_one(tmp_path: Path) -> None:
 def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
     plan = small(tmp_path)
     drafted = next(candidate for candidate in plan.candidates if candidate.strategy == "drafted")
-    found = schedule(examine(drafted, 1, to_the_end=True))
+    found = schedule(examine(drafted, 1, "end"))
     assert found
     assert set(found.windows.values()) == {2}
-    again = examine(found.finding.candidate, 1, to_the_end=True)
+    again = examine(found.finding.candidate, 1, "end")
     assert found.finding.measured == again.measured
     ranges = found.ranges(8)
     assert [size for first, last, _ in ranges for size in range(first, last + 1)] == list(
         range(1, 9)
     )
     assert all(0 <= tokens <= 2 for _, _, tokens in ranges)
-    command = exports(examine(drafted, 2, to_the_end=True), found, {})["vllm.sh"]
+    command = exports(examine(drafted, 2, "end"), found, {})["vllm.sh"]
     assert command.startswith("# each of 2 replicas")
     config = json.loads(command.split("--speculative-config '")[1].split("'")[0])
     assert config.get("num_speculative_tokens_per_batch_size") == (
@@ -649,20 +648,3 @@ def test_what_is_altered_is_made_anew_and_nothing_else() -> None:
         scenario, Roofline, lambda one: one.model_copy(update={"p_norm": doubled})
     )
     assert all(one.p_norm is doubled for one in sharper.target.device.matmul.values())
-
-
-@pytest.mark.parametrize(("kept", "draws"), [(0, 1), (5, 5), (3, 7), (19, 20), (40, 100)])
-def test_the_interval_of_a_chance_leaves_a_tail_on_either_side(kept: int, draws: int) -> None:
-    """At its lower end so many or more are seen with a chance of 5 %, at its upper end so many or
-    fewer.
-    """
-    low, high = clopper_pearson(kept, draws, 0.9)
-
-    def at_most(seen: int, share: float) -> float:
-        return sum(
-            comb(draws, number) * share**number * (1.0 - share) ** (draws - number)
-            for number in range(seen + 1)
-        )
-
-    assert low == 0.0 if kept == 0 else 1.0 - at_most(kept - 1, low) == pytest.approx(0.05)
-    assert high == 1.0 if kept == draws else at_most(kept, high) == pytest.approx(0.05)

@@ -253,10 +253,10 @@ def _tables(tables: Paths, as_json: bool, own: Paths, out: Path | None) -> NoRet
 
     with working("rows"):
         ledgers = [read_table(path, Catalogue(own)) for path in tables]
-    command = command_line("validate", (), (), options=repeated("--table", tables))
+    answered = page(ledgers, command_line("validate", (), (), options=repeated("--table", tables)))
     if out:
-        write_files(out, page_files(page(ledgers, command), "ledger"))
-    answer(as_json, lambda: as_data(ledgers), lambda: page(ledgers, command))
+        write_files(out, page_files(answered, "ledger"))
+    answer(as_json, lambda: as_data(ledgers), lambda: answered)
     _end([])
 
 

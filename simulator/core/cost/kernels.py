@@ -195,18 +195,18 @@ def _attention_in_parts(
         return read
 
     def seconds(rows: Rows) -> Numbers:
-        tokens, _, sequences, kv_tokens, pairs, _, *prompts, _ = rows
-        prompt = prompts[0]
+        if not rows.tokens:
+            return 0.0
+        prompt = rows.prompt_tokens
         if not prompt:
-            if not tokens:
-                return 0.0
-            return decoding(tokens, sequences)(kv_tokens, pairs)
-        read = reading(*prompts)
-        if tokens == prompt:
+            return decoding(rows.tokens, rows.sequences)(rows.kv_tokens, rows.attention_pairs)
+        prompts = rows.prompt_sequences
+        read = reading(prompt, prompts, rows.prompt_kv_tokens, rows.prompt_pairs)
+        if rows.tokens == prompt:
             return read
-        _, prompt_sequences, prompt_kv_tokens, prompt_pairs = prompts
-        decoded = decoding(tokens - prompt, sequences - prompt_sequences)
-        return read + decoded(kv_tokens - prompt_kv_tokens, pairs - prompt_pairs)
+        decoded = decoding(rows.tokens - prompt, rows.sequences - prompts)
+        cached = rows.kv_tokens - rows.prompt_kv_tokens
+        return read + decoded(cached, rows.attention_pairs - rows.prompt_pairs)
 
     return seconds
 

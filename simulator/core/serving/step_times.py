@@ -9,7 +9,7 @@ as long as all of them verify windows of one length::
 
 An entry of a block, a step priced on its own, and a step of :meth:`StepTimes.along` are the same
 floats: a price is sums, products and powers, and each of these is the same for a number and for an
-entry of an array (:func:`simulator.core.numeric.power`).
+entry of an array (:func:`simulator.core.numeric.p_norm`).
 """
 
 from collections.abc import Callable, Hashable

@@ -35,9 +35,11 @@ PLAIN = frozenset(("", "none", "plain", "ar", "autoregressive"))
 HEADS = {"eagle3": "vllm_eagle_3", "eagle1": "eagle_1", "eagle": "eagle_1", "mtp": "mtp_3"}
 """Method whose head drafts, by the first word of a table's method."""
 DRAFT_MODELS = ("draft", "standalone", "sps")
+"""The same word where a model of its own drafts."""
 BLOCKS = {"dflash": "dflash"}
 """Method whose head writes a block in one pass, by the same word."""
 MEASURED = "as in the row"
+"""Source of a window that a row states."""
 
 
 class UnknownName(ValueError):

@@ -15,7 +15,8 @@ beside it, or a row for each. Its columns:
   target, hardware and concurrency,
 * any dotted key of a scenario's field, as for ``--set``: it holds in place of the words.
 
-Whatever else a table holds is for its reader. A row that the catalogue cannot run is left out, and
+Some columns have other names, too (:data:`~simulator.evidence.ledger.written.ALSO`). Whatever else
+a table holds is for its reader. A row that the catalogue cannot run is left out, and
 says why.
 """
 

@@ -43,8 +43,9 @@ GUESSES = (
 def page(ledgers: Sequence[MeasuredTable], command: str) -> Page:
     """Return the page of tables of measured rows."""
     rows = [row for ledger in ledgers for row in ledger.rows]
-    overall = [score for score in scores(rows) if score.group == EVERY]
-    groups = [score for score in scores(rows) if score.group != EVERY]
+    found = scores(rows)
+    overall = [score for score in found if score.group == EVERY]
+    groups = [score for score in found if score.group != EVERY]
     steps = step_scores(rows)
     left_out = [str(row.fault) for ledger in ledgers for row in ledger.left_out]
     assumed = list(_assumed(rows))

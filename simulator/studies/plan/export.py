@@ -76,7 +76,7 @@ def schedule(finding: Finding) -> WindowSchedule | None:
     )
     if set(windows.values()) == {strategy.window} and finding.outcome:
         return WindowSchedule(windows, replace(finding, candidate=scheduled))  # the same steps
-    return WindowSchedule(windows, examine(scheduled, finding.replicas, to_the_end=True))
+    return WindowSchedule(windows, examine(scheduled, finding.replicas, "end"))
 
 
 def draft_lengths(loaded: Loaded) -> DraftLengths:

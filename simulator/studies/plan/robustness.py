@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv
+from scipy.stats import binomtest
 
 from simulator.core.acceptance.assignment import replay_behind
 from simulator.core.acceptance.sources import Replay
@@ -185,17 +185,8 @@ def chance(chosen: Finding, draws: int = DRAWS) -> Chance:
     for number in counted(range(draws), "resampled runs"):
         resampled = chosen.candidate.changed(partial(_resampled, number=number))
         kept += keeps(resampled, chosen.replicas)
-    return Chance(kept, draws, clopper_pearson(kept, draws, SHARE))
-
-
-def clopper_pearson(kept: int, draws: int, confidence: float) -> Interval:
-    """Return the exact interval of a share of which ``kept`` of so many ``draws`` were seen
-    (Clopper and Pearson, Biometrika 26, 1934; by quantiles of the beta distribution).
-    """
-    tail = (1.0 - confidence) / 2.0
-    low = float(betaincinv(kept, draws - kept + 1, tail)) if kept else 0.0
-    high = float(betaincinv(kept + 1, draws - kept, 1.0 - tail)) if kept < draws else 1.0
-    return Interval(low, high)
+    ends = binomtest(kept, draws).proportion_ci(SHARE)
+    return Chance(kept, draws, Interval(float(ends.low), float(ends.high)))
 
 
 def _resampled(loaded: Loaded, number: int) -> Loaded:

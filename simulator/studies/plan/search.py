@@ -15,7 +15,7 @@ more machines always help. All runs have the same arrivals, lengths and recordin
 
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from simulator.core.faults import Infeasible
 from simulator.core.parallel import say
@@ -28,6 +28,11 @@ from simulator.scenario.outcome import Outcome
 from simulator.studies.plan.bounds import FleetBounds
 from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.watch import LimitBrokenError, LimitsKeptError, Watch
+
+Until = Literal["end", "exceeded", "known"]
+"""How far a run goes: to its end, until too many requests that have ended exceeded a limit, or
+until it is known that they will.
+"""
 
 
 class MeasuredLimit(NamedTuple):
@@ -140,6 +145,7 @@ def search(plan: Plan, first_only: bool = False) -> Search:
     has; return all of them.
     """
     limits = plan.file.slo.limits
+    until: Until = "known" if first_only else "exceeded"
     bounds = {id(candidate): FleetBounds(candidate.loaded, limits) for candidate in plan.candidates}
     findings: list[Finding] = []
     answered: set[tuple[str, str]] = set()
@@ -155,7 +161,7 @@ def search(plan: Plan, first_only: bool = False) -> Search:
                         Finding(candidate, replicas, bound=ruled_out[0], broken=ruled_out[1])
                     )
                 else:
-                    at_this_cost.append(examine(candidate, replicas, soon=first_only))
+                    at_this_cost.append(examine(candidate, replicas, until))
         findings += at_this_cost
         answered |= {finding.candidate.family for finding in at_this_cost if finding.kept}
         if first_only and answered:
@@ -174,25 +180,28 @@ def _pairs(plan: Plan) -> list[tuple[Candidate, int]]:
     return sorted(pairs, key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6))
 
 
-def examine(
-    candidate: Candidate, replicas: int, to_the_end: bool = False, soon: bool = False
-) -> Finding:
-    """Simulate a fleet; the run ends early where a limit is missed whatever comes, unless it is to
-    go ``to_the_end``.
+def examine(candidate: Candidate, replicas: int, until: Until = "exceeded") -> Finding:
+    """Simulate a fleet; unless the run goes to its end, it stops where a limit is missed whatever
+    comes.
 
-    The limit that is missed is the first that so many requests have exceeded when they ended; if
-    the run is to end as ``soon`` as can be, that of which it was first known that they would.
+    The limit that is missed is the first of which that is seen.
     """
     scenario = tuned(replicated(candidate.loaded, replicas)).scenario
     limits = scenario.slo.limits if scenario.slo else ()
-    watch = Watch(limits, scenario.requests, scenario.seed)
+    ended = None
+    arrived = None
+    if until != "end":
+        watch = Watch(limits, scenario.requests, scenario.seed)
+        ended = watch.ended
+        if until == "known":
+            arrived = watch.arrived
     try:
         outcome, _ = simulate(
             scenario,
             candidate.loaded.acceptance(),
-            finished=None if to_the_end else watch.ended,
+            finished=ended,
             prompts_alone=True,
-            arrived=watch.arrived if soon else None,
+            arrived=arrived,
         )
     except LimitBrokenError as error:
         return Finding(candidate, replicas, broken=error.limit)
@@ -249,9 +258,7 @@ def nearest_miss(plan: Plan) -> Finding:
     """Return the fleet that misses by least, of all candidates with all the replicas they may have;
     each runs to its end.
     """
-    largest = (
-        examine(candidate, candidate.sizes[-1], to_the_end=True) for candidate in plan.candidates
-    )
+    largest = (examine(candidate, candidate.sizes[-1], "end") for candidate in plan.candidates)
     return min(largest, key=lambda finding: finding.tightest.strain)
 
 

@@ -209,7 +209,7 @@ def _sizes(cheapest: Finding) -> Iterator[Finding]:
         if replicas == cheapest.replicas:
             yield cheapest
         else:
-            yield examine(candidate, replicas, to_the_end=True)
+            yield examine(candidate, replicas, "end")
 
 
 def _laws(candidate: Candidate) -> Iterator[LawPoint]:
