@@ -4,6 +4,7 @@ keep.
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from math import exp, log
 
@@ -127,6 +128,7 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
     monkeypatch.setattr("simulator.core.serving.lazy.to_come.AT_FIRST", 128)
 
     def peak_bytes(count: int) -> int:
+        gc.collect()  # else it is chance when garbage in circles, of other tests too, is found
         workload = f"requests={{count: {count}, prompt_tokens: 16, output_tokens: 4}}"
         tracemalloc.start()
         try:
@@ -137,8 +139,8 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
         finally:
             tracemalloc.stop()
 
-    peak_bytes(4_000)  # whatever is made once and kept, tuples for the next use among it
-    assert (peak_bytes(4_000) - peak_bytes(1_500)) / 2_500 < 16
+    peak_bytes(6_000)  # whatever is made once and kept, tuples for the next use among it
+    assert (peak_bytes(6_000) - peak_bytes(3_000)) / 3_000 < 16
 
 
 # ---- acceptance between two means
