@@ -32,7 +32,7 @@ from simulator.report.run.page import run_page
 from simulator.scenario import Scenario, load
 from simulator.scenario.evaluate import run, tuned
 from simulator.scenario.result.data import law_details
-from simulator.scenario.uncertainty import of_speedup
+from simulator.scenario.uncertain.intervals import of_speedup
 from simulator.studies.compare import Contestant, study as compare
 from simulator.studies.plan.study import study as plan_study
 from simulator.studies.sweep.executors import crew

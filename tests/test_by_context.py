@@ -21,7 +21,7 @@ from simulator.core.faults import BadInput
 from simulator.scenario import Loaded, load
 from simulator.scenario.evaluate import run
 from simulator.scenario.loading import falling
-from simulator.scenario.uncertainty import run_with_interval
+from simulator.scenario.uncertain.intervals import run_with_interval
 
 MEASURED = Path(__file__).parents[2] / "shared/data/engine_runs/eagle3_acceptance_by_context.csv"
 needs_data = pytest.mark.skipif(

@@ -16,7 +16,7 @@ from simulator.cli.main import main
 from simulator.report.blocks import Code, Highlight, Page, Paragraph, Table
 from simulator.report.pages.compare import borrowed, page
 from simulator.scenario import load
-from simulator.scenario.uncertainty import with_slower
+from simulator.scenario.uncertain.devices import with_slower
 from simulator.studies.compare import CHECKS, MEASURES, Contestant, Value, differences, study
 
 TEXT = """\

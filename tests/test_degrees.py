@@ -18,7 +18,7 @@ from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput
 from simulator.scenario import load
 from simulator.scenario.evaluate import run
-from simulator.scenario.uncertainty import run_with_interval
+from simulator.scenario.uncertain.intervals import run_with_interval
 from tests.test_cost import ENGINE, LINK, MODEL, place
 
 

@@ -15,7 +15,8 @@ from simulator.core.cost.kernels import products
 from simulator.core.cost.rows import Rows
 from simulator.scenario import load
 from simulator.scenario.evaluate import baseline, law
-from simulator.scenario.uncertainty import footings, rests_on, run_with_interval
+from simulator.scenario.uncertain.footings import footings, rests_on
+from simulator.scenario.uncertain.intervals import run_with_interval
 from tests.test_cost import DEVICE, ENGINE, LINK, place
 
 # ---- rows beyond what was measured

@@ -29,7 +29,10 @@ from simulator.evidence.validation import engine_fits
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
 from simulator.scenario.evaluate import law, law_from, replay, simulate
-from simulator.scenario.uncertainty import deviation, footings, interval, of_speedup, rests_on
+from simulator.scenario.uncertain.doubts import deviation
+from simulator.scenario.uncertain.draws import interval
+from simulator.scenario.uncertain.footings import footings, rests_on
+from simulator.scenario.uncertain.intervals import of_speedup
 
 METHODS = "methods_vicuna_7b_a100"
 BYTES_ALONE = "target.device=a100_80g_sxm_vidur"
@@ -542,7 +545,7 @@ def test_numbers_in_doubt_are_named_with_what_they_change_and_widen_the_interval
 
 
 def measured_doubt(loaded: Any) -> Any:
-    from simulator.scenario.uncertainty import Doubt
+    from simulator.scenario.uncertain.draws import Doubt
 
     return Doubt(
         (), {footing.parameter: footing.change for footing in footings(loaded, every=False)}

@@ -29,7 +29,7 @@ from simulator.scenario import load
 from simulator.scenario.caveats import caveats
 from simulator.scenario.evaluate import run
 from simulator.scenario.routing import fitted_routing
-from simulator.scenario.uncertainty import slowed
+from simulator.scenario.uncertain.devices import slowed
 from simulator.studies.batches import chance_for, study as study_batches
 from tests.test_calibrate import DEVICE as SHEET, converted
 from tests.test_cost import DEVICE, LINK, MODEL, place

@@ -24,7 +24,7 @@ from simulator.inputs.document import Document
 from simulator.inputs.schema import validate
 from simulator.scenario import load
 from simulator.scenario.caveats import caveats
-from simulator.scenario.uncertainty import slowed
+from simulator.scenario.uncertain.devices import slowed
 from tests.layer_times import layer_products
 
 HARD = {"fixed_us": 0, "memory_efficiency": 1, "compute_efficiency": 1, "p_norm": 1e4}

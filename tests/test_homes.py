@@ -13,7 +13,7 @@ from simulator.core.cost.engine import Engine, Home
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.schema import validate
 from simulator.scenario import load
-from simulator.scenario.homes import away, distance
+from simulator.scenario.uncertain.homes import away, distance
 from tests.test_cost import DEVICE
 
 HOME = Home(card="h100_94g_sxm", maker="NVIDIA", architecture="Hopper")

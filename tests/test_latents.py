@@ -26,7 +26,7 @@ from simulator.inputs.document import Document
 from simulator.inputs.schema import validate
 from simulator.scenario import load
 from simulator.scenario.caveats import caveats
-from simulator.scenario.uncertainty import slowed
+from simulator.scenario.uncertain.devices import slowed
 from tests.test_calibrate import CARD, converted
 from tests.test_formats import BLOCKS, DEVICE, SUM, nanoseconds, place
 

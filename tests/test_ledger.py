@@ -37,7 +37,7 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
 from simulator.scenario import load
 from simulator.scenario.evaluate import baseline, law
-from simulator.scenario.uncertainty import DRAWS, Drawn
+from simulator.scenario.uncertain.draws import DRAWS, Drawn
 from simulator.scenario.verdict import verdict
 
 HEAD = (

@@ -18,7 +18,8 @@ from simulator.core.faults import BadInput
 from simulator.scenario import load
 from simulator.scenario.evaluate import law, run
 from simulator.scenario.loading import variant
-from simulator.scenario.uncertainty import Doubt, doubt_of, interval, of_speedup
+from simulator.scenario.uncertain.draws import Doubt, interval
+from simulator.scenario.uncertain.intervals import doubt_of, of_speedup
 
 STATED = ("strategy.gamma=3", "durations={target_ms: 10, draft_step_ms: 1}")
 CHAIN = "vanilla_llama_2_7b_a100"

@@ -23,7 +23,7 @@ from simulator.report.pages import explain, law, what_if
 from simulator.scenario import load
 from simulator.scenario.bank import Loan
 from simulator.scenario.explain import Default, Explanation
-from simulator.scenario.uncertainty import Footing
+from simulator.scenario.uncertain.footings import Footing
 
 # ---- a law
 

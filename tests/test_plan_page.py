@@ -11,7 +11,7 @@ from simulator.core.serving.slo import Limit
 from simulator.report.blocks import Bullets, Highlight, Paragraph, Strong, Table
 from simulator.report.pages import plan as plan_page
 from simulator.scenario import load
-from simulator.scenario.uncertainty import Interval
+from simulator.scenario.uncertain.draws import Interval
 from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
 from simulator.studies.plan.export import WindowSchedule

@@ -27,7 +27,7 @@ from simulator.report.wording import number, percent
 from simulator.scenario import load
 from simulator.scenario.evaluate import run
 from simulator.scenario.result.data import law_details
-from simulator.scenario.uncertainty import of_speedup, run_with_interval
+from simulator.scenario.uncertain.intervals import of_speedup, run_with_interval
 from simulator.studies.what_if import of_run
 from simulator.studies.window import SweepPoint, window_sweep
 

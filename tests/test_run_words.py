@@ -45,7 +45,7 @@ from simulator.scenario.evaluate import run
 from simulator.scenario.expenses import Expenses
 from simulator.scenario.outcome import Counted, LimitOutcome, Littles, Mean, Replica
 from simulator.scenario.result.run_result import RunResult
-from simulator.scenario.uncertainty import Interval
+from simulator.scenario.uncertain.draws import Interval
 from simulator.studies.window import SweepPoint
 
 

@@ -14,20 +14,12 @@ import pytest
 from simulator.core.faults import BadInput
 from simulator.core.serving.request_times import GROUPS, Times
 from simulator.core.serving.requests import Request
-from simulator.scenario import load, uncertainty
-from simulator.scenario.doubts import SHARE
+from simulator.scenario import load
 from simulator.scenario.evaluate import run
-from simulator.scenario.uncertainty import (
-    DRAWS,
-    Doubt,
-    Drawn,
-    Footing,
-    doubt_of,
-    interval,
-    of_speedup,
-    rests_on,
-    step_by_law,
-)
+from simulator.scenario.uncertain import footings as footings_module
+from simulator.scenario.uncertain.draws import DRAWS, SHARE, Doubt, Drawn, interval
+from simulator.scenario.uncertain.footings import Footing, rests_on
+from simulator.scenario.uncertain.intervals import doubt_of, of_speedup, step_by_law
 
 
 def finished(count: int, seed: int = 1) -> list[Request]:
@@ -68,7 +60,7 @@ def test_few_requests_are_drawn_one_by_one(count: int, monkeypatch: pytest.Monke
     doubt = Doubt(tuple(noted(requests).requests), {})
     assert interval(1.0, doubt) == pytest.approx(naive(requests), rel=1e-14)
     before = interval(1.0, doubt)
-    monkeypatch.setattr("simulator.scenario.uncertainty.DRAWN_AT_ONCE", 7 * count)
+    monkeypatch.setattr("simulator.scenario.uncertain.draws.DRAWN_AT_ONCE", 7 * count)
     assert interval(1.0, doubt) == before
 
 
@@ -120,7 +112,7 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
     alone once took 64,000.
     """
     monkeypatch.setattr("simulator.core.serving.request_times.GROUPS", 256)
-    monkeypatch.setattr("simulator.scenario.uncertainty.DRAWN_AT_ONCE", 4_096)
+    monkeypatch.setattr("simulator.scenario.uncertain.draws.DRAWN_AT_ONCE", 4_096)
     monkeypatch.setattr("simulator.scenario.evaluate.SPANS", 100)
     monkeypatch.setattr("simulator.core.serving.lazy.batch.MOST", 128)
     for room in ("metrics", "collector", "ledger"):
@@ -210,7 +202,7 @@ def test_the_largest_uncertainty_comes_first(
     named: list[Footing], strategy: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = load("vanilla_llama_2_7b_a100", [f"strategy={{name: {strategy}}}"])
-    monkeypatch.setattr(uncertainty, "footings", lambda loaded, every: named)
+    monkeypatch.setattr(footings_module, "footings", lambda loaded, every: named)
     assert rests_on(loaded) == words
 
 

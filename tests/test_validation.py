@@ -44,7 +44,9 @@ from simulator.report.pages import validate as validate_page
 from simulator.report.terminal import print_page
 from simulator.scenario import load
 from simulator.scenario.evaluate import run
-from simulator.scenario.uncertainty import Doubt, interval, of_speedup, slowed
+from simulator.scenario.uncertain.devices import slowed
+from simulator.scenario.uncertain.draws import Doubt, interval
+from simulator.scenario.uncertain.intervals import of_speedup
 from tests.apart import gone, kept
 from tests.kept_reports import differing
 from tests.toy_paper import TERMS, written

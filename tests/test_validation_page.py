@@ -25,7 +25,7 @@ from simulator.report.pages.validate import (
     page,
     what,
 )
-from simulator.scenario.uncertainty import Interval
+from simulator.scenario.uncertain.draws import Interval
 from tests.toy_paper import toy_claim
 
 COMMAND = "specsim validate round"

@@ -45,7 +45,7 @@ def run(
     Raises as :func:`load`.
     """
     from simulator.scenario.result.data import result_data as run_summary
-    from simulator.scenario.uncertainty import run_with_interval
+    from simulator.scenario.uncertain.intervals import run_with_interval
 
     loaded = load(source, overrides, seed=seed, catalogue=catalogue)
     command = ""  # what was changed in Python has none

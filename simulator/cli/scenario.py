@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from simulator.report.blocks import Page
     from simulator.scenario import Loaded
     from simulator.scenario.result.run_result import RunResult
-    from simulator.scenario.uncertainty import Interval
+    from simulator.scenario.uncertain.draws import Interval
 
 
 LONG_RUN = 10_000
@@ -190,7 +190,7 @@ def run(
     from simulator.report import logs
     from simulator.scenario import load
     from simulator.scenario.result.data import result_data
-    from simulator.scenario.uncertainty import run_with_interval
+    from simulator.scenario.uncertain.intervals import run_with_interval
 
     with working("reading") as status:
         catalogue = Catalogue(own)

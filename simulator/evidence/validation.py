@@ -25,7 +25,8 @@ from simulator.evidence.fits import Answer, Paper, Question
 from simulator.evidence.published import PublishedCell
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
-from simulator.scenario.uncertainty import Doubt, Interval, interval, slowed
+from simulator.scenario.uncertain.devices import slowed
+from simulator.scenario.uncertain.draws import Doubt, Interval, interval
 
 NOISE_FLOOR = {"one lab, one GPU, again": (0.014, 0.04), "another lab": (0.106, 0.106)}
 """Median change of the same methods measured again on the same GPU (Spec-Bench leaderboard against

@@ -17,9 +17,9 @@ from simulator.core.strategies.common.drafters import StreamingDrafter
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
 from simulator.scenario.as_served import said_of_engine
-from simulator.scenario.doubts import about_rows, about_sharded_drafts
 from simulator.scenario.ranks import about_ranks
 from simulator.scenario.stability import load_of
+from simulator.scenario.uncertain.doubts import about_rows, about_sharded_drafts
 
 NAMED = 12
 """Most tasks of which each is named with what it replays."""

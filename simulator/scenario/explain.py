@@ -19,7 +19,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.scenario.as_served import source_of_engine
 from simulator.scenario.caveats import caveats
 from simulator.scenario.routing import why_by_law
-from simulator.scenario.uncertainty import Footing, footings
+from simulator.scenario.uncertain.footings import Footing, footings
 
 
 class Default(NamedTuple):

@@ -27,7 +27,8 @@ from simulator.core.strategies import strategies
 from simulator.core.strategies.common.capabilities import DerivesNumbers, DraftsChain
 from simulator.core.strategies.common.step import Kind
 from simulator.scenario import Loaded, Scenario, evaluate
-from simulator.scenario.uncertainty import Interval, doubt_of, interval
+from simulator.scenario.uncertain.draws import Interval, interval
+from simulator.scenario.uncertain.intervals import doubt_of
 from simulator.studies.window import main_kind, serial_drafting
 
 SIZES = range(1, 65)

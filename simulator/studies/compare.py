@@ -16,7 +16,8 @@ from simulator.core.plain import PlainData
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.caveats import continued_rates
 from simulator.scenario.result.run_result import RunResult
-from simulator.scenario.uncertainty import Interval, run_with_interval
+from simulator.scenario.uncertain.draws import Interval
+from simulator.scenario.uncertain.intervals import run_with_interval
 
 UNCOMPARED = ("about", "maker", "year", "source", "confidence", "width_source")
 """Fields that only say what further fields mean, or where they come from."""

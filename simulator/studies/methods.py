@@ -21,7 +21,7 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import in_a_line
 from simulator.scenario import Loaded, evaluate, load
 from simulator.scenario.agreement import claim_of
-from simulator.scenario.uncertainty import rests_on
+from simulator.scenario.uncertain.footings import rests_on
 from simulator.studies.method_features import read_method
 from simulator.studies.window import main_kind
 

@@ -41,9 +41,10 @@ from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
 from simulator.scenario import Loaded, load
-from simulator.scenario.doubts import SHARE_DEVIATIONS
 from simulator.scenario.evaluate import baseline, law
-from simulator.scenario.uncertainty import deviation, devices, with_slower
+from simulator.scenario.uncertain.devices import devices, with_slower
+from simulator.scenario.uncertain.doubts import deviation
+from simulator.scenario.uncertain.draws import SHARE_DEVIATIONS
 
 MEASURED = ("step_ms", "tokens_per_s", "speedup")
 OWN = (*MEASURED, "tokens_per_step", "left_out", "source")

@@ -35,14 +35,8 @@ from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.evaluate import baseline, law
-from simulator.scenario.uncertainty import (
-    Drawn,
-    Quantity,
-    doubt_of,
-    drawn,
-    speedup_by_law,
-    step_by_law,
-)
+from simulator.scenario.uncertain.draws import Drawn, drawn
+from simulator.scenario.uncertain.intervals import Quantity, doubt_of, speedup_by_law, step_by_law
 
 SPEEDUP = "speed-up"
 PLAIN_STEP = "plain step"

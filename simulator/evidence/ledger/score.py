@@ -26,7 +26,7 @@ from simulator.core.numeric import grouped
 from simulator.core.strategies.common.capabilities import extra_memory
 from simulator.evidence.ledger.rows import PLAIN_STEP, SPEEDUP, STEP, LedgerRow
 from simulator.scenario import Scenario
-from simulator.scenario.uncertainty import Drawn, Interval
+from simulator.scenario.uncertain.draws import Drawn, Interval
 from simulator.scenario.verdict import Verdict, verdict
 
 NEITHER = 0.03

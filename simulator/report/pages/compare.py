@@ -36,7 +36,7 @@ from simulator.report.panels import (
     dress,
 )
 from simulator.report.wording import number, share, whole_share
-from simulator.scenario.doubts import SHARE
+from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.compare import ComparedRun, Comparison, Value, measured, parts_ms
 
 FIELDS_SHOWN = 16

@@ -9,7 +9,8 @@ from simulator.report.blocks import Block, Bullets, Page, Paragraph, Table, sect
 from simulator.report.columns import Column, table
 from simulator.report.wording import number, signed_share, whole_share
 from simulator.scenario.explain import Explanation
-from simulator.scenario.uncertainty import SPREADS, WORTH_NAMING, Footing
+from simulator.scenario.uncertain.doubts import SPREADS
+from simulator.scenario.uncertain.footings import WORTH_NAMING, Footing
 
 
 def page(name: str, explanation: Explanation) -> Page:

@@ -37,7 +37,7 @@ from simulator.report.panels import GREY, LOOKS, VERMILLION, dress
 from simulator.report.wording import as_sentence, if_known, number, share, whole_share
 from simulator.scenario import Scenario
 from simulator.scenario.caveats import taken_over
-from simulator.scenario.doubts import SHARE
+from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
 from simulator.studies.plan.commands import ENGINES

@@ -55,7 +55,7 @@ from simulator.report.wording import (
     signed_share,
     whole_share,
 )
-from simulator.scenario.doubts import SHARE
+from simulator.scenario.uncertain.draws import SHARE
 
 CELLS = "cells.csv"
 """The table of every cell, a file beside the page."""

@@ -13,10 +13,9 @@ from simulator.report.run.drafting import regime
 from simulator.report.run.gaps import agreement_sentence
 from simulator.report.wording import as_sentence, number, percent, whole_share
 from simulator.scenario import Scenario
-from simulator.scenario.doubts import SHARE
 from simulator.scenario.outcome import LimitOutcome
 from simulator.scenario.result.run_result import RunResult
-from simulator.scenario.uncertainty import Interval
+from simulator.scenario.uncertain.draws import SHARE, Interval
 
 
 def headline(result: RunResult) -> str:

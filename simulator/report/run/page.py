@@ -10,7 +10,7 @@ from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, res
 from simulator.report.pages import what_if
 from simulator.report.run import acceptance, answer, gaps, memory, packages, serving, steps, window
 from simulator.scenario.result.run_result import RunResult
-from simulator.scenario.uncertainty import Interval
+from simulator.scenario.uncertain.draws import Interval
 from simulator.studies.what_if import WhatIf
 from simulator.studies.window import SweepPoint
 

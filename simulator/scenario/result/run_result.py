@@ -52,8 +52,8 @@ class RunResult:
     stated.
     """
     rests_on: str = ""
-    """What in doubt the speed-up rests on (:func:`simulator.scenario.uncertainty.rests_on`); empty
-    where that is little.
+    """What in doubt the speed-up rests on
+    (:func:`simulator.scenario.uncertain.footings.rests_on`); empty where that is little.
     """
     replications: Mapping[str, Mean] = field(default_factory=dict)
     """Means of metrics over seeds (:mod:`simulator.scenario.replications`), where more than one was

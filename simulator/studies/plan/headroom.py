@@ -34,8 +34,8 @@ from simulator.core.plain import PlainData
 from simulator.core.serving.busier import FEWEST, busier, is_steady, rate_per_s, requests_in_words
 from simulator.core.serving.requests import Request
 from simulator.scenario import Loaded
-from simulator.scenario.doubts import SHARE
 from simulator.scenario.evaluate import law, tuned
+from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import drift
 from simulator.studies.plan.arithmetic import most_times
 from simulator.studies.plan.search import Finding, keeps

@@ -8,7 +8,7 @@ whole plan is searched again.
 (with a new seed; those of a traffic file stay), the recordings that requests replay (with
 replacement, as a bootstrap over what was recorded; stated rates are taken as certain), and every
 device faster or slower as a whole, log-normal with the spread of its profile
-(:mod:`simulator.scenario.uncertainty`). Left out: links, hosts, and that recordings of other models
+(:mod:`simulator.scenario.uncertain`). Left out: links, hosts, and that recordings of other models
 stand in. The interval is that of Clopper and Pearson for so many draws.
 """
 
@@ -29,9 +29,9 @@ from simulator.core.faults import BadInput
 from simulator.core.parallel import counted, say
 from simulator.core.quantities import replace_nested
 from simulator.scenario import Loaded
-from simulator.scenario.doubts import SHARE
 from simulator.scenario.loading import FEW, written_by
-from simulator.scenario.uncertainty import Interval, devices, with_slower
+from simulator.scenario.uncertain.devices import devices, with_slower
+from simulator.scenario.uncertain.draws import SHARE, Interval
 from simulator.studies.plan.file import Change, Plan
 from simulator.studies.plan.headroom import lasting_s, with_more
 from simulator.studies.plan.search import Finding, Search, examine, keeps, search

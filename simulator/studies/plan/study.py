@@ -11,7 +11,7 @@ from simulator.core.plain import PlainData
 from simulator.core.serving.slo import Limit
 from simulator.scenario import Loaded
 from simulator.scenario.evaluate import law, tuned
-from simulator.scenario.uncertainty import rests_on
+from simulator.scenario.uncertain.footings import rests_on
 from simulator.studies.capacity import Trial, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
 from simulator.studies.plan.export import (

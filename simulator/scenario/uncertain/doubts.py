@@ -1,25 +1,41 @@
 """What nobody measured, each with what moves it by one deviation;
-:mod:`simulator.scenario.uncertainty` draws from it.
+:mod:`simulator.scenario.uncertain.draws` draws from it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from statistics import NormalDist
-from typing import NamedTuple
+from math import log
+from typing import NamedTuple, TypeGuard
 
+from pydantic import ValidationError
+
+from simulator.core.cost.device import Device
 from simulator.core.cost.engine import Engine, RowCosts
 from simulator.core.cost.hardware_cost import HardwareCost
 from simulator.core.cost.kernels import lacks_curve, measured_rows
-from simulator.core.quantities import Open, Part, Ranged, Sourced, nested, replace_nested
+from simulator.core.quantities import (
+    Fraction,
+    Open,
+    Part,
+    Ranged,
+    Sourced,
+    nested,
+    provenance,
+    replace_nested,
+)
 from simulator.scenario import Loaded, Scenario
-from simulator.scenario.homes import away, from_home
 from simulator.scenario.ranks import Continued, continued, placements
+from simulator.scenario.uncertain.draws import SHARE_DEVIATIONS
+from simulator.scenario.uncertain.homes import away, from_home
 
-SHARE = 0.9
-"""Share of the draws that an interval holds."""
-SHARE_DEVIATIONS = NormalDist().inv_cdf((1.0 + SHARE) / 2.0)
-"""Standard deviations from the middle of an interval to its end; a range is taken as such an
-interval.
+SPREADS = {
+    **dict.fromkeys(("measured", "datasheet", "computed"), 0.02),
+    **dict.fromkeys(("calibrated", "published"), 0.05),
+    "borrowed": 0.15,
+    "assumed": 0.3,
+}
+"""One deviation of a number without a range, relative to it, by its confidence: judged, not
+measured.
 """
 ROWS_WITHOUT_A_CURVE = RowCosts(row=Ranged(value=0.2), most=8)
 """What eight rows cost where no curve of a quantised format is known: 2.4 times one, as on an RTX
@@ -161,3 +177,83 @@ def about_sharded_drafts(scenario: Scenario) -> Iterator[str]:
             f"{ratio.high:g} times what is computed: it is launched and summed on all of them, "
             "and small drafts were measured several times slower so than on one"
         )
+
+
+def at_ends(span: Uneven, loaded: Loaded, by_law: Callable[[Loaded], float]) -> tuple[float, float]:
+    """Return the log changes of what ``by_law`` gives at both ends of a number whose ends lie
+    unevenly, the lesser one first.
+    """
+    before = by_law(loaded)
+    changes = [log(by_law(span.at(end, loaded)) / before) for end in span.ends]
+    return min(0.0, *changes), max(0.0, *changes)
+
+
+def deviation(number: Sourced) -> float:
+    """Return one standard deviation of a number: of its range where it has one, else by how well it
+    is known.
+    """
+    if _has_range(number):
+        low = number.value
+        high = number.value
+        if number.low is not None:
+            low = number.low
+        if number.high is not None:
+            high = number.high
+        return (high - low) / 2.0 / SHARE_DEVIATIONS
+    return SPREADS[number.confidence] * number.value
+
+
+def _has_range(number: Sourced) -> TypeGuard[Ranged]:
+    return isinstance(number, Ranged) and (number.low, number.high) != (None, None)
+
+
+def in_doubt(number: Sourced) -> bool:
+    """Return whether a number is assumed, borrowed, or known as a range."""
+    return _has_range(number) or number.confidence in ("borrowed", "assumed")
+
+
+def numbers_of(scenario: Scenario) -> dict[str, Sourced]:
+    """Return the different numbers of a scenario by the dotted name of their first place."""
+    names = {}
+    for entry in reversed(list(provenance(scenario))):
+        names[(entry["value"], entry["source"])] = str(entry["parameter"])
+    numbers = {}
+    for number in dict.fromkeys(nested(scenario, Sourced)):
+        name = names.get((number.value, number.source), number.source)
+        numbers[name] = number
+    return numbers
+
+
+def with_number(number: Sourced, loaded: Loaded) -> Loaded:
+    """Return the scenario with a number one deviation higher; that much lower where it may be no
+    higher, as a share of 1.
+    """
+    higher = number.value + deviation(number)
+    lower = number.value
+    if number.value:
+        lower = number.value / (1.0 + deviation(number) / number.value)
+
+    def at(value: float) -> Loaded:
+        other = number.model_copy(update={"value": value})
+        return changed(Sourced, lambda own: other if own == number else own, loaded)
+
+    if isinstance(number, Fraction):
+        return at(lower)
+    try:
+        return at(higher)
+    except ValidationError:
+        return at(lower)
+
+
+def doubtful(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
+    """Yield what is assumed, borrowed or has a range outside of the devices, each with what moves
+    it by one deviation.
+    """
+    of_devices: set[Sourced] = set()
+    for device in nested(loaded.scenario, Device):
+        of_devices.update(nested(device, Sourced))
+    for name, number in evenly(numbers_of(loaded.scenario), loaded.scenario).items():
+        if number not in of_devices and in_doubt(number) and deviation(number):
+            yield name, partial(with_number, number)
+    yield from uncurved(loaded.scenario)
+    yield from continued_further(loaded.scenario)

@@ -1,0 +1,105 @@
+"""Devices that are slower than their profiles by the spread of these."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from simulator.core.cost.device import Device
+from simulator.core.cost.model import Experts
+from simulator.core.cost.roofline import Attention
+from simulator.core.quantities import Positive, Ranged, nested
+from simulator.scenario import Loaded, Scenario
+from simulator.scenario.uncertain.doubts import changed
+from simulator.scenario.uncertain.draws import SHARE_DEVIATIONS
+
+UNMEASURED = 0.10
+"""Spread of a device for which nothing was left out of a fit: between what the RTX 3090 leaves and
+a datasheet's rates.
+"""
+
+
+def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
+    """Yield each device of a scenario by name, with what makes it slower by its spread in this or
+    another scenario.
+
+    Behind it comes what its attention takes for further rows of a verification, where that is known
+    as a range alone, and then how alike the rows of a mixture route.
+    """
+    for name in devices(loaded.scenario):
+        yield name, partial(with_slower, {name: 1.0})
+    ranged = dict[str, None]()
+    for device in nested(loaded.scenario, Device):
+        if _widened(device) is not device:
+            ranged[device.name] = None
+    for name in ranged:
+        widened = partial(_widened, only=name)
+        yield f"{name}, rows of a verification", partial(changed, Device, widened)
+    mixtures = list(nested(loaded.scenario, Experts))
+    for field in ("window_exponent", "popularity"):
+        if any(getattr(experts, field).high is not None for experts in mixtures):
+            otherwise = partial(_routed_otherwise, field)
+            yield f"experts read, {field}", partial(changed, Experts, otherwise)
+
+
+def devices(scenario: Scenario) -> list[str]:
+    """Return the names of the devices of a scenario, in the order in which they are first
+    mentioned.
+    """
+    return list(dict.fromkeys(device.name for device in nested(scenario, Device)))
+
+
+def with_slower(spreads: Mapping[str, float], loaded: Loaded) -> Loaded:
+    """Return the scenario with devices slower, by name, by so many times their spread; faster where
+    that is negative.
+    """
+    return changed(Device, partial(_slower, spreads), loaded)
+
+
+def _widened(device: Device, only: str | None = None) -> Device:
+    """Return a device whose attention takes one standard deviation longer for rows of a
+    verification; itself without a range.
+
+    ``only``: the name of the device that is meant. Between the number and its upper end lies half
+    of what an interval holds.
+    """
+    if only not in (None, device.name):
+        return device
+    wider = {}
+    for name in ("attention", "latent_attention"):
+        part = getattr(device, name)
+        if isinstance(part, Attention) and part.extra_row.high is not None:
+            wider[name] = part.model_copy(update={"extra_row": _higher(part.extra_row)})
+    if wider:
+        return device.model_copy(update=wider)
+    return device
+
+
+def _higher(number: Ranged) -> Ranged:
+    """Return a number one standard deviation higher; itself without a range."""
+    if number.high is None:
+        return number
+    above = number.high - number.value
+    return number.model_copy(update={"value": number.value + above / SHARE_DEVIATIONS})
+
+
+def _routed_otherwise(field: str, experts: Experts) -> Experts:
+    return experts.model_copy(update={field: _higher(getattr(experts, field))})
+
+
+def _slower(spreads: Mapping[str, float], device: Device) -> Device:
+    if not spreads.get(device.name):
+        return device
+    spread = UNMEASURED
+    if device.spread is not None:
+        spread = device.spread.value
+    factor = (1.0 + spread) ** spreads[device.name]
+
+    def divided(rate: Positive) -> Positive:
+        return rate.model_copy(update={"value": rate.value / factor})
+
+    rates: dict[str, object] = {}
+    for name in ("memory_bandwidth_gb_s", "peak_tflops", "cache_bandwidth_gb_s"):
+        rate = getattr(device, name)
+        if rate is not None:
+            rates[name] = divided(rate)
+    rates["peaks_tflops"] = {name: divided(peak) for name, peak in device.peaks_tflops.items()}
+    return device.model_copy(update=rates)

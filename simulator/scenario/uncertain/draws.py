@@ -1,0 +1,171 @@
+"""How far a simulated number may be off: other requests, devices that are not quite as their
+profile, fits that left something.
+
+Seven sources of error are drawn together ``DRAWS`` times, as factors on the number:
+
+- *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over
+  them.
+- *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its
+  profile, ``UNMEASURED`` where nothing was left out of its fit; how much the number follows is seen
+  from one run (or law) with the device that much slower.
+- *rows of a verification*: what further query rows cost attention in parts, of which a range is
+  known (``extra_row``).
+- *experts read*: how alike the rows of a window route, and how unequally experts are chosen,
+  likewise.
+- *residuals* of the cells that free parameters were fitted to, drawn with replacement; their
+  standard errors widen them.
+- *numbers in doubt*: what is assumed, borrowed or has a range outside of the devices (host times of
+  an engine, links, a method's host), each by its :func:`deviation`, and what the fit of an engine
+  left of runs that took no part in it; not in cells of papers, whose fits decide the host.
+- *acceptance*, where the scenario states between what means it lies (``tokens_per_step_between``)
+  or states rates of fewer positions than a window has, which are continued; steps as long as they
+  are, and no mean below 1 or above the window + 1.
+
+Left out: the requests of a second run that the first is divided by, acceptance that was recorded
+from other models or stated without such a range, and that requests of a batch depend on each other.
+An interval holds ``SHARE`` of the draws.
+
+Memory does not grow with the number of requests. Up to ``GROUPS`` requests are kept and drawn one
+by one. Of more, consecutive requests are added up into groups of equal size (2, 4, 8, ...), and
+whole groups are drawn: a bootstrap of blocks that do not overlap (Carlstein, Annals of Statistics
+14, 1986) for a ratio of sums, whose variance is that of requests drawn singly where these are
+independent; if neighbours depend on each other, groups count that and single requests do not.
+"""
+
+from collections.abc import Sequence
+from math import inf, log
+from statistics import NormalDist
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+SHARE = 0.9
+"""Share of the draws that an interval holds."""
+SHARE_DEVIATIONS = NormalDist().inv_cdf((1.0 + SHARE) / 2.0)
+"""Standard deviations from the middle of an interval to its end; a range is taken as such an
+interval.
+"""
+DRAWS = 4_000
+"""Draws behind an interval."""
+DRAWN_AT_ONCE = 1 << 18
+"""Requests that are drawn together at most, over as many of the draws as that makes; bounds memory,
+changes no number.
+"""
+BY_CONTEXT = "acceptance behind long contexts"
+"""What is drawn where acceptance falls with the context."""
+
+
+class Interval(NamedTuple):
+    """The numbers between which ``SHARE`` of the draws lie."""
+
+    low: float
+    high: float
+
+    def holds(self, value: float) -> bool:
+        """Return whether a value lies within."""
+        return self.low <= value <= self.high
+
+
+class Doubt(NamedTuple):
+    """What a run knows of its own uncertainty."""
+
+    requests: tuple[tuple[float, int], ...]
+    """Seconds and tokens of each request or group of requests, as :attr:`Times.requests` has
+    them.
+    """
+    changes: dict[str, float]
+    """Log change of the number where one thing is off by one standard deviation, by its name: a
+    device that is slower by its spread, a number in doubt, the fit of an engine.
+    """
+    acceptance: tuple[float, float] = (0.0, 0.0)
+    """Log changes of the number at the lower and the upper end of the range of acceptance."""
+    ends: tuple[tuple[float, float], ...] = ()
+    """The same at both ends of other ranges that lie unevenly around their number."""
+    possible: tuple[float, float] = (-inf, inf)
+    """Log change of the number where a step writes 1 token, and where it writes the window + 1."""
+
+    def of_a_step(self) -> Self:
+        """Return what is not known of a step, whose time no acceptance changes."""
+        changes = {name: change for name, change in self.changes.items() if name != BY_CONTEXT}
+        return self._replace(changes=changes, acceptance=(0.0, 0.0))
+
+
+class Drawn(NamedTuple):
+    """A number above zero as it may be."""
+
+    value: float
+    """The number itself, in its unit."""
+    changes: NDArray[np.float64]
+    """``DRAWS`` log changes of it."""
+
+    def interval(self, share: float = SHARE) -> Interval:
+        """Return the numbers between which a share of the draws lies, in the unit of the number."""
+        tail = (1.0 - share) / 2.0
+        low, high = np.exp(np.quantile(self.changes, (tail, 1.0 - tail)))
+        return Interval(self.value * float(low), self.value * float(high))
+
+    def chance_above(self, limit: float) -> float:
+        """Return the share of the draws that lie above a limit in the unit of the number."""
+        return float(np.mean(self.changes > log(limit / self.value)))
+
+
+def drawn(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0) -> Drawn:
+    """Return the draws of a number above zero; ``residuals`` are ``log(run / published)`` of what
+    was fitted: where runs come out too high, the number is lower.
+    """
+    random = np.random.default_rng(seed)
+    changes = _resampled_times(doubt.requests, random)
+    of_acceptance = np.zeros(DRAWS)
+    for name, change in doubt.changes.items():
+        moved = change * random.standard_normal(DRAWS)
+        if name == BY_CONTEXT:
+            of_acceptance += moved
+        else:
+            changes += moved
+    if residuals:
+        changes -= random.choice(residuals, DRAWS)  # what runs above is published below
+    if any(doubt.acceptance):
+        of_acceptance += _drawn_between(doubt.acceptance, random)
+    for ends in filter(any, doubt.ends):
+        changes += _drawn_between(ends, random)
+    if of_acceptance.any():
+        changes += np.clip(of_acceptance, *doubt.possible)
+    return Drawn(value, changes)
+
+
+def interval(
+    value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0
+) -> Interval:
+    """Return the interval of a number above zero, in its unit, as :func:`drawn` draws it."""
+    return drawn(value, doubt, residuals, seed).interval()
+
+
+def _drawn_between(ends: tuple[float, float], random: np.random.Generator) -> NDArray[np.float64]:
+    """Return ``DRAWS`` log changes of a range whose ends lie unevenly around its number."""
+    drawn = random.standard_normal(DRAWS) / SHARE_DEVIATIONS
+    return np.where(drawn < 0.0, -drawn * ends[0], drawn * ends[1])
+
+
+def _resampled_times(
+    requests: Sequence[tuple[float, int]], random: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return ``DRAWS`` logs of the time per token over requests drawn again, relative to that over
+    all of them.
+
+    Requests that took no time, as those whose only token comes with a pass stated as 0 ms, show
+    none and are left out.
+    """
+    logs = np.zeros(DRAWS)
+    timed = [request for request in requests if request[0]]
+    if len(timed) < 2:
+        return logs
+    seconds, tokens = np.array(timed, dtype=float).T
+    mean = seconds.sum() / tokens.sum()
+    at_once = max(1, DRAWN_AT_ONCE // len(timed))
+    for first in range(0, DRAWS, at_once):
+        draws = min(at_once, DRAWS - first)
+        drawn = random.integers(0, len(timed), (draws, len(timed)))
+        times = seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1)
+        logs[first : first + at_once] = np.log(times / mean)
+    return logs
