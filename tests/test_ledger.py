@@ -27,6 +27,7 @@ from simulator.evidence.ledger.score import (
     CONSTANT,
     EVERY,
     OURS,
+    Guess,
     MeasuredSpeedup,
     judged,
     score,
@@ -35,6 +36,7 @@ from simulator.evidence.ledger.score import (
 )
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
+from simulator.report.pages.ledger import consecutive
 from simulator.scenario import load
 from simulator.scenario.evaluate import baseline, law
 from simulator.scenario.uncertain.draws import DRAWS, Drawn
@@ -62,6 +64,8 @@ def table(folder: Path, *lines: str) -> Path:
         ("Apple M4 Max (128 GB)", "m4_max"),
         ("RTX 4090", "rtx_4090"),
         ("B200", "b200_sxm"),
+        ("RTX 3090 24GB", "rtx_3090"),
+        ("NVIDIA H100 HGX 94 GB (card not printed)", "h100_94g_sxm"),
     ],
 )
 def test_a_device_is_found_by_what_people_call_it(text: str, device: str) -> None:
@@ -74,6 +78,7 @@ def test_a_device_is_found_by_what_people_call_it(text: str, device: str) -> Non
     ("text", "message"),
     [
         ("RTX 1080", "there is no device 'RTX 1080'"),
+        ("RTX 3090 12GB", "there is no device 'RTX 3090 12GB'"),
         ("Apple M2 Ultra", "could be m2_ultra_gpu, m2_ultra_npu"),
         ("", "there is no device ''"),
     ],
@@ -116,10 +121,112 @@ def test_methods_draft_and_verify_what_the_row_says() -> None:
         head = strategy_of(text, Windows(3, 1, 4), catalogue)["passes"][0]["head"]
         assert head["squares"] == 4
     assert strategy_of("MTP-1", Windows(1, 1, 2), catalogue)["passes"][0]["head"]["mixture"]
-    with pytest.raises(UnknownName, match="there is no method 'EAGLE 2'"):
-        strategy_of("EAGLE 2", Windows(3, 1, 4), catalogue)
+    beams = strategy_of("ReDrafter", Windows(5, 3, 16), catalogue)
+    assert beams["passes"][0]["rows"] == [3] * 5
+    assert beams["tree"]["branching"] == [3, 1, 1, 1, 1]
+    apart = strategy_of("PEARL", Windows(7, 1, 8), catalogue)
+    assert (apart["name"], apart["gamma"]) == ("duodecoding", 7)
+    with pytest.raises(UnknownName, match="there is no method 'EAGLE 4'"):
+        strategy_of("EAGLE 4", Windows(3, 1, 4), catalogue)
     with pytest.raises(UnknownName, match="there is no method 'telepathy'"):
         strategy_of("telepathy", Windows(3, 1, 4), catalogue)
+
+
+def test_a_method_without_a_window_is_taken_as_it_was_released(tmp_path: Path) -> None:
+    catalogue = Catalogue()
+    assert len(strategy_of("EAGLE", None, catalogue)["tree"]["paths"].split()) == 25
+    assert strategy_of("SpS", None, catalogue)["adaptive"]["name"] == "moving"
+    assert strategy_of("Medusa", Windows(2, 1, 3), catalogue) == strategy_of(
+        "Medusa", None, catalogue
+    )
+    head = "hardware,engine,target_model,method,tokens_per_step,speedup"
+    cells = "A100 GPU (80GB) with 96 CPU cores,'HF transformers',lmsys/vicuna-7b-v1.3,EAGLE2,4,2"
+    ledger = read_table(table(tmp_path, head, cells.replace("'", "")), catalogue)
+    (row,) = ledger.rows
+    assert row.loaded.scenario.target
+    assert row.loaded.scenario.target.engine.name == "hf_eager"
+    assert row.loaded.scenario.target.device.name == "a100_80g_sxm"
+    assert "windows of the method eagle_2" in row.assumed
+
+
+def test_verified_rows_alone_say_how_long_a_chain_is(tmp_path: Path) -> None:
+    head = "hardware,target_model,method,top_k,verified_rows,tokens_per_step,speedup"
+    ledger = read_table(
+        table(tmp_path, head, "H100 SXM,Qwen3-8B,MTP,,3,2,1.5", "H100 SXM,Qwen3-8B,MTP,4,8,2,1.5"),
+        Catalogue(),
+    )
+    assert ledger.rows[0].loaded.scenario.schedule.window == 2
+    assert ledger.left_out[0].fault.field == "draft_steps"
+
+
+def test_a_run_with_its_prompt_leaves_its_steps(tmp_path: Path) -> None:
+    """1,990 ms over 199 passes are 10 ms; 1,250 ms less a prompt of 50 are 100 steps of 12 ms. The
+    plain run of the same temperature goes before one of another.
+    """
+    head = (
+        "source,hardware,target_model,method,beam_width,beam_length,temperature,new_tokens,steps,"
+        "tokens_per_step,prefill_ms,generation_ms,total_ms"
+    )
+    run = "a@0123456:drafted.csv,M1 Max,vicuna-7b-v1.3,ReDrafter,2,3,{},200,100,2,,,1250"
+    ledger = read_table(
+        table(
+            tmp_path,
+            head,
+            "a@0123456:plain.csv,M1 Max,vicuna-7b-v1.3,autoregressive,,,0,200,200,1,50,1990,2040",
+            run.format(0),
+            run.format(1),
+            run.format(0).replace("M1 Max", "M4 Max"),
+        ),
+        Catalogue(),
+    )
+    (alone,) = ledger.left_out
+    assert (alone.fault.place[1], alone.fault.field) == (5, "prefill_ms")
+    plain, drafted, warmer = (
+        {one.quantity: one.measured for one in row.comparisons} for row in ledger.rows
+    )
+    assert plain == pytest.approx({PLAIN_STEP: 0.010})
+    assert drafted == pytest.approx({SPEEDUP: 2 * 10 / 12, STEP: 0.012})
+    assert warmer == drafted
+    assert [row.source for row in ledger.rows] == ["a"] * 3
+    words = "a plain run takes as long at another temperature"
+    assert [words in row.assumed for row in ledger.rows] == [False, False, True]
+
+
+def test_a_share_of_accepted_drafts_says_what_a_step_commits(tmp_path: Path) -> None:
+    head = "hardware,target_model,method,draft_length,draft_p_min,acceptance_published,speedup"
+    run = "RTX 4090 24GB,Qwen3-8B,MTP,2,"
+    ledger = read_table(
+        table(
+            tmp_path,
+            head,
+            f"{run},0.75,1.5",
+            f"{run},0.6-0.8,1.5",
+            f"{run},0.4-0.8,1.5",
+            f"{run}0.5,0.75,1.5",
+        ),
+        Catalogue(),
+    )
+    assert [row.tokens_per_step for row in ledger.rows] == pytest.approx([2.5, 2.4])
+    assert "the middle of a range of accepted shares" in ledger.rows[1].assumed
+    wide, early = ledger.left_out
+    assert "too wide a range; state tokens_per_step" in wide.fault.message
+    assert "drafting stops early" in early.fault.message
+
+
+def test_a_draft_on_a_device_of_its_own_is_beside_the_target(tmp_path: Path) -> None:
+    """Runs of 5 tokens until a draft is rejected are a rate of 0.8."""
+    head = (
+        "target,draft,hardware,method,draft_steps,mean_accepted_tokens,plain_tokens_per_s,"
+        "pearl_tokens_per_s"
+    )
+    cells = "Qwen3-32B (tensor parallel 2),Qwen3-0.6B (a third card),H200,PEARL,5,5,80,200"
+    (row,) = read_table(table(tmp_path, head, cells), Catalogue()).rows
+    scenario = row.loaded.scenario
+    assert scenario.target
+    assert scenario.draft
+    assert (scenario.target.tensor_parallel, scenario.draft.tensor_parallel) == (2, 1)
+    assert scenario.target.machine != scenario.draft.machine
+    assert row.comparisons[0].measured == pytest.approx(2.5)
 
 
 def test_a_row_is_held_to_the_law_of_its_scenario(tmp_path: Path) -> None:
@@ -290,6 +397,7 @@ def test_tokens_times_a_constant_knows_the_other_sources_alone() -> None:
         said(1.0, 1.0, 0.1, "b", 2.0),
         said(2.0, 1.0, 0.1, "c", 4.0),
     ]
+    assert judged(rows[:1])[CONSTANT][0].guess == Guess("helps")
     guesses = judged(rows)[CONSTANT]
     assert guesses[0].guess.speedup == pytest.approx(1.0)
     assert guesses[0].guess.interval == pytest.approx((1.0, 1.0))
@@ -327,6 +435,17 @@ def test_validate_prints_a_table_and_writes_its_page(tmp_path: Path) -> None:
     assert speedup["quantity"] == SPEEDUP
     assert speedup["low"] < speedup["predicted"] < speedup["high"]
     assert speedup["verdict"] == "helps"
+
+
+def test_rows_that_are_left_out_for_one_reason_stand_together(tmp_path: Path) -> None:
+    other = CHAIN.replace("H100 SXM", "RTX 1080")
+    path = table(tmp_path, HEAD, other, other, CHAIN, other, CHAIN.replace("2.5", "none"))
+    answered = CliRunner().invoke(main, ["validate", "--table", str(path), "--out", str(tmp_path)])
+    assert answered.exit_code == 0, answered.output
+    page = (tmp_path / "ledger.md").read_text("utf-8")
+    assert "rows.csv:2-3, 5 (3 rows): there is no device 'RTX 1080'" in page
+    assert "rows.csv:6:1: tokens_per_step: expected a number above 0" in page
+    assert consecutive([7, 9, 10, 11]) == "7, 9-11"
 
 
 def test_groups_and_steps_are_of_the_rows_that_belong_to_them(tmp_path: Path) -> None:

@@ -5,17 +5,24 @@ A name that leads to nothing, or to several files, is refused with the column th
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import NamedTuple
 
 from simulator.core.cost.model import ModelSpec
 from simulator.core.plain import PlainData
 from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.models.named import NamedModel, find_model
 from simulator.inputs.usual import usual_engine
 
-MAKERS = frozenset(("nvidia", "amd", "apple", "intel", "geforce", "instinct", "gpu"))
-"""Words of a device that its file's name leaves out."""
+LEFT_OUT = frozenset(
+    ("nvidia", "amd", "apple", "intel", "geforce", "instinct", "gpu", "hgx", "blackwell")
+)
+"""Words of a device that its file's name leaves out: makers, generations and boards."""
+SAME_MEMORY = 0.15
+"""How far a stated size of memory may be from that of the file, as a share."""
+SAME_SHAPES = {"qwen3.8-27b": "qwen3_5_27b"}
+"""Models whose configuration is not there, and the one whose shapes they have."""
 MEANT = {"a100": "a100_80g_sxm", "a100 80g": "a100_80g_sxm", "h100": "h100_sxm"}
 """Device that is meant where a table says no more; the answer says so."""
 FORMATS = {
@@ -25,19 +32,46 @@ FORMATS = {
     "gptq int4": "int4",
     "q4_k_m": "q4_k",
     "q4_k_s": "q4_k",
+    "ud-q4_k_xl": "q4_k",
 }
 """Formats of weights that tables name otherwise; all others are called as here."""
 LLAMA_CPP = {"Apple": "llama_cpp_metal", "NVIDIA": "llama_cpp_cuda"}
 """What llama.cpp is on a maker's devices."""
 LLAMA_CPP_ELSEWHERE = "llama_cpp_cpu"
+ENGINES = {"hf": "hf_eager", "transformers": "hf_eager"}
+"""Engines that tables name otherwise, by their first word."""
 PLAIN = frozenset(("", "none", "plain", "ar", "autoregressive"))
-"""What a row is called that drafts nothing."""
-HEADS = {"eagle3": "vllm_eagle_3", "eagle1": "eagle_1", "eagle": "eagle_1", "mtp": "mtp_3"}
-"""Method whose head drafts, by the first word of a table's method."""
-DRAFT_MODELS = ("draft", "standalone", "sps")
-"""The same word where a model of its own drafts."""
+"""What a row is called that drafts nothing, up to a comma."""
+HEADS = {
+    "eagle3": "vllm_eagle_3",
+    "eagle2": "eagle_2",
+    "eagle1": "eagle_1",
+    "eagle": "eagle_1",
+    "mtp": "mtp_3",
+}
+"""Method whose head drafts in passes, by the first word of a table's method."""
+BEAMS = {"redrafter": "redrafter"}
+"""Method whose head drafts beams, by the same word."""
 BLOCKS = {"dflash": "dflash"}
 """Method whose head writes a block in one pass, by the same word."""
+AS_RELEASED = {
+    "hydra": "hydra",
+    "lookahead": "lookahead_7",
+    "medusa": "medusa_1",
+    "pld": "pld",
+    "recycling": "token_recycling",
+    "rest": "rest",
+}
+"""Method of which tables state no window, by the same word."""
+DRAFT_MODELS = {
+    "draft": "hf_assisted",
+    "standalone": "hf_assisted",
+    "sps": "hf_assisted",
+    "assisted": "hf_assisted",
+}
+"""The same word where a model of its own drafts, and the method of a row that states no window."""
+APART = {"pearl": "pearl"}
+"""The same word where it drafts on a device of its own, at the same time as the target verifies."""
 MEASURED = "as in the row"
 """Source of a window that a row states."""
 
@@ -52,7 +86,7 @@ class Windows(NamedTuple):
     steps: int
     """Passes of the draft, or tokens of a block."""
     top_k: int
-    """Tokens that each pass continues with; 1 is a chain."""
+    """Tokens that each pass continues with, or beams; 1 is a chain."""
     verified_rows: int
     """Rows of the target's pass, the last token among them."""
 
@@ -60,13 +94,14 @@ class Windows(NamedTuple):
 def device_of(text: str, catalogue: Catalogue) -> tuple[str, str]:
     """Return a device's name in the catalogue, and what was assumed of it in words, or nothing.
 
-    Raises :class:`UnknownName` for a device that is not there, or could be several.
+    A size of memory that the name in the catalogue leaves out has to be that of the file. Raises
+    :class:`UnknownName` for a device that is not there, or could be several.
     """
     words = _words(text)
     names = catalogue.names("device")
-    exact = [name for name in names if set(name.split("_")) == set(words)]
+    exact = _exact(words, catalogue)
     if exact:
-        return exact[0], ""
+        return exact, ""
     meant = MEANT.get(" ".join(sorted(words)))
     if meant:
         return meant, f"'{text}' is taken for {meant}"
@@ -79,13 +114,30 @@ def device_of(text: str, catalogue: Catalogue) -> tuple[str, str]:
     raise UnknownName(f"{how} '{text}'; name its file in a column target.device")
 
 
+def _exact(words: Sequence[str], catalogue: Catalogue) -> str | None:
+    """Return the device of exactly these words, or of all but the size of its memory; None without
+    any.
+    """
+    sizes = [word for word in words if re.fullmatch(r"\d+g", word)]
+    unsized = set(words) - set(sizes)
+    for name, path in catalogue.names("device").items():
+        of_name = set(name.split("_"))
+        if of_name == set(words):
+            return name
+        if of_name == unsized and len(sizes) == 1:
+            memory_gb = catalogue.content("device", path).data["memory_gb"]["value"]
+            if abs(memory_gb / int(sizes[0][:-1]) - 1.0) < SAME_MEMORY:
+                return name
+    return None
+
+
 def _words(text: str) -> list[str]:
     """Return the words of a device's name: '2 x NVIDIA H100 94 GB (SXM)' is h100, 94g."""
-    name = re.sub(r"\(.*?\)|[,;].*", " ", text.lower())
+    name = re.sub(r"\(.*?\)|[,;].*|\bwith\b.*", " ", text.lower())
     name = re.sub(r"^\s*\d+\s*x\s+", "", name)
     name = re.sub(r"(\d+)\s*gb?\b", r"\1g", name)
     name = re.sub(r"\bsxm\d\b", "sxm", name)
-    return [word for word in re.findall(r"[a-z0-9]+", name) if word not in MAKERS]
+    return [word for word in re.findall(r"[a-z0-9]+", name) if word not in LEFT_OUT]
 
 
 def engine_of(text: str, maker: str | None, catalogue: Catalogue) -> str:
@@ -99,10 +151,13 @@ def engine_of(text: str, maker: str | None, catalogue: Catalogue) -> str:
     if word == "llama_cpp":
         return LLAMA_CPP.get(maker or "", LLAMA_CPP_ELSEWHERE)
     names = catalogue.names("engine")
+    word = ENGINES.get(word, word)
     if word in names:
         return word
     listed = ", ".join(names)
-    raise UnknownName(f"there is no engine '{text}' among {listed}")
+    raise UnknownName(
+        f"there is no engine '{text}' among {listed}; name one in a column target.engine"
+    )
 
 
 def format_of(text: str, model: ModelSpec) -> str | None:
@@ -119,45 +174,88 @@ def format_of(text: str, model: ModelSpec) -> str | None:
     return FORMATS.get(name, name)
 
 
+def model_of(text: str, catalogue: Catalogue, option: str) -> tuple[NamedModel, str]:
+    """Return a model of the catalogue, and what was assumed of it in words, or nothing; what
+    stands in brackets is for the reader.
+
+    Raises :class:`~simulator.core.faults.BadInput` that says how to get one.
+    """
+    name = re.sub(r"\(.*?\)", " ", text).strip()
+    same = SAME_SHAPES.get(name.lower())
+    if same:
+        return find_model(same, catalogue, option), f"'{name}' has the shapes of {same}"
+    return find_model(name, catalogue, option), ""
+
+
 def drafts(method: str) -> bool:
     """Return whether a row of this method drafts anything."""
-    return method.strip().lower() not in PLAIN
+    return method.partition(",")[0].strip().lower() not in PLAIN
 
 
 def uses_draft_model(method: str) -> bool:
     """Return whether a model of its own drafts."""
-    return _first_word(method) in DRAFT_MODELS
+    return _first_word(method) in {*DRAFT_MODELS, *APART}
 
 
-def strategy_of(method: str, windows: Windows, catalogue: Catalogue) -> PlainData:
-    """Return the fields of the strategy that runs a table's method.
+def drafts_apart(method: str) -> bool:
+    """Return whether the draft has a device of its own."""
+    return _first_word(method) in APART
+
+
+def released(method: str) -> str:
+    """Return the method of the catalogue that a table's method is called, with the window it was
+    released with.
 
     Raises :class:`UnknownName` for a method that tables cannot name.
     """
     word = _first_word(method)
-    if uses_draft_model(method):
+    known = {**HEADS, **BEAMS, **BLOCKS, **AS_RELEASED, **DRAFT_MODELS, **APART}
+    if word not in known:
+        raise UnknownName(
+            f"there is no method '{method}' among {', '.join(known)}; name it in `strategy`"
+        )
+    return known[word]
+
+
+def strategy_of(method: str, windows: Windows | None, catalogue: Catalogue) -> PlainData:
+    """Return the fields of the strategy that runs a table's method; without windows as it was
+    released.
+
+    Raises :class:`UnknownName` for a method that tables cannot name.
+    """
+    name = released(method)
+    word = _first_word(method)
+    if windows is None or word in AS_RELEASED:
+        return _strategy(name, catalogue)
+    if word in DRAFT_MODELS:
         return {"name": "vanilla_sd", "gamma": windows.steps}
+    return _strategy(name, catalogue) | _stated(word, name, windows, catalogue)
+
+
+def _stated(word: str, name: str, windows: Windows, catalogue: Catalogue) -> PlainData:
+    """Return the fields of a method's strategy that follow from the windows of a row."""
+    if word in APART:
+        return {"gamma": windows.steps}
+    passes = _strategy(name, catalogue)["passes"]
     if word in BLOCKS:
-        strategy = _strategy(BLOCKS[word], catalogue)
         rows = windows.verified_rows
-        for draft_pass in strategy["passes"]:
+        for draft_pass in passes:
             draft_pass["rows"] = [rows]
-        return strategy | {"tree": _chain(rows - 1)}
-    if word not in HEADS:
-        known = ", ".join((*HEADS, *BLOCKS, *DRAFT_MODELS[:1]))
-        raise UnknownName(f"there is no method '{method}' among {known}; name it in `strategy`")
-    strategy = _strategy(HEADS[word], catalogue)
+        return {"passes": passes, "tree": _chains(1, rows - 1)}
+    if word in BEAMS:
+        passes[0]["rows"] = [windows.top_k] * windows.steps
+        return {"passes": passes, "tree": _chains(windows.top_k, windows.steps)}
     later = [windows.top_k] * (windows.steps - 1)
-    strategy["passes"][0]["rows"] = [windows.steps + 1, *later]
-    if windows.top_k == 1:
-        return strategy | {"tree": _chain(windows.steps)}
-    tree = {
+    passes[0]["rows"] = [windows.steps + 1, *later]
+    tree: Mapping[str, object] = {
         "budget": windows.verified_rows - 1,
         "levels": windows.steps,
         "choices": windows.top_k,
         "source": MEASURED,
     }
-    return strategy | {"tree": tree}
+    if windows.top_k == 1:
+        tree = _chains(1, windows.steps)
+    return {"passes": passes, "tree": tree}
 
 
 def _first_word(method: str) -> str:
@@ -182,5 +280,5 @@ def _strategy(name: str, catalogue: Catalogue) -> PlainData:
     return strategy
 
 
-def _chain(steps: int) -> Mapping[str, object]:
-    return {"branching": [1] * steps, "source": MEASURED}
+def _chains(width: int, steps: int) -> Mapping[str, object]:
+    return {"branching": [width] + [1] * (steps - 1), "source": MEASURED}

@@ -8,11 +8,14 @@ beside it, or a row for each. Its columns:
   ``draft_length``), ``top_k``, ``verified_rows``, ``concurrency``, ``prompt_tokens``,
   ``output_tokens``, in words that :mod:`simulator.evidence.ledger.names` reads,
 * ``tokens_per_step`` (or ``acceptance_length``), those that a step commits, the target's own
-  counted,
+  counted; of a chain that never stops early ``accepted_share`` (or ``acceptance_rate``) of the
+  drafted tokens instead,
 * what was measured: ``plain_tokens_per_s`` and ``speculative_tokens_per_s`` of all requests
   together, or ``baseline_step_ms`` and ``step_ms``, or ``speedup`` alone; or ``median_itl_ms`` and
   ``output_tokens_per_s`` of one run, the plain one in a row of its own, with the same source,
-  target, hardware and concurrency,
+  target, hardware and concurrency; or ``total_ms`` and ``steps`` of a run with its prompt, whose
+  time is ``prefill_ms``, by default of the plain run (there ``generation_ms`` over all
+  ``new_tokens`` but the first),
 * any dotted key of a scenario's field, as for ``--set``: it holds in place of the words.
 
 Some columns have other names, too (:data:`~simulator.evidence.ledger.written.ALSO`). Whatever else
@@ -29,7 +32,7 @@ from typing import NamedTuple
 from simulator.core.acceptance.sources import Acceptance
 from simulator.core.faults import BadInput, Fault, Place
 from simulator.evidence.ledger.names import UnknownName
-from simulator.evidence.ledger.written import WrittenRow, scenario_of, written
+from simulator.evidence.ledger.written import TEMPERATURE, WrittenRow, scenario_of, written
 from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
@@ -137,13 +140,18 @@ def _row(row: WrittenRow, every: Sequence[WrittenRow], catalogue: Catalogue) -> 
     """
     measured = _measured(row, every)
     if measured == (None, None, None):
-        message = "expected plain and speculative rates, two steps, or a speed-up"
+        message = (
+            "expected plain and speculative rates, two steps, or a speed-up; state "
+            "plain_tokens_per_s and speculative_tokens_per_s, baseline_step_ms and step_ms, or "
+            "speedup"
+        )
         raise BadInput.at(row.place, message)
     loaded = scenario_of(row, catalogue)
     tokens = float(law(loaded.scenario, loaded.acceptance()).verified_per_step)
     comparisons = tuple(_comparisons(loaded, measured))
-    source = row.cells.get("source", row.place[0])
-    return LedgerRow(row.place, source, row.words, loaded, tokens, comparisons, tuple(row.assumed))
+    return LedgerRow(
+        row.place, row.origin, row.words, loaded, tokens, comparisons, tuple(row.assumed)
+    )
 
 
 def _measured(row: WrittenRow, every: Sequence[WrittenRow]) -> Measured:
@@ -151,29 +159,62 @@ def _measured(row: WrittenRow, every: Sequence[WrittenRow]) -> Measured:
 
     A rate of all requests together is their number over the time per token.
     """
-    rate = row.number("speculative_tokens_per_s")
-    step_s = _seconds(row, "step_ms")
     if not row.drafts:
-        return Measured(None, step_s, None)
+        return Measured(None, _plain_step_s(row), None)
+    beside = _plain_run(row, every)
+    rate = row.number("speculative_tokens_per_s")
     requests = row.number("concurrency") or 1.0
     tokens = row.number("tokens_per_step") or 1.0
-    plain_rate = row.number("plain_tokens_per_s")
-    plain_step_s = _seconds(row, "baseline_step_ms")
+    step_s = _step_s(row, beside)
     if step_s is None and rate:
         step_s = requests * tokens / rate
+    plain_rate = row.number("plain_tokens_per_s")
+    plain_step_s = _seconds(row, "baseline_step_ms")
     if plain_step_s is None and plain_rate:
         plain_step_s = requests / plain_rate
     own_plain_step_s = plain_step_s
-    beside = _plain_run(row, every)
     if beside:  # a row of its own, where its step is compared
+        own_plain_step_s = None
         plain_rate = plain_rate or beside.number("speculative_tokens_per_s")
-        plain_step_s = plain_step_s or _seconds(beside, "step_ms")
+        plain_step_s = plain_step_s or _plain_step_s(beside)
     speedup = row.number("speedup")
     if speedup is None and rate and plain_rate:
         speedup = rate / plain_rate
     if speedup is None and step_s and plain_step_s:
         speedup = tokens * plain_step_s / step_s
     return Measured(speedup, own_plain_step_s, step_s)
+
+
+def _plain_step_s(row: WrittenRow) -> float | None:
+    """Return the time of a step of a plain run in seconds, as far as its row says it."""
+    step_s = _seconds(row, "step_ms")
+    if step_s is not None:
+        return step_s
+    generation_s = _seconds(row, "generation_ms")
+    tokens = row.count("output_tokens")
+    if generation_s and tokens and tokens > 1:
+        return generation_s / (tokens - 1)
+    rate = row.number("speculative_tokens_per_s")
+    if rate:
+        return (row.number("concurrency") or 1.0) / rate
+    return None
+
+
+def _step_s(row: WrittenRow, beside: WrittenRow | None) -> float | None:
+    """Return the time of a step that drafts in seconds; of a whole run what its prompt leaves."""
+    step_s = _seconds(row, "step_ms")
+    total_s = _seconds(row, "total_ms")
+    steps = row.count("steps")
+    if step_s is not None or total_s is None or steps is None:
+        return step_s
+    prompt_s = _seconds(row, "prefill_ms")
+    if prompt_s is None and beside:
+        prompt_s = _seconds(beside, "prefill_ms")
+        row.assumed.append("a prompt takes as long as in the plain run")
+    if prompt_s is None:
+        message = "is missing: what the prompt takes of total_ms"
+        raise BadInput.at(row.place, message, "prefill_ms")
+    return (total_s - prompt_s) / steps
 
 
 def _seconds(row: WrittenRow, column: str) -> float | None:
@@ -184,15 +225,19 @@ def _seconds(row: WrittenRow, column: str) -> float | None:
 
 
 def _plain_run(row: WrittenRow, every: Sequence[WrittenRow]) -> WrittenRow | None:
-    """Return the plain run of the same table that a row is divided by; None without any. Raises
-    :class:`BadInput` where it could be several.
+    """Return the plain run of the same table that a row is divided by, at another temperature where
+    there is none at its own; None without any. Raises :class:`BadInput` where it could be several.
     """
     found = [other for other in every if other.is_plain_run_of(row)]
+    if not found:
+        found = [other for other in every if other.is_plain_run_of(row, but=TEMPERATURE)]
+        if found:
+            row.assumed.append("a plain run takes as long at another temperature")
     if len(found) > 1:
         lines = ", ".join(str(other.place[1]) for other in found)
         message = (
             f"lines {lines} could all be its plain run; state what tells them apart (gpu_count, "
-            "target_format, engine, task, lengths)"
+            "target_format, engine, task, lengths, run)"
         )
         raise BadInput.at(row.place, message)
     return next(iter(found), None)

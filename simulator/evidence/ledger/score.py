@@ -168,9 +168,13 @@ def our_guess(row: MeasuredSpeedup) -> Guess:
 
 
 def by_tokens(row: MeasuredSpeedup, rows: Sequence[MeasuredSpeedup]) -> Guess:
-    """Return the tokens of a step times the constant that the rows of all other sources have."""
+    """Return the tokens of a step times the constant that the rows of all other sources have;
+    without any that it helps, and no number.
+    """
     left = _left(row, rows, lambda other: other.row.tokens_per_step)
-    constant = exp(_mean(left) or 0.0)
+    if not left:
+        return Guess("helps")
+    constant = exp(float(np.mean(left)))
     residuals = [residual - log(constant) for residual in left]
     return _guess(constant * row.row.tokens_per_step, residuals)
 

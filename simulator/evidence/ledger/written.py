@@ -1,5 +1,6 @@
 """A row of a table of measured runs as it is written, and the scenario that its words describe."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
@@ -10,49 +11,67 @@ from simulator.evidence.ledger.names import (
     Windows,
     device_of,
     drafts,
+    drafts_apart,
     engine_of,
     format_of,
+    model_of,
+    released,
     strategy_of,
     uses_draft_model,
 )
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import Document
-from simulator.inputs.models.named import find_model
+from simulator.inputs.models.named import NamedModel
 from simulator.inputs.usual import usual_link
 from simulator.scenario import Loaded, Scenario, checked
 
 ALSO: Mapping[str, tuple[str, ...]] = {
     "engine": ("software",),
     "gpu_count": ("tensor_parallel",),
-    "draft_steps": ("draft_length",),
+    "target_model": ("target",),
+    "draft_model": ("draft",),
+    "method": ("arm",),
+    "draft_steps": ("draft_length", "beam_length"),
+    "top_k": ("beam_width",),
     "verified_rows": ("draft_tokens_verified",),
+    "prompt_tokens": ("mean_input_tokens",),
+    "output_tokens": ("mean_output_tokens", "new_tokens"),
     "tokens_per_step": ("acceptance_length",),
+    "tokens_per_run": ("mean_accepted_tokens",),
+    "accepted_share": ("acceptance_aggregate", "acceptance_published", "acceptance_rate"),
     "plain_tokens_per_s": ("baseline_tokens_per_s",),
-    "speculative_tokens_per_s": ("output_tokens_per_s", "tokens_per_s"),
+    "speculative_tokens_per_s": ("output_tokens_per_s", "tokens_per_s", "pearl_tokens_per_s"),
     "step_ms": ("median_itl_ms",),
 }
 """What tables call a column otherwise."""
-SAME_RUN = ("source", "target_model", "hardware", "concurrency")
-"""Columns in which a speculative run equals the plain run that it is divided by."""
+SAME_RUN = ("target_model", "hardware", "concurrency")
+"""Columns in which a speculative run equals the plain run that it is divided by; the origin is the
+same, too.
+"""
 NOT_CONTRARY = (
     "gpu_count",
     "target_format",
     "engine",
     "task",
     "dataset",
-    "temperature",
+    "implementation",
+    "run",
     "prompt_tokens",
     "output_tokens",
 )
 """Columns in which the two may not differ where both are stated; so are fields by dotted key, but
 those of the draft.
 """
+TEMPERATURE = "temperature"
+"""Column in which they differ only where no plain run is of the same."""
 REQUESTS = 1
 PROMPT_TOKENS = 512
 OUTPUT_TOKENS = 256
-DRAFT_STEPS = 3
 """What is taken, and said, where a row does not state it."""
 MACHINE = "server"
+DRAFT_MACHINE = "draft server"
+WIDEST_RANGE = 0.3
+"""Widest range of an accepted share whose middle is read, as a share of 1."""
 
 
 @dataclass
@@ -73,6 +92,12 @@ class WrittenRow:
     def drafts(self) -> bool:
         """Return whether the run drafts anything."""
         return drafts(self.method)
+
+    @property
+    def origin(self) -> str:
+        """Return whose measurement it is: the source without commit, file and brackets."""
+        source = self.cells.get("source", self.place[0])
+        return re.split(r"@[0-9a-f]{7,}|\s\(", source)[0]
 
     @property
     def words(self) -> str:
@@ -108,13 +133,13 @@ class WrittenRow:
             raise BadInput.at(self.place, message, column)
         return int(value)
 
-    def count_or(self, column: str, default: int, words: str) -> int:
-        """Return a whole number, or the default, which is said, where neither the column nor the
-        field of the scenario states one.
+    def rounded_or(self, column: str, default: int, words: str) -> int:
+        """Return a mean as a whole number, or the default, which is said, where neither the column
+        nor the field of the scenario states one.
         """
-        value = self.count(column)
+        value = self.number(column)
         if value is not None:
-            return value
+            return max(1, round(value))
         if f"requests.{column}" not in self.cells:
             self.assumed.append(words)
         return default
@@ -126,17 +151,21 @@ class WrittenRow:
             if key == "strategy" or (within and first in Scenario.model_fields):
                 yield key, cell
 
-    def is_plain_run_of(self, other: "WrittenRow") -> bool:
-        """Return whether this is the plain run that another one is divided by."""
+    def is_plain_run_of(self, other: "WrittenRow", but: str | None = None) -> bool:
+        """Return whether this is the plain run that another one is divided by, or is it ``but`` for
+        a column.
+        """
         if self.drafts:
             return False
-        same = all(self.cells.get(column) == other.cells.get(column) for column in SAME_RUN)
+        same = self.origin == other.origin and all(
+            self.cells.get(column) == other.cells.get(column) for column in SAME_RUN
+        )
         shared = self.cells.keys() & other.cells.keys()
         by_key = {key for key, _ in self.fields() if not key.startswith("draft.")}
         contrary = [
             column
-            for column in shared & {*NOT_CONTRARY, *by_key}
-            if self.cells[column] != other.cells[column]
+            for column in shared & {*NOT_CONTRARY, TEMPERATURE, *by_key}
+            if column != but and self.cells[column] != other.cells[column]
         ]
         return same and not contrary
 
@@ -192,7 +221,7 @@ def _target(row: WrittenRow, catalogue: Catalogue) -> PlainData:
         if "engine" not in row.cells:
             row.assumed.append(f"engine {engine}")
     named = row.cells.get("target.model") or row.cells.get("target_model", "")
-    model = find_model(named, catalogue, _at(row.place))
+    model = _model(row, named, catalogue)
     weights = format_of(row.cells.get("target_format", ""), model.spec)
     if weights is None:
         weights = model.spec.expert_format or model.spec.weight_format or "bf16"
@@ -205,16 +234,20 @@ def _target(row: WrittenRow, catalogue: Catalogue) -> PlainData:
         "engine": engine,
         "weights": weights,
     }
-    ranks = row.count("gpu_count") or 1
+    ranks = row.count("gpu_count") or _ranks_in(named)
     if ranks > 1:
         target |= {"tensor_parallel": ranks, "link": usual_link(device)}
     return target
 
 
 def _requests(row: WrittenRow) -> PlainData:
-    requests = row.count_or("concurrency", REQUESTS, "one request at a time")
-    prompt = row.count_or("prompt_tokens", PROMPT_TOKENS, f"prompts of {PROMPT_TOKENS} tokens")
-    output = row.count_or("output_tokens", OUTPUT_TOKENS, f"outputs of {OUTPUT_TOKENS} tokens")
+    requests = row.count("concurrency")
+    if requests is None:
+        requests = REQUESTS
+        if "requests.concurrency" not in row.cells:
+            row.assumed.append("one request at a time")
+    prompt = row.rounded_or("prompt_tokens", PROMPT_TOKENS, f"prompts of {PROMPT_TOKENS} tokens")
+    output = row.rounded_or("output_tokens", OUTPUT_TOKENS, f"outputs of {OUTPUT_TOKENS} tokens")
     return {
         "count": max(2, requests),
         "concurrency": requests,
@@ -223,32 +256,101 @@ def _requests(row: WrittenRow) -> PlainData:
     }
 
 
+def _model(row: WrittenRow, text: str, catalogue: Catalogue) -> NamedModel:
+    """Return the model that a cell names; note in the row what is assumed."""
+    model, taken = model_of(text, catalogue, _at(row.place))
+    if taken:
+        row.assumed.append(taken)
+    return model
+
+
+def _ranks_in(target: str) -> int:
+    """Return the cards that a target's name states: 2 of 'Qwen3-32B (tensor parallel 2)'."""
+    found = re.search(r"tensor parallel (\d+)", target.lower())
+    if found is None:
+        return 1
+    return int(found[1])
+
+
 def _drafting(row: WrittenRow, target: PlainData, catalogue: Catalogue) -> PlainData:
     """Return strategy, acceptance and draft of a row."""
-    tokens = row.number("tokens_per_step")
-    if tokens is None:
-        message = "is missing in a row that drafts: how many tokens a step commits"
-        raise BadInput.at(row.place, message, "tokens_per_step")
-    drafting: PlainData = {"acceptance": {"tokens_per_step": tokens}}
+    windows = None
+    drafting: PlainData = {}
     if "strategy" not in row.cells:
-        drafting["strategy"] = strategy_of(row.method, _windows(row), catalogue)
+        windows = _windows(row)
+        drafting["strategy"] = strategy_of(row.method, windows, catalogue)
+        if windows is None:
+            row.assumed.append(f"windows of the method {released(row.method)}")
+    drafting["acceptance"] = _acceptance(row, windows)
     if uses_draft_model(row.method):
         named = row.cells.get("draft.model") or row.cells.get("draft_model")
         if named is None:
             message = "is missing: which model drafts"
             raise BadInput.at(row.place, message, "draft_model")
-        draft = find_model(named, catalogue, _at(row.place))
-        drafting["draft"] = target | {"model": draft.reference, "weights": "bf16"}
+        draft = target | {"model": _model(row, named, catalogue).reference, "weights": "bf16"}
+        if drafts_apart(row.method):
+            draft |= {"machine": DRAFT_MACHINE, "tensor_parallel": 1}
+            drafting["channel"] = usual_link(target["device"])
+        drafting["draft"] = draft
         if "draft.weights" not in row.cells:
             row.assumed.append("draft in bf16")
     return drafting
 
 
-def _windows(row: WrittenRow) -> Windows:
-    """Return what a step of a row drafts and verifies."""
-    steps = row.count_or("draft_steps", DRAFT_STEPS, f"a chain of {DRAFT_STEPS}")
+def _acceptance(row: WrittenRow, windows: Windows | None) -> PlainData:
+    """Return the acceptance of a row: the tokens of a step, of a run without a rejection, or the
+    share of the drafted tokens that was kept.
+    """
+    tokens = row.number("tokens_per_step")
+    if tokens is not None:
+        return {"tokens_per_step": tokens}
+    if drafts_apart(row.method):
+        run = row.number("tokens_per_run")
+        if run is not None:
+            return {"rate": 1.0 - 1.0 / run}
+    share = _accepted_share(row)
+    if share is not None and windows is not None and row.number("top_k") in (None, 1.0):
+        if "draft_p_min" in row.cells:
+            message = "is required where drafting stops early (draft_p_min)"
+            raise BadInput.at(row.place, message, "tokens_per_step")
+        return {"tokens_per_step": 1.0 + share * windows.steps}
+    message = "is missing in a row that drafts: how many tokens a step commits"
+    raise BadInput.at(row.place, message, "tokens_per_step")
+
+
+def _accepted_share(row: WrittenRow) -> float | None:
+    """Return the kept share of the drafted tokens, of a narrow range its middle; None where it is
+    not stated.
+    """
+    cell = row.cells.get("accepted_share")
+    if cell is None:
+        return None
+    ends = re.fullmatch(r"(0\.\d+)\s*(?:-|to)\s*(0\.\d+)", cell)
+    if ends is None:
+        return row.number("accepted_share")
+    low, high = float(ends[1]), float(ends[2])
+    if high - low > WIDEST_RANGE:
+        message = f"{cell} is too wide a range; state tokens_per_step"
+        raise BadInput.at(row.place, message, "accepted_share")
+    row.assumed.append("the middle of a range of accepted shares")
+    return (low + high) / 2.0
+
+
+def _windows(row: WrittenRow) -> Windows | None:
+    """Return what a step of a row drafts and verifies; None where it states none."""
+    steps = row.count("draft_steps")
+    rows = row.count("verified_rows")
     top_k = row.count("top_k") or 1
-    return Windows(steps, top_k, row.count("verified_rows") or steps + 1)
+    if rows is None:
+        if steps is None:
+            return None
+        rows = steps + 1
+    if steps is None:
+        if top_k > 1:
+            message = "is missing: in how many steps the tree is drafted"
+            raise BadInput.at(row.place, message, "draft_steps")
+        steps = max(1, rows - 1)
+    return Windows(steps, top_k, rows)
 
 
 def _at(place: Place) -> str:

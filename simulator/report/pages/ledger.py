@@ -3,11 +3,12 @@ validate --table``.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
+from simulator.core.numeric import grouped
 from simulator.core.plain import PlainData
-from simulator.evidence.ledger.rows import SPEEDUP, LedgerRow, MeasuredTable
+from simulator.evidence.ledger.rows import SPEEDUP, LedgerRow, LeftOut, MeasuredTable
 from simulator.evidence.ledger.score import (
     EVERY,
     NEITHER,
@@ -47,7 +48,7 @@ def page(ledgers: Sequence[MeasuredTable], command: str) -> Page:
     overall = [score for score in found if score.group == EVERY]
     groups = [score for score in found if score.group != EVERY]
     steps = step_scores(rows)
-    left_out = [str(row.fault) for ledger in ledgers for row in ledger.left_out]
+    left_out = [row for ledger in ledgers for row in ledger.left_out]
     assumed = list(_assumed(rows))
     ours = next((score for score in overall if score.guesser == OURS), None)
     opening: list[Block] = []
@@ -62,7 +63,7 @@ def page(ledgers: Sequence[MeasuredTable], command: str) -> Page:
             ("By group", [_scores("Speed-up by group", groups)] if groups else []),
             ("Steps", [_steps(steps)] if steps else []),
             ("Row by row", [_rows(judged(speedups(rows))[OURS])] if ours else []),
-            ("Left out", [Bullets(left_out)] if left_out else []),
+            ("Left out", [Bullets(list(_left_out(left_out)))] if left_out else []),
             ("Assumed", [Bullets(assumed)] if assumed else []),
         ),
         command=command,
@@ -168,6 +169,32 @@ def _interval(said: JudgedSpeedup) -> str:
         return ""
     low, high = said.guess.interval
     return f"{number(low, 3)} to {number(high, 3)}"
+
+
+def _left_out(rows: Sequence[LeftOut]) -> Iterator[str]:
+    """Yield why rows are left out, those of a file with one reason together."""
+    by_reason = grouped(rows, lambda row: (row.fault.place[0], row.fault.field, row.fault.message))
+    for (file, field, message), of_reason in by_reason.items():
+        if len(of_reason) == 1:
+            yield str(of_reason[0].fault)
+            continue
+        lines = consecutive(row.fault.place[1] for row in of_reason)
+        named = f"{field}: " if field else ""
+        yield f"{file}:{lines} ({plural(len(of_reason), 'row')}): {named}{message}"
+
+
+def consecutive(lines: Iterable[int]) -> str:
+    """Return numbers in a row as their first and last: '2-4, 9' of 2, 3, 4 and 9."""
+    ranges: list[list[int]] = []
+    for line in lines:
+        if ranges and line == ranges[-1][1] + 1:
+            ranges[-1][1] = line
+        else:
+            ranges.append([line, line])
+    words = []
+    for first, last in ranges:
+        words.append(str(first) if first == last else f"{first}-{last}")
+    return ", ".join(words)
 
 
 def _assumed(rows: Sequence[LedgerRow]) -> Iterator[str]:
