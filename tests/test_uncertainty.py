@@ -17,9 +17,26 @@ from simulator.core.serving.requests import Request
 from simulator.scenario import load
 from simulator.scenario.evaluate import run
 from simulator.scenario.uncertain import footings as footings_module
-from simulator.scenario.uncertain.draws import DRAWS, SHARE, Doubt, Drawn, interval
+from simulator.scenario.uncertain.draws import (
+    DRAWS,
+    SHARE,
+    Deviates,
+    Doubt,
+    Drawn,
+    interval,
+    stream,
+)
 from simulator.scenario.uncertain.footings import Footing, rests_on
-from simulator.scenario.uncertain.intervals import doubt_of, of_speedup, step_by_law
+from simulator.scenario.uncertain.intervals import (
+    doubt_of,
+    doubts_of,
+    of_speedup,
+    plain_step_by_law,
+    rate_by_law,
+    speedup_by_law,
+    step_by_law,
+    tpot_by_law,
+)
 
 
 def finished(count: int, seed: int = 1) -> list[Request]:
@@ -44,8 +61,8 @@ def naive(requests: list[Request]) -> tuple[float, float]:
     """Low and high factor of a bootstrap in one piece, every request drawn by itself."""
     seconds = np.array([request.finished_s - request.admitted_s for request in requests])
     tokens = np.array([request.tokens for request in requests], dtype=float)
-    drawn = np.random.default_rng(0).integers(0, len(requests), (DRAWS, len(requests)))
-    factors = np.log(
+    drawn = stream("requests", 0).integers(0, len(requests), (DRAWS, len(requests)))
+    factors = -np.log(
         seconds[drawn].sum(axis=1) / tokens[drawn].sum(axis=1) / (seconds.sum() / tokens.sum())
     )
     tail = (1.0 - SHARE) / 2.0
@@ -221,10 +238,31 @@ def test_draws_give_an_interval_and_the_chance_above_a_limit() -> None:
     assert number.chance_above(2.0) == pytest.approx(0.5)
 
 
+ELSEWHERE = ["target.engine=vllm", "draft.engine=vllm"]
+"""An engine whose host was fitted on another card: its times are borrowed within a factor."""
+
+
 def test_the_time_of_a_step_does_not_follow_acceptance() -> None:
     between = "{tokens_per_step: 2.5, tokens_per_step_between: [2.0, 3.0]}"
     loaded = load("vanilla_llama_2_7b_a100", [f"acceptance={between}"])
-    doubt = doubt_of(loaded, (), step_by_law)
-    assert any(doubt.acceptance)
-    assert not any(doubt.of_a_step().acceptance)
-    assert doubt.of_a_step().changes == doubt.changes
+    step, tpot, speedup = doubts_of(loaded, (), [step_by_law, tpot_by_law, speedup_by_law])
+    assert any(step.acceptance)
+    assert (step.tokens, tpot.tokens, speedup.tokens) == pytest.approx((0.0, -1.0, 1.0))
+    assert step.changes == pytest.approx(tpot.changes)
+
+
+def test_every_draw_of_a_speedup_is_the_ratio_of_two_times() -> None:
+    """Acceptance, devices, hosts and their uneven ranges move all of them in the same draws."""
+    between = "{tokens_per_step: 2.5, tokens_per_step_between: [2.0, 3.0]}"
+    loaded = load(
+        "vanilla_llama_2_7b_a100", [f"acceptance={between}", "requests.concurrency=4", *ELSEWHERE]
+    )
+    quantities = [step_by_law, plain_step_by_law, tpot_by_law, rate_by_law, speedup_by_law]
+    doubts = doubts_of(loaded, (), quantities)
+    assert any(map(any, doubts[0].ends.values()))
+    deviates = Deviates()
+    step, plain, tpot, rate, speedup = (deviates.drawn(1.0, one).changes for one in doubts)
+    assert np.std(step) > 0.01
+    assert speedup == pytest.approx(plain - tpot, abs=1e-9)
+    assert rate == pytest.approx(-tpot, abs=1e-9)
+    assert np.std(tpot) > np.std(step)

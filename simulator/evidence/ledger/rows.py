@@ -29,17 +29,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from simulator.core.acceptance.sources import Acceptance
 from simulator.core.faults import BadInput, Fault, Place
 from simulator.evidence.ledger.names import UnknownName
 from simulator.evidence.ledger.written import TEMPERATURE, WrittenRow, scenario_of, written
 from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
-from simulator.scenario import Loaded, Scenario
-from simulator.scenario.evaluate import baseline, law
-from simulator.scenario.uncertain.draws import Drawn, drawn
-from simulator.scenario.uncertain.intervals import Quantity, doubt_of, speedup_by_law, step_by_law
+from simulator.scenario import Loaded
+from simulator.scenario.evaluate import law
+from simulator.scenario.uncertain.draws import Deviates, Drawn
+from simulator.scenario.uncertain.intervals import (
+    doubts_of,
+    laws_of,
+    plain_step_by_law,
+    speedup_by_law,
+    step_by_law,
+)
 
 SPEEDUP = "speed-up"
 PLAIN_STEP = "plain step"
@@ -245,25 +250,14 @@ def _plain_run(row: WrittenRow, every: Sequence[WrittenRow]) -> WrittenRow | Non
 
 def _comparisons(loaded: Loaded, measured: Measured) -> Iterator[RowComparison]:
     """Yield what was measured of a row beside the law's draws of it."""
-    acceptance = loaded.acceptance()
-    plain_quantity: Quantity = plain_step_by_law
-    if loaded.scenario.schedule.window == 0:
-        plain_quantity = step_by_law
     asked = (
         (SPEEDUP, measured.speedup, speedup_by_law),
-        (PLAIN_STEP, measured.plain_step_s, plain_quantity),
+        (PLAIN_STEP, measured.plain_step_s, plain_step_by_law),
         (STEP, measured.step_s, step_by_law),
     )
-    for name, number, quantity in asked:
-        if number is None:
-            continue
-        value = quantity(loaded.scenario, acceptance)
-        doubt = doubt_of(loaded, (), quantity)
-        if name != SPEEDUP:
-            doubt = doubt.of_a_step()
-        yield RowComparison(name, number, drawn(value, doubt))
-
-
-def plain_step_by_law(scenario: Scenario, _: Acceptance) -> float:
-    """Return the time of a step of plain decoding in seconds, in the batch of a scenario."""
-    return float(baseline(scenario).step_s)
+    laws = laws_of(loaded.scenario, loaded.acceptance())
+    doubts = doubts_of(loaded, (), [quantity for _, _, quantity in asked])
+    deviates = Deviates()
+    for (name, number, quantity), doubt in zip(asked, doubts, strict=True):
+        if number is not None:
+            yield RowComparison(name, number, deviates.drawn(quantity(laws), doubt))

@@ -32,10 +32,12 @@ whole groups are drawn: a bootstrap of blocks that do not overlap (Carlstein, An
 independent; if neighbours depend on each other, groups count that and single requests do not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, log
 from statistics import NormalDist
-from typing import NamedTuple, Self
+from types import MappingProxyType
+from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,21 +76,22 @@ class Doubt(NamedTuple):
     """Seconds and tokens of each request or group of requests, as :attr:`Times.requests` has
     them.
     """
-    changes: dict[str, float]
+    changes: Mapping[str, float]
     """Log change of the number where one thing is off by one standard deviation, by its name: a
     device that is slower by its spread, a number in doubt, the fit of an engine.
     """
     acceptance: tuple[float, float] = (0.0, 0.0)
-    """Log changes of the number at the lower and the upper end of the range of acceptance."""
-    ends: tuple[tuple[float, float], ...] = ()
-    """The same at both ends of other ranges that lie unevenly around their number."""
+    """Log changes of the tokens of a step at both ends of the range of acceptance."""
+    ends: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    """Log changes of the number at the lower and the upper end of other ranges that lie unevenly
+    around their middle, by the name of what has the range.
+    """
     possible: tuple[float, float] = (-inf, inf)
-    """Log change of the number where a step writes 1 token, and where it writes the window + 1."""
-
-    def of_a_step(self) -> Self:
-        """Return what is not known of a step, whose time no acceptance changes."""
-        changes = {name: change for name, change in self.changes.items() if name != BY_CONTEXT}
-        return self._replace(changes=changes, acceptance=(0.0, 0.0))
+    """Log change of the tokens of a step where it writes 1, and where it writes the window + 1."""
+    tokens: float = 1.0
+    """Power with which the number follows the tokens of a step: 1 for a speed-up or a rate, -1 for
+    a time per token, 0 for a step.
+    """
 
 
 class Drawn(NamedTuple):
@@ -110,28 +113,70 @@ class Drawn(NamedTuple):
         return float(np.mean(self.changes > log(limit / self.value)))
 
 
-def drawn(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0) -> Drawn:
-    """Return the draws of a number above zero; ``residuals`` are ``log(run / published)`` of what
-    was fitted: where runs come out too high, the number is lower.
+class Deviates:
+    """What is drawn, by the name of what is in doubt: the same for every number that is asked of
+    one scenario, so that a speed-up is the ratio of two times in every single draw.
     """
-    random = np.random.default_rng(seed)
-    changes = _resampled_times(doubt.requests, random)
-    of_acceptance = np.zeros(DRAWS)
-    for name, change in doubt.changes.items():
-        moved = change * random.standard_normal(DRAWS)
-        if name == BY_CONTEXT:
-            of_acceptance += moved
-        else:
-            changes += moved
-    if residuals:
-        changes -= random.choice(residuals, DRAWS)  # what runs above is published below
-    if any(doubt.acceptance):
-        of_acceptance += _drawn_between(doubt.acceptance, random)
-    for ends in filter(any, doubt.ends):
-        changes += _drawn_between(ends, random)
-    if of_acceptance.any():
-        changes += np.clip(of_acceptance, *doubt.possible)
-    return Drawn(value, changes)
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._normal: dict[str, NDArray[np.float64]] = {}
+        self._times: tuple[tuple[tuple[float, int], ...], NDArray[np.float64]] | None = None
+
+    def normal(self, name: str) -> NDArray[np.float64]:
+        """Return ``DRAWS`` standard normal deviates of what has this name."""
+        if name not in self._normal:
+            self._normal[name] = stream(name, self._seed).standard_normal(DRAWS)
+        return self._normal[name]
+
+    def between(self, name: str, ends: tuple[float, float]) -> NDArray[np.float64]:
+        """Return ``DRAWS`` log changes of a number by something whose range has these changes at
+        its lower and upper end.
+        """
+        shares = self.normal(name) / SHARE_DEVIATIONS
+        return np.where(shares < 0.0, -shares * ends[0], shares * ends[1])
+
+    def times(self, requests: tuple[tuple[float, int], ...]) -> NDArray[np.float64]:
+        """Return ``DRAWS`` logs of the time per token over requests drawn again."""
+        if self._times is None or self._times[0] != requests:
+            random = stream("requests", self._seed)
+            self._times = (requests, _resampled_times(requests, random))
+        return self._times[1]
+
+    def drawn(self, value: float, doubt: Doubt, residuals: Sequence[float] = ()) -> Drawn:
+        """Return the draws of a number above zero; ``residuals`` are ``log(run / published)`` of
+        what was fitted: where runs come out too high, the number is lower.
+        """
+        tokens = np.zeros(DRAWS)
+        changes = np.zeros(DRAWS)
+        if doubt.tokens:
+            changes -= doubt.tokens * self.times(doubt.requests)
+        for name, change in doubt.changes.items():
+            if name == BY_CONTEXT:
+                tokens += change * self.normal(name)
+            elif change:
+                changes += change * self.normal(name)
+        if residuals:
+            random = stream("residuals", self._seed)
+            changes -= random.choice(residuals, DRAWS)  # what runs above is published below
+        if any(doubt.acceptance):
+            tokens += self.between("acceptance", doubt.acceptance)
+        for name, ends in doubt.ends.items():
+            if any(ends):
+                changes += self.between(name, ends)
+        if tokens.any():
+            changes += doubt.tokens * np.clip(tokens, *doubt.possible)
+        return Drawn(value, changes)
+
+
+def stream(name: str, seed: int) -> np.random.Generator:
+    """Return the generator of what is drawn under a name."""
+    return np.random.default_rng([seed, crc32(name.encode())])
+
+
+def drawn(value: float, doubt: Doubt, residuals: Sequence[float] = (), seed: int = 0) -> Drawn:
+    """Return the draws of a number above zero, as :meth:`Deviates.drawn` makes them."""
+    return Deviates(seed).drawn(value, doubt, residuals)
 
 
 def interval(
@@ -139,12 +184,6 @@ def interval(
 ) -> Interval:
     """Return the interval of a number above zero, in its unit, as :func:`drawn` draws it."""
     return drawn(value, doubt, residuals, seed).interval()
-
-
-def _drawn_between(ends: tuple[float, float], random: np.random.Generator) -> NDArray[np.float64]:
-    """Return ``DRAWS`` log changes of a range whose ends lie unevenly around its number."""
-    drawn = random.standard_normal(DRAWS) / SHARE_DEVIATIONS
-    return np.where(drawn < 0.0, -drawn * ends[0], drawn * ends[1])
 
 
 def _resampled_times(

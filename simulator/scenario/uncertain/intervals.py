@@ -2,21 +2,23 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import log, pi, sqrt
-from typing import TypeAlias
+from functools import partial
+from math import exp, log, pi, sqrt
+from typing import NamedTuple, Self, TypeAlias
 
 from simulator.core.acceptance.sources import Acceptance
 from simulator.core.cost.engine import Engine
 from simulator.core.quantities import nested
 from simulator.core.serving.request_times import Times
 from simulator.core.serving.service import OnIteration, OnRequest
+from simulator.core.strategies.common.law import Law
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.evaluate import baseline, law, run, tuned
 from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.stated.means import possible_changes
 from simulator.scenario.uncertain.acceptance import acceptance_range
 from simulator.scenario.uncertain.devices import slowed
-from simulator.scenario.uncertain.doubts import at_ends, doubtful, numbers_of, uneven
+from simulator.scenario.uncertain.doubts import doubtful, numbers_of, uneven
 from simulator.scenario.uncertain.draws import (
     BY_CONTEXT,
     SHARE_DEVIATIONS,
@@ -48,50 +50,120 @@ def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, i
     return interval(speedup, doubt_of(loaded, requests))
 
 
-Quantity: TypeAlias = Callable[[Scenario, Acceptance], float]
-"""A number above zero that the laws give of a scenario."""
+class Laws(NamedTuple):
+    """The law of a scenario, and that of plain decoding of the same requests."""
+
+    own: Law
+    plain: Law
+
+    def longer(self, own: float = 0.0, plain: float = 0.0) -> Self:
+        """Return the laws whose steps take longer, by a log change each."""
+        return self._replace(own=_longer(self.own, own), plain=_longer(self.plain, plain))
+
+    def with_tokens(self, change: float) -> Self:
+        """Return the laws with more tokens in a step of the scenario, by a log change."""
+        tokens = self.own.verified_per_step * exp(change)
+        return self._replace(own=replace(self.own, verified_per_step=tokens))
 
 
-def speedup_by_law(scenario: Scenario, acceptance: Acceptance) -> float:
-    """Return the time per token of plain decoding over that of a scenario."""
-    return float(baseline(scenario).tpot_s / law(scenario, acceptance).tpot_s)
+def _longer(law: Law, change: float) -> Law:
+    seconds = {"step_s": law.step_s * exp(change)}
+    if law.request_step_s is not None:
+        seconds["request_step_s"] = law.request_step_s * exp(change)
+    return replace(law, **seconds)
 
 
-def step_by_law(scenario: Scenario, acceptance: Acceptance) -> float:
+def laws_of(scenario: Scenario, acceptance: Acceptance) -> Laws:
+    """Return both laws of a scenario."""
+    return Laws(law(scenario, acceptance), baseline(scenario))
+
+
+Quantity: TypeAlias = Callable[[Laws], float]
+"""A number above zero that follows from both laws."""
+
+
+def speedup_by_law(laws: Laws) -> float:
+    """Return the time per token of plain decoding over that of the scenario."""
+    return float(laws.plain.tpot_s / laws.own.tpot_s)
+
+
+def step_by_law(laws: Laws) -> float:
     """Return the mean time of a step in seconds."""
-    return float(law(scenario, acceptance).step_s)
+    return float(laws.own.step_s)
+
+
+def plain_step_by_law(laws: Laws) -> float:
+    """Return the time of a step of plain decoding in seconds, in the same batch."""
+    return float(laws.plain.step_s)
+
+
+def tpot_by_law(laws: Laws) -> float:
+    """Return the time per token of a request in seconds."""
+    return float(laws.own.tpot_s)
+
+
+def rate_by_law(laws: Laws) -> float:
+    """Return the tokens per second of one of the requests that decode together."""
+    return float(1.0 / laws.own.tpot_s)
 
 
 def doubt_of(
     loaded: Loaded, requests: Sequence[tuple[float, int]], quantity: Quantity = speedup_by_law
 ) -> Doubt:
-    """Return how a number follows what is not known for certain, taken from the laws, which are
-    as good and much quicker.
+    """Return how a number follows what is not known for certain, as :func:`doubts_of`."""
+    return next(iter(doubts_of(loaded, requests, [quantity])))
+
+
+def doubts_of(
+    loaded: Loaded, requests: Sequence[tuple[float, int]], quantities: Sequence[Quantity]
+) -> list[Doubt]:
+    """Return how each of some numbers follows what is not known for certain, taken from the laws,
+    which are as good and much quicker. What is in doubt has the same name in all of them.
     """
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
-    stated_law = law(scenario, acceptance)
-
-    def by_law(other: Loaded) -> float:
-        return quantity(other.scenario, acceptance)
-
-    before = by_law(loaded)
-    changes = {}
+    stated = laws_of(scenario, acceptance)
+    moved: dict[str, Laws] = {}
     for name, change in (*slowed(loaded), *doubtful(loaded)):
-        changes[name] = log(by_law(change(loaded)) / before)
+        moved[name] = laws_of(change(loaded).scenario, acceptance)
     for engine in nested(scenario, Engine):
         if engine.fit:
-            changes[f"fit of engine {engine.name}"] = left_by(engine)
+            plain = 0.0 if scenario.schedule.window else left_by(engine)
+            moved[f"fit of engine {engine.name}"] = stated.longer(left_by(engine), plain)
+    at_ends: dict[str, tuple[Laws, Laws]] = {}
+    for span in uneven(numbers_of(scenario), scenario):
+        low, high = (span.at(end, loaded).scenario for end in span.ends)
+        at_ends[span.name] = (laws_of(low, acceptance), laws_of(high, acceptance))
+    timed = tuple(requests)
+    by_acceptance = acceptance_range(loaded)
+    possible = possible_changes(scenario, float(stated.own.verified_per_step))
+    by_context = _by_context(loaded, stated.own)
+    doubts = []
+    for quantity in quantities:
+        change_to = partial(_log_change, quantity, stated)
+        changes = {name: change_to(laws) for name, laws in moved.items()} | by_context
+        ends = {name: (change_to(low), change_to(high)) for name, (low, high) in at_ends.items()}
+        tokens = change_to(stated.with_tokens(1.0))
+        doubts.append(Doubt(timed, changes, by_acceptance, ends, possible, tokens))
+    return doubts
+
+
+def _log_change(quantity: Quantity, before: Laws, after: Laws) -> float:
+    return log(quantity(after) / quantity(before))
+
+
+def _by_context(loaded: Loaded, stated: Law) -> dict[str, float]:
+    """Return the log change of the tokens of a step, by one deviation, where acceptance falls with
+    the context; empty where nothing is said of that.
+    """
+    scenario = loaded.scenario
     by_context = scenario.acceptance.by_context
-    if by_context:
-        falling = by_context.model_copy(update={"fall": "lowest"})
-        low = scenario.acceptance.model_copy(update={"by_context": falling})
-        lowest = law(scenario, loaded.replace(acceptance=low).acceptance())
-        changes[BY_CONTEXT] = log(stated_law.tpot_s / lowest.tpot_s) / SHARE_DEVIATIONS
-    spans = uneven(numbers_of(scenario), scenario)
-    ends = tuple(at_ends(span, loaded, by_law) for span in spans)
-    possible = possible_changes(scenario, float(stated_law.verified_per_step))
-    return Doubt(tuple(requests), changes, acceptance_range(loaded), ends, possible)
+    if not by_context:
+        return {}
+    falling = by_context.model_copy(update={"fall": "lowest"})
+    low = scenario.acceptance.model_copy(update={"by_context": falling})
+    lowest = law(scenario, loaded.replace(acceptance=low).acceptance())
+    return {BY_CONTEXT: log(stated.tpot_s / lowest.tpot_s) / SHARE_DEVIATIONS}
 
 
 def left_by(engine: Engine) -> float:
