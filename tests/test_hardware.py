@@ -81,6 +81,13 @@ def test_few_tokens_take_no_whole_tile_where_less_is_multiplied_at_once(tokens, 
     assert roofline(tile_tokens=(48, 96), least_tile_tokens=8).tiled(tokens) == rounded
 
 
+@pytest.mark.parametrize(
+    ("tokens", "rounded"), [(1, 4), (5, 6), (6, 6), (7, 8), (8, 8), (9, 10), (11, 12)]
+)
+def test_tiles_beyond_the_last_one_go_on_in_steps_of_their_own(tokens, rounded):
+    assert roofline(tile_tokens=(4, 6), tile_step_tokens=2).tiled(tokens) == rounded
+
+
 def test_time_steps_up_after_64_tokens():
     operation = roofline(tile_tokens=(64, 128))
 

@@ -226,6 +226,30 @@ def test_a_hopper_takes_the_measured_time_and_predicts_its_neighbour(
     assert mape(errors, "layer", 1, 256) < percent_to_256
 
 
+@pytest.mark.parametrize("name", ["h100_sxm", "h200_sxm"])
+def test_on_hopper_320_rows_cost_what_384_do_where_they_are_bound_by_compute(name):
+    products = load(f"devices/{name}").matmul["default"]
+    device = load(f"devices/{name}")
+
+    def seconds(rows):
+        side = 16_384.0
+        size = 2.0 * (side * side + 2.0 * rows * side)
+        return device.seconds(products, size, 2.0 * rows * side * side, rows)
+
+    assert seconds(320) == pytest.approx(seconds(384), rel=0.01)
+    assert seconds(384) < 0.9 * seconds(512)
+    # 257 rows were measured, and take less than three tiles of 128
+    assert seconds(257) < 0.9 * seconds(384)
+
+
+def test_tiles_of_hopper_belong_to_its_formats():
+    products = load("devices/h100_94g_sxm").matmul
+    rows = (256, 257, 513, 769)
+    assert [products["default"].tiled(n) for n in rows] == [256, 288, 576, 832]
+    assert [products["fp8_block"].tiled(n) for n in rows] == [256, 384, 640, 896]
+    assert [products["fp8"].tiled(n) for n in rows] == [256, 512, 768, 1024]
+
+
 @measured
 @pytest.mark.parametrize("name", ["a100_80g_sxm_vidur", "rtx_3090"])
 def test_the_command_fits_the_shipped_numbers(measurements, name):

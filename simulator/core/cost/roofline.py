@@ -38,10 +38,10 @@ class Roofline(Frozen):
 
     ``p_norm`` says how sharp the knee is (large: a hard maximum). Kernels work in tiles: flops are
     those of the token count rounded up to the next of ``tile_tokens``, beyond the last to its
-    multiples; this makes the steps after 64, 128 and 256 tokens. ``width`` multiplies the memory
-    time by a measured ratio where a kernel reads its weights slower for several tokens than for
-    one, and the constant by a second ratio where wide tiles leave a small matrix to few
-    multiprocessors.
+    multiples, or to those of ``tile_step_tokens``; this makes the steps after 64, 128 and 256
+    tokens. ``width`` multiplies the memory time by a measured ratio where a kernel reads its
+    weights slower for several tokens than for one, and the constant by a second ratio where wide
+    tiles leave a small matrix to few multiprocessors.
     """
 
     fixed_us: NonNegative
@@ -56,6 +56,10 @@ class Roofline(Frozen):
         default=(1,), min_length=1
     )
     """Token counts to which rows are rounded up; beyond the last, its multiples."""
+    tile_step_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Rows to whose multiples they are rounded up beyond the last of ``tile_tokens``; by default
+    that one.
+    """
     least_tile_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Fewest rows multiplied at once: up to the first tile, rows are rounded to it, its double,
     ...; by default to the tile.
@@ -89,7 +93,8 @@ class Roofline(Frozen):
         for tile in self.tile_tokens:
             if tokens <= tile:
                 return tile
-        return ceil(tokens / self.tile_tokens[-1]) * self.tile_tokens[-1]
+        step = self.tile_step_tokens or self.tile_tokens[-1]
+        return ceil(tokens / step) * step
 
     def filled(self, tokens: float) -> float:
         """Return the most tokens that take no more tiles than ``tokens``.

@@ -342,7 +342,9 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
     def made(values: Sequence[float]) -> Roofline:
         changed = numbers.copy()
         changed[free] = values
-        return roofline(changed.tolist(), form)
+        return roofline(changed.tolist(), form).model_copy(
+            update={"tile_step_tokens": like.tile_step_tokens}
+        )
 
     def error(values: Sequence[float]) -> Seconds:
         return np.asarray(weight * (off(made(values)) - level))

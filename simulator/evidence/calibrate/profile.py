@@ -425,6 +425,8 @@ def _written(operation: Roofline, source: str) -> PlainData:
     tiles: PlainData = {}
     if operation.tile_tokens != (1,):
         tiles["tile_tokens"] = list(operation.tile_tokens)
+        if operation.tile_step_tokens is not None:
+            tiles["tile_step_tokens"] = operation.tile_step_tokens
         if operation.least_tile_tokens is not None:
             tiles["least_tile_tokens"] = operation.least_tile_tokens
     if isinstance(operation, AttentionRoofline):
