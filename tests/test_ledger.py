@@ -65,6 +65,12 @@ def table(folder: Path, *lines: str) -> Path:
         ("RTX 4090", "rtx_4090"),
         ("B200", "b200_sxm"),
         ("RTX 3090 24GB", "rtx_3090"),
+        ("GB10 (DGX Spark)", "gb10"),
+        ("RTX PRO 6000 Max-Q", "rtx_pro_6000_max_q"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx_pro_6000"),
+        ("M1 Ultra", "m1_ultra"),
+        ("Ryzen AI Max 8060S", "ryzen_ai_max_395_8060s"),
+        ("AMD Ryzen AI Max+ 395", "ryzen_ai_max_395_8060s"),
         ("NVIDIA H100 HGX 94 GB (card not printed)", "h100_94g_sxm"),
     ],
 )
@@ -337,6 +343,18 @@ def test_what_else_a_table_holds_is_for_its_reader(tmp_path: Path) -> None:
     path = table(tmp_path, f"{HEAD},p99.9_ms", "", f"{CHAIN},77")
     (row,) = read_table(path, Catalogue()).rows
     assert row.place[1] == 3
+
+
+def test_a_draft_may_be_named_by_its_size(tmp_path: Path) -> None:
+    head = "hardware,target_model,method,draft_steps,tokens_per_step,speedup"
+    cells = "H100 SXM,Qwen3-32B,draft model {},2,2,1.5"
+    sized, unsized = cells.format("0.6B"), cells.format("")
+    ledger = read_table(table(tmp_path, head, sized, unsized), Catalogue())
+    (row,) = ledger.rows
+    assert row.loaded.scenario.draft
+    assert row.loaded.scenario.draft.model.name == "qwen3_0_6b"
+    assert "the draft is Qwen3-0.6B" in row.assumed
+    assert ledger.left_out[0].fault.field == "draft_model"
 
 
 def test_an_empty_table_is_refused(tmp_path: Path) -> None:

@@ -16,14 +16,28 @@ from simulator.inputs.models.named import NamedModel, find_model
 from simulator.inputs.usual import usual_engine
 
 LEFT_OUT = frozenset(
-    ("nvidia", "amd", "apple", "intel", "geforce", "instinct", "gpu", "hgx", "blackwell")
+    (
+        *("nvidia", "amd", "apple", "intel", "geforce", "radeon", "instinct", "gpu"),
+        *("hgx", "blackwell", "server", "workstation", "edition"),
+    )
 )
 """Words of a device that its file's name leaves out: makers, generations and boards."""
 SAME_MEMORY = 0.15
 """How far a stated size of memory may be from that of the file, as a share."""
-SAME_SHAPES = {"qwen3.8-27b": "qwen3_5_27b"}
+SAME_SHAPES = {
+    "qwen3.8-27b": "qwen3_5_27b",
+    "r1-distill-qwen-1.5b": "qwen2_5_1_5b",
+    "r1-distill-qwen-32b": "qwen2_5_32b",
+}
 """Models whose configuration is not there, and the one whose shapes they have."""
-MEANT = {"a100": "a100_80g_sxm", "a100 80g": "a100_80g_sxm", "h100": "h100_sxm"}
+MEANT = {
+    "a100": "a100_80g_sxm",
+    "a100 80g": "a100_80g_sxm",
+    "h100": "h100_sxm",
+    "4060 rtx ti": "rtx_4060_ti_16g",
+    "dgx spark": "gb10",
+    "halo strix": "ryzen_ai_max_395_8060s",
+}
 """Device that is meant where a table says no more; the answer says so."""
 FORMATS = {
     "8 bit": "int8_wo",
@@ -185,6 +199,17 @@ def model_of(text: str, catalogue: Catalogue, option: str) -> tuple[NamedModel, 
     if same:
         return find_model(same, catalogue, option), f"'{name}' has the shapes of {same}"
     return find_model(name, catalogue, option), ""
+
+
+def draft_of(method: str, target: str) -> str | None:
+    """Return the draft that a method names by its size, of the family of its target: Qwen2.5-0.5B
+    of 'draft model 0.5B' beside Qwen2.5-72B; None where either has no size.
+    """
+    size = re.search(r"\d+(?:\.\d+)?B\b", method, re.IGNORECASE)
+    of_target = re.search(r"\d+(?:\.\d+)?B\b", target, re.IGNORECASE)
+    if size is None or of_target is None:
+        return None
+    return target.replace(of_target[0], size[0])
 
 
 def drafts(method: str) -> bool:

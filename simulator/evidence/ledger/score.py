@@ -37,8 +37,9 @@ OURS = "specsim"
 ALWAYS = "always helps"
 CONSTANT = "tokens x constant"
 BYTES = "bytes alone"
-CONSUMER_CARD = re.compile(r"rtx_\d{4}(?!_ada)|m\d_")
-"""Names of devices that people own: GeForce cards and Apple's chips."""
+CONSUMER_CARD = re.compile(r"rtx_\d{4}(?!_ada)|m\d_|gb10|ryzen_ai")
+"""Names of devices that people own: GeForce cards, Apple's chips, and small computers of NVIDIA and
+AMD that share their memory."""
 
 
 class Guess(NamedTuple):

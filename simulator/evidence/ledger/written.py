@@ -10,6 +10,7 @@ from simulator.core.plain import PlainData
 from simulator.evidence.ledger.names import (
     Windows,
     device_of,
+    draft_of,
     drafts,
     drafts_apart,
     engine_of,
@@ -285,8 +286,11 @@ def _drafting(row: WrittenRow, target: PlainData, catalogue: Catalogue) -> Plain
     if uses_draft_model(row.method):
         named = row.cells.get("draft.model") or row.cells.get("draft_model")
         if named is None:
-            message = "is missing: which model drafts"
-            raise BadInput.at(row.place, message, "draft_model")
+            named = draft_of(row.method, row.cells.get("target_model", ""))
+            if named is None:
+                message = "is missing: which model drafts"
+                raise BadInput.at(row.place, message, "draft_model")
+            row.assumed.append(f"the draft is {named}")
         draft = target | {"model": _model(row, named, catalogue).reference, "weights": "bf16"}
         if drafts_apart(row.method):
             draft |= {"machine": DRAFT_MACHINE, "tensor_parallel": 1}
