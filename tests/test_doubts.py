@@ -166,8 +166,8 @@ ON_H100 = [
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_draft_over_several_ranks_is_said_to_be_several_times_slower(ranks: int) -> None:
-    """Its interval holds the speed-up with drafting five times as long as computed; that of one
-    rank does not.
+    """Its interval holds the speed-up with drafting five times as long as computed, and reaches
+    lower than that of one rank.
     """
     on = load("vanilla_qwen3_32b_a100", [*ON_H100, f"draft.tensor_parallel={ranks}"])
     result, wide = run_with_interval(on)
@@ -185,7 +185,7 @@ def test_a_draft_over_several_ranks_is_said_to_be_several_times_slower(ranks: in
     alone, narrow = run_with_interval(
         load("vanilla_qwen3_32b_a100", [*ON_H100, "draft.tensor_parallel=1"])
     )
-    assert narrow.low > 0.8 * alone.speedup
+    assert narrow.low / alone.speedup > 1.1 * wide.low / result.speedup
     assert not any("ranks" in caution for caution in alone.cautions)
 
 

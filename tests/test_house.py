@@ -200,6 +200,7 @@ UNITS = (
     "_us_per_pass",
 )
 COUNTS_AND_RATIOS = {
+    *("batch", "rows", "ranks", "context"),  # of a hull
     *(
         "hidden_size",
         "intermediate_size",

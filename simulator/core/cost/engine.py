@@ -9,14 +9,11 @@ from pydantic import Field, model_validator
 
 from simulator.core.cost.device import Device
 from simulator.core.cost.formats import WeightFormat
+from simulator.core.cost.hull import Drafting, Hull
 from simulator.core.cost.rows import Rows
 from simulator.core.numeric import Numbers, elementwise_max
 from simulator.core.quantities import Confidence, Frozen, Open, Positive, Ranged
 
-Drafting = Literal["draft_model", "head", "tree", "look_up"]
-"""How drafts come about: a chain of a draft model or of a head, a tree that is built on the host, a
-look-up.
-"""
 NONE = Ranged(value=0.0, source="by definition: nothing is added", confidence="computed")
 SHARDED = Open(
     value=1.0,
@@ -215,6 +212,8 @@ class Engine(Frozen):
     """The device that its calibrated numbers were fitted on; on others they are borrowed, with a
     range.
     """
+    hull: Hull | None = None
+    """What those numbers were fitted on, beside the device."""
     fit: EngineErrors | None = None
     """What the fit of its numbers left of the runs that decided them."""
     server: ServerDefaults = ServerDefaults()

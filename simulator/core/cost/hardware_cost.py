@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.core.cost.device import Link
-from simulator.core.cost.engine import Drafting
+from simulator.core.cost.hull import Drafting
 from simulator.core.cost.kernels import (
     LayerTime,
     all_reduce_time,

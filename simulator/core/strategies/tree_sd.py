@@ -35,7 +35,7 @@ from simulator.core.acceptance.cursors import (
 from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRuns
-from simulator.core.cost.engine import Drafting
+from simulator.core.cost.hull import Drafting
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together

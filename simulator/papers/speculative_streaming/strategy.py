@@ -45,7 +45,7 @@ from simulator.core.acceptance.tree_replay import (
     static_tree_run,
     tree_of,
 )
-from simulator.core.cost.engine import Drafting
+from simulator.core.cost.hull import Drafting
 from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows

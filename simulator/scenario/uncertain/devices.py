@@ -15,6 +15,21 @@ UNMEASURED = 0.10
 """Spread of a device for which nothing was left out of a fit: between what the RTX 3090 leaves and
 a datasheet's rates.
 """
+ANOTHER_CHIP = 0.19
+"""The same where the times of products are another card's: as A100 predicted from H100, the worst
+of seven such tests (docs/background/errors.md).
+"""
+
+
+def spread_of(device: Device) -> float:
+    """Return one standard deviation of a layer's time, relative to it; where the profile states
+    none, by whose products its own are.
+    """
+    if device.spread is not None:
+        return device.spread.value
+    if device.matmul["default"].memory_efficiency.confidence == "borrowed":
+        return ANOTHER_CHIP
+    return UNMEASURED
 
 
 def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
@@ -88,10 +103,7 @@ def _routed_otherwise(field: str, experts: Experts) -> Experts:
 def _slower(spreads: Mapping[str, float], device: Device) -> Device:
     if not spreads.get(device.name):
         return device
-    spread = UNMEASURED
-    if device.spread is not None:
-        spread = device.spread.value
-    factor = (1.0 + spread) ** spreads[device.name]
+    factor = (1.0 + spread_of(device)) ** spreads[device.name]
 
     def divided(rate: Positive) -> Positive:
         return rate.model_copy(update={"value": rate.value / factor})

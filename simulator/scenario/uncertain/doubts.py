@@ -2,7 +2,7 @@
 :mod:`simulator.scenario.uncertain.draws` draws from it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from math import log
 from typing import NamedTuple, TypeGuard
@@ -245,15 +245,18 @@ def with_number(number: Sourced, loaded: Loaded) -> Loaded:
         return at(lower)
 
 
-def doubtful(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
+def doubtful(
+    loaded: Loaded, held: Collection[Sourced] = ()
+) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
     """Yield what is assumed, borrowed or has a range outside of the devices, each with what moves
-    it by one deviation.
+    it by one deviation; not the numbers in ``held``.
     """
     of_devices: set[Sourced] = set()
     for device in nested(loaded.scenario, Device):
         of_devices.update(nested(device, Sourced))
     for name, number in evenly(numbers_of(loaded.scenario), loaded.scenario).items():
-        if number not in of_devices and in_doubt(number) and deviation(number):
+        elsewhere = number in of_devices or number in held
+        if not elsewhere and in_doubt(number) and deviation(number):
             yield name, partial(with_number, number)
     yield from uncurved(loaded.scenario)
     yield from continued_further(loaded.scenario)

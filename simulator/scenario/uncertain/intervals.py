@@ -1,13 +1,14 @@
 """Intervals of what a scenario gives: how each answer follows what is not known for certain."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import exp, log, pi, sqrt
+from statistics import fmean
 from typing import NamedTuple, Self, TypeAlias
 
 from simulator.core.acceptance.sources import Acceptance
-from simulator.core.cost.engine import Engine
+from simulator.core.cost.engine import Engine, EngineErrors
 from simulator.core.quantities import nested
 from simulator.core.serving.request_times import Times
 from simulator.core.serving.service import OnIteration, OnRequest
@@ -18,6 +19,7 @@ from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.stated.means import possible_changes
 from simulator.scenario.uncertain.acceptance import acceptance_range
 from simulator.scenario.uncertain.devices import slowed
+from simulator.scenario.uncertain.distance import OUTSIDE, farthest, held_by_fits, outside
 from simulator.scenario.uncertain.doubts import doubtful, numbers_of, uneven
 from simulator.scenario.uncertain.draws import (
     BY_CONTEXT,
@@ -123,17 +125,13 @@ def doubts_of(
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
     stated = laws_of(scenario, acceptance)
-    moved: dict[str, Laws] = {}
-    for name, change in (*slowed(loaded), *doubtful(loaded)):
-        moved[name] = laws_of(change(loaded).scenario, acceptance)
-    for engine in nested(scenario, Engine):
-        if engine.fit:
-            plain = 0.0 if scenario.schedule.window else left_by(engine)
-            moved[f"fit of engine {engine.name}"] = stated.longer(left_by(engine), plain)
+    moved = dict(_moved(loaded, stated))
     at_ends: dict[str, tuple[Laws, Laws]] = {}
+    held = held_by_fits(scenario)
     for span in uneven(numbers_of(scenario), scenario):
-        low, high = (span.at(end, loaded).scenario for end in span.ends)
-        at_ends[span.name] = (laws_of(low, acceptance), laws_of(high, acceptance))
+        if span.number not in held:
+            low, high = (span.at(end, loaded).scenario for end in span.ends)
+            at_ends[span.name] = (laws_of(low, acceptance), laws_of(high, acceptance))
     timed = tuple(requests)
     by_acceptance = acceptance_range(loaded)
     possible = possible_changes(scenario, float(stated.own.verified_per_step))
@@ -146,6 +144,25 @@ def doubts_of(
         tokens = change_to(stated.with_tokens(1.0))
         doubts.append(Doubt(timed, changes, by_acceptance, ends, possible, tokens))
     return doubts
+
+
+def _moved(loaded: Loaded, stated: Laws) -> Iterator[tuple[str, Laws]]:
+    """Yield what is in doubt by its name, with the laws where it is off by one deviation."""
+    scenario = loaded.scenario
+    acceptance = loaded.acceptance()
+    for name, change in (*slowed(loaded), *doubtful(loaded, held_by_fits(scenario))):
+        yield name, laws_of(change(loaded).scenario, acceptance)
+    drafts = scenario.schedule.window > 0
+    for engine in nested(scenario, Engine):
+        if engine.fit:
+            left = left_by(engine.fit)
+            yield f"fit of engine {engine.name}", stated.longer(left, 0.0 if drafts else left)
+    for beyond in outside(farthest(scenario)):
+        every = beyond.every_pass
+        yield f"{beyond.axis} {OUTSIDE}, every pass", stated.longer(every, every)
+        if drafts:
+            name = f"{beyond.axis} {OUTSIDE}, speculation"
+            yield name, stated.longer(beyond.speculation)
 
 
 def _log_change(quantity: Quantity, before: Laws, after: Laws) -> float:
@@ -166,13 +183,11 @@ def _by_context(loaded: Loaded, stated: Law) -> dict[str, float]:
     return {BY_CONTEXT: log(stated.tpot_s / lowest.tpot_s) / SHARE_DEVIATIONS}
 
 
-def left_by(engine: Engine) -> float:
-    """Return one standard deviation of a speed-up by what the fit of an engine left of groups of
-    runs that took no part in it: of a normal error whose mean absolute error is the largest left.
+def left_by(fit: EngineErrors) -> float:
+    """Return one standard deviation of a time by what the fit of an engine left of groups of runs
+    that took no part in it: of normal errors with the mean absolute errors of those groups.
     """
-    most = 0.0
-    if engine.fit:
-        for what, error in engine.fit.errors.items():
-            if what.startswith("without"):
-                most = max(most, error)
-    return sqrt(pi / 2.0) * most
+    left = [error for what, error in fit.errors.items() if what.startswith("without")]
+    if not left:
+        return 0.0
+    return sqrt(pi / 2.0) * fmean(left)

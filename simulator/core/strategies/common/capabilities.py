@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_check
 from simulator.core.acceptance.draft_tree import Beam
 from simulator.core.acceptance.sources import Acceptance
 from simulator.core.acceptance.trace import Trace
-from simulator.core.cost.engine import Drafting
+from simulator.core.cost.hull import Drafting
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import Rows

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from simulator.core.cost.engine import Home
+from simulator.core.cost.hull import Hull
 from simulator.core.quantities import Confidence, Frozen
 
 
@@ -46,6 +47,8 @@ class Method(Frozen):
     """
     fitted_on: Home | None = None
     """The device that the calibrated numbers of its strategy were fitted on."""
+    hull: Hull | None = None
+    """What they were fitted on, beside the device."""
     published: tuple[PublishedMean, ...] = ()
     """Means that were published for it, by target."""
 

@@ -1,0 +1,216 @@
+"""How far a scenario is from what its engine was fitted on, and how much less is known there.
+
+Inside of the hull of a fit a step is known as well as the fit's left-out groups show. Outside, two
+errors grow with the distance along each axis: one that every pass has, of plain decoding too, which
+cancels in a speed-up, and one of a speculative step alone. Each is a standard deviation of the log
+of a time; the errors of several axes are independent, so that their squares add up.
+
+The constants are measured: ``python -m benchmarks.distance TABLE`` shares the squared error of each
+source of a table, as far as the other doubts do not hold it, among the axes on which it lies
+outside, and takes the mean over the sources of each axis. What a source showed stands beside it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from simulator.core.cost.device import Device
+from simulator.core.cost.engine import Engine, Home
+from simulator.core.cost.formats import WEIGHT_BYTES
+from simulator.core.cost.hardware_cost import HardwareCost
+from simulator.core.cost.hull import Hull, doublings, kinds_of
+from simulator.core.cost.placement import Placement
+from simulator.core.quantities import Sourced, nested
+from simulator.scenario import Scenario
+from simulator.scenario.ranks import placements
+from simulator.scenario.uncertain.homes import FITTED
+
+Axis = Literal[
+    "batch",
+    "rows",
+    "ranks",
+    "kind",
+    "model",
+    "format",
+    "drafting",
+    "card",
+    "architecture",
+    "maker",
+]
+"""What a scenario can differ in from the runs that decided a fit."""
+
+
+OUTSIDE = "outside of the fit"
+"""What is in doubt by distance has these words in its name."""
+
+
+class Growth(NamedTuple):
+    """What one unit of distance along an axis adds: a standard deviation of the log of a time."""
+
+    every_pass: float
+    """Of a pass, in plain decoding and in speculation alike."""
+    speculation: float
+    """Of a speculative step beyond that."""
+    source: str
+    """Which runs, left out of every fit, showed it."""
+
+
+GROWTH: Mapping[Axis, Growth] = {
+    "batch": Growth(
+        0.0,
+        0.033,
+        "tomasruizt/vllm-scripts d94d714, Qwen3-32B in vLLM on an H100 of 94 GB: fitted to one "
+        "request, 8 to 128 left out; plain steps of 2 to 256 are met within 2 %, speed-ups of 8, "
+        "64 and 128 are said too high by 6, 17 and 32 %",
+    ),
+    "rows": Growth(
+        0.0,
+        0.25,
+        "vtimuchen-lab/qwen38-mtp-gb10-benchmark, chains of 10 and 16 (fitted to 8 rows); "
+        "sgl-project/SpecForge#339, a tree of 8 levels",
+    ),
+    "ranks": Growth(
+        0.23,
+        0.15,
+        "fitted to one card, left out: two (Llama-3.3-70B of the runs above, without peer-to-peer "
+        "access; SpecForge#339) and eight (sgl-project/sglang#3582)",
+    ),
+    "kind": Growth(
+        0.18,
+        0.29,
+        "fitted to dense models, left out: mixtures (SpecForge#339, sglang#3582, "
+        "kyuz0/amd-strix-halo-vllm-toolboxes#53) and hybrids (sudoingX/qwen38-mtp pull 11, "
+        "bstnxbt/dflash-mlx#32)",
+    ),
+    "model": Growth(
+        0.17,
+        0.27,
+        "nine sources of another target than the fit saw; at vllm-project/vllm#20780 nothing else "
+        "differs but a card of the same chip",
+    ),
+    "format": Growth(
+        0.18,
+        0.31,
+        "fitted to 16 bits, left out: 8 (sglang#3582, lmstudio-ai/mlx-engine#113) and 4 (pull 11, "
+        "dflash-mlx#32, toolboxes#53)",
+    ),
+    "drafting": Growth(
+        0.0,
+        0.24,
+        "fitted to heads, left out: a draft model (mlx-engine#113), trees (SpecForge#339)",
+    ),
+    "card": Growth(
+        0.16, 0.22, "vllm#20780, SpecForge#339, mlx-engine#113, Llama-3.3-70B of the runs above"
+    ),
+    "architecture": Growth(
+        0.41, 0.26, "qwen38-mtp-gb10-benchmark, pull 11, Aryagm/dflash-mlx#2 (M4 Max)"
+    ),
+    "maker": Growth(0.41, 0.26, "at least another architecture; toolboxes#53 (Ryzen AI Max) alone"),
+}
+"""Growth by axis. The unit is a doubling (or a half) of the batch, the rows or the ranks beyond
+those of the hull; else that it is another one.
+"""
+
+
+def distances(
+    hull: Hull, home: Home | None, place: Placement, scenario: Scenario
+) -> dict[Axis, float]:
+    """Return how far a scenario's placement is outside of a hull, by axis; 0 inside."""
+    verified = scenario.schedule.window + 1
+    found: dict[Axis, float] = {
+        "batch": doublings(scenario.batch, hull.batch),
+        "rows": doublings(verified, hull.rows),
+        "ranks": doublings(place.tensor_parallel, hull.ranks),
+        "kind": 0.0,
+        "model": 0.0,
+        "format": 0.0,
+        "drafting": 0.0,
+    }
+    target = scenario.target or place
+    if hull.kinds:
+        found["kind"] = float(len(kinds_of(target.model) - {*hull.kinds}))
+    if hull.models:
+        found["model"] = float(target.model.name not in hull.models)
+    if hull.formats:
+        known = {_width(form) for form in hull.formats}
+        found["format"] = float(_width(place.weights) not in known)
+    drafting = scenario.cost.drafting if isinstance(scenario.cost, HardwareCost) else None
+    if hull.drafting and drafting:
+        found["drafting"] = float(drafting not in hull.drafting)
+    if home is not None:
+        found |= _of_device(home, place.device)
+    return found
+
+
+def _width(weights: str) -> int:
+    """Return bits of a weight, those of scales left out: formats of one width have like kernels."""
+    return int(8 * WEIGHT_BYTES[weights])
+
+
+def _of_device(home: Home, device: Device) -> dict[Axis, float]:
+    """Return which of three steps away from home a device is: another card, another architecture,
+    another maker; at most one of them is 1.
+    """
+    found: dict[Axis, float] = {"card": 0.0, "architecture": 0.0, "maker": 0.0}
+    if device.name == home.card:
+        return found
+    if device.maker != home.maker:
+        found["maker"] = 1.0
+    elif device.architecture != home.architecture:
+        found["architecture"] = 1.0
+    else:
+        found["card"] = 1.0
+    return found
+
+
+def farthest(scenario: Scenario) -> dict[Axis, float]:
+    """Return how far a scenario is outside of the fits of its engines and of its method, by axis:
+    the farthest of them. Axes on which it is inside of all are left out.
+    """
+    found: dict[Axis, float] = {}
+    for _, place in placements(scenario):
+        fits = [(place.engine.hull, place.engine.fitted_on)]
+        if scenario.method:
+            fits.append((scenario.method.hull, scenario.method.fitted_on))
+        for hull, home in fits:
+            if hull is None:
+                continue
+            for axis, distance in distances(hull, home, place, scenario).items():
+                if distance:
+                    found[axis] = max(distance, found.get(axis, 0.0))
+    return found
+
+
+class Outside(NamedTuple):
+    """What is not known of a time because a scenario lies outside of a fit on one axis."""
+
+    axis: Axis
+    every_pass: float
+    """Standard deviation of the log of every pass."""
+    speculation: float
+    """Standard deviation of the log of a speculative step, beyond that."""
+
+
+def outside(
+    distance: Mapping[Axis, float], growth: Mapping[Axis, Growth] = GROWTH
+) -> Iterator[Outside]:
+    """Yield what each distance adds to what is not known: in proportion to it."""
+    for axis, far in distance.items():
+        if axis in growth:
+            yield Outside(axis, far * growth[axis].every_pass, far * growth[axis].speculation)
+
+
+def held_by_fits(scenario: Scenario) -> set[Sourced]:
+    """Return the fitted numbers of engines on the devices of their fits: what the groups left out
+    of the fit show is their spread, so that ranges of single numbers are not drawn beside it.
+    """
+    found = set[Sourced]()
+    for _, place in placements(scenario):
+        if _at_home(place.engine, place.device):
+            numbers = nested(place.engine, Sourced)
+            found.update(number for number in numbers if number.confidence in FITTED)
+    return found
+
+
+def _at_home(engine: Engine, device: Device) -> bool:
+    home = engine.fitted_on
+    return engine.fit is not None and home is not None and home.card == device.name

@@ -1,0 +1,181 @@
+"""How much less is known outside of what an engine was fitted on."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import hypot, log
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as some
+from pydantic import ValidationError
+
+from simulator.core.cost.engine import EngineErrors
+from simulator.core.cost.hull import Hull, doublings, kinds_of
+from simulator.scenario import Loaded, load
+from simulator.scenario.uncertain.distance import (
+    GROWTH,
+    OUTSIDE,
+    Axis,
+    Growth,
+    distances,
+    farthest,
+    held_by_fits,
+    outside,
+)
+from simulator.scenario.uncertain.draws import Deviates
+from simulator.scenario.uncertain.intervals import (
+    doubt_of,
+    doubts_of,
+    left_by,
+    plain_step_by_law,
+    speedup_by_law,
+    step_by_law,
+)
+
+AT_HOME = "vanilla_qwen3_32b_a100"
+"""Set below to what vLLM was fitted on: one request of Qwen3-32B in bf16 on one H100 of 94 GB."""
+HOME = [
+    *("target.device=h100_94g_sxm", "draft.device=h100_94g_sxm", "target.engine=vllm"),
+    *("draft.engine=vllm", "target.weights=bf16", "strategy.gamma=3", "acceptance={rate: 0.6}"),
+    *("target.tensor_parallel=1", "draft.tensor_parallel=1", "requests.count=64"),
+    *("requests.prompt_tokens=100", "requests.output_tokens=100"),
+]
+GROWN: dict[Axis, Growth] = {
+    "batch": Growth(0.01, 0.03, "a toy"),
+    "ranks": Growth(0.1, 0.2, "a toy"),
+}
+
+
+def at_home(*others: str) -> Loaded:
+    return load(AT_HOME, [*HOME, *others])
+
+
+def test_distance_is_counted_in_doublings_beyond_the_hull() -> None:
+    """Fitted to 2 to 8: 32 are two doublings away, 1 is one, 4 is inside."""
+    assert [doublings(value, (2, 8)) for value in (32, 8, 4, 2, 1)] == [2.0, 0.0, 0.0, 0.0, 1.0]
+    assert doublings(32, None) == 0.0
+
+
+def test_a_hull_names_its_lower_end_first() -> None:
+    with pytest.raises(ValidationError, match="expected the lower end first"):
+        Hull(batch=(8, 2))
+
+
+def test_inside_of_the_hull_nothing_is_far() -> None:
+    assert farthest(at_home().scenario) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "axis", "distance"),
+    [
+        ("requests.concurrency=8", "batch", 3.0),
+        ("strategy.gamma=13", "rows", 1.0),
+        ("target.weights=fp8", "format", 1.0),
+        ("target.model=qwen3_14b", "model", 1.0),
+    ],
+)
+def test_a_scenario_is_far_on_the_axis_on_which_it_differs(
+    change: str, axis: Axis, distance: float
+) -> None:
+    assert farthest(at_home(change).scenario) == {axis: distance}
+
+
+@pytest.mark.parametrize(
+    ("device", "axis"),
+    [("h100_sxm", "card"), ("l40s", "architecture"), ("mi300x", "maker")],
+)
+def test_a_card_is_one_of_three_steps_away_from_home(device: str, axis: Axis) -> None:
+    scenario = at_home("target.model=qwen3_0_6b", f"target.device={device}").scenario
+    place = scenario.target
+    assert place and place.engine.hull
+    found = distances(place.engine.hull, place.engine.fitted_on, place, scenario)
+    assert [name for name in ("card", "architecture", "maker") if found[name]] == [axis]
+
+
+def test_kinds_of_models() -> None:
+    known = {
+        "dense": "autoregressive_qwen3_32b_a100",
+        "experts": "eagle3_qwen3_30b_a3b_h200",
+        "hybrid": "mtp_qwen3_5_27b_h100",
+    }
+    for kind, name in known.items():
+        target = load(name).scenario.target
+        assert target and kinds_of(target.model) == {kind}
+
+
+def test_growth_is_in_proportion_to_the_distance() -> None:
+    """Three doublings of the batch and one of the ranks; on an axis without growth, nothing."""
+    far: dict[Axis, float] = {"batch": 3.0, "ranks": 1.0, "kind": 1.0}
+    found = list(outside(far, GROWN))
+    assert [one.axis for one in found] == ["batch", "ranks"]
+    assert [one.every_pass for one in found] == pytest.approx([0.03, 0.1])
+    assert [one.speculation for one in found] == pytest.approx([0.09, 0.2])
+
+
+def test_growth_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three doublings: 0.03 of every pass, 0.09 of speculation. A plain step has the first, a
+    speed-up the second, a speculative step both.
+    """
+    monkeypatch.setattr("simulator.scenario.uncertain.distance.GROWTH", GROWN)
+    monkeypatch.setattr(outside, "__defaults__", (GROWN,))
+    quantities = [plain_step_by_law, speedup_by_law, step_by_law]
+    doubts = doubts_of(at_home("requests.concurrency=8"), (), quantities)
+    found = []
+    for doubt in doubts:
+        alone = {name: size for name, size in doubt.changes.items() if OUTSIDE in name}
+        found.append(hypot(*alone.values()))
+    assert found == pytest.approx([0.03, 0.09, hypot(0.03, 0.09)])
+
+
+def test_inside_of_the_hull_the_left_out_groups_are_the_spread() -> None:
+    """Mean absolute errors of 1 and 3 % are those of a normal error of 2 % times the root of
+    pi / 2; what the fit itself left is none of them.
+    """
+    fit = EngineErrors(
+        source="a toy",
+        rows=9,
+        free=1,
+        errors={"fitted": 0.001, "without #a": 0.01, "without #b": 0.03},
+    )
+    assert left_by(fit) == pytest.approx(0.02 * 1.2533, rel=1e-4)
+
+
+def test_ranges_of_fitted_numbers_are_not_drawn_at_home_beside_what_the_fit_left() -> None:
+    home, away = at_home(), at_home("target.device=h100_sxm", "draft.device=h100_sxm")
+    fixed = "target.engine.schedule_us"
+    assert held_by_fits(home.scenario)
+    assert not held_by_fits(away.scenario)
+    assert not any(fixed == name for name in doubt_of(home, ()).ends)
+    assert any(fixed == name for name in doubt_of(away, ()).ends)
+
+
+@settings(deadline=None, max_examples=25)
+@given(batches=some.lists(some.integers(1, 64), min_size=2, max_size=2).map(sorted))
+def test_the_spread_never_shrinks_with_distance(batches: list[int]) -> None:
+    """Of what distance adds to a step and to a speed-up, at a smaller and at a larger batch."""
+    widths = []
+    for batch in batches:
+        far = farthest(at_home(f"requests.concurrency={batch}").scenario)
+        widths.append([hypot(one.every_pass, one.speculation) for one in outside(far)] or [0.0])
+    assert hypot(*widths[0]) <= hypot(*widths[1])
+
+
+def test_constants_name_what_showed_them_and_further_from_home_is_no_better_known() -> None:
+    for growth in GROWTH.values():
+        assert growth.source
+        assert min(growth.every_pass, growth.speculation) >= 0.0
+    steps = [GROWTH[axis] for axis in ("card", "architecture", "maker")]
+    for nearer, further in pairwise(steps):
+        assert nearer.every_pass <= further.every_pass
+        assert nearer.speculation <= further.speculation
+
+
+def test_a_large_batch_is_less_certain_than_the_one_that_was_fitted() -> None:
+    spreads = []
+    for batch in (1, 8, 64):
+        doubt = doubt_of(at_home(f"requests.concurrency={batch}"), ())
+        spreads.append(float(np.std(Deviates().drawn(1.0, doubt).changes)))
+    assert spreads[0] < log(1.05)
+    assert spreads == sorted(spreads)
+    assert spreads[2] > 2.0 * spreads[0]
