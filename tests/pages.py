@@ -30,6 +30,7 @@ from simulator.report.pages import (
 )
 from simulator.report.run.page import run_page
 from simulator.scenario import Scenario, load
+from simulator.scenario.decision.by_law import by_law as decided_law
 from simulator.scenario.evaluate import run, tuned
 from simulator.scenario.result.data import law_details
 from simulator.scenario.uncertain.intervals import of_speedup
@@ -106,8 +107,10 @@ def by_law(_: Path) -> Page:
     """Durations of a step of four requests, with sliders."""
     name, overrides = LAW
     loaded = load(name, overrides)
+    decided = decided_law(loaded)
     return law_page.page(
-        law_details(loaded),
+        law_details(loaded, decided),
+        decided.decision,
         f"specsim law {name} --set {overrides[0]} --out law.html",
         what_if(loaded),
     )

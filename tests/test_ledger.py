@@ -38,9 +38,9 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
 from simulator.report.pages.ledger import consecutive
 from simulator.scenario import load
+from simulator.scenario.decision.verdict import verdict
 from simulator.scenario.evaluate import baseline, law
 from simulator.scenario.uncertain.draws import DRAWS, Drawn
-from simulator.scenario.verdict import verdict
 
 HEAD = (
     "source,hardware,gpu_count,engine,target_model,target_format,method,draft_steps,top_k,"

@@ -59,17 +59,16 @@ def details(count: int = 1, **further: Any) -> dict[str, Any]:
         "baseline": {"tpot_ms": 25.0},
         "speedup": 2.5,
         "kinds": kinds(count),
-        "stand_in": False,
         "cautions": [],
         **further,
     }
 
 
 def test_a_law_in_sentences() -> None:
-    assert law.page(details()) == Page(
+    assert law.page(details(), None) == Page(
         title="any",
         answer="10.0 ms per token (law), 2.50 times the speed of autoregressive decoding (25.0 ms, "
-        "law): 30.00 ms per step, 3.000 tokens per step",
+        "law): 30.00 ms per step, 3.000 tokens per step.",
         opening=[
             Table(
                 ("ms", "kind 0\n50.0 %"),
@@ -89,9 +88,7 @@ def test_a_law_in_sentences() -> None:
 
 def test_what_a_law_leaves_out_is_said() -> None:
     page = law.page(
-        details(
-            6, cautions=["a caution"], load={"words": "2 requests come a second"}, stand_in=True
-        )
+        details(6, cautions=["a caution"], load={"words": "2 requests come a second"}), None
     )
     caution, table, sentences = page.opening
     assert caution == Paragraph("A caution.")
@@ -104,7 +101,6 @@ def test_what_a_law_leaves_out_is_said() -> None:
             "On a terminal 2 rarer step kinds are left out",
             "Law: T = 1. Relation to the process: exact",
             "2 requests come a second",
-            "Acceptance is a stand-in, recorded from other models",
         ]
     )
 

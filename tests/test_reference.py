@@ -63,6 +63,12 @@ NAMED = (
     "slo",
     "provenance",
     "replicas",
+    "measures",
+    "setting",
+    "flips",
+    "rests_on",
+    "half_a_token_less",
+    "measurement",
 )
 """Their keys are names, or stand in one line of the page."""
 

@@ -25,6 +25,7 @@ from simulator.report.terminal import new_table, print_page
 from simulator.report.timeline import chrome_trace, steady_window, timeline_svg
 from simulator.report.wording import number, percent
 from simulator.scenario import load
+from simulator.scenario.decision.by_law import by_law
 from simulator.scenario.evaluate import run
 from simulator.scenario.result.data import law_details
 from simulator.scenario.uncertain.intervals import of_speedup, run_with_interval
@@ -274,7 +275,8 @@ def test_console_fits(loaded, result, width):
     print_page(
         run_page(result, (), of_speedup(loaded, result.speedup, [(1.0, 10), (1.2, 10)])), console
     )
-    print_page(law_page.page(law_details(loaded)), console)
+    decided = by_law(loaded)
+    print_page(law_page.page(law_details(loaded, decided), decided.decision), console)
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= min(width, 100)
     assert "…" not in page.getvalue()
@@ -288,8 +290,11 @@ def test_console_fits(loaded, result, width):
 )
 def test_a_law_says_where_its_acceptance_is_borrowed(name, borrowed):
     page = StringIO()
-    print_page(law_page.page(law_details(load(name))), Console(file=page, width=100))
-    assert ("Acceptance is a stand-in, recorded from other models" in page.getvalue()) == borrowed
+    loaded = load(name)
+    decided = by_law(loaded)
+    shown = law_page.page(law_details(loaded, decided), decided.decision)
+    print_page(shown, Console(file=page, width=100))
+    assert ("Acceptance: borrowed from other models" in page.getvalue()) == borrowed
 
 
 def test_reports_run_nothing_and_only_figures_draw():

@@ -377,7 +377,7 @@ def test_a_streaming_draft_that_nothing_was_recorded_of_says_so() -> None:
 @pytest.mark.parametrize(
     "name", ["durations_only", "mirror_qwen3_32b_m2_ultra", "autoregressive_qwen3_32b_a100"]
 )
-def test_a_run_ends_with_a_dozen_lines(name: str, tmp_path: Path) -> None:
+def test_a_run_ends_with_few_lines(name: str, tmp_path: Path) -> None:
     """The rest is in its report, or printed with ``--long``."""
     command = [
         "run",
@@ -394,6 +394,6 @@ def test_a_run_ends_with_a_dozen_lines(name: str, tmp_path: Path) -> None:
         for more in ([], ["--long"])
     )
     assert short.exit_code == long.exit_code == 0, short.output + long.output
-    assert 3 <= len(short.stdout.splitlines()) <= 12
+    assert 3 <= len(short.stdout.splitlines()) <= 22
     assert short.stdout.splitlines()[0].startswith(name)
     assert len(long.stdout.splitlines()) > 40

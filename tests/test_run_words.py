@@ -110,6 +110,7 @@ def simple(speedup: float, gamma: int = 3, together: bool = False) -> Any:
         law=Facts(tpot_s=0.011),
         speedup=speedup,
         speedup_with_prompts=None,
+        decision=None,
         phases={Kind("step", 1): {}},
     )
 
@@ -160,13 +161,13 @@ def test_what_is_wrong_comes_before_what_is_in_doubt(ran: RunResult) -> None:
         cautions=("a caution", "another"),
         rests_on="largest uncertainty: x",
     )
+    assert not any(isinstance(block, Bullets) for block in answer.paragraphs(doubted, None))
     *said, conditions = texts(list(answer.paragraphs(doubted, Interval(2.5, 3.55))))
     assert said == [
         "A caution.",
         "Another.",
         f"Speed-up {ran.speedup:.2f}x (90 % interval 2.50 to 3.55).",
         "Largest uncertainty: x.",
-        "Acceptance is a stand-in, recorded from other models.",
         "SLO: TTFT p99 339.2 of 100.0 ms MISSED, TPOT p50 11.76 of 1,000 ms met.",
     ]
     assert conditions == (

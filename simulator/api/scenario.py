@@ -87,11 +87,12 @@ def law(
     """Evaluate the closed form alone and return it, without a simulation; raises as
     :func:`load`.
     """
+    from simulator.scenario.decision.by_law import by_law
     from simulator.scenario.evaluate import law as law_of
     from simulator.scenario.result.data import law_details
 
     loaded = load(source, overrides, seed=seed, catalogue=catalogue)
-    details = law_details(loaded)
+    details = law_details(loaded, by_law(loaded))
 
     def frame() -> pd.DataFrame:
         import pandas as pd

@@ -122,11 +122,13 @@ def law(
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
     from simulator.report.pages.law import page
     from simulator.scenario import load
+    from simulator.scenario.decision.by_law import by_law
     from simulator.scenario.result.data import law_details
 
     with faults_as_lines():
         loaded = load(scenario, overrides, Catalogue(own), seed)
-        details = law_details(loaded)
+        decided = by_law(loaded)
+        details = law_details(loaded, decided)
         if out:
             from simulator.inputs.writing import write
             from simulator.report.html import as_html
@@ -137,12 +139,13 @@ def law(
                 as_html(
                     page(
                         details,
+                        decided.decision,
                         command_line("law", [scenario], overrides, seed, ["--out", str(out)]),
                         what_if(loaded),
                     )
                 ),
             )
-    answer(as_json, lambda: details, lambda: page(details))
+    answer(as_json, lambda: details, lambda: page(details, decided.decision))
 
 
 @click.command("run")

@@ -318,13 +318,14 @@ def plain(scenario: Scenario) -> Scenario:
     return scenario.replace(strategy=Autoregressive(), acceptance=AcceptanceSpec(always=0))
 
 
-def baseline(scenario: Scenario, requests: int | None = None) -> Law:
+def baseline(scenario: Scenario, requests: int | None = None, context: int | None = None) -> Law:
     """Return the law of autoregressive decoding on the scenario's target, for ``requests`` at a
-    time; None: one for every place.
+    time at ``context`` cached tokens each; None: one for every place, halfway through the output.
     """
     unit = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
+    tokens = scenario.mean_context if context is None else context
     return Autoregressive().law(
-        scenario.cost, lambda gamma: unit, requests or scenario.batch, scenario.mean_context
+        scenario.cost, lambda gamma: unit, requests or scenario.batch, tokens
     )
 
 

@@ -26,8 +26,8 @@ from simulator.core.numeric import grouped
 from simulator.core.strategies.common.capabilities import extra_memory
 from simulator.evidence.ledger.rows import PLAIN_STEP, SPEEDUP, STEP, LedgerRow
 from simulator.scenario import Scenario
+from simulator.scenario.decision.verdict import Verdict, verdict
 from simulator.scenario.uncertain.draws import Drawn, Interval
-from simulator.scenario.verdict import Verdict, verdict
 
 NEITHER = 0.03
 """Distance of a measured speed-up from 1 within which it is neither a loss nor a gain."""

@@ -7,27 +7,40 @@ from collections.abc import Iterator, Sequence
 from simulator.core.plain import PlainMapping
 from simulator.inputs.shell import typed
 from simulator.report.blocks import Block, Bullets, Highlight, Page, Paragraph, Table
+from simulator.report.pages import decision as decided
 from simulator.report.pages.what_if import blocks as sliders
+from simulator.report.run.answer import doubt
 from simulator.report.wording import as_sentence, number, share
+from simulator.scenario.decision.answer import Decision
+from simulator.scenario.uncertain.draws import Interval
 from simulator.studies.what_if import WhatIf
 
 KINDS_SHOWN = 4
 """Step kinds that a terminal shows, the most frequent ones."""
 
 
-def page(details: PlainMapping, command: str = "", law: WhatIf | None = None) -> Page:
-    """Return the page of :func:`~simulator.scenario.result.data.law_details`: the answer, sliders
-    over ``law``, parts of a step.
+def page(
+    details: PlainMapping,
+    decision: Decision | None,
+    command: str = "",
+    law: WhatIf | None = None,
+) -> Page:
+    """Return the page of :func:`~simulator.scenario.result.data.law_details`: the answer, the
+    decision behind it, sliders over ``law``, parts of a step.
     """
     opening: list[Block] = [Paragraph(as_sentence(caution)) for caution in details["cautions"]]
+    if decision:
+        interval = Interval(**details["speedup_interval"])
+        opening.append(Paragraph(f"{doubt(details['speedup'], interval)}."))
+        opening.append(decided.reasons(decision))
     if law:
         opening += sliders(law)
     opening += [_durations(details["kinds"]), Bullets(list(sentences(details)))]
     return Page(
         title=details["scenario"],
-        answer=answer(details),
+        answer=decided.led(decision, answer(details)),
         opening=opening,
-        highlights=list(highlights(details)),
+        highlights=[*decided.highlights(decision), *highlights(details)],
         command=command or typed("specsim", "law", names=[details["scenario"]]),
     )
 
@@ -42,7 +55,7 @@ def answer(details: PlainMapping) -> str:
     return (
         f"{tpot_ms} ms per token (law), {details['speedup']:.2f} times the speed of "
         f"autoregressive decoding ({baseline_ms} ms, law): {step_ms} ms per step, {tokens} tokens "
-        "per step"
+        "per step."
     )
 
 
@@ -62,8 +75,6 @@ def sentences(details: PlainMapping) -> Iterator[str]:
     yield f"Law: {law['source']}. Relation to the process: {law['relation']}"
     if "load" in details:
         yield details["load"]["words"]
-    if details["stand_in"]:
-        yield "Acceptance is a stand-in, recorded from other models"
 
 
 def _durations(kinds: Sequence[PlainMapping]) -> Table:

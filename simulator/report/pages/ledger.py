@@ -26,7 +26,7 @@ from simulator.evidence.ledger.score import (
 from simulator.report.blocks import Block, Bullets, Highlight, Page, Table, sections
 from simulator.report.columns import Column, table
 from simulator.report.wording import number, plural, share, signed_share, whole_share
-from simulator.scenario.verdict import verdict
+from simulator.scenario.decision.verdict import verdict
 
 LEGEND = (
     f"A loss or a gain is a measured speed-up more than {whole_share(NEITHER)} from 1. A source "

@@ -9,6 +9,7 @@ from simulator.core.serving.requests import Requests
 from simulator.core.serving.traffic import TrafficFile
 from simulator.core.strategies.common.capabilities import accounting_of
 from simulator.report.blocks import Block, Highlight, Paragraph, Strong
+from simulator.report.pages import decision as decided
 from simulator.report.run.drafting import regime
 from simulator.report.run.gaps import agreement_sentence
 from simulator.report.wording import as_sentence, number, percent, whole_share
@@ -19,7 +20,12 @@ from simulator.scenario.uncertain.draws import SHARE, Interval
 
 
 def headline(result: RunResult) -> str:
-    """Return the answer in one sentence."""
+    """Return the answer: whether to switch speculation on, and in one sentence what it brings."""
+    return decided.led(result.decision, speed(result))
+
+
+def speed(result: RunResult) -> str:
+    """Return what a run comes to in one sentence."""
     simulated = result.simulated
     baseline = result.baseline
     answer = f"{number(simulated.tpot_s * 1e3, 3)} ms per token (simulation)"
@@ -45,7 +51,10 @@ def _with_prompts(speedup: float | None) -> str:
 
 
 def highlights(result: RunResult, speedup: Interval | None) -> Iterator[Highlight]:
-    """Yield the simulated time per token, the speed-up with its interval, and the law's time."""
+    """Yield the chance that speculation is faster, the simulated time per token, the speed-up with
+    its interval, and the law's time.
+    """
+    yield from decided.highlights(result.decision)
     simulated_ms = result.simulated.tpot_s * 1e3
     law_ms = result.law.tpot_s * 1e3
     yield Highlight(f"{number(simulated_ms, 3)} ms", "per token, simulation")
@@ -68,11 +77,11 @@ def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
     for caution in result.cautions:
         yield Paragraph(as_sentence(caution))
     if speedup and result.scenario.schedule.window:
-        yield Paragraph(f"{doubt(result.speedup, speedup)}.")
+        yield Paragraph(f"{doubt(result.speedup, speedup)}{decided.beside(result.decision)}.")
+    if result.decision:
+        yield decided.reasons(result.decision)
     if result.rests_on:
         yield Paragraph(as_sentence(result.rests_on))
-    if result.scenario.acceptance.stand_in:
-        yield Paragraph("Acceptance is a stand-in, recorded from other models.")
     limits = result.simulated.serving.counted.slo
     if limits:
         yield Paragraph(f"SLO: {', '.join(map(_limit, limits))}.")

@@ -10,6 +10,7 @@ from simulator.core.strategies.common.step import named_durations
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import gap_data
 from simulator.scenario.caveats import cautions
+from simulator.scenario.decision.by_law import DecidedLaw
 from simulator.scenario.evaluate import baseline, law
 from simulator.scenario.outcome import outcome_data, stage_memories
 from simulator.scenario.result.run_result import RunResult
@@ -36,6 +37,7 @@ def result_data(result: RunResult) -> PlainData:
             "tokens_per_s": result.baseline.tokens_per_s,
         },
         "speedup": result.speedup,
+        "decision": result.decision and result.decision.as_data(),
         "bill": result.expenses and result.expenses._asdict(),
         "replications": {name: mean._asdict() for name, mean in result.replications.items()},
         "stages": list(_stage_data(result.scenario)),
@@ -79,9 +81,9 @@ def law_data(law: Law) -> PlainData:
     }
 
 
-def law_details(loaded: Loaded) -> PlainData:
+def law_details(loaded: Loaded, decided: DecidedLaw) -> PlainData:
     """Return the law of a scenario with its durations by step kind as plain data, times in
-    milliseconds.
+    milliseconds, and what was decided by it.
     """
     scenario = loaded.scenario
     marginal = law(scenario, loaded.acceptance())
@@ -113,6 +115,8 @@ def law_details(loaded: Loaded) -> PlainData:
         "kinds": kinds,
         "baseline": {"strategy": "autoregressive", "tpot_ms": autoregressive.tpot_s * 1e3},
         "speedup": autoregressive.tpot_s / marginal.tpot_s,
+        "speedup_interval": decided.speedup.interval()._asdict(),
+        "decision": decided.decision and decided.decision.as_data(),
         "stand_in": scenario.acceptance.stand_in,
         "cautions": list(cautions(scenario)),
         **(

@@ -13,6 +13,7 @@ from simulator.core.strategies.common.step import Kind
 from simulator.core.world import Span
 from simulator.scenario import Scenario
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap
+from simulator.scenario.decision.answer import Decision
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome
 from simulator.scenario.stated.means import StatedMean
@@ -55,6 +56,8 @@ class RunResult:
     """What in doubt the speed-up rests on
     (:func:`simulator.scenario.uncertain.footings.rests_on`); empty where that is little.
     """
+    decision: Decision | None = None
+    """Whether to switch speculation on; None where nothing is drafted."""
     replications: Mapping[str, Mean] = field(default_factory=dict)
     """Means of metrics over seeds (:mod:`simulator.scenario.replications`), where more than one was
     simulated.

@@ -1,5 +1,6 @@
 """What an answer rests on: the numbers behind it, that which could change it most first."""
 
+from collections.abc import Sequence
 from math import exp
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from simulator.scenario.uncertain.draws import SHARE_DEVIATIONS
 
 WORTH_NAMING = 0.005
 """Change of a speed-up from which on a number in doubt is named beside it."""
+ACCEPTANCE = "acceptance, tokens per step"
+"""What acceptance is called among the numbers in doubt."""
 
 
 class Footing(NamedTuple):
@@ -83,8 +86,7 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
         mean = float(law(scenario, acceptance).verified_per_step)
         confidence = scenario.acceptance.confidence or "assumed"
         source = scenario.acceptance.source or "not stated"
-        name = "acceptance, tokens per step"
-        ranked.append(Footing(name, mean, confidence, source, change))
+        ranked.append(Footing(ACCEPTANCE, mean, confidence, source, change))
     return sorted(ranked, key=lambda footing: -abs(footing.change))
 
 
@@ -92,7 +94,11 @@ def rests_on(loaded: Loaded, most: int = 4) -> str:
     """Return which number in doubt could change the speed-up most, and by how much, and then the
     next ones; empty where they change little.
     """
-    doubted = footings(loaded, every=False)
+    return largest_in_words(loaded, footings(loaded, every=False), most)
+
+
+def largest_in_words(loaded: Loaded, doubted: Sequence[Footing], most: int = 4) -> str:
+    """Return the same of numbers in doubt that are known already."""
     named = [footing for footing in doubted if abs(footing.change) >= WORTH_NAMING]
     if not named:
         return ""

@@ -14,7 +14,8 @@ from simulator.core.serving.request_times import Times
 from simulator.core.serving.service import OnIteration, OnRequest
 from simulator.core.strategies.common.law import Law
 from simulator.scenario import Loaded, Scenario
-from simulator.scenario.evaluate import baseline, law, run, tuned
+from simulator.scenario.decision.decide import of_run
+from simulator.scenario.evaluate import baseline, law, observed_batch, run, tuned
 from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.stated.means import possible_changes
 from simulator.scenario.uncertain.acceptance import acceptance_range
@@ -26,9 +27,10 @@ from simulator.scenario.uncertain.draws import (
     SHARE_DEVIATIONS,
     Doubt,
     Interval,
+    drawn,
     interval,
 )
-from simulator.scenario.uncertain.footings import rests_on
+from simulator.scenario.uncertain.footings import footings, largest_in_words
 
 
 def run_with_interval(
@@ -37,14 +39,21 @@ def run_with_interval(
     log: OnIteration | None = None,
     finished: OnRequest | None = None,
 ) -> tuple[RunResult, Interval]:
-    """Return the result of :func:`simulator.scenario.evaluate.run`, and the interval of its
-    speed-up.
+    """Return the result of :func:`simulator.scenario.evaluate.run` with what it rests on and the
+    decision on speculation, and the interval of its speed-up.
     """
     times = Times(finished)
     loaded = tuned(loaded)
     result = run(loaded, command, log, times.note)
-    result = replace(result, rests_on=rests_on(loaded))
-    return result, of_speedup(loaded, result.speedup, times.requests)
+    doubted = footings(loaded, every=False)
+    speedup = drawn(result.speedup, doubt_of(loaded, times.requests))
+    batch = observed_batch(result.scenario, result.simulated)
+    result = replace(
+        result,
+        rests_on=largest_in_words(loaded, doubted),
+        decision=of_run(loaded, result, speedup, doubted, batch),
+    )
+    return result, speedup.interval()
 
 
 def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, int]]) -> Interval:
@@ -75,9 +84,11 @@ def _longer(law: Law, change: float) -> Law:
     return replace(law, **seconds)
 
 
-def laws_of(scenario: Scenario, acceptance: Acceptance) -> Laws:
-    """Return both laws of a scenario."""
-    return Laws(law(scenario, acceptance), baseline(scenario))
+def laws_of(scenario: Scenario, acceptance: Acceptance, batch: int | None = None) -> Laws:
+    """Return both laws of a scenario, for ``batch`` requests that decode together; None: one for
+    every place.
+    """
+    return Laws(law(scenario, acceptance, batch), baseline(scenario, batch))
 
 
 Quantity: TypeAlias = Callable[[Laws], float]
@@ -110,28 +121,38 @@ def rate_by_law(laws: Laws) -> float:
 
 
 def doubt_of(
-    loaded: Loaded, requests: Sequence[tuple[float, int]], quantity: Quantity = speedup_by_law
+    loaded: Loaded,
+    requests: Sequence[tuple[float, int]],
+    quantity: Quantity = speedup_by_law,
+    batch: int | None = None,
 ) -> Doubt:
     """Return how a number follows what is not known for certain, as :func:`doubts_of`."""
-    return next(iter(doubts_of(loaded, requests, [quantity])))
+    return next(iter(doubts_of(loaded, requests, [quantity], batch)))
 
 
 def doubts_of(
-    loaded: Loaded, requests: Sequence[tuple[float, int]], quantities: Sequence[Quantity]
+    loaded: Loaded,
+    requests: Sequence[tuple[float, int]],
+    quantities: Sequence[Quantity],
+    batch: int | None = None,
 ) -> list[Doubt]:
     """Return how each of some numbers follows what is not known for certain, taken from the laws,
     which are as good and much quicker. What is in doubt has the same name in all of them.
+    ``batch``: requests that decode together; None: one for every place.
     """
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
-    stated = laws_of(scenario, acceptance)
-    moved = dict(_moved(loaded, stated))
+    stated = laws_of(scenario, acceptance, batch)
+    moved = dict(_moved(loaded, stated, batch))
     at_ends: dict[str, tuple[Laws, Laws]] = {}
     held = held_by_fits(scenario)
     for span in uneven(numbers_of(scenario), scenario):
         if span.number not in held:
             low, high = (span.at(end, loaded).scenario for end in span.ends)
-            at_ends[span.name] = (laws_of(low, acceptance), laws_of(high, acceptance))
+            at_ends[span.name] = (
+                laws_of(low, acceptance, batch),
+                laws_of(high, acceptance, batch),
+            )
     timed = tuple(requests)
     by_acceptance = acceptance_range(loaded)
     possible = possible_changes(scenario, float(stated.own.verified_per_step))
@@ -146,12 +167,12 @@ def doubts_of(
     return doubts
 
 
-def _moved(loaded: Loaded, stated: Laws) -> Iterator[tuple[str, Laws]]:
+def _moved(loaded: Loaded, stated: Laws, batch: int | None) -> Iterator[tuple[str, Laws]]:
     """Yield what is in doubt by its name, with the laws where it is off by one deviation."""
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
     for name, change in (*slowed(loaded), *doubtful(loaded, held_by_fits(scenario))):
-        yield name, laws_of(change(loaded).scenario, acceptance)
+        yield name, laws_of(change(loaded).scenario, acceptance, batch)
     drafts = scenario.schedule.window > 0
     for engine in nested(scenario, Engine):
         if engine.fit:
