@@ -24,7 +24,7 @@ says why.
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +36,7 @@ from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
 from simulator.scenario import Loaded
-from simulator.scenario.evaluate import law
+from simulator.scenario.evaluate import law, tuned
 from simulator.scenario.uncertain.draws import Deviates, Drawn
 from simulator.scenario.uncertain.intervals import (
     doubts_of,
@@ -46,6 +46,7 @@ from simulator.scenario.uncertain.intervals import (
     step_by_law,
 )
 
+NOTHING_SHARED: Mapping[str, str] = {}
 SPEEDUP = "speed-up"
 PLAIN_STEP = "plain step"
 STEP = "speculative step"
@@ -103,6 +104,7 @@ class LeftOut(NamedTuple):
 
     fault: Fault
     words: str
+    source: str
 
 
 class MeasuredTable(NamedTuple):
@@ -112,9 +114,13 @@ class MeasuredTable(NamedTuple):
     left_out: tuple[LeftOut, ...]
 
 
-def read_table(path: Path, catalogue: Catalogue) -> MeasuredTable:
-    """Return the rows of a table with what the laws say of them; raise :class:`BadInput` for a file
-    that is none.
+def read_table(
+    path: Path, catalogue: Catalogue, shared: Mapping[str, str] = NOTHING_SHARED
+) -> MeasuredTable:
+    """Return the rows of a table with what the laws say of them. ``shared`` are cells of all its
+    rows, by column, where a row does not state them.
+
+    Raises :class:`BadInput` for a file that is no table.
     """
     file = shown(path)
     every = []
@@ -122,7 +128,8 @@ def read_table(path: Path, catalogue: Catalogue) -> MeasuredTable:
         with readable(file), reading.lines(path) as lines:
             reader = csv.DictReader(lines)
             for cells in reader:
-                every.append(written((file, reader.line_num, 1), cells))
+                stated = {column: cell for column, cell in cells.items() if column and cell}
+                every.append(written((file, reader.line_num, 1), {**shared, **stated}))
     except csv.Error as error:
         raise BadInput.at(file, f"cannot be read: {error}") from error
     if not every:
@@ -133,9 +140,9 @@ def read_table(path: Path, catalogue: Catalogue) -> MeasuredTable:
         try:
             rows.append(_row(row, every, catalogue))
         except BadInput as error:
-            left_out.append(LeftOut(error.faults[0], row.words))
+            left_out.append(LeftOut(error.faults[0], row.words, row.origin))
         except UnknownName as error:
-            left_out.append(LeftOut(Fault(row.place, "", str(error)), row.words))
+            left_out.append(LeftOut(Fault(row.place, "", str(error)), row.words, row.origin))
     return MeasuredTable(tuple(rows), tuple(left_out))
 
 
@@ -143,7 +150,9 @@ def _row(row: WrittenRow, every: Sequence[WrittenRow], catalogue: Catalogue) -> 
     """Return a row with its scenario and what the law says of it; raise :class:`BadInput` or
     :class:`UnknownName` where the catalogue cannot run it.
     """
-    measured = _measured(row, every)
+    loaded = tuned(scenario_of(row, catalogue))
+    tokens = float(law(loaded.scenario, loaded.acceptance()).verified_per_step)
+    measured = _measured(row, every, tokens)
     if measured == (None, None, None):
         message = (
             "expected plain and speculative rates, two steps, or a speed-up; state "
@@ -151,16 +160,15 @@ def _row(row: WrittenRow, every: Sequence[WrittenRow], catalogue: Catalogue) -> 
             "speedup"
         )
         raise BadInput.at(row.place, message)
-    loaded = scenario_of(row, catalogue)
-    tokens = float(law(loaded.scenario, loaded.acceptance()).verified_per_step)
     comparisons = tuple(_comparisons(loaded, measured))
     return LedgerRow(
         row.place, row.origin, row.words, loaded, tokens, comparisons, tuple(row.assumed)
     )
 
 
-def _measured(row: WrittenRow, every: Sequence[WrittenRow]) -> Measured:
-    """Return what was measured of a row, beside the plain run of the same table where it has one.
+def _measured(row: WrittenRow, every: Sequence[WrittenRow], tokens: float) -> Measured:
+    """Return what was measured of a row whose steps commit so many tokens, beside the plain run of
+    the same table where it has one.
 
     A rate of all requests together is their number over the time per token.
     """
@@ -169,7 +177,7 @@ def _measured(row: WrittenRow, every: Sequence[WrittenRow]) -> Measured:
     beside = _plain_run(row, every)
     rate = row.number("speculative_tokens_per_s")
     requests = row.number("concurrency") or 1.0
-    tokens = row.number("tokens_per_step") or 1.0
+    tokens = row.number("tokens_per_step") or tokens
     step_s = _step_s(row, beside)
     if step_s is None and rate:
         step_s = requests * tokens / rate

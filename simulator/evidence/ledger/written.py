@@ -171,11 +171,11 @@ class WrittenRow:
         return same and not contrary
 
 
-def written(place: Place, cells: Mapping[str | None, str | None]) -> WrittenRow:
-    """Return a row under the names of columns that are used here."""
+def written(place: Place, cells: Mapping[str, str]) -> WrittenRow:
+    """Return a row under the names of columns that are used here; cells of blanks state nothing."""
     stated = {}
     for key, cell in cells.items():
-        if key and cell and cell.strip():
+        if cell.strip():
             stated[key] = cell.strip()
     for name, others in ALSO.items():
         for other in others:

@@ -63,7 +63,7 @@ def page(ledgers: Sequence[MeasuredTable], command: str) -> Page:
             ("By group", [_scores("Speed-up by group", groups)] if groups else []),
             ("Steps", [_steps(steps)] if steps else []),
             ("Row by row", [_rows(judged(speedups(rows))[OURS])] if ours else []),
-            ("Left out", [Bullets(list(_left_out(left_out)))] if left_out else []),
+            ("Left out", [Bullets(list(reasons(left_out)))] if left_out else []),
             ("Assumed", [Bullets(assumed)] if assumed else []),
         ),
         command=command,
@@ -171,7 +171,7 @@ def _interval(said: JudgedSpeedup) -> str:
     return f"{number(low, 3)} to {number(high, 3)}"
 
 
-def _left_out(rows: Sequence[LeftOut]) -> Iterator[str]:
+def reasons(rows: Sequence[LeftOut]) -> Iterator[str]:
     """Yield why rows are left out, those of a file with one reason together."""
     by_reason = grouped(rows, lambda row: (row.fault.place[0], row.fault.field, row.fault.message))
     for (file, field, message), of_reason in by_reason.items():
