@@ -20,7 +20,13 @@ from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.stated.means import possible_changes
 from simulator.scenario.uncertain.acceptance import acceptance_range
 from simulator.scenario.uncertain.devices import slowed
-from simulator.scenario.uncertain.distance import OUTSIDE, farthest, held_by_fits, outside
+from simulator.scenario.uncertain.distance import (
+    OUTSIDE,
+    farthest,
+    fitted_here,
+    held_by_fits,
+    outside,
+)
 from simulator.scenario.uncertain.doubts import doubtful, numbers_of, uneven
 from simulator.scenario.uncertain.draws import (
     BY_CONTEXT,
@@ -171,13 +177,17 @@ def _moved(loaded: Loaded, stated: Laws, batch: int | None) -> Iterator[tuple[st
     """Yield what is in doubt by its name, with the laws where it is off by one deviation."""
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
+    at_home = {place.device.name for place in fitted_here(scenario)}
     for name, change in (*slowed(loaded), *doubtful(loaded, held_by_fits(scenario))):
-        yield name, laws_of(change(loaded).scenario, acceptance, batch)
+        if name not in at_home:
+            yield name, laws_of(change(loaded).scenario, acceptance, batch)
     drafts = scenario.schedule.window > 0
     for engine in nested(scenario, Engine):
         if engine.fit:
             left = left_by(engine.fit)
             yield f"fit of engine {engine.name}", stated.longer(left, 0.0 if drafts else left)
+            if drafts:
+                yield f"fit of engine {engine.name}, plain", stated.longer(plain=left)
     for beyond in outside(farthest(scenario)):
         every = beyond.every_pass
         yield f"{beyond.axis} {OUTSIDE}, every pass", stated.longer(every, every)
