@@ -16,8 +16,12 @@ from hypothesis import given, strategies as st
 
 from simulator.cli.main import main
 from simulator.core.acceptance.spec import AcceptanceSpec, Rescale
-from simulator.report.blocks import Bullets, Highlight, Strong
-from simulator.report.pages import decision as words
+from simulator.report.blocks import Bullets, Highlight, Paragraph, Strong
+from simulator.report.pages import (
+    batches as batches_page,
+    decision as words,
+    methods as methods_page,
+)
 from simulator.scenario import Loaded, load
 from simulator.scenario.decision.answer import (
     AcceptanceOrigin,
@@ -38,6 +42,8 @@ from simulator.scenario.decision.verdict import verdict
 from simulator.scenario.uncertain.draws import DRAWS, Doubt, Drawn, drawn
 from simulator.scenario.uncertain.footings import ACCEPTANCE, Footing
 from simulator.scenario.uncertain.intervals import run_with_interval
+from simulator.studies.batches import study as batches
+from simulator.studies.methods import candidates, study as methods
 
 WORLD = """
 strategy: {{name: vanilla_sd, gamma: 3}}
@@ -391,6 +397,54 @@ def test_acceptance_in_words(origin: AcceptanceOrigin, text: str) -> None:
 def test_what_to_measure_in_words(what: Any, text: str) -> None:
     found = words.measurement(Measurement(what, "x", "assumed", 0.05), said().setting)
     assert found == f"{text} speed-up +5.0 %)"
+
+
+# ---- batches and methods
+
+
+def test_every_simulated_batch_has_a_chance_by_its_tokens_per_second(tmp_path: Path) -> None:
+    """Nothing is in doubt in this world: the chance is 0 or 1. Three tokens in 22 + 4 B ms and
+    10 + B ms each are equal at B = 8.
+    """
+    loaded = world(tmp_path, "{base_ms: 10, row_ms: 1}", 4, "{always: 2}")
+    (one,) = batches([loaded], [1, 4, 32], [1, 4, 32]).studies
+    chances = {point.batch: (point.chance, point.verdict) for point in one.points}
+    assert chances == {1: (1.0, "helps"), 4: (1.0, "helps"), 32: (0.0, "hurts")}
+    assert one.decision is not None
+    assert one.decision.first.measure == "output tokens per second"
+    assert one.decision.first.speedup == one.points[0].simulated_speedup
+    data = batches([loaded], [4], []).as_data()
+    assert data["decision"]["measures"][0]["measure"] == "time per token"
+    assert (data["batches"][0]["chance"], data["batches"][0]["verdict"]) == (None, "")
+
+
+def test_a_batch_study_of_one_scenario_begins_with_the_decision(tmp_path: Path) -> None:
+    loaded = world(tmp_path)
+    alone = batches_page.page(batches([loaded], [1], [1]))
+    assert alone.answer.startswith("Speculation helps: over 99 % chance")
+    assert isinstance(alone.opening[0], Bullets)
+    both = batches_page.page(batches([loaded, loaded], [1], [1]))
+    assert both.answer.startswith("By law")
+    first, reasons, *_ = both.sections[0].blocks
+    assert first == Paragraph(
+        "Speculation helps: over 99 % chance that it is faster than plain decoding."
+    )
+    assert isinstance(reasons, Bullets)
+
+
+def test_every_method_has_a_decision_and_the_first_comes_first() -> None:
+    small = ["requests.count=2", "requests.output_tokens=16"]
+    found = list(candidates("methods_vicuna_7b_a100", small, only=["hydra"]))
+    compared = methods(found, "methods_vicuna_7b_a100")
+    (point, *_) = compared.points
+    assert point.decision is not None
+    assert point.decision.other == Side(
+        "time per token", point.speedup, point.decision.other.chance if point.decision.other else 0
+    )
+    row = compared.as_data()["methods"][0]
+    assert row["decision"] == point.decision.as_data()
+    page = methods_page.page(compared)
+    assert page.answer.startswith(f"Speculation with hydra {point.decision.verdict}: ")
 
 
 # ---- as commands print it

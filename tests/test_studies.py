@@ -109,12 +109,12 @@ def test_no_page_is_without_a_study_or_a_command() -> None:
     Sliders are a part of the pages of runs, laws and plans.
     """
     verbs = {word for words, _ in every() for word in words.split()}
-    assert modules("report/pages") - verbs == {"claims", "ledger", "what_if"}
+    assert modules("report/pages") - verbs == {"claims", "decision", "ledger", "what_if"}
 
 
-@pytest.mark.parametrize("name", sorted(modules("report/pages") - {"plot", "what_if"}))
+@pytest.mark.parametrize("name", sorted(modules("report/pages") - {"plot", "decision", "what_if"}))
 def test_every_page_is_a_page_and_nothing_prints_by_itself(name: str) -> None:
-    """``plot`` is a picture without a page, ``what_if`` a part of others."""
+    """``plot`` is a picture without a page, ``decision`` and ``what_if`` are parts of others."""
     module = import_module(f"simulator.report.pages.{name}")
     assert get_type_hints(module.page)["return"] is Page
     assert "rich" not in (PACKAGE / f"report/pages/{name}.py").read_text()

@@ -27,7 +27,10 @@ from simulator.core.strategies import strategies
 from simulator.core.strategies.common.capabilities import DerivesNumbers, DraftsChain
 from simulator.core.strategies.common.step import Kind
 from simulator.scenario import Loaded, Scenario, evaluate
-from simulator.scenario.uncertain.draws import Interval, interval
+from simulator.scenario.decision.answer import Decision
+from simulator.scenario.decision.by_law import by_law
+from simulator.scenario.decision.verdict import verdict
+from simulator.scenario.uncertain.draws import Interval, drawn, interval
 from simulator.scenario.uncertain.intervals import doubt_of
 from simulator.studies.window import main_kind, serial_drafting
 
@@ -108,6 +111,10 @@ class BatchPoint:
     """The same with acceptance as it is stated: over devices, hosts, rows of a verification and
     experts read.
     """
+    chance: float | None = None
+    """Chance that the strategy is faster than autoregressive decoding, as a share of 1: in output
+    tokens per second, simulated.
+    """
     unmatched: float = 0.0
     """Share of steps in which look-up finds nothing to propose."""
     vanilla_tpot_ms: float | None = None
@@ -139,17 +146,10 @@ class BatchPoint:
 
     @property
     def verdict(self) -> str:
-        """Return whether the strategy helps or hurts all over the interval, or that it is open;
-        empty without an interval.
-        """
-        if self.speedup_interval is None:
+        """Return whether the strategy helps, may hurt or hurts; empty without a chance."""
+        if self.chance is None:
             return ""
-        low, high = self.speedup_interval
-        if low > 1.0:
-            return "helps"
-        if high < 1.0:
-            return "hurts"
-        return "open"
+        return verdict(self.chance)
 
     @property
     def break_even(self) -> tuple[float, float, float] | None:
@@ -218,12 +218,16 @@ class BatchStudy:
     points: tuple[BatchPoint, ...]
     tile_edges: tuple[int, ...]
     """Swept sizes at which the rows of a verification first need a further tile."""
+    decision: Decision | None
+    """Whether to switch speculation on at the scenario's own batch; None where nothing is
+    drafted."""
 
     def as_data(self) -> PlainData:
         """Return the study as plain data."""
         return {
             "scenario": self.scenario.name,
             "strategy": self.scenario.strategy.name,
+            "decision": self.decision and self.decision.as_data(),
             "crossover": dict(zip(("first", "for_good"), crossover(self.points), strict=True)),
             "tile_edges": list(self.tile_edges),
             "batches": [self._row(point) for point in self.points],
@@ -268,8 +272,21 @@ def study(
     studies = []
     for scenario in loaded:
         points = tuple(batch_sweep(scenario, sizes, simulated))
-        studies.append(BatchStudy(scenario.scenario, points, tuple(tile_edges(scenario, points))))
+        edges = tuple(tile_edges(scenario, points))
+        studies.append(BatchStudy(scenario.scenario, points, edges, _decided(scenario, points)))
     return BatchStudies(tuple(studies))
+
+
+def _decided(loaded: Loaded, points: Iterable[BatchPoint]) -> Decision | None:
+    """Return the decision at the scenario's own batch, by output tokens per second where that size
+    was simulated.
+    """
+    batch = loaded.scenario.batch
+    throughput = None
+    for point in points:
+        if point.batch == batch:
+            throughput = point.simulated_speedup
+    return by_law(evaluate.tuned(loaded), throughput=throughput).decision
 
 
 def batch_sweep(
@@ -292,8 +309,13 @@ def batch_sweep(
             if size in simulate_at:
                 doubt = doubt_of(tuned, ())
                 of_times = interval(point.speedup, doubt._replace(acceptance=(0.0, 0.0)))
+                draws = drawn(point.speedup, doubt)
+                simulated = draws._replace(value=point.simulated_speedup or point.speedup)
                 point = replace(
-                    point, speedup_interval=interval(point.speedup, doubt), times_interval=of_times
+                    point,
+                    speedup_interval=draws.interval(),
+                    times_interval=of_times,
+                    chance=simulated.chance_above(1.0) if point.gamma else None,
                 )
             points.append(point)
     return points

@@ -7,12 +7,12 @@ autoregressive run of the same requests.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
 from simulator.core.faults import BadInput, Fault, did_you_mean
-from simulator.core.numeric import ordered_sum
+from simulator.core.numeric import ordered_sum, quotient
 from simulator.core.parallel import counted
 from simulator.core.plain import PlainData
 from simulator.core.strategies.common.capabilities import NamesRecording, extra_memory
@@ -21,7 +21,12 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import in_a_line
 from simulator.scenario import Loaded, evaluate, load
 from simulator.scenario.agreement import claim_of
-from simulator.scenario.uncertain.footings import rests_on
+from simulator.scenario.decision.answer import Decision
+from simulator.scenario.decision.decide import decide
+from simulator.scenario.outcome import Outcome
+from simulator.scenario.uncertain.draws import drawn
+from simulator.scenario.uncertain.footings import Footing, footings, largest_in_words
+from simulator.scenario.uncertain.intervals import doubt_of
 from simulator.studies.method_features import read_method
 from simulator.studies.window import main_kind
 
@@ -64,6 +69,8 @@ class MethodPoint:
     """How the law relates to the process, where it is not exact."""
     rests_on: str = ""
     """What in doubt its speed-up rests on most, and what that could change."""
+    decision: Decision | None = None
+    """Whether to switch speculation on with this method."""
     published_speedup: float | None = None
     """The speed-up that the source of the mean reports, on its own hardware and software."""
 
@@ -103,7 +110,9 @@ class MethodComparison:
         rows = []
         for point in self.points:
             rows.append(
-                asdict(point) | {"speedup": point.speedup, "relative_step": point.relative_step}
+                asdict(replace(point, decision=None))
+                | {"speedup": point.speedup, "relative_step": point.relative_step}
+                | {"decision": point.decision and point.decision.as_data()}
             )
         return {
             "scenario": self.scenario,
@@ -225,17 +234,17 @@ def method_sweep(candidates: Iterable[MethodCandidate]) -> list[MethodPoint]:
     then fastest first.
     """
     points: list[MethodPoint] = []
-    baseline: float | None = None
+    baseline: Outcome | None = None
     for candidate in counted(candidates, "methods"):
         if candidate.loaded:
             if baseline is None:
                 plain = evaluate.plain(candidate.loaded.scenario)
-                baseline = evaluate.simulate(plain, evaluate.NO_DRAFTS)[0].tpot_s * 1e3
+                baseline, _ = evaluate.simulate(plain, evaluate.NO_DRAFTS)
             points.append(_point(candidate, evaluate.tuned(candidate.loaded), baseline))
     return sorted(points, key=lambda point: (point.origin == "published", point.tpot_ms))
 
 
-def _point(candidate: MethodCandidate, loaded: Loaded, baseline_ms: float) -> MethodPoint:
+def _point(candidate: MethodCandidate, loaded: Loaded, baseline: Outcome) -> MethodPoint:
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
     strategy = scenario.schedule
@@ -244,6 +253,7 @@ def _point(candidate: MethodCandidate, loaded: Loaded, baseline_ms: float) -> Me
     simulated = evaluate.simulate(scenario, acceptance)[0]
     step = strategy.step(main_kind(law.kinds), scenario.mean_context)
     drafted = strategy.phases(scenario.cost, step)
+    doubted = footings(loaded, every=False)
     if target:
         extra = (
             target.weights_gb(extra_memory(strategy, target.model).weights) - target.weights_gb()
@@ -265,11 +275,24 @@ def _point(candidate: MethodCandidate, loaded: Loaded, baseline_ms: float) -> Me
         tokens_per_step=simulated.tokens_per_step,
         tpot_ms=simulated.tpot_s * 1e3,
         law_tpot_ms=law.tpot_s * 1e3,
-        baseline_tpot_ms=baseline_ms,
+        baseline_tpot_ms=baseline.tpot_s * 1e3,
         relation="" if (claim := claim_of(scenario)).exact else str(claim),
-        rests_on=rests_on(loaded, 2),
+        rests_on=largest_in_words(loaded, doubted, 2),
+        decision=_decided(loaded, simulated, baseline, doubted),
         published_speedup=candidate.published.speedup if candidate.published else None,
     )
+
+
+def _decided(
+    loaded: Loaded, simulated: Outcome, baseline: Outcome, doubted: Sequence[Footing]
+) -> Decision | None:
+    """Return the decision on a method, by output tokens per second in a closed loop."""
+    speedup = drawn(baseline.tpot_s / simulated.tpot_s, doubt_of(loaded, ()))
+    batch = evaluate.observed_batch(loaded.scenario, simulated)
+    throughput = None
+    if loaded.scenario.requests.arrivals is None:
+        throughput = quotient(simulated.tokens_per_s, baseline.tokens_per_s)
+    return decide(loaded, speedup, doubted, batch, throughput)
 
 
 def source_of(loaded: Loaded, published: PublishedMean | None) -> str:

@@ -9,9 +9,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.core.plain import PlainData
-from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Figure,
+    Highlight,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+)
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
+from simulator.report.pages import decision as decided
 from simulator.report.pages.load import LINES
 from simulator.report.panels import (
     BLUE,
@@ -27,14 +37,15 @@ from simulator.report.panels import (
     logarithmic,
 )
 from simulator.report.run.answer import origin
-from simulator.report.wording import number, short_names, spread
+from simulator.report.wording import if_known, number, short_names, spread
 from simulator.studies.batches import BatchPoint, BatchStudies, BatchStudy, crossover
 
 LEGEND = (
     "Simulated speed-ups are of output tokens per second, with the prefills of all requests on "
     "both sides. Break-even is the chance of each draft token of a chain at which the law's "
     "speed-up is 1; its interval is of devices, hosts and experts read, that of the speed-up also "
-    "of acceptance, where the scenario states a range of it."
+    "of acceptance, where the scenario states a range of it. The verdict is of output tokens per "
+    "second: helps from a chance of 80 % on that speculation is faster, hurts below 20 %."
 )
 PLAIN = {
     "law_tokens_per_s": "baseline_tokens_per_s",
@@ -61,12 +72,18 @@ def page(result: BatchStudies) -> Page:
         title = "Speed-up, passes and draft time by batch"
     drawing = Figure(title, "batches.svg", lambda: batch_figure(studies))
     headlines = "; ".join(map(headline, studies))
+    opening: list[Block] = [drawing, Paragraph(LEGEND)]
+    decision = None
+    if len(studies) == 1:
+        decision = studies[0].decision
+    if decision:
+        opening = [decided.reasons(decision), *opening]
     return Page(
         f"What {strategies} is worth in a batch, against autoregressive decoding",
-        answer=f"By law, {headlines}.",
-        highlights=list(highlights(studies[0])),
-        opening=[drawing, Paragraph(LEGEND)],
-        sections=[_section(study) for study in studies],
+        answer=decided.led(decision, f"By law, {headlines}."),
+        highlights=[*decided.highlights(decision), *highlights(studies[0])],
+        opening=opening,
+        sections=[_section(study, len(studies) == 1) for study in studies],
     )
 
 
@@ -99,12 +116,18 @@ def highlights(study: BatchStudy) -> Iterator[Highlight]:
     yield Highlight(behind, "where autoregressive decoding is first ahead")
 
 
-def _section(study: BatchStudy) -> Section:
-    """Return the table and the sentences of a scenario."""
+def _section(study: BatchStudy, alone: bool) -> Section:
+    """Return the table and the sentences of a scenario; behind its decision unless it is alone and
+    the page begins with that.
+    """
     simulated = [point for point in study.points if point.simulated_requests]
     sizes = _sizes(study, simulated or study.points)
     said = Bullets(list(sentences(study)))
-    return Section(study.scenario.name, [sizes, said])
+    if alone or study.decision is None:
+        return Section(study.scenario.name, [sizes, said])
+    first = Paragraph(decided.sentence(study.decision))
+    reasons = decided.reasons(study.decision)
+    return Section(study.scenario.name, [first, reasons, sizes, said])
 
 
 def _sizes(study: BatchStudy, points: Sequence[BatchPoint]) -> Table:
@@ -117,6 +140,7 @@ def _sizes(study: BatchStudy, points: Sequence[BatchPoint]) -> Table:
     if points[0].speedup_interval is not None:
         columns += [
             Column("interval", lambda point: spread(point.speedup_interval)),
+            Column("chance", lambda point: if_known(point.chance, decided.chance_words)),
             Column("verdict", lambda point: point.verdict),
             Column("break-even", lambda point: spread(point.break_even)),
         ]
@@ -135,7 +159,9 @@ def _sizes(study: BatchStudy, points: Sequence[BatchPoint]) -> Table:
         columns.append(
             Column("rel. draft overhead", lambda point: number(point.relative_draft_overhead, 3))
         )
-    return table(f"Batch sizes of {study.scenario.name}", points, columns)
+    on_terminal = [place for place, column in enumerate(columns) if column.head != "T_draft ms"]
+    title = f"Batch sizes of {study.scenario.name}"
+    return table(title, points, columns, terminal_columns=tuple(on_terminal))
 
 
 def sentences(study: BatchStudy) -> Iterator[str]:

@@ -12,8 +12,10 @@ from simulator.core.plain import PlainData
 from simulator.report.blocks import Block, Bullets, Figure, Highlight, Page, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
+from simulator.report.pages import decision as decided
 from simulator.report.panels import BLUE, GREY, VERMILLION
 from simulator.report.wording import as_sentence, number, shown
+from simulator.scenario.decision.answer import Decision
 from simulator.studies.crossovers import Crossover
 from simulator.studies.method_features import Features
 from simulator.studies.methods import ExcludedMethod, MethodComparison, MethodPoint
@@ -69,11 +71,35 @@ def page(result: MethodComparison) -> Page:
     picture = Figure(drawing, "methods.svg", lambda: bar_figure(result.points, title))
     return Page(
         title,
-        answer=headline(result),
-        highlights=list(highlights(result)),
-        opening=[picture],
+        answer=f"{first_decision(result)}{headline(result)}",
+        highlights=[*decided.highlights(_first(result)), *highlights(result)],
+        opening=[picture, *_reasons(result)],
         sections=[*sections, Section("How to read it", [Bullets(notes)])],
     )
+
+
+def _first(result: MethodComparison) -> Decision | None:
+    """Return the decision on the first method of the list; None where none runs."""
+    if not result.points:
+        return None
+    return result.points[0].decision
+
+
+def first_decision(result: MethodComparison) -> str:
+    """Return whether the first method of the list helps; empty where none runs."""
+    decision = _first(result)
+    if decision is None:
+        return ""
+    return (
+        f"Speculation with {result.points[0].method} {decision.verdict}: "
+        f"{decided.faster(decision.chance)}. "
+    )
+
+
+def _reasons(result: MethodComparison) -> Iterator[Block]:
+    decision = _first(result)
+    if decision:
+        yield decided.reasons(decision)
 
 
 def headline(result: MethodComparison) -> str:
@@ -109,6 +135,8 @@ def _methods(points: Sequence[MethodPoint]) -> Table:
         Column("method", lambda point: point.method),
         Column("speed-up", lambda point: f"{point.speedup:.2f}"),
     ]
+    if any(point.decision for point in points):
+        columns.append(Column("verdict", _verdict))
     if any(point.published_speedup for point in points):
         columns.append(Column("publ.", lambda point: shown(point.published_speedup, ".2f")))
     columns += [
@@ -119,6 +147,13 @@ def _methods(points: Sequence[MethodPoint]) -> Table:
         Column("rows", lambda point: point.verified_rows),
     ]
     return table("Methods, fastest first", points, columns, sortable=True)
+
+
+def _verdict(point: MethodPoint) -> str:
+    """Return whether a method helps, and how sure that is."""
+    if point.decision is None:
+        return ""
+    return f"{point.decision.verdict}, {decided.chance_words(point.decision.chance)}"
 
 
 def by_origin(points: Sequence[AnyPoint]) -> Iterator[tuple[str, list[AnyPoint]]]:

@@ -18,14 +18,17 @@ class DecidedLaw(NamedTuple):
     """None where nothing is drafted."""
 
 
-def by_law(loaded: Loaded, batch: int | None = None) -> DecidedLaw:
+def by_law(loaded: Loaded, batch: int | None = None, throughput: float | None = None) -> DecidedLaw:
     """Return the speed-up by law over plain decoding of the same batch, as it is drawn, and the
-    decision; ``batch``: requests that decode together, None: one for every place.
+    decision.
+
+    ``batch``: requests that decode together; None: one for every place. ``throughput``: the
+    speed-up of output tokens per second, where a closed loop was simulated.
     """
     requests = batch or loaded.scenario.batch
     speedup = drawn_speedup(loaded, requests)
     doubted = footings(loaded, every=False)
-    return DecidedLaw(speedup, decide(loaded, speedup, doubted, requests))
+    return DecidedLaw(speedup, decide(loaded, speedup, doubted, requests, throughput))
 
 
 def drawn_speedup(loaded: Loaded, batch: int) -> Drawn:
