@@ -55,6 +55,7 @@ from simulator.report.columns import Column, table
 from simulator.report.markdown import as_markdown
 from simulator.report.pages.ledger import reasons
 from simulator.report.wording import number, plural, share, signed_share, whole_share
+from simulator.scenario.uncertain.distance import GROWTH
 
 ROOT = Path(__file__).parent.parent
 FACTS = Path(__file__).with_suffix(".yaml")
@@ -90,6 +91,8 @@ class ReleasedSet(Frozen):
     role: Role
     why: str
     """Why it has this role."""
+    widths: Role | None = None
+    """Role for the widths of intervals, where it is another one."""
     sources: tuple[str, ...] = ()
     """Those of the file that belong to it; without any, all that no other set of the file names."""
     shared: dict[str, str] = Field(default_factory=dict)
@@ -196,7 +199,7 @@ def page(sets: Sequence[ScoredSet], given: Facts, fits: Mapping[str, EngineError
         sections=sections(
             ("Steps", [_steps(sets)]),
             ("What was known", [_known(sets)]),
-            ("Free parameters", [_free(fits)]),
+            ("Free parameters", [_free(fits), Paragraph(growth_words())]),
             ("Chosen after an error was seen", [_choices(given)]),
             ("Rows that could not run", [_not_run(sets)]),
             ("Assumed", [Paragraph(ASSUMED), _assumed(sets)]),
@@ -254,6 +257,7 @@ def _speedups(sets: Sequence[ScoredSet]) -> Table:
             Column("false alarms", lambda of: _counted(of[1].ours.false_alarms)),
             Column("error (median)", lambda of: share(of[1].ours.median_error)),
             Column("held", lambda of: whole_share(of[1].ours.held.value)),
+            Column("widths are", lambda of: of[0].widths or of[0].role),
             Column("width", lambda of: number(of[1].ours.width, 2)),
             Column("interval score", lambda of: number(of[1].ours.interval_score, 2)),
             Column("bytes alone: sign", lambda of: whole_share(of[1].by_bytes.sign.value)),
@@ -310,6 +314,19 @@ def _free(fits: Mapping[str, EngineErrors]) -> Table:
             Column("error where fitted", lambda pair: share(pair[1].errors["fitted"])),
             Column("fitted to", lambda pair: pair[1].source),
         ],
+    )
+
+
+def growth_words() -> str:
+    """Return how many numbers say how intervals grow outside of a fit."""
+    numbers = [
+        part for growth in GROWTH.values() for part in (growth.every_pass, growth.speculation)
+    ]
+    free = sum(1 for part in numbers if part)
+    return (
+        f"Intervals outside of a fit grow by {plural(free, 'number')} along "
+        f"{len(GROWTH)} axes, measured by `python -m benchmarks.distance` on "
+        "sets whose widths are fitted."
     )
 
 

@@ -14,6 +14,7 @@ from simulator.evidence.ledger.rows import STEP
 from simulator.evidence.validation import engine_fits
 from simulator.inputs.catalogue import Catalogue
 from simulator.report.markdown import as_markdown
+from simulator.scenario.uncertain.distance import farthest
 
 HEAD = (
     "source,hardware,target_model,method,draft_steps,tokens_per_step,plain_tokens_per_s,"
@@ -68,6 +69,7 @@ def test_the_page_tells_roles_apart_and_names_what_could_not_run(
     assert "- a term: It was opened." in text
     assert "| vllm | 2 | 7 | 1.0 % | b |" in text
     assert "| named | fitted | 1 | 0 % (1) | 0 % (1) |" in text
+    assert "axes, measured by `python -m benchmarks.distance`" in text
     written = list(csv.DictReader(ledger.sets_csv(found).splitlines()))
     assert [(row["set"], row["quantity"]) for row in written] == [
         (name, quantity)
@@ -125,9 +127,11 @@ def test_the_kept_report_is_that_of_the_tables(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(not ledger.TABLES.is_dir(), reason="the tables are beside the repository")
-def test_no_set_is_called_blind_of_a_source_that_an_engine_was_fitted_to() -> None:
+def test_fitted_sets_lie_within_a_fit_and_blind_ones_are_of_other_sources() -> None:
     catalogue = Catalogue()
     fitted_to = " ".join(fit.source for fit in engine_fits(catalogue).values())
     for one in ledger.scored(ledger.facts(), ledger.TABLES, catalogue):
+        if one.released.role == "fitted":
+            assert not [row.words for row in one.rows if farthest(row.loaded.scenario)]
         if one.released.role == "blind":
             assert not [row.source for row in one.rows if f"{row.source} " in fitted_to]
