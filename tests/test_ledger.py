@@ -474,3 +474,12 @@ def test_groups_and_steps_are_of_the_rows_that_belong_to_them(tmp_path: Path) ->
         (PLAIN_STEP, 1),
         (STEP, 1),
     ]
+
+
+def test_a_plain_run_beside_several_others_is_one_step(tmp_path: Path) -> None:
+    others = CHAIN.replace("480", "500"), CHAIN.replace("somebody#1", "another")
+    ledger = read_table(table(tmp_path, HEAD, CHAIN, *others), Catalogue())
+    assert [(one.quantity, one.rows) for one in step_scores(ledger.rows)] == [
+        (PLAIN_STEP, 2),
+        (STEP, 3),
+    ]

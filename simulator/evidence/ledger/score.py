@@ -24,7 +24,7 @@ import numpy as np
 
 from simulator.core.numeric import grouped
 from simulator.core.strategies.common.capabilities import extra_memory
-from simulator.evidence.ledger.rows import PLAIN_STEP, SPEEDUP, STEP, LedgerRow
+from simulator.evidence.ledger.rows import PLAIN_STEP, SPEEDUP, STEP, LedgerRow, RowComparison
 from simulator.scenario import Scenario
 from simulator.scenario.decision.verdict import Verdict, verdict
 from simulator.scenario.uncertain.draws import Drawn, Interval
@@ -273,12 +273,11 @@ class StepScore(NamedTuple):
     """Share of measured times within the interval."""
 
 
-def step_scores(rows: Iterable[LedgerRow]) -> list[StepScore]:
+def step_scores(rows: Sequence[LedgerRow]) -> list[StepScore]:
     """Return how far plain and speculative steps are off, those that were measured."""
-    comparisons = [comparison for row in rows for comparison in row.comparisons]
     found = []
     for quantity in (PLAIN_STEP, STEP):
-        ours = [comparison for comparison in comparisons if comparison.quantity == quantity]
+        ours = _steps(rows, quantity)
         if not ours:
             continue
         errors = np.array([comparison.error for comparison in ours])
@@ -287,6 +286,22 @@ def step_scores(rows: Iterable[LedgerRow]) -> list[StepScore]:
         bias = float(np.median(errors))
         found.append(StepScore(quantity, len(ours), median, bias, float(np.mean(held))))
     return found
+
+
+def _steps(rows: Sequence[LedgerRow], quantity: str) -> list[RowComparison]:
+    """Return the comparisons of a quantity; a plain run that stands beside several speculative ones
+    of its source is one.
+    """
+    found: dict[object, RowComparison] = {}
+    for row in rows:
+        comparison = row.of(quantity)
+        if comparison is None:
+            continue
+        run: object = row.place
+        if quantity == PLAIN_STEP:
+            run = (row.source, comparison.measured, comparison.predicted.value)
+        found[run] = comparison
+    return list(found.values())
 
 
 def by_source(
