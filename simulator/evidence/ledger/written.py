@@ -69,6 +69,8 @@ REQUESTS = 1
 PROMPT_TOKENS = 512
 OUTPUT_TOKENS = 256
 """What is taken, and said, where a row does not state it."""
+KEEPS_NOTHING_FREE = frozenset(("llama_cpp_cuda", "llama_cpp_metal", "llama_cpp_cpu", "mlx"))
+"""Engines that take what they need of a memory, where others take a stated share of it."""
 MACHINE = "server"
 DRAFT_MACHINE = "draft server"
 WIDEST_RANGE = 0.3
@@ -200,6 +202,8 @@ def scenario_of(row: WrittenRow, catalogue: Catalogue) -> Loaded:
         data |= _drafting(row, target, catalogue)
     else:
         data |= {"strategy": "autoregressive", "acceptance": {"always": 0}}
+    if target["engine"] in KEEPS_NOTHING_FREE:
+        data["serving"] = {"memory": {"utilisation": 1.0}}
     document = Document(data, {(): row.place})
     for key, cell in row.fields():
         document.override(f"{key}={cell}")
