@@ -11,10 +11,17 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
-from simulator.report.pages.batches import crossed
+from simulator.report.pages.batches import crossed, waiting
 from simulator.scenario import load
 from simulator.scenario.evaluate import baseline, law
-from simulator.studies.batches import BatchPoint, batch_sweep, chance_for, crossover, tile_edges
+from simulator.studies.batches import (
+    BatchPoint,
+    BatchStudy,
+    batch_sweep,
+    chance_for,
+    crossover,
+    tile_edges,
+)
 
 SEVEN_B = "vanilla_llama_2_7b_a100"
 OLDER = ["target.engine=vllm_v0", "draft.engine=vllm_v0"]
@@ -104,20 +111,32 @@ def test_a_point_is_the_law_of_its_scenario() -> None:
     assert point.verify_rows == 24 * 5
 
 
-def test_sizes_whose_caches_do_not_fit_are_left_out() -> None:
+def test_clients_beyond_the_room_of_the_cache_wait() -> None:
+    """A block of 16 tokens is the step of the room; the draft's cache takes some of it."""
     loaded = load(
         SEVEN_B, ["requests.prompt_tokens=2000", "requests.output_tokens=128", "requests.count=40"]
     )
     room = loaded.scenario.kv_tokens
     assert room is not None
-    most = room // (2000 + 128 + 4)
-    assert [point.batch for point in batch_sweep(loaded, (1, most, most + 1), ())] == [1, most]
+    most = room // 16 // -(-(2000 + 128 + 3) // 16)
+    fits, waits = batch_sweep(loaded, (most, most + 1), ())
+    assert (fits.running, waits.running, waits.baseline_running) == (most, most, most + 1)
+    assert waits.law_tpot_ms == fits.law_tpot_ms
+    rates = waits.law_tokens_per_s / waits.baseline_tokens_per_s
+    assert waits.speedup == pytest.approx(rates, rel=1e-12)
+    assert waits.speedup < fits.speedup
+    words = waiting(BatchStudy(loaded.scenario, (fits, waits), ()))
+    assert words == (
+        f"From B = {most + 1} on clients wait for room in the KV cache; {most + 1} clients: {most} "
+        "run at a time, 1 wait; without speculation all would run"
+    )
+    assert not waiting(BatchStudy(loaded.scenario, (fits,), ()))
 
 
 def test_crossings_in_words() -> None:
     def points(*speedups: float) -> list[BatchPoint]:
         return [
-            BatchPoint(batch, 4, "", 10.0 * speedup, 1.0, 5, 1.0, 1.0, 10.0, 2.0)
+            BatchPoint(batch, 4, "", 10.0 * speedup, 1.0, 5, 1.0, 1.0, 10.0, 2.0, batch, batch)
             for batch, speedup in enumerate(speedups, start=1)
         ]
 

@@ -394,11 +394,13 @@ def test_a_picture_under_another_name_is_refused(command: str) -> None:
     )
 
 
-def test_caches_that_do_not_fit_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "like: vanilla_llama_2_7b_a100\nrequests: {concurrency: 1000, count: 1000}\n"
+def test_a_cache_without_room_for_one_request_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "like: vanilla_llama_2_7b_a100\nserving: {memory: {kv_tokens: 100}}\n"
     code, lines = fail(tmp_path, text, monkeypatch=monkeypatch)
     assert code == 3
-    assert lines[0].endswith(" requests at a time")  # how many, and that they fit: test_feasible.py
+    assert lines[0].endswith("requests of up to 93 fit")  # and that they do: test_feasible.py
 
 
 def test_an_unknown_scenario_and_a_missing_file(

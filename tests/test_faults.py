@@ -105,23 +105,6 @@ FAULTS = [
     ),
     (
         "vanilla_llama_2_7b_a100",
-        [
-            "target.weights=fp16",
-            "requests.concurrency=400",
-            "requests.count=400",
-            "requests.prompt_tokens=1000",
-        ],
-        [
-            (
-                "target.tensor_parallel: as vanilla_llama_2_7b_a100.yaml:5 has it, target "
-                "llama_2_7b 264.5 GB + draft tinyllama_1_1b 13.0 GB does not fit a100_80g_sxm "
-                "with 85.9 GB, of which 77.31 may be used; set target.tensor_parallel=8 with a "
-                "target.link, or take at most 94 requests at a time"
-            )
-        ],
-    ),
-    (
-        "vanilla_llama_2_7b_a100",
         ["target.model=llama_2_70b"],
         [
             (
@@ -209,18 +192,8 @@ FAULTS = [
         ["serving.memory.kv_tokens=100"],
         [
             (
-                "requests.concurrency: 1 x 320 tokens do not fit a KV cache of 100 tokens; "
-                "requests of up to 100 fit, one at a time"
-            )
-        ],
-    ),
-    (
-        "vanilla_llama_2_7b_a100",
-        ["requests.concurrency=8", "requests.count=8", "serving.memory={kv_tokens: 1000}"],
-        [
-            (
-                "requests.concurrency: 8 x 320 tokens do not fit a KV cache of 1,000 tokens; 3 "
-                "at a time fit"
+                "requests: a request of 320 tokens needs room for 323 in the KV cache, which holds "
+                "96; requests of up to 93 fit"
             )
         ],
     ),
@@ -229,18 +202,8 @@ FAULTS = [
         ["serving.memory.kv_tokens=100"],
         [
             (
-                "requests.concurrency: 1 x 768 tokens do not fit a KV cache of 100 tokens; "
-                "requests of up to 100 fit, one at a time"
-            )
-        ],
-    ),
-    (
-        "durations_only",
-        ["serving.memory.kv_tokens=1700", "requests.concurrency=4", "requests.count=4"],
-        [
-            (
-                "requests.concurrency: 4 x 768 tokens do not fit a KV cache of 1,700 tokens; 2 "
-                "at a time fit"
+                "requests: a request of 768 tokens needs room for 774 in the KV cache, which holds "
+                "96; requests of up to 90 fit"
             )
         ],
     ),

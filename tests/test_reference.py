@@ -52,6 +52,7 @@ def test_the_page_of_the_python_face_is_what_its_docstrings_say() -> None:
 
 
 SMALL = ["requests.count=4", "requests.output_tokens=9", "slo={ttft_ms: {p90: 9000}}"]
+WAITING = ["requests.concurrency=2", "serving.memory.kv_tokens=540"]
 SPREAD, LEVEL = {"mean", "p50", "p90", "p95", "p99", "most"}, {"mean", "p95", "most"}
 NAMED = (
     "choices",
@@ -69,6 +70,7 @@ NAMED = (
     "rests_on",
     "half_a_token_less",
     "measurement",
+    "closed_loop",
 )
 """Their keys are names, or stand in one line of the page."""
 
@@ -91,8 +93,13 @@ def test_results_have_the_keys_that_the_page_names_and_no_others() -> None:
         for place in re.findall("`([^`]+)`", title) or [""]:
             told |= {(place, key) for key in re.findall(r"^\| `(\w+)` \|", body, re.MULTILINE)}
     printed = set()
-    for name in ("mirror_qwen3_32b_a100", "specpipe_llama_3_1_70b_8x3090"):
-        words = [word for setting in SMALL for word in ("--set", setting)]
+    runs = {
+        "mirror_qwen3_32b_a100": SMALL,
+        "specpipe_llama_3_1_70b_8x3090": SMALL,
+        "durations_only": SMALL + WAITING,
+    }
+    for name, settings in runs.items():
+        words = [word for setting in settings for word in ("--set", setting)]
         result = CliRunner().invoke(main, ["run", name, *words, "--json"])
         printed |= set(keys(json.loads(result.stdout)))
     several = {("simulated", "replicas"), ("replay", "replicas")}

@@ -107,6 +107,7 @@ def simple(speedup: float, gamma: int = 3, together: bool = False) -> Any:
         ),
         simulated=Facts(tpot_s=0.01, tokens_per_s=90.0),
         baseline=Facts(tpot_s=0.01 * speedup, tokens_per_s=45.0),
+        closed_loop=None,
         law=Facts(tpot_s=0.011),
         speedup=speedup,
         speedup_with_prompts=None,

@@ -2,7 +2,6 @@
 devices.
 """
 
-from bisect import bisect
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -12,7 +11,7 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput, Fault, Infeasible, Path_
-from simulator.core.serving.policies import EngineDefault, FixedBatch
+from simulator.core.serving.policies import EngineDefault
 from simulator.core.serving.requests import HASHED_TOKENS
 from simulator.core.strategies.common.capabilities import drafts_first
 from simulator.core.strategies.common.traits import Facts
@@ -231,34 +230,30 @@ def _missing_durations(scenario: Scenario, document: Document) -> Iterator[Fault
 
 
 def check_memory(scenario: Scenario, document: Document) -> None:
-    """Check that weights and KV caches fit their devices, and every request the model's context.
+    """Check that weights and the caches of the longest request fit their devices, and every request
+    the model's context. Further requests wait for room.
 
-    The caches are those of the whole batch where it is fixed, else those of the longest request.
     Raises :class:`Infeasible`, and :class:`BadInput` for a context that is too short.
     """
     policy = scenario.serving.policy
     longest = scenario.lengths[2]
-    fixed = isinstance(policy, FixedBatch)
-    places = scenario.batch if fixed and not scenario.requests.arrivals else 1
     for group in scenario.device_groups:
-        _check_device(group, scenario, document, places)
-    if fixed:
-        _check_caches(scenario, document, places)
+        _check_device(group, scenario, document)
     refusal = policy.refusal(longest, scenario.schedule.needs.cache_tokens, scenario.memory())
     if refusal:
         raise Infeasible([_about_longest(scenario, document, refusal)])
     _check_context(scenario, document)
 
 
-def _check_device(group: DeviceGroup, scenario: Scenario, document: Document, places: int) -> None:
+def _check_device(group: DeviceGroup, scenario: Scenario, document: Document) -> None:
     """Raise :class:`Infeasible` where what shares a device does not fit it, with what would."""
     rows = scenario.schedule.needs.cache_tokens
     tokens = scenario.lengths[2] + rows
-    needed = group.needed_gb(tokens, places, rows)
+    needed = group.needed_gb(tokens, rows=rows)
     limit = group.limit_gb
     if needed <= limit:
         return
-    sizes = [group._replace(roles=(part,)).needed_gb(tokens, places, rows) for part in group.roles]
+    sizes = [group._replace(roles=(part,)).needed_gb(tokens, rows=rows) for part in group.roles]
     largest = max(sizes)
     role, place, *_ = group.roles[sizes.index(largest)]
     where, remedy = _remedy(role, place, largest, limit - needed + largest)
@@ -271,26 +266,7 @@ def _check_device(group: DeviceGroup, scenario: Scenario, document: Document, pl
     if group.utilisation < 1.0:
         message += f", of which {limit:g} may be used"
     message += f"; {remedy}"
-    fewer = bisect(range(1, places), limit, key=lambda count: group.needed_gb(tokens, count, rows))
-    if fewer:
-        message += f", or take at most {fewer:,} requests at a time"
     raise Infeasible([document.fault(where, message)])
-
-
-def _check_caches(scenario: Scenario, document: Document, places: int) -> None:
-    """Raise :class:`Infeasible` where the caches of a fixed batch do not fit those tokens that
-    there is room for.
-    """
-    longest = scenario.lengths[2]
-    room = scenario.kv_tokens
-    cached = scenario.held_tokens(longest) if scenario.held_tokens else longest
-    if room is None or places * cached <= room:
-        return
-    fitting = f"requests of up to {room:,} fit, one at a time"
-    if room >= cached:
-        fitting = f"{int(room // cached):,} at a time fit"
-    message = f"{places} x {longest:,} tokens do not fit a KV cache of {room:,} tokens; {fitting}"
-    raise Infeasible([document.fault(("requests", "concurrency"), message)])
 
 
 def _check_context(scenario: Scenario, document: Document) -> None:

@@ -27,6 +27,7 @@ from simulator.core.world import Span
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.outcome import Outcome, outcome_of
+from simulator.scenario.result.closed_loop import closed_loop
 from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.routing import recorded_routing
 from simulator.scenario.stated.means import stated_mean
@@ -67,10 +68,11 @@ def run(
         warned.insert(0, f"stopped early: the first {came:,} of {asked:,} requests")
     replayed = replayed_beside(scenario, acceptance, simulated)
     batch = observed_batch(scenario, simulated)
+    of_steps = law(scenario, acceptance, batch)
     return RunResult(
         scenario=scenario,
         command=command,
-        law=law(scenario, acceptance, batch),
+        law=of_steps,
         law_replayed=law_from(scenario, simulated),
         replay=replayed,
         simulated=simulated,
@@ -82,6 +84,7 @@ def run(
         caveats=tuple(noted),
         cautions=tuple(warned),
         stated=stated,
+        closed_loop=closed_loop(scenario, acceptance, of_steps),
     )
 
 
@@ -320,13 +323,36 @@ def plain(scenario: Scenario) -> Scenario:
 
 def baseline(scenario: Scenario, requests: int | None = None, context: int | None = None) -> Law:
     """Return the law of autoregressive decoding on the scenario's target, for ``requests`` at a
-    time at ``context`` cached tokens each; None: one for every place, halfway through the output.
+    time at ``context`` cached tokens each; None: as many as there is room for without drafts,
+    halfway through the output.
     """
     unit = Odds(np.ones(1), np.zeros(1), 0.0, "one token per pass")
     tokens = scenario.mean_context if context is None else context
     return Autoregressive().law(
-        scenario.cost, lambda gamma: unit, requests or scenario.batch, tokens
+        scenario.cost, lambda gamma: unit, requests or scenario.plain_batch, tokens
     )
+
+
+def plain_tpot_s(
+    scenario: Scenario, requests: int | None = None, context: int | None = None
+) -> float:
+    """Return the seconds per token of autoregressive decoding that a scenario's are held to, for as
+    many ``requests`` at ``context`` cached tokens each; None: those of the scenario.
+
+    Where clients wait, more of them run without drafts: then it is that time over how many more, at
+    which both bring as many tokens a second.
+    """
+    if scenario.waits and requests in (None, scenario.batch):
+        plain_law = baseline(scenario, scenario.plain_batch, context)
+        return float(plain_law.tpot_s * (scenario.batch / scenario.plain_batch))
+    return float(baseline(scenario, requests, context).tpot_s)
+
+
+def speedup_of(scenario: Scenario, law: Law) -> float:
+    """Return the speed-up of a scenario over autoregressive decoding by its law; where clients
+    wait, of the tokens a second of all together.
+    """
+    return plain_tpot_s(scenario) / float(law.tpot_s)
 
 
 def _phases(

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, Union
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import (
     Field,
     SerializeAsAny,
@@ -30,7 +32,9 @@ from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
 from simulator.core.serving.slo import Slo
 from simulator.core.serving.traffic import READERS
+from simulator.core.serving.waiting import running_together
 from simulator.core.strategies import Strategy, strategies
+from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.base import early_exit
 from simulator.core.strategies.common.capabilities import (
     ExtraMemory,
@@ -211,17 +215,69 @@ class Scenario(Frozen):
         return 0
 
     @property
-    def batch(self) -> int:
-        """Return how many requests decode together in one replica when nothing holds them up.
-
-        The law is taken at this number, and the strategy is set for it. With arrivals it is all
-        places there are.
+    def asked_batch(self) -> int:
+        """Return how many requests would decode together in one replica if the cache had room for
+        all: its clients, or its places. With arrivals it is all places there are.
         """
         places = self.serving.policy.max_requests or UNLIMITED
         if self.requests.arrivals:
             return places
         busiest = -(-self.requests.concurrency // self.serving.replicas)
         return min(busiest, places)
+
+    @cached_property
+    def batch(self) -> int:
+        """Return how many requests decode together in one replica when nothing holds them up.
+
+        The law is taken at this number, and the strategy is set for it. In a closed loop clients
+        for which the cache has no room wait (:mod:`simulator.core.serving.waiting`).
+        """
+        batch = self.asked_batch
+        if self.requests.arrivals:
+            return batch
+        while batch > 1:
+            # a strategy that is set for fewer requests may draft more for each
+            fitting = self._fitting(batch, self.strategy.fitted_to(batch, self.stages))
+            if fitting >= batch:
+                return batch
+            batch = max(1, fitting)
+        return batch
+
+    @property
+    def waits(self) -> bool:
+        """Return whether clients of a closed loop wait as the cache has no room for all."""
+        return self.batch < self.asked_batch
+
+    @cached_property
+    def plain_batch(self) -> int:
+        """Return how many requests decode together in autoregressive decoding, which has the room
+        of the draft and its cache as well.
+        """
+        if self.waits:
+            return self.replace(strategy=Autoregressive()).batch
+        return self.batch
+
+    def _fitting(self, requests: int, schedule: Strategy) -> int:
+        """Return how many of so many requests of a closed loop run at a time in the cache of one
+        replica: all of them, or their mean number over time, rounded down.
+        """
+        memory = self.serving.memory.pool(self.kv_tokens, self._held_by(schedule))
+        lookahead = schedule.needs.cache_tokens
+        if requests * memory.needed(self.lengths[2] + lookahead) <= memory.total:
+            return requests
+        prompts, outputs = self._different_lengths
+        blocks = self.serving.policy.blocks_in_service(memory, prompts, outputs, lookahead)
+        return int(running_together(memory, blocks, np.maximum(1.0, outputs - 1.0)))
+
+    @cached_property
+    def _different_lengths(self) -> NDArray[np.int64]:
+        """Return prompt and output tokens of the requests, (2, requests), or (2, 1) where all are
+        alike.
+        """
+        fixed = (self.requests.prompt_tokens, self.requests.output_tokens)
+        if all(isinstance(length, int) for length in fixed):
+            return np.array(fixed, dtype=np.int64).reshape(2, 1)
+        return np.concatenate(list(self.requests.drawn_lengths(self.seed)), axis=1)
 
     @cached_property
     def schedule(self) -> Strategy:
@@ -347,10 +403,14 @@ class Scenario(Frozen):
         A window drops what it has passed; a state takes room whatever the tokens, once for every
         row of a verification.
         """
+        return self._held_by(self.schedule)
+
+    def _held_by(self, schedule: Strategy) -> Callable[[int], float] | None:
+        """Return :attr:`held_tokens` of a strategy that is set for some number of requests."""
         places = (self.target, self.draft)
         if not any(place and place.model.mixers for place in places):
             return None
-        rows = self.schedule.needs.cache_tokens
+        rows = schedule.needs.cache_tokens
         sizes = [(group, group.token_gb) for group in self.device_groups if group.token_gb]
         if not sizes:
             return None

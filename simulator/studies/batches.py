@@ -5,10 +5,11 @@ D.1).
            1 |--------``--..___   a larger batch verifies more rows, until compute binds the pass:
              +----------------------  B       a step up wherever the rows fill another tile
 
-Every size is a closed loop of B equal requests on the scenario's hardware, compared with
-autoregressive decoding of the same batch. The scenario's strategy is set for that size (Mirror-SD's
-``batching_rule``, an adaptive window); vanilla speculative decoding is shown as well, with the
-scenario's draft and window.
+Every size is a closed loop of B clients with equal requests on the scenario's hardware, compared
+with autoregressive decoding for the same clients. Those for which a cache has no room wait; the
+draft and its cache take room from the batch. The scenario's strategy is set for as many as run
+(Mirror-SD's ``batching_rule``, an adaptive window); vanilla speculative decoding is shown as well,
+with the scenario's draft and window.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -103,6 +104,12 @@ class BatchPoint:
     law_tpot_ms: float
     tokens_per_step: float
     """Verified tokens of a step, by law."""
+    running: int
+    """Requests that run at a time; the other clients wait for room in the cache."""
+    baseline_running: int
+    """The same of autoregressive decoding, which has the room of the draft and its cache, too."""
+    vanilla_running: int | None = None
+    """The same of vanilla speculative decoding."""
     speedup_interval: Interval | None = None
     """Between which 90 % of the draws of the speed-up by law lie, over all that is not known for
     certain.
@@ -132,17 +139,20 @@ class BatchPoint:
     @property
     def law_tokens_per_s(self) -> float:
         """Return the tokens per second of all requests together by law; prefills are left out."""
-        return self.batch / self.law_tpot_ms * 1e3
+        return self.running / self.law_tpot_ms * 1e3
 
     @property
     def baseline_tokens_per_s(self) -> float:
         """Return the same of autoregressive decoding."""
-        return self.batch / self.baseline_tpot_ms * 1e3
+        return self.baseline_running / self.baseline_tpot_ms * 1e3
 
     @property
     def speedup(self) -> float:
-        """Return the time per token of autoregressive decoding over the strategy's, by law."""
-        return self.baseline_tpot_ms / self.law_tpot_ms
+        """Return the time per token of autoregressive decoding over the strategy's, by law, times
+        the ratio of the requests that run.
+        """
+        more_running = self.running / self.baseline_running
+        return self.baseline_tpot_ms / self.law_tpot_ms * more_running
 
     @property
     def verdict(self) -> str:
@@ -173,9 +183,10 @@ class BatchPoint:
     @property
     def vanilla_speedup(self) -> float | None:
         """Return the speed-up of vanilla speculative decoding, by law."""
-        if self.vanilla_tpot_ms is None:
+        if self.vanilla_tpot_ms is None or self.vanilla_running is None:
             return None
-        return self.baseline_tpot_ms / self.vanilla_tpot_ms
+        more_running = self.vanilla_running / self.baseline_running
+        return self.baseline_tpot_ms / self.vanilla_tpot_ms * more_running
 
     @property
     def simulated_speedup(self) -> float | None:
@@ -292,32 +303,26 @@ def _decided(loaded: Loaded, points: Iterable[BatchPoint]) -> Decision | None:
 def batch_sweep(
     loaded: Loaded, sizes: Iterable[int] = SIZES, simulate_at: Collection[int] = SIMULATED
 ) -> list[BatchPoint]:
-    """Return a point for all sizes whose caches fit the hardware, by law, and simulated where also
-    in ``simulate_at``.
+    """Return a point for every size, by law, and simulated where also in ``simulate_at``; clients
+    for which the cache has no room wait.
     """
     acceptance = loaded.acceptance()
     points = []
     for size in counted(sizes, "batches"):
-        sized = at_size(loaded, size)
-        scenario = sized.scenario
-        if (
-            scenario.kv_tokens is None
-            or size * (scenario.lengths[2] + scenario.strategy.window) <= scenario.kv_tokens
-        ):
-            tuned = evaluate.tuned(sized)
-            point = _point(tuned.scenario, acceptance, size in simulate_at)
-            if size in simulate_at:
-                doubt = doubt_of(tuned, ())
-                of_times = interval(point.speedup, doubt._replace(acceptance=(0.0, 0.0)))
-                draws = drawn(point.speedup, doubt)
-                simulated = draws._replace(value=point.simulated_speedup or point.speedup)
-                point = replace(
-                    point,
-                    speedup_interval=draws.interval(),
-                    times_interval=of_times,
-                    chance=simulated.chance_above(1.0) if point.gamma else None,
-                )
-            points.append(point)
+        tuned = evaluate.tuned(at_size(loaded, size))
+        point = _point(tuned.scenario, acceptance, size in simulate_at)
+        if size in simulate_at:
+            doubt = doubt_of(tuned, ())
+            of_times = interval(point.speedup, doubt._replace(acceptance=(0.0, 0.0)))
+            draws = drawn(point.speedup, doubt)
+            simulated = draws._replace(value=point.simulated_speedup or point.speedup)
+            point = replace(
+                point,
+                speedup_interval=draws.interval(),
+                times_interval=of_times,
+                chance=simulated.chance_above(1.0) if point.gamma else None,
+            )
+        points.append(point)
     return points
 
 
@@ -386,6 +391,7 @@ def at_size(loaded: Loaded, size: int) -> Loaded:
 def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> BatchPoint:
     strategy = scenario.schedule
     size = scenario.requests.concurrency
+    running = scenario.batch
     cost = scenario.cost
     context = scenario.mean_context
     law = evaluate.law(scenario, acceptance)
@@ -405,18 +411,18 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     if exposed is not None and vanilla:
         serial = vanilla.schedule
         whole = (
-            serial.phases(vanilla.cost, serial.step(Kind("step", size), context))["draft"].wall_s
+            serial.phases(vanilla.cost, serial.step(Kind("step", running), context))["draft"].wall_s
             * 1e3
         )
         overhead = exposed / whole if whole else None
-    plain = strategy.step(Kind("step", 0, bare=size), context)
+    plain = strategy.step(Kind("step", 0, bare=running), context)
     extra: Mapping[str, float] = {}
     if isinstance(strategy, AddsToBatches):
         extra = strategy.batch_extra(cost, scenario.batch, context)
     runs = _simulated(scenario, vanilla, acceptance) if simulated else {}
     return BatchPoint(
         batch=size,
-        gamma=strategy.window_for(size),
+        gamma=strategy.window_for(running),
         settings=strategy.batch_settings if isinstance(strategy, DraftsChain) else "",
         baseline_tpot_ms=evaluate.baseline(scenario).tpot_s * 1e3,
         decode_ms=cost.target(plain.rows).wall_s * 1e3,
@@ -425,7 +431,10 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
         draft_ms=drafted * 1e3,
         law_tpot_ms=law.tpot_s * 1e3,
         tokens_per_step=law.tokens_per_step,
-        unmatched=acceptance.odds(strategy.window_for(size), scenario.exit).unmatched,
+        running=running,
+        baseline_running=scenario.plain_batch,
+        vanilla_running=vanilla.batch if vanilla else None,
+        unmatched=acceptance.odds(strategy.window_for(running), scenario.exit).unmatched,
         vanilla_tpot_ms=vanilla_law.tpot_s * 1e3 if vanilla_law else None,
         exposed_draft_ms=exposed,
         relative_draft_overhead=overhead,

@@ -23,7 +23,7 @@ from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
 from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.scenario import Loaded
-from simulator.scenario.evaluate import baseline
+from simulator.scenario.evaluate import speedup_of
 
 LONGEST = 12
 """Draft tokens; the best window is looked for up to here."""
@@ -155,4 +155,4 @@ def _speedup(loaded: Loaded, window: int, rate: float) -> float:
         one_lane=scenario.one_lane,
         outputs=scenario.outputs,
     )
-    return float(baseline(scenario).tpot_s / law.tpot_s)
+    return speedup_of(scenario, law)

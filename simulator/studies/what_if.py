@@ -28,7 +28,7 @@ from simulator.core.strategies.common.base import LONGEST_WINDOW, law_parts, sha
 from simulator.core.strategies.common.law import Part, means
 from simulator.core.strategies.common.step import NO_DURATIONS, Kind
 from simulator.scenario import Loaded
-from simulator.scenario.evaluate import baseline, observed_batch, tuned
+from simulator.scenario.evaluate import observed_batch, plain_tpot_s, tuned
 from simulator.scenario.expenses import rented_devices, usd_per_hour
 from simulator.scenario.result.run_result import RunResult
 from simulator.studies.window import windows_of
@@ -40,7 +40,8 @@ step, None for the acceptance of the scenario; ``windows`` in draft tokens; ``st
 the scenario's own; ``steps`` by window, each kind with ``seconds``, ``batch`` and ``lines`` (a, b,
 c, d in seconds by duration); ``mixes`` by rate and window: place of the kind, its share, tokens;
 ``tpot_s`` by rate and window; ``durations`` and ``shares`` that may be chosen; ``plain_s``, the
-time per token of autoregressive decoding; ``usd_per_hour`` of a replica, None where a device states
+time per token of autoregressive decoding (where clients wait for room, over how many more of them
+run); ``usd_per_hour`` of a replica, None where a device states
 no price."""
 SHARES: Floats = np.arange(41) / 20
 """Shares of a duration that may be chosen."""
@@ -79,6 +80,7 @@ def what_if(loaded: Loaded, requests: int | None = None) -> WhatIf:
         chances = FEW_RATES
     grid = _windows(loaded, requests, windows)
     laws = _laws(grid, _sources(loaded, chances), requests)
+    plain_s = plain_tpot_s(scenario, requests)
     start = list(grid).index(scenario.schedule.window)
     rates = sorted(laws, key=lambda rate: laws[rate][start].tokens)
     by_window = list(zip(*(laws[rate] for rate in rates), strict=True))
@@ -96,7 +98,7 @@ def what_if(loaded: Loaded, requests: int | None = None) -> WhatIf:
         "steps": steps,
         "mixes": [list(map(_mix, laws[rate], parts)) for rate in rates],
         "tpot_s": [[law.tpot_s for law in laws[rate]] for rate in rates],
-        "plain_s": baseline(scenario, requests).tpot_s,
+        "plain_s": plain_s,
         "usd_per_hour": usd_per_hour(rented_devices(scenario)),
     }
 

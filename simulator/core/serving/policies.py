@@ -34,6 +34,8 @@ from collections import deque
 from math import inf
 from typing import ClassVar, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from simulator.core.quantities import Frozen
@@ -232,6 +234,28 @@ class Policy(Frozen, ABC):
         """
         return queues.ahead
 
+    def blocks_in_service(
+        self,
+        memory: Blocks,
+        prompts: NDArray[np.int64],
+        outputs: NDArray[np.int64],
+        lookahead: int,
+    ) -> NDArray[np.float64]:
+        """Return the blocks that each of some requests has while it runs, (requests,), in the mean
+        over its tokens: they grow with its context, or are all there from the beginning.
+
+        ``prompts`` and ``outputs`` (requests,) are in tokens; ``lookahead`` as in the module's
+        *Room*.
+        """
+        if self.reserves:
+            reserved = memory.needed_each(prompts + outputs + lookahead - 2)
+            return reserved.astype(np.float64)
+        steps = np.maximum(outputs - 1, 1)
+        contexts = np.arange(int((prompts + steps).max()))
+        passed = np.concatenate([[0], np.cumsum(memory.needed_each(contexts + lookahead))])
+        means: NDArray[np.float64] = (passed[prompts + steps] - passed[prompts]) / steps
+        return means
+
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return why a request of ``longest_tokens``, prompt and output, could never be served;
         None if it can.
@@ -259,7 +283,8 @@ class FixedBatch(Policy):
        others wait.
     3. Else every running request decodes.
 
-    Without ``max_requests`` the clients of a closed loop are the places.
+    Without ``max_requests`` the clients of a closed loop are the places; those for which the pool
+    has no blocks wait.
     """
 
     name: Literal["fixed_batch"] = "fixed_batch"

@@ -249,10 +249,10 @@ class Requests(Frozen):
         """Yield (prompt, output) tokens of request 0, 1, 2, ..., drawn or read block by block, so
         that nothing is kept.
         """
-        for block in self._blocks(seed):
+        for block in self.drawn_lengths(seed):
             yield from zip(*block.tolist(), strict=True)
 
-    def _blocks(self, seed: int) -> Iterator[NDArray[np.int64]]:
+    def drawn_lengths(self, seed: int) -> Iterator[NDArray[np.int64]]:
         """Yield prompt and output tokens of a block of requests at a time, (2, requests)."""
         if self.traffic is not None:
             read = ((line.prompt_tokens, line.output_tokens) for line in self.lines())
@@ -269,7 +269,7 @@ class Requests(Frozen):
         if self.traffic is None and isinstance(self.output_tokens, int):
             return Counter({self.output_tokens: self.count})
         lengths = Counter[int]()
-        for block in self._blocks(seed):
+        for block in self.drawn_lengths(seed):
             tokens, requests = np.unique(block[1], return_counts=True)
             lengths.update(dict(zip(tokens.tolist(), requests.tolist(), strict=True)))
         return lengths
@@ -285,7 +285,7 @@ class Requests(Frozen):
         ):
             return self.prompt_tokens, self.output_tokens, self.prompt_tokens + self.output_tokens
         prompts = outputs = longest = 0
-        for block in self._blocks(seed):
+        for block in self.drawn_lengths(seed):
             prompts += int(block[0].sum())
             outputs += int(block[1].sum())
             longest = max(longest, int(block.sum(axis=0).max()))

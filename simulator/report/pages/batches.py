@@ -37,7 +37,8 @@ from simulator.report.panels import (
     logarithmic,
 )
 from simulator.report.run.answer import origin
-from simulator.report.wording import if_known, number, short_names, spread
+from simulator.report.wording import as_sentence, if_known, number, short_names, spread
+from simulator.scenario.result.closed_loop import in_words
 from simulator.studies.batches import BatchPoint, BatchStudies, BatchStudy, crossover
 
 LEGEND = (
@@ -82,7 +83,7 @@ def page(result: BatchStudies) -> Page:
         f"What {strategies} is worth in a batch, against autoregressive decoding",
         answer=decided.led(decision, f"By law, {headlines}."),
         highlights=[*decided.highlights(decision), *highlights(studies[0])],
-        opening=opening,
+        opening=[*_waiting(studies), *opening],
         sections=[_section(study, len(studies) == 1) for study in studies],
     )
 
@@ -99,6 +100,27 @@ def headline(study: BatchStudy) -> str:
         f"{study.scenario.name} is at most {best.speedup:.2f} times as fast as autoregressive "
         f"decoding, at B = {best.batch}, and {end}"
     )
+
+
+def waiting(study: BatchStudy) -> str:
+    """Return from which size on clients wait for room, and how many at the largest; empty where
+    none do.
+    """
+    short = [point for point in study.points if point.running < point.batch]
+    if not short:
+        return ""
+    first, last = short[0], short[-1]
+    words = in_words(last.batch, last.running, last.baseline_running)
+    return f"From B = {first.batch} on clients wait for room in the KV cache; {words}"
+
+
+def _waiting(studies: Sequence[BatchStudy]) -> Iterator[Paragraph]:
+    for study in studies:
+        words = waiting(study)
+        if words and len(studies) > 1:
+            words = f"{study.scenario.name}: {words}"
+        if words:
+            yield Paragraph(as_sentence(words))
 
 
 def highlights(study: BatchStudy) -> Iterator[Highlight]:
@@ -134,6 +156,13 @@ def _sizes(study: BatchStudy, points: Sequence[BatchPoint]) -> Table:
     """Return the table of batch sizes; columns that hold nothing are left out."""
     columns: list[Column[BatchPoint]] = [
         Column("B", lambda point: point.batch),
+    ]
+    if any(point.running < point.batch for point in points):
+        columns += [
+            Column("run", lambda point: point.running),
+            Column("run without", lambda point: point.baseline_running),
+        ]
+    columns += [
         Column("speed-up law", lambda point: number(point.speedup, 3)),
         Column("speed-up simul.", lambda point: number(point.simulated_speedup, 3)),
     ]

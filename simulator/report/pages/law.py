@@ -28,7 +28,10 @@ def page(
     """Return the page of :func:`~simulator.scenario.result.data.law_details`: the answer, the
     decision behind it, sliders over ``law``, parts of a step.
     """
-    opening: list[Block] = [Paragraph(as_sentence(caution)) for caution in details["cautions"]]
+    opening: list[Block] = []
+    if "closed_loop" in details:
+        opening += map(Paragraph, waiting(details["closed_loop"]))
+    opening += [Paragraph(as_sentence(caution)) for caution in details["cautions"]]
     if decision:
         interval = Interval(**details["speedup_interval"])
         opening.append(Paragraph(f"{doubt(details['speedup'], interval)}."))
@@ -52,10 +55,28 @@ def answer(details: PlainMapping) -> str:
     baseline_ms = number(details["baseline"]["tpot_ms"], 3)
     step_ms = number(law["step_ms"])
     tokens = number(law["tokens_per_step"])
+    step = f"{step_ms} ms per step, {tokens} tokens per step"
+    if "closed_loop" in details:
+        rate = number(details["closed_loop"]["decoding_tokens_per_s"])
+        return (
+            f"{rate} tokens per second while decoding (law), {details['speedup']:.2f} times those "
+            f"of autoregressive decoding; {tpot_ms} ms per token of who runs against "
+            f"{baseline_ms} ms: {step}."
+        )
     return (
         f"{tpot_ms} ms per token (law), {details['speedup']:.2f} times the speed of "
-        f"autoregressive decoding ({baseline_ms} ms, law): {step_ms} ms per step, {tokens} tokens "
-        "per step."
+        f"autoregressive decoding ({baseline_ms} ms, law): {step}."
+    )
+
+
+def waiting(loop: PlainMapping) -> Iterator[str]:
+    """Yield how many clients run and wait for room, and what the closed loop comes to."""
+    yield as_sentence(loop["words"])
+    rate = number(loop["tokens_per_s"])
+    ttft_s = number(loop["ttft_ms"] / 1e3, 3)
+    yield (
+        f"The closed loop, prompts included: {rate} tokens per second, TTFT {ttft_s} s once the "
+        f"queue has filled up ({loop['relation']})."
     )
 
 
@@ -63,7 +84,10 @@ def highlights(details: PlainMapping) -> Iterator[Highlight]:
     """Yield time per token and speed-up."""
     tpot_ms = number(details["law"]["tpot_ms"], 3)
     yield Highlight(f"{tpot_ms} ms", "per token, by law")
-    yield Highlight(f"{details['speedup']:.2f} ×", "the speed of autoregressive decoding")
+    what = "the speed of autoregressive decoding"
+    if "closed_loop" in details:
+        what = "the tokens per second of autoregressive decoding"
+    yield Highlight(f"{details['speedup']:.2f} ×", what)
 
 
 def sentences(details: PlainMapping) -> Iterator[str]:

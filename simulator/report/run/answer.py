@@ -28,6 +28,8 @@ def speed(result: RunResult) -> str:
     """Return what a run comes to in one sentence."""
     simulated = result.simulated
     baseline = result.baseline
+    if result.closed_loop and result.scenario.schedule.window:
+        return f"{_of_closed_loop(result)}; {regime(result)}."
     answer = f"{number(simulated.tpot_s * 1e3, 3)} ms per token (simulation)"
     if not result.scenario.schedule.window:
         return f"{answer}."
@@ -42,6 +44,21 @@ def speed(result: RunResult) -> str:
             f"{number(baseline.tokens_per_s, 3)}, {_with_prompts(result.speedup_with_prompts)}"
         )
     return f"{answer}; {regime(result)}."
+
+
+def _of_closed_loop(result: RunResult) -> str:
+    """Return what all clients together get where some wait, which no time per token shows."""
+    simulated = result.simulated
+    baseline = result.baseline
+    only = "only " if result.speedup < 1.0 else ""
+    rates = (
+        f"{number(simulated.tokens_per_s, 4)} tokens per second (simulation), "
+        f"{only}{result.speedup:.2f} times those of autoregressive decoding "
+        f"({number(baseline.tokens_per_s, 4)}, simulation)"
+    )
+    own_ms = number(simulated.tpot_s * 1e3, 3)
+    plain_ms = number(baseline.tpot_s * 1e3, 3)
+    return f"{rates}; {own_ms} ms per token of who runs against {plain_ms} ms"
 
 
 def _with_prompts(speedup: float | None) -> str:
@@ -59,13 +76,39 @@ def highlights(result: RunResult, speedup: Interval | None) -> Iterator[Highligh
     law_ms = result.law.tpot_s * 1e3
     yield Highlight(f"{number(simulated_ms, 3)} ms", "per token, simulation")
     if result.scenario.schedule.window:
-        baseline_ms = number(result.baseline.tpot_s * 1e3, 3)
-        what = f"the speed of autoregressive decoding ({baseline_ms} ms)"
+        what = _against_baseline(result)
         if speedup:
             what += f"; {speedup.low:.2f} to {speedup.high:.2f} ×, {whole_share(SHARE)} interval"
         yield Highlight(f"{result.speedup:.2f} ×", what)
     error = percent((law_ms / simulated_ms - 1) * 100)
     yield Highlight(f"{number(law_ms, 3)} ms", f"per token by law, {error} against the simulation")
+
+
+def _against_baseline(result: RunResult) -> str:
+    """Return what a speed-up is a multiple of, in words."""
+    baseline = result.baseline
+    if result.closed_loop:
+        rate = number(baseline.tokens_per_s, 4)
+        return f"the tokens per second of autoregressive decoding ({rate})"
+    return f"the speed of autoregressive decoding ({number(baseline.tpot_s * 1e3, 3)} ms)"
+
+
+def waiting(result: RunResult) -> Iterator[str]:
+    """Yield how many clients run and wait for room, and how far the law of waves is from the
+    run.
+    """
+    loop = result.closed_loop
+    if loop is None:
+        return
+    yield loop.words
+    law = loop.law
+    simulated = result.simulated
+    by_law = f"{number(law.tokens_per_s, 4)} tokens per second, TTFT {number(law.ttft_s, 3)} s"
+    met = (
+        f"{number(simulated.tokens_per_s, 4)} and {number(simulated.ttft_s, 3)} s in this run, "
+        "its beginning and its end included"
+    )
+    yield f"By law of the closed loop: {by_law}; {met}"
 
 
 def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
@@ -74,6 +117,8 @@ def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
     """
     if result.agreement.disagreement:
         yield Paragraph((Strong(agreement_sentence(result)),))
+    for sentence in waiting(result):
+        yield Paragraph(as_sentence(sentence))
     for caution in result.cautions:
         yield Paragraph(as_sentence(caution))
     if speedup and result.scenario.schedule.window:

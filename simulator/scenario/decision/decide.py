@@ -9,6 +9,7 @@ from simulator.scenario.decision.answer import (
     AcceptanceOrigin,
     Decision,
     FewerTokens,
+    Measure,
     Measured,
     Measurement,
     Origin,
@@ -50,9 +51,10 @@ def decide(
     """Return the decision of a tuned scenario; None where nothing is drafted.
 
     ``speedup``: draws of the time per token of plain decoding over that of speculation, for
-    ``batch`` requests that decode together. ``throughput``: the speed-up of output tokens per
-    second, where a closed loop was simulated; it is as uncertain as the other. ``doubted``: the
-    numbers in doubt, that of the largest effect first.
+    ``batch`` requests that decode together, or where clients wait, of output tokens per second.
+    ``throughput``: the speed-up of output tokens per second, where a closed loop was simulated; it
+    is as uncertain as the other. ``doubted``: the numbers in doubt, that of the largest effect
+    first.
     """
     scenario = loaded.scenario
     if not scenario.schedule.window:
@@ -60,14 +62,16 @@ def decide(
     odds = odds_of(loaded.acceptance(), scenario.exit)
     context = scenario.mean_context
     tokens = float(law_at(scenario, odds, batch, context).tokens_per_step)
-    by_time = Side("time per token", speedup.value, speedup.chance_above(1.0))
-    first = by_time
+    measure: Measure = "time per token"
+    if scenario.waits:
+        measure = "output tokens per second"
+    first = Side(measure, speedup.value, speedup.chance_above(1.0))
     other = None
     draws = speedup
-    if throughput:
+    if throughput and not scenario.waits:
         draws = speedup._replace(value=throughput)
+        other = first
         first = Side("output tokens per second", throughput, draws.chance_above(1.0))
-        other = by_time
     ranged = any(footing.parameter == ACCEPTANCE for footing in doubted)
     rests_on = acceptance_origin(scenario.acceptance, ranged)
     return Decision(

@@ -14,7 +14,7 @@ from simulator.core.acceptance.sources import Rates, odds_of
 from simulator.core.strategies.common.law import Law, OddsOf
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.decision.answer import AcceptanceTurn, Along, Flips, Turn
-from simulator.scenario.evaluate import baseline
+from simulator.scenario.evaluate import plain_tpot_s
 
 MOST_BATCH = 256
 """Batch up to which a turn is looked for, if the cache has room."""
@@ -29,7 +29,7 @@ CHANCE_STEP = 1e-3
 
 def flips(loaded: Loaded, batch: int) -> Flips:
     """Return where the speed-up by law of a tuned scenario is 1, around ``batch`` requests at its
-    mean context.
+    mean context; where clients wait, around their number.
     """
     scenario = loaded.scenario
     context = scenario.mean_context
@@ -38,11 +38,21 @@ def flips(loaded: Loaded, batch: int) -> Flips:
     def at_batch(size: int) -> bool:
         return speedup_at(scenario, odds, size, context) > 1.0
 
+    def at_clients(clients: int) -> bool:
+        asked = scenario.requests.model_copy(update={"concurrency": clients, "count": clients})
+        other = scenario.replace(requests=asked)
+        return speedup_at(other, odds, other.batch, context) > 1.0
+
     def at_context(tokens: int) -> bool:
         return speedup_at(scenario, odds, batch, tokens) > 1.0
 
+    if scenario.waits:
+        clients = scenario.requests.concurrency
+        by_batch = along(at_clients, clients, 1, max(clients, MOST_BATCH))
+    else:
+        by_batch = along(at_batch, batch, 1, _most_batch(scenario, batch))
     return Flips(
-        batch=along(at_batch, batch, 1, _most_batch(scenario, batch)),
+        batch=by_batch,
         context=along(
             at_context,
             context,
@@ -74,10 +84,10 @@ def law_at(scenario: Scenario, odds: OddsOf, batch: int, context: int) -> Law:
 
 def speedup_at(scenario: Scenario, odds: OddsOf, batch: int, context: int) -> float:
     """Return the time per token of plain decoding over that of a scenario, by law, both for
-    ``batch`` requests at ``context`` cached tokens each.
+    ``batch`` requests at ``context`` cached tokens each; where clients wait, for as many as run.
     """
-    plain = baseline(scenario, batch, context)
-    return float(plain.tpot_s / law_at(scenario, odds, batch, context).tpot_s)
+    plain_s = plain_tpot_s(scenario, batch, context)
+    return plain_s / float(law_at(scenario, odds, batch, context).tpot_s)
 
 
 def along(
@@ -149,7 +159,7 @@ def _acceptance(loaded: Loaded, odds: OddsOf, batch: int) -> AcceptanceTurn:
     scenario = loaded.scenario
     context = scenario.mean_context
     own = law_at(scenario, odds, batch, context)
-    plain_s = baseline(scenario, batch, context).tpot_s
+    plain_s = plain_tpot_s(scenario, batch, context)
     now = float(own.tokens_per_step)
     strategy = scenario.schedule
     if strategy.needs.single_rates:

@@ -11,8 +11,9 @@ from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.agreement import gap_data
 from simulator.scenario.caveats import cautions
 from simulator.scenario.decision.by_law import DecidedLaw
-from simulator.scenario.evaluate import baseline, law
+from simulator.scenario.evaluate import baseline, law, speedup_of
 from simulator.scenario.outcome import outcome_data, stage_memories
+from simulator.scenario.result.closed_loop import closed_loop
 from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.stability import load_of
 
@@ -45,6 +46,7 @@ def result_data(result: RunResult) -> PlainData:
         "extra_weights": target and extra_memory(result.scenario.strategy, target.model).weights,
         "lanes": {name: {"busy_fraction": share} for name, share in result.busy.items()},
         "concurrency": None if requests.arrivals else requests.concurrency,
+        **({"closed_loop": result.closed_loop.as_data()} if result.closed_loop else {}),
         "fallback": [],  # in every result, whether or not an appendix has rates
         **(result.appendix.as_data() if result.appendix else {}),
         "notes": [*result.cautions, *result.caveats, *[result.rests_on] * bool(result.rests_on)],
@@ -86,9 +88,11 @@ def law_details(loaded: Loaded, decided: DecidedLaw) -> PlainData:
     milliseconds, and what was decided by it.
     """
     scenario = loaded.scenario
-    marginal = law(scenario, loaded.acceptance())
+    acceptance = loaded.acceptance()
+    marginal = law(scenario, acceptance)
+    loop = closed_loop(scenario, acceptance, marginal)
     strategy = scenario.schedule
-    load = load_of(scenario, loaded.acceptance())
+    load = load_of(scenario, acceptance)
     kinds = []
     for kind, share in sorted(marginal.kinds.items(), key=lambda entry: -entry[1]):
         step = strategy.step(kind, scenario.mean_context)
@@ -114,9 +118,10 @@ def law_details(loaded: Loaded, decided: DecidedLaw) -> PlainData:
         "law": law_data(marginal),
         "kinds": kinds,
         "baseline": {"strategy": "autoregressive", "tpot_ms": autoregressive.tpot_s * 1e3},
-        "speedup": autoregressive.tpot_s / marginal.tpot_s,
+        "speedup": speedup_of(scenario, marginal),
         "speedup_interval": decided.speedup.interval()._asdict(),
         "decision": decided.decision and decided.decision.as_data(),
+        **({"closed_loop": loop.as_data() | {"words": loop.words}} if loop else {}),
         "stand_in": scenario.acceptance.stand_in,
         "cautions": list(cautions(scenario)),
         **(

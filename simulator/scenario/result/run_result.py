@@ -16,7 +16,21 @@ from simulator.scenario.agreement import Agreement, GapPart, agreement, explaine
 from simulator.scenario.decision.answer import Decision
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome
+from simulator.scenario.result.closed_loop import WaitingClients
 from simulator.scenario.stated.means import StatedMean
+
+
+def speedup_between(scenario: Scenario, outcome: Outcome, baseline: Outcome) -> float:
+    """Return the speed-up of an outcome over that of autoregressive decoding.
+
+    Where clients wait for room in the cache, a draft takes room from the batch, which no time per
+    token shows: then it is that of tokens per second.
+    """
+    if scenario.waits:
+        rates = quotient(outcome.tokens_per_s, baseline.tokens_per_s)
+        if rates is not None:
+            return rates
+    return baseline.tpot_s / outcome.tpot_s
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,8 @@ class RunResult:
     """The mean that acceptance states beside that of the requests that ran; None where none is
     stated.
     """
+    closed_loop: WaitingClients | None = None
+    """The closed loop by law, where clients wait for room in the cache; None where none do."""
     rests_on: str = ""
     """What in doubt the speed-up rests on
     (:func:`simulator.scenario.uncertain.footings.rests_on`); empty where that is little.
@@ -70,9 +86,9 @@ class RunResult:
     @property
     def speedup(self) -> float:
         """Return the time per token of autoregressive decoding over that of this run, both
-        simulated.
+        simulated; where clients wait, tokens per second over those of autoregressive decoding.
         """
-        return self.baseline.tpot_s / self.simulated.tpot_s
+        return speedup_between(self.scenario, self.simulated, self.baseline)
 
     @property
     def speedup_with_prompts(self) -> float | None:

@@ -5,7 +5,7 @@ from math import exp
 from typing import NamedTuple
 
 from simulator.scenario import Loaded
-from simulator.scenario.evaluate import baseline, law, tuned
+from simulator.scenario.evaluate import law, plain_tpot_s, tuned
 from simulator.scenario.uncertain.acceptance import acceptance_range
 from simulator.scenario.uncertain.doubts import (
     at_ends,
@@ -53,7 +53,7 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
     def by_law(other: Loaded) -> float:
         reference = 1.0
         if other.scenario.schedule.window:
-            reference = baseline(other.scenario).tpot_s
+            reference = plain_tpot_s(other.scenario)
         return float(reference / law(other.scenario, acceptance).tpot_s)
 
     before = by_law(loaded)

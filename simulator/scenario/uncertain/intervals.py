@@ -72,6 +72,8 @@ class Laws(NamedTuple):
 
     own: Law
     plain: Law
+    more_running: float = 1.0
+    """Requests that run at a time over those of plain decoding, where clients wait for room."""
 
     def longer(self, own: float = 0.0, plain: float = 0.0) -> Self:
         """Return the laws whose steps take longer, by a log change each."""
@@ -92,9 +94,13 @@ def _longer(law: Law, change: float) -> Law:
 
 def laws_of(scenario: Scenario, acceptance: Acceptance, batch: int | None = None) -> Laws:
     """Return both laws of a scenario, for ``batch`` requests that decode together; None: one for
-    every place.
+    every place. Where clients wait, that of plain decoding is of those that it has room for.
     """
-    return Laws(law(scenario, acceptance, batch), baseline(scenario, batch))
+    own = law(scenario, acceptance, batch)
+    if scenario.waits and batch in (None, scenario.batch):
+        plain = baseline(scenario, scenario.plain_batch)
+        return Laws(own, plain, scenario.batch / scenario.plain_batch)
+    return Laws(own, baseline(scenario, batch))
 
 
 Quantity: TypeAlias = Callable[[Laws], float]
@@ -102,8 +108,10 @@ Quantity: TypeAlias = Callable[[Laws], float]
 
 
 def speedup_by_law(laws: Laws) -> float:
-    """Return the time per token of plain decoding over that of the scenario."""
-    return float(laws.plain.tpot_s / laws.own.tpot_s)
+    """Return the time per token of plain decoding over that of the scenario; where clients wait,
+    the ratio of the tokens per second of all together.
+    """
+    return float(laws.plain.tpot_s / laws.own.tpot_s * laws.more_running)
 
 
 def step_by_law(laws: Laws) -> float:

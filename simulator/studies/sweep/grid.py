@@ -188,8 +188,11 @@ def _laws(loaded: Loaded, arrays: Arrays, quantities: Sequence[str]) -> PlainMap
     tpot_s = request_step_s / tokens
     laws = {"step_s": step_s, "tokens_per_step": tokens, "tpot_s": tpot_s}
     if "speedup" in quantities:
-        plain = means(law_parts(Autoregressive(), cost, lambda gamma: ONE_TOKEN, requests, context))
-        laws["speedup"] = plain[2] / tpot_s
+        plain_requests = scenario.plain_batch
+        plain = means(
+            law_parts(Autoregressive(), cost, lambda gamma: ONE_TOKEN, plain_requests, context)
+        )
+        laws["speedup"] = plain[2] / tpot_s * (requests / plain_requests)
     return {name: laws[name] for name in quantities}
 
 

@@ -63,8 +63,8 @@ def _metrics(
     batch = loaded.scenario.batch
     if not columns:
         law = evaluate.law(loaded.scenario, loaded.acceptance())
-        plain = evaluate.baseline(loaded.scenario)
-        rows = [(law.tpot_s, plain.tpot_s / law.tpot_s, law.tokens_per_step, law.step_s)] * count
+        speedup = evaluate.speedup_of(loaded.scenario, law)
+        rows = [(law.tpot_s, speedup, law.tokens_per_step, law.step_s)] * count
     else:
         arrays = law_columns(loaded, columns)
         rows = list(

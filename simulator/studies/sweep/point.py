@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from simulator.core.faults import BadInput
 from simulator.core.numeric import quotient
-from simulator.scenario import Loaded, evaluate
+from simulator.scenario import Loaded, Scenario, evaluate
 from simulator.scenario.outcome import Outcome
+from simulator.scenario.result.run_result import speedup_between
 from simulator.studies.sweep.axes import Point
 from simulator.studies.sweep.base import Evaluator, Shared, SweepJob
 from simulator.studies.sweep.executors import Bundle
@@ -128,13 +129,13 @@ def replay(loaded: Loaded, fields: Fields) -> dict[str, float | None]:
         has = f"{scenario.strategy.name} has {in_flight} steps in flight"
         raise BadInput.at(scenario.name, f"{has}, which only a simulation follows", "strategy")
     outcome = evaluate.replay(scenario, loaded.acceptance())
-    return _metrics(outcome, _baseline_of(loaded, fields, "replay"))
+    return _metrics(scenario, outcome, _baseline_of(loaded, fields, "replay"))
 
 
 def simulation(loaded: Loaded, fields: Fields) -> dict[str, float | None]:
     """Return metrics of a run in which every step is booked on the event engine."""
     outcome, *_ = evaluate.simulate(loaded.scenario, loaded.acceptance())
-    return _metrics(outcome, _baseline_of(loaded, fields, "simulation"))
+    return _metrics(loaded.scenario, outcome, _baseline_of(loaded, fields, "simulation"))
 
 
 EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float | None]]] = {
@@ -143,7 +144,7 @@ EVALUATORS: dict[Evaluator, Callable[[Loaded, Fields], dict[str, float | None]]]
 }
 
 
-def _metrics(outcome: Outcome, baseline: Outcome) -> dict[str, float | None]:
+def _metrics(scenario: Scenario, outcome: Outcome, baseline: Outcome) -> dict[str, float | None]:
     """Return all of :data:`~simulator.studies.sweep.metrics.METRICS` of a run; None where it could
     not measure one.
     """
@@ -151,7 +152,7 @@ def _metrics(outcome: Outcome, baseline: Outcome) -> dict[str, float | None]:
     return {
         "tpot_ms": outcome.tpot_s * 1e3,
         "tokens_per_s": outcome.tokens_per_s,
-        "speedup": baseline.tpot_s / outcome.tpot_s,
+        "speedup": speedup_between(scenario, outcome, baseline),
         "tokens_per_step": outcome.tokens_per_step,
         "step_ms": outcome.step_s * 1e3,
         "speedup_with_prompts": quotient(outcome.tokens_per_s, baseline.tokens_per_s),
