@@ -125,12 +125,12 @@ def test_clients_beyond_the_room_of_the_cache_wait() -> None:
     rates = waits.law_tokens_per_s / waits.baseline_tokens_per_s
     assert waits.speedup == pytest.approx(rates, rel=1e-12)
     assert waits.speedup < fits.speedup
-    words = waiting(BatchStudy(loaded.scenario, (fits, waits), ()))
+    words = waiting(BatchStudy(loaded.scenario, (fits, waits), (), None))
     assert words == (
         f"From B = {most + 1} on clients wait for room in the KV cache; {most + 1} clients: {most} "
         "run at a time, 1 wait; without speculation all would run"
     )
-    assert not waiting(BatchStudy(loaded.scenario, (fits,), ()))
+    assert not waiting(BatchStudy(loaded.scenario, (fits,), (), None))
 
 
 def test_crossings_in_words() -> None:

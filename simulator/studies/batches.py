@@ -292,10 +292,10 @@ def _decided(loaded: Loaded, points: Iterable[BatchPoint]) -> Decision | None:
     """Return the decision at the scenario's own batch, by output tokens per second where that size
     was simulated.
     """
-    batch = loaded.scenario.batch
+    clients = loaded.scenario.asked_batch
     throughput = None
     for point in points:
-        if point.batch == batch:
+        if point.batch == clients:
             throughput = point.simulated_speedup
     return by_law(evaluate.tuned(loaded), throughput=throughput).decision
 

@@ -62,16 +62,16 @@ def decide(
     odds = odds_of(loaded.acceptance(), scenario.exit)
     context = scenario.mean_context
     tokens = float(law_at(scenario, odds, batch, context).tokens_per_step)
-    measure: Measure = "time per token"
-    if scenario.waits:
-        measure = "output tokens per second"
-    first = Side(measure, speedup.value, speedup.chance_above(1.0))
-    other = None
     draws = speedup
-    if throughput and not scenario.waits:
+    if throughput:
         draws = speedup._replace(value=throughput)
-        other = first
-        first = Side("output tokens per second", throughput, draws.chance_above(1.0))
+    measure: Measure = "time per token"
+    if throughput or scenario.waits:
+        measure = "output tokens per second"
+    first = Side(measure, draws.value, draws.chance_above(1.0))
+    other = None
+    if throughput and not scenario.waits:
+        other = Side("time per token", speedup.value, speedup.chance_above(1.0))
     ranged = any(footing.parameter == ACCEPTANCE for footing in doubted)
     rests_on = acceptance_origin(scenario.acceptance, ranged)
     return Decision(
