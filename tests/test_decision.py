@@ -231,7 +231,7 @@ def test_a_run_decides_with_the_draws_of_its_interval(tmp_path: Path) -> None:
             ),
             AcceptanceOrigin(
                 "borrowed",
-                "3 tokens per step (a paper), bursts of x, drafter draft",
+                "3 tokens per step, a paper; bursts of x, drafter draft",
                 "assumed",
                 False,
             ),
@@ -243,7 +243,7 @@ def test_a_run_decides_with_the_draws_of_its_interval(tmp_path: Path) -> None:
                 rescale=Rescale(tokens_per_step=3, source="here", confidence="measured"),
             ),
             AcceptanceOrigin(
-                "stated", "3 tokens per step (here), bursts of x, drafter draft", "measured", False
+                "stated", "3 tokens per step, here; bursts of x, drafter draft", "measured", False
             ),
         ),
         (AcceptanceSpec(rate=0.5), AcceptanceOrigin("stated", "", "assumed", False)),

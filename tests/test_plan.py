@@ -26,7 +26,9 @@ from simulator.core.serving.slo import Limit, Metric, Slo
 from simulator.inputs.catalogue import Catalogue
 from simulator.report.pages.plan import fleet
 from simulator.scenario import Loaded, evaluate, load, resolved
+from simulator.scenario.decision.by_law import drawn_speedup
 from simulator.scenario.evaluate import tuned
+from simulator.scenario.uncertain.draws import Drawn
 from simulator.studies.capacity import busier_by
 from simulator.studies.plan.bounds import FleetBounds, _least_replicas, _least_widths
 from simulator.studies.plan.break_even import break_even, speedup
@@ -36,6 +38,7 @@ from simulator.studies.plan.headroom import headroom, lasting_s, with_more
 from simulator.studies.plan.robustness import fewer_accepted, slower_links
 from simulator.studies.plan.search import (
     Finding,
+    MeasuredLimit,
     Search,
     Until,
     _pairs,
@@ -448,6 +451,74 @@ def test_an_impossible_slo_ends_with_code_3_and_the_nearest_miss(tmp_path: Path)
     nearest = nearest_miss(load_plan(str(path)))
     assert f"nearest: {nearest.replicas} x {nearest.candidate.name}: TPOT p90" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+# ---- how sure speculation has to be
+
+
+def fleet_of(candidate: Candidate, replicas: int, *changes: float) -> Finding:
+    """A fleet that meets its limit; with ``changes``, the draws of a speed-up of 1, where it
+    speculates.
+    """
+    met = (MeasuredLimit(Limit("ttft", 0.9, 0.3), 0.1, True),)
+    finding = Finding(candidate, replicas, met)
+    vars(finding)["speedup"] = Drawn(1.0, np.array(changes)) if changes else None
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("least", "chosen"), [(0.8, "plain"), (0.5, "unsure"), (0.0, "unsure"), (1.0, "plain")]
+)
+def test_no_fleet_is_recommended_whose_speculation_is_not_sure_enough(
+    least: float, chosen: str, tmp_path: Path
+) -> None:
+    """The cheapest speculates, with a chance of one half; plain decoding costs three times as much,
+    and a fleet that is surely faster four times.
+    """
+    plan = small(tmp_path, f"least_chance={least}")
+    plain, _, drafted, *_ = plan.candidates
+    fleets = {
+        "unsure": fleet_of(drafted, 1, -0.1, 0.1),
+        "plain": fleet_of(plain, 3),
+        "sure": fleet_of(drafted, 4, 0.1, 0.1),
+    }
+    searched = Search(plan, tuple(fleets.values()))
+    assert searched.best is fleets[chosen]
+    assert next(iter(searched.by_family.values())) is fleets[chosen]
+    assert searched.recommended(fleets["sure"])
+    without_plain = Search(plan, (fleets["unsure"], fleets["sure"]))
+    assert without_plain.best is fleets["unsure" if least <= 0.5 else "sure"]
+
+
+def test_the_chance_is_that_of_the_law_at_the_mean_batch(tmp_path: Path) -> None:
+    plan = small(tmp_path)
+    plain, _, drafted, *_ = plan.candidates
+    assert examine(plain, 1, "end").chance is None
+    found = examine(drafted, 1, "end")
+    law = drawn_speedup(tuned(drafted.loaded), found.mean_batch)
+    assert found.chance == law.chance_above(1.0)
+
+
+def test_a_plan_whose_speculation_is_not_sure_enough_says_so(tmp_path: Path) -> None:
+    """Its only strategy meets the SLO with a chance of being faster between the two bars."""
+    only = {"strategies": {"drafted": {"strategy": {"name": "vanilla_sd", "gamma": 2}}}}
+    path = written(tmp_path, **only)
+    refused = CliRunner().invoke(main, ["plan", str(path), "--draws", "1"])
+    assert refused.exit_code == 3
+    assert "no fleet is recommended: of those that meet the SLO the surest is" in refused.stderr
+    assert "x drafted on a100, tensor_parallel " in refused.stderr
+    assert "below 80 %" in refused.stderr
+    lower = CliRunner().invoke(
+        main, ["plan", str(path), "--draws", "1", "--least-chance", "0.3", "--json"]
+    )
+    assert lower.exit_code == 0, lower.output
+    data = json.loads(lower.stdout)
+    assert data["least_chance"] == 0.3
+    assert data["answer"]["strategy"] == "drafted"
+    assert data["decision"]["candidate"] == data["answer"]["candidate"]
+    assert 0.3 <= data["decision"]["chance"] < 0.8
+    (family,) = data["families"]
+    assert (family["chance"], family["recommended"]) == (data["decision"]["chance"], True)
 
 
 # ---- what is said about the answer

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from simulator.core.serving.slo import Limit
 from simulator.report.blocks import Bullets, Highlight, Paragraph, Strong, Table
-from simulator.report.pages import plan as plan_page
+from simulator.report.pages import decision as decided, plan as plan_page
 from simulator.scenario import load
-from simulator.scenario.uncertain.draws import Interval
+from simulator.scenario.uncertain.draws import Drawn, Interval
 from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
 from simulator.studies.plan.export import WindowSchedule
@@ -48,6 +49,15 @@ def test_the_next_fleet_says_what_it_costs_beside_the_answer(fleet: Finding) -> 
     assert plan_page.dearer(replace(fleet, replicas=3), fleet) == (
         "3 replicas, plain decoding on A100, tensor_parallel 1 (3 x a100_80g_sxm), 6.000 USD per "
         "hour, 3.00 times the price."
+    )
+
+
+def test_why_a_fleet_is_not_recommended(fleet: Finding) -> None:
+    unsure = replace(fleet)
+    vars(unsure)["speedup"] = Drawn(1.0, np.array([-0.1, 0.1]))
+    assert plan_page.unsure(unsure, 0.8) == (
+        f"{FLEET}, 2.000 USD per hour; the chance that its speculation is faster than plain "
+        "decoding is 50 %, below 80 % (least_chance)."
     )
 
 
@@ -251,12 +261,21 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
     cheapest = answered.chosen
     cost = plan_page.number(cheapest.cost_usd_per_million_tokens)
     assert shown.title == "Plan small"
-    assert shown.answer == f"{FLEET}: 2.000 USD per hour, {cost} USD per million output tokens."
+    assert answered.decision is not None
+    drafted, decision = answered.decision
+    chance = decided.chance_words(decision.chance)
+    assert (drafted.candidate.strategy, decision.verdict) == ("drafted", "may hurt")
+    assert shown.answer == (
+        f"Speculation with drafted may hurt: {chance} chance that it is faster than plain "
+        "decoding. "
+        f"{FLEET}: 2.000 USD per hour, {cost} USD per million output tokens."
+    )
     assert list(shown.highlights) == [
         Highlight("1 replica", "plain decoding on A100, tensor_parallel 1"),
         Highlight("2.00 USD", "an hour"),
         Highlight(plan_page.multiple(answered.headroom), "headroom (times the planned traffic)"),
         Highlight("100 %", "of resampled runs met the SLO (90 % interval 5 % to 100 %)"),
+        Highlight(chance, "chance that speculation is faster than plain decoding: it may hurt"),
     ]
     leads = [
         item[0]
@@ -269,6 +288,11 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
         Strong("Why:"),
         Strong("Headroom:"),
         Strong("Next:"),
+        Strong("Not recommended:"),
+        Strong("Flips:"),
+        Strong("Acceptance:"),
+        Strong("With half a token less per step:"),
+        Strong("To settle it:"),
         Strong("With 10 % fewer accepted tokens:"),
         Strong("With links of twice the latency:"),
         Strong("With twice the traffic:"),
@@ -291,6 +315,7 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
         "when full",
         "headroom",
         "limit broken with one replica fewer",
+        "chance to be faster",
         "TTFT p90 (ms)",
         "TPOT p90 (ms)",
     ]
@@ -309,12 +334,14 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
         "TPOT p90",
         "",
         "",
+        "",
     )
-    assert alternatives.terminal_columns == (0, 1, 2, 3, 5, 6, 8, 10, 11)
+    assert alternatives.terminal_columns == (0, 1, 2, 3, 5, 6, 8, 10, 11, 12)
     assert legend == Paragraph(
         "Each line is the cheapest fleet of a strategy on some hardware that meets the SLO in "
         "simulation. Headroom: how many times the planned traffic it carries. Million tokens: of "
-        "output, with the work for prompts included; when full: at that traffic."
+        "output, with the work for prompts included; when full: at that traffic. Chance to be "
+        "faster: that speculation is faster than plain decoding at the mean batch, by law."
     )
     tables = [block for block in shown.blocks if isinstance(block, Table)]
     heads = {table.title: list(table.head) for table in tables}

@@ -100,6 +100,12 @@ def limits(command: options.Command) -> options.Command:
     show_default=True,
     help="Resampled runs.",
 )
+@click.option(
+    "--least-chance",
+    type=click.FloatRange(0.0, 1.0),
+    help="Least chance that speculation is faster than plain decoding with which it is recommended "
+    "[default: 0.8].",
+)
 @options.output(
     "--out", type=options.FOLDER, help="Folder for a page (.md, .html) and the exports."
 )
@@ -111,6 +117,7 @@ def plan(
     overrides: Names,
     seed: int | None,
     draws: int,
+    least_chance: float | None,
     out: Path | None,
     as_json: bool,
     own: Paths,
@@ -132,18 +139,23 @@ def plan(
     with working("reading"):
         asked = {option: value for option, value in asked.items() if value is not None}
         names = []
+        changes = overrides
+        if least_chance is not None:
+            changes = (*overrides, f"least_chance={least_chance}")
         if name is None:
-            read = _read(asked, overrides, seed, Catalogue(own), save)
+            read = _read(asked, changes, seed, Catalogue(own), save)
         elif asked or save:
             option = next(iter(asked), "save")
             message = f"asks in one line, and the plan '{name}' says it itself"
             raise _fault(option, name, f"{message}; leave one of them out")
         else:
             names.append(name)
-            read = load_plan(name, overrides, Catalogue(own), seed)
+            read = load_plan(name, changes, Catalogue(own), seed)
         words = []
         for option, value in asked.items():
             words += [_typed(option), str(value)]
+        if least_chance is not None:
+            words += ["--least-chance", str(least_chance)]
         if draws != DRAWS:
             words += ["--draws", str(draws)]
         if out:

@@ -32,7 +32,7 @@ from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files
-from simulator.report.pages import what_if
+from simulator.report.pages import decision as decided, what_if
 from simulator.report.panels import GREY, LOOKS, VERMILLION, dress
 from simulator.report.wording import as_sentence, if_known, number, share, whole_share
 from simulator.scenario import Scenario
@@ -51,14 +51,15 @@ from simulator.studies.plan.study import LawPoint, PlanStudy, limit_name
 
 NAME, PICTURE, SCENARIO, REQUESTS = "plan", "plan.svg", "scenario.yaml", "traffic.csv"
 FIGURE_TITLE = "Cost of fleets against the SLO: the cheapest of each family, and its sizes"
-ON_TERMINAL = (0, 1, 2, 3, 5, 6, 8)
+ON_TERMINAL = (0, 1, 2, 3, 5, 6, 8, 10)
 """Columns of the table of alternatives that a terminal shows, before those of the limits."""
 MOST_USED = 200
 """Per cent of a limit, more of which is drawn as so much."""
 LEGEND = (
     "Each line is the cheapest fleet of a strategy on some hardware that meets the SLO in "
     "simulation. Headroom: how many times the planned traffic it carries. Million tokens: of "
-    "output, with the work for prompts included; when full: at that traffic."
+    "output, with the work for prompts included; when full: at that traffic. Chance to be faster: "
+    "that speculation is faster than plain decoding at the mean batch, by law."
 )
 
 
@@ -98,9 +99,15 @@ def page(study: PlanStudy) -> Page:
     return Page(
         f"Plan {plan.file.name}",
         about=plan.file.about,
-        answer=headline(study.chosen),
-        highlights=list(highlights(study)),
-        opening=[drawing, _led(reasons(study)), _led(changes(study)), said],
+        answer=f"{decided_words(study)}{headline(study.chosen)}",
+        highlights=[*highlights(study), *_of_decision(study)],
+        opening=[
+            drawing,
+            _led(reasons(study)),
+            *_reasons_of_decision(study),
+            _led(changes(study)),
+            said,
+        ],
         sections=[*everywhere, *in_files],
         command=study.command,
     )
@@ -112,6 +119,29 @@ def _led(sentences_by_topic: Iterable[tuple[str, str]]) -> Bullets:
 
 
 # ---- the answer in words
+
+
+def decided_words(study: PlanStudy) -> str:
+    """Return whether speculation helps, with a blank behind it; empty without a decision."""
+    if study.decision is None:
+        return ""
+    fleet, decision = study.decision
+    if fleet is study.chosen:
+        return f"{decided.sentence(decision)} "
+    return (
+        f"Speculation with {fleet.candidate.strategy} {decision.verdict}: "
+        f"{decided.faster(decision.chance)}. "
+    )
+
+
+def _of_decision(study: PlanStudy) -> Iterator[Highlight]:
+    if study.decision:
+        yield from decided.highlights(study.decision.decision)
+
+
+def _reasons_of_decision(study: PlanStudy) -> Iterator[Block]:
+    if study.decision:
+        yield decided.reasons(study.decision.decision)
 
 
 def headline(chosen: Finding) -> str:
@@ -180,6 +210,22 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
     others = [finding for finding in study.search.by_family.values() if finding is not chosen]
     if others:
         yield "Next", dearer(others[0], chosen)
+    for finding in study.search.by_family.values():
+        if not study.search.recommended(finding):
+            least = study.search.plan.file.least_chance
+            yield "Not recommended", unsure(finding, least)
+
+
+def unsure(finding: Finding, least_chance: float) -> str:
+    """Return why a fleet that meets the SLO is not recommended: its speculation is not sure enough
+    to be faster than plain decoding.
+    """
+    chance = decided.chance_words(finding.chance or 0.0)
+    return (
+        f"{fleet(finding)}, {number(finding.cost_usd_per_hour)} USD per hour; the chance that its "
+        f"speculation is faster than plain decoding is {chance}, below {whole_share(least_chance)} "
+        "(least_chance)."
+    )
 
 
 def why(chosen: Finding, binding: Limit | None) -> str:
@@ -480,6 +526,7 @@ def _alternatives(study: PlanStudy) -> Iterator[Block]:
         Column("when full", _when_full),
         Column("headroom", lambda row: if_known(row.capacity, multiple)),
         Column("limit broken with one replica fewer", lambda row: row.broken),
+        Column("chance to be faster", lambda row: if_known(row.cheapest, _chance)),
     ]
     before = len(columns)
     for place, limit in enumerate(limits):
@@ -528,6 +575,13 @@ def _without_fleet(search: Search, hardware: str, strategy: str) -> Family:
 
 def _usd_per_hour(finding: Finding) -> str:
     return number(finding.cost_usd_per_hour)
+
+
+def _chance(finding: Finding) -> str:
+    """Return the chance that speculation is faster than plain decoding; nothing where nothing is
+    drafted.
+    """
+    return if_known(finding.chance, decided.chance_words)
 
 
 def _usd_per_million_tokens(finding: Finding) -> str:

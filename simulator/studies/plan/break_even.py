@@ -55,7 +55,7 @@ def break_even(finding: Finding) -> BreakEven | None:
     strategy = loaded.scenario.schedule
     if finding.outcome is None or not finding.outcome.steps or not strategy.window:
         return None
-    batch = max(1, round(finding.outcome.serving.mean_batch))
+    batch = finding.mean_batch
     places = loaded.scenario.batch
     odds = odds_of(loaded.acceptance(), loaded.scenario.exit)
     slower = (size for size in range(1, places + 1) if speedup(loaded, odds, size) < 1.0)

@@ -30,6 +30,7 @@ from simulator.inputs.document import Document, in_a_line
 from simulator.inputs.schema import validate
 from simulator.scenario import Loaded, Scenario, checked
 from simulator.scenario.as_served import said_of_engine
+from simulator.scenario.decision.verdict import HELPS
 from simulator.scenario.expenses import rented_devices
 
 Fields = Annotated[PlainData, Field(min_length=1)]
@@ -85,6 +86,9 @@ class PlanFile(Frozen):
     """Ways to decode. Fields of a scenario, and ``vary``."""
     replicas: int = Field(default=8, gt=0, le=10_000)
     """The most replicas that a fleet may have."""
+    least_chance: float = Field(default=HELPS, ge=0.0, le=1.0)
+    """Least chance that speculation is faster than plain decoding with which a fleet that
+    speculates is recommended; 0 asks for none."""
 
     @model_validator(mode="after")
     def _waiting_is_limited(self) -> Self:

@@ -1,8 +1,8 @@
 """Stress-test the answer of a plan: change one thing at a time, and run it again with everything
 resampled.
 
-*Sensitivity* changes one thing and runs the answer again; where it no longer meets the SLO, the
-whole plan is searched again.
+*Sensitivity* changes one thing and runs the answer again; where it no longer meets the SLO, or its
+speculation is no longer sure enough to be faster, the whole plan is searched again.
 
 *Chance* runs the answer ``DRAWS`` times, each time resampled. Drawn together: arrivals and lengths
 (with a new seed; those of a traffic file stay), the recordings that requests replay (with
@@ -161,13 +161,15 @@ def sensitivity(searched: Search, chosen: Finding) -> list[Sensitivity]:
 
 
 def _under(searched: Search, chosen: Finding, name: str, change: Change) -> Sensitivity:
-    """Run the answer under a change; where it misses the SLO, search the plan under it."""
+    """Run the answer under a change; where it misses the SLO, or is no longer sure enough to be
+    recommended, search the plan under it.
+    """
     say(f"{name}: the answer again")
     try:
         again = examine(chosen.candidate.changed(change), chosen.replicas)
     except BadInput as error:
         return Sensitivity(name, None, reason=error.faults[0].message)
-    if again.kept:
+    if searched.recommended(again):
         return Sensitivity(name, again, holds=True)
     harder = []
     for candidate in searched.plan.candidates:

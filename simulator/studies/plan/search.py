@@ -7,6 +7,10 @@ every family.
          |x .                    among its pairs the one with most to spare
          +-----------  TPOT      then on, until every family has its own cheapest or has none
 
+A fleet that speculates is the answer only where the chance that it is faster than plain decoding is
+at least ``least_chance`` of the plan. Until a fleet is found that may be recommended, families go
+on beyond their cheapest.
+
 Nothing is skipped that could be the answer: a pair is left unsimulated only where a bound
 (:mod:`simulator.studies.plan.bounds`) proves that it would miss, and a run is ended early only
 where no later request can mend it. So the answer is that of simulating all pairs, whether or not
@@ -14,6 +18,7 @@ more machines always help. All runs have the same arrivals, lengths and recordin
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import Literal, NamedTuple
 
@@ -22,9 +27,11 @@ from simulator.core.parallel import say
 from simulator.core.serving.requests import Request
 from simulator.core.serving.slo import Limit
 from simulator.scenario import Loaded
+from simulator.scenario.decision.by_law import drawn_speedup
 from simulator.scenario.evaluate import simulate, tuned
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Outcome
+from simulator.scenario.uncertain.draws import Drawn
 from simulator.studies.plan.bounds import FleetBounds
 from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.watch import LimitBrokenError, LimitsKeptError, Watch
@@ -81,6 +88,33 @@ class Finding:
         return max(self.measured, key=lambda measured: measured.strain)
 
     @property
+    def mean_batch(self) -> int:
+        """Return how many requests decode together in a replica on average, rounded; at least 1."""
+        if self.outcome is None:
+            return 1
+        return max(1, round(self.outcome.serving.mean_batch))
+
+    @cached_property
+    def speedup(self) -> Drawn | None:
+        """Return the draws of the speed-up by law over plain decoding at the mean batch; None
+        where nothing is drafted, or no run decoded.
+        """
+        loaded = tuned(self.candidate.loaded)
+        decoded = self.outcome is not None and self.outcome.steps > 0
+        if not decoded or not loaded.scenario.schedule.window:
+            return None
+        return drawn_speedup(loaded, self.mean_batch)
+
+    @property
+    def chance(self) -> float | None:
+        """Return the chance that speculation is faster than plain decoding, as a share of 1; None
+        where there is no :attr:`speedup`.
+        """
+        if self.speedup is None:
+            return None
+        return self.speedup.chance_above(1.0)
+
+    @property
     def missed(self) -> Limit | None:
         """Return a limit that the fleet misses; None where it meets all, or nothing was looked
         at.
@@ -107,14 +141,26 @@ class Search:
 
     @property
     def best(self) -> Finding | None:
-        """Return the answer; None where no fleet meets the SLO."""
-        return min((finding for finding in self.findings if finding.kept), key=_rank, default=None)
+        """Return the answer; None where no fleet that meets the SLO is recommended."""
+        recommended = filter(self.recommended, self.findings)
+        return min(recommended, key=_rank, default=None)
+
+    def recommended(self, finding: Finding) -> bool:
+        """Return whether a fleet may be the answer: it meets the SLO, and where it speculates, that
+        is sure enough to be faster than plain decoding.
+        """
+        if not finding.kept:
+            return False
+        return finding.chance is None or finding.chance >= self.plan.file.least_chance
 
     @property
     def by_family(self) -> dict[tuple[str, str], Finding]:
-        """Return the cheapest fleet of each family that meets the SLO, cheapest first."""
+        """Return the cheapest fleet of each family that meets the SLO: first those that are
+        recommended, cheapest first, then the others.
+        """
         cheapest: dict[tuple[str, str], Finding] = {}
-        for finding in sorted((finding for finding in self.findings if finding.kept), key=_rank):
+        kept = sorted((finding for finding in self.findings if finding.kept), key=_rank)
+        for finding in sorted(kept, key=lambda finding: not self.recommended(finding)):
             cheapest.setdefault(finding.candidate.family, finding)
         return cheapest
 
@@ -142,7 +188,7 @@ def _rank(finding: Finding) -> tuple[float, float]:
 
 def search(plan: Plan, first_only: bool = False) -> Search:
     """Look at fleets by cost until every family has its answer, or with ``first_only`` until any
-    has; return all of them.
+    has; return all of them. No family has one before a fleet may be recommended.
     """
     limits = plan.file.slo.limits
     until: Until = "known" if first_only else "exceeded"
@@ -163,7 +209,9 @@ def search(plan: Plan, first_only: bool = False) -> Search:
                 else:
                     at_this_cost.append(examine(candidate, replicas, until))
         findings += at_this_cost
-        answered |= {finding.candidate.family for finding in at_this_cost if finding.kept}
+        looked_at = Search(plan, tuple(findings))
+        if any(finding.kept for finding in at_this_cost) and looked_at.best:
+            answered = {finding.candidate.family for finding in findings if finding.kept}
         if first_only and answered:
             break
     return Search(plan, tuple(findings))
@@ -260,6 +308,23 @@ def nearest_miss(plan: Plan) -> Finding:
     """
     largest = (examine(candidate, candidate.sizes[-1], "end") for candidate in plan.candidates)
     return min(largest, key=lambda finding: finding.tightest.strain)
+
+
+def not_recommended(searched: Search) -> Infeasible:
+    """Return the error of a plan in which fleets meet the SLO, all of which speculate and are not
+    sure enough to be faster than plain decoding.
+    """
+    kept = [finding for finding in searched.findings if finding.kept]
+    surest = max(kept, key=lambda finding: finding.chance or 0.0)
+    least = searched.plan.file.least_chance
+    message = (
+        f"no fleet is recommended: of those that meet the SLO the surest is {surest.replicas} x "
+        f"{surest.candidate.name}, and the chance that its speculation is faster than plain "
+        f"decoding is {100 * (surest.chance or 0.0):.0f} %, below {100 * least:.0f} %; plain "
+        "decoding does not meet the SLO, or is not among the strategies. With a lower least_chance "
+        "the cheapest is told all the same"
+    )
+    return Infeasible.at(searched.plan.file.name, message, "least_chance")
 
 
 def no_answer(plan: Plan, nearest: Finding) -> Infeasible:

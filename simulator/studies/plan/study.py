@@ -10,8 +10,10 @@ from simulator.core.parallel import counted, say
 from simulator.core.plain import PlainData
 from simulator.core.serving.slo import Limit
 from simulator.scenario import Loaded
+from simulator.scenario.decision.answer import Decision
+from simulator.scenario.decision.decide import decide
 from simulator.scenario.evaluate import law, tuned
-from simulator.scenario.uncertain.footings import rests_on
+from simulator.scenario.uncertain.footings import footings, rests_on
 from simulator.studies.capacity import Trial, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
 from simulator.studies.plan.export import (
@@ -30,6 +32,7 @@ from simulator.studies.plan.search import (
     examine,
     nearest_miss,
     no_answer,
+    not_recommended,
     replicated,
     search,
 )
@@ -54,6 +57,13 @@ class LawPoint(NamedTuple):
     relation: str
 
 
+class FleetDecision(NamedTuple):
+    """Holds the decision on the speculation of a fleet."""
+
+    fleet: Finding
+    decision: Decision
+
+
 @dataclass(frozen=True)
 class PlanStudy:
     """Holds the answer of a plan with everything that stress-tests and explains it."""
@@ -71,6 +81,8 @@ class PlanStudy:
     chance: Chance
     rests_on: str
     """What in doubt the speed of the answer rests on; empty where that is little."""
+    decision: FleetDecision | None
+    """Whether to switch speculation on; None where no fleet that speculates meets the SLO."""
     break_even: BreakEven | None
     schedule: WindowSchedule | None
     lengths: DraftLengths
@@ -120,6 +132,8 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
     """
     searched = search(plan)
     chosen = searched.best
+    if chosen is None and any(finding.kept for finding in searched.findings):
+        raise not_recommended(searched)
     if chosen is None:
         say("no fleet meets the SLO; looking for the nearest miss")
         raise no_answer(plan, nearest_miss(plan))
@@ -135,6 +149,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
     if not loaded.scenario.requests.prompts_alone:  # else times per token are those of nobody
         doubt = rests_on(loaded)
     even = break_even(chosen)
+    decided = _decided([chosen, *searched.by_family.values()])
     head = plan.file.heads.get(chosen.candidate.strategy, "")
     exported = exports(chosen, table, lengths, head)
     laws: list[LawPoint] = []
@@ -152,6 +167,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         sensitivity=sensitive,
         chance=met,
         rests_on=doubt,
+        decision=decided,
         break_even=even,
         schedule=table,
         lengths=lengths,
@@ -160,6 +176,18 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         sizes=tuple(sizes),
         law=_what_if([chosen, *searched.by_family.values()]),
     )
+
+
+def _decided(fleets: Sequence[Finding]) -> FleetDecision | None:
+    """Return the decision on the first fleet that speculates, at the mean batch of its run."""
+    for fleet in fleets:
+        if fleet.speedup is not None:
+            loaded = tuned(fleet.candidate.loaded)
+            doubted = footings(loaded, every=False)
+            decision = decide(loaded, fleet.speedup, doubted, fleet.mean_batch)
+            if decision:
+                return FleetDecision(fleet, decision)
+    return None
 
 
 def _what_if(fleets: Sequence[Finding]) -> WhatIf:
@@ -171,10 +199,7 @@ def _what_if(fleets: Sequence[Finding]) -> WhatIf:
         if other.candidate.loaded.scenario.schedule.window:
             fleet = other
             break
-    batch = 1
-    if fleet.outcome:
-        batch = max(1, round(fleet.outcome.serving.mean_batch))
-    grid = what_if(tuned(fleet.candidate.loaded), batch)
+    grid = what_if(tuned(fleet.candidate.loaded), fleet.mean_batch)
     return grid | {"name": fleet.candidate.name}
 
 
@@ -235,8 +260,12 @@ def summary(answered: PlanStudy) -> PlainData:
         row: PlainData = {"hardware": hardware, "strategy": strategy}
         row["cheapest"] = cheapest and finding_data(cheapest)
         row["capacity_ratio"] = None
+        row["chance"] = None
+        row["recommended"] = False
         if cheapest:
             row["capacity_ratio"] = answered.capacities[family].times
+            row["chance"] = cheapest.chance
+            row["recommended"] = answered.search.recommended(cheapest)
         families.append(row)
     cases = []
     for case in answered.sensitivity:
@@ -245,8 +274,14 @@ def summary(answered: PlanStudy) -> PlainData:
     for combination in plan.left_out:
         why = {"reason": combination.reason, "no_room": combination.no_room}
         left_out.append({"name": combination.name, **why})
+    decision: PlainData | None = None
+    if answered.decision:
+        of_fleet = answered.decision.fleet.candidate.name
+        decision = {"candidate": of_fleet, **answered.decision.decision.as_data()}
     return {
         "plan": plan.file.name,
+        "decision": decision,
+        "least_chance": plan.file.least_chance,
         "slo": plan.file.slo.model_dump(exclude_none=True),
         "answer": finding_data(chosen),
         "binding": answered.binding and limit_name(answered.binding),
