@@ -49,6 +49,10 @@ HEAD = (
 CHAIN = "somebody#1,H100 SXM,1,vLLM,Llama-3.1-8B,bf16,EAGLE-3 chain,3,1,4,2,2.5,300,480"
 
 
+SAID = ("H100 (card of a blog)", "NVIDIA H100 80GB HBM3", "Apple M2 Ultra", "RTX 4060 Ti")
+"""Names that leave open which device it is."""
+
+
 def table(folder: Path, *lines: str) -> Path:
     path = folder / "rows.csv"
     path.write_text("\n".join(lines) + "\n", "utf-8")
@@ -65,6 +69,10 @@ def table(folder: Path, *lines: str) -> Path:
         ("RTX 4090", "rtx_4090"),
         ("B200", "b200_sxm"),
         ("RTX 3090 24GB", "rtx_3090"),
+        ("NVIDIA A100-SXM4-80GB", "a100_80g_sxm"),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx_6000_ada"),
+        ("8xH200", "h200_sxm"),
+        ("MacBook Pro M3 Max 64GB", "m3_max"),
         ("GB10 (DGX Spark)", "gb10"),
         ("RTX PRO 6000 Max-Q", "rtx_pro_6000_max_q"),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx_pro_6000"),
@@ -77,7 +85,13 @@ def table(folder: Path, *lines: str) -> Path:
 def test_a_device_is_found_by_what_people_call_it(text: str, device: str) -> None:
     found, assumed = device_of(text, Catalogue())
     assert found == device
-    assert bool(assumed) == (text.startswith("H100 ("))
+    assert bool(assumed) == (text in SAID)
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_a_device_that_is_meant_is_said(text: str) -> None:
+    found, assumed = device_of(text, Catalogue())
+    assert assumed == f"'{text}' is taken for {found}"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +99,9 @@ def test_a_device_is_found_by_what_people_call_it(text: str, device: str) -> Non
     [
         ("RTX 1080", "there is no device 'RTX 1080'"),
         ("RTX 3090 12GB", "there is no device 'RTX 3090 12GB'"),
-        ("Apple M2 Ultra", "could be m2_ultra_gpu, m2_ultra_npu"),
+        ("L40 48GB PCIe", "there is no device"),
+        ("Apple M4", "there is no device 'Apple M4'"),
+        ("RTX 6000", "could be rtx_6000_ada, rtx_pro_6000, rtx_pro_6000_max_q"),
         ("", "there is no device ''"),
     ],
 )
@@ -493,3 +509,17 @@ def test_llama_cpp_keeps_no_share_of_a_memory_free(tmp_path: Path) -> None:
     ledger = read_table(table(tmp_path, head, *rows), Catalogue())
     assert [row.place[1] for row in ledger.rows] == [2]
     assert "does not fit rtx_4060_ti_16g" in ledger.left_out[0].fault.message
+
+
+def test_several_cards_share_every_layer_unless_the_row_says_otherwise(tmp_path: Path) -> None:
+    head = f"{HEAD},target.tensor_parallel"
+    cells = dict(zip(HEAD.split(","), CHAIN.split(","), strict=True))
+    several = ",".join((cells | {"hardware": "4 x H100 SXM", "gpu_count": ""}).values())
+    ledger = read_table(table(tmp_path, head, f"{several},", f"{several},2"), Catalogue())
+    ranks = []
+    for row in ledger.rows:
+        assert row.loaded.scenario.target
+        ranks.append(row.loaded.scenario.target.tensor_parallel)
+    assert ranks == [4, 2]
+    words = "4 cards share every layer"
+    assert [words in row.assumed for row in ledger.rows] == [True, False]

@@ -17,13 +17,17 @@ from simulator.inputs.usual import usual_engine
 
 LEFT_OUT = frozenset(
     (
-        *("nvidia", "amd", "apple", "intel", "geforce", "radeon", "instinct", "gpu"),
-        *("hgx", "blackwell", "server", "workstation", "edition"),
+        *("nvidia", "amd", "apple", "intel", "geforce", "radeon", "instinct", "tesla", "gpu"),
+        *("hgx", "blackwell", "generation", "server", "workstation", "edition", "hbm3", "hbm3e"),
     )
 )
-"""Words of a device that its file's name leaves out: makers, generations and boards."""
+"""Words of a device that its file's name leaves out: makers, generations, boards."""
 SAME_MEMORY = 0.15
 """How far a stated size of memory may be from that of the file, as a share."""
+CHIP = re.compile(r"m\d_")
+"""Devices that are no other one with a word less: an M4 is no M4 Max."""
+ANY_SIZE = "Apple"
+"""Maker whose files have the largest memory of a chip, where people have less."""
 SAME_SHAPES = {
     "qwen3.8-27b": "qwen3_5_27b",
     "r1-distill-qwen-1.5b": "qwen2_5_1_5b",
@@ -34,6 +38,8 @@ MEANT = {
     "a100": "a100_80g_sxm",
     "a100 80g": "a100_80g_sxm",
     "h100": "h100_sxm",
+    "80g h100": "h100_sxm",
+    "m2 ultra": "m2_ultra_gpu",
     "4060 rtx ti": "rtx_4060_ti_16g",
     "dgx spark": "gb10",
     "halo strix": "ryzen_ai_max_395_8060s",
@@ -52,6 +58,8 @@ FORMATS = {
 LLAMA_CPP = {"Apple": "llama_cpp_metal", "NVIDIA": "llama_cpp_cuda"}
 """What llama.cpp is on a maker's devices."""
 LLAMA_CPP_ELSEWHERE = "llama_cpp_cpu"
+SEVERAL = re.compile(r"\s*(\d+)\s*x\s*(?=[^\W\d])", re.IGNORECASE)
+"""Beginning of a device's name that says how many there are."""
 ENGINES = {"hf": "hf_eager", "transformers": "hf_eager"}
 """Engines that tables name otherwise, by their first word."""
 PLAIN = frozenset(("", "none", "plain", "ar", "autoregressive"))
@@ -119,7 +127,11 @@ def device_of(text: str, catalogue: Catalogue) -> tuple[str, str]:
     meant = MEANT.get(" ".join(sorted(words)))
     if meant:
         return meant, f"'{text}' is taken for {meant}"
-    could_be = [name for name in names if words and set(name.split("_")) >= set(words)]
+    could_be = [
+        name
+        for name in names
+        if words and set(name.split("_")) >= set(words) and not CHIP.match(name)
+    ]
     if len(could_be) == 1:
         return could_be[0], ""
     how = "there is no device"
@@ -139,16 +151,25 @@ def _exact(words: Sequence[str], catalogue: Catalogue) -> str | None:
         if of_name == set(words):
             return name
         if of_name == unsized and len(sizes) == 1:
-            memory_gb = catalogue.content("device", path).data["memory_gb"]["value"]
-            if abs(memory_gb / int(sizes[0][:-1]) - 1.0) < SAME_MEMORY:
+            profile = catalogue.content("device", path).data
+            larger = profile["memory_gb"]["value"] / int(sizes[0][:-1]) - 1.0
+            if abs(larger) < SAME_MEMORY or (profile["maker"] == ANY_SIZE and larger > 0.0):
                 return name
     return None
 
 
+def cards_in(text: str) -> int:
+    """Return how many cards the name of a device states: 2 of '2 x NVIDIA H100', else 1."""
+    several = SEVERAL.match(text)
+    if several is None:
+        return 1
+    return int(several[1])
+
+
 def _words(text: str) -> list[str]:
     """Return the words of a device's name: '2 x NVIDIA H100 94 GB (SXM)' is h100, 94g."""
-    name = re.sub(r"\(.*?\)|[,;].*|\bwith\b.*", " ", text.lower())
-    name = re.sub(r"^\s*\d+\s*x\s+", "", name)
+    name = re.sub(r"\(.*?\)|[,;].*|\s(?:with)\s.*|\bmac(book)? \w+\b", " ", text.lower())
+    name = SEVERAL.sub("", name)
     name = re.sub(r"(\d+)\s*gb?\b", r"\1g", name)
     name = re.sub(r"\bsxm\d\b", "sxm", name)
     return [word for word in re.findall(r"[a-z0-9]+", name) if word not in LEFT_OUT]

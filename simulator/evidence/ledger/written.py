@@ -9,6 +9,7 @@ from simulator.core.faults import BadInput, Place
 from simulator.core.plain import PlainData
 from simulator.evidence.ledger.names import (
     Windows,
+    cards_in,
     device_of,
     draft_of,
     drafts,
@@ -240,6 +241,10 @@ def _target(row: WrittenRow, catalogue: Catalogue) -> PlainData:
         "weights": weights,
     }
     ranks = row.count("gpu_count") or _ranks_in(named)
+    if ranks is None:
+        ranks = cards_in(row.cells.get("hardware", ""))
+        if ranks > 1 and "target.tensor_parallel" not in row.cells:
+            row.assumed.append(f"{ranks} cards share every layer")
     if ranks > 1:
         target |= {"tensor_parallel": ranks, "link": usual_link(device)}
     return target
@@ -269,11 +274,13 @@ def _model(row: WrittenRow, text: str, catalogue: Catalogue) -> NamedModel:
     return model
 
 
-def _ranks_in(target: str) -> int:
-    """Return the cards that a target's name states: 2 of 'Qwen3-32B (tensor parallel 2)'."""
+def _ranks_in(target: str) -> int | None:
+    """Return the cards that a target's name states: 2 of 'Qwen3-32B (tensor parallel 2)'; None
+    without any.
+    """
     found = re.search(r"tensor parallel (\d+)", target.lower())
     if found is None:
-        return 1
+        return None
     return int(found[1])
 
 
