@@ -25,6 +25,8 @@ METHODS = {
 DRAFTS = {"Qwen/Qwen3-1.7B": "qwen3_1_7b", "Qwen/Qwen3-4B": "qwen3_4b"}
 PROMPTS = {"gsm8k": 1000, "financeqa": 1200, "livecodebench": 500, "gpqa": 250}
 """Prompt tokens by data set, assumed; 150 for the others."""
+EAGLE_3 = "layers: 1, squares: 4, vocabulary: 32000"
+"""The head of EAGLE-3."""
 Row = dict[str, object]
 
 
@@ -65,6 +67,13 @@ def hf_eager() -> Iterator[Row]:
 
 
 def vllm() -> Iterator[Row]:
+    """Yield runs of one request at a time, of batches, and of a model over two cards."""
+    for row in vllm_alone():
+        yield {"#rows": "alone", "target.tensor_parallel": 1} | row
+    yield from vllm_batches()
+
+
+def vllm_alone() -> Iterator[Row]:
     """Yield steps of Qwen3-32B on an H100 of 94 GB: plain, two draft models, an EAGLE-3 head."""
     for row in measured("vllm_h100_qwen3_32b_concurrency_1.csv"):
         levels, draft = int(row["draft_length"]), DRAFTS.get(row["draft_model"], "")
@@ -80,16 +89,119 @@ def vllm() -> Iterator[Row]:
         }
         if levels:
             own = f"{{name: vanilla_sd, gamma: {levels}}}"
-            made["strategy"] = (
-                own if draft else chain(levels, "layers: 1, squares: 4, vocabulary: 32000")
-            )
+            made["strategy"] = own if draft else chain(levels, EAGLE_3)
         yield made
 
 
+def vllm_batches() -> Iterator[Row]:
+    """Yield mean times per token of Qwen3-32B in batches, and of Llama-3.3-70B on two H100 without
+    peer access.
+
+    Prompts of others ride in the steps. Rows in which clients wait for room in the cache take no
+    part.
+    """
+    for row in measured("vllm_h100_batches.csv"):
+        levels, clients = int(row["draft_length"]), int(row["concurrency"])
+        draft = DRAFTS.get(row["draft_model"], "")
+        over_two = "70B" in row["target_model"]
+        made: Row = {
+            "#rows": "two cards" if over_two else "batches",
+            "#drafter": (draft or "eagle_3") if levels else "",
+            "strategy": "autoregressive",
+            "draft.model": draft,
+            "requests.concurrency": clients,
+            "requests.count": row["requests"],
+            "requests.prompt_tokens": 145,
+            "requests.output_tokens": 200,
+            "serving.policy": "{name: unified_budget, budget_tokens: 8192}",
+            "target.tensor_parallel": 1,
+            "tokens_per_step": row["acceptance_length"] or 1,
+            "tpot_ms": row["mean_tpot_ms"],
+        }
+        if levels and draft:
+            made["strategy"] = f"{{name: vanilla_sd, gamma: {levels}}}"
+        elif levels:
+            made["strategy"] = chain(levels, EAGLE_3)
+        if over_two:
+            made |= {
+                "target.model": "llama_3_3_70b",
+                "target.device": "h100_pcie",
+                "target.link": "pcie_5_x16",
+                "target.p2p": "false",
+                "target.tensor_parallel": 2,
+            }
+        if clients == 256 or (over_two and clients == 64):
+            made["left_out"] = "clients wait for room in the cache"
+        yield made
+
+
+def vllm_2025() -> Iterator[Row]:
+    """Yield rates of Llama-3.1-8B on an H100 of July 2025: plain, with two generations of heads."""
+    plain: set[str] = set()
+    for row in measured("serving_cells_2026.csv"):
+        if row["source"] != "vllm-project/vllm#20780":
+            continue
+        levels = int(row["draft_steps"])
+        head = EAGLE_3 if "EAGLE-3" in row["method"] else "layers: 1, squares: 2"
+        if not plain:
+            plain.add(row["plain_tokens_per_s"])
+            rate = row["plain_tokens_per_s"]
+            yield {"#run": "plain", "strategy": "autoregressive", "tokens_per_s": rate}
+        yield {
+            "#run": f"{row['method']} {levels}",
+            "strategy": chain(levels, head),
+            "tokens_per_step": row["tokens_per_step"],
+            "tokens_per_s": row["speculative_tokens_per_s"],
+        }
+
+
 def sglang() -> Iterator[Row]:
+    """Yield rates of Llama-3.1-8B on an H200, and of a mixture over two H100."""
+    for row in sglang_alone():
+        yield {
+            "#rows": "one card",
+            "target.model": "llama_3_1_8b",
+            "target.tensor_parallel": 1,
+        } | row
+    yield from sglang_mixture()
+
+
+def sglang_mixture() -> Iterator[Row]:
+    """Yield rates of Qwen3-30B-A3B on two H100: plain, a chain and two trees of an EAGLE-3 head."""
+    on_two: Row = {
+        "#rows": "two cards",
+        "target.model": "qwen3_30b_a3b",
+        "target.device": "h100_sxm",
+        "target.link": "nvlink_h100",
+        "target.tensor_parallel": 2,
+        "requests.prompt_tokens": 150,
+    }
+    for row in measured("serving_cells_2026.csv"):
+        if row["source"] != "sgl-project/SpecForge#339":
+            continue
+        levels, width = int(row["draft_steps"]), int(row["top_k"])
+        if width == 1:
+            rate = row["plain_tokens_per_s"]
+            yield on_two | {"strategy": "autoregressive", "tokens_per_s": rate}
+            drafted = chain(levels, EAGLE_3)
+        else:
+            rows = [levels + 1, *[width] * (levels - 1)]
+            size = f"budget: {int(row['verified_rows']) - 1}, levels: {levels}, choices: {width}"
+            drafted = (
+                f"{{name: tree_sd, passes: [{{head: {{{EAGLE_3}}}, rows: {rows}}}], tree: {{{size},"
+                " source: as in the row}}"
+            )
+        yield on_two | {
+            "strategy": drafted,
+            "tokens_per_step": row["tokens_per_step"],
+            "tokens_per_s": row["speculative_tokens_per_s"],
+        }
+
+
+def sglang_alone() -> Iterator[Row]:
     """Yield rates of Llama-3.1-8B on an H200: plain, and chains of three of two EAGLE-3 heads."""
     for row in measured("sglang_h200_eagle3_batch_1.csv"):
-        drafted = chain(3, "layers: 1, squares: 4, vocabulary: 32000")
+        drafted = chain(3, EAGLE_3)
         yield {
             "#task": row["task"],
             "strategy": drafted if row["draft_model"] else "autoregressive",
@@ -165,6 +277,7 @@ def llama_cpp_cuda() -> Iterator[Row]:
 TABLES = {
     "hf_eager": hf_eager,
     "vllm": vllm,
+    "vllm@0.9": vllm_2025,
     "sglang": sglang,
     "mlx": mlx,
     "llama_cpp_cuda": llama_cpp_cuda,
@@ -183,13 +296,18 @@ OPTIONS = {
     f"{ON.format('a100_80g_sxm', 'hf_eager')} "
     "--group #method"
     " --free host_us_per_layer --free host_us_per_pass --free speculation.tree.fixed_us",
-    "vllm": f"--scenario vanilla_qwen3_32b_a100 {RATES} {ON.format('h100_94g_sxm', 'vllm')} --set "
-    "target.tensor_parallel=1"
-    " --group #drafter --group #k+ --free schedule_us --free speculation.head.fixed_us --free "
-    "device",
-    "sglang": f"--scenario methods_vicuna_7b_a100 {RATES} {ON.format('h200_sxm', 'sglang')} --set "
-    "target.model=llama_3_1_8b"
-    " --group #task --free speculation.head.fixed_us --free device",
+    "vllm": f"--scenario vanilla_qwen3_32b_a100 {RATES} {ON.format('h100_94g_sxm', 'vllm')}"
+    " --group #rows --group #drafter --free schedule_us --free schedule_us_per_request"
+    " --free speculation.head.fixed_us --free speculation.head.pass_us"
+    " --free speculation.draft_model.pass_us --free verified_row_us --free eager_gap_us_per_layer"
+    " --free sharded_step_us --free sharded_pass_us --free device",
+    "vllm@0.9": f"--scenario methods_vicuna_7b_a100 {RATES} {ON.format('h100_sxm', 'vllm@0.9')}"
+    " --set target.model=llama_3_1_8b --set requests.prompt_tokens=150 --group #run"
+    " --free schedule_us --free speculation.head.own_lm_head_us",
+    "sglang": f"--scenario methods_vicuna_7b_a100 {RATES} {ON.format('h200_sxm', 'sglang')}"
+    " --group #rows --group #task --free speculation.head.fixed_us"
+    " --free speculation.tree.fixed_us --free speculation.head.pass_us --free verified_row_us"
+    " --free sharded_step_us --free sharded_pass_us --free device",
     "mlx": f"--scenario methods_vicuna_7b_a100 {RATES} {ON.format('m1_max', 'mlx')} --set "
     "requests.prompt_tokens=66"
     " --set requests.output_tokens=200 --group #width --group #length+"

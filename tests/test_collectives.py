@@ -87,6 +87,17 @@ def test_an_engine_says_what_it_uses_and_a_scenario_may_say_otherwise() -> None:
     )
 
 
+def test_without_peer_access_an_engine_cannot_use_its_own_all_reduce() -> None:
+    tables = {"vllm_graph": TABLE, "nccl": {**TABLE, "time_us": {2: [50, 80, 90]}}}
+    link = {**WIRED, "all_reduce": {**WIRED["all_reduce"], "measured": tables}}
+    engine = {**ENGINE, "all_reduce": ["vllm_graph", "nccl", "ring"]}
+    two = {"tensor_parallel": 2, "link": link, "engine": engine}
+    assert all_reduce_time(place(**two), 3) == pytest.approx(5e-6)
+    assert all_reduce_time(place(**two, p2p=False), 3) == pytest.approx(50e-6)
+    stated = {"p2p": False, "collectives": {"form": "vllm_graph"}}
+    assert all_reduce_time(place(**two, **stated), 3) == pytest.approx(5e-6), "as is stated"
+
+
 def test_a_table_serves_no_more_devices_than_it_was_measured_on() -> None:
     heads = {"num_attention_heads": 8, "num_key_value_heads": 8}
     model = {**place().model.model_dump(exclude_none=True), **heads}

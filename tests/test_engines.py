@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.core.acceptance.sources import Cycle, Rates, odds_of
-from simulator.core.cost.engine import Engine, RowCosts, SpeculationHost
+from simulator.core.cost.engine import Drafting, Engine, RowCosts, SpeculationHost
 from simulator.core.cost.hardware_cost import HardwareCost
 from simulator.core.cost.model import DraftHead
 from simulator.core.cost.rows import Rows
@@ -37,6 +37,7 @@ from simulator.scenario.uncertain.intervals import of_speedup
 METHODS = "methods_vicuna_7b_a100"
 BYTES_ALONE = "target.device=a100_80g_sxm_vidur"
 """A card whose attention knows no query rows."""
+EAGLE_3 = DraftHead(layers=1, squares=4, vocabulary=32_000)
 ON_HF = ["target.engine=hf_eager", "draft.engine=hf_eager"]
 
 
@@ -86,6 +87,55 @@ def test_a_step_that_verifies_costs_its_host_by_kind_of_drafting() -> None:
     assert verify(own.model_copy(update={"host_ratio": Ranged(value=2.0)}), 4, 3) == pytest.approx(
         2.06e-3
     )
+
+
+def test_a_step_pays_for_its_rows_and_for_ranks_that_wait_for_each_other() -> None:
+    host = {"fixed_us": 1000}
+    own = engine(
+        speculation={"head": host}, verified_row_us=10, sharded_step_us=4000, schedule_us=500
+    )
+    assert verify(own, 4, 3) == pytest.approx(1e-3 + 12e-5)
+    assert own.step_seconds("head", 3, 12) == pytest.approx(1.12e-3)
+    assert own.step_seconds("head", 3, 12, sharded=True) == pytest.approx(5.12e-3)
+    assert own.step_seconds(None, 3, 3, sharded=True) == 0.0
+
+
+def test_every_step_waits_for_its_scheduling_where_none_is_scheduled_ahead() -> None:
+    host = {"fixed_us": 1000}
+    own = engine(
+        asynchronous=False, schedule_us=500, schedule_us_per_request=5, speculation={"head": host}
+    )
+    assert verify(own, 1, 3) == pytest.approx(0.515e-3), "plain decoding"
+    assert verify(own, 4, 3) == pytest.approx(1e-3 + 0.515e-3)
+
+
+def test_each_pass_of_a_draft_costs_its_host() -> None:
+    place = load(METHODS).scenario.target
+    assert place is not None
+    host = {"fixed_us": 1000, "pass_us": 20, "own_lm_head_us": 300}
+    own = engine(speculation={"head": host})
+    one = Rows.decode(1, 100)
+
+    def seconds(engine: Engine, head: DraftHead, drafting: Drafting | None = "head") -> float:
+        cost = HardwareCost(place.model_copy(update={"engine": engine}), drafting=drafting)
+        return float(cost.head(head, one).wall_s)
+
+    for head, us in ((DraftHead(layers=1, squares=2), 20), (EAGLE_3, 320)):
+        assert seconds(own, head) == pytest.approx(seconds(engine(), head) + us * 1e-6)
+        assert seconds(own, head, None) == seconds(engine(), head)
+
+
+def test_kernels_launched_one_by_one_leave_gaps_that_nothing_hides() -> None:
+    place = load(METHODS).scenario.target
+    assert place is not None
+    bare = HardwareCost(place.model_copy(update={"engine": engine(graph_rows=(8,))}))
+    gaps = HardwareCost(
+        place.model_copy(update={"engine": engine(graph_rows=(8,), eager_gap_us_per_layer=100)})
+    )
+    for rows, layers in ((8, 0), (9, 32)):
+        pass_over = Rows(rows, 1, 1, 500, 500)
+        more_s = gaps.target(pass_over).wall_s - bare.target(pass_over).wall_s
+        assert more_s == pytest.approx(layers * 1e-4)
 
 
 def test_prompts_in_a_step_verify_nothing() -> None:
@@ -328,6 +378,77 @@ def test_one_row_decides_the_number_that_it_shows_and_no_other(tmp_path: Path) -
     assert fitted.errors["fitted"] < 0.01 < fitted.errors["before"]
 
 
+ON_VLLM = ["target.engine=vllm", "draft.engine=vllm"]
+BOUND_BY_DEVICE: Any = (METHODS, Catalogue(), ["acceptance={rate: 0.5}", *ON_VLLM])
+
+
+def test_rows_of_several_machines_decide_how_slow_each_of_them_is(tmp_path: Path) -> None:
+    """Three rows as the law has them, of a machine as fast as its profile and of one that is two
+    spreads slower.
+    """
+    own = load(METHODS, ON_VLLM).scenario.target.engine
+    rows: list[dict[str, object]] = [
+        {"target.device": device, "strategy": "autoregressive", "tokens_per_step": 1, "step_ms": 1}
+        for device in ("a100_80g_sxm", "h100_sxm", "h100_sxm")
+    ]
+    for row, slower in zip(rows, (0.0, 2.0, 2.0), strict=True):
+        (run,) = measured_runs.read_runs(table(tmp_path, [row]), *BOUND_BY_DEVICE)
+        row["step_ms"] = run.predicted(own, {str(row["target.device"]): slower})
+    read = measured_runs.read_runs(table(tmp_path, rows), *BOUND_BY_DEVICE)
+    fitted = measured_runs.fit(read, own, ["device"]).numbers
+    assert list(fitted) == ["device a100_80g_sxm", "device h100_sxm"]
+    assert fitted["device a100_80g_sxm"].value == pytest.approx(0.0, abs=0.05)
+    assert 1.2 < fitted["device h100_sxm"].value < 2.0, "pulled towards its profile"
+
+
+def test_a_row_may_be_of_requests_that_are_served_together(tmp_path: Path) -> None:
+    """Their prompts ride in the steps of others, which the law of a step leaves out."""
+    own = load(METHODS, ON_VLLM).scenario.target.engine
+    row: dict[str, object] = {
+        "strategy": "eagle_1",
+        "tokens_per_step": 2.5,
+        "requests.concurrency": 4,
+        "requests.count": 16,
+        "serving.policy": "{name: unified_budget}",
+    }
+    (of_step,) = measured_runs.read_runs(
+        table(tmp_path, [row | {"step_ms": 1.0}]), *BOUND_BY_DEVICE
+    )
+    (of_tokens,) = measured_runs.read_runs(
+        table(tmp_path, [row | {"tpot_ms": 1.0}]), *BOUND_BY_DEVICE
+    )
+    scenario = of_tokens.loaded.scenario
+    expected_ms = replay(scenario, of_tokens.acceptance).tpot_s * 1e3
+    assert of_tokens.predicted(own) == pytest.approx(expected_ms)
+    assert 2.5 * of_tokens.predicted(own) > 1.002 * of_step.predicted(own)
+
+
+def test_what_no_row_identifies_keeps_its_value_and_takes_the_range_of_others(
+    tmp_path: Path,
+) -> None:
+    row = {"strategy": "eagle_1", "tokens_per_step": 3.5, "step_ms": 30.0}
+    read = measured_runs.read_runs(table(tmp_path, [row]), *BASE)
+    own = load(METHODS, ON_HF).scenario.target.engine
+    fitted = measured_runs.fit(read, own, ["speculation.look_up.fixed_us"])
+    host = {"value": 9e3, "low": 8e3, "high": 9.9e3, "confidence": "calibrated"}
+    other = engine(name="other", speculation={"look_up": {"fixed_us": host}})
+    data = own.model_dump(exclude_none=True)
+    written = measured_runs.written(fitted, data, "a test", [other, engine(name="no such number")])
+    number = written["speculation"]["look_up"]["fixed_us"]
+    before = own.speculation["look_up"].fixed_us
+    assert number["value"] == pytest.approx(before.value)
+    assert (number["low"] <= (before.low or 0.0), number["high"]) == (True, 9.9e3)
+    assert number["source"] == "assumed: not told apart by a test; range with that of other"
+
+
+def test_a_free_number_needs_a_range_to_move_in(tmp_path: Path) -> None:
+    row = {"strategy": "eagle_1", "tokens_per_step": 3.5, "step_ms": 30.0}
+    read = measured_runs.read_runs(table(tmp_path, [row]), *BASE)
+    own = load(METHODS, ON_HF).scenario.target.engine
+    with pytest.raises(BadInput, match="verified_row_us: is 0 and has no range"):
+        measured_runs.fit(read, own, ["verified_row_us"])
+
+
 def test_a_group_that_is_left_out_is_predicted_by_the_others(tmp_path: Path) -> None:
     own = load(METHODS, ON_HF).scenario.target.engine
     shown = [
@@ -354,7 +475,7 @@ def test_a_group_that_is_left_out_is_predicted_by_the_others(tmp_path: Path) -> 
     [
         (
             {"strategy": "eagle_1"},
-            "runs.csv:2:1: expected one of step_ms, tokens_per_s, speedup, got none",
+            "runs.csv:2:1: expected one of step_ms, tokens_per_s, speedup, tpot_ms, got none",
         ),
         ({"step_ms": 1, "speedup": 2}, "got step_ms, speedup"),
         ({"step_ms": "x"}, "step_ms: expected a number above 0, got 'x'"),

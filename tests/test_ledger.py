@@ -307,6 +307,33 @@ def test_a_row_that_cannot_run_says_why_and_its_remedy_works(tmp_path: Path) -> 
     assert mended.rows[0].loaded.scenario.target.device.name == "h100_sxm"
 
 
+def test_an_engine_of_a_month_is_of_the_age_of_then(tmp_path: Path) -> None:
+    then = CHAIN.replace("vLLM", "vLLM of July 2025")
+    (row,) = read_table(table(tmp_path, HEAD, then), Catalogue()).rows
+    assert row.loaded.scenario.target
+    assert row.loaded.scenario.target.engine.name == "vllm@0.9"
+    assert row.tokens_per_step == pytest.approx(2.5)
+
+
+def test_cards_without_peer_access_sum_by_nccl_over_pcie(tmp_path: Path) -> None:
+    said = '"2 x NVIDIA H100, custom all-reduce off (no peer-to-peer access), card inferred"'
+    over_two = CHAIN.replace("H100 SXM,1", f"{said},2")
+    (row,) = read_table(table(tmp_path, HEAD, over_two), Catalogue()).rows
+    place = row.loaded.scenario.target
+    assert place
+    assert place.link
+    assert (place.device.name, place.link.name, place.p2p) == ("h100_pcie", "pcie_5_x16", False)
+    assert place.all_reduce_form() == place.link.all_reduce.measured["nccl"]
+    assert any("is taken for h100_pcie" in words for words in row.assumed)
+
+
+def test_a_data_set_says_how_long_its_prompts_and_outputs_are(tmp_path: Path) -> None:
+    lines = f"{HEAD},task", f"{CHAIN},InstructCoder"
+    (row,) = read_table(table(tmp_path, *lines), Catalogue()).rows
+    assert row.loaded.scenario.lengths[:2] == (145, 200)
+    assert row.assumed == ("prompts of 145 tokens", "outputs of 200 tokens")
+
+
 def test_a_field_by_its_key_holds_in_place_of_the_words(tmp_path: Path) -> None:
     lines = f"{HEAD},requests.prompt_tokens,target.engine", f"{CHAIN},100,sglang"
     (row,) = read_table(table(tmp_path, *lines), Catalogue()).rows

@@ -186,7 +186,7 @@ def device(
     with working("reading"):
         document, card = _entry("device", like, own)
         rows = read(tables)
-        name = Path(like).stem
+        name = _name(like)
         form = Form(tuple(tiles)) if tiles else None
         if table or at:
             form = Form(tuple(tiles or TABLE.tiles), tuple(at or TABLE.at))
@@ -222,7 +222,7 @@ def link(
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.measurements import read
 
-    name = Path(like).stem
+    name = _name(like)
     with faults_as_lines():
         rows = read(tables)
         document, wire = _entry("link", like, own)
@@ -355,21 +355,26 @@ def engine(
     do not identify.
 
     A row of RUNS states fields of the scenario by dotted name, tokens_per_step, and one of
-    step_ms, tokens_per_s and speedup.
+    step_ms, tokens_per_s, speedup and tpot_ms.
     """
     from simulator.evidence.calibrate import profile
     from simulator.evidence.calibrate.runs import fit, read_runs, written
     from simulator.inputs import writing
     from simulator.report.pages.calibrate import engine_page
 
-    name = Path(like).stem
+    name = _name(like)
     with working("fitting"):
         document, card = _entry("engine", like, own)
         rows = read_runs(runs, scenario, Catalogue(own), overrides)
         named = card.model_copy(update={"name": name})
         fitted = fit(rows, named, free, groups)
         if out:
-            engine_data = written(fitted, dict(document.data), source or runs.name)
+            others = []
+            for other in Catalogue(own).names("engine"):
+                if other != name:
+                    _, lending = _entry("engine", other, own)
+                    others.append(lending.model_copy(update={"name": other}))
+            engine_data = written(fitted, dict(document.data), source or runs.name, others)
             writing.write(out, profile.text(engine_data))
     numbers = {number: value._asdict() for number, value in fitted.numbers.items()}
     file = None
@@ -388,6 +393,13 @@ def engine(
 def paper(words: tuple[str, ...]) -> None:
     """Say what fits the free parameters of a paper, where the repository is at hand."""
     beside_the_package("calibrate paper", " ".join(["benchmarks.papers", *words[:1]]))
+
+
+def _name(like: str) -> str:
+    """Return the name of a catalogue entry that is named, or given as a file."""
+    if "/" in like or like.endswith(".yaml"):
+        return Path(like).stem
+    return like
 
 
 def _entry(kind: str, name: str, own: Paths) -> tuple[Document, Any]:

@@ -18,6 +18,7 @@ from simulator.core.cost.borrowing import lend
 from simulator.core.faults import BadInput, Path_, did_you_mean
 from simulator.core.nearness import nearest_name
 from simulator.inputs import reading
+from simulator.inputs.ages import of_version
 from simulator.inputs.document import Document, head, read
 from simulator.inputs.loader import packaged
 from simulator.inputs.plugins import packages_found, plugin_strategies
@@ -112,6 +113,8 @@ class Catalogue:
         if "/" in name or name.endswith((ending, *OF_MODELS)):
             return _relative_file(name, document, where)
         names = self.names(kind)
+        if kind == "engine" and name not in names:
+            name = of_version(name, names) or name
         if name not in names:
             meant = did_you_mean(name, names)
             own = _own(kind, name, names)

@@ -18,7 +18,7 @@ LINKS: Mapping[str, tuple[str, ...]] = {
     "nvlink_h100": ("h100_sxm", "h100_94g_sxm", "h200_sxm", "h20", "h800_sxm"),
     "nvlink_b200": ("b200_sxm", "b300_sxm"),
     "pcie_4_l40s": ("l40s", "l40"),
-    "pcie_5_x16": ("rtx_pro_6000", "rtx_5090"),
+    "pcie_5_x16": ("rtx_pro_6000", "rtx_5090", "h100_pcie", "h100_nvl", "h800_pcie_80g"),
     "pcie_4_x16": (
         "rtx_3090",
         "rtx_4090",
@@ -29,9 +29,6 @@ LINKS: Mapping[str, tuple[str, ...]] = {
         "a40",
         "l4",
         "a100_80g_pcie",
-        "h100_pcie",
-        "h100_nvl",
-        "h800_pcie_80g",
     ),
 }
 """Devices that a link joins within one server."""

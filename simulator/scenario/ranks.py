@@ -93,6 +93,12 @@ def about_ranks(scenario: Scenario) -> Iterator[str]:
                 f"nobody said whether {place.engine.name or 'the engine'} starts the {role}: "
                 f"tensor_parallel {place.tensor_parallel} {cut}"
             )
+        if not place.p2p and place.tensor_parallel > 1 and place.collectives.count:
+            yield (
+                f"the {role}'s ranks do not reach each other's memory (p2p: false): "
+                f"{place.engine.name or 'the engine'} cannot use all-reduces of its own, and NCCL "
+                "sums instead"
+            )
         if place.servers > 1 and place.network is not None:
             yield (
                 f"the {role}'s {place.tensor_parallel} ranks are on {place.servers} servers of "

@@ -10,14 +10,18 @@ OWN = (
     "maker",
     "architecture",
     "year",
+    "versions",
+    "fit",
     "spread",
     "price_usd_per_hour",
     "cache_mb",
     "cache_bandwidth_gb_s",
 )
 """Fields of a profile that are never borrowed: a spread was measured on one device and says nothing
-of another.
+of another, nor does what a fit left.
 """
+WITHOUT_CONFIDENCE = ("slicing",)
+"""Parts with a source that hold for both profiles: what is borrowed of them is no measurement."""
 IN_PARTS = ("decode", "prefill")
 """Fields of attention in parts; a profile whose attention is one roofline has none of them."""
 
@@ -37,7 +41,9 @@ def lend(base: PlainData, own: PlainData, origin: str) -> None:
         theirs or ()
     ):
         base.pop("attention", None)  # the other form has no field in common
-    borrow(base, origin)
+    for field, value in base.items():
+        if field not in WITHOUT_CONFIDENCE:
+            borrow(value, origin)
     if "ecc_data_share" in own:
         _scale(base, _data_share(own) / _data_share(base))
 

@@ -109,6 +109,15 @@ class MeasuredAllReduce(SourcedTable):
         return (times[below] + part * (times[above] - times[below])) * 1e-6
 
 
+OWN_KERNELS = ("vllm_graph", "sglang_graph", "eager")
+"""Measured forms in which an engine's own kernel writes to the memory of the other devices."""
+
+
+def needs_p2p(form: str) -> bool:
+    """Return whether a form of all-reduce needs devices that reach each other's memory."""
+    return form in OWN_KERNELS
+
+
 AllReduceForm: TypeAlias = TreeAllReduce | RingAllReduce | MeasuredAllReduce
 
 

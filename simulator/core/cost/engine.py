@@ -3,7 +3,7 @@ multipliers.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,13 +15,19 @@ from simulator.core.numeric import Numbers, elementwise_max
 from simulator.core.quantities import Confidence, Frozen, Open, Positive, Ranged
 
 NONE = Ranged(value=0.0, source="by definition: nothing is added", confidence="computed")
-SHARDED = Open(
-    value=1.0,
-    low=1.0,
-    high=8.0,
-    source="assumed: products, all-reduces and host as computed; a step with a chain of 3 on two "
-    "H100 took 11.6 ms, where a plain one took 4.5 (sgl-project/SpecForge#339): the three passes "
-    "of the head may have taken 7.7 times what is computed",
+SHARDED_STEP = Open(
+    value=0.0,
+    low=0.0,
+    high=5_000.0,
+    source="assumed: as on one rank; on two H100 a speculative step took some 4 ms more under "
+    "SGLang (sgl-project/SpecForge#339)",
+)
+SHARDED_PASS = Open(
+    value=0.0,
+    low=0.0,
+    high=1_500.0,
+    source="assumed: products, all-reduces and launches as computed; if all of those 4 ms were "
+    "spent in the three passes of its chain, 1,400 us each",
 )
 NO_FURTHER = Open(
     value=0.0, source="assumed: kernels for matrices, bound by compute", confidence="computed"
@@ -30,14 +36,20 @@ ALL = Ranged(value=1.0, source="by definition: nothing changes", confidence="com
 
 
 class SpeculationHost(Frozen):
-    """The host takes this time in a speculative step beside its passes, and nothing hides it: it
-    decides what is kept.
+    """A speculative step takes this beside what its passes compute, and nothing hides it: the host
+    decides what is kept, and prepares each pass.
     """
 
     fixed_us: Ranged
     """Time of a step whatever the batch, in us: inputs of the draft, rejection, mask and paths of a
     tree.
     """
+    pass_us: Ranged = NONE
+    """Further time of each pass of the draft, in us: its inputs, its launch, its choice of
+    tokens.
+    """
+    own_lm_head_us: Ranged = NONE
+    """The same of a head that has an LM head of its own (EAGLE-3), in us, in addition."""
     request_us: Ranged = NONE
     """Further time for each request that verifies drafts, in us."""
     asynchronous: bool = True
@@ -66,6 +78,19 @@ class Home(Frozen):
     """Who makes it."""
     architecture: str
     """Its maker's name for the generation of the chip."""
+
+
+class Versions(Frozen):
+    """For which versions of its software the numbers of an engine hold."""
+
+    first: str = Field(pattern=r"^\d+(\.\d+)*$")
+    """The first of them."""
+    before: str | None = Field(default=None, pattern=r"^\d+(\.\d+)*$")
+    """The first for which they no longer hold; None: the newest is among them."""
+    since: str = Field(pattern=r"^\d{4}-\d{2}$")
+    """Month in which the first was released, as in 2026-01."""
+    changed: str
+    """What changed from the age before, in a sentence."""
 
 
 class Slicing(Frozen):
@@ -208,6 +233,10 @@ class Engine(Frozen):
     """What the engine is, in a sentence."""
     version: str = ""
     """Version of the software that the times belong to."""
+    versions: Versions | None = None
+    """For which versions its numbers hold; other ages have files of their own
+    (``NAME@VERSION``).
+    """
     fitted_on: Home | None = None
     """The device that its calibrated numbers were fitted on; on others they are borrowed, with a
     range.
@@ -232,14 +261,32 @@ class Engine(Frozen):
     """
     eager_host_us_per_layer: Ranged = NONE
     """Host time of a layer in a pass of more rows than the largest captured, in us."""
-    schedule_us: Ranged = NONE
-    """Host time to schedule a speculative step, in us, waited for where scheduling is not
-    asynchronous.
+    eager_gap_us_per_layer: Ranged = NONE
+    """Time of a layer in such a pass beyond the longer of host and device, in us: gaps between
+    kernels that are launched one by one.
     """
+    asynchronous: bool = True
+    """Whether a step is scheduled while the one before it runs; else every step waits for its
+    scheduling. Of speculative steps ``speculation`` says so by kind of drafting.
+    """
+    schedule_us: Ranged = NONE
+    """Host time to schedule a step, in us, waited for where scheduling is not asynchronous."""
     schedule_us_per_request: Ranged = NONE
     """The same for each request of the step, in us."""
     speculation: dict[Drafting, SpeculationHost] = Field(default={})
     """Time of the host in a speculative step, by kind of drafting."""
+    verified_row_us: Ranged = NONE
+    """Time of a speculative step for each verified row, in us: its logits are widened, compared and
+    sampled.
+    """
+    sharded_step_us: Open = SHARDED_STEP
+    """Further time of a speculative step whose target is on several ranks, in us, however many they
+    are: what one of them decided is sent to the others, and all begin together.
+    """
+    sharded_pass_us: Open = SHARDED_PASS
+    """Further time of each pass of a draft that is on several ranks, in us: all launch it and sum
+    in it.
+    """
     rows: dict[Literal["any", "quantised"], RowCosts] = Field(default={})
     """Rows of products: ``any`` in place of the device's curves, ``quantised`` where the device has
     none for a format.
@@ -255,10 +302,6 @@ class Engine(Frozen):
     method_host_ratio: Ranged = ALL
     """Host time of a method (``host_ms``, as its own program on Transformers takes it) under this
     engine, relative to there.
-    """
-    sharded_draft_ratio: Open = SHARDED
-    """Time of a draft's pass over several ranks relative to what its parts come to: all launch and
-    sum each pass.
     """
     outside_ms: Ranged = NONE
     """Time of a request outside of the engine before its first token is seen, in ms: API,
@@ -287,6 +330,22 @@ class Engine(Frozen):
     """Host time to turn one row of logits into chances, in us, where that is done row after row."""
     all_logits: bool = False
     """Whether a pass that needs logits computes them for all of its rows, those of a prompt too."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_the_ratio_of_before(cls, data: Any) -> Any:
+        """Drop ``sharded_draft_ratio``, which files of before state, where it changes nothing."""
+        if not (isinstance(data, dict) and "sharded_draft_ratio" in data):
+            return data
+        ratio = data["sharded_draft_ratio"]
+        if isinstance(ratio, dict):
+            ratio = ratio.get("value")
+        if ratio != 1:
+            raise ValueError(
+                "sharded_draft_ratio is no longer a field: state sharded_pass_us, by how many us "
+                "a pass of a draft over several ranks takes longer than computed"
+            )
+        return {name: value for name, value in data.items() if name != "sharded_draft_ratio"}
 
     def logit_rows(self, rows: Rows) -> int:
         """Return the rows of a pass that get logits."""
@@ -339,18 +398,38 @@ class Engine(Frozen):
         """
         return self._seconds(self.host_us_per_logit_row.value * logit_rows)
 
-    def step_seconds(self, drafting: Drafting | None, requests: int) -> float:
-        """Return the host's seconds in a step that verifies drafts of ``requests``, beside its
-        passes.
+    def gap_seconds(self, layers: float, tokens: int) -> float:
+        """Return the seconds of gaps between the kernels of ``layers`` over ``tokens`` that are not
+        captured.
         """
-        if drafting is None or drafting not in self.speculation:
-            return 0.0
-        host = self.speculation[drafting]
-        if host.asynchronous:
-            waited = 0.0
-        else:
-            waited = self.schedule_us.value + requests * self.schedule_us_per_request.value
-        return self._seconds(host.fixed_us.value + requests * host.request_us.value + waited)
+        if self.graph_rows and tokens > self.graph_rows[-1]:
+            return self._seconds(layers * self.eager_gap_us_per_layer.value)
+        return 0.0
+
+    def step_seconds(
+        self, drafting: Drafting | None, requests: int, rows: int, sharded: bool = False
+    ) -> float:
+        """Return the seconds in a step that computes ``rows`` of ``requests``, beside its passes;
+        ``drafting`` where they hold drafts.
+        """
+        host = self.speculation.get(drafting) if drafting else None
+        us = 0.0
+        if host:
+            us += host.fixed_us.value + requests * host.request_us.value
+            us += rows * self.verified_row_us.value + sharded * self.sharded_step_us.value
+        if not (self.asynchronous and (host is None or host.asynchronous)):
+            us += self.schedule_us.value + requests * self.schedule_us_per_request.value
+        return self._seconds(us)
+
+    def draft_pass_seconds(
+        self, drafting: Drafting | None, own_lm_head: bool, sharded: bool
+    ) -> float:
+        """Return the seconds of a pass of the draft beside what it computes."""
+        us = sharded * self.sharded_pass_us.value
+        host = self.speculation.get(drafting) if drafting else None
+        if host:
+            us += host.pass_us.value + own_lm_head * host.own_lm_head_us.value
+        return self._seconds(us)
 
     def _seconds(self, microseconds: float) -> float:
         return microseconds * 1e-6 * self.host_ratio.value

@@ -68,9 +68,7 @@ class PassParts(NamedTuple):
     host: float
     """The host's work for the pass."""
     step: float
-    """The host's work once the pass has ended."""
-    ratio: float
-    """How many times as long the pass takes as its parts."""
+    """What nothing hides: the host's work once the pass has ended, and gaps between kernels."""
 
 
 class PricedRun(NamedTuple):
@@ -94,7 +92,7 @@ class PricedLayers:
     def __init__(self, place: Placement) -> None:
         self.place = place
         self._passes: dict[tuple[str, int, int, Drafting | None], PassTimes] = {}
-        self._heads: dict[DraftHead, HeadTimes] = {}
+        self._heads: dict[tuple[DraftHead, Drafting | None], HeadTimes] = {}
         self._products: dict[tuple[int, LayerKind, int, float, float, int], LayerTime] = {}
         self._mixers: dict[Mixer, Timer] = {}
 
@@ -138,11 +136,12 @@ class PricedLayers:
             self._passes[key] = PassTimes(self, *key)
         return self._passes[key]
 
-    def head_passes(self, head: DraftHead) -> "HeadTimes":
+    def head_passes(self, head: DraftHead, drafting: Drafting | None) -> "HeadTimes":
         """Return the times of passes of a draft head."""
-        if head not in self._heads:
-            self._heads[head] = HeadTimes(self, head)
-        return self._heads[head]
+        key = (head, drafting)
+        if key not in self._heads:
+            self._heads[key] = HeadTimes(self, *key)
+        return self._heads[key]
 
     def _timer(self, mixer: Mixer) -> Timer:
         """Return the timer of a mixer, the same one for equal mixers."""
@@ -189,7 +188,7 @@ class PassTimes:
         self.drafting = drafting
         self._engine = self.place.engine
         self._splits = self.place.attention == "data_parallel"
-        self._sharded_draft = role.startswith("draft") and self.place.tensor_parallel > 1
+        self._drafts = role.startswith("draft")
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
         self._parts: dict[tuple[float, ...], PassParts] = {}
         self._runs: dict[tuple[float, ...], PricedRun] = {}
@@ -213,8 +212,7 @@ class PassTimes:
                 rows.tokens, self._logit_rows(rows), rows.tokens > rows.sequences
             )
             step = self._step_seconds(rows)
-            ratio = self._ratio(rows)
-            parts = PassParts(head + layers, attention, share, collectives, host, step, ratio)
+            parts = PassParts(head + layers, attention, share, collectives, host, step)
             self._parts[shape] = parts
         contexts = rows.kv_tokens
         if isinstance(contexts, np.ndarray) and len(contexts) <= LONGEST_RUN:
@@ -245,19 +243,13 @@ class PassTimes:
         wall = self._engine.wall_seconds(parts.host, device + collectives) + parts.step
         compute_lane, collectives_lane, host_lane = self._busy
         return Phase(
-            wall * parts.ratio,
+            wall,
             {
                 compute_lane: device,
                 collectives_lane: collectives,
                 host_lane: parts.host + parts.step,
             },
         )
-
-    def _ratio(self, rows: Rows) -> float:
-        """Return how many times as long a pass takes as its parts."""
-        if self._sharded_draft and not rows.prompt_tokens:
-            return self.place.engine.sharded_draft_ratio.value
-        return 1.0
 
     def _logit_rows(self, rows: Rows) -> int:
         """Return the rows that get logits where the pass reaches the LM head."""
@@ -272,14 +264,28 @@ class PassTimes:
         return 0
 
     def _step_seconds(self, rows: Rows) -> float:
-        """Return the host's seconds in a step that verifies drafts, which it spends once the pass
-        has ended.
+        """Return the seconds of a pass that nothing hides: gaps between kernels that are not
+        captured, and the host's work in a step once its pass has ended.
         """
+        engine = self._engine
+        gaps = engine.gap_seconds(self._launched, rows.tokens)
+        sharded = self.place.tensor_parallel > 1
+        if self._drafts:
+            if rows.prompt_tokens:
+                return gaps
+            beside = engine.draft_pass_seconds(self.drafting, self._own_lm_head, sharded)
+            return gaps + beside
+        if not self.ends:
+            return gaps
         requests = rows.sequences - rows.prompt_sequences
-        verifies = rows.tokens - rows.prompt_tokens > requests
-        if verifies and self.ends:
-            return self.place.engine.step_seconds(self.drafting, requests)
-        return 0.0
+        verified = rows.tokens - rows.prompt_tokens
+        drafting = self.drafting if verified > requests else None
+        return gaps + engine.step_seconds(drafting, requests, verified, sharded)
+
+    @property
+    def _own_lm_head(self) -> bool:
+        """Return whether a head drafts that has an LM head of its own."""
+        return False
 
     def _beside_layers(
         self, tokens: int, logit_rows: int, many_rows: bool
@@ -328,10 +334,16 @@ class HeadTimes(PassTimes):
     head.
     """
 
-    def __init__(self, layers: PricedLayers, head: DraftHead) -> None:
-        super().__init__(layers, "draft head", 0, 0)
+    def __init__(
+        self, layers: PricedLayers, head: DraftHead, drafting: Drafting | None = None
+    ) -> None:
+        super().__init__(layers, "draft head", 0, 0, drafting)
         self.head = head
         self.kinds = {head.layer(self.place.model): head.layers}
+
+    @property
+    def _own_lm_head(self) -> bool:
+        return self.head.vocabulary is not None
 
     @cached_property
     def _widened(self) -> Placement:
@@ -486,7 +498,8 @@ class HardwareCost:
 
     def head(self, head: DraftHead, rows: Rows) -> Phase:
         """Return the phase of one pass of a draft head on the target's device."""
-        return self._layers_of("target", self.target_place).head_passes(head).phase(rows)
+        layers = self._layers_of("target", self.target_place)
+        return layers.head_passes(head, self.drafting).phase(rows)
 
     def prefill(self, role: Role, rows: Rows) -> Phase:
         """Return the phase of a pass of ``role`` over prompts; it takes no time where the role has
@@ -550,7 +563,7 @@ class HardwareCost:
         key = (role, first, last)
         times = self._passes.get(key)
         if times is None:
-            drafting = self.drafting if role == "target" else None
+            drafting = None if role.startswith("stage") else self.drafting
             times = self._layers_of(role, place).passes(role, first, last, drafting)
             self._passes[key] = times
         return times

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from simulator.core.cost.collectives import AllReduceForm
+from simulator.core.cost.collectives import AllReduceForm, needs_p2p
 from simulator.core.cost.degrees import refusal
 from simulator.core.cost.device import Device, Link
 from simulator.core.cost.engine import Engine
@@ -75,6 +75,10 @@ class Placement(Frozen):
     network: Link | None = None
     """The link between servers, over which ranks beyond those of one server sum; needed where there
     are more.
+    """
+    p2p: bool = True
+    """Whether these devices reach each other's memory; an engine's own all-reduces need it, and
+    without it NCCL sums.
     """
     collectives: Collectives = Collectives()
     """All-reduces that these devices exchange in a pass."""
@@ -164,7 +168,9 @@ class Placement(Frozen):
     def _wanted_forms(self) -> tuple[str, ...]:
         if self.collectives.form:
             return (self.collectives.form,)
-        return self.engine.all_reduce
+        if self.p2p:
+            return self.engine.all_reduce
+        return tuple(form for form in self.engine.all_reduce if not needs_p2p(form))
 
     def _form(self, link: Link | None, ranks: int) -> AllReduceForm | None:
         forms = link.all_reduce.forms(ranks) if link else {}

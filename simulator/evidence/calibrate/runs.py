@@ -14,9 +14,11 @@ three exactly one in a row:
 
 The fit is least squares of ``log(law / measured)``, of which ``NOISE`` is taken as one deviation,
 with each number pulled to the engine's own by its range, or by its size where that is more. So one
-row decides what it can, and what is left of the pull says what no row identifies. The number
-``device`` is how many of its spreads the device of the rows is slower than its profile; it belongs
-to that machine and is not written.
+row decides what it can, and what is left of the pull says what no row identifies. Rows may be of
+several machines, parallelisms and models: ``device`` stands for a number for each device, how many
+of its spreads it is slower than its profile; it belongs to that machine and is not written. A
+number that no row identifies stays about where it was, with a range that holds those of other
+engines.
 """
 
 import csv
@@ -41,12 +43,12 @@ from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
 from simulator.scenario import Loaded, load
-from simulator.scenario.evaluate import baseline, law
+from simulator.scenario.evaluate import baseline, law, replay
 from simulator.scenario.uncertain.devices import devices, with_slower
 from simulator.scenario.uncertain.doubts import deviation
 from simulator.scenario.uncertain.draws import SHARE_DEVIATIONS
 
-MEASURED = ("step_ms", "tokens_per_s", "speedup")
+MEASURED = ("step_ms", "tokens_per_s", "speedup", "tpot_ms")
 OWN = (*MEASURED, "tokens_per_step", "left_out", "source")
 DEVICE = "device"
 NOISE = 0.02
@@ -69,9 +71,14 @@ class MeasuredRun:
     tokens: float
     columns: Mapping[str, str]
 
-    def predicted(self, engine: Engine, slower: float = 0.0) -> float:
+    @property
+    def devices(self) -> list[str]:
+        """Return the names of the devices that it ran on."""
+        return devices(self.loaded.scenario)
+
+    def predicted(self, engine: Engine, slower: Values | None = None) -> float:
         """Return what the law says of the row with this state of the engine, and with devices
-        slower by so many spreads.
+        slower by so many spreads, by name.
         """
 
         def fitted(own: Engine) -> Engine:
@@ -81,9 +88,10 @@ class MeasuredRun:
 
         scenario = replace_nested(self.loaded.scenario, Engine, fitted)
         if slower:
-            spreads = dict.fromkeys(devices(scenario), slower)
             loaded = replace(self.loaded, scenario=scenario)
-            scenario = with_slower(spreads, loaded).scenario
+            scenario = with_slower(slower, loaded).scenario
+        if self.quantity == "tpot_ms":
+            return float(replay(scenario, self.acceptance).tpot_s) * 1e3
         step_s = float(law(scenario, self.acceptance).step_s)
         if self.quantity == "step_ms":
             return step_s * 1e3
@@ -113,6 +121,8 @@ class MeasuredRun:
         step_ms = ordered_sum(times_ms)
         if self.quantity == "step_ms":
             return 0.0, step_ms
+        if self.quantity == "tpot_ms":
+            return 0.0, step_ms / self.tokens
         return 0.0, self.tokens / step_ms * 1e3
 
 
@@ -248,6 +258,7 @@ def fit(
     the engine does not have.
     """
     used = [run for run in runs if not run.columns.get("left_out")]
+    free = list(_expanded(free, used))
     numbers = _numbers(used, engine, free)
     values = {name: number.value for name, number in numbers.items()}
     predictions = _predictions(runs, engine, values)
@@ -270,6 +281,20 @@ def fit(
     return EngineFit(_with(engine, values), numbers, errors, predictions)
 
 
+def _expanded(free: Sequence[str], runs: Sequence[MeasuredRun]) -> Iterator[str]:
+    """Yield the free numbers, in place of ``device`` one for each device of the rows."""
+    for name in free:
+        if name != DEVICE:
+            yield name
+            continue
+        found = dict.fromkeys(device for run in runs for device in run.devices)
+        yield from (f"{DEVICE} {device}" for device in found)
+
+
+def _is_device(name: str) -> bool:
+    return name.startswith(f"{DEVICE} ")
+
+
 def _numbers(
     runs: Sequence[MeasuredRun], engine: Engine, free: Sequence[str]
 ) -> dict[str, FittedNumber]:
@@ -278,10 +303,13 @@ def _numbers(
     pull = np.ones(len(free))
     least = np.full(len(free), -inf)
     for place, name in enumerate(free):
-        if name != DEVICE:
+        if not _is_device(name):
             number = _at(engine, name)
             start[place] = number.value
-            pull[place] = max(deviation(number), number.value) or 1.0
+            pull[place] = max(deviation(number), number.value)
+            if not pull[place]:
+                message = "is 0 and has no range; state low and high, between which it may move"
+                raise BadInput.at(engine.name, message, name)
             least[place] = -number.value / pull[place]
 
     def residuals(moved: Any) -> Any:
@@ -304,7 +332,10 @@ def _predictions(
     runs: Sequence[MeasuredRun], engine: Engine, values: Values
 ) -> list[tuple[MeasuredRun, float]]:
     moved = _with(engine, values)
-    slower = values.get(DEVICE, 0.0)
+    slower = {}
+    for name, spreads in values.items():
+        if _is_device(name):
+            slower[name.removeprefix(f"{DEVICE} ")] = spreads
     return [(run, run.predicted(moved, slower)) for run in runs]
 
 
@@ -359,18 +390,22 @@ def _with(engine: Engine, values: Values) -> Engine:
     """Return the engine with other numbers by dotted name, below none of which a time can lie."""
     data = engine.model_dump()
     for name, value in values.items():
-        if name != DEVICE:
+        if not _is_device(name):
             *inner, last = name.split(".")
             _inner(data, inner)[last] = {"value": max(0.0, float(value))}
     return Engine.model_validate(data)
 
 
-def written(fitted: EngineFit, data: PlainData, source: str) -> PlainData:
+def written(
+    fitted: EngineFit, data: PlainData, source: str, others: Sequence[Engine] = ()
+) -> PlainData:
     """Return the content of the engine's file with the fit in it: values, ranges of what is left,
     and the errors.
+
+    The range of what no row identifies holds what was fitted of the ``others``.
     """
     for name, number in fitted.numbers.items():
-        if name == DEVICE:
+        if _is_device(name):
             continue
         *inner, last = name.split(".")
         reach = SHARE_DEVIATIONS * number.deviation
@@ -381,7 +416,12 @@ def written(fitted: EngineFit, data: PlainData, source: str) -> PlainData:
         }
         words = {"source": f"calibrated-on: {source}", "confidence": "calibrated"}
         if number.left >= IDENTIFIED:
+            lent = dict(_fitted_elsewhere(name, others))
+            ends["low"] = min([ends["low"], *(low for low, _ in lent.values())])
+            ends["high"] = max([ends["high"], *(high for _, high in lent.values())])
             words = {"source": f"assumed: not told apart by {source}", "confidence": "assumed"}
+            if lent:
+                words["source"] += f"; range with that of {', '.join(lent)}"
         rounded = {key: float(f"{end:.3g}") for key, end in ends.items()}
         _inner(data, inner)[last] = rounded | words
     stated = {
@@ -391,6 +431,21 @@ def written(fitted: EngineFit, data: PlainData, source: str) -> PlainData:
         "errors": {name: round(error, 4) for name, error in fitted.errors.items()},
     }
     return data | {"fit": stated}
+
+
+def _fitted_elsewhere(
+    name: str, engines: Sequence[Engine]
+) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Yield the engines for which a number was fitted, each with the range of it."""
+    for engine in engines:
+        try:
+            number = _at(engine, name)
+        except BadInput:
+            continue
+        if number.confidence == "calibrated":
+            low = number.value if number.low is None else number.low
+            high = number.value if number.high is None else number.high
+            yield engine.name, (low, high)
 
 
 def _inner(data: Any, path: Sequence[str]) -> Any:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from simulator.core.cost.model import ModelSpec
 from simulator.core.plain import PlainData
+from simulator.inputs.ages import of_month
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import NamedModel, find_model
 from simulator.inputs.usual import usual_engine
@@ -55,6 +56,17 @@ FORMATS = {
     "ud-q4_k_xl": "q4_k",
 }
 """Formats of weights that tables name otherwise; all others are called as here."""
+PCIE_H100 = "h100_pcie"
+"""An H100 whose cards do not reach each other's memory."""
+LENGTHS = {"instructcoder": (145, 200)}
+"""Mean tokens of prompts and outputs by data set, where measured runs over it print them
+(tomasruizt/vllm-scripts d94d714).
+"""
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July", "August", "September"),
+    *("October", "November", "December"),
+)
+"""Names of months, in which tables say how old an engine is."""
 LLAMA_CPP = {"Apple": "llama_cpp_metal", "NVIDIA": "llama_cpp_cuda"}
 """What llama.cpp is on a maker's devices."""
 LLAMA_CPP_ELSEWHERE = "llama_cpp_cpu"
@@ -124,6 +136,8 @@ def device_of(text: str, catalogue: Catalogue) -> tuple[str, str]:
     exact = _exact(words, catalogue)
     if exact:
         return exact, ""
+    if lacks_p2p(text) and words == ["h100"]:
+        return PCIE_H100, f"'{text}' is taken for {PCIE_H100}: cards with NVLink have peer access"
     meant = MEANT.get(" ".join(sorted(words)))
     if meant:
         return meant, f"'{text}' is taken for {meant}"
@@ -175,6 +189,21 @@ def _words(text: str) -> list[str]:
     return [word for word in re.findall(r"[a-z0-9]+", name) if word not in LEFT_OUT]
 
 
+def lacks_p2p(text: str) -> bool:
+    """Return whether a table says of its hardware that devices do not reach each other's memory."""
+    return "no peer-to-peer" in text.lower() or "custom all-reduce off" in text.lower()
+
+
+def lengths_of(text: str) -> tuple[int, int] | None:
+    """Return the tokens of prompts and outputs of a data set that a table names; None for any that
+    is not known.
+    """
+    for name, lengths in LENGTHS.items():
+        if name in text.lower():
+            return lengths
+    return None
+
+
 def engine_of(text: str, maker: str | None, catalogue: Catalogue) -> str:
     """Return an engine's name in the catalogue; the usual one of the maker for an empty cell.
 
@@ -188,11 +217,22 @@ def engine_of(text: str, maker: str | None, catalogue: Catalogue) -> str:
     names = catalogue.names("engine")
     word = ENGINES.get(word, word)
     if word in names:
+        month = _month(text)
+        if month:
+            return of_month(word, month, names)
         return word
     listed = ", ".join(names)
     raise UnknownName(
         f"there is no engine '{text}' among {listed}; name one in a column target.engine"
     )
+
+
+def _month(text: str) -> str | None:
+    """Return the month that a text names, 'of July 2025' as 2025-07; None where it names none."""
+    found = re.search(r"\bof ([A-Z][a-z]+) (\d{4})\b", text)
+    if found is None or found.group(1) not in MONTHS:
+        return None
+    return f"{found.group(2)}-{MONTHS.index(found.group(1)) + 1:02d}"
 
 
 def format_of(text: str, model: ModelSpec) -> str | None:

@@ -16,6 +16,8 @@ from simulator.evidence.ledger.names import (
     drafts_apart,
     engine_of,
     format_of,
+    lacks_p2p,
+    lengths_of,
     model_of,
     released,
     strategy_of,
@@ -247,6 +249,8 @@ def _target(row: WrittenRow, catalogue: Catalogue) -> PlainData:
             row.assumed.append(f"{ranks} cards share every layer")
     if ranks > 1:
         target |= {"tensor_parallel": ranks, "link": usual_link(device)}
+        if lacks_p2p(row.cells.get("hardware", "")):
+            target["p2p"] = False
     return target
 
 
@@ -256,8 +260,10 @@ def _requests(row: WrittenRow) -> PlainData:
         requests = REQUESTS
         if "requests.concurrency" not in row.cells:
             row.assumed.append("one request at a time")
-    prompt = row.rounded_or("prompt_tokens", PROMPT_TOKENS, f"prompts of {PROMPT_TOKENS} tokens")
-    output = row.rounded_or("output_tokens", OUTPUT_TOKENS, f"outputs of {OUTPUT_TOKENS} tokens")
+    told = " ".join(row.cells.get(column, "") for column in ("dataset", "task", "source"))
+    prompts, outputs = lengths_of(told) or (PROMPT_TOKENS, OUTPUT_TOKENS)
+    prompt = row.rounded_or("prompt_tokens", prompts, f"prompts of {prompts} tokens")
+    output = row.rounded_or("output_tokens", outputs, f"outputs of {outputs} tokens")
     return {
         "count": max(2, requests),
         "concurrency": requests,

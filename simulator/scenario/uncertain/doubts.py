@@ -108,7 +108,8 @@ def uneven(numbers: Mapping[str, Sourced], scenario: Scenario) -> Iterator[Uneve
     places = [place for _, place in placements(scenario)]
     unused: set[Sourced] = set()
     if all(place.tensor_parallel == 1 for place in places):
-        unused.update(place.engine.sharded_draft_ratio for place in places)
+        for place in places:
+            unused.update((place.engine.sharded_step_us, place.engine.sharded_pass_us))
     for name, number in numbers.items():
         known = lent.get(number, number)
         if number in unused or not isinstance(known, Open):
@@ -157,25 +158,30 @@ def about_rows(scenario: Scenario) -> Iterator[str]:
             )
 
 
-def about_sharded_drafts(scenario: Scenario) -> Iterator[str]:
-    """Yield that passes of a draft over several ranks were measured to be slower than they are
-    computed.
+def about_sharded_steps(scenario: Scenario) -> Iterator[str]:
+    """Yield that speculative steps over several ranks, and passes of a draft over them, may take
+    longer than they are computed.
     """
-    if not isinstance(scenario.cost, HardwareCost):
+    if not isinstance(scenario.cost, HardwareCost) or scenario.cost.drafting is None:
         return
-    if scenario.cost.drafting in (None, "look_up"):
+    target = scenario.target
+    if target is not None and target.tensor_parallel > 1:
+        step = target.engine.sharded_step_us
+        if step.high is not None and step.confidence == "assumed":
+            yield (
+                f"a speculative step over {target.tensor_parallel} ranks may take up to "
+                f"{step.high / 1e3:g} ms longer than computed: nobody measured it under "
+                f"{target.engine.name or 'this engine'}"
+            )
+    draft = scenario.draft if scenario.cost.drafting == "draft_model" else target
+    if scenario.cost.drafting == "look_up" or draft is None or draft.tensor_parallel == 1:
         return
-    place = scenario.target
-    if scenario.cost.drafting == "draft_model":
-        place = scenario.draft
-    if place is None or place.tensor_parallel == 1:
-        return
-    ratio = place.engine.sharded_draft_ratio
-    if ratio.high is not None and ratio.high > ratio.value:
+    each = draft.engine.sharded_pass_us
+    if each.high is not None and each.confidence == "assumed":
         yield (
-            f"a pass of the draft over {place.tensor_parallel} ranks may take up to "
-            f"{ratio.high:g} times what is computed: it is launched and summed on all of them, "
-            "and small drafts were measured several times slower so than on one"
+            f"each pass of the draft over {draft.tensor_parallel} ranks may take up to "
+            f"{each.high / 1e3:g} ms longer than computed: it is launched and summed on all of "
+            "them"
         )
 
 
