@@ -74,10 +74,16 @@ class Home(Frozen):
 
     card: str
     """The name of its file."""
+    others: tuple[str, ...] = ()
+    """Further devices that some of the runs were on, by the names of their files."""
     maker: str
     """Who makes it."""
     architecture: str
     """Its maker's name for the generation of the chip."""
+
+    def holds(self, device: Device) -> bool:
+        """Return whether runs on a device were among those that decided the numbers."""
+        return device.name == self.card or device.name in self.others
 
 
 class Versions(Frozen):

@@ -35,8 +35,8 @@ from simulator.evidence.ledger.written import TEMPERATURE, WrittenRow, scenario_
 from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
-from simulator.scenario import Loaded
-from simulator.scenario.evaluate import law, tuned
+from simulator.scenario import Loaded, Scenario
+from simulator.scenario.evaluate import NO_DRAFTS, law, plain, replay, tuned
 from simulator.scenario.uncertain.draws import Deviates, Drawn
 from simulator.scenario.uncertain.intervals import (
     doubts_of,
@@ -267,5 +267,27 @@ def _comparisons(loaded: Loaded, measured: Measured) -> Iterator[RowComparison]:
     doubts = doubts_of(loaded, (), [quantity for _, _, quantity in asked])
     deviates = Deviates()
     for (name, number, quantity), doubt in zip(asked, doubts, strict=True):
-        if number is not None:
-            yield RowComparison(name, number, deviates.drawn(quantity(laws), doubt))
+        if number is None:
+            continue
+        value = quantity(laws)
+        if name == SPEEDUP and is_closed_loop(loaded.scenario):
+            value = served_speedup(loaded)
+        yield RowComparison(name, number, deviates.drawn(value, doubt))
+
+
+def is_closed_loop(scenario: Scenario) -> bool:
+    """Return whether clients follow one another, so that the prompts of some ride in the steps of
+    others.
+    """
+    together = scenario.requests.concurrency or 1
+    return 1 < together < scenario.requests.count
+
+
+def served_speedup(loaded: Loaded) -> float:
+    """Return the output tokens per second of all requests over those of plain decoding, both
+    replayed with the prompts in their steps.
+    """
+    acceptance = loaded.acceptance()
+    own = replay(loaded.scenario, acceptance)
+    beside = replay(plain(loaded.scenario), NO_DRAFTS)
+    return own.tokens_per_s / beside.tokens_per_s

@@ -205,8 +205,13 @@ def scenario_of(row: WrittenRow, catalogue: Catalogue) -> Loaded:
         data |= _drafting(row, target, catalogue)
     else:
         data |= {"strategy": "autoregressive", "acceptance": {"always": 0}}
+    serving: PlainData = {}
+    if data["requests"]["concurrency"] > 1:
+        serving["policy"] = {"name": "engine"}
     if target["engine"] in KEEPS_NOTHING_FREE:
-        data["serving"] = {"memory": {"utilisation": 1.0}}
+        serving["memory"] = {"utilisation": 1.0}
+    if serving:
+        data["serving"] = serving
     document = Document(data, {(): row.place})
     for key, cell in row.fields():
         document.override(f"{key}={cell}")
@@ -265,7 +270,7 @@ def _requests(row: WrittenRow) -> PlainData:
     prompt = row.rounded_or("prompt_tokens", prompts, f"prompts of {prompts} tokens")
     output = row.rounded_or("output_tokens", outputs, f"outputs of {outputs} tokens")
     return {
-        "count": max(2, requests),
+        "count": row.count("requests") or max(2, requests),
         "concurrency": requests,
         "prompt_tokens": prompt,
         "output_tokens": output,

@@ -151,7 +151,7 @@ def _of_device(home: Home, device: Device) -> dict[Axis, float]:
     another maker; at most one of them is 1.
     """
     found: dict[Axis, float] = {"card": 0.0, "architecture": 0.0, "maker": 0.0}
-    if device.name == home.card:
+    if home.holds(device):
         return found
     if device.maker != home.maker:
         found["maker"] = 1.0
@@ -207,7 +207,7 @@ def fitted_here(scenario: Scenario) -> list[Placement]:
     found = []
     for _, place in placements(scenario):
         home = place.engine.fitted_on
-        if place.engine.fit is not None and home is not None and home.card == place.device.name:
+        if place.engine.fit is not None and home is not None and home.holds(place.device):
             found.append(place)
     return found
 

@@ -35,7 +35,7 @@ def distance(home: Home, device: Device) -> float:
     """Return the factor within which a number that was fitted at ``home`` lies on a device: 1 on
     the same one.
     """
-    if device.name == home.card:
+    if home.holds(device):
         return 1.0
     if device.maker and device.maker != home.maker:
         return OTHER_MAKER
