@@ -117,12 +117,15 @@ def test_engines_and_formats_are_found_by_what_people_call_them() -> None:
     assert engine_of("llama.cpp", "Apple", catalogue) == "llama_cpp_metal"
     assert engine_of("llama.cpp", "NVIDIA", catalogue) == "llama_cpp_cuda"
     assert engine_of("", "Apple", catalogue) == "llama_cpp_metal"
+    assert engine_of("llama-server b6000", "AMD", catalogue) == "llama_cpp_cuda"
+    assert engine_of("mlx-lm 0.30", "Apple", catalogue) == "mlx"
     with pytest.raises(UnknownName, match="there is no engine 'exo' among"):
         engine_of("exo", "Apple", catalogue)
     llama = find_model("Llama-3.1-8B", catalogue, "").spec
     deepseek = find_model("DeepSeek-R1", catalogue, "").spec
     assert format_of("Q4_K_M", llama) == "q4_k"
     assert format_of("fp8", llama) == "fp8"
+    assert format_of("AWQ", llama) == "int4"
     assert format_of("fp8", deepseek) == "fp8_block"
     assert format_of("", llama) is None
 
@@ -143,6 +146,11 @@ def test_methods_draft_and_verify_what_the_row_says() -> None:
         head = strategy_of(text, Windows(3, 1, 4), catalogue)["passes"][0]["head"]
         assert head["squares"] == 4
     assert strategy_of("MTP-1", Windows(1, 1, 2), catalogue)["passes"][0]["head"]["mixture"]
+    looked_up = strategy_of("n-gram", Windows(4, 1, 5), catalogue)
+    assert "passes" not in looked_up
+    assert looked_up["tree"]["branching"] == [1] * 4
+    for text in ("draft-mtp", "NEXTN"):
+        assert strategy_of(text, Windows(2, 1, 3), catalogue)["passes"][0]["rows"] == [3, 1]
     beams = strategy_of("ReDrafter", Windows(5, 3, 16), catalogue)
     assert beams["passes"][0]["rows"] == [3] * 5
     assert beams["tree"]["branching"] == [3, 1, 1, 1, 1]

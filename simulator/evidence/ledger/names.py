@@ -48,7 +48,15 @@ MEANT = {
 """Device that is meant where a table says no more; the answer says so."""
 FORMATS = {
     "8 bit": "int8_wo",
+    "8-bit": "int8_wo",
     "4 bit": "int4",
+    "4-bit": "int4",
+    "awq": "int4",
+    "gptq": "int4",
+    "w4a16": "int4",
+    "w8a8": "int8",
+    "float16": "fp16",
+    "bfloat16": "bf16",
     "awq int4": "int4",
     "gptq int4": "int4",
     "q4_k_m": "q4_k",
@@ -67,12 +75,22 @@ MONTHS = (
     *("October", "November", "December"),
 )
 """Names of months, in which tables say how old an engine is."""
-LLAMA_CPP = {"Apple": "llama_cpp_metal", "NVIDIA": "llama_cpp_cuda"}
-"""What llama.cpp is on a maker's devices."""
+LLAMA_CPP = {"Apple": "llama_cpp_metal", "NVIDIA": "llama_cpp_cuda", "AMD": "llama_cpp_cuda"}
+"""What llama.cpp is on a maker's devices; on AMD it runs the kernels of CUDA."""
 LLAMA_CPP_ELSEWHERE = "llama_cpp_cpu"
 SEVERAL = re.compile(r"\s*(\d+)\s*x\s*(?=[^\W\d])", re.IGNORECASE)
 """Beginning of a device's name that says how many there are."""
-ENGINES = {"hf": "hf_eager", "transformers": "hf_eager"}
+ENGINES = {
+    "hf": "hf_eager",
+    "huggingface": "hf_eager",
+    "transformers": "hf_eager",
+    "llamacpp": "llama_cpp",
+    "llama_server": "llama_cpp",
+    "ollama": "llama_cpp",
+    "mlx_lm": "mlx",
+    "mlx_engine": "mlx",
+    "trt_llm": "tensorrt_llm",
+}
 """Engines that tables name otherwise, by their first word."""
 PLAIN = frozenset(("", "none", "plain", "ar", "autoregressive"))
 """What a row is called that drafts nothing, up to a comma."""
@@ -82,17 +100,21 @@ HEADS = {
     "eagle1": "eagle_1",
     "eagle": "eagle_1",
     "mtp": "mtp_3",
+    "nextn": "mtp_3",
 }
 """Method whose head drafts in passes, by the first word of a table's method."""
 BEAMS = {"redrafter": "redrafter"}
 """Method whose head drafts beams, by the same word."""
 BLOCKS = {"dflash": "dflash"}
 """Method whose head writes a block in one pass, by the same word."""
+LOOK_UPS = {"ngram": "vllm_ngram"}
+"""Method that copies a chain from the text before, by the same word."""
 AS_RELEASED = {
     "hydra": "hydra",
     "lookahead": "lookahead_7",
     "medusa": "medusa_1",
     "pld": "pld",
+    "prompt": "pld",
     "recycling": "token_recycling",
     "rest": "rest",
 }
@@ -106,6 +128,8 @@ DRAFT_MODELS = {
 """The same word where a model of its own drafts, and the method of a row that states no window."""
 APART = {"pearl": "pearl"}
 """The same word where it drafts on a device of its own, at the same time as the target verifies."""
+METHODS = {**HEADS, **BEAMS, **BLOCKS, **LOOK_UPS, **AS_RELEASED, **DRAFT_MODELS, **APART}
+"""All of them."""
 MEASURED = "as in the row"
 """Source of a window that a row states."""
 
@@ -182,7 +206,7 @@ def cards_in(text: str) -> int:
 
 def _words(text: str) -> list[str]:
     """Return the words of a device's name: '2 x NVIDIA H100 94 GB (SXM)' is h100, 94g."""
-    name = re.sub(r"\(.*?\)|[,;].*|\s(?:with)\s.*|\bmac(book)? \w+\b", " ", text.lower())
+    name = re.sub(r"\(.*?\)|[,;].*| with .*|\bmac(book)? \w+\b", " ", text.lower())
     name = SEVERAL.sub("", name)
     name = re.sub(r"(\d+)\s*gb?\b", r"\1g", name)
     name = re.sub(r"\bsxm\d\b", "sxm", name)
@@ -212,10 +236,10 @@ def engine_of(text: str, maker: str | None, catalogue: Catalogue) -> str:
     if not text:
         return usual_engine(maker)
     word = re.split(r"[\s(]", text.strip().lower())[0].replace(".", "_").replace("-", "_")
+    word = ENGINES.get(word, word)
     if word == "llama_cpp":
         return LLAMA_CPP.get(maker or "", LLAMA_CPP_ELSEWHERE)
     names = catalogue.names("engine")
-    word = ENGINES.get(word, word)
     if word in names:
         month = _month(text)
         if month:
@@ -295,12 +319,11 @@ def released(method: str) -> str:
     Raises :class:`UnknownName` for a method that tables cannot name.
     """
     word = _first_word(method)
-    known = {**HEADS, **BEAMS, **BLOCKS, **AS_RELEASED, **DRAFT_MODELS, **APART}
-    if word not in known:
+    if word not in METHODS:
         raise UnknownName(
-            f"there is no method '{method}' among {', '.join(known)}; name it in `strategy`"
+            f"there is no method '{method}' among {', '.join(METHODS)}; name it in `strategy`"
         )
-    return known[word]
+    return METHODS[word]
 
 
 def strategy_of(method: str, windows: Windows | None, catalogue: Catalogue) -> PlainData:
@@ -322,6 +345,8 @@ def _stated(word: str, name: str, windows: Windows, catalogue: Catalogue) -> Pla
     """Return the fields of a method's strategy that follow from the windows of a row."""
     if word in APART:
         return {"gamma": windows.steps}
+    if word in LOOK_UPS:
+        return {"tree": _chains(1, windows.steps)}
     passes = _strategy(name, catalogue)["passes"]
     if word in BLOCKS:
         rows = windows.verified_rows
@@ -346,7 +371,8 @@ def _stated(word: str, name: str, windows: Windows, catalogue: Catalogue) -> Pla
 
 def _first_word(method: str) -> str:
     """Return the family of a method: 'EAGLE-3 chain' and 'EAGLE 3' are eagle3, 'MTP-1' is mtp."""
-    found = re.match(r"\s*([a-z]+)[ -]?(\d*)", method.lower())
+    plain = method.lower().replace("n-gram", "ngram").replace("draft-mtp", "mtp")
+    found = re.match(r"\s*([a-z]+)[ -]?(\d*)", plain)
     if found is None:
         return ""
     word, version = found.groups()
