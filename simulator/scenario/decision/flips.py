@@ -17,7 +17,7 @@ from simulator.scenario.decision.answer import AcceptanceTurn, Along, Flips, Tur
 from simulator.scenario.evaluate import plain_tpot_s
 
 MOST_BATCH = 256
-"""Batch up to which a turn is looked for, if the cache has room."""
+"""Batch up to which a turn is looked for; under arrivals no larger than the cache has room for."""
 LEAST_CONTEXT = 128
 MOST_CONTEXT = 131_072
 """Cached tokens between which a turn is looked for, as far as model and cache allow."""
@@ -29,30 +29,17 @@ CHANCE_STEP = 1e-3
 
 def flips(loaded: Loaded, batch: int) -> Flips:
     """Return where the speed-up by law of a tuned scenario is 1, around ``batch`` requests at its
-    mean context; where clients wait, around their number.
+    mean context; in a closed loop around the clients of a replica.
     """
     scenario = loaded.scenario
     context = scenario.mean_context
     odds = odds_of(loaded.acceptance(), scenario.exit)
 
-    def at_batch(size: int) -> bool:
-        return speedup_at(scenario, odds, size, context) > 1.0
-
-    def at_clients(clients: int) -> bool:
-        asked = scenario.requests.model_copy(update={"concurrency": clients, "count": clients})
-        other = scenario.replace(requests=asked)
-        return speedup_at(other, odds, other.batch, context) > 1.0
-
     def at_context(tokens: int) -> bool:
         return speedup_at(scenario, odds, batch, tokens) > 1.0
 
-    if scenario.waits:
-        clients = scenario.requests.concurrency
-        by_batch = along(at_clients, clients, 1, max(clients, MOST_BATCH))
-    else:
-        by_batch = along(at_batch, batch, 1, _most_batch(scenario, batch))
     return Flips(
-        batch=by_batch,
+        batch=_by_batch(scenario, odds, batch),
         context=along(
             at_context,
             context,
@@ -62,6 +49,31 @@ def flips(loaded: Loaded, batch: int) -> Flips:
         ),
         acceptance=_acceptance(loaded, odds, batch),
     )
+
+
+def _by_batch(scenario: Scenario, odds: OddsOf, batch: int) -> Along:
+    """Return the turns over the batch; in a closed loop over the clients of a replica, of which
+    those wait for which the cache has no room.
+    """
+    context = scenario.mean_context
+    requests = scenario.requests
+    room = _room(scenario)
+
+    def at_batch(size: int) -> bool:
+        if size <= room or requests.arrivals:
+            return speedup_at(scenario, odds, size, context) > 1.0
+        clients = size * scenario.serving.replicas
+        enough = max(requests.count, clients)
+        asked = requests.model_copy(update={"concurrency": clients, "count": enough})
+        waiting = scenario.replace(requests=asked)
+        return speedup_at(waiting, odds, waiting.batch, context) > 1.0
+
+    if scenario.strategy.traits.alone:
+        return along(at_batch, batch, batch, batch)
+    if requests.arrivals:
+        most = max(batch, int(min(MOST_BATCH, room)))
+        return along(at_batch, batch, 1, most)
+    return along(at_batch, scenario.asked_batch, 1, max(scenario.asked_batch, MOST_BATCH))
 
 
 def law_at(scenario: Scenario, odds: OddsOf, batch: int, context: int) -> Law:
@@ -123,18 +135,12 @@ def _first_behind(
     return high
 
 
-def _most_batch(scenario: Scenario, batch: int) -> int:
-    """Return the largest batch to look at: ``MOST_BATCH``, or what the cache has room for; of a
-    strategy that takes one request at a time its own.
-    """
-    if scenario.strategy.traits.alone:
-        return batch
-    most: float = MOST_BATCH
-    if scenario.kv_tokens is not None:
-        _, _, longest = scenario.lengths
-        room = scenario.kv_tokens // (longest + scenario.strategy.needs.cache_tokens)
-        most = min(most, room)
-    return max(batch, int(most))
+def _room(scenario: Scenario) -> float:
+    """Return how many of the longest requests the cache of a replica has room for."""
+    if scenario.kv_tokens is None:
+        return inf
+    _, _, longest = scenario.lengths
+    return scenario.kv_tokens // (longest + scenario.strategy.needs.cache_tokens)
 
 
 def _most_context(scenario: Scenario, batch: int) -> int:
