@@ -4,11 +4,12 @@
     python -m benchmarks.distance rows.csv --catalogue mine
 
 Every source of the table is a group that took no part in a fit, but for those inside of a hull.
-Where sources lie outside on one axis alone, they decide it: the mean over them of their squared
-errors, as far as the doubts other than distance do not hold these, by the squares of the distances.
-What such axes leave of the squared errors of other sources is shared evenly among the other axes on
-which they lie outside, and an axis takes the mean over its sources. Plain steps give what every
-pass has, speed-ups what a speculative step has beyond that. The constants of
+Where a source lies outside on an axis of counts alone (requests, rows, ranks), it decides it: its
+mean squared error, as far as the doubts other than distance do not hold it, by the squares of the
+distances. What such axes leave of the squared errors of other sources is shared evenly among the
+other axes on which they lie outside, and an axis takes the mean over its sources. (Shared in
+proportion instead, round after round, sources by the constants of others are held no better.) Plain
+steps give what every pass has, speed-ups what a speculative step has beyond that. The constants of
 ``simulator/scenario/uncertain/distance.py`` are these.
 """
 
@@ -28,6 +29,8 @@ from simulator.scenario.uncertain.distance import OUTSIDE, Axis, farthest
 from simulator.scenario.uncertain.draws import Deviates
 from simulator.scenario.uncertain.intervals import doubts_of, plain_step_by_law, speedup_by_law
 
+COUNTED: tuple[Axis, ...] = ("batch", "rows", "ranks")
+"""Axes along which several distances of one source show the growth itself."""
 OF_DRAFTS = frozenset(("rows", "drafting"))
 """Axes that plain decoding does not have."""
 AWAY: tuple[Axis, ...] = ("card", "architecture", "maker")
@@ -97,7 +100,7 @@ def growth_of(errors: Sequence[Missed]) -> dict[Axis, dict[str, float]]:
     found = defaultdict[Axis, dict[str, float]](dict)
     for source, group in by_source.items():
         axes = {axis for one in group for axis in one.distance}
-        if len(axes) == 1:
+        if len(axes) == 1 and axes <= {*COUNTED}:
             found[axes.pop()][source] = shared(group, {})
     decided = {axis: fmean(squares.values()) for axis, squares in found.items()}
     for source, group in by_source.items():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from numpy.typing import NDArray
 
 from simulator.cli.main import main
 from simulator.report.pages.batches import crossed, waiting
@@ -20,6 +23,7 @@ from simulator.studies.batches import (
     batch_sweep,
     chance_for,
     crossover,
+    crossover_interval,
     tile_edges,
 )
 
@@ -213,3 +217,33 @@ def test_plain_decoding_has_no_chance_that_would_pay() -> None:
     ]
     loaded = load("autoregressive_qwen3_32b_a100", words)
     assert [point.break_even for point in batch_sweep(loaded, (1, 2), ())] == [None, None]
+
+
+def test_the_crossover_is_drawn_at_every_size_by_the_same_deviates() -> None:
+    """Speed-ups of 1.2, 1.1 and 0.9 at 1, 2 and 4: a draw that is 15 % slower at all sizes is first
+    behind at 2, one as stated at 4, one 30 % faster nowhere.
+    """
+    changes = np.log(np.array([0.85, 1.0, 1.3]))
+    points = [drawn_point(batch, speedup, changes) for batch, speedup in SPEEDUPS.items()]
+    assert crossover_interval(points, 0.999) == (2, None)
+    assert crossover_interval(points, 0.1) == (4, 4)
+    assert crossover_interval([replace(point, log_changes=None) for point in points]) is None
+
+
+def test_between_two_drawn_sizes_changes_follow_the_log_of_the_size() -> None:
+    """Half-way from 1, where nothing changes, to 4, where it is log(0.64): at 2 it is log(0.8), so
+    that 1.1 becomes 0.88.
+    """
+    ends = {1: np.zeros(2), 4: np.full(2, np.log(0.64))}
+    points = [drawn_point(batch, value, ends.get(batch)) for batch, value in SPEEDUPS.items()]
+    assert crossover_interval(points) == (2, 2)
+
+
+SPEEDUPS = {1: 1.2, 2: 1.1, 4: 0.9}
+
+
+def drawn_point(batch: int, speedup: float, changes: NDArray[np.float64] | None) -> BatchPoint:
+    return BatchPoint(
+        *(batch, 3, "", 10.0, 10.0, 4 * batch, 12.0, 1.0, 10.0 / speedup, 2.0, batch, batch),
+        log_changes=changes,
+    )

@@ -60,6 +60,7 @@ NAMED = (
     "scenario",
     "replications",
     "speedup_interval",
+    "intervals",
     "littles_law",
     "slo",
     "provenance",

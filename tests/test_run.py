@@ -394,6 +394,6 @@ def test_a_run_ends_with_few_lines(name: str, tmp_path: Path) -> None:
         for more in ([], ["--long"])
     )
     assert short.exit_code == long.exit_code == 0, short.output + long.output
-    assert 3 <= len(short.stdout.splitlines()) <= 22
+    assert 3 <= len(short.stdout.splitlines()) <= 25
     assert short.stdout.splitlines()[0].startswith(name)
     assert len(long.stdout.splitlines()) > 40

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.core.acceptance.sources import Acceptance
 from simulator.core.cost.protocol import Cost
@@ -31,8 +32,15 @@ from simulator.scenario import Loaded, Scenario, evaluate
 from simulator.scenario.decision.answer import Decision
 from simulator.scenario.decision.by_law import by_law
 from simulator.scenario.decision.verdict import verdict
-from simulator.scenario.uncertain.draws import Interval, drawn, interval
-from simulator.scenario.uncertain.intervals import doubt_of
+from simulator.scenario.uncertain.draws import Interval, interval
+from simulator.scenario.uncertain.intervals import (
+    BY_NAME,
+    SHARES,
+    doubts_of,
+    drawn_together,
+    intervals_data,
+    values_by_law,
+)
 from simulator.studies.window import main_kind, serial_drafting
 
 SIZES = range(1, 65)
@@ -122,6 +130,12 @@ class BatchPoint:
     """Chance that the strategy is faster than autoregressive decoding, as a share of 1: in output
     tokens per second, simulated.
     """
+    intervals: PlainData = field(default_factory=dict)
+    """Intervals of step, time per token, rate and speed-up by law
+    (:func:`simulator.scenario.uncertain.intervals.intervals_data`).
+    """
+    log_changes: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    """Draws of the log change of the speed-up; the same deviates at every size."""
     unmatched: float = 0.0
     """Share of steps in which look-up finds nothing to propose."""
     vanilla_tpot_ms: float | None = None
@@ -240,14 +254,25 @@ class BatchStudy:
             "strategy": self.scenario.strategy.name,
             "decision": self.decision and self.decision.as_data(),
             "crossover": dict(zip(("first", "for_good"), crossover(self.points), strict=True)),
+            "crossover_interval": self._crossover_intervals(),
             "tile_edges": list(self.tile_edges),
             "batches": [self._row(point) for point in self.points],
         }
+
+    def _crossover_intervals(self) -> PlainData:
+        """Return the intervals of the first size, by share of the draws in per cent."""
+        data: PlainData = {}
+        for share in SHARES:
+            ends = crossover_interval(self.points, share)
+            data[f"{100 * share:.0f}"] = ends and ends._asdict()
+        return data
 
     @staticmethod
     def _row(point: BatchPoint) -> PlainData:
         row: PlainData = {}
         for name, value in asdict(point).items():
+            if name == "log_changes":
+                continue
             if name == "extra":
                 row |= dict.fromkeys(added_columns()) | value
             elif isinstance(value, tuple):
@@ -312,15 +337,18 @@ def batch_sweep(
         tuned = evaluate.tuned(at_size(loaded, size))
         point = _point(tuned.scenario, acceptance, size in simulate_at)
         if size in simulate_at:
-            doubt = doubt_of(tuned, ())
-            of_times = interval(point.speedup, doubt._replace(acceptance=(0.0, 0.0)))
-            draws = drawn(point.speedup, doubt)
+            doubts = dict(zip(BY_NAME, doubts_of(tuned, (), [*BY_NAME.values()]), strict=True))
+            drawn = drawn_together(values_by_law(tuned), doubts)
+            draws = drawn["speedup"]
+            without = doubts["speedup"]._replace(acceptance=(0.0, 0.0))
             simulated = draws._replace(value=point.simulated_speedup or point.speedup)
             point = replace(
                 point,
                 speedup_interval=draws.interval(),
-                times_interval=of_times,
+                times_interval=interval(point.speedup, without),
                 chance=simulated.chance_above(1.0) if point.gamma else None,
+                intervals=intervals_data(drawn),
+                log_changes=draws.changes,
             )
         points.append(point)
     return points
@@ -343,6 +371,44 @@ def turning(sizes: Iterable[tuple[int, bool]]) -> tuple[int | None, int | None]:
     ahead = max((size for size, behind in slower if not behind), default=0)
     first = next((size for size, behind in slower if behind), None)
     return first, next((size for size, behind in slower if behind and size > ahead), None)
+
+
+class CrossoverInterval(NamedTuple):
+    """Says between which batch sizes a share of the draws has autoregressive decoding first
+    ahead; None: at no size that was looked at.
+    """
+
+    low: int | None
+    high: int | None
+
+
+def crossover_interval(
+    points: Sequence[BatchPoint], share: float = SHARES[0]
+) -> CrossoverInterval | None:
+    """Return the interval of the first size at which autoregressive decoding is faster by law;
+    None where nothing was drawn. Between the sizes that were drawn, the log changes of the
+    speed-up are those of the logs of sizes.
+    """
+    drawn = [point for point in points if point.log_changes is not None]
+    if not drawn:
+        return None
+    known = np.log([point.batch for point in drawn])
+    changes = np.array([point.log_changes for point in drawn])
+    sizes = [point.batch for point in points]
+    slower = []
+    for point in points:
+        at = float(np.clip(np.log(point.batch), known[0], known[-1]))
+        after = min(int(np.searchsorted(known, at)), len(known) - 1)
+        before = max(after - 1, 0)
+        part = (at - known[before]) / (known[after] - known[before]) if after > before else 0.0
+        change = changes[before] + part * (changes[after] - changes[before])
+        slower.append(np.log(point.speedup) + change < 0.0)
+    behind = np.array(slower)
+    first = np.where(behind.any(axis=0), behind.argmax(axis=0), len(sizes))
+    tail = (1.0 - share) / 2.0
+    ends = np.quantile(first, (tail, 1.0 - tail), method="nearest")
+    low, high = (sizes[int(end)] if end < len(sizes) else None for end in ends)
+    return CrossoverInterval(low, high)
 
 
 def tile_edges(loaded: Loaded, points: Iterable[BatchPoint | LawAtBatch]) -> list[int]:

@@ -39,7 +39,14 @@ from simulator.report.panels import (
 from simulator.report.run.answer import origin
 from simulator.report.wording import as_sentence, if_known, number, short_names, spread
 from simulator.scenario.result.closed_loop import in_words
-from simulator.studies.batches import BatchPoint, BatchStudies, BatchStudy, crossover
+from simulator.studies.batches import (
+    BatchPoint,
+    BatchStudies,
+    BatchStudy,
+    CrossoverInterval,
+    crossover,
+    crossover_interval,
+)
 
 LEGEND = (
     "Simulated speed-ups are of output tokens per second, with the prefills of all requests on "
@@ -135,7 +142,21 @@ def highlights(study: BatchStudy) -> Iterator[Highlight]:
     behind = "nowhere"
     if first is not None:
         behind = f"B = {first}"
-    yield Highlight(behind, "where autoregressive decoding is first ahead")
+    where = "where autoregressive decoding is first ahead"
+    ends = crossover_interval(study.points)
+    if ends is not None:
+        where += f"; 80 % interval {crossing(ends, last.batch)}"
+    yield Highlight(behind, where)
+
+
+def crossing(ends: CrossoverInterval, largest: int) -> str:
+    """Return between which batch sizes autoregressive decoding is first ahead, in words."""
+    low, high = ends
+    if low is None:
+        return f"beyond B = {largest}"
+    if high is None:
+        return f"from B = {low} to beyond {largest}"
+    return f"B = {low} to {high}"
 
 
 def _section(study: BatchStudy, alone: bool) -> Section:

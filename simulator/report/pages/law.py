@@ -9,7 +9,7 @@ from simulator.inputs.shell import typed
 from simulator.report.blocks import Block, Bullets, Highlight, Page, Paragraph, Table
 from simulator.report.pages import decision as decided
 from simulator.report.pages.what_if import blocks as sliders
-from simulator.report.run.answer import doubt
+from simulator.report.run.answer import doubt, known
 from simulator.report.wording import as_sentence, number, share
 from simulator.scenario.decision.answer import Decision
 from simulator.scenario.uncertain.draws import Interval
@@ -34,7 +34,8 @@ def page(
     opening += [Paragraph(as_sentence(caution)) for caution in details["cautions"]]
     if decision:
         interval = Interval(**details["speedup_interval"])
-        opening.append(Paragraph(f"{doubt(details['speedup'], interval)}."))
+        words = f"{doubt(details['speedup'], interval)}. {known(details['intervals'])}."
+        opening.append(Paragraph(words))
         opening.append(decided.reasons(decision))
     if law:
         opening += sliders(law)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from simulator.core.acceptance.spec import AcceptanceSpec
+from simulator.core.plain import PlainMapping
 from simulator.core.serving.arrivals import Deterministic, Gamma, Poisson
 from simulator.core.serving.lengths import OutputTokens, PromptTokens
 from simulator.core.serving.requests import Requests
@@ -122,7 +123,12 @@ def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
     for caution in result.cautions:
         yield Paragraph(as_sentence(caution))
     if speedup and result.scenario.schedule.window:
-        yield Paragraph(f"{doubt(result.speedup, speedup)}{decided.beside(result.decision)}.")
+        words = f"{doubt(result.speedup, speedup)}{decided.beside(result.decision)}."
+        if result.intervals:
+            words += f" {known(result.intervals)}."
+        yield Paragraph(words)
+    elif result.intervals:
+        yield Paragraph(f"{known(result.intervals)}.")
     if result.decision:
         yield decided.reasons(result.decision)
     if result.rests_on:
@@ -139,6 +145,20 @@ def doubt(speedup: float, interval: Interval) -> str:
         f"Speed-up {speedup:.2f}x ({whole_share(SHARE)} interval "
         f"{interval.low:.2f} to {interval.high:.2f})"
     )
+
+
+NAMED = {"step_ms": "step {} ms", "tpot_ms": "{} ms per token", "tokens_per_s": "{} tokens/s"}
+"""How intervals of answers are said beside each other, by name."""
+
+
+def known(intervals: PlainMapping) -> str:
+    """Return between which numbers step, time per token and rate lie, in words."""
+    said = []
+    for name, words in NAMED.items():
+        if name in intervals:
+            low, high = intervals[name]["80"].values()
+            said.append(words.format(f"{number(low, 3)} to {number(high, 3)}"))
+    return f"80 % intervals: {', '.join(said)}"
 
 
 def _limit(limit: LimitOutcome) -> str:

@@ -2,12 +2,13 @@
 
 from typing import NamedTuple
 
+from simulator.core.plain import PlainData
 from simulator.scenario import Loaded
 from simulator.scenario.decision.answer import Decision
 from simulator.scenario.decision.decide import decide
-from simulator.scenario.uncertain.draws import Drawn, drawn
+from simulator.scenario.uncertain.draws import Drawn
 from simulator.scenario.uncertain.footings import footings
-from simulator.scenario.uncertain.intervals import doubt_of, laws_of, speedup_by_law
+from simulator.scenario.uncertain.intervals import intervals_by_law, intervals_data
 
 
 class DecidedLaw(NamedTuple):
@@ -16,6 +17,8 @@ class DecidedLaw(NamedTuple):
     speedup: Drawn
     decision: Decision | None
     """None where nothing is drafted."""
+    intervals: PlainData
+    """Intervals of step, time per token, rate and speed-up, as of a run."""
 
 
 def by_law(loaded: Loaded, batch: int | None = None, throughput: float | None = None) -> DecidedLaw:
@@ -26,12 +29,13 @@ def by_law(loaded: Loaded, batch: int | None = None, throughput: float | None = 
     speed-up of output tokens per second, where a closed loop was simulated.
     """
     requests = batch or loaded.scenario.batch
-    speedup = drawn_speedup(loaded, requests)
+    drawn = intervals_by_law(loaded, requests)
+    speedup = drawn["speedup"]
     doubted = footings(loaded, every=False)
-    return DecidedLaw(speedup, decide(loaded, speedup, doubted, requests, throughput))
+    decision = decide(loaded, speedup, doubted, requests, throughput)
+    return DecidedLaw(speedup, decision, intervals_data(drawn))
 
 
 def drawn_speedup(loaded: Loaded, batch: int) -> Drawn:
     """Return the draws of the speed-up by law over plain decoding of the same batch."""
-    value = speedup_by_law(laws_of(loaded.scenario, loaded.acceptance(), batch))
-    return drawn(value, doubt_of(loaded, (), batch=batch))
+    return intervals_by_law(loaded, batch)["speedup"]

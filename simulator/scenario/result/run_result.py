@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from simulator.core.acceptance.sources import Odds
 from simulator.core.cost.rows import Phase
 from simulator.core.numeric import quotient
+from simulator.core.plain import PlainData
 from simulator.core.quantities import provenance
 from simulator.core.strategies.common.capabilities import Appendix
 from simulator.core.strategies.common.law import Law
@@ -71,6 +72,10 @@ class RunResult:
     rests_on: str = ""
     """What in doubt the speed-up rests on
     (:func:`simulator.scenario.uncertain.footings.rests_on`); empty where that is little.
+    """
+    intervals: PlainData = field(default_factory=dict)
+    """Intervals of step, time per token, rate and speed-up
+    (:func:`simulator.scenario.uncertain.intervals.intervals_data`).
     """
     decision: Decision | None = None
     """Whether to switch speculation on; None where nothing is drafted."""

@@ -75,20 +75,20 @@ GROWTH: Mapping[Axis, Growth] = {
         "access; SpecForge#339) and eight (sgl-project/sglang#3582)",
     ),
     "kind": Growth(
-        0.16,
+        0.17,
         0.29,
         "fitted to dense models, left out: mixtures (SpecForge#339, sglang#3582, "
         "kyuz0/amd-strix-halo-vllm-toolboxes#53) and hybrids (sudoingX/qwen38-mtp pull 11, "
         "bstnxbt/dflash-mlx#32)",
     ),
     "model": Growth(
-        0.15,
+        0.16,
         0.26,
         "nine sources of another target than the fit saw; at vllm-project/vllm#20780 nothing else "
         "differs but a card of the same chip",
     ),
     "format": Growth(
-        0.16,
+        0.17,
         0.3,
         "fitted to 16 bits, left out: 8 (sglang#3582, lmstudio-ai/mlx-engine#113) and 4 (pull 11, "
         "dflash-mlx#32, toolboxes#53)",
@@ -102,9 +102,9 @@ GROWTH: Mapping[Axis, Growth] = {
         0.13, 0.16, "vllm#20780, SpecForge#339, mlx-engine#113, Llama-3.3-70B of the runs above"
     ),
     "architecture": Growth(
-        0.44, 0.25, "qwen38-mtp-gb10-benchmark, pull 11, Aryagm/dflash-mlx#2 (M4 Max)"
+        0.27, 0.25, "qwen38-mtp-gb10-benchmark, pull 11, Aryagm/dflash-mlx#2 (M4 Max)"
     ),
-    "maker": Growth(0.44, 0.25, "at least another architecture; toolboxes#53 (Ryzen AI Max) alone"),
+    "maker": Growth(0.27, 0.25, "at least another architecture; toolboxes#53 (Ryzen AI Max) alone"),
 }
 """Growth by axis. The unit is a doubling (or a half) of the batch, the rows or the ranks beyond
 those of the hull; else that it is another one.
@@ -112,12 +112,14 @@ those of the hull; else that it is another one.
 
 
 def distances(
-    hull: Hull, home: Home | None, place: Placement, scenario: Scenario
+    hull: Hull, home: Home | None, place: Placement, scenario: Scenario, batch: int | None = None
 ) -> dict[Axis, float]:
-    """Return how far a scenario's placement is outside of a hull, by axis; 0 inside."""
+    """Return how far a scenario's placement is outside of a hull, by axis; 0 inside. ``batch``:
+    requests that decode together; None: one for every place.
+    """
     verified = scenario.schedule.window + 1
     found: dict[Axis, float] = {
-        "batch": doublings(scenario.batch, hull.batch),
+        "batch": doublings(batch or scenario.batch, hull.batch),
         "rows": doublings(verified, hull.rows),
         "ranks": doublings(place.tensor_parallel, hull.ranks),
         "kind": 0.0,
@@ -162,7 +164,7 @@ def _of_device(home: Home, device: Device) -> dict[Axis, float]:
     return found
 
 
-def farthest(scenario: Scenario) -> dict[Axis, float]:
+def farthest(scenario: Scenario, batch: int | None = None) -> dict[Axis, float]:
     """Return how far a scenario is outside of the fits of its engines and of its method, by axis:
     the farthest of them. Axes on which it is inside of all are left out.
     """
@@ -174,7 +176,7 @@ def farthest(scenario: Scenario) -> dict[Axis, float]:
         for hull, home in fits:
             if hull is None:
                 continue
-            for axis, distance in distances(hull, home, place, scenario).items():
+            for axis, distance in distances(hull, home, place, scenario, batch).items():
                 if distance:
                     found[axis] = max(distance, found.get(axis, 0.0))
     return found

@@ -1,6 +1,6 @@
 """Intervals of what a scenario gives: how each answer follows what is not known for certain."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import exp, log, pi, sqrt
@@ -9,6 +9,7 @@ from typing import NamedTuple, Self, TypeAlias
 
 from simulator.core.acceptance.sources import Acceptance
 from simulator.core.cost.engine import Engine, EngineErrors
+from simulator.core.plain import PlainData
 from simulator.core.quantities import nested
 from simulator.core.serving.request_times import Times
 from simulator.core.serving.service import OnIteration, OnRequest
@@ -31,9 +32,10 @@ from simulator.scenario.uncertain.doubts import doubtful, numbers_of, uneven
 from simulator.scenario.uncertain.draws import (
     BY_CONTEXT,
     SHARE_DEVIATIONS,
+    Deviates,
     Doubt,
+    Drawn,
     Interval,
-    drawn,
     interval,
 )
 from simulator.scenario.uncertain.footings import footings, largest_in_words
@@ -52,14 +54,25 @@ def run_with_interval(
     loaded = tuned(loaded)
     result = run(loaded, command, log, times.note)
     doubted = footings(loaded, every=False)
-    speedup = drawn(result.speedup, doubt_of(loaded, times.requests))
+    drawn = intervals(loaded, _answers(result), times.requests)
+    speedup = drawn["speedup"]
     batch = observed_batch(result.scenario, result.simulated)
     result = replace(
         result,
         rests_on=largest_in_words(loaded, doubted),
         decision=of_run(loaded, result, speedup, doubted, batch),
+        intervals=intervals_data(drawn),
     )
     return result, speedup.interval()
+
+
+def _answers(result: RunResult) -> dict[str, float]:
+    """Return what a run answers, by name: no rate where the arrivals of requests decide it."""
+    simulated = result.simulated
+    answers = {"step_ms": simulated.step_s * 1e3, "tpot_ms": simulated.tpot_s * 1e3}
+    if result.scenario.requests.arrivals is None:
+        answers["tokens_per_s"] = simulated.tokens_per_s
+    return answers | {"speedup": result.speedup}
 
 
 def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, int]]) -> Interval:
@@ -134,6 +147,64 @@ def rate_by_law(laws: Laws) -> float:
     return float(1.0 / laws.own.tpot_s)
 
 
+BY_NAME: Mapping[str, Quantity] = {
+    "step_ms": step_by_law,
+    "tpot_ms": tpot_by_law,
+    "tokens_per_s": rate_by_law,
+    "speedup": speedup_by_law,
+}
+"""What :func:`intervals` knows, by name; rates are of all requests together."""
+SHARES = (0.8, 0.9)
+"""Shares of the draws that intervals in plain data hold."""
+
+
+def intervals(
+    loaded: Loaded,
+    values: Mapping[str, float],
+    requests: Sequence[tuple[float, int]] = (),
+    batch: int | None = None,
+) -> dict[str, Drawn]:
+    """Return the draws of several answers of a scenario, named as in :data:`BY_NAME`, each in the
+    unit of its value: the same draws for all, so that a speed-up is the ratio of two times.
+    """
+    quantities = [BY_NAME[name] for name in values]
+    doubts = doubts_of(loaded, requests, quantities, batch)
+    return drawn_together(values, dict(zip(values, doubts, strict=True)))
+
+
+def drawn_together(values: Mapping[str, float], doubts: Mapping[str, Doubt]) -> dict[str, Drawn]:
+    """Return the draws of several answers by name, from the same deviates."""
+    deviates = Deviates()
+    return {name: deviates.drawn(value, doubts[name]) for name, value in values.items()}
+
+
+def values_by_law(loaded: Loaded, batch: int | None = None) -> dict[str, float]:
+    """Return what the laws say of a scenario, by name; the rate is of all requests together."""
+    laws = laws_of(loaded.scenario, loaded.acceptance(), batch)
+    together = batch or loaded.scenario.batch
+    return {
+        "step_ms": step_by_law(laws) * 1e3,
+        "tpot_ms": tpot_by_law(laws) * 1e3,
+        "tokens_per_s": rate_by_law(laws) * together,
+        "speedup": speedup_by_law(laws),
+    }
+
+
+def intervals_by_law(loaded: Loaded, batch: int | None = None) -> dict[str, Drawn]:
+    """Return the draws of what the laws say of a scenario, as :func:`values_by_law` has it."""
+    return intervals(loaded, values_by_law(loaded, batch), batch=batch)
+
+
+def intervals_data(drawn: Mapping[str, Drawn]) -> PlainData:
+    """Return the intervals of some answers as plain data: by name and share in per cent, their low
+    and high end.
+    """
+    data = {}
+    for name, number in drawn.items():
+        data[name] = {f"{100 * share:.0f}": number.interval(share)._asdict() for share in SHARES}
+    return data
+
+
 def doubt_of(
     loaded: Loaded,
     requests: Sequence[tuple[float, int]],
@@ -196,7 +267,7 @@ def _moved(loaded: Loaded, stated: Laws, batch: int | None) -> Iterator[tuple[st
             yield f"fit of engine {engine.name}", stated.longer(left, 0.0 if drafts else left)
             if drafts:
                 yield f"fit of engine {engine.name}, plain", stated.longer(plain=left)
-    for beyond in outside(farthest(scenario)):
+    for beyond in outside(farthest(scenario, batch)):
         every = beyond.every_pass
         yield f"{beyond.axis} {OUTSIDE}, every pass", stated.longer(every, every)
         if drafts:
