@@ -15,10 +15,11 @@ from simulator.core.cost.hardware_cost import HardwareCost
 from simulator.core.cost.kernels import products
 from simulator.core.cost.rows import Rows
 from simulator.scenario import load
-from simulator.scenario.evaluate import baseline, law
+from simulator.scenario.evaluate import baseline, law, run
+from simulator.scenario.uncertain.draws import drawn
 from simulator.scenario.uncertain.footings import footings, rests_on
-from simulator.scenario.uncertain.intervals import run_with_interval
-from tests.test_cost import DEVICE, ENGINE, LINK, place
+from simulator.scenario.uncertain.intervals import doubt_of, plain_step_by_law, run_with_interval
+from tests.test_cost import DEVICE, ENGINE, LINK, MODEL, place
 
 # ---- rows beyond what was measured
 
@@ -191,6 +192,43 @@ def test_a_draft_over_several_ranks_is_said_to_be_slower_than_computed(ranks: in
     assert "sharded_pass_us (assumed, " in result.rests_on
     alone, _ = run_with_interval(load("vanilla_qwen3_32b_a100", [*sets, "draft.tensor_parallel=1"]))
     assert not any("each pass of the draft" in caution for caution in alone.cautions)
+
+
+# ---- mixtures that no single device holds
+
+
+EXPERTS = {"routed": 4, "per_token": 2, "intermediate_size": 50}
+TOO_SMALL = {"device": {**DEVICE, "memory_gb": 1e-4}}
+
+
+def test_a_mixture_that_no_device_holds_takes_as_many_times_as_long_as_is_stated() -> None:
+    slow = {"engine": {**ENGINE, "large_mixture_ratio": 3}}
+    mixture = {"model": {**MODEL, "experts": EXPERTS}}
+    rows, prompt = Rows.decode(1, 99), Rows.prefill(10)
+
+    def target(rows: Rows, **changes: Any) -> float:
+        return float(HardwareCost(place(**changes)).target(rows).wall_s)
+
+    large = {**mixture, **TOO_SMALL}
+    assert target(rows, **slow, **large) == pytest.approx(3 * target(rows, **large))
+    assert target(prompt, **slow, **large) == target(prompt, **large)
+    assert target(rows, **slow, **mixture) == target(rows, **mixture)
+    assert target(rows, **slow, **TOO_SMALL) == target(rows, **TOO_SMALL)
+
+
+def test_a_step_of_a_large_mixture_is_said_to_be_that_of_an_ideal_engine() -> None:
+    """DeepSeek-R1 took 22.9 ms a step on eight H200 (sgl-project/sglang#3582): 2.3 times ours."""
+    one = ["requests={count: 2, concurrency: 1, prompt_tokens: 1024, output_tokens: 64}"]
+    loaded = load("autoregressive_deepseek_v3_8xh200", one)
+    result = run(loaded)
+    words = "deepseek_v3 over 8 x h200_sxm is computed for an ideal engine"
+    assert any(caution.startswith(words) for caution in result.cautions)
+    doubt = doubt_of(loaded, (), plain_step_by_law)
+    step_s = float(law(loaded.scenario, loaded.acceptance()).step_s)
+    assert 22.9e-3 / step_s == pytest.approx(2.3, abs=0.05)
+    assert drawn(step_s, doubt).interval(0.8).holds(22.9e-3)
+    small = load("eagle3_qwen3_30b_a3b_h200", ["requests.count=2"])
+    assert not any("ideal engine" in caution for caution in run(small).cautions)
 
 
 def test_a_head_on_its_targets_ranks_is_one_too() -> None:

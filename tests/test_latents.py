@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from simulator.core.cost.device import Device
-from simulator.core.cost.kernels import attention_timer
+from simulator.core.cost.kernels import attention_timer, layer_products
 from simulator.core.cost.mixer import Mixer
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.roofline import Attention, AttentionParts
@@ -305,6 +306,63 @@ def test_shipped_curves_of_latents_are_as_far_from_measured_kernels_as_is_stated
     )[0]
     assert error < most < bare
     assert error < heads
+
+
+def small_us(scenario: str, *sets: str) -> float:
+    """Return the us of the small operations of the last layer of a scenario's target."""
+    target = load(scenario, [*sets, "requests.count=64"]).scenario.target
+    assert target is not None
+    *_, kind = target.model.kinds()
+    return layer_products(target, 4, kind).small * 1e6
+
+
+def test_what_runs_between_the_products_of_latents_is_a_time_of_the_engine() -> None:
+    """7 us for a layer with latents, 20 more for one with an indexer; none for one without."""
+    latents = ["target.engine.latent_us=7", "target.engine.index_us=20"]
+    none = ["target.engine.latent_us=0", "target.engine.index_us=0"]
+    for scenario, sets, beside_us in (
+        ("autoregressive_deepseek_v3_8xh200", [], 7.0),
+        ("autoregressive_deepseek_v3_8xh200", ["target.model=deepseek_v3_2"], 27.0),
+        ("eagle3_qwen3_30b_a3b_h200", [], 0.0),
+    ):
+        longer_us = small_us(scenario, *latents, *sets) - small_us(scenario, *none, *sets)
+        assert longer_us == pytest.approx(beside_us)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not OPS.is_dir(), reason="the tables of kernels lie outside the repository")
+@pytest.mark.parametrize("name", ["h100_sxm", "h200_sxm"])
+@pytest.mark.parametrize(
+    ("kernels", "model", "most"), [("mla", "deepseek_v3", 8.5), ("dsa", "deepseek_v3_2", 15.0)]
+)
+def test_modules_of_latents_take_their_parts_and_what_runs_between_them(
+    name: str, kernels: str, model: str, most: float
+) -> None:
+    """vLLM 0.24, fp8_block; half of a layer's small operations belong to its module."""
+    pytest.importorskip("pyarrow")
+    table = pd.read_parquet(OPS / name / f"{kernels}_generation_module.vllm_0.24.0.parquet")
+    table = table[(table.gemm_type == "fp8_block") & (table.kv_cache_dtype == "bfloat16")]
+    table = table[table.model.str.contains("DeepSeek")]
+    table = table[table.step.between(512, 4096) & (table.batch_size <= 64)]
+    sets = ["target.engine=vllm", f"target.model={model}"]
+    whole = load("autoregressive_deepseek_v3_8xh200", sets).scenario.target
+    assert whole is not None
+    content = Catalogue().content("device", Catalogue().names("device")[name])
+    kind = next(kind for kind in whole.model.kinds(0, 61) if kind.experts)
+    off = []
+    for ranks, heads in ((8, 16), (4, 32), (2, 64), (1, 128)):
+        update = {"tensor_parallel": ranks, "device": validate(Device, content)}
+        on = whole.model_copy(update=update)
+        engine = on.engine
+        between_s = (engine.latent_us.value + engine.index_us.value * (kernels == "dsa")) * 1e-6
+        attend = attention_timer(on, kind.mixer)
+        some = table[table.num_heads == heads]
+        for n, cached, ms in zip(some.batch_size, some.step, some.latency, strict=True):
+            parts = layer_products(on, int(n), kind)
+            small_s = (parts.small - between_s) / 2.0 + between_s
+            core_s = attend(Rows.decode(1, int(cached * n), int(n)))
+            off.append((parts.qkv + parts.output + core_s + small_s) * 1e3 / ms - 1.0)
+    assert 100.0 * np.abs(off).mean() < most
 
 
 def test_a_run_says_only_what_no_curve_was_fitted_to() -> None:

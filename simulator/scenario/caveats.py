@@ -19,7 +19,11 @@ from simulator.scenario.agreement import claim_of
 from simulator.scenario.as_served import said_of_engine
 from simulator.scenario.ranks import about_ranks
 from simulator.scenario.stability import load_of
-from simulator.scenario.uncertain.doubts import about_rows, about_sharded_steps
+from simulator.scenario.uncertain.doubts import (
+    about_large_mixtures,
+    about_rows,
+    about_sharded_steps,
+)
 
 NAMED = 12
 """Most tasks of which each is named with what it replays."""
@@ -36,6 +40,7 @@ def cautions(scenario: Scenario) -> Iterator[str]:
     yield from about_ranks(scenario)
     yield from about_rows(scenario)
     yield from about_sharded_steps(scenario)
+    yield from about_large_mixtures(scenario)
     yield from continued_rates(scenario)
 
 

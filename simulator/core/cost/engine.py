@@ -29,6 +29,36 @@ SHARDED_PASS = Open(
     source="assumed: products, all-reduces and launches as computed; if all of those 4 ms were "
     "spent in the three passes of its chain, 1,400 us each",
 )
+LARGE_MIXTURE = Open(
+    value=1.0,
+    low=0.9,
+    high=3.0,
+    source="DeepSeek-R1 in fp8, one request on eight H200 in SGLang of February 2025: 2.3 times, "
+    "22.9 ms a step (sgl-project/sglang#3582); kernels of SGLang 0.5.14, summed: 0.9",
+    confidence="assumed",
+)
+LATENT = Open(
+    value=0.0,
+    low=0.0,
+    high=36.0,
+    source="assumed: as in SGLang, whose modules take no longer than their products and "
+    "attention; those of vLLM take 36 us longer",
+)
+INDEX = Open(
+    value=0.0,
+    low=0.0,
+    high=113.0,
+    source="assumed: not told apart; in vLLM 85 us, 47 to 113",
+)
+BUSIEST = Open(
+    value=1.0,
+    low=0.7,
+    high=1.27,
+    source="computed: 466 rows of DeepSeek-V3's experts on 2 to 64 ranks of H100 and H200, 1 to "
+    "256 tokens routed by power laws (ai-dynamo/aiconfigurator@095f58a51c4c, moe and "
+    "wideep_generation_moe): 0.87 of what is computed in the middle, nine of ten in this range",
+    confidence="computed",
+)
 NO_FURTHER = Open(
     value=0.0, source="assumed: kernels for matrices, bound by compute", confidence="computed"
 )
@@ -308,6 +338,22 @@ class Engine(Frozen):
     method_host_ratio: Ranged = ALL
     """Host time of a method (``host_ms``, as its own program on Transformers takes it) under this
     engine, relative to there.
+    """
+    large_mixture_ratio: Open = LARGE_MIXTURE
+    """Time of a pass without prompts of a mixture that no single device holds, relative to what its
+    parts come to.
+    """
+    latent_us: Open = LATENT
+    """Time of what runs between the products of a layer with latents (MLA) beside its small
+    operations, in us: norms of latents, rotation, writing the cache.
+    """
+    index_us: Open = INDEX
+    """Time of what runs around the indexer of a layer of sparse attention beside its products and
+    the reading of its keys, in us: quantising, and choosing the tokens that attention reads.
+    """
+    busiest_rank_ratio: Open = BUSIEST
+    """Time of whole experts on the busiest of their ranks, relative to that of rows that are routed
+    independently.
     """
     outside_ms: Ranged = NONE
     """Time of a request outside of the engine before its first token is seen, in ms: API,

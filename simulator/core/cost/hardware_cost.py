@@ -69,6 +69,8 @@ class PassParts(NamedTuple):
     """The host's work for the pass."""
     step: float
     """What nothing hides: the host's work once the pass has ended, and gaps between kernels."""
+    ratio: float
+    """How many times as long the pass takes as its parts, all but what nothing hides."""
 
 
 class PricedRun(NamedTuple):
@@ -189,6 +191,7 @@ class PassTimes:
         self._engine = self.place.engine
         self._splits = self.place.attention == "data_parallel"
         self._drafts = role.startswith("draft")
+        self._large_mixture = not self._drafts and self.place.large_mixture
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
         self._parts: dict[tuple[float, ...], PassParts] = {}
         self._runs: dict[tuple[float, ...], PricedRun] = {}
@@ -212,7 +215,8 @@ class PassTimes:
                 rows.tokens, self._logit_rows(rows), rows.tokens > rows.sequences
             )
             step = self._step_seconds(rows)
-            parts = PassParts(head + layers, attention, share, collectives, host, step)
+            ratio = self._ratio(rows)
+            parts = PassParts(head + layers, attention, share, collectives, host, step, ratio)
             self._parts[shape] = parts
         contexts = rows.kv_tokens
         if isinstance(contexts, np.ndarray) and len(contexts) <= LONGEST_RUN:
@@ -240,7 +244,8 @@ class PassTimes:
         for count, timer in parts.attention:
             device = device + count * timer(mixed)
         collectives = parts.collectives
-        wall = self._engine.wall_seconds(parts.host, device + collectives) + parts.step
+        wall = self._engine.wall_seconds(parts.host, device + collectives)
+        wall = wall * parts.ratio + parts.step
         compute_lane, collectives_lane, host_lane = self._busy
         return Phase(
             wall,
@@ -250,6 +255,12 @@ class PassTimes:
                 host_lane: parts.host + parts.step,
             },
         )
+
+    def _ratio(self, rows: Rows) -> float:
+        """Return how many times as long a pass takes as its parts."""
+        if self._large_mixture and not rows.prompt_tokens:
+            return self.place.engine.large_mixture_ratio.value
+        return 1.0
 
     def _logit_rows(self, rows: Rows) -> int:
         """Return the rows that get logits where the pass reaches the LM head."""

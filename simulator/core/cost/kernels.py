@@ -354,13 +354,11 @@ def layer_products(
     else:
         mlp = 0.0
     if kind.experts and model.experts:
-        inner = model.experts.intermediate_size
         if read is None:
             read = model.experts.touched(full)
         mlp += experts_time(place, full, read, prompt_rows)
         if model.experts.shared:
-            weights = model.experts.shared * model.shared_expert_weights
-            mlp += timed(*product.work(hidden + inner, 2 * inner, full, weights))
+            mlp += shared_experts_time(place, full, prompt_rows)
         if model.experts.latent_size:
             mlp += 2.0 * timed(*product.work(hidden, model.experts.latent_size, full))
         ff = ff or model.intermediate_size
@@ -379,7 +377,12 @@ def layer_products(
             qkv += (mixer.products - 1) * own.timed(*own.work(0, 0, mixed))
     widths = n * (4 * kind.parts * stream + projected) + full * 3 * ff / ranks
     small = _small_operations(place)(ACTIVATION_BYTES * widths, 0.0, n)
-    return LayerTime(qkv, 0.0, output, mlp, small * place.engine.small_operations_ratio.value)
+    small *= place.engine.small_operations_ratio.value
+    if mixer is not None and mixer.widened:
+        small += place.engine.latent_us.value * 1e-6
+    if mixer is not None and mixer.index_width:
+        small += place.engine.index_us.value * 1e-6
+    return LayerTime(qkv, 0.0, output, mlp, small)
 
 
 @lru_cache(TIMED)
@@ -424,9 +427,28 @@ def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0)
     timed = _grouped_products(place, curve, form.arithmetic)
     size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)
     seconds = timed(size, 2.0 * pairs * weights, each)
+    seconds += float(curve.beside_s(touched, hidden + inner))
+    if not sliced:
+        seconds *= place.engine.busiest_rank_ratio.value
     routing = products(_undivided(place), place.table_format)  # every device routes all rows
     router = routing.timed(*routing.work(model.hidden_size, experts.routed, rows))
-    return seconds + float(curve.beside_s(touched, hidden + inner)) + router
+    return seconds + router
+
+
+def shared_experts_time(place: Placement, rows: int, prompt_rows: float = 0.0) -> float:
+    """Return the seconds of the shared experts of a layer over ``rows``: a product with the
+    matrices in front of the activation, and one with that behind it.
+    """
+    experts = place.model.experts
+    if experts is None or not experts.shared:
+        return 0.0
+    product = products(place, place.weights, None, prompt_rows)
+    weights = float(experts.shared * place.model.shared_expert_weights)
+    inner = float(experts.shared * experts.intermediate_size)
+    hidden = place.model.hidden_size
+    behind = inner * hidden
+    before = product.work(hidden, (weights - behind) / hidden, rows, weights - behind)
+    return product.timed(*before) + product.timed(*product.work(inner, hidden, rows, behind))
 
 
 @lru_cache(TIMED)

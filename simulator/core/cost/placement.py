@@ -273,6 +273,14 @@ class Placement(Frozen):
         return self.expert_weights or self.weights
 
     @cached_property
+    def large_mixture(self) -> bool:
+        """Return whether the model is a mixture that no single one of these devices holds."""
+        if self.model.experts is None:
+            return False
+        whole = self.model_copy(update={"tensor_parallel": 1})
+        return whole.weights_gb() > self.device.memory_gb.value
+
+    @cached_property
     def in_cache(self) -> bool:
         """Return whether the weights of a pass stay in the device's cache from one pass to the
         next.

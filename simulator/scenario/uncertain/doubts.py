@@ -13,6 +13,7 @@ from simulator.core.cost.device import Device
 from simulator.core.cost.engine import Engine, RowCosts
 from simulator.core.cost.hardware_cost import HardwareCost
 from simulator.core.cost.kernels import lacks_curve, measured_rows
+from simulator.core.cost.placement import Placement
 from simulator.core.quantities import (
     Fraction,
     Open,
@@ -107,15 +108,33 @@ def uneven(numbers: Mapping[str, Sourced], scenario: Scenario) -> Iterator[Uneve
     lent = _away(scenario)
     places = [place for _, place in placements(scenario)]
     unused: set[Sourced] = set()
-    if all(place.tensor_parallel == 1 for place in places):
-        for place in places:
-            unused.update((place.engine.sharded_step_us, place.engine.sharded_pass_us))
+    unused.update(*(_parts_of(place, played=False) for place in places))
+    unused.difference_update(*(_parts_of(place, played=True) for place in places))
     for name, number in numbers.items():
         known = lent.get(number, number)
         if number in unused or not isinstance(known, Open):
             continue
         if (known.low, known.high) != (None, None):
             yield Uneven(name, number, known)
+
+
+def _parts_of(place: Placement, played: bool) -> Iterator[Open]:
+    """Yield the numbers of an engine that play a part only in some places, and do in this one, or
+    do not.
+    """
+    engine = place.engine
+    whole_experts = place.model.experts is not None and place.experts != "sliced"
+    latents = any(mixer.widened for mixer, _ in place.model.mixer_layers)
+    indexers = any(mixer.index_width for mixer, _ in place.model.mixer_layers)
+    parts = (
+        (engine.sharded_step_us, place.tensor_parallel > 1),
+        (engine.sharded_pass_us, place.tensor_parallel > 1),
+        (engine.large_mixture_ratio, place.large_mixture),
+        (engine.latent_us, latents),
+        (engine.index_us, indexers),
+        (engine.busiest_rank_ratio, whole_experts),
+    )
+    return (number for number, plays in parts if plays == played)
 
 
 def evenly(numbers: Mapping[str, Sourced], scenario: Scenario) -> dict[str, Sourced]:
@@ -182,6 +201,24 @@ def about_sharded_steps(scenario: Scenario) -> Iterator[str]:
             f"each pass of the draft over {draft.tensor_parallel} ranks may take up to "
             f"{each.high / 1e3:g} ms longer than computed: it is launched and summed on all of "
             "them"
+        )
+
+
+def about_large_mixtures(scenario: Scenario) -> Iterator[str]:
+    """Yield that a mixture that no single device holds is computed for an ideal engine, and how
+    much longer a measured one took.
+    """
+    if not isinstance(scenario.cost, HardwareCost):
+        return
+    place = scenario.target
+    if place is None or not place.large_mixture:
+        return
+    ratio = place.engine.large_mixture_ratio
+    if ratio.high is not None and ratio.high > ratio.value:
+        yield (
+            f"{place.model.name} over {place.devices} is computed for an ideal engine, from "
+            f"kernels measured alone; a measured one may take up to {ratio.high:g} times as long "
+            f"({ratio.source})"
         )
 
 
