@@ -69,7 +69,7 @@ def hf_eager() -> Iterator[Row]:
 def vllm() -> Iterator[Row]:
     """Yield runs of one request at a time, of batches, and of a model over two cards."""
     for row in vllm_alone():
-        yield {"#rows": "alone", "target.tensor_parallel": 1} | row
+        yield {"#rows": "alone"} | row
     yield from vllm_batches()
 
 
@@ -297,6 +297,7 @@ OPTIONS = {
     "--group #method"
     " --free host_us_per_layer --free host_us_per_pass --free speculation.tree.fixed_us",
     "vllm": f"--scenario vanilla_qwen3_32b_a100 {RATES} {ON.format('h100_94g_sxm', 'vllm')}"
+    " --set target.tensor_parallel=1"
     " --group #rows --group #drafter --free schedule_us --free schedule_us_per_request"
     " --free speculation.head.fixed_us --free speculation.head.pass_us"
     " --free speculation.draft_model.pass_us --free verified_row_us --free eager_gap_us_per_layer"

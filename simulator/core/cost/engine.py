@@ -324,8 +324,8 @@ class Engine(Frozen):
     in it.
     """
     rows: dict[Literal["any", "quantised"], RowCosts] = Field(default={})
-    """Rows of products: ``any`` in place of the device's curves, ``quantised`` where the device has
-    none for a format.
+    """Rows of products: ``any`` in place of the device's curves, ``quantised`` of weights in less
+    than 16 bits, beside ``any`` or where the device has no curve for a format.
     """
     further_rows: Open = NO_FURTHER
     """Cost of a row beyond those that were measured of a quantised product, relative to the mean of

@@ -251,8 +251,12 @@ def lacks_curve(device: Device, weight_format: str) -> bool:
     """
     form = device.number_format(weight_format)
     fitted = {weight_format, *form.curves} & set(device.matmul)
-    widened = form.weight_bytes < ACTIVATION_BYTES and form.arithmetic == "fp16"
-    return widened and not fitted
+    return _is_widened(form) and not fitted
+
+
+def _is_widened(form: NumberFormat) -> bool:
+    """Return whether weights are stored in less than 16 bits and multiplied in 16."""
+    return form.weight_bytes < ACTIVATION_BYTES and form.arithmetic == "fp16"
 
 
 def _curve(place: Placement, weight_format: str, prompt_rows: float = 0.0) -> Roofline:
@@ -280,7 +284,8 @@ def _row_costs(place: Placement, weight_format: str) -> RowCosts | None:
     """Return what several rows cost in the engine's own kernels; None where that is not stated."""
     rows = place.engine.rows
     any_format = rows.get("any")
-    if lacks_curve(place.device, weight_format):
+    own_kernels = any_format is not None and _is_widened(place.device.number_format(weight_format))
+    if own_kernels or lacks_curve(place.device, weight_format):
         return rows.get("quantised") or any_format
     return any_format
 

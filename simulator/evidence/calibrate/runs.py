@@ -18,7 +18,8 @@ row decides what it can, and what is left of the pull says what no row identifie
 several machines, parallelisms and models: ``device`` stands for a number for each device, how many
 of its spreads it is slower than its profile; it belongs to that machine and is not written. A
 number that no row identifies stays about where it was, with a range that holds those of other
-engines.
+engines. Groups that are left out are unseen only as far as the engine's own numbers, to which all
+are pulled, have not seen them: start from those of before.
 """
 
 import csv
