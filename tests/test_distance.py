@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as some
 from pydantic import ValidationError
 
-from simulator.core.cost.engine import EngineErrors
+from simulator.core.cost.engine import Engine, EngineErrors, Home
 from simulator.core.cost.hull import Hull, doublings, kinds_of
 from simulator.scenario import Loaded, load
 from simulator.scenario.uncertain.distance import (
@@ -23,6 +23,7 @@ from simulator.scenario.uncertain.distance import (
     held_by_fits,
     outside,
 )
+from simulator.scenario.uncertain.doubts import changed
 from simulator.scenario.uncertain.draws import Deviates
 from simulator.scenario.uncertain.intervals import (
     doubt_of,
@@ -47,8 +48,25 @@ GROWN: dict[Axis, Growth] = {
 }
 
 
+FITTED_TO = Hull(
+    batch=(1, 1),
+    rows=(1, 7),
+    ranks=(1, 1),
+    kinds=("dense",),
+    models=("qwen3_32b",),
+    formats=("bf16",),
+    drafting=("head", "draft_model"),
+)
+HOME_CARD = Home(card="h100_94g_sxm", maker="NVIDIA", architecture="Hopper")
+
+
+def fitted(engine: Engine) -> Engine:
+    return engine.model_copy(update={"hull": FITTED_TO, "fitted_on": HOME_CARD})
+
+
 def at_home(*others: str) -> Loaded:
-    return load(AT_HOME, [*HOME, *others])
+    """The scenario under an engine that was fitted to one request, whatever the shipped one saw."""
+    return changed(Engine, fitted, load(AT_HOME, [*HOME, *others]))
 
 
 def test_distance_is_counted_in_doublings_beyond_the_hull() -> None:
@@ -138,6 +156,12 @@ def test_inside_of_the_hull_the_left_out_groups_are_the_spread() -> None:
         free=1,
         errors={"fitted": 0.001, "without #a": 0.01, "without #b": 0.03},
     )
+    assert left_by(fit) == pytest.approx(0.02 * 1.2533, rel=1e-4)
+
+
+def test_a_fit_that_left_no_group_out_is_widened_by_its_free_numbers() -> None:
+    """Ten rows decided six numbers: 1 % of its own rows is 2 % of others."""
+    fit = EngineErrors(source="a toy", rows=10, free=6, errors={"fitted": 0.01})
     assert left_by(fit) == pytest.approx(0.02 * 1.2533, rel=1e-4)
 
 
