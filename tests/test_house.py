@@ -201,6 +201,7 @@ UNITS = (
 )
 COUNTS_AND_RATIOS = {
     *("batch", "rows", "ranks", "context"),  # of a hull
+    "least_chance",
     *(
         "hidden_size",
         "intermediate_size",
