@@ -338,7 +338,7 @@ def test_a_decision_in_words() -> None:
                 "acceptance at 1.60 tokens per step, 40 % of draft tokens kept (now 2.50).",
             ),
             (Strong("Acceptance:"), " recorded from these models (mine, drafter draft)."),
-            (Strong("With half a token less per step:"), " 1.20x (may hurt, 70 %)."),
+            (Strong("Half a token less per step:"), " 1.20x (may hurt, 70 %)."),
             (
                 Strong("To settle it:"),
                 " measure a step at batch 4 with K 3 and with none (target.engine.x, assumed, "
@@ -355,7 +355,7 @@ def test_both_measures_are_said_where_they_differ() -> None:
         first=Side("output tokens per second", 0.9, 0.1), other=Side("time per token", 1.5, 0.96)
     )
     assert words.beside(decision) == "; in output tokens per second 0.90x (hurts, 10 %)"
-    fewer = dict(words.said(decision))["With half a token less per step"]
+    fewer = dict(words.said(decision))["Half a token less per step"]
     assert fewer == "1.20x in output tokens per second (may hurt, 70 %)"
     assert words.beside(said()) == words.beside(None) == ""
 

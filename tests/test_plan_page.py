@@ -291,7 +291,7 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
         Strong("Not recommended:"),
         Strong("Flips:"),
         Strong("Acceptance:"),
-        Strong("With half a token less per step:"),
+        Strong("Half a token less per step:"),
         Strong("To settle it:"),
         Strong("With 10 % fewer accepted tokens:"),
         Strong("With links of twice the latency:"),

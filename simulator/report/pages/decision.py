@@ -71,7 +71,7 @@ def said(decision: Decision) -> Iterator[tuple[str, str]]:
     yield "Acceptance", acceptance(decision.rests_on)
     if decision.half_a_token_less:
         measure = f" in {decision.first.measure}" if decision.both else ""
-        yield "With half a token less per step", fewer(decision.half_a_token_less, measure)
+        yield "Half a token less per step", fewer(decision.half_a_token_less, measure)
     if decision.measurement:
         yield "To settle it", measurement(decision.measurement, decision.setting)
 
