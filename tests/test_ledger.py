@@ -21,7 +21,16 @@ from simulator.evidence.ledger.names import (
     format_of,
     strategy_of,
 )
-from simulator.evidence.ledger.rows import PLAIN_STEP, SPEEDUP, STEP, LedgerRow, read_table
+from simulator.evidence.ledger.rows import (
+    PLAIN_STEP,
+    RATE,
+    SPEEDUP,
+    STEP,
+    TPOT,
+    TTFT,
+    LedgerRow,
+    read_table,
+)
 from simulator.evidence.ledger.score import (
     BYTES,
     CONSTANT,
@@ -30,6 +39,7 @@ from simulator.evidence.ledger.score import (
     Guess,
     MeasuredSpeedup,
     judged,
+    loop_scores,
     score,
     scores,
     step_scores,
@@ -39,7 +49,7 @@ from simulator.inputs.models.named import find_model
 from simulator.report.pages.ledger import consecutive
 from simulator.scenario import load
 from simulator.scenario.decision.verdict import verdict
-from simulator.scenario.evaluate import baseline, law
+from simulator.scenario.evaluate import baseline, law, simulate
 from simulator.scenario.uncertain.draws import DRAWS, Drawn
 
 HEAD = (
@@ -534,6 +544,75 @@ def test_a_plain_run_beside_several_others_is_one_step(tmp_path: Path) -> None:
         (PLAIN_STEP, 2),
         (STEP, 3),
     ]
+
+
+LOOP_HEAD = (
+    "source,hardware,engine,target_model,target_format,method,draft_steps,tokens_per_step,"
+    "concurrency,requests,speculative_tokens_per_s,mean_tpot_ms,mean_ttft_ms,"
+    "serving.memory.kv_tokens"
+)
+LOOPS = (
+    "me,H100 SXM,vLLM,Llama-3.1-8B,bf16,EAGLE-3 chain,3,2.5,8,32,900,8,2000,1600",
+    "me,H100 SXM,vLLM,Llama-3.1-8B,bf16,none,,,8,32,600,10,1500,1600",
+)
+LENGTHS = {"prompt_tokens": "300", "output_tokens": "100"}
+
+
+def test_a_closed_loop_is_simulated_from_its_first_request_to_its_last(tmp_path: Path) -> None:
+    """Eight clients in room for four of 400 tokens each, which are to grow from 300."""
+    drafted, without = read_table(table(tmp_path, LOOP_HEAD, *LOOPS), Catalogue(), LENGTHS).rows
+    scenario = drafted.loaded.scenario
+    assert (scenario.requests.count, scenario.requests.concurrency) == (32, 8)
+    assert scenario.lengths == (300, 100, 400)
+    assert scenario.serving.policy.name == "unified_budget"
+    assert scenario.batch < 8
+    own, _ = simulate(scenario, drafted.loaded.acceptance())
+    alone, _ = simulate(without.loaded.scenario, without.loaded.acceptance())
+    said = {one.quantity: (one.measured, one.predicted.value) for one in drafted.comparisons}
+    assert said == {
+        SPEEDUP: (1.5, own.tokens_per_s / alone.tokens_per_s),
+        STEP: (8 * 2.5 / 900, law(scenario, drafted.loaded.acceptance()).step_s),
+        RATE: (900.0, own.tokens_per_s),
+        TPOT: (0.008, own.tpot_s),
+        TTFT: (2.0, own.ttft_s),
+    }
+    assert own.serving.mean_waiting > 1.0
+    assert [one.quantity for one in without.comparisons] == [PLAIN_STEP, RATE, TPOT, TTFT]
+    assert [(one.quantity, one.rows) for one in loop_scores([drafted, without])] == [
+        (RATE, 2),
+        (TPOT, 2),
+        (TTFT, 2),
+    ]
+
+
+def test_a_rate_without_its_requests_is_one_of_steps(tmp_path: Path) -> None:
+    ledger = read_table(table(tmp_path, HEAD, CHAIN), Catalogue())
+    assert not loop_scores(ledger.rows)
+    assert ledger.rows[0].loaded.scenario.requests.count == 2
+    stated = read_table(
+        table(tmp_path, f"{LOOP_HEAD},serving.policy", f"{LOOPS[1]},{{name: prefill_first}}"),
+        Catalogue(),
+        LENGTHS,
+    )
+    assert stated.rows[0].loaded.scenario.serving.policy.name == "prefill_first"
+
+
+def test_cells_of_every_row_are_stated_once(tmp_path: Path) -> None:
+    path = str(table(tmp_path, LOOP_HEAD, *LOOPS))
+    cells = ["--set", "prompt_tokens=300", "--set", "output_tokens=100"]
+    told = CliRunner().invoke(main, ["validate", "--table", path, *cells, "--json"])
+    found = json.loads(told.stdout)
+    assert [score["quantity"] for score in found["closed_loops"]] == [RATE, TPOT, TTFT]
+    assert not any("prompts of" in words for row in found["rows"] for words in row["assumed"])
+    page = CliRunner().invoke(main, ["validate", "--table", path, *cells]).stdout
+    assert "Closed loops" in page
+    assert "900, " in page
+    wrong = CliRunner().invoke(main, ["validate", "--table", path, "--set", "prompt_tokens"])
+    assert wrong.exit_code == 2
+    assert "expected COLUMN=CELL" in wrong.stderr
+    alone = CliRunner().invoke(main, ["validate", "--set", "prompt_tokens=1"])
+    assert alone.exit_code == 2
+    assert "--set is for the rows of a --table" in alone.stderr
 
 
 def test_llama_cpp_keeps_no_share_of_a_memory_free(tmp_path: Path) -> None:

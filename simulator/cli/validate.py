@@ -65,6 +65,13 @@ def _live(context: click.Context, option: click.Parameter, wanted: bool) -> None
     help="A CSV of measured runs, plain and with speculation: what is said of each, how far it is "
     "off, and which losses are found.",
 )
+@click.option(
+    "--set",
+    "cells",
+    metavar="COLUMN=CELL",
+    multiple=True,
+    help="With --table, a cell of every row that does not state it: prompt_tokens=145.",
+)
 @options.output(
     "--out", type=options.FOLDER, help="Folder for the page, its cells and its pictures."
 )
@@ -107,6 +114,7 @@ def validate(
     only_claims: bool,
     patterns: Names,
     tables: Paths,
+    cells: Names,
     out: Path | None,
     processes: int | None,
     as_json: bool,
@@ -120,7 +128,9 @@ def validate(
     claims, or a claim of a paper has no verdict.
     """
     if tables:
-        _tables(tables, as_json, own, out)
+        _tables(tables, cells, as_json, own, out)
+    if cells:
+        raise click.UsageError("--set is for the rows of a --table")
     if laws:
         _laws(laws, processes, as_json)
     if patterns:
@@ -245,19 +255,32 @@ def _judged(
     return claims
 
 
-def _tables(tables: Paths, as_json: bool, own: Paths, out: Path | None) -> NoReturn:
+def _tables(tables: Paths, cells: Names, as_json: bool, own: Paths, out: Path | None) -> NoReturn:
     """Hold what the laws say to tables of measured runs, and end."""
     from simulator.evidence.ledger.rows import read_table
     from simulator.report.page import page_files, write_files
     from simulator.report.pages.ledger import as_data, page
 
     with working("rows"):
-        ledgers = [read_table(path, Catalogue(own)) for path in tables]
-    answered = page(ledgers, command_line("validate", (), (), options=repeated("--table", tables)))
+        ledgers = [read_table(path, Catalogue(own), _shared(cells)) for path in tables]
+    typed = [*repeated("--table", tables), *repeated("--set", cells)]
+    answered = page(ledgers, command_line("validate", (), (), options=typed))
     if out:
         write_files(out, page_files(answered, "ledger"))
     answer(as_json, lambda: as_data(ledgers), lambda: answered)
     _end([])
+
+
+def _shared(cells: Names) -> dict[str, str]:
+    """Return the cells that hold for every row, by column."""
+    shared = {}
+    for assignment in cells:
+        column, equals, cell = assignment.partition("=")
+        if not (column and equals and cell):
+            message = f"expected COLUMN=CELL, got '{assignment}'"
+            raise click.BadParameter(message, param_hint="--set")
+        shared[column] = cell
+    return shared
 
 
 def _cells(

@@ -16,6 +16,10 @@ beside it, or a row for each. Its columns:
   target, hardware and concurrency; or ``total_ms`` and ``steps`` of a run with its prompt, whose
   time is ``prefill_ms``, by default of the plain run (there ``generation_ms`` over all
   ``new_tokens`` but the first),
+* ``requests``, how many ran in all: then ``output_tokens_per_s``, ``mean_tpot_ms`` and
+  ``mean_ttft_ms`` are of a closed loop from its beginning to its end, prompts and queue included.
+  They are held to a simulation under the engine's own policy, and so is the speed-up, as the ratio
+  of two rates,
 * any dotted key of a scenario's field, as for ``--set``: it holds in place of the words.
 
 Some columns have other names, too (:data:`~simulator.evidence.ledger.written.ALSO`). Whatever else
@@ -36,20 +40,29 @@ from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
 from simulator.scenario import Loaded, Scenario
-from simulator.scenario.evaluate import NO_DRAFTS, law, plain, replay, tuned
+from simulator.scenario.evaluate import NO_DRAFTS, law, plain, simulate, tuned
 from simulator.scenario.uncertain.draws import Deviates, Drawn
 from simulator.scenario.uncertain.intervals import (
+    Quantity,
     doubts_of,
     laws_of,
     plain_step_by_law,
+    rate_by_law,
     speedup_by_law,
     step_by_law,
+    tpot_by_law,
 )
 
 NOTHING_SHARED: Mapping[str, str] = {}
+NOTHING_MEASURED: Mapping[str, float] = {}
 SPEEDUP = "speed-up"
 PLAIN_STEP = "plain step"
 STEP = "speculative step"
+RATE = "tokens per second"
+TPOT = "time per token"
+TTFT = "time to first token"
+WHOLE_LOOP = (RATE, TPOT, TTFT)
+"""What a row says of a closed loop from its beginning to its end."""
 
 
 class Measured(NamedTuple):
@@ -58,6 +71,8 @@ class Measured(NamedTuple):
     speedup: float | None
     plain_step_s: float | None
     step_s: float | None
+    whole_loop: Mapping[str, float] = NOTHING_MEASURED
+    """Means of a whole closed loop, by quantity."""
 
 
 class RowComparison(NamedTuple):
@@ -153,7 +168,7 @@ def _row(row: WrittenRow, every: Sequence[WrittenRow], catalogue: Catalogue) -> 
     loaded = tuned(scenario_of(row, catalogue))
     tokens = float(law(loaded.scenario, loaded.acceptance()).verified_per_step)
     measured = _measured(row, every, tokens)
-    if measured == (None, None, None):
+    if measured == Measured(None, None, None):
         message = (
             "expected plain and speculative rates, two steps, or a speed-up; state "
             "plain_tokens_per_s and speculative_tokens_per_s, baseline_step_ms and step_ms, or "
@@ -172,8 +187,9 @@ def _measured(row: WrittenRow, every: Sequence[WrittenRow], tokens: float) -> Me
 
     A rate of all requests together is their number over the time per token.
     """
+    whole_loop = _whole_loop(row)
     if not row.drafts:
-        return Measured(None, _plain_step_s(row), None)
+        return Measured(None, _plain_step_s(row), None, whole_loop)
     beside = _plain_run(row, every)
     rate = row.number("speculative_tokens_per_s")
     requests = row.number("concurrency") or 1.0
@@ -195,7 +211,21 @@ def _measured(row: WrittenRow, every: Sequence[WrittenRow], tokens: float) -> Me
         speedup = rate / plain_rate
     if speedup is None and step_s and plain_step_s:
         speedup = tokens * plain_step_s / step_s
-    return Measured(speedup, own_plain_step_s, step_s)
+    return Measured(speedup, own_plain_step_s, step_s, whole_loop)
+
+
+def _whole_loop(row: WrittenRow) -> dict[str, float]:
+    """Return what a row says of a whole closed loop, by quantity; nothing unless it says how many
+    requests ran.
+    """
+    if not row.whole_loop:
+        return {}
+    stated = {
+        RATE: row.number("speculative_tokens_per_s"),
+        TPOT: _seconds(row, "mean_tpot_ms"),
+        TTFT: _seconds(row, "mean_ttft_ms"),
+    }
+    return {name: number for name, number in stated.items() if number is not None}
 
 
 def _plain_step_s(row: WrittenRow) -> float | None:
@@ -257,37 +287,54 @@ def _plain_run(row: WrittenRow, every: Sequence[WrittenRow]) -> WrittenRow | Non
 
 
 def _comparisons(loaded: Loaded, measured: Measured) -> Iterator[RowComparison]:
-    """Yield what was measured of a row beside the law's draws of it."""
-    asked = (
-        (SPEEDUP, measured.speedup, speedup_by_law),
-        (PLAIN_STEP, measured.plain_step_s, plain_step_by_law),
-        (STEP, measured.step_s, step_by_law),
-    )
+    """Yield what was measured of a row beside the draws of it: by law, and of a whole closed loop
+    as it is simulated, around which the draws are those of the law.
+    """
+    stated = {
+        SPEEDUP: measured.speedup,
+        PLAIN_STEP: measured.plain_step_s,
+        STEP: measured.step_s,
+        **measured.whole_loop,
+    }
+    asked = {name: number for name, number in stated.items() if number is not None}
     laws = laws_of(loaded.scenario, loaded.acceptance())
-    doubts = doubts_of(loaded, (), [quantity for _, _, quantity in asked])
+    values = {name: BY_LAW[name](laws) for name in asked}
+    if measured.whole_loop or (SPEEDUP in asked and is_closed_loop(loaded.scenario)):
+        values |= _simulated(loaded, SPEEDUP in asked)
+    doubts = doubts_of(loaded, (), [BY_LAW[name] for name in asked])
     deviates = Deviates()
-    for (name, number, quantity), doubt in zip(asked, doubts, strict=True):
-        if number is None:
-            continue
-        value = quantity(laws)
-        if name == SPEEDUP and is_closed_loop(loaded.scenario):
-            value = served_speedup(loaded)
-        yield RowComparison(name, number, deviates.drawn(value, doubt))
+    for (name, number), doubt in zip(asked.items(), doubts, strict=True):
+        yield RowComparison(name, number, deviates.drawn(values[name], doubt))
 
 
 def is_closed_loop(scenario: Scenario) -> bool:
     """Return whether clients follow one another, so that the prompts of some ride in the steps of
     others.
     """
-    together = scenario.requests.concurrency or 1
-    return 1 < together < scenario.requests.count
+    return 1 < scenario.requests.concurrency < scenario.requests.count
 
 
-def served_speedup(loaded: Loaded) -> float:
-    """Return the output tokens per second of all requests over those of plain decoding, both
-    replayed with the prompts in their steps.
+def _simulated(loaded: Loaded, beside_plain: bool) -> dict[str, float]:
+    """Return what a closed loop comes to from its first request to its last, by quantity: tokens
+    per second, mean times in seconds, and the speed-up by tokens per second over plain decoding.
     """
-    acceptance = loaded.acceptance()
-    own = replay(loaded.scenario, acceptance)
-    beside = replay(plain(loaded.scenario), NO_DRAFTS)
-    return own.tokens_per_s / beside.tokens_per_s
+    scenario = loaded.scenario
+    outcome, _ = simulate(scenario, loaded.acceptance())
+    found = {RATE: outcome.tokens_per_s, TPOT: outcome.tpot_s, TTFT: outcome.ttft_s}
+    if beside_plain:
+        without, _ = simulate(plain(scenario), NO_DRAFTS)
+        found[SPEEDUP] = outcome.tokens_per_s / without.tokens_per_s
+    return found
+
+
+BY_LAW: Mapping[str, Quantity] = {
+    SPEEDUP: speedup_by_law,
+    PLAIN_STEP: plain_step_by_law,
+    STEP: step_by_law,
+    RATE: rate_by_law,
+    TPOT: tpot_by_law,
+    TTFT: tpot_by_law,
+}
+"""From which law a quantity has its value, or at least how it follows what is not known; a first
+token that waits for those before it follows the time per token.
+"""

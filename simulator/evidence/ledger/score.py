@@ -24,7 +24,14 @@ import numpy as np
 
 from simulator.core.numeric import grouped
 from simulator.core.strategies.common.capabilities import extra_memory
-from simulator.evidence.ledger.rows import PLAIN_STEP, SPEEDUP, STEP, LedgerRow, RowComparison
+from simulator.evidence.ledger.rows import (
+    PLAIN_STEP,
+    SPEEDUP,
+    STEP,
+    WHOLE_LOOP,
+    LedgerRow,
+    RowComparison,
+)
 from simulator.scenario import Scenario
 from simulator.scenario.decision.verdict import Verdict, verdict
 from simulator.scenario.uncertain.draws import Drawn, Interval
@@ -262,7 +269,9 @@ def scores(rows: Iterable[LedgerRow]) -> list[Score]:
 
 
 class StepScore(NamedTuple):
-    """How far times of steps are off, over rows counted singly."""
+    """How far times of steps, or rates and times of closed loops, are off, over rows counted
+    singly.
+    """
 
     quantity: str
     rows: int
@@ -270,13 +279,22 @@ class StepScore(NamedTuple):
     bias: float
     """Median signed error as a share."""
     held: float
-    """Share of measured times within the interval."""
+    """Share of measured values within the interval."""
 
 
 def step_scores(rows: Sequence[LedgerRow]) -> list[StepScore]:
     """Return how far plain and speculative steps are off, those that were measured."""
+    return _scored(rows, (PLAIN_STEP, STEP))
+
+
+def loop_scores(rows: Sequence[LedgerRow]) -> list[StepScore]:
+    """Return how far rates and times of whole closed loops are off, those that were measured."""
+    return _scored(rows, WHOLE_LOOP)
+
+
+def _scored(rows: Sequence[LedgerRow], quantities: Sequence[str]) -> list[StepScore]:
     found = []
-    for quantity in (PLAIN_STEP, STEP):
+    for quantity in quantities:
         ours = _steps(rows, quantity)
         if not ours:
             continue

@@ -106,6 +106,13 @@ class WrittenRow:
         return re.split(r"@[0-9a-f]{7,}|\s\(", source)[0]
 
     @property
+    def whole_loop(self) -> bool:
+        """Return whether the row says of a whole closed loop how many requests ran, and how many
+        tokens a second they brought.
+        """
+        return {"requests", "speculative_tokens_per_s"} <= self.cells.keys()
+
+    @property
     def words(self) -> str:
         """Return which run it is, for a reader."""
         columns = ("target_model", "method", "hardware", "engine")
@@ -269,8 +276,9 @@ def _requests(row: WrittenRow) -> PlainData:
     prompts, outputs = lengths_of(told) or (PROMPT_TOKENS, OUTPUT_TOKENS)
     prompt = row.rounded_or("prompt_tokens", prompts, f"prompts of {prompts} tokens")
     output = row.rounded_or("output_tokens", outputs, f"outputs of {outputs} tokens")
+    count = max(2, requests, row.count("requests") or 0)
     return {
-        "count": row.count("requests") or max(2, requests),
+        "count": count,
         "concurrency": requests,
         "prompt_tokens": prompt,
         "output_tokens": output,

@@ -8,7 +8,15 @@ from dataclasses import asdict
 
 from simulator.core.numeric import grouped
 from simulator.core.plain import PlainData
-from simulator.evidence.ledger.rows import SPEEDUP, LedgerRow, LeftOut, MeasuredTable
+from simulator.evidence.ledger.rows import (
+    RATE,
+    SPEEDUP,
+    TPOT,
+    TTFT,
+    LedgerRow,
+    LeftOut,
+    MeasuredTable,
+)
 from simulator.evidence.ledger.score import (
     EVERY,
     NEITHER,
@@ -19,11 +27,12 @@ from simulator.evidence.ledger.score import (
     Score,
     StepScore,
     judged,
+    loop_scores,
     scores,
     speedups,
     step_scores,
 )
-from simulator.report.blocks import Block, Bullets, Highlight, Page, Table, sections
+from simulator.report.blocks import Block, Bullets, Highlight, Page, Paragraph, Table, sections
 from simulator.report.columns import Column, table
 from simulator.report.wording import number, plural, share, signed_share, whole_share
 from simulator.scenario.decision.verdict import verdict
@@ -39,6 +48,11 @@ GUESSES = (
     "sources. bytes alone: a pass takes as long as reading its weights. Their intervals are what "
     "all other sources leave."
 )
+LOOPS = (
+    "Rows that say how many requests ran: simulated from the first request to the last under the "
+    "engine's own policy; clients for which the KV cache has no room wait. Measured first, then "
+    "what is said."
+)
 
 
 def page(ledgers: Sequence[MeasuredTable], command: str) -> Page:
@@ -48,6 +62,7 @@ def page(ledgers: Sequence[MeasuredTable], command: str) -> Page:
     overall = [score for score in found if score.group == EVERY]
     groups = [score for score in found if score.group != EVERY]
     steps = step_scores(rows)
+    loops = loop_scores(rows)
     left_out = [row for ledger in ledgers for row in ledger.left_out]
     assumed = list(_assumed(rows))
     ours = next((score for score in overall if score.guesser == OURS), None)
@@ -62,6 +77,7 @@ def page(ledgers: Sequence[MeasuredTable], command: str) -> Page:
         sections=sections(
             ("By group", [_scores("Speed-up by group", groups)] if groups else []),
             ("Steps", [_steps(steps)] if steps else []),
+            ("Closed loops", [*_loops(rows, loops), Paragraph(LOOPS)] if loops else []),
             ("Row by row", [_rows(judged(speedups(rows))[OURS])] if ours else []),
             ("Left out", [Bullets(list(reasons(left_out)))] if left_out else []),
             ("Assumed", [Bullets(assumed)] if assumed else []),
@@ -132,11 +148,46 @@ def _scores(title: str, found: Sequence[Score]) -> Table:
 
 
 def _steps(found: Sequence[StepScore]) -> Table:
+    return _singly("Times of steps, rows counted singly", "time of a", found)
+
+
+def _loops(rows: Sequence[LedgerRow], found: Sequence[StepScore]) -> list[Block]:
+    """Return the tables of closed loops: how far they are off, then row by row."""
+    whole = [row for row in rows if row.of(RATE)]
+    by_row = table(
+        "Closed loops, measured and said",
+        whole,
+        [
+            Column("line", lambda row: str(row.place[1])),
+            Column("clients", lambda row: f"{row.loaded.scenario.requests.concurrency:,}"),
+            Column("run", lambda row: f"{row.loaded.scenario.batch:,}"),
+            Column("tokens/s", lambda row: _both(row, RATE, 1.0)),
+            Column("ms per token", lambda row: _both(row, TPOT, 1e3)),
+            Column("TTFT ms", lambda row: _both(row, TTFT, 1e3)),
+            Column("of", lambda row: row.words),
+        ],
+        sortable=True,
+        terminal_columns=(0, 1, 2, 3, 4, 5),
+    )
+    return [_singly("Closed loops as a whole, rows counted singly", "mean", found), by_row]
+
+
+def _both(row: LedgerRow, quantity: str, scale: float) -> str:
+    """Return what was measured of a row and what is said of it; empty where it was not."""
+    compared = row.of(quantity)
+    if compared is None:
+        return ""
+    measured = number(compared.measured * scale, 3)
+    return f"{measured}, {number(compared.predicted.value * scale, 3)}"
+
+
+def _singly(title: str, what: str, found: Sequence[StepScore]) -> Table:
+    """Return the table of scores of quantities."""
     return table(
-        "Times of steps, rows counted singly",
+        title,
         found,
         [
-            Column("time of a", lambda score: score.quantity),
+            Column(what, lambda score: score.quantity),
             Column("rows", lambda score: str(score.rows)),
             Column("error (median)", lambda score: share(score.median_error)),
             Column("bias (median)", lambda score: signed_share(score.bias)),
@@ -216,6 +267,7 @@ def as_data(ledgers: Sequence[MeasuredTable]) -> PlainData:
     return {
         "scores": [asdict(score) for score in scores(rows)],
         "steps": [score._asdict() for score in step_scores(rows)],
+        "closed_loops": [score._asdict() for score in loop_scores(rows)],
         "rows": [_row_data(row) for row in rows],
         "left_out": left_out,
     }
