@@ -1,12 +1,13 @@
 """How far a simulated number may be off: other requests, devices that are not quite as their
 profile, fits that left something.
 
-Seven sources of error are drawn together ``DRAWS`` times, as factors on the number:
+Eight sources of error are drawn together ``DRAWS`` times, as factors on the number:
 
 - *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over
   them.
 - *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its
-  profile, ``UNMEASURED`` where nothing was left out of its fit; how much the number follows is seen
+  profile, ``UNMEASURED`` where nothing was left out of its fit, but for the device that an engine
+  was fitted on, whose error is part of what that fit left; how much the number follows is seen
   from one run (or law) with the device that much slower.
 - *rows of a verification*: what further query rows cost attention in parts, of which a range is
   known (``extra_row``).
@@ -17,6 +18,8 @@ Seven sources of error are drawn together ``DRAWS`` times, as factors on the num
 - *numbers in doubt*: what is assumed, borrowed or has a range outside of the devices (host times of
   an engine, links, a method's host), each by its :func:`deviation`, and what the fit of an engine
   left of runs that took no part in it; not in cells of papers, whose fits decide the host.
+- *distance*: what is less well known outside of what an engine was fitted on
+  (:mod:`simulator.scenario.uncertain.distance`).
 - *acceptance*, where the scenario states between what means it lies (``tokens_per_step_between``)
   or states rates of fewer positions than a window has, which are continued; steps as long as they
   are, and no mean below 1 or above the window + 1.
