@@ -221,7 +221,7 @@ def test_a_step_of_a_large_mixture_is_said_to_be_that_of_an_ideal_engine() -> No
     one = ["requests={count: 2, concurrency: 1, prompt_tokens: 1024, output_tokens: 64}"]
     loaded = load("autoregressive_deepseek_v3_8xh200", one)
     result = run(loaded)
-    words = "deepseek_v3 over 8 x h200_sxm is computed for an ideal engine"
+    words = "times of deepseek_v3 over 8 x h200_sxm are those of an ideal engine"
     assert any(caution.startswith(words) for caution in result.cautions)
     doubt = doubt_of(loaded, (), plain_step_by_law)
     step_s = float(law(loaded.scenario, loaded.acceptance()).step_s)

@@ -514,6 +514,7 @@ def test_a_plan_whose_speculation_is_not_sure_enough_says_so(tmp_path: Path) -> 
     assert lower.exit_code == 0, lower.output
     data = json.loads(lower.stdout)
     assert data["least_chance"] == 0.3
+    assert data["cautions"] == []
     assert data["answer"]["strategy"] == "drafted"
     assert data["decision"]["candidate"] == data["answer"]["candidate"]
     assert 0.3 <= data["decision"]["chance"] < 0.8

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +52,16 @@ def test_the_next_fleet_says_what_it_costs_beside_the_answer(fleet: Finding) -> 
         "3 replicas, plain decoding on A100, tensor_parallel 1 (3 x a100_80g_sxm), 6.000 USD per "
         "hour, 3.00 times the price."
     )
+
+
+def test_a_mixture_that_no_device_holds_is_said_to_be_an_ideal_engines(fleet: Finding) -> None:
+    large = load("autoregressive_deepseek_v3_8xh200", ["requests.count=64"])
+    study: Any = SimpleNamespace(
+        chosen=replace(fleet, candidate=replace(fleet.candidate, loaded=large))
+    )
+    first = next(plan_page.sentences(study))
+    assert first.startswith("Times of deepseek_v3 over 8 x h200_sxm are those of an ideal engine")
+    assert first.endswith("summed: 0.9).")
 
 
 def test_why_a_fleet_is_not_recommended(fleet: Finding) -> None:

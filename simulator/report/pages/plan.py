@@ -37,6 +37,7 @@ from simulator.report.panels import GREY, LOOKS, VERMILLION, dress
 from simulator.report.wording import as_sentence, if_known, number, share, whole_share
 from simulator.scenario import Scenario
 from simulator.scenario.caveats import taken_over
+from simulator.scenario.uncertain.doubts import about_large_mixtures
 from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
@@ -374,6 +375,7 @@ def sentences(study: PlanStudy) -> Iterator[str]:
     what was looked at.
     """
     scenario = study.chosen.candidate.loaded.scenario
+    yield from map(as_sentence, about_large_mixtures(scenario))
     unpriced = _unpriced(study.search.plan.file.devices)
     if unpriced:
         yield " ".join(map(without_price, unpriced))

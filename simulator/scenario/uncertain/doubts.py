@@ -216,8 +216,8 @@ def about_large_mixtures(scenario: Scenario) -> Iterator[str]:
     ratio = place.engine.large_mixture_ratio
     if ratio.high is not None and ratio.high > ratio.value:
         yield (
-            f"{place.model.name} over {place.devices} is computed for an ideal engine, from "
-            f"kernels measured alone; a measured one may take up to {ratio.high:g} times as long "
+            f"times of {place.model.name} over {place.devices} are those of an ideal engine, "
+            f"from kernels measured alone; a real one may take up to {ratio.high:g} times as long "
             f"({ratio.source})"
         )
 

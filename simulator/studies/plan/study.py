@@ -13,6 +13,7 @@ from simulator.scenario import Loaded
 from simulator.scenario.decision.answer import Decision
 from simulator.scenario.decision.decide import decide
 from simulator.scenario.evaluate import law, tuned
+from simulator.scenario.uncertain.doubts import about_large_mixtures
 from simulator.scenario.uncertain.footings import footings, rests_on
 from simulator.studies.capacity import Trial, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
@@ -284,6 +285,7 @@ def summary(answered: PlanStudy) -> PlainData:
         "least_chance": plan.file.least_chance,
         "slo": plan.file.slo.model_dump(exclude_none=True),
         "answer": finding_data(chosen),
+        "cautions": list(about_large_mixtures(chosen.candidate.loaded.scenario)),
         "binding": answered.binding and limit_name(answered.binding),
         "capacity_ratio": answered.capacity,
         "headroom": answered.headroom.as_data(),
