@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings, strategies as some
 from pydantic import ValidationError
 
+from simulator.core.cost.device import Device
 from simulator.core.cost.engine import Engine, EngineErrors, Home
 from simulator.core.cost.hull import Hull, doublings, kinds_of
+from simulator.core.quantities import Positive
 from simulator.scenario import Loaded, load
+from simulator.scenario.uncertain.devices import by_operation
 from simulator.scenario.uncertain.distance import (
     GROWTH,
     OUTSIDE,
@@ -203,3 +206,47 @@ def test_a_large_batch_is_less_certain_than_the_one_that_was_fitted() -> None:
     assert spreads[0] < log(1.05)
     assert spreads == sorted(spreads)
     assert spreads[2] > 2.0 * spreads[0]
+
+
+def test_an_operation_with_a_spread_of_its_own_moves_by_itself() -> None:
+    """A roofline of 2 us and half of both rates, 1.25 times as long; the other operations of the
+    device stay.
+    """
+    spreads = {"default": Positive(value=0.25), "attention": Positive(value=0.1)}
+
+    def told(device: Device) -> Device:
+        return device.model_copy(update={"spreads": spreads})
+
+    loaded = changed(Device, told, at_home("target.device=h100_sxm", "draft.device=h100_sxm"))
+    moved = {name: change for _, name, change in by_operation(loaded)}
+    assert list(moved) == ["h100_sxm", "h100_sxm, default", "h100_sxm, attention"]
+    before = device_of(loaded)
+    after = device_of(moved["h100_sxm, default"](loaded))
+    products, longer = before.matmul["default"], after.matmul["default"]
+    assert longer.fixed_us.value == pytest.approx(1.25 * products.fixed_us.value)
+    assert longer.memory_efficiency.value == pytest.approx(products.memory_efficiency.value / 1.25)
+    assert after.attention == before.attention
+    assert after.small_operations == before.small_operations
+    others = device_of(moved["h100_sxm"](loaded))
+    assert others.matmul["default"] == products
+    assert others.attention == before.attention
+    fixed_us = before.small_operations.fixed_us.value
+    spread = before.spread
+    assert spread
+    assert others.small_operations.fixed_us.value == pytest.approx((1 + spread.value) * fixed_us)
+
+
+def device_of(loaded: Loaded) -> Device:
+    assert loaded.scenario.target
+    return loaded.scenario.target.device
+
+
+def test_a_device_without_such_spreads_is_slower_as_a_whole() -> None:
+    names = [name for _, name, _ in by_operation(load("vanilla_llama_2_7b_a100"))]
+    assert names == ["a100_80g_sxm"]
+
+
+def test_a_spread_of_no_operation_is_refused() -> None:
+    device = device_of(at_home("target.device=h100_sxm"))
+    with pytest.raises(ValidationError, match="there is no operation 'fp9'"):
+        Device(**{**dict(device), "spreads": {"fp9": Positive(value=0.1)}})

@@ -201,6 +201,7 @@ UNITS = (
 )
 COUNTS_AND_RATIOS = {
     *("batch", "rows", "ranks", "context"),  # of a hull
+    "spreads",
     "least_chance",
     *(
         "hidden_size",

@@ -13,6 +13,7 @@ OWN = (
     "versions",
     "fit",
     "spread",
+    "spreads",
     "price_usd_per_hour",
     "cache_mb",
     "cache_bandwidth_gb_s",

@@ -97,6 +97,10 @@ class Device(Frozen):
     """Standard deviation of a layer's measured time relative to the formula's, over points that
     were left out of the fit.
     """
+    spreads: dict[str, Positive] = Field(default={})
+    """The same of single operations, by the name of their field or of their entry in ``matmul``;
+    others have ``spread``.
+    """
     price_usd_per_hour: Positive | None = None
     """Price of one device, in US dollars an hour, for plans and costs per token."""
     multiprocessors: Positive | None = None
@@ -123,6 +127,16 @@ class Device(Frozen):
         if "default" not in self.matmul:
             raise ValueError(
                 "matmul needs an entry 'default'; others are named after weight formats"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _spreads_of_operations(self) -> Device:
+        known = self.matmul.keys() | {"attention", "latent_attention", "experts"}
+        for name in self.spreads.keys() - known - {"small_operations"}:
+            raise ValueError(
+                f"spreads: there is no operation '{name}'; operations are "
+                f"{', '.join(sorted(known))}, small_operations"
             )
         return self
 

@@ -1,12 +1,12 @@
 """Devices that are slower than their profiles by the spread of these."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from simulator.core.cost.device import Device
 from simulator.core.cost.model import Experts
-from simulator.core.cost.roofline import Attention
-from simulator.core.quantities import Positive, Ranged, nested
+from simulator.core.cost.roofline import Attention, Roofline
+from simulator.core.quantities import Positive, Ranged, nested, replace_nested
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.uncertain.doubts import changed
 from simulator.scenario.uncertain.draws import SHARE_DEVIATIONS
@@ -53,6 +53,56 @@ def slowed(loaded: Loaded) -> Iterator[tuple[str, Callable[[Loaded], Loaded]]]:
         if any(getattr(experts, field).high is not None for experts in mixtures):
             otherwise = partial(_routed_otherwise, field)
             yield f"experts read, {field}", partial(changed, Experts, otherwise)
+
+
+def by_operation(loaded: Loaded) -> Iterator[tuple[str, str, Callable[[Loaded], Loaded]]]:
+    """Yield name of a device, name of what is drawn, and what makes that slower by its spread: each
+    operation that has a spread of its own, and all others of the device together; a device without
+    such spreads as a whole.
+    """
+    for name in devices(loaded.scenario):
+        device = next(one for one in nested(loaded.scenario, Device) if one.name == name)
+        if not device.spreads:
+            yield name, name, partial(with_slower, {name: 1.0})
+            continue
+        others = [*{*OPERATIONS, *device.matmul} - device.spreads.keys()]
+        slower = partial(_longer, name, others, 1.0 + spread_of(device))
+        yield name, name, partial(changed, Device, slower)
+        for operation, spread in device.spreads.items():
+            slower = partial(_longer, name, [operation], 1.0 + spread.value)
+            yield name, f"{name}, {operation}", partial(changed, Device, slower)
+
+
+OPERATIONS = ("attention", "latent_attention", "experts", "small_operations")
+"""Fields of a device that are operations, beside the entries of ``matmul``."""
+
+
+def _longer(name: str, operations: Sequence[str], factor: float, device: Device) -> Device:
+    """Return a device whose operations take so many times as long; another one as it is."""
+    if device.name != name:
+        return device
+    stretched = partial(_stretched, factor)
+    fields: dict[str, object] = {}
+    for operation in operations:
+        if operation in OPERATIONS:
+            part = getattr(device, operation)
+            fields[operation] = replace_nested(part, Roofline, stretched)
+    products = dict(device.matmul)
+    for entry in device.matmul.keys() & {*operations}:
+        products[entry] = stretched(products[entry])
+    return device.model_copy(update=fields | {"matmul": products})
+
+
+def _stretched(factor: float, roofline: Roofline) -> Roofline:
+    """Return a roofline whose every term takes so many times as long."""
+    fields = {}
+    for field in type(roofline).model_fields:
+        number = getattr(roofline, field)
+        if field.endswith("_us"):
+            fields[field] = number.model_copy(update={"value": number.value * factor})
+        elif field in ("memory_efficiency", "compute_efficiency"):
+            fields[field] = number.model_copy(update={"value": number.value / factor})
+    return roofline.model_copy(update=fields)
 
 
 def devices(scenario: Scenario) -> list[str]:

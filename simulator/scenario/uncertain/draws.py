@@ -5,7 +5,8 @@ Eight sources of error are drawn together ``DRAWS`` times, as factors on the num
 
 - *requests*: those of the run, drawn again with replacement (a bootstrap); the time per token over
   them.
-- *devices*: every device slower or faster as a whole, log-normal with the ``spread`` of its
+- *devices*: every device slower or faster as a whole, and each of its operations with a spread of
+  its own (``spreads``) by itself, log-normal with the ``spread`` of its
   profile, ``UNMEASURED`` where nothing was left out of its fit, but for the device that an engine
   was fitted on, whose error is part of what that fit left; how much the number follows is seen
   from one run (or law) with the device that much slower.

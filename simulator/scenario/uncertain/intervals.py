@@ -20,7 +20,7 @@ from simulator.scenario.evaluate import baseline, law, observed_batch, run, tune
 from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.stated.means import possible_changes
 from simulator.scenario.uncertain.acceptance import acceptance_range
-from simulator.scenario.uncertain.devices import slowed
+from simulator.scenario.uncertain.devices import by_operation, devices, slowed
 from simulator.scenario.uncertain.distance import (
     OUTSIDE,
     farthest,
@@ -257,8 +257,12 @@ def _moved(loaded: Loaded, stated: Laws, batch: int | None) -> Iterator[tuple[st
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
     at_home = {place.device.name for place in fitted_here(scenario)}
+    for device, name, change in by_operation(loaded):
+        if device not in at_home:
+            yield name, laws_of(change(loaded).scenario, acceptance, batch)
+    whole = devices(scenario)
     for name, change in (*slowed(loaded), *doubtful(loaded, held_by_fits(scenario))):
-        if name not in at_home:
+        if name not in whole:
             yield name, laws_of(change(loaded).scenario, acceptance, batch)
     drafts = scenario.schedule.window > 0
     for engine in nested(scenario, Engine):
