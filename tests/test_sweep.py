@@ -245,9 +245,9 @@ def alone(loaded: Loaded, evaluator: str) -> dict[str, float | None]:
     plain = evaluate.plain(scenario)
     if evaluator == "replay":
         outcome = evaluate.replay(scenario, loaded.acceptance())
-        return point._metrics(outcome, evaluate.replay(plain, evaluate.NO_DRAFTS))
+        return point._metrics(scenario, outcome, evaluate.replay(plain, evaluate.NO_DRAFTS))
     outcome, _ = evaluate.simulate(scenario, loaded.acceptance())
-    return point._metrics(outcome, evaluate.simulate(plain, evaluate.NO_DRAFTS)[0])
+    return point._metrics(scenario, outcome, evaluate.simulate(plain, evaluate.NO_DRAFTS)[0])
 
 
 def test_the_order_of_axes_does_not_decide_which_field_lies_in_which(world: Path) -> None:
@@ -505,10 +505,10 @@ def test_points_of_which_some_are_wrong_stay_in_the_json(world: Path) -> None:
 
 
 def test_a_model_that_does_not_fit_is_infeasible(world: Path) -> None:
-    many = ["--set", "requests.concurrency=60", "--set", "requests.count=60"]
+    room = ["--set", "serving.memory.kv_tokens=1000"]
     axis_ = ["--axis", "requests.prompt_tokens=128,4000"]
     done = specsim(
-        "sweep", "vanilla_llama_2_7b_a100", *axis_, *many, "--evaluate", "law", "--workers", 1
+        "sweep", "vanilla_llama_2_7b_a100", *axis_, *room, "--evaluate", "law", "--workers", 1
     )
     assert done.exit_code == 0
     assert "requests.prompt_tokens=4000: infeasible: " in done.stderr
