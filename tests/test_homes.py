@@ -48,9 +48,9 @@ def test_a_number_is_the_less_certain_the_further_it_is_from_where_it_was_fitted
         return
     lent = known[engine.schedule_us]
     assert (lent.value, lent.low, lent.high) == (
-        1190.0,
-        min(428.0, 1190.0 / factor),
-        max(1950.0, 1190.0 * factor),
+        985.0,
+        min(503.0, 985.0 / factor),
+        max(1470.0, 985.0 * factor),
     )
     assert lent.confidence == "borrowed"
     assert lent.source.startswith(
