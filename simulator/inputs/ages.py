@@ -39,15 +39,15 @@ def ages(family: str, files: Mapping[str, Path]) -> list[Age]:
     """Return the ages of an engine by their first version; those files that state none are left
     out.
     """
-    found = []
+    stated_ages = []
     for name, path in files.items():
         if name != family and not name.startswith(f"{family}{BETWEEN}"):
             continue
         stated = read(path, str(path)).data.get("versions") or {}
         first = version(str(stated.get("first", "")))
         if first is not None:
-            found.append(Age(first, str(stated.get("since", "")), name))
-    return sorted(found)
+            stated_ages.append(Age(first, str(stated.get("since", "")), name))
+    return sorted(stated_ages)
 
 
 def of_version(name: str, files: Mapping[str, Path]) -> str | None:

@@ -253,10 +253,10 @@ def engine_of(text: str, maker: str | None, catalogue: Catalogue) -> str:
 
 def _month(text: str) -> str | None:
     """Return the month that a text names, 'of July 2025' as 2025-07; None where it names none."""
-    found = re.search(r"\bof ([A-Z][a-z]+) (\d{4})\b", text)
-    if found is None or found.group(1) not in MONTHS:
+    named = re.search(r"\bof ([A-Z][a-z]+) (\d{4})\b", text)
+    if named is None or named.group(1) not in MONTHS:
         return None
-    return f"{found.group(2)}-{MONTHS.index(found.group(1)) + 1:02d}"
+    return f"{named.group(2)}-{MONTHS.index(named.group(1)) + 1:02d}"
 
 
 def format_of(text: str, model: ModelSpec) -> str | None:
