@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from copy import deepcopy
 from math import exp, log
 
 import numpy as np
@@ -79,6 +80,11 @@ def test_few_requests_are_drawn_one_by_one(count: int, monkeypatch: pytest.Monke
     before = interval(1.0, doubt)
     monkeypatch.setattr("simulator.scenario.uncertain.draws.DRAWN_AT_ONCE", 7 * count)
     assert interval(1.0, doubt) == before
+
+
+def test_doubts_go_to_another_process_and_back() -> None:
+    doubt = Doubt(((1.0, 2),), {"a device": 0.1})
+    assert deepcopy(doubt) == doubt, "copied as it is for a process"
 
 
 def test_one_request_says_nothing_of_others() -> None:

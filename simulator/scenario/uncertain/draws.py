@@ -39,7 +39,6 @@ independent; if neighbours depend on each other, groups count that and single re
 from collections.abc import Mapping, Sequence
 from math import inf, log
 from statistics import NormalDist
-from types import MappingProxyType
 from typing import NamedTuple
 from zlib import crc32
 
@@ -73,6 +72,10 @@ class Interval(NamedTuple):
         return self.low <= value <= self.high
 
 
+NO_ENDS: Mapping[str, tuple[float, float]] = {}
+"""No range that lies unevenly; other processes can be sent it, which a read-only view cannot."""
+
+
 class Doubt(NamedTuple):
     """What a run knows of its own uncertainty."""
 
@@ -86,7 +89,7 @@ class Doubt(NamedTuple):
     """
     acceptance: tuple[float, float] = (0.0, 0.0)
     """Log changes of the tokens of a step at both ends of the range of acceptance."""
-    ends: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    ends: Mapping[str, tuple[float, float]] = NO_ENDS
     """Log changes of the number at the lower and the upper end of other ranges that lie unevenly
     around their middle, by the name of what has the range.
     """
