@@ -122,8 +122,8 @@ FAULTS = [
             (
                 "draft.model: as vanilla_llama_2_7b_a100.yaml:12 has it, vanilla_sd needs a "
                 "draft, and tinyllama_1_1b has another vocabulary; models with the target's "
-                "vocabulary of 151,936: qwen3_0_6b, qwen3_14b, qwen3_1_7b, qwen3_4b, qwen3_8b, "
-                "spd_qwen_0_6b"
+                "vocabulary of 151,936: qwen2_5_0_5b, qwen2_5_1_5b, qwen3_0_6b, qwen3_14b, "
+                "qwen3_1_7b, qwen3_4b, qwen3_8b, spd_qwen_0_6b"
             )
         ],
     ),

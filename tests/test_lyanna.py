@@ -368,7 +368,7 @@ def test_the_batch_study_shows_what_fusion_costs(tmp_path: Path) -> None:
         assert point.extra["apart_trees_ms"] > 1.7 * point.extra["fused_trees_ms"]
     (without,) = batch_sweep(load("lyanna_llama_2_7b_h800_no_resampling"), (7,), ())
     assert without.extra == {}
-    (row,) = BatchStudy(load("lyanna_llama_2_7b_h800").scenario, (without,), ()).as_data()[
+    (row,) = BatchStudy(load("lyanna_llama_2_7b_h800").scenario, (without,), (), None).as_data()[
         "batches"
     ]
     assert row["fused_trees_ms"] is None

@@ -287,7 +287,6 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
         Highlight("2.00 USD", "an hour"),
         Highlight(plan_page.multiple(answered.headroom), "headroom (times the planned traffic)"),
         Highlight("100 %", "of resampled runs met the SLO (90 % interval 5 % to 100 %)"),
-        Highlight(chance, "chance that speculation is faster than plain decoding: it may hurt"),
     ]
     leads = [
         item[0]

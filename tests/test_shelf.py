@@ -24,7 +24,8 @@ DERIVED = sorted(
 CARDS = [
     name
     for name in DERIVED
-    if "spread" in (data := read(FILES[name]).data) and not {"matmul", "attention"} & set(data)
+    if {"spread", "memory_gb"} <= set(data := read(FILES[name]).data)
+    and not {"matmul", "attention"} & set(data)
 ]
 """Cards of which nothing was measured: numbers of a datasheet on those of another card."""
 

@@ -29,6 +29,8 @@ def page(
     decision behind it, sliders over ``law``, parts of a step.
     """
     opening: list[Block] = []
+    if law:
+        opening += sliders(law)
     if "closed_loop" in details:
         opening += map(Paragraph, waiting(details["closed_loop"]))
     opening += [Paragraph(as_sentence(caution)) for caution in details["cautions"]]
@@ -37,8 +39,6 @@ def page(
         words = f"{doubt(details['speedup'], interval)}. {known(details['intervals'])}."
         opening.append(Paragraph(words))
         opening.append(decided.reasons(decision))
-    if law:
-        opening += sliders(law)
     opening += [_durations(details["kinds"]), Bullets(list(sentences(details)))]
     return Page(
         title=details["scenario"],

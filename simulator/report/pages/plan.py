@@ -101,7 +101,7 @@ def page(study: PlanStudy) -> Page:
         f"Plan {plan.file.name}",
         about=plan.file.about,
         answer=f"{decided_words(study)}{headline(study.chosen)}",
-        highlights=[*highlights(study), *_of_decision(study)],
+        highlights=list(highlights(study)),
         opening=[
             drawing,
             _led(reasons(study)),
@@ -133,11 +133,6 @@ def decided_words(study: PlanStudy) -> str:
         f"Speculation with {fleet.candidate.strategy} {decision.verdict}: "
         f"{decided.faster(decision.chance)}. "
     )
-
-
-def _of_decision(study: PlanStudy) -> Iterator[Highlight]:
-    if study.decision:
-        yield from decided.highlights(study.decision.decision)
 
 
 def _reasons_of_decision(study: PlanStudy) -> Iterator[Block]:
