@@ -490,3 +490,11 @@ def test_the_decision_comes_first_and_stands_in_the_json(
         "turns": [{"at": 26, "faster": False}],
     }
     assert data["speedup_interval"]["low"] > 1.0
+
+
+def test_a_window_that_follows_confidence_has_a_turn_by_acceptance() -> None:
+    """Its law knows no other chance than that of the recording: the step stays as long as it is."""
+    confident = ["acceptance.drafter=draft", "strategy.adaptive={name: confidence, p_min: 0.6}"]
+    loaded = load("vanilla_llama_2_7b_a100", ["strategy.gamma=8", "requests.count=4", *confident])
+    turn = by_law(loaded).decision.flips.acceptance
+    assert turn.chance is None

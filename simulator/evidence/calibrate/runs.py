@@ -44,7 +44,7 @@ from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
 from simulator.scenario import Loaded, load
-from simulator.scenario.evaluate import baseline, law, replay
+from simulator.scenario.evaluate import law, plain_tpot_s, replay
 from simulator.scenario.uncertain.devices import devices, with_slower
 from simulator.scenario.uncertain.doubts import deviation
 from simulator.scenario.uncertain.draws import SHARE_DEVIATIONS
@@ -99,7 +99,7 @@ class MeasuredRun:
         tokens_per_s = self.tokens / step_s
         if self.quantity == "tokens_per_s":
             return tokens_per_s
-        return tokens_per_s * float(baseline(scenario).tpot_s)
+        return tokens_per_s * plain_tpot_s(scenario)
 
     @property
     def simple(self) -> tuple[float, float]:
@@ -271,6 +271,9 @@ def fit(
         "one constant": _one_constant(used),
     }
     for column in groups:
+        if not any(run.columns.get(column.rstrip("+")) for run in used):
+            message = "no row that is fitted has a cell in this column"
+            raise BadInput.at(engine.name, message, column)
         missed = []
         for group in _groups(used, column):
             others = _numbers([run for run in used if run not in group], engine, free)
@@ -425,9 +428,10 @@ def written(
                 words["source"] += f"; range with that of {', '.join(lent)}"
         rounded = {key: float(f"{end:.3g}") for key, end in ends.items()}
         _inner(data, inner)[last] = rounded | words
+    used = [run for run, _ in fitted.predictions if not run.columns.get("left_out")]
     stated = {
         "source": source,
-        "rows": len(fitted.predictions),
+        "rows": len(used),
         "free": len(fitted.numbers),
         "errors": {name: round(error, 4) for name, error in fitted.errors.items()},
     }

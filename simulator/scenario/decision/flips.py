@@ -159,8 +159,8 @@ def _acceptance(loaded: Loaded, odds: OddsOf, batch: int) -> AcceptanceTurn:
     """Return the acceptance at which both are equally fast, all draft tokens being kept with the
     same chance.
 
-    A strategy whose law is solved one chance at a time is not asked for others: its step is taken
-    to be as long as it is.
+    A strategy whose law is solved one chance at a time, or whose windows follow the confidence that
+    was recorded, is not asked for others: its step is taken to be as long as it is.
     """
     scenario = loaded.scenario
     context = scenario.mean_context
@@ -168,7 +168,7 @@ def _acceptance(loaded: Loaded, odds: OddsOf, batch: int) -> AcceptanceTurn:
     plain_s = plain_tpot_s(scenario, batch, context)
     now = float(own.tokens_per_step)
     strategy = scenario.schedule
-    if strategy.needs.single_rates:
+    if strategy.needs.single_rates or odds(strategy.window).gated:
         equal = now * float(own.tpot_s) / plain_s
         faster_at_best = equal < strategy.window + 1.0
         if equal <= 1.0 or not faster_at_best:

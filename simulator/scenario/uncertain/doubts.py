@@ -170,10 +170,12 @@ def about_rows(scenario: Scenario) -> Iterator[str]:
         verified = rows[role] * scenario.batch
         if most and verified > most:
             further = place.engine.further_rows
+            low = further.value if further.low is None else further.low
+            high = further.value if further.high is None else further.high
             yield (
                 f"products of more than {most} rows in {place.weights} were not measured under "
                 f"{place.engine.name}: up to {verified:,} of the {role} cost on in a line "
-                f"({further.low:g} to {further.high:g} times as steep as before)"
+                f"({low:g} to {high:g} times as steep as before)"
             )
 
 
@@ -189,7 +191,7 @@ def about_sharded_steps(scenario: Scenario) -> Iterator[str]:
         if step.high is not None and step.confidence == "assumed":
             yield (
                 f"a speculative step over {target.tensor_parallel} ranks may take up to "
-                f"{step.high / 1e3:g} ms longer than computed: nobody measured it under "
+                f"{_longest_ms(step)} ms longer than computed: it was not told apart under "
                 f"{target.engine.name or 'this engine'}"
             )
     draft = scenario.draft if scenario.cost.drafting == "draft_model" else target
@@ -199,8 +201,7 @@ def about_sharded_steps(scenario: Scenario) -> Iterator[str]:
     if each.high is not None and each.confidence == "assumed":
         yield (
             f"each pass of the draft over {draft.tensor_parallel} ranks may take up to "
-            f"{each.high / 1e3:g} ms longer than computed: it is launched and summed on all of "
-            "them"
+            f"{_longest_ms(each)} ms longer than computed: it is launched and summed on all of them"
         )
 
 
@@ -220,6 +221,12 @@ def about_large_mixtures(scenario: Scenario) -> Iterator[str]:
             f"from kernels measured alone; a real one may take up to {ratio.high:g} times as long "
             f"({ratio.source})"
         )
+
+
+def _longest_ms(time_us: Open) -> str:
+    """Return by how many ms a time may be longer than it is taken to be."""
+    high = time_us.value if time_us.high is None else time_us.high
+    return f"{(high - time_us.value) / 1e3:.3g}"
 
 
 def at_ends(span: Uneven, loaded: Loaded, by_law: Callable[[Loaded], float]) -> tuple[float, float]:
