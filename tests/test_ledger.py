@@ -571,13 +571,12 @@ def test_a_closed_loop_is_simulated_from_its_first_request_to_its_last(tmp_path:
     said = {one.quantity: (one.measured, one.predicted.value) for one in drafted.comparisons}
     assert said == {
         SPEEDUP: (1.5, own.tokens_per_s / alone.tokens_per_s),
-        STEP: (8 * 2.5 / 900, law(scenario, drafted.loaded.acceptance()).step_s),
         RATE: (900.0, own.tokens_per_s),
         TPOT: (0.008, own.tpot_s),
         TTFT: (2.0, own.ttft_s),
     }
     assert own.serving.mean_waiting > 1.0
-    assert [one.quantity for one in without.comparisons] == [PLAIN_STEP, RATE, TPOT, TTFT]
+    assert [one.quantity for one in without.comparisons] == [RATE, TPOT, TTFT]
     assert [(one.quantity, one.rows) for one in loop_scores([drafted, without])] == [
         (RATE, 2),
         (TPOT, 2),

@@ -73,7 +73,7 @@ def window_sweep(loaded: Loaded, done: RunResult | None = None) -> list[SweepPoi
         loaded = loaded.replace(requests=done.scenario.requests)
         requests = evaluate.observed_batch(done.scenario, done.simulated)
     set_window = loaded.scenario.schedule.window
-    plain_ms = evaluate.baseline(loaded.scenario, requests).tpot_s * 1e3
+    plain_ms = evaluate.plain_tpot_s(loaded.scenario, requests) * 1e3
     windows = windows_of(loaded, range(1, MOST + 1))
     by_law = (_by_law(window, requests, plain_ms) for _, window in windows)
     points = _to_show(by_law, set_window)

@@ -92,7 +92,7 @@ ENGINES = {
     "trt_llm": "tensorrt_llm",
 }
 """Engines that tables name otherwise, by their first word."""
-PLAIN = frozenset(("", "none", "plain", "ar", "autoregressive"))
+PLAIN = frozenset(("", "none", "plain", "ar", "autoregressive", "baseline", "off", "no"))
 """What a row is called that drafts nothing, up to a comma."""
 HEADS = {
     "eagle3": "vllm_eagle_3",

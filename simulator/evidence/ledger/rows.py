@@ -143,8 +143,10 @@ def read_table(
         with readable(file), reading.lines(path) as lines:
             reader = csv.DictReader(lines)
             for cells in reader:
+                place = (file, reader.line_num, 1)
                 stated = {column: cell for column, cell in cells.items() if column and cell}
-                every.append(written((file, reader.line_num, 1), {**shared, **stated}))
+                own = written(place, stated).cells  # under the names that are shared
+                every.append(written(place, {**shared, **own}))
     except csv.Error as error:
         raise BadInput.at(file, f"cannot be read: {error}") from error
     if not every:
@@ -195,11 +197,11 @@ def _measured(row: WrittenRow, every: Sequence[WrittenRow], tokens: float) -> Me
     requests = row.number("concurrency") or 1.0
     tokens = row.number("tokens_per_step") or tokens
     step_s = _step_s(row, beside)
-    if step_s is None and rate:
+    if step_s is None and rate and not row.whole_loop:
         step_s = requests * tokens / rate
     plain_rate = row.number("plain_tokens_per_s")
     plain_step_s = _seconds(row, "baseline_step_ms")
-    if plain_step_s is None and plain_rate:
+    if plain_step_s is None and plain_rate and not row.whole_loop:
         plain_step_s = requests / plain_rate
     own_plain_step_s = plain_step_s
     if beside:  # a row of its own, where its step is compared
@@ -234,11 +236,11 @@ def _plain_step_s(row: WrittenRow) -> float | None:
     if step_s is not None:
         return step_s
     generation_s = _seconds(row, "generation_ms")
-    tokens = row.count("output_tokens")
+    tokens = row.number("output_tokens")
     if generation_s and tokens and tokens > 1:
         return generation_s / (tokens - 1)
     rate = row.number("speculative_tokens_per_s")
-    if rate:
+    if rate and not row.whole_loop:
         return (row.number("concurrency") or 1.0) / rate
     return None
 

@@ -30,6 +30,7 @@ from simulator.inputs.usual import usual_link
 from simulator.scenario import Loaded, Scenario, checked
 
 ALSO: Mapping[str, tuple[str, ...]] = {
+    "concurrency": ("requests.concurrency",),
     "engine": ("software",),
     "gpu_count": ("tensor_parallel",),
     "target_model": ("target",),
