@@ -54,6 +54,7 @@ from simulator.inputs.traces.converters import TO_TRACE
 from simulator.inputs.traces.file import read as read_trace
 from simulator.inputs.traces.summaries import TO_RATES
 from simulator.scenario import load
+from simulator.scenario.decision.by_law import by_law
 from simulator.scenario.result.data import law_details
 from simulator.studies.plan.file import load_plan
 from simulator.studies.sweep.executors import crew
@@ -243,7 +244,8 @@ def _in_corpus(folder: str) -> list[tuple[str, bytes]]:
 
 
 def _law(scenario: str, *overrides: str) -> object:
-    return law_details(load(scenario, overrides))
+    loaded = load(scenario, overrides)
+    return law_details(loaded, by_law(loaded))
 
 
 def _workload(path: Path) -> object:
