@@ -191,7 +191,7 @@ def about_sharded_steps(scenario: Scenario) -> Iterator[str]:
         if step.high is not None and step.confidence == "assumed":
             yield (
                 f"a speculative step over {target.tensor_parallel} ranks may take up to "
-                f"{_longest_ms(step)} ms longer than computed: it was not told apart under "
+                f"{_longest_ms(step)} ms longer than computed: nobody measured it alone under "
                 f"{target.engine.name or 'this engine'}"
             )
     draft = scenario.draft if scenario.cost.drafting == "draft_model" else target
