@@ -66,6 +66,14 @@ def test_a_version_leads_to_the_age_that_holds_for_it(
     assert of_version(asked, files) == held
 
 
+def test_an_age_ends_where_its_file_says(folder: Path) -> None:
+    path = folder / "hardware_profiles/engines/mine@0.9.yaml"
+    path.write_text(path.read_text().replace("first: '0.9'", "first: '0.9', before: '0.12'"))
+    files = Catalogue((folder,)).names("engine")
+    asked = ("mine@0.11", "mine@0.12", "mine@0.20")
+    assert [of_version(name, files) for name in asked] == ["mine@0.9", None, "mine@0.20"]
+
+
 def test_a_month_leads_to_the_age_of_then(folder: Path) -> None:
     files = Catalogue((folder,)).names("engine")
     assert [age.name for age in ages("mine", files)] == ["mine@0.9", "mine@0.20", "mine"]

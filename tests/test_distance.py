@@ -250,3 +250,24 @@ def test_a_spread_of_no_operation_is_refused() -> None:
     device = device_of(at_home("target.device=h100_sxm"))
     with pytest.raises(ValidationError, match="there is no operation 'fp9'"):
         Device(**{**dict(device), "spreads": {"fp9": Positive(value=0.1)}})
+
+
+def test_the_rows_of_a_tree_are_all_of_its_nodes() -> None:
+    """Three levels of four: 84 drafts and the last token, log2(85 / 7) doublings beyond seven."""
+    passes = "passes: [{head: {layers: 1}, rows: [4, 4, 16]}]"
+    tree = f"strategy={{name: tree_sd, {passes}, tree: {{branching: [4, 4, 4]}}}}"
+    on_tree = load(AT_HOME, [tree if "gamma" in setting else setting for setting in HOME])
+    place = on_tree.scenario.target
+    assert place is not None
+    assert distances(FITTED_TO, None, place, on_tree.scenario)["rows"] == doublings(85, (1, 7))
+
+
+def test_a_draft_in_another_format_does_not_make_a_target_one() -> None:
+    on_int4 = load(AT_HOME, [*HOME, "draft.weights=int4"]).scenario
+    assert on_int4.draft is not None
+    assert distances(FITTED_TO, None, on_int4.draft, on_int4)["format"] == 0.0
+
+
+def test_numbers_are_held_for_the_batch_that_is_asked_for() -> None:
+    loaded = load(AT_HOME, [*HOME, "target.model=qwen3_32b"])
+    assert held_by_fits(loaded.scenario, 1) > held_by_fits(loaded.scenario, 4_096)

@@ -16,6 +16,7 @@ from simulator.core.cost.kernels import products
 from simulator.core.cost.rows import Rows
 from simulator.scenario import load
 from simulator.scenario.evaluate import baseline, law, run
+from simulator.scenario.uncertain.doubts import about_rows, numbers_of
 from simulator.scenario.uncertain.draws import drawn
 from simulator.scenario.uncertain.footings import footings, rests_on
 from simulator.scenario.uncertain.intervals import doubt_of, plain_step_by_law, run_with_interval
@@ -127,6 +128,30 @@ def test_curves_of_an_apple_gpu_go_on_in_a_line_too(weights: str) -> None:
     steps = [after - before for before, after in pairwise(took)]
     assert min(steps) > 0.05 * took[0]
     assert max(steps) == pytest.approx(min(steps), rel=0.2)
+
+
+def test_rows_cost_on_in_a_line_without_a_range() -> None:
+    sets = [
+        *("target.device=rtx_3090", "target.engine=llama_cpp_cuda", "target.weights=q4_k"),
+        *("target.model=qwen3_8b", "target.tensor_parallel=1", "requests.concurrency=64"),
+        *("requests.count=64", "target.engine.further_rows=1"),
+    ]
+    over = load("autoregressive_qwen3_32b_a100", sets).scenario
+    assert any("(1 to 1 times as steep as before)" in words for words in about_rows(over))
+
+
+def test_numbers_with_one_value_and_source_but_other_ranges_are_two() -> None:
+    same = {"value": 0.0, "source": "assumed"}
+    engine = {
+        "verified_row_us": {**same, "low": 0.0, "high": 20.0},
+        "sharded_pass_us": {**same, "low": 0.0, "high": 980.0},
+    }
+    sets = [f"target.engine.{name}={value}" for name, value in engine.items()]
+    scenario = load("vanilla_qwen3_32b_a100", [*sets, "target.engine.name=mine"]).scenario
+    names = numbers_of(scenario)
+    highs = {name: number.high for name, number in names.items() if name.endswith(tuple(engine))}
+    assert highs["target.engine.verified_row_us"] == 20.0
+    assert highs["target.engine.sharded_pass_us"] == 980.0
 
 
 # ---- drafts over several ranks

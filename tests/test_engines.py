@@ -460,6 +460,15 @@ def test_what_no_row_identifies_keeps_its_value_and_takes_the_range_of_others(
     assert number["source"] == "assumed: not told apart by a test; range with that of other"
 
 
+def test_a_group_that_no_row_names_is_refused(tmp_path: Path) -> None:
+    """It would be left out without an error, as if the fit were certain."""
+    row = {"#of": "a", "strategy": "eagle_1", "tokens_per_step": 3.5, "step_ms": 30.0}
+    read = measured_runs.read_runs(table(tmp_path, [row]), *BASE)
+    own = load(METHODS, ON_HF).scenario.target.engine
+    with pytest.raises(BadInput, match="#off: no row that is fitted has a cell"):
+        measured_runs.fit(read, own, ["speculation.tree.fixed_us"], ["#off"])
+
+
 def test_a_free_number_needs_a_range_to_move_in(tmp_path: Path) -> None:
     row = {"strategy": "eagle_1", "tokens_per_step": 3.5, "step_ms": 30.0}
     read = measured_runs.read_runs(table(tmp_path, [row]), *BASE)
@@ -555,6 +564,11 @@ def test_the_command_writes_an_engine_that_a_scenario_takes(tmp_path: Path) -> N
     assert own.speculation["look_up"].fixed_us.confidence == "assumed"
     assert own.fit is not None
     assert own.fit.rows == 1
+    assert own.fitted_on is not None
+    assert own.hull is not None
+    assert (own.fitted_on.card, own.fitted_on.maker) == ("a100_80g_sxm", "NVIDIA")
+    assert (own.hull.models, own.hull.drafting) == (("vicuna_7b",), ("tree",))
+    assert own.hull.batch == own.hull.ranks == (1, 1)
 
 
 def test_every_engine_that_runs_decided_beats_arithmetic_with_one_constant() -> None:

@@ -79,7 +79,7 @@ def test_every_outcome_of_a_harder_case_is_said(fleet: Finding) -> None:
 
     assert said(None, reason="unknown from 3 requests") == "unknown from 3 requests"
     assert said(None, reason="there is none") == "does not apply: there is none"
-    assert said(None) == "no fleet meets the SLO"
+    assert said(None) == "no fleet meets the SLO, or none that may be recommended (least_chance)"
     assert said(fleet, holds=True) == "still holds; TPOT p90 at 75.0 % of its limit"
     assert said(fleet) == f"{FLEET}, 2.000 USD per hour"
 

@@ -22,6 +22,8 @@ class Age(NamedTuple):
 
     first: Version
     """The first version."""
+    before: Version | None
+    """The first version for which it no longer holds; None: the newest is among them."""
     since: str
     """The month of its release, as in 2026-01."""
     name: str
@@ -46,8 +48,9 @@ def ages(family: str, files: Mapping[str, Path]) -> list[Age]:
         stated = read(path, str(path)).data.get("versions") or {}
         first = version(str(stated.get("first", "")))
         if first is not None:
-            stated_ages.append(Age(first, str(stated.get("since", "")), name))
-    return sorted(stated_ages)
+            before = version(str(stated.get("before", "")))
+            stated_ages.append(Age(first, before, str(stated.get("since", "")), name))
+    return sorted(stated_ages, key=lambda age: age.first)
 
 
 def of_version(name: str, files: Mapping[str, Path]) -> str | None:
@@ -58,8 +61,11 @@ def of_version(name: str, files: Mapping[str, Path]) -> str | None:
     asked = version(text)
     if asked is None:
         return None
-    held = [age.name for age in ages(family, files) if age.first <= asked]
-    return held[-1] if held else None
+    held = None
+    for age in ages(family, files):
+        if age.first <= asked and (age.before is None or asked < age.before):
+            held = age.name
+    return held
 
 
 def of_month(family: str, month: str, files: Mapping[str, Path]) -> str:

@@ -240,7 +240,7 @@ def _about_formats(role: str, place: Placement) -> Iterator[str]:
 def _about_rows_of(target: Placement, scenario: Scenario) -> Iterator[str]:
     """Yield that a pass of the target has more rows than were measured on its device."""
     schedule = scenario.schedule
-    rows = (schedule.needs.rows or 1 + schedule.window) * scenario.requests.concurrency
+    rows = schedule.verified_rows * scenario.requests.concurrency
     product = target.device.matmul_for(target.weights)
     measured = product.width[-1].tokens if product.width else 0
     if measured and measured < rows:

@@ -458,6 +458,7 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     strategy = scenario.schedule
     size = scenario.requests.concurrency
     running = scenario.batch
+    replicas = scenario.serving.replicas
     cost = scenario.cost
     context = scenario.mean_context
     law = evaluate.law(scenario, acceptance)
@@ -497,9 +498,9 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
         draft_ms=drafted * 1e3,
         law_tpot_ms=law.tpot_s * 1e3,
         tokens_per_step=law.tokens_per_step,
-        running=running,
-        baseline_running=scenario.plain_batch,
-        vanilla_running=vanilla.batch if vanilla else None,
+        running=min(size, replicas * running),
+        baseline_running=min(size, replicas * scenario.plain_batch),
+        vanilla_running=min(size, replicas * vanilla.batch) if vanilla else None,
         unmatched=acceptance.odds(strategy.window_for(running), scenario.exit).unmatched,
         vanilla_tpot_ms=vanilla_law.tpot_s * 1e3 if vanilla_law else None,
         exposed_draft_ms=exposed,

@@ -287,8 +287,8 @@ def _decided(
     loaded: Loaded, simulated: Outcome, baseline: Outcome, doubted: Sequence[Footing]
 ) -> Decision | None:
     """Return the decision on a method, by output tokens per second in a closed loop."""
-    speedup = drawn(baseline.tpot_s / simulated.tpot_s, doubt_of(loaded, ()))
     batch = evaluate.observed_batch(loaded.scenario, simulated)
+    speedup = drawn(baseline.tpot_s / simulated.tpot_s, doubt_of(loaded, (), batch=batch))
     throughput = None
     if loaded.scenario.requests.arrivals is None:
         throughput = quotient(simulated.tokens_per_s, baseline.tokens_per_s)

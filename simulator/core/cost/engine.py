@@ -468,6 +468,7 @@ class Engine(Frozen):
         us = 0.0
         if host:
             us += host.fixed_us.value + requests * host.request_us.value
+        if drafting:
             us += rows * self.verified_row_us.value + sharded * self.sharded_step_us.value
         if not (self.asynchronous and (host is None or host.asynchronous)):
             us += self.schedule_us.value + requests * self.schedule_us_per_request.value

@@ -354,18 +354,11 @@ def layer_products(
     hidden = model.hidden_size
     ff = kind.intermediate_size
     ups = 2 * ff if model.mlp == "gated" else ff
+    mlp = 0.0
     if ff:
         mlp = timed(*product.work(hidden, ups, full)) + timed(*product.work(ff, hidden, full))
-    else:
-        mlp = 0.0
     if kind.experts and model.experts:
-        if read is None:
-            read = model.experts.touched(full)
-        mlp += experts_time(place, full, read, prompt_rows)
-        if model.experts.shared:
-            mlp += shared_experts_time(place, full, prompt_rows)
-        if model.experts.latent_size:
-            mlp += 2.0 * timed(*product.work(hidden, model.experts.latent_size, full))
+        mlp += _mixture_time(place, full, read, prompt_rows)
         ff = ff or model.intermediate_size
     stream: float = hidden
     if place.collectives.per == "pass":  # tracks of an SPD draft have their own
@@ -388,6 +381,26 @@ def layer_products(
     if mixer is not None and mixer.index_width:
         small += place.engine.index_us.value * 1e-6
     return LayerTime(qkv, 0.0, output, mlp, small)
+
+
+def _mixture_time(place: Placement, rows: int, read: float | None, prompt_rows: int = 0) -> float:
+    """Return the seconds of all experts of a layer, routed and shared, and of the products into
+    their width and back; ``read``: routed experts that the rows read, by default as independent
+    rows do.
+    """
+    experts = place.model.experts
+    if experts is None:
+        return 0.0
+    if read is None:
+        read = experts.touched(rows)
+    seconds = experts_time(place, rows, read, prompt_rows)
+    if experts.shared:
+        seconds += shared_experts_time(place, rows, prompt_rows)
+    if experts.latent_size:
+        product = products(place, place.weights, place.tensor_parallel, prompt_rows)
+        work = product.work(place.model.hidden_size, experts.latent_size, rows)
+        seconds += 2.0 * product.timed(*work)
+    return seconds
 
 
 @lru_cache(TIMED)
@@ -425,7 +438,8 @@ def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0)
         whole = touched * weights * (1 if sliced else ranks)
         of_prompts = each * prompt_rows / rows if rows else 0.0
         product = products(place, stored, None, of_prompts)
-        return product.timed(*product.work(hidden + inner, 2 * inner, each, whole))
+        seconds = product.timed(*product.work(hidden + inner, 2 * inner, each, whole))
+        return seconds * _of_busiest_rank(place)
     if sliced:
         inner = inner / ranks
         weights = weights / ranks
@@ -433,11 +447,19 @@ def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0)
     size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)
     seconds = timed(size, 2.0 * pairs * weights, each)
     seconds += float(curve.beside_s(touched, hidden + inner))
-    if not sliced:
-        seconds *= place.engine.busiest_rank_ratio.value
+    seconds *= _of_busiest_rank(place)
     routing = products(_undivided(place), place.table_format)  # every device routes all rows
     router = routing.timed(*routing.work(model.hidden_size, experts.routed, rows))
     return seconds + router
+
+
+def _of_busiest_rank(place: Placement) -> float:
+    """Return how many times as long the experts of the busiest rank take as computed; 1 where every
+    rank has a slice of each.
+    """
+    if place.experts == "sliced":
+        return 1.0
+    return place.engine.busiest_rank_ratio.value
 
 
 def shared_experts_time(place: Placement, rows: int, prompt_rows: float = 0.0) -> float:

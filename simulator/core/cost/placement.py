@@ -160,6 +160,10 @@ class Placement(Frozen):
         is wanted.
         """
         if self._form(link, ranks) is None:
+            if not self._wanted_forms():
+                raise ValueError(
+                    "p2p: false leaves none of the engine's all_reduce; add nccl or ring to them"
+                )
             wanted = " or ".join(f"'{form}'" for form in self._wanted_forms())
             forms = link.all_reduce.forms(ranks)
             hint = f"it has {', '.join(forms)}" if forms else "it has none"

@@ -36,6 +36,7 @@ from scipy.optimize import brentq, least_squares
 
 from simulator.core.acceptance.sources import Acceptance, Rates
 from simulator.core.cost.engine import Engine
+from simulator.core.cost.hull import kinds_of
 from simulator.core.faults import BadInput
 from simulator.core.numeric import ordered_sum
 from simulator.core.plain import PlainData
@@ -435,7 +436,38 @@ def written(
         "free": len(fitted.numbers),
         "errors": {name: round(error, 4) for name, error in fitted.errors.items()},
     }
-    return data | {"fit": stated}
+    kept = {name: value for name, value in data.items() if name not in ("hull", "versions")}
+    return kept | _home(used) | {"fit": stated}
+
+
+def _home(runs: Sequence[MeasuredRun]) -> PlainData:
+    """Return on which devices the runs were (``fitted_on``), and between which ends they lie
+    (``hull``).
+    """
+    scenarios = [run.loaded.scenario for run in runs]
+    places = [scenario.target for scenario in scenarios if scenario.target]
+    if not places:
+        return {}
+    first, *others = dict.fromkeys(place.device for place in places)
+    home: PlainData = {"card": first.name, "others": [device.name for device in others]}
+    home |= {"maker": first.maker or "", "architecture": first.architecture or ""}
+    counts = {
+        "batch": [scenario.batch for scenario in scenarios],
+        "rows": [scenario.schedule.verified_rows for scenario in scenarios],
+        "ranks": [place.tensor_parallel for place in places],
+    }
+    hull: PlainData = {axis: [min(count), max(count)] for axis, count in counts.items()}
+    kinds = set[str]()
+    for place in places:
+        kinds |= kinds_of(place.model)
+    drafting = {getattr(scenario.cost, "drafting", None) for scenario in scenarios}
+    hull |= {
+        "kinds": sorted(kinds),
+        "models": sorted({place.model.name for place in places}),
+        "formats": sorted({place.weights for place in places}),
+        "drafting": sorted(how for how in drafting if how),
+    }
+    return {"fitted_on": home, "hull": hull}
 
 
 def _fitted_elsewhere(

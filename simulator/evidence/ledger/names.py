@@ -78,7 +78,7 @@ MONTHS = (
 LLAMA_CPP = {"Apple": "llama_cpp_metal", "NVIDIA": "llama_cpp_cuda", "AMD": "llama_cpp_cuda"}
 """What llama.cpp is on a maker's devices; on AMD it runs the kernels of CUDA."""
 LLAMA_CPP_ELSEWHERE = "llama_cpp_cpu"
-SEVERAL = re.compile(r"\s*(\d+)\s*x\s*(?=[^\W\d])", re.IGNORECASE)
+SEVERAL = re.compile(r"\s*(\d+)\s*x\s*(?=[^\W\d]|\d{4}\b)", re.IGNORECASE)
 """Beginning of a device's name that says how many there are."""
 ENGINES = {
     "hf": "hf_eager",

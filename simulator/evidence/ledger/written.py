@@ -362,7 +362,11 @@ def _accepted_share(row: WrittenRow) -> float | None:
         return None
     ends = re.fullmatch(r"(0\.\d+)\s*(?:-|to)\s*(0\.\d+)", cell)
     if ends is None:
-        return row.number("accepted_share")
+        share = row.number("accepted_share") or 0.0
+        if not 0.0 < share <= 1.0:
+            message = f"expected a share from 0 to 1 (0.625 for 62.5 %), got '{cell}'"
+            raise BadInput.at(row.place, message, "accepted_share")
+        return share
     low, high = float(ends[1]), float(ends[2])
     if high - low > WIDEST_RANGE:
         message = f"{cell} is too wide a range; state tokens_per_step"

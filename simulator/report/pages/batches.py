@@ -3,6 +3,7 @@ draft time.
 """
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from matplotlib.axes import Axes
@@ -113,7 +114,9 @@ def waiting(study: BatchStudy) -> str:
     """Return from which size on clients wait for room, and how many at the largest; empty where
     none do.
     """
-    short = [point for point in study.points if point.running < point.batch]
+    serving = study.scenario.serving
+    places = serving.replicas * (serving.policy.max_requests or inf)
+    short = [point for point in study.points if point.running < min(point.batch, places)]
     if not short:
         return ""
     first, last = short[0], short[-1]

@@ -58,13 +58,10 @@ LOOPS = (
 def page(ledgers: Sequence[MeasuredTable], command: str) -> Page:
     """Return the page of tables of measured rows."""
     rows = [row for ledger in ledgers for row in ledger.rows]
-    found = scores(rows)
-    overall = [score for score in found if score.group == EVERY]
-    groups = [score for score in found if score.group != EVERY]
-    steps = step_scores(rows)
-    loops = loop_scores(rows)
     left_out = [row for ledger in ledgers for row in ledger.left_out]
-    assumed = list(_assumed(rows))
+    every = scores(rows)
+    overall = [score for score in every if score.group == EVERY]
+    groups = [score for score in every if score.group != EVERY]
     ours = next((score for score in overall if score.guesser == OURS), None)
     opening: list[Block] = []
     if ours:
@@ -74,16 +71,27 @@ def page(ledgers: Sequence[MeasuredTable], command: str) -> Page:
         answer=headline(ours, len(rows), len(left_out)),
         highlights=list(_highlights(ours)) if ours else (),
         opening=opening,
-        sections=sections(
-            ("By group", [_scores("Speed-up by group", groups)] if groups else []),
-            ("Steps", [_steps(steps)] if steps else []),
-            ("Closed loops", [*_loops(rows, loops), Paragraph(LOOPS)] if loops else []),
-            ("Row by row", [_rows(judged(speedups(rows))[OURS])] if ours else []),
-            ("Left out", [Bullets(list(reasons(left_out)))] if left_out else []),
-            ("Assumed", [Bullets(assumed)] if assumed else []),
-        ),
+        sections=sections(*_sections(rows, groups, left_out)),
         command=command,
     )
+
+
+def _sections(
+    rows: Sequence[LedgerRow], groups: Sequence[Score], left_out: Sequence[LeftOut]
+) -> Iterator[tuple[str, list[Block]]]:
+    """Yield the sections for which there are rows."""
+    if groups:
+        yield "By group", [_scores("Speed-up by group", groups)]
+    if steps := step_scores(rows):
+        yield "Steps", [_steps(steps)]
+    if loops := loop_scores(rows):
+        yield "Closed loops", [*_loops(rows, loops), Paragraph(LOOPS)]
+    if groups:
+        yield "Row by row", [_rows(judged(speedups(rows))[OURS])]
+    if left_out:
+        yield "Left out", [Bullets(list(reasons(left_out)))]
+    if assumed := list(_assumed(rows)):
+        yield "Assumed", [Bullets(assumed)]
 
 
 def headline(ours: Score | None, rows: int, left_out: int) -> str:

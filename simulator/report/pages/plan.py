@@ -5,6 +5,7 @@ exports, what went in.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
+from math import floor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -216,7 +217,7 @@ def unsure(finding: Finding, least_chance: float) -> str:
     """Return why a fleet that meets the SLO is not recommended: its speculation is not sure enough
     to be faster than plain decoding.
     """
-    chance = decided.chance_words(finding.chance or 0.0)
+    chance = f"{floor(100 * (finding.chance or 0.0))} %"  # 79.6 % is below 80 %
     return (
         f"{fleet(finding)}, {number(finding.cost_usd_per_hour)} USD per hour; the chance that its "
         f"speculation is faster than plain decoding is {chance}, below {whole_share(least_chance)} "
@@ -333,7 +334,7 @@ def outcome(case: Sensitivity) -> str:
     if case.reason:
         return f"does not apply: {case.reason}"
     if case.answer is None:
-        return "no fleet meets the SLO"
+        return "no fleet meets the SLO, or none that may be recommended (least_chance)"
     if case.holds:
         tightest = case.answer.tightest
         return f"still holds; {limit_name(tightest.limit)} at {share(tightest.strain)} of its limit"

@@ -139,8 +139,9 @@ def _measured(parameter: str) -> Measured:
     if parameter == ACCEPTANCE:
         return "acceptance"
     role, _, _ = parameter.partition(".")
-    if role == "draft":
+    if role == "draft" or parameter.startswith("draft:"):
         return "draft"
-    if role == "channel" or ".link." in parameter:
+    over_a_link = ".link." in parameter or parameter.startswith("all-reduce of ")
+    if role == "channel" or over_a_link:
         return "link"
     return "step"

@@ -117,10 +117,9 @@ def distances(
     """Return how far a scenario's placement is outside of a hull, by axis; 0 inside. ``batch``:
     requests that decode together; None: one for every place.
     """
-    verified = scenario.schedule.window + 1
     found: dict[Axis, float] = {
         "batch": doublings(batch or scenario.batch, hull.batch),
-        "rows": doublings(verified, hull.rows),
+        "rows": doublings(scenario.schedule.verified_rows, hull.rows),
         "ranks": doublings(place.tensor_parallel, hull.ranks),
         "kind": 0.0,
         "model": 0.0,
@@ -134,7 +133,7 @@ def distances(
         found["model"] = float(target.model.name not in hull.models)
     if hull.formats:
         known = {_width(form) for form in hull.formats}
-        found["format"] = float(_width(place.weights) not in known)
+        found["format"] = float(_width(target.weights) not in known)
     drafting = scenario.cost.drafting if isinstance(scenario.cost, HardwareCost) else None
     if hull.drafting and drafting:
         found["drafting"] = float(drafting not in hull.drafting)
@@ -155,7 +154,7 @@ def _of_device(home: Home, device: Device) -> dict[Axis, float]:
     found: dict[Axis, float] = {"card": 0.0, "architecture": 0.0, "maker": 0.0}
     if home.holds(device):
         return found
-    if device.maker != home.maker:
+    if device.maker and device.maker != home.maker:
         found["maker"] = 1.0
     elif device.architecture != home.architecture:
         found["architecture"] = 1.0
@@ -214,11 +213,12 @@ def fitted_here(scenario: Scenario) -> list[Placement]:
     return found
 
 
-def held_by_fits(scenario: Scenario) -> set[Sourced]:
+def held_by_fits(scenario: Scenario, batch: int | None = None) -> set[Sourced]:
     """Return the numbers of engines that are not drawn on the devices of their fits
     (:func:`fitted_here`): inside of the hull all of them, outside those that were fitted.
+    ``batch``: requests that decode together; None: one for every place.
     """
-    inside = not farthest(scenario)
+    inside = not farthest(scenario, batch)
     found = set[Sourced]()
     for place in fitted_here(scenario):
         for number in nested(place.engine, Sourced):

@@ -164,7 +164,7 @@ def _away(scenario: Scenario) -> dict[Sourced, Open]:
 
 def about_rows(scenario: Scenario) -> Iterator[str]:
     """Yield where products of more rows than were measured are continued in a line."""
-    rows = {"target": 1 + scenario.schedule.window, "draft": 1}
+    rows = {"target": scenario.schedule.verified_rows, "draft": 1}
     for role, place in placements(scenario):
         most = measured_rows(place)
         verified = rows[role] * scenario.batch
@@ -266,12 +266,17 @@ def numbers_of(scenario: Scenario) -> dict[str, Sourced]:
     """Return the different numbers of a scenario by the dotted name of their first place."""
     names = {}
     for entry in reversed(list(provenance(scenario))):
-        names[(entry["value"], entry["source"])] = str(entry["parameter"])
+        names[_stated(entry)] = str(entry["parameter"])
     numbers = {}
     for number in dict.fromkeys(nested(scenario, Sourced)):
-        name = names.get((number.value, number.source), number.source)
+        name = names.get(_stated(number.model_dump()), number.source)
         numbers[name] = number
     return numbers
+
+
+def _stated(number: Mapping[str, object]) -> tuple[object, ...]:
+    """Return all that a number states, which tells it from others."""
+    return tuple(number.get(part) for part in ("value", "source", "confidence", "low", "high"))
 
 
 def with_number(number: Sourced, loaded: Loaded) -> Loaded:

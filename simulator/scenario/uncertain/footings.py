@@ -43,8 +43,8 @@ def footings(loaded: Loaded, every: bool = True) -> list[Footing]:
     """Return the numbers that the speed-up rests on, that which changes it most first; without
     ``every`` only those in doubt: assumed, borrowed, or with a range.
 
-    Where nothing is drafted it is the speed. Numbers with the same value and source are one, and
-    are moved together.
+    Where nothing is drafted it is the speed. Numbers that state the same are one, and are moved
+    together.
     """
     loaded = tuned(loaded)
     scenario = loaded.scenario

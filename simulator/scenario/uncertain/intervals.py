@@ -54,9 +54,9 @@ def run_with_interval(
     loaded = tuned(loaded)
     result = run(loaded, command, log, times.note)
     doubted = footings(loaded, every=False)
-    drawn = intervals(loaded, _answers(result), times.requests)
-    speedup = drawn["speedup"]
     batch = observed_batch(result.scenario, result.simulated)
+    drawn = intervals(loaded, _answers(result), times.requests, batch)
+    speedup = drawn["speedup"]
     result = replace(
         result,
         rests_on=largest_in_words(loaded, doubted),
@@ -180,8 +180,11 @@ def drawn_together(values: Mapping[str, float], doubts: Mapping[str, Doubt]) -> 
 
 def values_by_law(loaded: Loaded, batch: int | None = None) -> dict[str, float]:
     """Return what the laws say of a scenario, by name; the rate is of all requests together."""
-    laws = laws_of(loaded.scenario, loaded.acceptance(), batch)
-    together = batch or loaded.scenario.batch
+    scenario = loaded.scenario
+    laws = laws_of(scenario, loaded.acceptance(), batch)
+    together = scenario.serving.replicas * (batch or scenario.batch)
+    if scenario.requests.arrivals is None:
+        together = min(together, scenario.requests.concurrency)
     return {
         "step_ms": step_by_law(laws) * 1e3,
         "tpot_ms": tpot_by_law(laws) * 1e3,
@@ -230,7 +233,7 @@ def doubts_of(
     stated = laws_of(scenario, acceptance, batch)
     moved = dict(_moved(loaded, stated, batch))
     at_ends: dict[str, tuple[Laws, Laws]] = {}
-    held = held_by_fits(scenario)
+    held = held_by_fits(scenario, batch)
     for span in uneven(numbers_of(scenario), scenario):
         if span.number not in held:
             low, high = (span.at(end, loaded).scenario for end in span.ends)
@@ -261,7 +264,7 @@ def _moved(loaded: Loaded, stated: Laws, batch: int | None) -> Iterator[tuple[st
         if device not in at_home:
             yield name, laws_of(change(loaded).scenario, acceptance, batch)
     whole = devices(scenario)
-    for name, change in (*slowed(loaded), *doubtful(loaded, held_by_fits(scenario))):
+    for name, change in (*slowed(loaded), *doubtful(loaded, held_by_fits(scenario, batch))):
         if name not in whole:
             yield name, laws_of(change(loaded).scenario, acceptance, batch)
     drafts = scenario.schedule.window > 0

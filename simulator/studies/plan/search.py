@@ -20,6 +20,7 @@ more machines always help. All runs have the same arrivals, lengths and recordin
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
+from math import floor
 from typing import Literal, NamedTuple
 
 from simulator.core.faults import Infeasible
@@ -320,7 +321,7 @@ def not_recommended(searched: Search) -> Infeasible:
     message = (
         f"no fleet is recommended: of those that meet the SLO the surest is {surest.replicas} x "
         f"{surest.candidate.name}, and the chance that its speculation is faster than plain "
-        f"decoding is {100 * (surest.chance or 0.0):.0f} %, below {100 * least:.0f} %; plain "
+        f"decoding is {floor(100 * (surest.chance or 0.0))} %, below {100 * least:g} %; plain "
         "decoding does not meet the SLO, or is not among the strategies. With a lower least_chance "
         "the cheapest is told all the same"
     )

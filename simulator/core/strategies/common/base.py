@@ -85,6 +85,13 @@ class Strategy(_Typed[D, S], Frozen, ABC):
         """Return the draft tokens proposed for one verification, at most; 0 without speculation."""
         return 0
 
+    @property
+    def verified_rows(self) -> int:
+        """Return the rows of a request in a verification, at most: those of a tree, else a row for
+        each draft token and one more.
+        """
+        return self.needs.rows or self.window + 1
+
     def window_for(self, requests: int) -> int:
         """Return the draft tokens that each of ``requests`` decoding together gets."""
         return self.window
