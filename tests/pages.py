@@ -33,7 +33,8 @@ from simulator.scenario import Scenario, load
 from simulator.scenario.decision.by_law import by_law as decided_law
 from simulator.scenario.evaluate import run, tuned
 from simulator.scenario.result.data import law_details
-from simulator.scenario.uncertain.intervals import of_speedup
+from simulator.scenario.uncertain.draws import interval
+from simulator.scenario.uncertain.intervals import doubt_of
 from simulator.studies.compare import Contestant, study as compare
 from simulator.studies.plan.study import study as plan_study
 from simulator.studies.sweep.executors import crew
@@ -99,7 +100,7 @@ def ran(kind: str) -> Page:
     name, overrides = SHORT[kind]
     loaded, times = load(name, overrides), Times()
     result = run(loaded, f"specsim run {name}", finished=times.note)
-    speedup = of_speedup(tuned(loaded), result.speedup, times.requests)
+    speedup = interval(result.speedup, doubt_of(tuned(loaded), times.requests))
     return run_page(result, window_sweep(loaded, result), speedup, of_run(loaded, result))
 
 

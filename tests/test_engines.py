@@ -32,7 +32,7 @@ from simulator.scenario.evaluate import law, law_from, replay, simulate
 from simulator.scenario.uncertain.doubts import deviation
 from simulator.scenario.uncertain.draws import interval
 from simulator.scenario.uncertain.footings import footings, rests_on
-from simulator.scenario.uncertain.intervals import of_speedup
+from simulator.scenario.uncertain.intervals import doubt_of
 
 METHODS = "methods_vicuna_7b_a100"
 BYTES_ALONE = "target.device=a100_80g_sxm_vidur"
@@ -697,7 +697,7 @@ def test_numbers_in_doubt_are_named_with_what_they_change_and_widen_the_interval
     sure = load(METHODS, [*settings, "target.engine=ideal", "draft.engine=ideal"])
     unsure = load(METHODS, [*settings, "target.engine=tensorrt_llm", "draft.engine=tensorrt_llm"])
     assert "uncertainty: target.engine.speculation.tree.fixed_us (assumed); " in rests_on(unsure)
-    spans = [of_speedup(one, 2.0, []) for one in (sure, unsure)]
+    spans = [interval(2.0, doubt_of(one, [])) for one in (sure, unsure)]
     assert spans[0].high / spans[0].low < spans[1].high / spans[1].low
     ranked = footings(unsure)
     assert [abs(footing.change) for footing in ranked] == sorted(

@@ -19,7 +19,7 @@ from simulator.scenario import load
 from simulator.scenario.evaluate import law, run
 from simulator.scenario.loading import variant
 from simulator.scenario.uncertain.draws import Doubt, interval
-from simulator.scenario.uncertain.intervals import doubt_of, of_speedup
+from simulator.scenario.uncertain.intervals import doubt_of
 
 STATED = ("strategy.gamma=3", "durations={target_ms: 10, draft_step_ms: 1}")
 CHAIN = "vanilla_llama_2_7b_a100"
@@ -171,7 +171,7 @@ def test_a_speedup_by_any_range_is_one_of_a_possible_mean(
         STATED[1],
         f"acceptance={{rate: {rate}, tokens_per_step_between: {between}}}",
     ]
-    found = of_speedup(load("durations_only", words), 1.0, ())
+    found = interval(1.0, doubt_of(load("durations_only", words), ()))
     assert 1.0 / mean * (1 - 1e-9) <= found.low <= found.high <= (gamma + 1.0) / mean * (1 + 1e-9)
 
 
@@ -212,7 +212,7 @@ def test_continued_rates_are_said_beside_the_headline_with_their_range(
         f"{further.high:.3g}"
     )
     assert further.low < further.length < further.high < 4.0
-    found = of_speedup(loaded, result.speedup, ())
+    found = interval(result.speedup, doubt_of(loaded, ()))
     assert found.low <= result.speedup * further.low / further.length
     assert found.high >= result.speedup * further.high / further.length
 

@@ -28,7 +28,8 @@ from simulator.scenario import load
 from simulator.scenario.decision.by_law import by_law
 from simulator.scenario.evaluate import run
 from simulator.scenario.result.data import law_details
-from simulator.scenario.uncertain.intervals import of_speedup, run_with_interval
+from simulator.scenario.uncertain.draws import interval
+from simulator.scenario.uncertain.intervals import doubt_of, run_with_interval
 from simulator.studies.what_if import of_run
 from simulator.studies.window import SweepPoint, window_sweep
 
@@ -273,7 +274,8 @@ def test_console_fits(loaded, result, width):
     page = StringIO()
     console = Console(file=page, width=width)
     print_page(
-        run_page(result, (), of_speedup(loaded, result.speedup, [(1.0, 10), (1.2, 10)])), console
+        run_page(result, (), interval(result.speedup, doubt_of(loaded, [(1.0, 10), (1.2, 10)]))),
+        console,
     )
     decided = by_law(loaded)
     print_page(law_page.page(law_details(loaded, decided), decided.decision), console)

@@ -31,7 +31,6 @@ from simulator.scenario.uncertain.footings import Footing, rests_on
 from simulator.scenario.uncertain.intervals import (
     doubt_of,
     doubts_of,
-    of_speedup,
     plain_step_by_law,
     rate_by_law,
     speedup_by_law,
@@ -149,7 +148,7 @@ def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.Mon
         try:
             loaded, times = load("durations_only", [workload]), Times()
             speedup = run(loaded, finished=times.note).speedup
-            of_speedup(loaded, speedup, times.requests)
+            interval(speedup, doubt_of(loaded, times.requests))
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

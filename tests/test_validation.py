@@ -46,7 +46,7 @@ from simulator.scenario import load
 from simulator.scenario.evaluate import run
 from simulator.scenario.uncertain.devices import slowed
 from simulator.scenario.uncertain.draws import Doubt, interval
-from simulator.scenario.uncertain.intervals import of_speedup
+from simulator.scenario.uncertain.intervals import doubt_of
 from tests.apart import gone, kept
 from tests.kept_reports import differing
 from tests.toy_paper import TERMS, written
@@ -156,7 +156,7 @@ def test_a_run_of_stated_durations_is_as_sure_as_its_requests() -> None:
     loaded, times = load("durations_only", ["requests.count=20"]), Times()
     speedup = run(loaded, finished=times.note).speedup
     assert len(times.requests) == 20
-    assert of_speedup(loaded, speedup, times.requests) == interval(
+    assert interval(speedup, doubt_of(loaded, times.requests)) == interval(
         speedup, Doubt(tuple(times.requests), {})
     )
 

@@ -12,6 +12,7 @@ from simulator.core.acceptance.trace import Trace
 from simulator.core.cost.kernels import computes_longer_than_it_reads, lacks_curve
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import Path_, Place
+from simulator.core.strategies.common.base import rows_of_a_request
 from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.core.strategies.common.drafters import StreamingDrafter
 from simulator.scenario import Loaded, Scenario
@@ -240,7 +241,7 @@ def _about_formats(role: str, place: Placement) -> Iterator[str]:
 def _about_rows_of(target: Placement, scenario: Scenario) -> Iterator[str]:
     """Yield that a pass of the target has more rows than were measured on its device."""
     schedule = scenario.schedule
-    rows = schedule.verified_rows * scenario.requests.concurrency
+    rows = rows_of_a_request(schedule) * scenario.requests.concurrency
     product = target.device.matmul_for(target.weights)
     measured = product.width[-1].tokens if product.width else 0
     if measured and measured < rows:

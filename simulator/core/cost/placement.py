@@ -162,7 +162,7 @@ class Placement(Frozen):
         if self._form(link, ranks) is None:
             if not self._wanted_forms():
                 raise ValueError(
-                    "p2p: false leaves none of the engine's all_reduce; add nccl or ring to them"
+                    "p2p: false leaves none of the engine's all_reduce; add 'nccl' or 'ring'"
                 )
             wanted = " or ".join(f"'{form}'" for form in self._wanted_forms())
             forms = link.all_reduce.forms(ranks)

@@ -41,6 +41,7 @@ from simulator.core.faults import BadInput
 from simulator.core.numeric import ordered_sum
 from simulator.core.plain import PlainData
 from simulator.core.quantities import Ranged, replace_nested
+from simulator.core.strategies.common.base import rows_of_a_request
 from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
@@ -453,7 +454,7 @@ def _home(runs: Sequence[MeasuredRun]) -> PlainData:
     home |= {"maker": first.maker or "", "architecture": first.architecture or ""}
     counts = {
         "batch": [scenario.batch for scenario in scenarios],
-        "rows": [scenario.schedule.verified_rows for scenario in scenarios],
+        "rows": [rows_of_a_request(scenario.schedule) for scenario in scenarios],
         "ranks": [place.tensor_parallel for place in places],
     }
     hull: PlainData = {axis: [min(count), max(count)] for axis, count in counts.items()}

@@ -39,7 +39,7 @@ from simulator.evidence.ledger.written import TEMPERATURE, WrittenRow, scenario_
 from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
-from simulator.scenario import Loaded, Scenario
+from simulator.scenario import Loaded
 from simulator.scenario.evaluate import NO_DRAFTS, law, plain, simulate, tuned
 from simulator.scenario.uncertain.draws import Deviates, Drawn
 from simulator.scenario.uncertain.intervals import (
@@ -301,19 +301,12 @@ def _comparisons(loaded: Loaded, measured: Measured) -> Iterator[RowComparison]:
     asked = {name: number for name, number in stated.items() if number is not None}
     laws = laws_of(loaded.scenario, loaded.acceptance())
     values = {name: BY_LAW[name](laws) for name in asked}
-    if measured.whole_loop or (SPEEDUP in asked and is_closed_loop(loaded.scenario)):
+    if measured.whole_loop:
         values |= _simulated(loaded, SPEEDUP in asked)
     doubts = doubts_of(loaded, (), [BY_LAW[name] for name in asked])
     deviates = Deviates()
     for (name, number), doubt in zip(asked.items(), doubts, strict=True):
         yield RowComparison(name, number, deviates.drawn(values[name], doubt))
-
-
-def is_closed_loop(scenario: Scenario) -> bool:
-    """Return whether clients follow one another, so that the prompts of some ride in the steps of
-    others.
-    """
-    return 1 < scenario.requests.concurrency < scenario.requests.count
 
 
 def _simulated(loaded: Loaded, beside_plain: bool) -> dict[str, float]:

@@ -166,8 +166,8 @@ class WrittenRow:
                 yield key, cell
 
     def is_plain_run_of(self, other: "WrittenRow", but: str | None = None) -> bool:
-        """Return whether this is the plain run that another one is divided by, or is it ``but`` for
-        a column.
+        """Return whether this is the plain run that another one is divided by; the two may differ
+        in the column ``but``.
         """
         if self.drafts:
             return False

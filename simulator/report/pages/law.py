@@ -61,7 +61,7 @@ def answer(details: PlainMapping) -> str:
         rate = number(details["closed_loop"]["decoding_tokens_per_s"])
         return (
             f"{rate} tokens per second while decoding (law), {details['speedup']:.2f} times those "
-            f"of autoregressive decoding; {tpot_ms} ms per token of who runs against "
+            f"of autoregressive decoding; {tpot_ms} ms per token for a request that runs, against "
             f"{baseline_ms} ms: {step}."
         )
     return (

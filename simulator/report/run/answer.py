@@ -59,7 +59,7 @@ def _of_closed_loop(result: RunResult) -> str:
     )
     own_ms = number(simulated.tpot_s * 1e3, 3)
     plain_ms = number(baseline.tpot_s * 1e3, 3)
-    return f"{rates}; {own_ms} ms per token of who runs against {plain_ms} ms"
+    return f"{rates}; {own_ms} ms per token for a request that runs, against {plain_ms} ms"
 
 
 def _with_prompts(speedup: float | None) -> str:

@@ -60,7 +60,7 @@ def _by_batch(scenario: Scenario, odds: OddsOf, batch: int) -> Along:
     room = _room(scenario)
 
     def at_batch(size: int) -> bool:
-        if size <= room or requests.arrivals:
+        if requests.arrivals or (size <= room and size != scenario.batch):
             return speedup_at(scenario, odds, size, context) > 1.0
         clients = size * scenario.serving.replicas
         enough = max(requests.count, clients)

@@ -20,6 +20,7 @@ from simulator.core.cost.hardware_cost import HardwareCost
 from simulator.core.cost.hull import Hull, doublings, kinds_of
 from simulator.core.cost.placement import Placement
 from simulator.core.quantities import Sourced, nested
+from simulator.core.strategies.common.base import rows_of_a_request
 from simulator.scenario import Scenario
 from simulator.scenario.ranks import placements
 from simulator.scenario.uncertain.homes import FITTED
@@ -119,7 +120,7 @@ def distances(
     """
     found: dict[Axis, float] = {
         "batch": doublings(batch or scenario.batch, hull.batch),
-        "rows": doublings(scenario.schedule.verified_rows, hull.rows),
+        "rows": doublings(rows_of_a_request(scenario.schedule), hull.rows),
         "ranks": doublings(place.tensor_parallel, hull.ranks),
         "kind": 0.0,
         "model": 0.0,

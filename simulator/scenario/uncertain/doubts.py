@@ -24,6 +24,7 @@ from simulator.core.quantities import (
     provenance,
     replace_nested,
 )
+from simulator.core.strategies.common.base import rows_of_a_request
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.ranks import Continued, continued, placements
 from simulator.scenario.uncertain.draws import SHARE_DEVIATIONS
@@ -164,7 +165,7 @@ def _away(scenario: Scenario) -> dict[Sourced, Open]:
 
 def about_rows(scenario: Scenario) -> Iterator[str]:
     """Yield where products of more rows than were measured are continued in a line."""
-    rows = {"target": scenario.schedule.verified_rows, "draft": 1}
+    rows = {"target": rows_of_a_request(scenario.schedule), "draft": 1}
     for role, place in placements(scenario):
         most = measured_rows(place)
         verified = rows[role] * scenario.batch

@@ -36,7 +36,6 @@ from simulator.scenario.uncertain.draws import (
     Doubt,
     Drawn,
     Interval,
-    interval,
 )
 from simulator.scenario.uncertain.footings import footings, largest_in_words
 
@@ -73,11 +72,6 @@ def _answers(result: RunResult) -> dict[str, float]:
     if result.scenario.requests.arrivals is None:
         answers["tokens_per_s"] = simulated.tokens_per_s
     return answers | {"speedup": result.speedup}
-
-
-def of_speedup(loaded: Loaded, speedup: float, requests: Sequence[tuple[float, int]]) -> Interval:
-    """Return the interval of a run's speed-up; ``requests`` as :attr:`Times.requests` has them."""
-    return interval(speedup, doubt_of(loaded, requests))
 
 
 class Laws(NamedTuple):

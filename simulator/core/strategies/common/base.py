@@ -85,13 +85,6 @@ class Strategy(_Typed[D, S], Frozen, ABC):
         """Return the draft tokens proposed for one verification, at most; 0 without speculation."""
         return 0
 
-    @property
-    def verified_rows(self) -> int:
-        """Return the rows of a request in a verification, at most: those of a tree, else a row for
-        each draft token and one more.
-        """
-        return self.needs.rows or self.window + 1
-
     def window_for(self, requests: int) -> int:
         """Return the draft tokens that each of ``requests`` decoding together gets."""
         return self.window
@@ -335,6 +328,13 @@ class Strategy(_Typed[D, S], Frozen, ABC):
         if kind.window is None:
             return self.window
         return kind.window
+
+
+def rows_of_a_request(strategy: Strategy) -> int:
+    """Return the rows of a request in a verification, at most: those of a tree, else a row for each
+    draft token and one more.
+    """
+    return strategy.needs.rows or strategy.window + 1
 
 
 def early_exit(strategy: Strategy, layers: int | None) -> Exit | None:
