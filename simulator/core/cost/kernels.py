@@ -357,8 +357,10 @@ def layer_products(
     mlp = 0.0
     if ff:
         mlp = timed(*product.work(hidden, ups, full)) + timed(*product.work(ff, hidden, full))
-    if kind.experts and model.experts:
-        mlp += _mixture_time(place, full, read, prompt_rows)
+    if kind.experts:
+        routed = experts_time(place, full, read, prompt_rows)
+        shared = shared_experts_time(place, full, prompt_rows)
+        mlp += routed + shared + latent_time(place, full, prompt_rows)
         ff = ff or model.intermediate_size
     stream: float = hidden
     if place.collectives.per == "pass":  # tracks of an SPD draft have their own
@@ -383,34 +385,15 @@ def layer_products(
     return LayerTime(qkv, 0.0, output, mlp, small)
 
 
-def _mixture_time(place: Placement, rows: int, read: float | None, prompt_rows: int = 0) -> float:
-    """Return the seconds of all experts of a layer, routed and shared, and of the products into
-    their width and back; ``read``: routed experts that the rows read, by default as independent
-    rows do.
-    """
-    experts = place.model.experts
-    if experts is None:
-        return 0.0
-    if read is None:
-        read = experts.touched(rows)
-    seconds = experts_time(place, rows, read, prompt_rows)
-    if experts.shared:
-        seconds += shared_experts_time(place, rows, prompt_rows)
-    if experts.latent_size:
-        product = products(place, place.weights, place.tensor_parallel, prompt_rows)
-        work = product.work(place.model.hidden_size, experts.latent_size, rows)
-        seconds += 2.0 * product.timed(*work)
-    return seconds
-
-
 @lru_cache(TIMED)
 def _small_operations(place: Placement) -> Callable[[float, float, float], float]:
     """Return the timer of small operations."""
     return place.device.timer(place.device.small_operations)
 
 
-def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0) -> float:
-    """Return the seconds of router and routed experts of a layer, of which ``rows`` read so many.
+def experts_time(place: Placement, rows: int, read: float | None, prompt_rows: int = 0) -> float:
+    """Return the seconds of router and routed experts of a layer, of which ``rows`` ``read`` so
+    many, by default as many as independent rows do.
 
     It is that of the busiest rank where ranks hold whole experts. On a device without a fit for
     experts it is one product over all experts read, each with its share of the rows, and no router.
@@ -422,7 +405,7 @@ def experts_time(place: Placement, rows: int, read: float, prompt_rows: int = 0)
     if experts is None:
         return 0.0
     sliced = place.experts == "sliced"
-    touched = read
+    touched = experts.touched(rows) if read is None else read
     pairs = float(rows * experts.per_token)
     hidden = experts.latent_size or model.hidden_size
     weights = float(model.expert_weights)
@@ -479,6 +462,18 @@ def shared_experts_time(place: Placement, rows: int, prompt_rows: float = 0.0) -
 
 
 @lru_cache(TIMED)
+def latent_time(place: Placement, rows: int, prompt_rows: int = 0) -> float:
+    """Return the seconds of the products into the width of the routed experts and back, where they
+    are narrower than the model.
+    """
+    experts = place.model.experts
+    if experts is None or not experts.latent_size:
+        return 0.0
+    product = products(place, place.weights, place.tensor_parallel, prompt_rows)
+    work = product.work(place.model.hidden_size, experts.latent_size, rows)
+    return 2.0 * product.timed(*work)
+
+
 def _grouped_products(
     place: Placement, curve: ExpertRoofline, arithmetic: Arithmetic
 ) -> Callable[[float, float, float], float]:
