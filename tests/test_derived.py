@@ -11,9 +11,11 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.core.cost.device import Device
+from simulator.core.cost.relation import BORROWED_SPREADS, Relation
 from simulator.core.faults import BadInput
 from simulator.core.quantities import provenance
 from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.document import read
 from simulator.inputs.schema import validate
 
 CARD = """about: "A card of which nothing is known but its datasheet"
@@ -76,6 +78,39 @@ def test_the_spread_of_a_measured_device_is_not_borrowed(tmp_path: Path) -> None
     assert device(names, "card").spread is None
 
 
+@pytest.mark.parametrize("relation", sorted(BORROWED_SPREADS))
+def test_a_spread_may_say_how_the_card_is_related_to_its_origin(
+    tmp_path: Path, relation: Relation
+) -> None:
+    names = catalogue(tmp_path, card=f"{CARD}spread: {relation}\n")
+    spread = device(names, "card").spread
+    assert spread is not None
+    assert (spread.value, spread.source, spread.confidence) == BORROWED_SPREADS[relation]
+
+
+def test_the_further_the_relation_the_wider_the_spread() -> None:
+    same, other_chip, other_maker = (
+        BORROWED_SPREADS[relation].value
+        for relation in ("same chip", "another chip", "another maker")
+    )
+    assert same < other_chip < other_maker
+
+
+def test_shipped_cards_say_how_they_are_related_to_their_origins() -> None:
+    """A relation is stated by cards without kernels of their own, and tells makers apart."""
+    names = Catalogue()
+    related = {
+        name: data
+        for name, path in names.names("device").items()
+        if isinstance((data := read(path).data).get("spread"), str)
+    }
+    assert len(related) > 25
+    for name, data in related.items():
+        assert "matmul" not in data, name
+        elsewhere = device(names, name).maker != device(names, data["like"]).maker
+        assert (data["spread"] == "another maker") == elsewhere, name
+
+
 def test_a_chain_keeps_the_first_home_of_a_number(tmp_path: Path) -> None:
     names = catalogue(tmp_path, card=CARD, cheaper="like: card\nmemory_gb: 24\n")
     cheaper = device(names, "cheaper")
@@ -95,6 +130,11 @@ def test_a_chain_keeps_the_first_home_of_a_number(tmp_path: Path) -> None:
         ),
         ("like: card\n", "card.yaml:1:1: like: comes back to"),
         ("like: a100_80g_sxm\npeak_tflop: 3\n", "peak_tflop"),
+        (
+            "like: a100_80g_sxm\nspread: same chop\n",
+            "card.yaml:2:1: spread: expected a number, or one of same chip, another chip, another "
+            "maker; got 'same chop'",
+        ),
     ],
 )
 def test_a_slip_is_named_with_its_place(tmp_path: Path, text: str, words: str) -> None:

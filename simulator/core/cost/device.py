@@ -12,10 +12,11 @@ from functools import lru_cache
 from math import log
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from simulator.core.cost.collectives import AllReduce, AllToAll
 from simulator.core.cost.formats import ACTIVATION_BYTES, FORMATS, Arithmetic, NumberFormat
+from simulator.core.cost.relation import Relation, by_relation
 from simulator.core.cost.roofline import Attention, ExpertRoofline, Roofline
 from simulator.core.numeric import Numbers, p_norm
 from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Positive
@@ -93,9 +94,12 @@ class Device(Frozen):
     """
     small_operations: Roofline
     """Roofline of norms, activations and rotations."""
-    spread: Positive | None = None
+    spread: Annotated[
+        Positive | None,
+        BeforeValidator(by_relation, json_schema_input_type=Positive | Relation | None),
+    ] = None
     """Standard deviation of a layer's measured time relative to the formula's, over points that
-    were left out of the fit.
+    were left out of the fit; where the kernels are another device's, how the two are related.
     """
     spreads: dict[str, Positive] = Field(default={})
     """The same of single operations, by the name of their field or of their entry in ``matmul``;

@@ -5,6 +5,7 @@ from functools import partial
 
 from simulator.core.cost.device import Device
 from simulator.core.cost.model import Experts
+from simulator.core.cost.relation import BORROWED_SPREADS
 from simulator.core.cost.roofline import Attention, Roofline
 from simulator.core.quantities import Positive, Ranged, nested, replace_nested
 from simulator.scenario import Loaded, Scenario
@@ -15,10 +16,6 @@ UNMEASURED = 0.10
 """Spread of a device for which nothing was left out of a fit: between what the RTX 3090 leaves and
 a datasheet's rates.
 """
-ANOTHER_CHIP = 0.19
-"""The same where the times of products are another card's: as A100 predicted from H100, the worst
-of seven such tests (docs/background/errors.md).
-"""
 
 
 def spread_of(device: Device) -> float:
@@ -28,7 +25,7 @@ def spread_of(device: Device) -> float:
     if device.spread is not None:
         return device.spread.value
     if device.matmul["default"].memory_efficiency.confidence == "borrowed":
-        return ANOTHER_CHIP
+        return BORROWED_SPREADS["another chip"].value
     return UNMEASURED
 
 

@@ -1,0 +1,60 @@
+"""How a device is related to the one whose kernels it borrows, and how far off its times then are;
+plain data, quick to import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from simulator.core.quantities import Confidence
+
+Relation = Literal["same chip", "another chip", "another maker"]
+"""Of which chip the device is whose kernels are borrowed."""
+
+
+class BorrowedSpread(NamedTuple):
+    """One standard deviation of a layer's time, relative to it, with where it comes from."""
+
+    value: float
+    source: str
+    confidence: Confidence
+
+
+BORROWED_SPREADS: Mapping[Relation, BorrowedSpread] = {
+    "same chip": BorrowedSpread(
+        0.06,
+        "computed: a card of the same chip, as H200 predicted from H100: mean error 4.7 % to 64 "
+        "rows, times sqrt(pi / 2)",
+        "computed",
+    ),
+    "another chip": BorrowedSpread(
+        0.19,
+        "computed: a card of another chip, as A100 predicted from H100, the worst of seven such "
+        "tests: mean error 15.3 % to 64 rows, times sqrt(pi / 2)",
+        "computed",
+    ),
+    "another maker": BorrowedSpread(
+        0.3,
+        "assumed, 0.18 to 0.5: a card of another maker, with kernels of its own; nothing of that "
+        "kind was tested",
+        "assumed",
+    ),
+}
+"""The spread of a device whose kernels are another one's, by how the two are related
+(docs/background/errors.md).
+"""
+
+
+def by_relation(stated: object) -> object:
+    """Return the number that stands for a relation, ``spread: another chip``; anything else as it
+    is. Raises ValueError for words that are no relation.
+    """
+    if not isinstance(stated, str):
+        return stated
+    for relation, spread in BORROWED_SPREADS.items():
+        if stated == relation:
+            return spread._asdict()
+    known = ", ".join(BORROWED_SPREADS)
+    raise ValueError(f"expected a number, or one of {known}; got '{stated}'")
