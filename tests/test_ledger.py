@@ -110,7 +110,7 @@ def test_a_device_that_is_meant_is_said(text: str) -> None:
         ("RTX 1080", "there is no device 'RTX 1080'"),
         ("RTX 3090 12GB", "there is no device 'RTX 3090 12GB'"),
         ("L40 48GB PCIe", "there is no device"),
-        ("Apple M4", "there is no device 'Apple M4'"),
+        ("Apple M3", "there is no device 'Apple M3'"),
         ("RTX 6000", "could be rtx_6000_ada, rtx_pro_6000, rtx_pro_6000_max_q"),
         ("", "there is no device ''"),
     ],
