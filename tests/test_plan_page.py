@@ -68,9 +68,11 @@ def test_why_a_fleet_is_not_recommended(fleet: Finding) -> None:
     unsure = replace(fleet)
     vars(unsure)["speedup"] = Drawn(1.0, np.array([-0.1, 0.1]))
     assert plan_page.unsure(unsure, 0.8) == (
-        f"{FLEET}, 2.000 USD per hour; the chance that its speculation is faster than plain "
-        "decoding is 50 %, below 80 % (least_chance)."
+        f"{FLEET}, 2.000 USD per hour: 50 % chance that it is faster than plain decoding, below "
+        "80 % (least_chance)."
     )
+    vars(unsure)["speedup"] = Drawn(1.0, np.array([-0.1, *[0.1] * 249]))
+    assert "99 % chance" in plan_page.unsure(unsure, 0.999), "not 100 %, which is no less"
 
 
 def test_every_outcome_of_a_harder_case_is_said(fleet: Finding) -> None:
@@ -298,7 +300,6 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
     assert leads == [
         Strong("Why:"),
         Strong("Headroom:"),
-        Strong("Next:"),
         Strong("Not recommended:"),
         Strong("Flips:"),
         Strong("Acceptance:"),

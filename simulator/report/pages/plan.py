@@ -5,7 +5,7 @@ exports, what went in.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
-from math import floor
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -204,10 +204,12 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
             "time per token (TPOT), as no output has a second token; drafts are of no use there.",
         )
     yield "Headroom", headroom_words(study.headroom)
-    others = [finding for finding in study.search.by_family.values() if finding is not chosen]
-    if others:
-        yield "Next", dearer(others[0], chosen)
-    for finding in study.search.by_family.values():
+    families = study.search.by_family.values()
+    others = [finding for finding in families if finding is not chosen]
+    recommended = [finding for finding in others if study.search.recommended(finding)]
+    if recommended:
+        yield "Next", dearer(recommended[0], chosen)
+    for finding in families:
         if not study.search.recommended(finding):
             least = study.search.plan.file.least_chance
             yield "Not recommended", unsure(finding, least)
@@ -217,11 +219,11 @@ def unsure(finding: Finding, least_chance: float) -> str:
     """Return why a fleet that meets the SLO is not recommended: its speculation is not sure enough
     to be faster than plain decoding.
     """
-    chance = f"{floor(100 * (finding.chance or 0.0))} %"  # 79.6 % is below 80 %
+    highest = ceil(100 * least_chance) - 1  # 79.6 % is below 80 %
+    chance = min(round(100 * (finding.chance or 0.0)), highest)
     return (
-        f"{fleet(finding)}, {number(finding.cost_usd_per_hour)} USD per hour; the chance that its "
-        f"speculation is faster than plain decoding is {chance}, below {whole_share(least_chance)} "
-        "(least_chance)."
+        f"{fleet(finding)}, {number(finding.cost_usd_per_hour)} USD per hour: {chance} % chance "
+        f"that it is faster than plain decoding, below {whole_share(least_chance)} (least_chance)."
     )
 
 
