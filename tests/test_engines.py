@@ -13,9 +13,10 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.core.acceptance.sources import Cycle, Rates, odds_of
-from simulator.core.cost.engine import Drafting, Engine, RowCosts, SpeculationHost
+from simulator.core.cost.engine import Drafting, Engine, SpeculationHost
 from simulator.core.cost.hardware_cost import HardwareCost
 from simulator.core.cost.model import DraftHead
+from simulator.core.cost.row_costs import RowCosts
 from simulator.core.cost.rows import Rows
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.faults import BadInput
@@ -209,7 +210,7 @@ def test_a_block_between_two_heads_is_no_pass_of_its_own() -> None:
 
 def test_rows_of_products_are_the_engines_where_the_device_has_no_curve() -> None:
     costs = RowCosts(row=Ranged(value=0.2), most=8, beyond=Ranged(value=1.5))
-    assert list(costs.ratios()) == [
+    assert list(costs.points()) == [
         (1, 1.0),
         (2, 1.2),
         (8, pytest.approx(2.4)),

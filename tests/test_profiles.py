@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.core.cost.collectives import RingAllReduce
-from simulator.core.cost.device import Device, Link
+from simulator.core.cost.device import Device, Generation, Link
 from simulator.core.cost.engine import Engine
 from simulator.core.cost.formats import WEIGHT_BYTES
 from simulator.core.cost.model import ModelSpec
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROFILES = ROOT / "hardware_profiles"
 MEASUREMENTS = ROOT.parent / "shared" / "data" / "measurements"
 GEMMS = ROOT.parent / "shared" / "data" / "ops" / "a100_sxm"
-NOUNS = {"devices": Device, "links": Link, "engines": Engine}
+NOUNS = {"devices": Device, "generations": Generation, "links": Link, "engines": Engine}
 FILES = sorted(PROFILES.glob("*/*.yaml"))
 measured = pytest.mark.skipif(
     not MEASUREMENTS.is_dir(), reason="needs the measurements, which are not part of the project"

@@ -175,6 +175,10 @@ class Ranged(NonNegative):
         return self
 
 
+NONE = Ranged(value=0.0, source="by definition: nothing is added", confidence="computed")
+ALL = Ranged(value=1.0, source="by definition: nothing changes", confidence="computed")
+
+
 class Open(Ranged):
     """A ranged number whose ends lie unevenly around it, so that each end is taken as such and not
     as a deviation.

@@ -7,6 +7,7 @@ that ``specsim list`` is quick.
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ LONGEST_CHAIN = 32
 """Most files that start from one another by ``like``."""
 PROFILES = ("device", "link", "engine")
 """Kinds of file whose numbers are borrowed where one starts from another by ``like``."""
+OF_GENERATION = ("about", "maker", "architecture")
+"""Fields of a generation's file that say which it is; its devices share all others."""
 
 
 def shipped() -> Path:
@@ -190,18 +193,35 @@ class Catalogue:
         it.
 
         ``like: OTHER`` in a profile starts from another one: whatever it does not state itself is
-        borrowed, and says so.
+        borrowed, and says so. A device takes what its generation has before it borrows.
         """
         document = _file(path)
         origin = None
         if kind in PROFILES:
             origin = self._origin(kind, document, (*seen, path))
+        if kind == "device":
+            document = self._of_generation(document)
         if origin is None:
             return document
         base = self.content(kind, origin, (*seen, path))
         lend(base.data, document.data, origin.stem)
         base.merge(document)
         return base
+
+    def _of_generation(self, device: Document) -> Document:
+        """Return a device with what all devices of its ``architecture`` share, if there is a file
+        of that generation.
+        """
+        name = re.sub(r"[^a-z0-9]+", "_", str(device.data.get("architecture", "")).lower())
+        file = self.names("generation").get(name)
+        if file is None:
+            return device
+        shared = _file(file)
+        for field in OF_GENERATION:
+            shared.data.pop(field, None)
+        shared.merge(device)
+        shared.places[()] = device.place(())
+        return shared
 
     def _origin(self, kind: str, document: Document, seen: tuple[Path, ...]) -> Path | None:
         """Take ``like`` out of a document and return the file that it names; raise

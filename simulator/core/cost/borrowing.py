@@ -17,6 +17,7 @@ OWN = (
     "price_usd_per_hour",
     "cache_mb",
     "cache_bandwidth_gb_s",
+    "clock_ghz",
 )
 """Fields of a profile that are never borrowed: a spread was measured on one device and says nothing
 of another, nor does what a fit left.

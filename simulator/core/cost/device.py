@@ -18,6 +18,7 @@ from simulator.core.cost.collectives import AllReduce, AllToAll
 from simulator.core.cost.formats import ACTIVATION_BYTES, FORMATS, Arithmetic, NumberFormat
 from simulator.core.cost.relation import Relation, by_relation
 from simulator.core.cost.roofline import Attention, ExpertRoofline, Roofline
+from simulator.core.cost.row_costs import AnyRows, RowsOf
 from simulator.core.numeric import Numbers, p_norm
 from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Positive
 
@@ -111,6 +112,16 @@ class Device(Frozen):
     """Multiprocessors, which thread blocks of attention fill; where none are stated, a cache is not
     cut into pieces.
     """
+    clock_ghz: Positive | None = None
+    """Highest clock of its cores, in 1e9 cycles a second."""
+    dot_operations: Positive | None = None
+    """Products and sums of 8-bit integers that the ordinary cores of a multiprocessor do in a cycle
+    (dp4a); where none are stated, ordinary cores compute as fast as ``peak_tflops`` says.
+    """
+    rows: dict[str, dict[RowsOf, AnyRows]] = Field(default={})
+    """What several rows of a product take in an engine's kernels, by the name of the engine and by
+    format: what was measured on this device or on its generation, in place of what the engine says.
+    """
     power_w: Positive | None = None
     """Power of the datasheet, in watts, for energy."""
 
@@ -153,6 +164,32 @@ class Device(Frozen):
             self.multiprocessors.value if self.multiprocessors else 0.0,
             self.cache_mb.value if self.cache_mb else 0.0,
         )
+
+    @property
+    def ordinary_rate(self) -> float:
+        """Return the operations a second of ordinary cores, on 8-bit integers where they have
+        instructions for that.
+        """
+        if self.dot_operations and self.multiprocessors and self.clock_ghz:
+            cycles = self.multiprocessors.value * self.clock_ghz.value * 1e9
+            return self.dot_operations.value * cycles
+        return self.peak_tflops.value * 1e12
+
+    @property
+    def monotone(self) -> bool:
+        """Return whether more rows of a product never take an engine's kernels less time here."""
+        return all(costs.monotone for rows in self.rows.values() for costs in rows.values())
+
+    def rows_of(self, engine: str, weight_format: str) -> AnyRows | None:
+        """Return what several rows of products with weights of this format take in an engine's
+        kernels, if that was measured; ``engine`` may name an age, as in ``vllm@0.9``.
+        """
+        ours = self.rows.get(engine) or self.rows.get(engine.partition("@")[0]) or {}
+        widened = FORMATS[weight_format].weight_bytes < ACTIVATION_BYTES
+        for name in (weight_format, *(("quantised",) if widened else ()), "any"):
+            if name in ours:
+                return ours[name]
+        return None
 
     def seconds(self, operation: Roofline, size_bytes: float, flops: float, tokens: float) -> float:
         """Return the seconds of one operation that moves ``size_bytes`` and does ``flops`` on
@@ -268,6 +305,27 @@ class Device(Frozen):
         return form.weight_bytes != ACTIVATION_BYTES and not {weight_format, *form.curves} & set(
             self.experts
         )
+
+
+class Generation(Frozen):
+    """A generation holds what its devices share; a device is of the one that its ``architecture``
+    names.
+    """
+
+    name: str = ""
+    """The name of its file: its architecture in small letters, with ``_`` for all that is no
+    letter.
+    """
+    about: str = ""
+    """What the generation is, in a sentence."""
+    maker: str
+    """Who makes it."""
+    architecture: str
+    """Its maker's name for it."""
+    dot_operations: Positive | None = None
+    """As in its devices."""
+    rows: dict[str, dict[RowsOf, AnyRows]] = Field(default={})
+    """As in its devices: measured on one of them, with a range for the others."""
 
 
 class ExponentialJitter(Frozen):

@@ -2,7 +2,6 @@
 multipliers.
 """
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,11 +9,11 @@ from pydantic import Field, model_validator
 from simulator.core.cost.device import Device
 from simulator.core.cost.formats import WeightFormat
 from simulator.core.cost.hull import Drafting, Hull
+from simulator.core.cost.row_costs import RowCosts, RowsOf
 from simulator.core.cost.rows import Rows
 from simulator.core.numeric import Numbers, elementwise_max
-from simulator.core.quantities import Confidence, Frozen, Open, Positive, Ranged
+from simulator.core.quantities import ALL, NONE, Confidence, Frozen, Open, Positive, Ranged
 
-NONE = Ranged(value=0.0, source="by definition: nothing is added", confidence="computed")
 SHARDED_STEP = Open(
     value=0.0,
     low=0.0,
@@ -62,7 +61,6 @@ BUSIEST = Open(
 NO_FURTHER = Open(
     value=0.0, source="assumed: kernels for matrices, bound by compute", confidence="computed"
 )
-ALL = Ranged(value=1.0, source="by definition: nothing changes", confidence="computed")
 
 
 class SpeculationHost(Frozen):
@@ -156,32 +154,6 @@ class Slicing(Frozen):
     """
     source: str = "not stated"
     """Where that was read."""
-
-
-class RowCosts(Frozen):
-    """An engine's own kernels take this memory time for several rows of a product, relative to that
-    for a single row.
-    """
-
-    step: Ranged = ALL
-    """Ratio of kernels for several rows to the kernel for one."""
-    row: Ranged
-    """What each further row adds to it."""
-    most: int = Field(gt=1, le=1_000_000)
-    """Rows up to which it grows so; what more of them cost says ``further_rows`` of the engine."""
-    beyond: Ranged = ALL
-    """Ratio of the kernels beyond that many rows to the last of those up to it."""
-
-    def ratios(self) -> Iterator[tuple[int, float]]:
-        """Yield rows and ratios between which the ratio is linear."""
-        yield 1, 1.0
-        last = self.step.value + self.row.value * (self.most - 1)
-        yield from (
-            ((2, self.step.value + self.row.value), (self.most, last))
-            if self.most > 2
-            else ((self.most, last),)
-        )
-        yield self.most + 1, last * self.beyond.value
 
 
 class ServerLimits(Frozen):
@@ -323,9 +295,10 @@ class Engine(Frozen):
     """Further time of each pass of a draft that is on several ranks, in us: all launch it and sum
     in it.
     """
-    rows: dict[Literal["any", "quantised"], RowCosts] = Field(default={})
+    rows: dict[RowsOf, RowCosts] = Field(default={})
     """Rows of products: ``any`` in place of the device's curves, ``quantised`` of weights in less
-    than 16 bits, beside ``any`` or where the device has no curve for a format.
+    than 16 bits, beside ``any`` or where the device has no curve for a format. What a device or its
+    generation says of this engine's kernels goes before.
     """
     further_rows: Open = NO_FURTHER
     """Cost of a row beyond those that were measured of a quantised product, relative to the mean of
@@ -414,10 +387,7 @@ class Engine(Frozen):
             not self.graph_rows
             or self.eager_host_us_per_layer.value >= self.host_us_per_layer.value
         )
-        growing = all(
-            costs.beyond.value >= 1.0 and costs.step.value + costs.row.value >= 1.0
-            for costs in self.rows.values()
-        )
+        growing = all(costs.monotone for costs in self.rows.values())
         return (
             min(self.many_rows_host_ratio.value, (self.beyond_curve_ratio or ALL).value) >= 1.0
             and eager

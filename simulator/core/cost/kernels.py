@@ -8,7 +8,6 @@ from math import ceil, inf, log, sqrt
 from typing import NamedTuple
 
 from simulator.core.cost.device import Device
-from simulator.core.cost.engine import RowCosts
 from simulator.core.cost.formats import (
     ACTIVATION_BYTES,
     CACHE_BYTES,
@@ -26,6 +25,7 @@ from simulator.core.cost.roofline import (
     Roofline,
     WidthPoint,
 )
+from simulator.core.cost.row_costs import AnyRows
 from simulator.core.cost.rows import Rows
 from simulator.core.numeric import Numbers
 
@@ -264,9 +264,10 @@ def _curve(place: Placement, weight_format: str, prompt_rows: float = 0.0) -> Ro
     device = place.device
     engine = place.engine
     curve = device.matmul_for(weight_format)
-    costs = _row_costs(place, weight_format)
+    costs = row_costs(place, weight_format)
     if costs:
-        width = [WidthPoint(tokens=tokens, ratio=ratio) for tokens, ratio in costs.ratios()]
+        points = costs.points(_operation(place, weight_format, curve))
+        width = [WidthPoint(tokens=tokens, ratio=ratio) for tokens, ratio in points]
     else:
         width = [*curve.width]
     quantised = device.number_format(weight_format).weight_bytes < ACTIVATION_BYTES
@@ -280,14 +281,31 @@ def _curve(place: Placement, weight_format: str, prompt_rows: float = 0.0) -> Ro
     return curve.model_copy(update={"width": tuple(width)})
 
 
-def _row_costs(place: Placement, weight_format: str) -> RowCosts | None:
-    """Return what several rows cost in the engine's own kernels; None where that is not stated."""
+def row_costs(place: Placement, weight_format: str) -> AnyRows | None:
+    """Return what several rows cost in the engine's own kernels: as measured on the device, else as
+    the engine says; None where that is not stated.
+    """
+    measured = place.device.rows_of(place.engine.name, weight_format)
+    if measured:
+        return measured
     rows = place.engine.rows
+    if weight_format in rows:
+        return rows[weight_format]
     any_format = rows.get("any")
     own_kernels = any_format is not None and _is_widened(place.device.number_format(weight_format))
     if own_kernels or lacks_curve(place.device, weight_format):
         return rows.get("quantised") or any_format
     return any_format
+
+
+def _operation(place: Placement, weight_format: str, curve: Roofline) -> float:
+    """Return the time of one operation of ordinary cores on a weight, relative to that of reading
+    the weight.
+    """
+    device = place.device
+    bandwidth = device.memory_bandwidth_gb_s.value * 1e9 * curve.memory_efficiency.value
+    read_s = FORMATS[weight_format].weight_bytes / bandwidth
+    return 1.0 / device.ordinary_rate / read_s
 
 
 def measured_rows(place: Placement) -> int:
@@ -297,7 +315,7 @@ def measured_rows(place: Placement) -> int:
     device = place.device
     engine = place.engine
     curve = device.matmul_for(place.weights)
-    costs = _row_costs(place, place.weights)
+    costs = row_costs(place, place.weights)
     quantised = FORMATS[place.weights].weight_bytes < ACTIVATION_BYTES
     continued = costs or quantised
     if not engine.further_rows.value or not continued:

@@ -10,10 +10,11 @@ from typing import NamedTuple, TypeGuard
 from pydantic import ValidationError
 
 from simulator.core.cost.device import Device
-from simulator.core.cost.engine import Engine, RowCosts
+from simulator.core.cost.engine import Engine
 from simulator.core.cost.hardware_cost import HardwareCost
-from simulator.core.cost.kernels import lacks_curve, measured_rows
+from simulator.core.cost.kernels import lacks_curve, measured_rows, row_costs
 from simulator.core.cost.placement import Placement
+from simulator.core.cost.row_costs import RowCosts
 from simulator.core.quantities import (
     Fraction,
     Open,
@@ -60,7 +61,11 @@ def uncurved(scenario: Scenario) -> Iterator[tuple[str, Callable[[Loaded], Loade
         lambda engine: engine.model_copy(update={"rows": {"quantised": ROWS_WITHOUT_A_CURVE}}),
     )
     for role, place in (("target", scenario.target), ("draft", scenario.draft)):
-        if place and lacks_curve(place.device, place.weights) and not place.engine.rows:
+        if (
+            place
+            and lacks_curve(place.device, place.weights)
+            and row_costs(place, place.weights) is None
+        ):
             yield f"{role}: rows of products in {place.weights} on {place.device.name}", dearer
 
 

@@ -96,11 +96,13 @@ def _room_for_all(scenario: Scenario) -> bool:
 
 
 def _monotone(scenario: Scenario) -> bool:
-    """Return whether the host's costs are monotone; :func:`_least_widths` makes those of the
-    devices so.
+    """Return whether the costs of hosts and of kernels' rows are monotone; :func:`_least_widths`
+    makes those of the devices so.
     """
-    places = [place for place in (scenario.target, scenario.draft) if place]
-    return scenario.target is not None and all(place.engine.monotone for place in places)
+    for place in (scenario.target, scenario.draft):
+        if place and not (place.engine.monotone and place.device.monotone):
+            return False
+    return scenario.target is not None
 
 
 def _least_widths(operation: Roofline) -> Roofline:
