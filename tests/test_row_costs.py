@@ -1,4 +1,4 @@
-"""What several rows of a product take: by the engine's kernels on the device's ordinary cores, or
+"""What several rows of a product take: by the engine's kernels on the device's vector units, or
 as measured on a device or on its generation.
 """
 
@@ -77,7 +77,7 @@ def test_rows_cost_what_ordinary_cores_take_beside_reading_the_weight(tmp_path: 
     of 0.5625 bytes is read at 900 GB/s in 625 fs.
     """
     target = place(tmp_path)
-    assert target.device.ordinary_rate == 16e12
+    assert target.device.vector_rate == 16e12
     assert ratio(target, 2) == pytest.approx(1.0 + 0.1 + 0.2)
     assert ratio(target, 5) == pytest.approx(1.0 + 4 * 0.3)
     assert measured_rows(target) == 0, "of the ideal engine, further rows are matrices"
@@ -88,7 +88,7 @@ def test_rows_cost_what_ordinary_cores_take_beside_reading_the_weight(tmp_path: 
 def test_a_card_without_dot_products_multiplies_at_its_peak(tmp_path: Path) -> None:
     target = place(tmp_path)
     bare = target.device.model_copy(update={"clock_ghz": None})
-    assert bare.ordinary_rate == 71e12
+    assert bare.vector_rate == 71e12
 
 
 @pytest.mark.parametrize(("growth", "expected"), [(1, 2.0), (0.5, 1.5)])

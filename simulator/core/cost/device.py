@@ -115,8 +115,8 @@ class Device(Frozen):
     clock_ghz: Positive | None = None
     """Highest clock of its cores, in 1e9 cycles a second."""
     dot_operations: Positive | None = None
-    """Products and sums of 8-bit integers that the ordinary cores of a multiprocessor do in a cycle
-    (dp4a); where none are stated, ordinary cores compute as fast as ``peak_tflops`` says.
+    """Products and sums of 8-bit integers that the vector units of a multiprocessor do in a cycle
+    (dp4a); where none are stated, vector units compute as fast as ``peak_tflops`` says.
     """
     rows: dict[str, dict[RowsOf, AnyRows]] = Field(default={})
     """What several rows of a product take in an engine's kernels, by the name of the engine and by
@@ -166,8 +166,8 @@ class Device(Frozen):
         )
 
     @property
-    def ordinary_rate(self) -> float:
-        """Return the operations a second of ordinary cores, on 8-bit integers where they have
+    def vector_rate(self) -> float:
+        """Return the operations a second of vector units, on 8-bit integers where they have
         instructions for that.
         """
         if self.dot_operations and self.multiprocessors and self.clock_ghz:

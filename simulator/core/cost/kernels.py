@@ -299,13 +299,13 @@ def row_costs(place: Placement, weight_format: str) -> AnyRows | None:
 
 
 def _operation(place: Placement, weight_format: str, curve: Roofline) -> float:
-    """Return the time of one operation of ordinary cores on a weight, relative to that of reading
+    """Return the time of one operation of vector units on a weight, relative to that of reading
     the weight.
     """
     device = place.device
     bandwidth = device.memory_bandwidth_gb_s.value * 1e9 * curve.memory_efficiency.value
     read_s = FORMATS[weight_format].weight_bytes / bandwidth
-    return 1.0 / device.ordinary_rate / read_s
+    return 1.0 / device.vector_rate / read_s
 
 
 def measured_rows(place: Placement) -> int:

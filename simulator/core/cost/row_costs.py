@@ -2,7 +2,7 @@
 that for every token that it checks.
 
 Kernels for one row read weights and little else. With further rows they multiply each weight again,
-on ordinary cores: that takes longer the fewer of these a device has beside its memory.
+on vector units: that takes longer the fewer of these a device has beside its memory.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class RowCosts(Frozen):
     row: Ranged = NONE
     """What each further row adds to it, on any device."""
     operations: Ranged = NONE
-    """Operations of ordinary cores on each weight for each further row; they take the longer,
+    """Operations of vector units on each weight for each further row; they take the longer,
     relative to reading the weight, the more bandwidth a device has beside such operations.
     """
     most: int = Field(gt=1, le=1_000_000)
