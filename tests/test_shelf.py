@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import log2
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,38 @@ def test_a_derived_card_is_a_line_for_each_number_calls_nothing_calibrated_and_i
     origin = device(str(read(FILES[name]).data["like"]))
     assert card.spread is not None
     assert card.spread.value > (origin.spread.value if origin.spread else 0.0)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_card_states_its_own_multiprocessors_and_clock(name: str) -> None:
+    """A borrowed number of multiprocessors would cut caches for another card."""
+    card = device(name)
+    if card.kind == "cpu" or name in ("b200_sxm", "m2_ultra_npu"):
+        return
+    assert card.multiprocessors is not None
+    assert card.multiprocessors.confidence != "borrowed"
+    assert card.clock_ghz is not None
+
+
+OWN_CLOCK_OF_PRODUCTS = ("b300", "gh200", "h20", "h100", "h200", "h800", "gaudi", "tpu", "b200")
+"""Beginnings of names of cards whose products run at another clock, or in units of their own."""
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_peak_is_a_power_of_two_operations_a_cycle_of_a_multiprocessor(name: str) -> None:
+    """Multiprocessors, clock and peak come from different lines of a datasheet, so that a slip in
+    one of them shows.
+    """
+    card = device(name)
+    if name.startswith(OWN_CLOCK_OF_PRODUCTS) or card.kind != "gpu":
+        return
+    assert card.multiprocessors is not None
+    assert card.clock_ghz is not None
+    cycles = card.multiprocessors.value * card.clock_ghz.value * 1e9
+    operations = card.peak_tflops.value * 1e12 / cycles
+    power = 2 ** round(log2(operations))
+    assert 256 <= power <= 4096
+    assert operations == pytest.approx(power, rel=0.06)
 
 
 def test_a_price_says_on_which_day_it_was_read() -> None:
