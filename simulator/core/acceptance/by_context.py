@@ -153,6 +153,10 @@ class FallingCursor(Wrapping, Forking):
         fork.looked_up = cursor if isinstance(cursor, Matching) else None
         return fork
 
+    def pass_by(self, tokens: int) -> None:
+        """Move behind ``tokens`` that came without a verdict of this source."""
+        self.context += tokens
+
     def judge(self, proposal: Chain) -> Verdict:
         """Verify a proposal behind so much context, move on, and return the verdict; one draw a
         window whatever its length.

@@ -79,6 +79,10 @@ class Odds:
     """Share of steps and odds of each kind of text, where a request is of one of several kinds;
     empty where all are alike.
     """
+    drafted: Sequence[tuple[Numbers, Odds]] = ()
+    """Share of steps and odds of each drafter, where one of several drafts a step; the fields above
+    are then about all steps. Empty where one drafts them all.
+    """
 
     @property
     def mean_accepted(self) -> Numbers:

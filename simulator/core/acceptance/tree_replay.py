@@ -218,8 +218,12 @@ class MatchCursor(Forking):
     def matched(self) -> bool:
         """Return whether there is something to propose in this step."""
         while self.step >= len(self.drawn):
-            self.drawn.append(self.random.random() < self.share)
+            self.drawn.append(self._drawn(len(self.drawn)))
         return self.drawn[self.step]
+
+    def _drawn(self, step: int) -> bool:
+        """Return whether there is something to propose in a step, which is drawn now."""
+        return self.random.random() < self.share
 
     @property
     def can_fork(self) -> bool:

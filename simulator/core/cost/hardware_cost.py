@@ -414,6 +414,18 @@ class HardwareCost:
     """Times of passes, by what they belong to, and from which layer to before which."""
     _read_by_draft: dict[Rows, Phase] = field(default_factory=dict, repr=False, compare=False)
     """Passes of the draft over prompts, many of which are equally long."""
+    _otherwise: dict[Drafting, Self] = field(default_factory=dict, repr=False, compare=False)
+    """This cost of steps that are drafted otherwise."""
+
+    def drafted_by(self, drafting: Drafting) -> Self:
+        """Return the cost of steps whose drafts come about in this way; layers are shared."""
+        if drafting == self.drafting:
+            return self
+        if drafting not in self._otherwise:
+            self._otherwise[drafting] = replace(
+                self, drafting=drafting, _passes={}, _read_by_draft={}, _otherwise={}
+            )
+        return self._otherwise[drafting]
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """Return the phase of one pass of the target from ``start`` to ``stop``; on a pipeline, of

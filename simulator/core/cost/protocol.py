@@ -4,6 +4,7 @@ stated durations.
 
 from typing import Literal, Protocol, Self
 
+from simulator.core.cost.hull import Drafting
 from simulator.core.cost.model import DraftHead
 from simulator.core.cost.rows import Phase, Rows
 
@@ -40,6 +41,11 @@ class Cost(Protocol):
     @property
     def reads_context(self) -> bool:
         """Return whether a pass takes longer over more cached tokens."""
+
+    def drafted_by(self, drafting: Drafting) -> Self:
+        """Return the cost of steps whose drafts come about in this way, which decides what an
+        engine's host adds to them.
+        """
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """Return the phase of one pass of the target through the layers from ``start`` to

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from simulator.core.cost.durations import ByLoad, Duration, PassDuration, Tabulated, duration_ms
+from simulator.core.cost.hull import Drafting
 from simulator.core.cost.model import DraftHead
 from simulator.core.cost.protocol import Depth, Purpose, Role
 from simulator.core.cost.rows import Phase, Rows
@@ -135,6 +136,10 @@ class StatedCost:
             isinstance(stated, ByLoad | Tabulated) and stated.reads_context
             for stated in self.durations.passes
         )
+
+    def drafted_by(self, drafting: Drafting) -> Self:
+        """Return this cost: what the host adds is stated, however drafts come about."""
+        return self
 
     def target(self, rows: Rows, start: Depth = 0.0, stop: Depth = 1.0) -> Phase:
         """Return the phase of the whole pass, or of the part before or after the early exit."""
