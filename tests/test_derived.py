@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.core.cost.device import Device
-from simulator.core.cost.relation import BORROWED_SPREADS, Relation
 from simulator.core.faults import BadInput
 from simulator.core.quantities import provenance
+from simulator.core.relation import BORROWED_SPREADS, Relation
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import read
 from simulator.inputs.schema import validate
@@ -198,9 +198,11 @@ def test_show_says_of_every_number_where_it_comes_from(tmp_path: Path) -> None:
     )
     assert shown.exit_code == 0, shown.output
     assert "peak_tflops = 200   datasheet: its datasheet" in shown.output
-    assert (
-        "attention.decode.p_norm = 2.6   borrowed from a100_80g_sxm (calibrated):" in shown.output
-    )
+    assert "Derived from a100_80g_sxm, whose kernels it takes" in shown.output
+    assert "±19 % of a layer's time" in " ".join(shown.output.split())
+    lines = shown.output.splitlines()
+    borrowed = "  attention.decode.p_norm = 2.6   borrowed from a100_80g_sxm (calibrated)"
+    assert lines.index(borrowed) > lines.index("  peak_tflops = 200   datasheet: its datasheet")
     assert max(map(len, shown.output.splitlines()[1:])) <= 100
 
 

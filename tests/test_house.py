@@ -47,7 +47,7 @@ FLOORS = [
 other room of its floor.
 """
 IN_CORE = [
-    {"nearness", "numeric", "plain", "processes", "world"},
+    {"nearness", "numeric", "plain", "processes", "relation", "world"},
     {"parallel"},
     {"faults"},
     {"plugin_group"},
@@ -186,6 +186,7 @@ UNITS = (
     "_mb",
     "_gb_s",
     "_tflops",
+    "_ghz",
     "_us",
     "_us_per_logit_row",
     "_us_per_request",
@@ -228,6 +229,9 @@ COUNTS_AND_RATIOS = {
         "count",
         "extra_row",
         "multiprocessors",
+        "dot_operations",
+        "ratios",
+        "operations",
         "low",
         "high",
         "concurrency",

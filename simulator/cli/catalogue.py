@@ -25,6 +25,7 @@ from simulator.inputs.catalogue import (
     strategy_files,
     strategy_names,
 )
+from simulator.inputs.derived import derived_from
 from simulator.inputs.plugins import plugin_file
 from simulator.inputs.shell import typed
 
@@ -54,6 +55,7 @@ NAME = 36
 LEAST_ABOUT = 24
 """Letters of a description that stand in a line at least, however narrow the terminal is."""
 LISTED = click.Choice((*KINDS, *PLURALS))
+POSITIVE = click.FloatRange(min=0, min_open=True)
 CLASSES = {
     "scenario": "scenario:Scenario",
     "sweep": "studies.sweep.study:SweepFile",
@@ -81,16 +83,42 @@ def _width() -> int:
 @click.argument("kind", type=LISTED, required=False, metavar="[KIND]")
 @click.argument("word", required=False)
 @click.option("--sort", "by_name", is_flag=True, help="By name instead of by maker and age.")
+@click.option(
+    "--like",
+    "card",
+    metavar="NAME",
+    help="Of devices: the measured ones, by how near they are to this one.",
+)
+@click.option(
+    "--memory-bandwidth",
+    type=POSITIVE,
+    metavar="GB/S",
+    help="For a card that is not here: bandwidth of its datasheet.",
+)
+@click.option("--peak-tflops", type=POSITIVE, help="Its dense peak in 16 bits.")
+@click.option("--memory", type=POSITIVE, metavar="GB", help="Its memory.")
+@click.option("--maker", default="", help="Who makes it.")
+@click.option("--architecture", default="", help="Its maker's name for the generation of the chip.")
+@click.option("--year", type=click.IntRange(1990, 2100), help="The year in which it came out.")
 @options.as_json
 @options.own
-def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own: Paths) -> None:
+def list_(
+    kind: str | None, word: str | None, by_name: bool, as_json: bool, own: Paths, **near: Any
+) -> None:
     """List the names of everything in the catalogue, from scenarios to traces; of methods, their
     features.
 
-    Devices are in the order of their makers and age. With a WORD, only what has it in its name
-    or description.
+    Devices are in the order of their makers and age; one without measurements says whose kernels
+    it takes, and by how much a layer's time may then be off (one standard deviation). With a WORD,
+    only what has it in its name or description.
+
+    --like says which measured card another one should be like; a card that is not here is
+    described by --memory-bandwidth, --peak-tflops, --maker, --architecture and --year.
     """
     kind = PLURALS.get(kind or "", kind)
+    if any(near.values()):
+        _list_measured(kind, near, as_json, own)
+        return
     if kind == "method" and not word:
         _list_methods(as_json, own)
         return
@@ -106,8 +134,10 @@ def list_(kind: str | None, word: str | None, by_name: bool, as_json: bool, own:
             abouts = {name: names for name, names in abouts.items() if names}
     if as_json:
         print_json(abouts)
-    else:
-        _print_names(abouts, by_name)
+        return
+    if "device" in abouts:
+        abouts["device"] |= _with_origins(abouts["device"], catalogue.names("device"))
+    _print_names(abouts, by_name)
 
 
 def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
@@ -116,6 +146,20 @@ def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
         if word in name.lower() or word in about.lower():
             found[name] = about
     return found
+
+
+def _with_origins(abouts: dict[str, str], files: dict[str, Path]) -> dict[str, str]:
+    """Return the descriptions of those devices whose kernels are another one's, behind the year
+    whose they are and by how much a layer's time may be off.
+    """
+    derived = {}
+    for name, about in abouts.items():
+        borrowed = derived_from(files[name])
+        if borrowed:
+            origin, spread = borrowed
+            year, _, rest = about.partition(" ")
+            derived[name] = f"{year} derived from {origin}, ±{100 * spread:.0f} %: {rest}"
+    return derived
 
 
 def _print_names(abouts: dict[str, dict[str, str]], by_name: bool) -> None:
@@ -155,6 +199,33 @@ def _list_methods(as_json: bool, own: Paths) -> None:
         by_method = dict(features(Catalogue(own)))
     data = {"method": {name: asdict(method) for name, method in by_method.items()}}
     answer(as_json, lambda: data, lambda: features_page(by_method))
+
+
+def _list_measured(kind: str | None, near: PlainData, as_json: bool, own: Paths) -> None:
+    """List the measured devices by how near they are to one that is named, or whose numbers are
+    stated.
+    """
+    from dataclasses import asdict
+
+    from simulator.report.pages.measured_cards import page
+    from simulator.studies.measured_cards import Sheet, near_card, near_sheet
+
+    name = near["card"] or ""
+    bandwidth, peak = near["memory_bandwidth"], near["peak_tflops"]
+    with faults_as_lines():
+        if kind != "device":
+            raise BadInput.at("--like", "is for devices: specsim list device --like NAME")
+        if (bandwidth is None) != (peak is None) or not (name or bandwidth):
+            raise BadInput.at(
+                "--like", "expected a name, or both --memory-bandwidth and --peak-tflops"
+            )
+        catalogue = Catalogue(own)
+        if bandwidth:
+            described = (near["memory"], near["maker"], near["architecture"], near["year"])
+            nearness = near_sheet(name, Sheet(bandwidth, peak, *described), catalogue)
+        else:
+            nearness = near_card(name, catalogue)
+    answer(as_json, lambda: asdict(nearness), lambda: page(nearness))
 
 
 @click.command("show")
@@ -253,14 +324,31 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
         about = " ".join(str(document.data.get("about", "")).split())
         text = f"{title}{fill(about, _width())}\n"
         if kind == "device":
+            text += _origin(path)
             data["formats"], lines = _formats(profile)
             text += lines
         counts = Counter(str(number["confidence"]) for number in numbers)
         summary = ", ".join(f"{count} {confidence}" for confidence, count in counts.most_common())
-        text += f"\nnumbers, and where they come from: {summary}\n"
-        for number in numbers:
+        text += f"\n{fill(f'numbers, and where they come from: {summary}', _width())}\n"
+        borrowed_last = sorted(numbers, key=lambda number: number["confidence"] == "borrowed")
+        for number in borrowed_last:
             text += f"{_number(number)}\n"
     return Details(text, data)
+
+
+def _origin(path: Path) -> str:
+    """Return in lines whose kernels a device takes, and how far off its times may be; nothing for
+    one with kernels of its own.
+    """
+    borrowed = derived_from(path)
+    if borrowed is None:
+        return ""
+    origin, spread = borrowed
+    words = (
+        f"Derived from {origin}, whose kernels it takes (specsim show {origin}): "
+        f"±{100 * spread:.0f} % of a layer's time, one standard deviation"
+    )
+    return f"\n{fill(words, _width())}\n"
 
 
 def _counts(model: Any) -> str:
@@ -282,16 +370,27 @@ def _yaml(content: object) -> str:
 
 def _number(number: dict[str, object]) -> str:
     """Return a number of a profile with its source in lines of the terminal; a source may begin
-    with its confidence.
+    with its confidence, and of a borrowed number it is whose it is.
     """
     source = str(number["source"])
     confidence = str(number["confidence"])
-    if not source.startswith(confidence):
+    if confidence == "borrowed":
+        source = _borrowed_from(source)
+    elif not source.startswith(confidence):
         source = f"{confidence}: {source}"
     line = f"  {number['parameter']} = {number['value']:g}   {source}"
     return fill(
         line, _width(), subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
     )
+
+
+def _borrowed_from(source: str) -> str:
+    """Return of the source of a borrowed number whose it is and what was changed; the rest stands
+    there.
+    """
+    origin, _, rest = source.partition(": ")
+    _, *changes = rest.split("; x ")
+    return "; x ".join((origin, *changes))
 
 
 def _formats(device: Any) -> tuple[dict[str, PlainData], str]:

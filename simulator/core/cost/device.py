@@ -16,11 +16,11 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from simulator.core.cost.collectives import AllReduce, AllToAll
 from simulator.core.cost.formats import ACTIVATION_BYTES, FORMATS, Arithmetic, NumberFormat
-from simulator.core.cost.relation import Relation, by_relation
 from simulator.core.cost.roofline import Attention, ExpertRoofline, Roofline
 from simulator.core.cost.row_costs import AnyRows, RowsOf
 from simulator.core.numeric import Numbers, p_norm
 from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Positive
+from simulator.core.relation import Relation, by_relation
 
 if TYPE_CHECKING:  # profiles are listed without numpy
     from numpy.random import Generator

@@ -5,9 +5,9 @@ from functools import partial
 
 from simulator.core.cost.device import Device
 from simulator.core.cost.model import Experts
-from simulator.core.cost.relation import BORROWED_SPREADS
 from simulator.core.cost.roofline import Attention, Roofline
 from simulator.core.quantities import Positive, Ranged, nested, replace_nested
+from simulator.core.relation import BORROWED_SPREADS
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.uncertain.doubts import changed
 from simulator.scenario.uncertain.draws import SHARE_DEVIATIONS

@@ -2,13 +2,8 @@
 plain data, quick to import.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from simulator.core.quantities import Confidence
+from typing import Literal, NamedTuple
 
 Relation = Literal["same chip", "another chip", "another maker"]
 """Of which chip the device is whose kernels are borrowed."""
@@ -19,7 +14,7 @@ class BorrowedSpread(NamedTuple):
 
     value: float
     source: str
-    confidence: Confidence
+    confidence: str
 
 
 BORROWED_SPREADS: Mapping[Relation, BorrowedSpread] = {
