@@ -237,15 +237,19 @@ def mlx() -> Iterator[Row]:
         yield made | {"tokens_per_step": row["tokens_per_step"], "step_ms": step_ms}
 
 
+CARDS = {"GB10 (DGX Spark)": "gb10", "RTX 4060 Ti": "rtx_4060_ti_16g"}
+
+
 def llama_cpp_cuda() -> Iterator[Row]:
-    """Yield 4-bit runs of a 27B with its MTP head on an RTX 3090 where acceptance was printed, and
-    eight rows against one.
+    """Yield 4-bit runs of a 27B with its MTP head on an RTX 3090, a GB10 and an RTX 4060 Ti where
+    acceptance was printed, and eight rows against one.
     """
     for row in measured("qwen38_mtp_rtx_3090.csv"):
         levels = int(row["draft_length"] or 0)
         if row["cost_ratio_to_one_row"] and row["target_model"] == "Qwen3.8-27B":
             one: Row = {
                 "#what": "8 rows",
+                "#card": "rtx_3090",
                 "strategy": "autoregressive",
                 "target.weights": "q4_0",
                 "step_ms": 23.6,
@@ -266,12 +270,29 @@ def llama_cpp_cuda() -> Iterator[Row]:
         rate = float(row["acceptance_aggregate"] or (float(low) + float(high)) / 2)
         yield {
             "#what": row["measured_by"],
+            "#card": "rtx_3090",
             "#k": levels,
             "strategy": chain(levels, "layers: 1, squares: 2"),
             "target.weights": "q4_k",
             "tokens_per_step": 1 + levels * rate,
             "speedup": row["speedup"],
         }
+    for row in measured("serving_cells_2026.csv"):
+        if row["hardware"] in CARDS:
+            levels = int(row["draft_steps"])
+            plain = float(row["plain_tokens_per_s"])
+            card = CARDS[row["hardware"]]
+            yield {
+                "#card": card,
+                "#k": levels,
+                "target.device": card,
+                "draft.device": card,
+                "strategy": chain(levels, "layers: 1, squares: 2"),
+                "target.weights": "q4_k",
+                "serving.memory": "{utilisation: 1}",
+                "tokens_per_step": row["tokens_per_step"],
+                "speedup": float(row["speculative_tokens_per_s"]) / plain,
+            }
 
 
 TABLES = {
@@ -284,13 +305,6 @@ TABLES = {
 }
 RATES = "--set acceptance={rate: 0.5}"
 ON = "--set target.device={0} --set draft.device={0} --set target.engine={1} --set draft.engine={1}"
-SHAPES = (
-    "head_dim=256 num_attention_heads=24 num_key_value_heads=4 intermediate_size=21500 "
-    "vocab_size=248320"
-)
-"""Of Qwen3.5-27B; its linear attention is counted in the MLP's width, so that all weights make the
-15.0 GiB of the file.
-"""
 OPTIONS = {
     "hf_eager": f"--scenario methods_vicuna_7b_a100 {RATES} "
     f"{ON.format('a100_80g_sxm', 'hf_eager')} "
@@ -315,10 +329,10 @@ OPTIONS = {
     " --free rows.any.step --free rows.any.row --free rows.any.beyond",
     "llama_cpp_cuda": f"--scenario methods_vicuna_7b_a100 {RATES} "
     f"{ON.format('rtx_3090', 'llama_cpp_cuda')}"
-    " --set target.model=qwen3_32b "
-    f"{' '.join(f'--set target.model.{shape}' for shape in SHAPES.split())}"
-    " --set requests.prompt_tokens=300 --set requests.output_tokens=400 --group #what --group #k+"
-    " --free rows.quantised.row --free speculation.head.fixed_us",
+    " --set target.model=qwen3_5_27b"
+    " --set requests.prompt_tokens=300 --set requests.output_tokens=400 --group #card --group #k+"
+    " --free rows.quantised.operations"
+    " --free speculation.head.fixed_us",
 }
 """Options of ``specsim calibrate engine NAME.csv --like NAME`` for each table; a value with a space
 is one argument.

@@ -185,6 +185,7 @@ UNITS = (
     "_gb",
     "_mb",
     "_gb_s",
+    "_ghz",
     "_tflops",
     "_ghz",
     "_us",
@@ -314,6 +315,10 @@ COUNTS_AND_RATIOS = {
         "step",
         "row",
         "beyond",
+        "operations",
+        "dot_operations",
+        "ratios",
+        "growth",
     ),
     *("stream_layers", "kept", "rank", "pruning_rank", "stretch", "window", "many_rows_host_ratio"),
     *(

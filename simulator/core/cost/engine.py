@@ -108,6 +108,15 @@ class Home(Frozen):
     """Who makes it."""
     architecture: str
     """Its maker's name for the generation of the chip."""
+    architectures: tuple[str, ...] = ()
+    """Generations of the other devices, where they are others."""
+
+    def near(self, device: Device) -> bool:
+        """Return whether runs on the generation of a device were among those that decided the
+        numbers.
+        """
+        of_runs = device.architecture in (self.architecture, *self.architectures)
+        return device.maker == self.maker and of_runs
 
     def holds(self, device: Device) -> bool:
         """Return whether runs on a device were among those that decided the numbers."""

@@ -22,6 +22,7 @@ from simulator.core.cost.kernels import (
     all_reduce_time,
     attention_timer,
     exchange_time,
+    further_rows,
     head_time,
     layer_products,
     products,
@@ -192,6 +193,7 @@ class PassTimes:
         self._splits = self.place.attention == "data_parallel"
         self._drafts = role.startswith("draft")
         self._large_mixture = not self._drafts and self.place.large_mixture
+        self._continued = further_rows(self.place, self.place.weights).value > 0.0
         self._busy = tuple(f"{role} {use}" for use in ("compute", "collectives", "host"))
         self._parts: dict[tuple[float, ...], PassParts] = {}
         self._runs: dict[tuple[float, ...], PricedRun] = {}
@@ -270,7 +272,7 @@ class PassTimes:
         """Return the rows of prompts where an engine prices them otherwise than those of a
         verification.
         """
-        if self.place.engine.further_rows.value:
+        if self._continued:
             return rows.prompt_tokens
         return 0
 

@@ -25,9 +25,10 @@ from simulator.core.cost.roofline import (
     Roofline,
     WidthPoint,
 )
-from simulator.core.cost.row_costs import AnyRows
+from simulator.core.cost.row_costs import AnyRows, MeasuredRows
 from simulator.core.cost.rows import Rows
 from simulator.core.numeric import Numbers
+from simulator.core.quantities import Open
 
 MOST_ROWS = 1 << 22
 """Rows up to which the cost of further ones goes on in a line."""
@@ -276,8 +277,9 @@ def _curve(place: Placement, weight_format: str, prompt_rows: float = 0.0) -> Ro
         ratio = last.ratio * engine.beyond_curve_ratio.value
         beyond = last.model_copy(update={"tokens": last.tokens + 1, "ratio": ratio})
         width.append(beyond)
-    if engine.further_rows.value and len(width) > 2 and (costs or quantised):
-        width = _further(width, engine.further_rows.value, ceil(prompt_rows))
+    further = further_rows(place, weight_format).value
+    if further and len(width) > 2 and (costs or quantised):
+        width = _further(width, further, ceil(prompt_rows))
     return curve.model_copy(update={"width": tuple(width)})
 
 
@@ -298,6 +300,16 @@ def row_costs(place: Placement, weight_format: str) -> AnyRows | None:
     return any_format
 
 
+def further_rows(place: Placement, weight_format: str) -> Open:
+    """Return what a row beyond those that were measured costs, relative to the mean of those: as it
+    is said of the device's rows, else of the engine.
+    """
+    costs = row_costs(place, weight_format)
+    if isinstance(costs, MeasuredRows):
+        return costs.further
+    return place.engine.further_rows
+
+
 def _operation(place: Placement, weight_format: str, curve: Roofline) -> float:
     """Return the time of one operation of vector units on a weight, relative to that of reading
     the weight.
@@ -312,13 +324,11 @@ def measured_rows(place: Placement) -> int:
     """Return the most rows of a product that were measured where further ones are continued in a
     line; 0 where they are not.
     """
-    device = place.device
-    engine = place.engine
-    curve = device.matmul_for(place.weights)
+    curve = place.device.matmul_for(place.weights)
     costs = row_costs(place, place.weights)
     quantised = FORMATS[place.weights].weight_bytes < ACTIVATION_BYTES
     continued = costs or quantised
-    if not engine.further_rows.value or not continued:
+    if not further_rows(place, place.weights).value or not continued:
         return 0
     if costs:
         return costs.most

@@ -13,9 +13,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from simulator.core.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, WeightFormat
-from simulator.core.cost.identifiers import hub_id
 from simulator.core.cost.mixer import MOST_LAYERS, LayerKind, LayerRun, Mixer
 from simulator.core.cost.rows import Rows
+from simulator.core.identifiers import hub_id
 from simulator.core.quantities import Confidence, Frozen, Ranged
 
 ROUTERS = (

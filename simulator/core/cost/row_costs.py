@@ -55,6 +55,15 @@ class RowCosts(Frozen):
         return self.beyond.value >= 1.0 and self.step.value + self.row.value >= 1.0
 
 
+AS_STEEP = Open(
+    value=1.0,
+    low=0.2,
+    high=2.0,
+    source="assumed: on as steeply as before; on a GB10 in llama.cpp steps with 5, 11 and 17 rows "
+    "lie on a line (vtimuchen-lab/qwen38-mtp-gb10-benchmark)",
+)
+
+
 class MeasuredRows(Frozen):
     """Kernels took this time for several rows of a product, relative to that for a single row, as a
     benchmark of batches prints it.
@@ -68,6 +77,8 @@ class MeasuredRows(Frozen):
     """What further rows cost, relative to ``ratios``: 1 where they were measured on this device;
     its source says where that was.
     """
+    further: Open = AS_STEEP
+    """What a row beyond those measured costs, relative to the mean of those from the second on."""
 
     @model_validator(mode="after")
     def _has_rows(self) -> Self:

@@ -452,6 +452,9 @@ def _home(runs: Sequence[MeasuredRun]) -> PlainData:
     first, *others = dict.fromkeys(place.device for place in places)
     home: PlainData = {"card": first.name, "others": [device.name for device in others]}
     home |= {"maker": first.maker or "", "architecture": first.architecture or ""}
+    further = {device.architecture for device in others} - {first.architecture}
+    if further:
+        home["architectures"] = sorted(further)
     counts = {
         "batch": [scenario.batch for scenario in scenarios],
         "rows": [rows_of_a_request(scenario.schedule) for scenario in scenarios],

@@ -157,10 +157,10 @@ def _of_device(home: Home, device: Device) -> dict[Axis, float]:
         return found
     if device.maker and device.maker != home.maker:
         found["maker"] = 1.0
-    elif device.architecture != home.architecture:
-        found["architecture"] = 1.0
-    else:
+    elif home.near(device):
         found["card"] = 1.0
+    else:
+        found["architecture"] = 1.0
     return found
 
 

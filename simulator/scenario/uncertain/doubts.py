@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from simulator.core.cost.device import Device
 from simulator.core.cost.engine import Engine
 from simulator.core.cost.hardware_cost import HardwareCost
-from simulator.core.cost.kernels import lacks_curve, measured_rows, row_costs
+from simulator.core.cost.kernels import further_rows, lacks_curve, measured_rows, row_costs
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.row_costs import RowCosts
 from simulator.core.quantities import (
@@ -175,7 +175,7 @@ def about_rows(scenario: Scenario) -> Iterator[str]:
         most = measured_rows(place)
         verified = rows[role] * scenario.batch
         if most and verified > most:
-            further = place.engine.further_rows
+            further = further_rows(place, place.weights)
             low = further.value if further.low is None else further.low
             high = further.value if further.high is None else further.high
             yield (

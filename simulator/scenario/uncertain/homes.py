@@ -39,8 +39,7 @@ def distance(home: Home, device: Device) -> float:
         return 1.0
     if device.maker and device.maker != home.maker:
         return OTHER_MAKER
-    same = device.maker == home.maker and device.architecture == home.architecture
-    if same:
+    if home.near(device):
         return SAME_ARCHITECTURE
     return SAME_MAKER
 

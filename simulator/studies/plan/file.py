@@ -19,8 +19,8 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from simulator.core.cost.device import Device
-from simulator.core.cost.identifiers import checkpoint_name
 from simulator.core.faults import BadInput, Infeasible, Path_, told
+from simulator.core.identifiers import checkpoint_name
 from simulator.core.numeric import ordered_sum
 from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen, Positive, replace_nested
