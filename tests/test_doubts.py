@@ -36,7 +36,7 @@ def ratio(n: int, prompts: int = 0, **changes: Any) -> float:
     on = place(engine={**ENGINE, **ROWS, **changes}, weights="q4_0", device=slow)
 
     def seconds(rows: float, prompt_rows: float) -> float:
-        product = products(on, "q4_0", None, prompt_rows)
+        product = products(on, "blocks", None, prompt_rows)
         return product.timed(*product.work(0.0, 0.0, rows, 1e6))
 
     return seconds(n, prompts) / seconds(1, 0)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.stored.mixes import published, stored_bits, stored_gb
 from simulator.core.faults import BadInput
 from simulator.inputs.models.huggingface import read_config
 from simulator.scenario.loading import load
@@ -181,7 +182,7 @@ def test_a_small_model_of_each_kind_by_hand(tmp_path, name):
     assert counted == kinds
     mlps = 1 if name == "Mamba-2" else 4
     assert model.weights == mixers + mlps * MLP + TABLES
-    assert model.published_gb == pytest.approx(2 * model.weights / 1e9, rel=1e-12)
+    assert published(model) == {}
     assert model.kv_bytes_per_token() == pytest.approx(first, rel=1e-12)
     assert model.kv_bytes_per_token(after=999) == pytest.approx(thousandth, rel=1e-9)
     assert model.state_bytes == state
@@ -470,7 +471,8 @@ sequence.
 def test_bytes_of_published_models_by_hand(name):
     weights, first, later, state = KEPT[name]
     model = read_config(PUBLISHED / f"{name}_config.json")
-    assert model.published_gb * 1e9 == pytest.approx(weights, rel=0.01)
+    bits = stored_bits(model, model.weight_format or "bf16", model.expert_format)
+    assert stored_gb(model, bits) * 1e9 == pytest.approx(weights, rel=0.01)
     assert model.kv_bytes_per_token() == first
     assert model.kv_bytes_per_token(after=1 << 30) == pytest.approx(later, rel=1e-4)
     assert model.state_bytes == state

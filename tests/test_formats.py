@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.core.cost.device import Device
-from simulator.core.cost.formats import FORMATS, WeightFormat
+from simulator.core.cost.formats import FORMATS, WeightName
 from simulator.core.cost.kernels import attention_timer, computes_longer_than_it_reads
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.roofline import Attention
@@ -75,7 +75,7 @@ def nanoseconds(value: float) -> Any:
 
 
 def test_the_formats_of_the_schema_are_those_that_have_bytes() -> None:
-    assert get_args(WeightFormat) == tuple(FORMATS)
+    assert get_args(WeightName) == tuple(FORMATS)
 
 
 @pytest.mark.parametrize(

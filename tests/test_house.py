@@ -182,6 +182,7 @@ def test_the_world_imports_nothing_of_ours() -> None:
 
 
 UNITS = (
+    "_bits",
     "_gb",
     "_mb",
     "_gb_s",

@@ -26,10 +26,10 @@ DEVICES, ENGINES, MODELS = (
         ("a100-80g", DEVICES, "a100_80g_sxm"),
         ("rtx3090", DEVICES, "rtx_3090"),
         ("rtx_4080", DEVICES, "rtx_4090"),
-        ("Q4_K_M", FORMATS, "q4_k"),
+        ("Q4_K_XXL", FORMATS, "q4_k"),
         ("Q8_0", FORMATS, "q8_0"),
-        ("Q5_K_S", FORMATS, "q5_k_m"),
-        ("Q6_K", FORMATS, None),
+        ("Q5_K_N", FORMATS, "q5_k"),
+        ("Q7_K", FORMATS, None),
         ("fp8_e4m3", FORMATS, "fp8"),
         ("vlm", ENGINES, "vllm"),
         ("qwen3-8", MODELS, "qwen3_8b"),
@@ -44,7 +44,7 @@ def test_the_nearest_name(word, names, near):
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("target.weights=Q4_K_M", "got 'Q4_K_M'; did you mean 'q4_k'?"),
+        ("target.weights=Q4_KM", "got 'q4_km'; did you mean 'q4_k_m'?"),
         ("target.kv_cache=FP8", "got 'FP8'; did you mean 'fp8'?"),
         ("target.collectives.per=layers", "got 'layers'; did you mean 'layer'?"),
         (

@@ -280,7 +280,7 @@ def details(name: str, catalogue: Catalogue) -> Details:
             "name": model.name,
             "file": name,
             "content": content,
-            "computed": model.counts(),
+            "computed": _computed(model),
         }
         text = f"{_yaml(content)}{_counts(model)}"
         return Details(f"model {model.name}   ({name})\n\n{text}", data)
@@ -315,7 +315,7 @@ def _file_details(kind: str, name: str, path: Path, catalogue: Catalogue) -> Det
     data = {"kind": kind, "name": name, "file": shown(path), "content": document.data}
     if kind == "model":
         model = validate(ModelSpec, document)
-        data["computed"] = model.counts()
+        data["computed"] = _computed(model)
         text += _counts(model)
     if kind in PROFILES:
         profile = validate(class_of(kind), document)
@@ -351,10 +351,18 @@ def _origin(path: Path) -> str:
     return f"\n{fill(words, _width())}\n"
 
 
+def _computed(model: Any) -> dict[str, float]:
+    """Return what follows from a model's shapes and from how its weights were published."""
+    from simulator.core.cost.stored.mixes import published
+
+    computed: dict[str, float] = model.counts(published(model))
+    return computed
+
+
 def _counts(model: Any) -> str:
     """Return in lines what follows from a model's shapes."""
     lines = "\ncomputed\n"
-    for key, value in model.counts().items():
+    for key, value in _computed(model).items():
         shown_value = f"{value:,.0f}"
         if value % 1:
             shown_value = f"{value:,.6g}"

@@ -549,7 +549,7 @@ class HardwareCost:
         if at == "fv":
             return Phase(transfer, {})
         place = self.target_place
-        product = products(place, place.weights)
+        product = products(place)
         adapter = product.timed(
             *product.work(0.0, 0.0, logit_rows, float(place.model.hidden_size**2))
         )

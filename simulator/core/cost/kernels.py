@@ -16,7 +16,7 @@ from simulator.core.cost.formats import (
     NumberFormat,
 )
 from simulator.core.cost.mixer import INDEX_BYTES, LayerKind, Mixer
-from simulator.core.cost.placement import Placement
+from simulator.core.cost.placement import Group, Placement
 from simulator.core.cost.roofline import (
     Attention,
     AttentionRoofline,
@@ -47,7 +47,7 @@ def computes_longer_than_it_reads(place: Placement) -> bool:
     was measured is so.
     """
     device = place.device
-    form = device.number_format(place.weights)
+    form = place.number_format("blocks")
     product = device.matmul_for(place.weights)
     peak_tflops = device.peaks_tflops.get(form.arithmetic, device.peak_tflops).value
     peak = peak_tflops * 1e12 * product.compute_efficiency.value
@@ -235,13 +235,13 @@ class Products(NamedTuple):
 
 @lru_cache(TIMED)
 def products(
-    place: Placement, weight_format: str, ranks: int | None = None, prompt_rows: float = 0.0
+    place: Placement, group: Group = "blocks", ranks: int | None = None, prompt_rows: float = 0.0
 ) -> Products:
-    """Return products with weights of a format on one of their ``ranks``, by default those of
+    """Return products with a group of the weights on one of their ``ranks``, by default those of
     tensor parallelism; ``prompt_rows`` of the rows belong to prompts.
     """
-    form = place.device.number_format(weight_format)
-    curve = _curve(place, weight_format, prompt_rows)
+    form = place.number_format(group)
+    curve = _curve(place, place.format_of(group), prompt_rows)
     timed = place.device.timer(curve, form.arithmetic, place.in_cache)
     return Products(timed, form, ranks or place.tensor_parallel)
 
@@ -375,7 +375,7 @@ def layer_products(
     model = place.model
     ranks = place.tensor_parallel
     mixer = kind.mixer
-    product = products(place, place.weights, ranks, prompt_rows)
+    product = products(place, "blocks", ranks, prompt_rows)
     timed = product.timed
     full = n - adapted
     mixed = n if share == 1.0 else n * share
@@ -395,7 +395,7 @@ def layer_products(
         stream = hidden / ranks
     qkv = output = projected = 0.0
     if mixer is not None:
-        own = products(place, place.weights, place.mixer_ranks, prompt_rows * share)
+        own = products(place, "blocks", place.mixer_ranks, prompt_rows * share)
         among = place.mixer_ranks
         before = mixer.weights_before(among)
         projected = 2 * mixer.projected / among * share
@@ -444,11 +444,11 @@ def experts_time(place: Placement, rows: int, read: float | None, prompt_rows: i
     stored = place.expert_format
     each = max(1.0, pairs / touched)
     curve = device.experts_for(stored)
-    form = device.number_format(stored)
+    form = place.number_format("experts")
     if curve is None:  # a product takes a slice of every weight
         whole = touched * weights * (1 if sliced else ranks)
         of_prompts = each * prompt_rows / rows if rows else 0.0
-        product = products(place, stored, None, of_prompts)
+        product = products(place, "experts", None, of_prompts)
         seconds = product.timed(*product.work(hidden + inner, 2 * inner, each, whole))
         return seconds * _of_busiest_rank(place)
     if sliced:
@@ -459,7 +459,7 @@ def experts_time(place: Placement, rows: int, read: float | None, prompt_rows: i
     seconds = timed(size, 2.0 * pairs * weights, each)
     seconds += float(curve.beside_s(touched, hidden + inner))
     seconds *= _of_busiest_rank(place)
-    routing = products(_undivided(place), place.table_format)  # every device routes all rows
+    routing = products(_undivided(place), "head")  # every device routes all rows
     router = routing.timed(*routing.work(model.hidden_size, experts.routed, rows))
     return seconds + router
 
@@ -480,7 +480,7 @@ def shared_experts_time(place: Placement, rows: int, prompt_rows: float = 0.0) -
     experts = place.model.experts
     if experts is None or not experts.shared:
         return 0.0
-    product = products(place, place.weights, None, prompt_rows)
+    product = products(place, "blocks", None, prompt_rows)
     weights = float(experts.shared * place.model.shared_expert_weights)
     inner = float(experts.shared * experts.intermediate_size)
     hidden = place.model.hidden_size
@@ -497,7 +497,7 @@ def latent_time(place: Placement, rows: int, prompt_rows: int = 0) -> float:
     experts = place.model.experts
     if experts is None or not experts.latent_size:
         return 0.0
-    product = products(place, place.weights, place.tensor_parallel, prompt_rows)
+    product = products(place, "blocks", place.tensor_parallel, prompt_rows)
     work = product.work(place.model.hidden_size, experts.latent_size, rows)
     return 2.0 * product.timed(*work)
 
@@ -548,7 +548,7 @@ def exchange_time(place: Placement, rows: int) -> float:
 
 def side_product_time(place: Placement, tokens: int, width: int) -> float:
     """Return the seconds of the product of ``tokens`` rows with one h x ``width`` matrix."""
-    product = products(place, place.weights)
+    product = products(place)
     return product.timed(*product.work(place.model.hidden_size, width, tokens))
 
 
@@ -560,7 +560,7 @@ def head_time(place: Placement, logit_rows: int) -> float:
     if not logit_rows:
         return 0.0
     model = place.model
-    product = products(place, place.table_format)
+    product = products(place, "head")
     work = product.work(model.hidden_size, model.vocab_size, logit_rows, model.head_weights)
     return product.timed(*work) + place.engine.sampling_us.value * 1e-6
 

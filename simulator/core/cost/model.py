@@ -5,6 +5,7 @@ weights. Norms and biases are left out: they count as the small operations of a 
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import cycle
 from math import exp, lgamma
@@ -12,7 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from simulator.core.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, WeightFormat
+from simulator.core.cost.formats import CACHE_BYTES, CacheFormat, StoredBits, WeightFormat
 from simulator.core.cost.mixer import MOST_LAYERS, LayerKind, LayerRun, Mixer
 from simulator.core.cost.rows import Rows
 from simulator.core.identifiers import hub_id
@@ -172,6 +173,10 @@ class ModelSpec(Frozen):
     """Format in which it was published, embedding and LM head aside; by default not known."""
     expert_format: WeightFormat | None = None
     """The same of its routed experts, where it differs."""
+    stored: StoredBits | None = None
+    """Bits a weight that its file has in those formats, where the file says so tensor by tensor; by
+    default those of the formats.
+    """
     cache_format: CacheFormat | None = None
     """Format of the KV cache for which it was published, with scales of its own; by default 16
     bits.
@@ -383,20 +388,6 @@ class ModelSpec(Frozen):
             return float(rows.experts_read)
         return self.experts.touched(min(self.experts.independent(rows), rows.tokens - rows.adapted))
 
-    @property
-    def published_gb(self) -> float:
-        """Return the size of the weights as they were published, in 1e9 bytes: embedding and LM
-        head in 16 bits.
-        """
-        form = self.weight_format or "bf16"
-        rest = self.weights - self.routed_weights - self.table_weights
-        routed = self.routed_weights * FORMATS[self.expert_format or form].weight_bytes
-        return (
-            routed
-            + rest * FORMATS[form].weight_bytes
-            + self.table_weights * FORMATS["bf16"].weight_bytes
-        ) / 1e9
-
     def kv_bytes_per_layer(self, bytes_per_value: float = 2.0) -> float:
         """Return the bytes that one token leaves in the KV cache of one layer with the model's own
         heads.
@@ -423,16 +414,15 @@ class ModelSpec(Frozen):
         """
         return sum(count * mixer.state_bytes for mixer, count in self.mixer_layers)
 
-    def counts(self) -> dict[str, float]:
+    def counts(self, stored: Mapping[str, float] | None = None) -> dict[str, float]:
         """Return what follows from the shapes, by name with unit: weights, and what tokens and
-        requests keep.
+        requests keep; ``stored``: what is said of the weights as they were published.
         """
         sizes = {
             "weights": self.weights,
             "active_weights_per_token": self.active_weights,
             "fp16_weight_gb": self.weights * 2 / 1e9,
         }
-        published = {"published_weight_gb": self.published_gb} if self.weight_format else {}
         value = CACHE_BYTES[self.cache_format or "fp16"]
         kept = {"kv_bytes_per_token": self.kv_bytes_per_token(value)}
         later = {
@@ -440,7 +430,7 @@ class ModelSpec(Frozen):
         }
         state = {"state_bytes_per_request": self.state_bytes} if self.state_bytes else {}
         windows = any(mixer.window for mixer, _ in self.mixer_layers)
-        return {**sizes, **published, **kept, **(later if windows else {}), **state}
+        return {**sizes, **(stored or {}), **kept, **(later if windows else {}), **state}
 
 
 class DraftHead(Frozen):

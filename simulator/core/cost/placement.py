@@ -12,14 +12,24 @@ from simulator.core.cost.collectives import AllReduceForm, needs_p2p
 from simulator.core.cost.degrees import refusal
 from simulator.core.cost.device import Device, Link
 from simulator.core.cost.engine import Engine
-from simulator.core.cost.formats import CACHE_BYTES, FORMATS, CacheFormat, WeightFormat
+from simulator.core.cost.formats import (
+    CACHE_BYTES,
+    FORMATS,
+    CacheFormat,
+    NumberFormat,
+    StoredBits,
+    WeightFormat,
+)
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.partition import Pipeline
 from simulator.core.cost.protocol import Depth
 from simulator.core.cost.roofline import Attention, Roofline
+from simulator.core.cost.stored.mixes import stored_bits, table_bits
 from simulator.core.numeric import ordered_sum
 from simulator.core.quantities import Frozen
 
+Group = Literal["blocks", "experts", "head"]
+"""Tensors with bits of their own that products read: of layers, of routed experts, the LM head."""
 MOST_PLACES = 512
 """Placements of which is kept whether their degree can start."""
 
@@ -54,9 +64,10 @@ class Placement(Frozen):
     """The software that runs it."""
     machine: str = ""
     """Name of a machine: two roles on the same machine and device share that device."""
-    weights: WeightFormat = "fp16"
+    weights: WeightFormat = Field(default=None, validate_default=True)
     """Format in which the weights are stored, and whether products compute in it (fp8) or in 16
-    bits (fp8_wo).
+    bits (fp8_wo); by default that of the model's file where it says so tensor by tensor (GGUF,
+    MLX), else fp16. A mix (Q4_K_M) has the bits of its rules for the shapes of the model.
     """
     expert_weights: WeightFormat | None = None
     """Format of a mixture's routed experts; by default that of the other weights."""
@@ -94,6 +105,12 @@ class Placement(Frozen):
     def _as_published(cls, stated: object, read: ValidationInfo) -> object:
         model = read.data.get("model")
         return stated or (model and model.cache_format) or "fp16"
+
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _as_stored(cls, stated: object, read: ValidationInfo) -> object:
+        model = read.data.get("model")
+        return stated or (model and model.stored and model.weight_format) or "fp16"
 
     @field_validator("weights", "expert_weights")
     @classmethod
@@ -228,21 +245,18 @@ class Placement(Frozen):
         """Return the size of the weights on one device in 1e9 bytes, with ``extra`` weights that a
         method adds.
         """
-        form = FORMATS[self.weights]
         ranks = self.tensor_parallel
-        tables = self.model.table_weights * (
-            FORMATS[self.table_format].weight_bytes - form.weight_bytes
-        )
+        weight_bytes = self.bits.block_bits / 8.0
+        of_tables = table_bits(self.model, self.bits) / 8.0
+        tables = self.model.table_weights * (of_tables - weight_bytes)
         for mixer, count in self.model.mixer_layers:
             if self.mixer_ranks == 1:
                 whole = mixer.weights * ranks
             else:
                 whole = round(mixer.weights_before(ranks)) + mixer.output
             extra += count * (whole - mixer.weights)
-        experts = self.model.routed_weights * (
-            FORMATS[self.expert_format].weight_bytes - form.weight_bytes
-        )
-        return ((self.model.weights + extra) * form.weight_bytes + tables + experts) / ranks / 1e9
+        experts = self.model.routed_weights * (self.bits.expert_bits / 8.0 - weight_bytes)
+        return ((self.model.weights + extra) * weight_bytes + tables + experts) / ranks / 1e9
 
     def kv_gb(self, tokens: int, sequences: int = 1) -> float:
         """Return the size of the KV caches of ``sequences`` of ``tokens`` each on one device in 1e9
@@ -263,6 +277,33 @@ class Placement(Frozen):
         layers have caches.
         """
         return self.model.state_bytes / self.tensor_parallel / 1e9
+
+    @cached_property
+    def bits(self) -> StoredBits:
+        """Return the bits a weight by group of tensors: of the model's file, or of the format's
+        rules.
+        """
+        return stored_bits(self.model, self.weights, self.expert_weights)
+
+    def format_of(self, group: Group) -> WeightFormat:
+        """Return the format of a group of tensors, whose kernels multiply with it."""
+        if group == "head":
+            return self.table_format
+        if group == "experts":
+            return self.expert_format
+        return self.weights
+
+    def number_format(self, group: Group) -> NumberFormat:
+        """Return how products with a group of tensors are computed on the device, with the bytes
+        that its weights really have.
+        """
+        form = self.device.number_format(self.format_of(group))
+        by_group = {
+            "blocks": self.bits.block_bits,
+            "experts": self.bits.expert_bits,
+            "head": self.bits.head_bits,
+        }
+        return form._replace(weight_bytes=by_group[group] / 8.0)
 
     @property
     def table_format(self) -> WeightFormat:
@@ -296,7 +337,7 @@ class Placement(Frozen):
         cache = self.device.cache_mb
         unread = 0.0
         if not self.model.tie_word_embeddings:
-            unread = self.model.head_weights * FORMATS[self.table_format].weight_bytes
+            unread = self.model.head_weights * self.bits.embedding_bits / 8.0
         return (
             cache is not None
             and self.weights_gb() * 1e9 - unread / self.tensor_parallel <= cache.value * 1e6
@@ -341,6 +382,8 @@ class Placement(Frozen):
                 "layers": model.runs(first, last),
                 "parameters": weights,
                 "tables": ends,
+                "weight_format": self.weights,
+                "stored": self.bits,
             }
             parts.append(place.model_copy(update={"model": model.model_copy(update=part)}))
         return tuple(parts)

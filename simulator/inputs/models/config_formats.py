@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from simulator.core.cost.formats import CACHE_BYTES
-from simulator.core.plain import PlainMapping
+from simulator.core.plain import PlainData, PlainMapping
+from simulator.inputs.models import mlx
 from simulator.inputs.models.config_fields import FIELDS, Config, load_config
 
 
@@ -17,9 +18,11 @@ def formats_of(config: Config, file: Path) -> dict[str, str]:
 
     Nothing is said of what is not quantised, and of experts in the format of the other weights.
     """
-    stated = _stated(config, file)
+    stated = quantisation(config, file)
     if stated is None:
         return {}
+    if mlx.is_mlx(stated):
+        return _of_mlx(config, stated)
     cache = _cache_format(config, stated)
     if cache and not any(stated.get(name) for name in FIELDS["of_weights"]):
         return cache  # of the cache alone
@@ -33,11 +36,28 @@ def formats_of(config: Config, file: Path) -> dict[str, str]:
     return {"weight_format": weights} | of_experts | cache
 
 
-def _stated(config: Config, file: Path) -> PlainMapping | None:
+def _of_mlx(config: Config, stated: PlainMapping) -> dict[str, str]:
+    """Return the format of most weights of a quantisation of MLX."""
+    form = mlx.format_name(stated)
+    if form is None:
+        mode = stated.get("mode", "affine")
+        config.refuse(
+            "quantization",
+            f"states {str(stated['bits'])[:20]} bits in groups of {str(stated['group_size'])[:20]} "
+            f"({str(mode)[:20]}), which is no format here",
+        )
+        return {}
+    return {"weight_format": form}
+
+
+def quantisation(config: Config, file: Path) -> PlainMapping | None:
     """Return what a configuration, or the file that ModelOpt writes beside it, says of its
     quantisation; None for nothing.
     """
+    of_mlx = config.get("quantization")
     stated = config.get("quantization_config")
+    if isinstance(of_mlx, dict) and mlx.is_mlx(of_mlx):
+        return of_mlx
     companion = file.with_name(file.name.replace("config.json", "hf_quant_config.json"))
     if stated is None and companion != file and companion.is_file():
         stated = load_config(companion).data.get("quantization")
@@ -115,13 +135,43 @@ def _named(name: object, quantisation: PlainMapping) -> str | None:
             return "fp8_block"
         return str(known)
     groups = quantisation.get("config_groups")
-    group: Any = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
-    bits = group.get("weights", {}) if isinstance(group, dict) else {}
-    bits = {**quantisation, **(bits if isinstance(bits, dict) else {})}
-    word = (
-        f"{bits.get('type', 'int')}{bits.get('num_bits', bits.get('bits'))} of "
-        f"{bits.get('group_size')}"
-    )
+    if isinstance(groups, dict) and groups:
+        forms = {_of_group(quantisation, group) for group in groups.values()}
+        return forms.pop() if len(forms) == 1 else None
+    if _differs_by_module(quantisation):
+        return None
+    return _of_group(quantisation, {})
+
+
+def _of_group(quantisation: PlainMapping, group: Any) -> str | None:
+    """Return the format of a group of a quantisation by its bits; None for one that is unknown."""
+    group = group if isinstance(group, dict) else {}
+    weights = group.get("weights")
+    bits = {**quantisation, **(weights if isinstance(weights, dict) else {})}
+    kind = str(bits.get("type") or FIELDS["data_types"].get(str(bits.get("data_type")), "int"))
+    size = bits.get("num_bits", bits.get("bits"))
+    word = f"{kind}{size} of {bits.get('group_size')}"
+    inputs = group.get("input_activations", quantisation.get("act_bits"))
+    if isinstance(inputs, dict):
+        word += f" by {inputs.get('type', 'int')}{inputs.get('num_bits')}"
+    elif "input_activations" in group:
+        word += " by 16"
+    elif isinstance(inputs, int) and inputs < 16:
+        word += f" by int{inputs}"
     return next(
         (str(form) for pattern, form in FIELDS["bits"].items() if re.fullmatch(pattern, word)), None
+    )
+
+
+def _differs_by_module(quantisation: PlainMapping) -> bool:
+    """Return whether single modules have bits of their own (GPTQModel, AutoRound) other than 16."""
+    of_modules: PlainData = {}
+    for key in ("dynamic", "extra_config"):
+        stated = quantisation.get(key)
+        if isinstance(stated, dict):
+            of_modules |= stated
+    usual = quantisation.get("bits")
+    return any(
+        isinstance(module, dict) and module.get("bits", usual) not in (usual, 16, 32)
+        for module in of_modules.values()
     )

@@ -1,15 +1,20 @@
-"""The header of a GGUF file says the shape of a model: keys with values, names and sizes of
-tensors; no weight is read.
+"""The header of a GGUF file says the shape of a model and how it is stored: keys with values, and
+names, sizes and types of tensors; no weight is read.
 
 The layout is that of ggml's ``docs/gguf.md``, versions 2 and 3, little-endian. Counts, lengths and
 nesting are bounded, and a header that ends early or says what cannot be is refused in words.
 """
 
+import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from simulator.core.cost.formats import StoredBits
+from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.stored import ggml
 from simulator.core.faults import BadInput, told
 from simulator.core.plain import PlainData
 from simulator.inputs import reading
@@ -45,13 +50,59 @@ TEXT = 8
 LIST = 9
 
 
+SAME_WEIGHTS = 0.02
+"""How far the weights of a file's matrices may be from those of the shapes that its keys describe,
+as a share.
+"""
+SHARD = re.compile(r"(.*-)(\d{5})(-of-)(\d{5})(\.gguf)")
+"""Name of a file that is one of several (``llama-gguf-split``)."""
+MOST_SHARDS = 1_000
+
+
+class GgufTensor(NamedTuple):
+    """A tensor of a file."""
+
+    sizes: tuple[int, ...]
+    """Its sizes, the innermost first."""
+    kind: str
+    """The name of its type."""
+
+    @property
+    def weights(self) -> int:
+        """Return the number of its weights."""
+        return prod(self.sizes)
+
+    @property
+    def bits(self) -> float:
+        """Return the bits of all its weights, scales included."""
+        return self.weights * ggml.TYPES[self.kind].bits
+
+    @property
+    def is_matrix(self) -> bool:
+        """Return whether products are computed with it: norms and biases have one dimension."""
+        return sum(size > 1 for size in self.sizes) > 1
+
+
 class GgufHeader(NamedTuple):
     """What the header of a GGUF file says."""
 
     values: PlainData
     """Values by key; of long lists their length."""
-    tensors: dict[str, tuple[int, ...]]
-    """Sizes of every tensor by name, the innermost first."""
+    tensors: dict[str, GgufTensor]
+    """Every tensor by name."""
+
+
+class GgufModel(NamedTuple):
+    """What a GGUF file says of a model."""
+
+    config: Config
+    """Its shape, by the names of Hugging Face."""
+    formats: PlainData
+    """Fields of a model: the format of its weights, and their bits by group of tensors."""
+    words: str
+    """What the format is called there."""
+    tensors: Mapping[str, GgufTensor]
+    """Its tensors by name."""
 
 
 class _Damaged(ValueError):
@@ -136,24 +187,57 @@ def _header(reader: _Reader) -> GgufHeader:
     return GgufHeader(values, dict(_tensor(reader) for _ in range(tensors)))
 
 
-def _tensor(reader: _Reader) -> tuple[str, tuple[int, ...]]:
+def _tensor(reader: _Reader) -> tuple[str, GgufTensor]:
     name = reader.text()
     dimensions = reader.number("I")
     if dimensions > MOST_DIMENSIONS:
         raise _Damaged(f"has a tensor of {dimensions:,} dimensions")
     sizes = tuple(reader.number("Q") for _ in range(dimensions))
-    reader.bytes(4 + 8)  # its type, and where it begins
-    return name, sizes
+    number = reader.number("I")
+    reader.bytes(8)  # where it begins
+    kind = ggml.BY_NUMBER.get(number)
+    if kind is None:
+        raise _Damaged(f"stores {told(name[:60])} in a type of number {number}, unknown here")
+    return name, GgufTensor(sizes, kind)
 
 
-def config_of(path: Path) -> tuple[Config, dict[str, str], str]:
-    """Return the configuration that a GGUF file describes, the format of its weights, and what that
-    is called there.
+def read_parts(path: Path) -> GgufHeader:
+    """Return the header of a GGUF file; of one of several that hold a model together, with the
+    tensors of all, which lie beside it.
+
+    Raises :class:`BadInput` as :func:`read_header`, also for a part that is not there.
+    """
+    header = read_header(path)
+    count = header.values.get("split.count", 1)
+    if not isinstance(count, int) or count <= 1:
+        return header
+    named = SHARD.fullmatch(path.name)
+    if named is None or count > MOST_SHARDS or int(named[4]) != count:
+        raise BadInput.at(
+            str(path),
+            f"is one of {count:,} parts of a model; parts are called NAME-00001-of-{count:05}.gguf",
+        )
+    values: PlainData = {}
+    tensors: dict[str, GgufTensor] = {}
+    for number in range(1, count + 1):
+        part = path.with_name(f"{named[1]}{number:05}{named[3]}{named[4]}{named[5]}")
+        if not part.is_file():
+            raise BadInput.at(
+                str(path), f"is one of {count} parts of a model, and {part.name} is not beside it"
+            )
+        of_part = read_header(part)
+        values = of_part.values | values  # the first part has the keys of the model
+        tensors |= of_part.tensors
+    return GgufHeader(values, tensors)
+
+
+def read_model(path: Path) -> GgufModel:
+    """Return what a GGUF file says of a model: its shape, and in which formats it is stored.
 
     Raises :class:`BadInput` for a header that cannot be read, and for an architecture that is not
     known here.
     """
-    header = read_header(path)
+    header = read_parts(path)
     stated = FIELDS["gguf"]
     architecture = str(header.values.get("general.architecture", ""))
     kind = stated["architectures"].get(architecture)
@@ -178,9 +262,81 @@ def config_of(path: Path) -> tuple[Config, dict[str, str], str]:
             key,
             "is not understood in a GGUF file and changes the cost; a config.json may do instead",
         )
-    file_type = header.values.get("general.file_type")
-    name, form = stated["file_types"].get(file_type, [f"file type {file_type}", None])
-    return config, {"weight_format": form} if form else {}, name
+    name, form = _file_type(header)
+    formats: PlainData = {"weight_format": form} if form else {}
+    if form and header.tensors:
+        formats["stored"] = _stored(header.tensors).model_dump()
+    return GgufModel(config, formats, name, header.tensors)
+
+
+def _file_type(header: GgufHeader) -> tuple[str, str | None]:
+    """Return what a file calls its format, and the format here: that of most bytes of its layers
+    where the file names none that is known.
+    """
+    number = header.values.get("general.file_type")
+    known = FIELDS["gguf"]["file_types"].get(number)
+    if known:
+        return known[0], known[1]
+    sizes: dict[str, float] = {}
+    for name, tensor in header.tensors.items():
+        if name.startswith("blk.") and tensor.is_matrix:
+            sizes[tensor.kind] = sizes.get(tensor.kind, 0.0) + tensor.bits
+    if not sizes:
+        return f"file type {number}", None
+    most = max(sizes, key=lambda kind: sizes[kind])
+    form = FIELDS["gguf"]["types"].get(most)
+    return f"file type {number}, mostly {most.upper()}", form
+
+
+def _stored(tensors: Mapping[str, GgufTensor]) -> StoredBits:
+    """Return the bits a weight by group of tensors; a file without ``output.weight`` takes the
+    embedding for it.
+    """
+    embedding = _mean_bits(tensors, "embedding") or 16.0
+    blocks = _mean_bits(tensors, "blocks") or embedding
+    return StoredBits(
+        block_bits=blocks,
+        expert_bits=_mean_bits(tensors, "experts") or blocks,
+        embedding_bits=embedding,
+        head_bits=_mean_bits(tensors, "head") or embedding,
+    )
+
+
+def group_of(name: str) -> str:
+    """Return the group of a tensor by its name."""
+    if name == "token_embd.weight":
+        return "embedding"
+    if name == "output.weight":
+        return "head"
+    if re.search(r"\.ffn_(up|down|gate|gate_up)_exps\.|\.ffn_(up|down|gate)\.\d+\.", name):
+        return "experts"
+    return "blocks"
+
+
+def _mean_bits(tensors: Mapping[str, GgufTensor], group: str) -> float | None:
+    """Return the bits a weight of the matrices of a group; None where there are none."""
+    found = [
+        tensor for name, tensor in tensors.items() if tensor.is_matrix and group_of(name) == group
+    ]
+    weights = sum(tensor.weights for tensor in found)
+    if not weights:
+        return None
+    return sum(tensor.bits for tensor in found) / weights
+
+
+def check_weights(path: Path, model: ModelSpec, tensors: Mapping[str, GgufTensor]) -> None:
+    """Raise :class:`BadInput` where the matrices of a file have other weights than the shapes that
+    its keys describe: then its layers are not what is taken for them.
+    """
+    stated = sum(tensor.weights for tensor in tensors.values() if tensor.is_matrix)
+    if not tensors or abs(stated / model.weights - 1.0) <= SAME_WEIGHTS:
+        return
+    raise BadInput.at(
+        str(path),
+        f"has matrices of {stated / 1e9:.4g}e9 weights, where its keys describe "
+        f"{model.weights / 1e9:.4g}e9 as {model.about.partition(' as ')[0]}: a layer of its "
+        "architecture is not understood here. A folder with the model's config.json may do instead",
+    )
 
 
 def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
@@ -194,7 +350,7 @@ def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
     embedding = tensors.get("token_embd.weight")
     tokens: Any
     if embedding:
-        tokens = embedding[-1]
+        tokens = embedding.sizes[-1]
     else:
         tokens = values.get(f"{architecture}.vocab_size", values.get("tokenizer.ggml.tokens"))
     if isinstance(tokens, list):

@@ -6,7 +6,6 @@ a shape that ModelSpec cannot express. A mixer is called after its formulas ther
 behind a blank where layers of one kind differ.
 """
 
-from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.faults import LARGEST, BadInput, Path_, Place, told
 from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs.document import Document
-from simulator.inputs.models import gguf
+from simulator.inputs.models import gguf, mlx
 from simulator.inputs.models.config_fields import FIELDS, Config, known_families, load_config
-from simulator.inputs.models.config_formats import formats_of
+from simulator.inputs.models.config_formats import formats_of, quantisation
 from simulator.inputs.models.config_layers import mixer_names, mlps
 from simulator.inputs.schema import validate
 
@@ -45,25 +44,34 @@ def read_config(path: Path) -> ModelSpec:
     """
     file = path / "config.json" if path.is_dir() else path
     if file.suffix == gguf.ENDING:
-        config, formats, words = gguf.config_of(file)
-        spec = spec_of(config, formats)
-        if formats:
-            unknown = ""
-        else:
-            unknown = ", of which no format here is like it: state the format of the weights"
-        about = (
-            f"{config.model_type} as its GGUF header describes it, with weights in {words}{unknown}"
-        )
-        return spec.model_copy(
-            update={"name": file.stem, "about": about, "source": f"{file} (GGUF header)"}
-        )
+        return _of_gguf(file)
     config = load_config(file)
     spec = spec_of(config, formats_of(config, file))
+    stated = quantisation(config, file)
+    if stated is not None and mlx.is_mlx(stated):
+        spec = spec.model_copy(update={"stored": mlx.stored(config, spec, stated)})
     name = (file.parent if file.name == "config.json" else file.with_suffix("")).resolve().name
     return spec.model_copy(update={"name": name, "source": f"{file} (HF config.json)"})
 
 
-def spec_of(config: Config, formats: Mapping[str, str]) -> ModelSpec:
+def _of_gguf(file: Path) -> ModelSpec:
+    """Return the model spec of a GGUF file, with the bits in which it stores each group of
+    tensors.
+    """
+    config, formats, words, tensors = gguf.read_model(file)
+    spec = spec_of(config, formats)
+    if formats:
+        unknown = ""
+    else:
+        unknown = ", of which no format here is like it: state the format of the weights"
+    about = f"{config.model_type} as its GGUF header describes it, with weights in {words}{unknown}"
+    named = {"name": file.stem, "about": about, "source": f"{file} (GGUF header)"}
+    spec = spec.model_copy(update=named)
+    gguf.check_weights(file, spec, tensors)
+    return spec
+
+
+def spec_of(config: Config, formats: PlainMapping) -> ModelSpec:
     """Return the model spec of a configuration whose weights were published in ``formats``; raises
     as :func:`read_config`.
     """

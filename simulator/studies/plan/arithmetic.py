@@ -22,7 +22,7 @@ from math import ceil, inf
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.core.cost.formats import CACHE_BYTES, FORMATS
+from simulator.core.cost.formats import CACHE_BYTES
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput
 from simulator.core.serving.slo import Limit
@@ -139,9 +139,9 @@ def _pass_bytes(place: Placement) -> float:
     model = place.model
     experts = place.model.experts
     routed = model.expert_layers * experts.per_token * model.expert_weights if experts else 0
-    rest = (_used_weights(place) - routed) * FORMATS[place.weights].weight_bytes
-    routed_bytes = routed * FORMATS[place.expert_format].weight_bytes
-    return rest + routed_bytes + model.head_weights * FORMATS[place.table_format].weight_bytes
+    bits = place.bits
+    rest = (_used_weights(place) - routed) * bits.block_bits
+    return (rest + routed * bits.expert_bits + model.head_weights * bits.head_bits) / 8.0
 
 
 def _cache_bytes(place: Placement, tokens: int) -> float:
