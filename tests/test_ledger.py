@@ -133,7 +133,10 @@ def test_engines_and_formats_are_found_by_what_people_call_them() -> None:
         engine_of("exo", "Apple", catalogue)
     llama = find_model("Llama-3.1-8B", catalogue, "").spec
     deepseek = find_model("DeepSeek-R1", catalogue, "").spec
-    assert format_of("Q4_K_M", llama) == "q4_k"
+    assert format_of("Q4_K_M", llama) == "q4_k_m"
+    assert format_of("Q4_0 (15.0 GiB)", llama) == "mostly_q4_0"
+    assert format_of("4 bit", llama, "mlx") == "mlx_4"
+    assert format_of("AWQ int4", llama, "vllm") == "int4"
     assert format_of("fp8", llama) == "fp8"
     assert format_of("AWQ", llama) == "int4"
     assert format_of("fp8", deepseek) == "fp8_block"
@@ -615,10 +618,10 @@ def test_cells_of_every_row_are_stated_once(tmp_path: Path) -> None:
 
 
 def test_llama_cpp_keeps_no_share_of_a_memory_free(tmp_path: Path) -> None:
-    """16.0 GB of weights on a card of 17.2 GB, of which vLLM takes 15.5."""
+    """15.8 GB of weights on a card of 17.2 GB, of which vLLM takes 15.5."""
     head = "hardware,engine,target_model,target_format,method,draft_steps,tokens_per_step,speedup"
     run = "RTX 4060 Ti,{},Qwen3.5-27B,{},MTP,3,2.5,1.5"
-    rows = run.format("llama.cpp", "Q4_K_M"), run.format("vLLM", "Q4_K_M")
+    rows = run.format("llama.cpp", "Q4_K_S"), run.format("vLLM", "Q4_K_S")
     ledger = read_table(table(tmp_path, head, *rows), Catalogue())
     assert [row.place[1] for row in ledger.rows] == [2]
     assert "does not fit rtx_4060_ti_16g" in ledger.left_out[0].fault.message

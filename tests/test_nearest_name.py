@@ -44,7 +44,7 @@ def test_the_nearest_name(word, names, near):
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("target.weights=Q4_KM", "got 'q4_km'; did you mean 'q4_k_m'?"),
+        ("target.weights=Q4_KM", "there is no format of weights 'Q4_KM'; did you mean 'q4_k_m'?"),
         ("target.kv_cache=FP8", "got 'FP8'; did you mean 'fp8'?"),
         ("target.collectives.per=layers", "got 'layers'; did you mean 'layer'?"),
         (

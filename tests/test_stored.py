@@ -24,6 +24,7 @@ from simulator.core.cost.stored.mixes import (
     stored_gb,
     tensors,
 )
+from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
 from simulator.scenario import load
@@ -181,6 +182,13 @@ def test_formats_as_people_write_them(written: str, name: str) -> None:
     assert format_name(written) == name
     assert name in FORMATS
     assert place(weights=written).weights == name
+
+
+def test_a_format_that_nobody_knows_is_refused_with_what_there_is() -> None:
+    with pytest.raises(BadInput, match="there is no format of weights 'exl3': fp16, bf16, fp8"):
+        place(weights="exl3")
+    with pytest.raises(BadInput, match="'mlx_mixed_3_7'; did you mean 'mlx_mixed_3_6'"):
+        place(weights="mlx_mixed_3_7")
 
 
 def test_products_and_memory_have_the_bytes_of_a_mix() -> None:

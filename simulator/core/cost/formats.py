@@ -11,6 +11,8 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field
 
 from simulator.core.cost.stored import ggml
+from simulator.core.faults import told
+from simulator.core.nearness import nearest_name
 from simulator.core.quantities import Frozen
 
 Arithmetic = Literal["fp16", "fp8", "int8", "nvfp4"]
@@ -213,6 +215,13 @@ MEANT = {
 """Formats by other names that people give them."""
 
 
+WRITTEN = (
+    "fp16, bf16, fp8, fp8_block, int8, int4 (AWQ, GPTQ), nvfp4, mxfp4; of GGUF as in Q4_K_M, of "
+    "MLX as in mlx_4"
+)
+"""Formats in words, for who wrote another one."""
+
+
 def format_name(stated: object) -> object:
     """Return the name here of a format as people write it: Q4_K_M, UD-Q4_K_XL, MLX-4bit, mlx_4_g64,
     AWQ; what is no text is returned as it is.
@@ -310,7 +319,19 @@ WeightName = Literal[
     "mlx_mixed_3_6",
     "mlx_mixed_4_6",
 ]
-WeightFormat = Annotated[WeightName, BeforeValidator(format_name)]
+
+
+def _known(stated: object) -> object:
+    """Return the name of a format as it is here; raises :class:`ValueError` for an unknown one."""
+    name = format_name(stated)
+    if not isinstance(name, str) or name in FORMATS:
+        return name
+    near = nearest_name(name, FORMATS)
+    meant = f"; did you mean '{near}'?" if near else f": {WRITTEN}"
+    raise ValueError(f"there is no format of weights {told(stated)}{meant}")
+
+
+WeightFormat = Annotated[WeightName, BeforeValidator(_known)]
 """A format of weights by name, in any case."""
 
 

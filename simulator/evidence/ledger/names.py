@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import NamedTuple
 
+from simulator.core.cost.formats import format_name
 from simulator.core.cost.model import ModelSpec
 from simulator.core.plain import PlainData
 from simulator.inputs.ages import of_month
@@ -51,19 +52,11 @@ FORMATS = {
     "8-bit": "int8_wo",
     "4 bit": "int4",
     "4-bit": "int4",
-    "awq": "int4",
-    "gptq": "int4",
-    "w4a16": "int4",
-    "w8a8": "int8",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "awq int4": "int4",
-    "gptq int4": "int4",
-    "q4_k_m": "q4_k",
-    "q4_k_s": "q4_k",
-    "ud-q4_k_xl": "q4_k",
+    "q4_0": "mostly_q4_0",
 }
-"""Formats of weights that tables name otherwise; all others are called as here."""
+"""Formats of weights that tables name otherwise, outside of MLX; all others are called as here."""
+OF_MLX = re.compile(r"(\d)[ -]bits?")
+"""What tables call a format of MLX."""
 PCIE_H100 = "h100_pcie"
 """An H100 whose cards do not reach each other's memory."""
 LENGTHS = {"instructcoder": (145, 200)}
@@ -259,8 +252,8 @@ def _month(text: str) -> str | None:
     return f"{named.group(2)}-{MONTHS.index(named.group(1)) + 1:02d}"
 
 
-def format_of(text: str, model: ModelSpec) -> str | None:
-    """Return the format of a model's weights; None where nothing is stated.
+def format_of(text: str, model: ModelSpec, engine: str = "") -> str | None:
+    """Return the format of a model's weights under an engine; None where nothing is stated.
 
     A format that the model was published in is taken as it was published: fp8 by blocks.
     """
@@ -270,7 +263,10 @@ def format_of(text: str, model: ModelSpec) -> str | None:
     published = model.expert_format or model.weight_format
     if published and published.startswith(name):
         return published
-    return FORMATS.get(name, name)
+    of_mlx = OF_MLX.fullmatch(name)
+    if of_mlx and engine.startswith("mlx"):
+        return f"mlx_{of_mlx[1]}"
+    return FORMATS.get(name) or str(format_name(name))
 
 
 def model_of(text: str, catalogue: Catalogue, option: str) -> tuple[NamedModel, str]:

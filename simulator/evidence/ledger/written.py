@@ -243,7 +243,7 @@ def _target(row: WrittenRow, catalogue: Catalogue) -> PlainData:
             row.assumed.append(f"engine {engine}")
     named = row.cells.get("target.model") or row.cells.get("target_model", "")
     model = _model(row, named, catalogue)
-    weights = format_of(row.cells.get("target_format", ""), model.spec)
+    weights = format_of(row.cells.get("target_format", ""), model.spec, engine)
     if weights is None:
         weights = model.spec.expert_format or model.spec.weight_format or "bf16"
         if "target.weights" not in row.cells:
