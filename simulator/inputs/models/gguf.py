@@ -315,13 +315,13 @@ def group_of(name: str) -> str:
 
 def _mean_bits(tensors: Mapping[str, GgufTensor], group: str) -> float | None:
     """Return the bits a weight of the matrices of a group; None where there are none."""
-    found = [
+    of_group = [
         tensor for name, tensor in tensors.items() if tensor.is_matrix and group_of(name) == group
     ]
-    weights = sum(tensor.weights for tensor in found)
+    weights = sum(tensor.weights for tensor in of_group)
     if not weights:
         return None
-    return sum(tensor.bits for tensor in found) / weights
+    return sum(tensor.bits for tensor in of_group) / weights
 
 
 def check_weights(path: Path, model: ModelSpec, tensors: Mapping[str, GgufTensor]) -> None:

@@ -134,11 +134,11 @@ def _fitting(stated: PlainMapping, bits: float, inputs: int) -> float:
 
 def _module(path: str) -> Module | None:
     """Return the module of a layer that a path names; None for any other."""
-    found = LAYER.search(path)
-    if found is None:
+    named = LAYER.search(path)
+    if named is None:
         return None
-    layer = int(found[1])
-    names = found[2].split(".")
+    layer = int(named[1])
+    names = named[2].split(".")
     routed = any(name in ("switch_mlp", "experts") for name in names)
     for part, modules in MODULES.items():
         if names[-1] in modules:

@@ -502,10 +502,10 @@ def published(model: ModelSpec) -> dict[str, float]:
     if model.weight_format is None:
         return {}
     bits = stored_bits(model, model.weight_format, model.expert_format)
-    found = {"published_weight_gb": stored_gb(model, bits)}
+    computed = {"published_weight_gb": stored_gb(model, bits)}
     if model.stored is None:
-        return found
+        return computed
     groups = {"blocks": bits.block_bits, "embedding": bits.embedding_bits, "head": bits.head_bits}
     if model.experts:
         groups["experts"] = bits.expert_bits
-    return found | {f"bits_per_weight_{group}": value for group, value in groups.items()}
+    return computed | {f"bits_per_weight_{group}": value for group, value in groups.items()}
