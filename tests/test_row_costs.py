@@ -68,7 +68,7 @@ def place(folder: Path, card: str = "", generation: str = "", weights: str = "q4
 
 def ratio(target: Placement, rows: int) -> float:
     """Return the time of a product of so many rows, relative to that of one."""
-    timed = products(target, target.weights).timed
+    timed = products(target).timed
     return timed(1e9, 0.0, rows) / timed(1e9, 0.0, 1)
 
 

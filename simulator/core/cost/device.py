@@ -185,8 +185,10 @@ class Device(Frozen):
         kernels, if that was measured; ``engine`` may name an age, as in ``vllm@0.9``.
         """
         ours = self.rows.get(engine) or self.rows.get(engine.partition("@")[0]) or {}
-        widened = FORMATS[weight_format].weight_bytes < ACTIVATION_BYTES
-        for name in (weight_format, *(("quantised",) if widened else ()), "any"):
+        form = FORMATS[weight_format]
+        widened = form.weight_bytes < ACTIVATION_BYTES
+        names = (weight_format, *form.curves)
+        for name in (*names, *(("quantised",) if widened else ()), "any"):
             if name in ours:
                 return ours[name]
         return None

@@ -291,8 +291,9 @@ def row_costs(place: Placement, weight_format: str) -> AnyRows | None:
     if measured:
         return measured
     rows = place.engine.rows
-    if weight_format in rows:
-        return rows[weight_format]
+    for name in (weight_format, *FORMATS[weight_format].curves):
+        if name in rows:
+            return rows[name]
     any_format = rows.get("any")
     own_kernels = any_format is not None and _is_widened(place.device.number_format(weight_format))
     if own_kernels or lacks_curve(place.device, weight_format):
