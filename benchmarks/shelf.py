@@ -68,6 +68,8 @@ STACKS = {
     ("rtx_pro_6000", "fp8_block"): ("TRTLLM",),
     ("h100_sxm", "fp8_block"): ("SGLang",),
     ("h200_sxm", "fp8_block"): ("SGLang",),
+    ("b200_sxm", "fp8"): ("SGLang",),
+    ("b200_sxm", "fp8_block"): ("SGLang",),
 }
 """Formats whose profile is fitted to some stacks alone; see its file."""
 RANGES = ((1, 64), (1, 256))
@@ -97,6 +99,7 @@ DERIVED = {
     "l40s": ("a100_80g_sxm", "h100_sxm"),
     "rtx_pro_6000": ("h100_sxm", "a100_80g_sxm", "l40s"),
     "rtx_4090": ("rtx_pro_6000", "l40s"),
+    "b200_sxm": ("h100_sxm",),
 }
 """Cards that were measured, and those of which they would start by ``like``."""
 
@@ -189,9 +192,12 @@ def of_formats(name: str, device: Device, rows: Table) -> Iterator[tuple[str, Fo
     """
     rows = rows[(rows.operation == "matmul") & (rows.part != LM_HEAD)]
     for form, of_form in uncached(device, rows).groupby("format"):
-        points = tuple(point.tokens for point in device.matmul_for(str(form)).width)
+        curve = device.matmul_for(str(form))
+        points = tuple(point.tokens for point in curve.width)
         some = of_form[of_form.model.str.startswith(STACKS.get((name, str(form)), ("",)))]
-        yield str(form), Form((64,), points) if points else TABLE, some.reset_index(drop=True)
+        shape = Form((64,), points) if points else TABLE
+        shape = shape._replace(depth=curve.depth_us is not None)
+        yield str(form), shape, some.reset_index(drop=True)
 
 
 def products(name: str, device: Device, rows: Table) -> Iterator[Line]:

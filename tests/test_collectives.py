@@ -143,8 +143,13 @@ def test_links_of_twice_the_latency_lengthen_every_time_of_a_table_by_its_consta
     assert added[2] - added[3] == pytest.approx(added[1])
 
 
-def test_the_source_of_a_table_is_shown_once_and_a_borrowed_one_says_so() -> None:
-    rows = {str(row["parameter"]): row for row in provenance(shipped("nvlink_b200"))}
+def test_the_source_of_a_table_is_shown_once_and_a_borrowed_one_says_so(tmp_path: Path) -> None:
+    links = tmp_path / "hardware_profiles" / "links"
+    links.mkdir(parents=True)
+    (links / "wider.yaml").write_text("like: nvlink_h100\nbandwidth_gb_s: 900\n")
+    names = Catalogue((tmp_path,))
+    wider = validate(Link, names.content("link", names.names("link")["wider"]))
+    rows = {str(row["parameter"]): row for row in provenance(wider)}
     row = rows["all_reduce.measured.vllm_graph (points)"]
     assert (row["value"], row["confidence"]) == (27, "borrowed")
     assert str(row["source"]).startswith("borrowed from nvlink_h100 (calibrated)")

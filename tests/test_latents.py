@@ -144,7 +144,14 @@ def test_rows_over_latents_are_counted_in_their_width_and_prompts_in_that_of_hea
     assert rows.flops.to_dict() == pytest.approx(flops)
     assert rows.kv_heads.tolist() == [1, 1]
     assert sum(skipped.values()) == len(others)
-    assert skipped["format fp8"] == 1
+    assert skipped["8 bits in kernels that save no time with them"] == 1
+    own = [one | {"kernel_source": "trtllm_mla"} for one in others[:2]]
+    faster, skipped = converted("aiconfigurator", own, tmp_path / "faster.csv")
+    assert dict(zip(faster.part, faster["format"], strict=True)) == {
+        "decode": "fp8",
+        "prefill": "fp16",
+    }
+    assert not sum(skipped.values())
     late = MLA | {"framework": "VLLM"}
     times = [
         late | {"latency": latency, "step": int(1000 * latency)} for latency in (0.1, 0.14, 0.16)

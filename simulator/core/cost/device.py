@@ -230,15 +230,16 @@ class Device(Frozen):
 
     def timer(
         self, operation: Roofline, arithmetic: Arithmetic = "fp16", cached: bool = False
-    ) -> Callable[[float, float, float], float]:
-        """Return a function (bytes, flops, tokens) to the seconds of one operation.
+    ) -> Callable[..., float]:
+        """Return a function (bytes, flops, tokens) to the seconds of one operation, which also
+        takes the seconds of further terms of the norm.
 
         ``cached``: the bytes are in the cache, if the device has one.
         """
         over = self.timers(operation, arithmetic, cached)
 
-        def seconds(size_bytes: float, flops: float, tokens: float) -> float:
-            timed: float = over(tokens)(size_bytes, flops)
+        def seconds(size_bytes: float, flops: float, tokens: float, *apart: float) -> float:
+            timed: float = over(tokens)(size_bytes, flops, *apart)
             return timed
 
         return seconds

@@ -3,9 +3,9 @@ head and of collectives.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil, inf, log, sqrt
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from simulator.core.cost.device import Device
 from simulator.core.cost.formats import (
@@ -216,21 +216,40 @@ class Products(NamedTuple):
     """Products with weights of one format run on one of the ranks that share them."""
 
     timed: Callable[..., float]
-    """A function (bytes, flops, rows) to seconds: the roofline of the device."""
+    """A function (bytes, flops, rows, seconds of further terms) to seconds: the roofline of the
+    device.
+    """
     form: NumberFormat
     ranks: int
+    passing_s: Callable[[float, float], Numbers] | None = None
+    """A function (inputs, outputs) to the seconds in which thread blocks pass the inputs; None
+    where the device does not tell them apart.
+    """
 
     def work(
-        self, inputs: float, outputs: float, rows: float, weights: float | None = None
-    ) -> tuple[float, float, float]:
-        """Return the bytes and flops of a rank's share of a product, and its rows.
+        self,
+        inputs: float,
+        outputs: float,
+        rows: float,
+        weights: float | None = None,
+        cut: Literal["inputs", "outputs"] = "outputs",
+    ) -> tuple[float, ...]:
+        """Return the bytes and flops of a rank's share of a product, its rows and, where the device
+        tells it, the seconds in which thread blocks pass its inputs.
 
-        Every row has so many inputs and outputs over all ranks; ``weights`` are inputs times
-        outputs by default.
+        Every row has so many inputs and outputs over all ranks, which share those that are ``cut``;
+        ``weights`` are inputs times outputs by default.
         """
         weights = inputs * outputs if weights is None else weights
         size = self.form.product_bytes(inputs, outputs, rows, weights)
-        return size / self.ranks, 2.0 * rows * weights / self.ranks, rows
+        work = (size / self.ranks, 2.0 * rows * weights / self.ranks, rows)
+        if self.passing_s is None:
+            return work
+        if cut == "inputs":
+            passing = self.passing_s(inputs / self.ranks, outputs)
+        else:
+            passing = self.passing_s(inputs, outputs / self.ranks)
+        return (*work, float(passing))
 
 
 @lru_cache(TIMED)
@@ -243,7 +262,11 @@ def products(
     form = place.number_format(group)
     curve = _curve(place, place.format_of(group), prompt_rows)
     timed = place.device.timer(curve, form.arithmetic, place.in_cache)
-    return Products(timed, form, ranks or place.tensor_parallel)
+    passing_s = None
+    if curve.depth_us is not None:
+        multiprocessors, _ = place.device.chip
+        passing_s = partial(curve.passing_s, multiprocessors=multiprocessors)
+    return Products(timed, form, ranks or place.tensor_parallel, passing_s)
 
 
 def lacks_curve(device: Device, weight_format: str) -> bool:
@@ -385,7 +408,8 @@ def layer_products(
     ups = 2 * ff if model.mlp == "gated" else ff
     mlp = 0.0
     if ff:
-        mlp = timed(*product.work(hidden, ups, full)) + timed(*product.work(ff, hidden, full))
+        up = timed(*product.work(hidden, ups, full))
+        mlp = up + timed(*product.work(ff, hidden, full, cut="inputs"))
     if kind.experts:
         routed = experts_time(place, full, read, prompt_rows)
         shared = shared_experts_time(place, full, prompt_rows)
@@ -401,7 +425,8 @@ def layer_products(
         before = mixer.weights_before(among)
         projected = 2 * mixer.projected / among * share
         qkv = own.timed(*own.work(hidden, mixer.projected, mixed, before))
-        output = own.timed(*own.work(mixer.value_width, hidden, mixed, mixer.output))
+        behind = own.work(mixer.value_width, hidden, mixed, mixer.output, cut="inputs")
+        output = own.timed(*behind)
         if mixer.products > 1:
             qkv += (mixer.products - 1) * own.timed(*own.work(0, 0, mixed))
     widths = n * (4 * kind.parts * stream + projected) + full * 3 * ff / ranks
@@ -487,7 +512,8 @@ def shared_experts_time(place: Placement, rows: int, prompt_rows: float = 0.0) -
     hidden = place.model.hidden_size
     behind = inner * hidden
     before = product.work(hidden, (weights - behind) / hidden, rows, weights - behind)
-    return product.timed(*before) + product.timed(*product.work(inner, hidden, rows, behind))
+    after = product.work(inner, hidden, rows, behind, cut="inputs")
+    return product.timed(*before) + product.timed(*after)
 
 
 @lru_cache(TIMED)

@@ -16,7 +16,10 @@ from pydantic import Field, model_validator
 
 from simulator.core.cost.formats import ACTIVATION_BYTES, CacheFormat
 from simulator.core.numeric import Numbers, elementwise_max, elementwise_min, occurs, root
-from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Ranged
+from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Positive, Ranged
+
+TILE_OUTPUTS = 128
+"""Outputs of a thread block of a product (CUTLASS and cuBLAS on Hopper and Blackwell)."""
 
 
 class WidthPoint(Frozen):
@@ -41,7 +44,8 @@ class Roofline(Frozen):
     multiples, or to those of ``tile_step_tokens``; this makes the steps after 64, 128 and 256
     tokens. ``width`` multiplies the memory time by a measured ratio where a kernel reads its
     weights slower for several tokens than for one, and the constant by a second ratio where wide
-    tiles leave a small matrix to few multiprocessors.
+    tiles leave a small matrix to few multiprocessors. With ``depth_us`` the norm also holds the
+    time in which the thread blocks of a product, each a tile of outputs, pass its inputs.
     """
 
     fixed_us: NonNegative
@@ -68,6 +72,10 @@ class Roofline(Frozen):
     """Measured ratios of the memory time, by number of tokens."""
     width_source: str = ""
     """Where the ratios of ``width`` come from."""
+    depth_us: Positive | None = None
+    """Time in which a thread block of a product passes 1,024 of its inputs, one after the other, in
+    us; not told apart where not stated.
+    """
 
     @model_validator(mode="after")
     def _ascending(self) -> Roofline:
@@ -77,6 +85,16 @@ class Roofline(Frozen):
         if self.width and not self.width_source:
             raise ValueError("a width table needs its width_source")
         return self
+
+    def passing_s(self, inputs: Numbers, outputs: Numbers, multiprocessors: float) -> Numbers:
+        """Return the seconds in which thread blocks pass the ``inputs`` of a product, as many waves
+        of them as its ``outputs`` take tiles of the multiprocessors; 0 without ``depth_us``.
+        """
+        if self.depth_us is None:
+            return 0.0
+        blocks = -(-outputs // TILE_OUTPUTS)
+        waves = -(-blocks // multiprocessors) if multiprocessors else 1.0
+        return waves * (inputs / 1024.0) * (self.depth_us.value * 1e-6)
 
     def tiled(self, tokens: float) -> float:
         """Return the rows whose flops ``tokens`` take: whole tiles, but up to the first one the

@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
@@ -78,10 +79,14 @@ PRODUCTS_BESIDE_LAYERS = 0.3
 
 
 class Form(NamedTuple):
-    """What is free: kernel tiles, and the token counts of a table (none: the formula alone)."""
+    """What is free: kernel tiles, the token counts of a table (none: the formula alone), and the
+    time by depth.
+    """
 
     tiles: tuple[int, ...] = (1,)
     at: tuple[int, ...] = ()
+    depth: bool = False
+    """Whether the time in which thread blocks pass the inputs is free."""
 
     @property
     def plateaus(self) -> list[int]:
@@ -103,15 +108,20 @@ BOUNDS = ((0.0, 0.2, 0.05, 1.0), (60.0, 1.0, 1.0, 50.0))
 """Start and bounds of fixed_us, memory_efficiency, compute_efficiency and p_norm."""
 RATIOS = ((1.0, 30.0), (0.5, 30.0))
 """Bounds of the ratio of the memory time, and of that of the constant."""
+DEPTH = (0.5, 1e-6, 20.0)
+"""Start and bounds of depth_us."""
 
 
 def roofline(numbers: Sequence[float], form: Form = TILES[0]) -> Roofline:
     """Return a roofline made of bare numbers: the four of ``BOUNDS``, then what a table adds.
 
     That is a ratio of the memory time for each but its first point, and one of the constant for
-    each but its first plateau.
+    each but its first plateau; a form with ``depth`` has that behind them.
     """
     fixed, memory, compute, p, *ratios = numbers
+    depth = {}
+    if form.depth:
+        depth["depth_us"] = ratios.pop()
     further = len(form.at[1:])
     slower = (1.0, *ratios[:further])
     constants = (1.0, *ratios[further:])
@@ -131,7 +141,7 @@ def roofline(numbers: Sequence[float], form: Form = TILES[0]) -> Roofline:
         "width": points,
         "width_source": "a fit",
     }
-    return Roofline.model_validate(fields)
+    return Roofline.model_validate(fields | depth)
 
 
 DATASHEET = roofline((0.0, 1.0, 1.0, 200.0))
@@ -153,6 +163,8 @@ def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
         read = CachedHeads(*heads.to_numpy(float).T)
         parts = operation.apart(read, *device.chip)
         size, *apart, beside = parts(rows["keys"].to_numpy(float), size)
+    elif operation.depth_us is not None:
+        apart = (operation.passing_s(*sides(rows), device.chip[0]),)
     distinct, place = np.unique(tokens, return_inverse=True)
     padding = np.array([operation.tiled(count) / count for count in distinct])
     ratios = np.array([operation.width_ratios(count) for count in distinct])
@@ -166,6 +178,18 @@ def seconds(device: Device, operation: Roofline, rows: Table) -> Seconds:
     norm = sum((term / largest) ** p for term in terms)
     fixed = operation.fixed_us.value * 1e-6 * fixed_ratio
     return np.asarray(fixed + largest * norm ** (1.0 / p) + beside)
+
+
+def sides(rows: Table) -> tuple[Seconds, Seconds]:
+    """Return the inputs and outputs of each product, of shape (rows,), as its ``shape`` names them;
+    raise :class:`BadInput` where one names none.
+    """
+    place, shapes = pd.factorize(rows["shape"])
+    named = shapes.to_series().str.extract(r"^(\d+)x(\d+)$")
+    if named.isna().to_numpy().any():
+        raise unfit("expected the inputs and outputs of products, as in 4096x12288", "shape")
+    inputs, outputs = named.astype(float).to_numpy()[place].T
+    return inputs, outputs
 
 
 def _seconds_per_byte(device: Device, operation: Roofline, rows: Table) -> Any:
@@ -281,14 +305,17 @@ def products(device: Device, rows: Table, form: Form, start: Roofline | None = N
 
     points = len(form.at[1:])
     plateaus = len(set(form.plateaus[1:]) - {0})
+    depth, least_depth, most_depth = DEPTH
     first: Sequence[float]
     if start is None:
-        first = (*START, *[1.2] * (points + plateaus))
+        first = (*START, *[1.2] * (points + plateaus), *[depth] * form.depth)
     else:
         first = _numbers(start)
     least_ratios, most_ratios = _ratio_bounds(points, plateaus)
     lowest, highest = BOUNDS
-    bounds = ((*lowest, *least_ratios), (*highest, *most_ratios))
+    low = (*lowest, *least_ratios, *[least_depth] * form.depth)
+    high = (*highest, *most_ratios, *[most_depth] * form.depth)
+    bounds = (low, high)
     numbers = least(error, first, bounds)
     return roofline(numbers, form)
 
@@ -310,7 +337,7 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
     without a table, or a source's single rows.
     """
     points = [point.tokens for point in like.width]
-    form = Form(like.tile_tokens, tuple(points))
+    form = Form(like.tile_tokens, tuple(points), like.depth_us is not None)
     numbers = np.array(_numbers(like))
     rows = sample(rows[rows.tokens <= most_tokens], points)
     grouped = rows.groupby(["source", *LAYER])
@@ -337,7 +364,8 @@ def width_ratios(device: Device, rows: Table, like: Roofline, most_tokens: int) 
     plateaus = form.plateaus
     begins = [points[plateaus.index(plateau)] for plateau in sorted(set(plateaus) - {0})]
     constants = np.array([begin <= most_tokens for begin in begins], bool)
-    free = np.concatenate([np.zeros(len(START), bool), ratios, constants])
+    stay = np.zeros(len(START), bool)
+    free = np.concatenate([stay, ratios, constants, np.zeros(int(form.depth), bool)])
 
     def made(values: Sequence[float]) -> Roofline:
         changed = numbers.copy()
@@ -446,6 +474,8 @@ def _numbers(operation: Roofline) -> list[float]:
     numbers = [number.value for number in four]
     numbers += [point.ratio for point in points[1:]]
     numbers += [ratio for plateau, ratio in constants.items() if plateau]
+    if operation.depth_us is not None:
+        numbers.append(operation.depth_us.value)
     return numbers
 
 

@@ -186,7 +186,8 @@ def _shapes_left_out(
             continue
         say(f"predicting {SHAPED[operation]} in {weights} that a fit leaves out")
         uncached = _uncached(profile, measured)
-        for error in quality.ways_left_out(profile, uncached, form, fitted):
+        shape = _with_depth(form, fitted)
+        for error in quality.ways_left_out(profile, uncached, shape, fitted):
             by = error.by
             if weights != "fp16":
                 by = f"{weights}, {by}"
@@ -269,7 +270,7 @@ def _fitted(
     if ratios:
         return fit.width_ratios(profile, rows, profile.matmul["default"], ratios)
     if name == "matmul":
-        return fit.products(profile, rows, form)
+        return fit.products(profile, rows, _with_depth(form, before))
     if name == "experts":
         return experts.fitted(profile, rows)
     if name == "small_operations":
@@ -280,6 +281,13 @@ def _fitted(
         parts = " or ".join(IN_PARTS)
         raise unfit(f"hold {name} of which no row says whether it is {parts}", "part")
     return attention.in_parts(profile, rows, before)
+
+
+def _with_depth(form: Form, like: Operation) -> Form:
+    """Return the form with the time by depth free where ``like`` states one, as it states of
+    attention which caches are cut.
+    """
+    return form._replace(depth=isinstance(like, Roofline) and like.depth_us is not None)
 
 
 def _write(
@@ -416,6 +424,8 @@ def _written(operation: Roofline, source: str) -> PlainData:
     number.
     """
     values = {key: getattr(operation, key).value for key in NUMBERS}
+    if operation.depth_us is not None:
+        values["depth_us"] = operation.depth_us.value
     for key, number in operation:
         if key in Roofline.model_fields or not isinstance(number, Sourced):
             continue

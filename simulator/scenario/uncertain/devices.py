@@ -95,7 +95,7 @@ def _stretched(factor: float, roofline: Roofline) -> Roofline:
     fields = {}
     for field in type(roofline).model_fields:
         number = getattr(roofline, field)
-        if field.endswith("_us"):
+        if field.endswith("_us") and number is not None:
             fields[field] = number.model_copy(update={"value": number.value * factor})
         elif field in ("memory_efficiency", "compute_efficiency"):
             fields[field] = number.model_copy(update={"value": number.value / factor})
