@@ -138,7 +138,8 @@ def _named(name: object, quantisation: PlainMapping) -> str | None:
     if isinstance(groups, dict) and groups:
         forms = {_of_group(quantisation, group) for group in groups.values()}
         return forms.pop() if len(forms) == 1 else None
-    if _differs_by_module(quantisation):
+    method = quantisation.get("quant_method")
+    if _differs_by_module(quantisation) or method not in (None, *FIELDS["methods_of_bits"]):
         return None
     return _of_group(quantisation, {})
 

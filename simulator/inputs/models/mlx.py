@@ -22,6 +22,8 @@ MODES = {"mxfp4": (4, 8, 32), "nvfp4": (4, 8, 16), "mxfp8": (8, 8, 32)}
 (``mx.quantize``).
 """
 FORMATS_OF_MODES = {"mxfp4": "mxfp4", "nvfp4": "nvfp4_wo", "mxfp8": "fp8_wo"}
+OF_A_MODULE = {"bits": 4, "group_size": 64}
+"""What a module has that states something else (``nn.Linear.to_quantized``)."""
 UNQUANTISED = 16.0
 MODULES = {
     "q": ("q_proj",),
@@ -73,7 +75,7 @@ def bits_of(stated: PlainMapping, module: Any) -> float:
     """Return the bits of a weight that a module has: true or nothing for those of all."""
     if module is False:
         return UNQUANTISED
-    own = {**stated, **module} if isinstance(module, dict) else stated
+    own = {**OF_A_MODULE, **module} if isinstance(module, dict) else stated
     mode = str(own.get("mode", "affine"))
     if mode in MODES:
         bits, scale, group = MODES[mode]
