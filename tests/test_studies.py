@@ -41,7 +41,7 @@ from simulator.report.terminal import print_page
 from simulator.studies.of_papers import studies_of_papers
 
 PACKAGE = Path(simulator.__file__).parent
-PARTS = {"window", "what_if", "method_features", "of_papers"}
+PARTS = {"window", "what_if", "measured_cards", "method_features", "of_papers"}
 """Modules without a command of their name: parts of ``run``, and of ``list method``; what finds
 the studies of papers.
 """
@@ -104,12 +104,19 @@ def test_every_module_of_studies_is_a_command() -> None:
 
 def test_no_page_is_without_a_study_or_a_command() -> None:
     """A page is called like its study, command or subcommand; claims are those of ``specsim
-    validate --claims``, a ledger that of ``--table``.
+    validate --claims``, a ledger that of ``--table``, measured cards those of ``list device
+    --like``.
 
     Sliders are a part of the pages of runs, laws and plans.
     """
     verbs = {word for words, _ in every() for word in words.split()}
-    assert modules("report/pages") - verbs == {"claims", "decision", "ledger", "what_if"}
+    assert modules("report/pages") - verbs == {
+        "claims",
+        "decision",
+        "ledger",
+        "measured_cards",
+        "what_if",
+    }
 
 
 @pytest.mark.parametrize("name", sorted(modules("report/pages") - {"plot", "decision", "what_if"}))
