@@ -24,7 +24,7 @@ from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen
 from simulator.evidence.ledger.rows import SPEEDUP, LedgerRow, read_table
 from simulator.evidence.ledger.score import SHARE
-from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.catalogue import FOLDERS, Catalogue
 
 SOURCE = "left out"
 """Source of a number that another one stands for."""
@@ -42,6 +42,8 @@ class UnseenSource(Frozen):
     """The engine that is replaced."""
     renamed: str | None = None
     """What the rows call their engine, in place of what they say."""
+    generation: str | None = None
+    """The generation of cards whose ``rows`` they alone decided."""
     dropped: tuple[str, ...]
     """Dotted names of fields that the rows alone decided."""
     stated: Mapping[str, dict[str, object]] = Field(default={})
@@ -66,10 +68,12 @@ class UnseenSource(Frozen):
         """Return the rows as they are said to be by the engine as it was; ``folder`` is for its
         file and for the table.
         """
-        engines = folder / "hardware_profiles/engines"
-        engines.mkdir(parents=True)
-        data = self.engine_before(Catalogue())
-        (engines / f"{self.engine}.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+        _write(folder, "engine", self.engine, self.engine_before(Catalogue()))
+        if self.generation:
+            path = Catalogue().names("generation")[self.generation]
+            data = deepcopy(Catalogue().content("generation", path).data)
+            data.pop("rows", None)
+            _write(folder, "generation", self.generation, data)
         with (tables / self.file).open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             columns = list(reader.fieldnames or ())
@@ -84,6 +88,14 @@ class UnseenSource(Frozen):
             writer.writeheader()
             writer.writerows(kept)
         return read_table(path, Catalogue((folder,))).rows
+
+
+def _write(folder: Path, kind: str, name: str, data: PlainData) -> None:
+    """Write a file of a catalogue that begins at a folder."""
+    below, ending = FOLDERS[kind]
+    path = folder / below / f"{name}{ending}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(data, sort_keys=False))
 
 
 def _inner(data: PlainData, name: str) -> tuple[PlainData, str]:

@@ -5,9 +5,7 @@ How wide was judged from runs that took no part in a fit:
 
 - the same architecture: hosts that run one program beside one card differ by 0.82 to 1.54
   (``host_ratio`` of ``hf_eager``);
-- another architecture of a maker: a further row of a product in 4 bits adds 0.249 of one row on an
-  RTX 3090, some 0.14 on an RTX 4060 Ti (Lucas12807/qwen38-mtp), 0.065 on a GB10
-  (vtimuchen-lab/qwen38-mtp-gb10-benchmark); a step with an MTP head on an RTX PRO 6000
+- another architecture of a maker: a step with an MTP head on an RTX PRO 6000
   (sudoingX/qwen38-mtp, pull 11) leaves some 0.95 ms to a host that took 0.29 beside an H100: 1.8 to
   3.8 times;
 - another maker: a step of vLLM on a Ryzen AI Max is further off than that
