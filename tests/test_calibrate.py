@@ -628,6 +628,35 @@ def test_messages_are_counted_in_elements_and_told_by_implementation(tmp_path: P
     assert skipped == {"operation all_gather": 1, "element_bytes int8": 1}
 
 
+def test_all_reduces_of_tensorrt_llm_are_told_by_implementation_or_kernel(tmp_path: Path) -> None:
+    """TensorRT-LLM states no backend; sizes are elements of 2 bytes, and a time of which the
+    compute beside it was subtracted may be 0.
+    """
+    own = {
+        "framework": "TRTLLM",
+        "op_name": "all_reduce",
+        "kernel_source": "TRTLLM",
+        "allreduce_dtype": "float16",
+        "num_gpus": 8,
+    }
+    sizes = [
+        own | {"message_size": size, "latency": latency}
+        for size, latency in ((1024, 0.004), (2048, 0.006), (4096, 0.0))
+    ]
+    expected = [["trtllm", 8, 2048, 4.0], ["trtllm", 8, 4096, 6.0]]
+    columns = ["implementation", "ranks", "size_bytes", "time_us"]
+    newer = [row | {"implementation": "trtllm"} for row in sizes]
+    for made in (sizes, newer):
+        rows, skipped = converted("aiconfigurator", made, tmp_path / "custom_allreduce_perf.txt")
+        assert rows[columns].values.tolist() == expected
+        assert skipped == {"no time above 0": 1}
+    for row in sizes:
+        del row["kernel_source"]
+    named = "1:1: backend or implementation or kernel_source: is required"
+    with pytest.raises(BadInput, match=re.escape(f"custom.csv:{named}")):
+        converted("aiconfigurator", sizes, tmp_path / "custom.csv")
+
+
 @pytest.mark.parametrize(
     ("form", "column", "fault"),
     [

@@ -157,12 +157,13 @@ def test_a_file_of_others_with_only_its_required_columns(
 ) -> None:
     kind = IMPORTERS[form]["kinds"][place]
     needed = {kind["known_by"]: "1"} | {
-        theirs: "8" for theirs in kind["columns"] if theirs[-1] != "?"
+        theirs.split("|")[0]: "8" for theirs in kind["columns"] if theirs[-1] != "?"
     }
     needed |= {theirs: WORDS[theirs] for theirs in WORDS.keys() & needed.keys()}
     for theirs, ours in kind["columns"].items():
-        if theirs in needed and ours in kind.get("words", {}):
-            needed[theirs] = next(iter(kind["words"][ours]))
+        first = theirs.split("|")[0]
+        if first in needed and ours in kind.get("words", {}):
+            needed[first] = next(iter(kind["words"][ours]))
     times = [
         column for columns in kind["times"].values() for column in columns if column[-1] != "?"
     ]

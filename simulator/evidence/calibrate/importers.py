@@ -286,7 +286,7 @@ def imported(
         if kind.get("model") and model is None:
             raise BadInput.at("", "holds no shapes; name the model with --model")
         frame = _placed(_translated(frame, kind, skipped), kind, path, model)
-        return table(_rows(frame, kind))
+        return table(_rows(frame, kind, skipped))
     except BadInput as error:
         raise error.changed(lambda fault: replace(fault, place=(name, *fault.place[1:]))) from error
     except KeyError as error:
@@ -298,8 +298,10 @@ def imported(
         raise BadInput.at(name, f"is no file of {form}: {error}") from error
 
 
-def _rows(frame: Table, kind: PlainMapping) -> list[Row]:
-    """Return our rows of a file's, of whose times those that are 0 or missing say nothing."""
+def _rows(frame: Table, kind: PlainMapping, skipped: Skipped) -> list[Row]:
+    """Return our rows of a file's, of whose times those that are 0 or missing say nothing; a row
+    without any other is counted as ``skipped``.
+    """
     ours_of = ROWS[kind["rows"]]
     rows = []
     for record in frame.to_dict("records"):
@@ -307,6 +309,9 @@ def _rows(frame: Table, kind: PlainMapping) -> list[Row]:
         for key, cell in record.items():
             if key not in kind["times"] or cell > 0.0:
                 row[str(key)] = cell
+        if not row.keys() & kind["times"]:
+            skipped["no time above 0"] += 1
+            continue
         for ours in ours_of(row):
             rows.append({"model": row["model"], **ours})
     return rows
@@ -367,18 +372,19 @@ def _translated(frame: Table, kind: PlainMapping, skipped: Skipped) -> Table:
 
 
 def _our_names(frame: Table, kind: PlainMapping) -> dict[str, str]:
-    """Return our names of a file's columns by theirs, of which those that end in ? may be missing;
-    raise :class:`KeyError` for another one that is.
+    """Return our names of a file's columns by theirs, of which those that end in ? may be missing,
+    and of those with | between them the first that is there counts; raise :class:`KeyError` for
+    another one that is missing.
     """
     names = {}
     missing = []
     for theirs, ours in kind["columns"].items():
-        column = theirs.removesuffix("?")
-        may_be_missing = column != theirs
-        if column in frame:
-            names[column] = ours
-        elif not may_be_missing:
-            missing.append(column)
+        choices = theirs.removesuffix("?").split("|")
+        found = [column for column in choices if column in frame]
+        if found:
+            names[found[0]] = ours
+        elif not theirs.endswith("?"):
+            missing.append(" or ".join(choices))
     if missing:
         raise KeyError(min(missing))
     return names
