@@ -205,6 +205,7 @@ UNITS = (
 COUNTS_AND_RATIOS = {
     *("batch", "rows", "ranks", "context"),  # of a hull
     "spreads",
+    "copied_from_rows",
     "least_chance",
     *(
         "hidden_size",

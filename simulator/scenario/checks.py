@@ -309,6 +309,14 @@ def _remedy(role: str, place: Placement, size_gb: float, room_gb: float) -> tupl
             "stages",
             int(role.split()[1]) - 1,
         ), "give it fewer layers or another device"
+    if role.startswith("offload"):
+        name = role.removeprefix("offload ")
+        return (
+            ("target", "offload", name),
+            "offload fewer layers to it, or choose another device",
+        )
+    if place.offload:
+        return (role, "offload"), "offload more layers, or the experts of more layers"
     more = [ranks for ranks in working(place) if ranks > place.tensor_parallel]
     ranks = next((n for n in more if size_gb * place.tensor_parallel <= n * room_gb), None)
     link = "" if place.link else f" with a {role}.link"

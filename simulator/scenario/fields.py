@@ -95,6 +95,16 @@ class RoleMemory(NamedTuple):
     weights_gb: float
     head_gb: float = 0.0
     """Size of a token in the cache of layers that draft beside the target, in 1e9 bytes."""
+    caches: bool = True
+    """Whether caches lie beside the weights."""
+
+    def request_gb(self, tokens: int, rows: int) -> float:
+        """Return the size of the caches of a request of ``tokens``, and of a state for each of
+        ``rows``, in 1e9 bytes.
+        """
+        if not self.caches:
+            return 0.0
+        return self.place.kv_gb(tokens) + self.head_gb * tokens + rows * self.place.state_gb
 
 
 class DeviceGroup(NamedTuple):
@@ -124,10 +134,7 @@ class DeviceGroup(NamedTuple):
         A state cannot be rolled back: a verification keeps that behind each of its rows, until it
         is known which one counts.
         """
-        return ordered_sum(
-            part.place.kv_gb(tokens) + part.head_gb * tokens + rows * part.place.state_gb
-            for part in self.roles
-        )
+        return ordered_sum(part.request_gb(tokens, rows) for part in self.roles)
 
     def needed_gb(self, tokens: int, requests: int = 1, rows: int = 1) -> float:
         """Return the size of the weights and of all that ``requests`` of ``tokens`` each keep, in
@@ -448,6 +455,10 @@ class Scenario(Frozen):
             extra = extra_memory(self.strategy, self.target.model)
             memory = _role_memory("target", self.target, extra)
             groups[self._memory_of(memory)] = [memory]
+            for lying in self.target.offloaded:
+                role = f"offload {lying.name}"
+                there = RoleMemory(role, lying.place, lying.weights_gb, 0.0, lying.caches)
+                groups.setdefault(self._memory_of(there), []).append(there)
         if self.draft and self.strategy.needs.draft_model:
             memory = _role_memory("draft", self.draft, ExtraMemory())
             groups.setdefault(self._memory_of(memory), []).append(memory)
@@ -469,8 +480,7 @@ class Scenario(Frozen):
 def _role_memory(role: str, place: Placement, extra: ExtraMemory) -> RoleMemory:
     """Return a role with the size of its weights and of what a method adds to them."""
     weights_gb = place.weights_gb(extra.weights) + extra.table_bytes / 1e9
-    layers = sum(place.model.kinds().values())
-    head_gb = place.kv_gb(1) / layers * extra.kv_layers
+    head_gb = place.kv_gb(1) / place.layers_here * extra.kv_layers
     return RoleMemory(role, place, weights_gb, head_gb)
 
 

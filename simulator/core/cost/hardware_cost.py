@@ -26,11 +26,12 @@ from simulator.core.cost.kernels import (
     head_time,
     layer_products,
     products,
+    routed_experts_time,
     side_product_time,
 )
 from simulator.core.cost.mixer import LayerKind, Mixer
 from simulator.core.cost.model import DraftHead
-from simulator.core.cost.partition import message_bytes
+from simulator.core.cost.partition import Offload, message_bytes
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.protocol import Depth, Purpose, Role
 from simulator.core.cost.rows import Phase, Rows, together
@@ -51,6 +52,10 @@ MOST_RUNS = 4
 """Runs of passes whose times are kept for each place, role and part of the layers: 32 KiB each."""
 LONGEST_RUN = 1_024
 """Passes of a run that is kept, at most."""
+ELSEWHERE = "target elsewhere"
+"""Lane of layers and experts of the target that lie on other devices."""
+CARRIED = "target links"
+"""Lane of the links to them, or between stages."""
 TOKEN_BYTES = 4
 """Bytes of a token id on its way to the stages of a pipeline (assumed)."""
 
@@ -72,6 +77,10 @@ class PassParts(NamedTuple):
     """What nothing hides: the host's work once the pass has ended, and gaps between kernels."""
     ratio: float
     """How many times as long the pass takes as its parts, all but what nothing hides."""
+    elsewhere: float = 0.0
+    """Experts on other devices."""
+    carried: float = 0.0
+    """What goes over the links to them and back."""
 
 
 class PricedRun(NamedTuple):
@@ -96,7 +105,7 @@ class PricedLayers:
         self.place = place
         self._passes: dict[tuple[str, int, int, Drafting | None], PassTimes] = {}
         self._heads: dict[tuple[DraftHead, Drafting | None], HeadTimes] = {}
-        self._products: dict[tuple[int, LayerKind, int, float, float, int], LayerTime] = {}
+        self._products: dict[tuple[int, LayerKind, int, float, float, int, bool], LayerTime] = {}
         self._mixers: dict[Mixer, Timer] = {}
 
     def of(
@@ -107,6 +116,7 @@ class PricedLayers:
         read: float,
         share: float,
         prompt_rows: int,
+        routed_here: bool = True,
     ) -> tuple[float, tuple[tuple[int, Timer], ...]]:
         """Return the seconds of so many layers of each kind over ``tokens``
         (:func:`layer_products`, and mixers without a cache), and for each mixer with a cache the
@@ -115,7 +125,7 @@ class PricedLayers:
         seconds = 0.0
         attention = Counter[Timer]()
         for kind, count in kinds.items():
-            key = (tokens, kind, rows.adapted, read, share, prompt_rows)
+            key = (tokens, kind, rows.adapted, read, share, prompt_rows, routed_here)
             layer = self._products.get(key)
             if layer is None:
                 make_room(self._products)
@@ -184,6 +194,10 @@ class PassTimes:
         self.layers = layers
         self.kinds = self.place.model.kinds(first, last) if first < last else {}
         """Number of layers of each kind from ``first`` to before ``last``."""
+        self.away = self.place.away_experts(first, last) if self.place.offload else ()
+        """Layers whose routed experts lie elsewhere."""
+        away = sum((Counter(one.kinds) for one in self.away), Counter[LayerKind]())
+        self.kinds_with_experts_away = dict(away)
         self.begins = first == 0
         """Whether the model begins with these layers."""
         self.ends = last == self.place.model.num_hidden_layers
@@ -210,15 +224,24 @@ class PassTimes:
             share = place.busiest_share(rows.sequences) if self._splits else 1.0
             computed = place.engine.captured(rows.tokens)
             read = place.model.experts_read(rows)
-            layers, attention = self.layers.of(
-                self.kinds, computed, rows, read, share, self._prompts(rows)
-            )
+            layers, attention = self._layer_seconds(computed, rows, read, share)
             head, collectives, host = self._beside_layers(
                 rows.tokens, self._logit_rows(rows), rows.tokens > rows.sequences
             )
             step = self._step_seconds(rows)
             ratio = self._ratio(rows)
-            parts = PassParts(head + layers, attention, share, collectives, host, step, ratio)
+            here, elsewhere, carried = self._away_seconds(rows, read)
+            parts = PassParts(
+                head + layers + here,
+                attention,
+                share,
+                collectives,
+                host,
+                step,
+                ratio,
+                elsewhere,
+                carried,
+            )
             self._parts[shape] = parts
         contexts = rows.kv_tokens
         if isinstance(contexts, np.ndarray) and len(contexts) <= LONGEST_RUN:
@@ -246,17 +269,54 @@ class PassTimes:
         for count, timer in parts.attention:
             device = device + count * timer(mixed)
         collectives = parts.collectives
-        wall = self._engine.wall_seconds(parts.host, device + collectives)
+        beside = collectives + parts.elsewhere + parts.carried
+        wall = self._engine.wall_seconds(parts.host, device + beside)
         wall = wall * parts.ratio + parts.step
         compute_lane, collectives_lane, host_lane = self._busy
-        return Phase(
-            wall,
-            {
-                compute_lane: device,
-                collectives_lane: collectives,
-                host_lane: parts.host + parts.step,
-            },
-        )
+        busy = {
+            compute_lane: device,
+            collectives_lane: collectives,
+            host_lane: parts.host + parts.step,
+        }
+        if self.away:
+            busy |= {ELSEWHERE: parts.elsewhere, CARRIED: parts.carried}
+        return Phase(wall, busy)
+
+    def _layer_seconds(
+        self, tokens: int, rows: Rows, read: float, share: float
+    ) -> tuple[float, tuple[tuple[int, Timer], ...]]:
+        """Return the seconds of the layers over ``tokens`` without attention over a cache, and its
+        timers; experts that lie elsewhere are left out.
+        """
+        prompts = self._prompts(rows)
+        if not self.away:
+            return self.layers.of(self.kinds, tokens, rows, read, share, prompts)
+        away = self.kinds_with_experts_away
+        whole = {kind: count - away.get(kind, 0) for kind, count in self.kinds.items()}
+        seconds, attention = self.layers.of(whole, tokens, rows, read, share, prompts)
+        less, of_those = self.layers.of(away, tokens, rows, read, share, prompts, False)
+        return seconds + less, attention + of_those
+
+    def _away_seconds(self, rows: Rows, read: float) -> tuple[float, float, float]:
+        """Return the seconds of routed experts that lie elsewhere: of those that are computed here
+        all the same, as their weights are copied, of those computed there, and of the links.
+        """
+        here = elsewhere = carried = 0.0
+        full = rows.tokens - rows.adapted
+        model = self.place.model
+        for away in self.away:
+            layers = sum(away.kinds.values())
+            link = away.offload.link
+            if away.offload.copies(rows.tokens):
+                size = read * self.place.expert_bytes
+                carried += layers * link.transfer_seconds(size)
+                prompts = self._prompts(rows)
+                here += layers * routed_experts_time(self.place, full, read, prompts)
+            else:
+                carried += layers * 2 * link.transfer_seconds(message_bytes(model, full))
+                prompts = rows.prompt_tokens if away.place.engine.further_rows.value else 0
+                elsewhere += layers * routed_experts_time(away.place, full, read, prompts)
+        return here, elsewhere, carried
 
     def _ratio(self, rows: Rows) -> float:
         """Return how many times as long a pass takes as its parts."""
@@ -434,13 +494,46 @@ class HardwareCost:
         all its stages in turn.
         """
         place = self.target_place
+        if place.offload and len(place.segments) > 1:
+            return self._in_segments(rows, place.layer(start), place.layer(stop))
         if not place.on_stages:
             return self._between("target", start, stop).phase(rows)
         passes = []
         for index in range(self.stages):
             passes.append(self.stage(index, rows))
         transfers = ordered_sum(self.carry(index, rows.tokens) for index in range(self.stages - 1))
-        return together(*passes, Phase(transfers, {"target links": transfers}))
+        return together(*passes, Phase(transfers, {CARRIED: transfers}))
+
+    def _in_segments(self, rows: Rows, first: int, last: int) -> Phase:
+        """Return the phase of a pass through the layers from ``first`` to before ``last``, of which
+        some lie elsewhere.
+        """
+        place = self.target_place
+        crossing = message_bytes(place.model, rows.tokens)
+        phases = list[Phase]()
+        behind: Offload | None = None
+        for segment in place.segments:
+            begin = max(first, segment.first)
+            end = min(last, segment.last)
+            if begin >= end:
+                continue
+            there = segment.offload
+            if there and there.copies(rows.tokens):
+                copied = there.link.transfer_seconds(place.layer_bytes(begin, end))
+                phases.append(Phase(copied, {CARRIED: copied}))
+                there = None
+            crossed = behind or there
+            if phases and crossed and behind is not there:
+                carried = crossed.link.transfer_seconds(crossing)
+                phases.append(Phase(carried, {CARRIED: carried}))
+            behind = there
+            if there:
+                role = f"offload from {segment.first}"
+                passed = self._times(role, segment.place, begin, end).phase(rows)
+                phases.append(Phase(passed.wall_s, {ELSEWHERE: passed.wall_s}))
+            else:
+                phases.append(self._times("target", place, begin, end).phase(rows))
+        return together(*phases)
 
     @property
     def method_host_ratio(self) -> float:

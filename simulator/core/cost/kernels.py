@@ -388,9 +388,10 @@ def layer_products(
     read: float | None = None,
     share: float = 1.0,
     prompt_rows: int = 0,
+    routed_here: bool = True,
 ) -> LayerTime:
     """Return the seconds of one layer that depend on its ``n`` rows alone: all but attention, which
-    is left at zero.
+    is left at zero, and routed experts that are not ``routed_here``, whose router is.
 
     ``adapted`` of the rows do not pass the MLP; the others read ``read`` routed experts, by default
     as independent rows do; a ``share`` of them passes the mixer on one rank, by default all.
@@ -411,7 +412,10 @@ def layer_products(
         up = timed(*product.work(hidden, ups, full))
         mlp = up + timed(*product.work(ff, hidden, full, cut="inputs"))
     if kind.experts:
-        routed = experts_time(place, full, read, prompt_rows)
+        if routed_here:
+            routed = experts_time(place, full, read, prompt_rows)
+        else:
+            routed = router_time(place, full)
         shared = shared_experts_time(place, full, prompt_rows)
         mlp += routed + shared + latent_time(place, full, prompt_rows)
         ff = ff or model.intermediate_size
@@ -446,8 +450,29 @@ def _small_operations(place: Placement) -> Callable[[float, float, float], float
 
 
 def experts_time(place: Placement, rows: int, read: float | None, prompt_rows: int = 0) -> float:
-    """Return the seconds of router and routed experts of a layer, of which ``rows`` ``read`` so
-    many, by default as many as independent rows do.
+    """Return the seconds of router and routed experts of a layer: no router on a device without a
+    fit for experts.
+    """
+    seconds = routed_experts_time(place, rows, read, prompt_rows)
+    if place.model.experts is None or place.device.experts_for(place.expert_format) is None:
+        return seconds
+    return seconds + router_time(place, rows)
+
+
+def router_time(place: Placement, rows: int) -> float:
+    """Return the seconds of the router of a layer over ``rows``."""
+    if place.model.experts is None:
+        return 0.0
+    routing = products(_undivided(place), "head")  # every device routes all rows
+    work = routing.work(place.model.hidden_size, place.model.experts.routed, rows)
+    return routing.timed(*work)
+
+
+def routed_experts_time(
+    place: Placement, rows: int, read: float | None, prompt_rows: int = 0
+) -> float:
+    """Return the seconds of the routed experts of a layer, of which ``rows`` ``read`` so many, by
+    default as many as independent rows do.
 
     It is that of the busiest rank where ranks hold whole experts. On a device without a fit for
     experts it is one product over all experts read, each with its share of the rows, and no router.
@@ -484,10 +509,7 @@ def experts_time(place: Placement, rows: int, read: float | None, prompt_rows: i
     size = touched * weights * form.weight_bytes + curve.pair_bytes(pairs, hidden + inner)
     seconds = timed(size, 2.0 * pairs * weights, each)
     seconds += float(curve.beside_s(touched, hidden + inner))
-    seconds *= _of_busiest_rank(place)
-    routing = products(_undivided(place), "head")  # every device routes all rows
-    router = routing.timed(*routing.work(model.hidden_size, experts.routed, rows))
-    return seconds + router
+    return seconds * _of_busiest_rank(place)
 
 
 def _of_busiest_rank(place: Placement) -> float:

@@ -4,15 +4,30 @@ neighbours.
 Stage i holds ``layers`` layers in a row; the first one also holds the embedding, the last one the
 LM head. Stages of one ``server`` are linked ``within`` it, neighbours on two servers ``between``
 them.
+
+An offload is a device on which layers, or the routed experts of layers, lie for which the target's
+has no room, behind a link:
+
+    elsewhere |==layers 1 to 4==|                       layers: a pass crosses once
+    link                        |-|
+    device                        |==layers 5 to 8==|
+
+    device    |=mixer, router=|     |=mixer, router=|   experts: a pass crosses there and back
+    link                      |-| |-|                   in every layer whose experts lie elsewhere
+    elsewhere                  |=experts=|
+
+Everything of a pass follows one another, as llama.cpp computes it (``--n-gpu-layers``,
+``--tensor-split``, ``--override-tensor exps=CPU``, ``--n-cpu-moe``).
 """
 
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from simulator.core.cost.device import Device, Link
+from simulator.core.cost.engine import Engine
 from simulator.core.cost.formats import ACTIVATION_BYTES, WEIGHT_BYTES, WeightFormat
 from simulator.core.cost.model import ModelSpec
 from simulator.core.quantities import Frozen, NonNegative
@@ -156,3 +171,70 @@ def message_bytes(model: ModelSpec, tokens: int) -> int:
     without its tree mask.
     """
     return tokens * model.hidden_size * ACTIVATION_BYTES
+
+
+Number = Annotated[int, Field(ge=1, le=10_000)]
+"""Number of a layer, from 1, or a number of layers."""
+Layers = Number | tuple[Number, Number]
+"""The first layers of a model, or those from one to another, both included and counted from 1."""
+
+
+class Offload(Frozen):
+    """An offload is one other device that holds layers or experts of a model, and the link to it.
+
+    ``layers: 12`` are the model's first twelve, ``[5, 12]`` its fifth to twelfth; the last layer
+    and the LM head stay. ``experts``, likewise or ``all``, are the routed experts of such layers,
+    as far as they stay.
+    """
+
+    device: Device
+    """The other device; its memory may be that of the host."""
+    engine: Engine | None = None
+    """The software as it computes there, as llama_cpp_cpu on a CPU; by default that of the
+    target.
+    """
+    link: Link
+    """The link between the two devices."""
+    layers: Layers | None = None
+    """Layers that lie there as a whole, with their caches."""
+    experts: Literal["all"] | Layers | None = None
+    """Layers whose routed experts lie there."""
+    copied_from_rows: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Rows of a pass from which the weights are copied over the link and multiplied on the target's
+    device (llama.cpp: 32); by default never.
+    """
+
+    @model_validator(mode="after")
+    def _one_part(self) -> Self:
+        if (self.layers is None) == (self.experts is None):
+            raise ValueError(
+                "expected one of layers and experts; state two offloads for both on one device"
+            )
+        for part in (self.layers, self.experts):
+            if isinstance(part, tuple) and part[0] > part[1]:
+                raise ValueError(f"expected the first layer before the last, got {list(part)}")
+        return self
+
+    def places(self, layers: int) -> range:
+        """Return the layers of a model of so many that it names, counted from 0."""
+        part = self.layers if self.experts is None else self.experts
+        if isinstance(part, tuple):
+            return range(part[0] - 1, part[1])
+        if isinstance(part, int):
+            return range(part)
+        return range(layers)
+
+    def copies(self, rows: int) -> bool:
+        """Return whether a pass over so many rows copies the weights to the target's device."""
+        return self.copied_from_rows is not None and rows >= self.copied_from_rows
+
+    @property
+    def words(self) -> str:
+        """Return what lies there, in words."""
+        if self.experts == "all":
+            return "all routed experts"
+        whose = "" if self.experts is None else "the routed experts of "
+        named = self.places(0)
+        if len(named) == 1:
+            return f"{whose}layer {named.stop:,}"
+        return f"{whose}layers {named.start + 1:,} to {named.stop:,}"

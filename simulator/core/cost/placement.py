@@ -1,10 +1,10 @@
 """A placement says which model runs on which devices, with which software."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from math import ceil
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -20,8 +20,9 @@ from simulator.core.cost.formats import (
     StoredBits,
     WeightFormat,
 )
+from simulator.core.cost.mixer import LayerKind, Mixer
 from simulator.core.cost.model import ModelSpec
-from simulator.core.cost.partition import Pipeline
+from simulator.core.cost.partition import Offload, Pipeline
 from simulator.core.cost.protocol import Depth
 from simulator.core.cost.roofline import Attention, Roofline
 from simulator.core.cost.stored.mixes import stored_bits, table_bits
@@ -47,6 +48,40 @@ class Collectives(Frozen):
     """Which form of the link gives their time (``ring``, ``tree``, or a measured one); null: what
     the engine uses.
     """
+
+
+class Segment(NamedTuple):
+    """A segment is layers in a row on one device."""
+
+    first: int
+    last: int
+    """The layer behind its last one."""
+    place: "Placement"
+    """The whole model on that device."""
+    offload: Offload | None
+    """The offload that it belongs to; None for what stays."""
+
+
+class AwayExperts(NamedTuple):
+    """The routed experts of some layers lie elsewhere."""
+
+    kinds: Mapping[LayerKind, int]
+    """Number of these layers by kind."""
+    place: "Placement"
+    """The whole model on the device that holds them."""
+    offload: Offload
+
+
+class OffloadedPart(NamedTuple):
+    """What lies on the device of an offload."""
+
+    name: str
+    place: "Placement"
+    """The layers on that device; of experts, the whole model there."""
+    weights_gb: float
+    """Size of the weights there, in 1e9 bytes."""
+    caches: bool
+    """Whether the caches of these layers lie there too."""
 
 
 class Placement(Frozen):
@@ -99,6 +134,8 @@ class Placement(Frozen):
     """
     pipeline: Pipeline | None = None
     """Stages among which the layers are shared out, for strategies that run on stages."""
+    offload: dict[str, Offload] | None = Field(default=None, min_length=1, max_length=64)
+    """Layers, and experts of layers, that lie on other devices, by names of your own."""
 
     @field_validator("kv_cache", mode="before")
     @classmethod
@@ -133,6 +170,49 @@ class Placement(Frozen):
                     f"{self.model.num_hidden_layers}"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _offloaded(self) -> Self:
+        if not self.offload:
+            return self
+        if self.tensor_parallel > 1 or self.pipeline is not None:
+            other = "pipeline" if self.pipeline is not None else "tensor_parallel"
+            raise ValueError(
+                f"offload and {other} cannot be stated together; an offload's device takes layers "
+                "or experts of one device"
+            )
+        for name, part in self.offload.items():
+            part.device.number_format(self.weights)
+            part.device.number_format(self.expert_format)
+            self._check_offload(name, part)
+        return self
+
+    def _check_offload(self, name: str, part: Offload) -> None:
+        """Raise :class:`ValueError` for an offload of what is not there, has to stay, or lies on
+        another device already.
+        """
+        model = self.model
+        layers = model.num_hidden_layers
+        named = part.places(layers)
+        if named.stop > layers:
+            raise ValueError(f"{name}: {model.name} has {layers} layers, got {named.stop}")
+        if part.layers and named.stop == layers:
+            raise ValueError(
+                f"{name}: the last layer of {model.name} and its LM head stay on "
+                f"{self.device.name}; offload {layers - 1} layers at most, or run it on "
+                f"{part.device.name}"
+            )
+        if part.experts and not model.experts:
+            raise ValueError(f"{name}: {model.name} has no routed experts; offload layers instead")
+        for other_name, other in (self.offload or {}).items():
+            if other_name == name:
+                break
+            shared = set(named) & set(other.places(layers))
+            if shared and (part.layers is None) == (other.layers is None):
+                raise ValueError(
+                    f"{name}: layer {min(shared) + 1} lies on {other_name} already; state "
+                    "ranges that do not meet, as in [1, 12] and [13, 20]"
+                )
 
     @model_validator(mode="after")
     def _linked(self) -> Self:
@@ -241,9 +321,109 @@ class Placement(Frozen):
             return 1.0
         return ceil(sequences / self.tensor_parallel) / sequences
 
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """Return the layers by the device that holds them, in the order of a pass."""
+        model_layers = self.model.num_hidden_layers
+        whole = [part for part in (self.offload or {}).values() if part.layers]
+        first = 0
+        segments = []
+        for part in sorted(whole, key=lambda part: part.places(model_layers).start):
+            named = part.places(model_layers)
+            if first < named.start:
+                segments.append(Segment(first, named.start, self, None))
+            segments.append(Segment(named.start, named.stop, self._on(part), part))
+            first = named.stop
+        return (*segments, Segment(first, model_layers, self, None))
+
+    def _on(self, part: Offload) -> Self:
+        """Return the whole model on the device of an offload."""
+        engine = part.engine or self.engine
+        return self.model_copy(update={"device": part.device, "engine": engine, "offload": None})
+
+    @cached_property
+    def _kinds_here(self) -> Mapping[LayerKind, int]:
+        """Return the number of layers of each kind on this device, their experts perhaps
+        elsewhere.
+        """
+        kinds = Counter[LayerKind]()
+        for segment in self.segments:
+            if segment.offload is None:
+                kinds += self.model.kinds(segment.first, segment.last)
+        return kinds
+
+    @property
+    def layers_here(self) -> int:
+        """Return how many layers lie on this device, their experts perhaps elsewhere."""
+        return sum(self._kinds_here.values())
+
+    def away_experts(self, first: int, last: int) -> tuple[AwayExperts, ...]:
+        """Return by offload the layers from ``first`` to before ``last`` whose routed experts lie
+        elsewhere while they do not.
+        """
+        here = set[int]()
+        for segment in self.segments:
+            if segment.offload is None:
+                here.update(range(max(first, segment.first), min(last, segment.last)))
+        found = []
+        for part in (self.offload or {}).values():
+            kinds = Counter[LayerKind]()
+            if part.experts:
+                for place in here.intersection(part.places(self.model.num_hidden_layers)):
+                    kinds += self.model.kinds(place, place + 1)
+            with_experts = {kind: count for kind, count in kinds.items() if kind.experts}
+            if with_experts:
+                found.append(AwayExperts(with_experts, self._on(part), part))
+        return tuple(found)
+
+    @cached_property
+    def offloaded(self) -> tuple[OffloadedPart, ...]:
+        """Return what lies on the device of each offload, for sizes only."""
+        found = []
+        for name, part in (self.offload or {}).items():
+            if part.layers:
+                named = part.places(self.model.num_hidden_layers)
+                held = {
+                    "num_hidden_layers": len(named),
+                    "layers": self.model.runs(named.start, named.stop),
+                }
+                model = self.model.model_copy(update=held)
+                place = self._on(part).model_copy(update={"model": model})
+                size = self.layer_bytes(named.start, named.stop)
+            else:
+                place = self._on(part)
+                away = self.away_experts(0, self.model.num_hidden_layers)
+                layers = sum(sum(one.kinds.values()) for one in away if one.offload is part)
+                size = layers * self._routed_bytes
+            found.append(OffloadedPart(name, place, size / 1e9, part.layers is not None))
+        return tuple(found)
+
+    @property
+    def expert_bytes(self) -> float:
+        """Return the bytes of one routed expert."""
+        return self.model.expert_weights * self.bits.expert_bits / 8.0
+
+    @property
+    def _routed_bytes(self) -> float:
+        """Return the bytes of the routed experts of a layer."""
+        routed = self.model.experts.routed if self.model.experts else 0
+        return routed * self.expert_bytes
+
+    def layer_bytes(self, first: int, last: int) -> float:
+        """Return the bytes of the weights of the layers from ``first`` to before ``last``."""
+        size = 0.0
+        for kind, count in self.model.kinds(first, last).items():
+            routed = 0
+            if kind.experts and self.model.experts:
+                routed = self.model.experts.routed * self.model.expert_weights
+                size += count * self._routed_bytes
+            rest = self.model.kind_weights(kind) - routed
+            size += count * rest * self.bits.block_bits / 8.0
+        return size
+
     def weights_gb(self, extra: int = 0) -> float:
         """Return the size of the weights on one device in 1e9 bytes, with ``extra`` weights that a
-        method adds.
+        method adds; what is offloaded is not on it.
         """
         ranks = self.tensor_parallel
         weight_bytes = self.bits.block_bits / 8.0
@@ -256,7 +436,10 @@ class Placement(Frozen):
                 whole = round(mixer.weights_before(ranks)) + mixer.output
             extra += count * (whole - mixer.weights)
         experts = self.model.routed_weights * (self.bits.expert_bits / 8.0 - weight_bytes)
-        return ((self.model.weights + extra) * weight_bytes + tables + experts) / ranks / 1e9
+        size = ((self.model.weights + extra) * weight_bytes + tables + experts) / ranks / 1e9
+        if self.offload:
+            size -= sum(part.weights_gb for part in self.offloaded)
+        return size
 
     def kv_gb(self, tokens: int, sequences: int = 1) -> float:
         """Return the size of the KV caches of ``sequences`` of ``tokens`` each on one device in 1e9
@@ -264,7 +447,7 @@ class Placement(Frozen):
         """
         value = CACHE_BYTES[self.kv_cache]
         ranks = self.mixer_ranks
-        layers = self.model.mixer_layers
+        layers = self._mixers_here
         size = ordered_sum(
             count * mixer.cache_bytes(tokens, value) * mixer.copies(ranks)
             for mixer, count in layers
@@ -272,11 +455,21 @@ class Placement(Frozen):
         return sequences * size / self.tensor_parallel / 1e9
 
     @property
+    def _mixers_here(self) -> tuple[tuple[Mixer, int], ...]:
+        """Return the mixers of the layers on this device and the number of layers of each."""
+        if not self.offload:
+            return self.model.mixer_layers
+        return tuple((kind.mixer, count) for kind, count in self._kinds_here.items() if kind.mixer)
+
+    @property
     def state_gb(self) -> float:
         """Return the size of the states of a sequence on one device in 1e9 bytes; 0 where all
         layers have caches.
         """
-        return self.model.state_bytes / self.tensor_parallel / 1e9
+        size = self.model.state_bytes
+        if self.offload:
+            size = sum(count * mixer.state_bytes for mixer, count in self._mixers_here)
+        return size / self.tensor_parallel / 1e9
 
     @cached_property
     def bits(self) -> StoredBits:
@@ -320,7 +513,7 @@ class Placement(Frozen):
     @cached_property
     def large_mixture(self) -> bool:
         """Return whether the model is a mixture that no single one of these devices holds."""
-        if self.model.experts is None:
+        if self.model.experts is None or self.offload:
             return False
         whole = self.model_copy(update={"tensor_parallel": 1})
         return whole.weights_gb() > self.device.memory_gb.value
@@ -392,9 +585,12 @@ class Placement(Frozen):
     def devices(self) -> str:
         """Return how many of which devices there are, in words, as in ``2 x a100_80g_sxm``."""
         counts = Counter(place.device.name for place in self.on_stages or (self,))
-        return " + ".join(
+        devices = " + ".join(
             f"{count * self.tensor_parallel} x {name}" for name, count in counts.items()
         )
+        for part in (self.offload or {}).values():
+            devices += f" + {part.device.name} with {part.words}"
+        return devices
 
     def layer(self, depth: Depth) -> int:
         """Return the number of layers up to ``depth``."""

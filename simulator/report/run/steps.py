@@ -19,6 +19,8 @@ PERFETTO = "https://ui.perfetto.dev"
 KINDS_SHOWN = 4
 USES = ("compute", "collectives", "host")
 """What the time of a part of a step is split into, where the cost model says so."""
+USES_OF_OFFLOADS = ("elsewhere", "links")
+"""The same of layers and experts that lie on other devices, where some do."""
 
 
 class KindShares(NamedTuple):
@@ -50,7 +52,10 @@ def _parts(result: RunResult) -> Table:
     """Return the durations of each part of a step in ms; parts as in the first kind are not
     repeated.
     """
-    uses = USES if _is_split(result) else ()
+    uses: Sequence[str] = USES if _is_split(result) else ()
+    target = result.scenario.target
+    if target and target.offload:
+        uses = (*uses, *USES_OF_OFFLOADS)
     rows: list[Sequence[Words]] = []
     first: Mapping[str, object] = {}
     for kind in list(result.phases)[:KINDS_SHOWN]:
