@@ -2,6 +2,9 @@
 data, quick to import.
 """
 
+from collections.abc import Iterator
+from math import inf
+
 from simulator.core.plain import PlainData
 
 OWN = (
@@ -26,12 +29,23 @@ WITHOUT_CONFIDENCE = ("slicing",)
 """Parts with a source that hold for both profiles: what is borrowed of them is no measurement."""
 IN_PARTS = ("decode", "prefill")
 """Fields of attention in parts; a profile whose attention is one roofline has none of them."""
+KERNELS = ("matmul", "attention", "latent_attention")
+"""Operations whose constants may go with the chip."""
+BY_CHIP = {"fixed_us": "clock_ghz", "head_us": "multiprocessors"}
+"""Constants in us, and the number of a chip with whose inverse they go: what a kernel takes at
+least is a number of cycles, and its blocks are shared out over the multiprocessors. Found between
+seven measured cards of one maker: of decode in 16 bits a block times multiprocessors is 3.5 to 4.1
+us on all but the B200, the least time of a product 5.8 to 8.6 thousand cycles on all but the RTX
+4090. Prompts, of many blocks each, came out worse with it and keep what is borrowed
+(docs/background/errors.md, `python -m benchmarks.derived`).
+"""
 
 
 def lend(base: PlainData, own: PlainData, origin: str) -> None:
     """Leave in ``base``, the profile ``origin``, what one that states ``own`` borrows, memory at
-    its own ``ecc_data_share``.
+    its own ``ecc_data_share`` and constants at its own clock and multiprocessors.
     """
+    ratios = _chip_ratios(base, own)
     for field in OWN:
         base.pop(field, None)
     if "peak_tflops" in own:
@@ -47,7 +61,48 @@ def lend(base: PlainData, own: PlainData, origin: str) -> None:
         if field not in WITHOUT_CONFIDENCE:
             borrow(value, origin)
     if "ecc_data_share" in own:
-        _scale(base, _data_share(own) / _data_share(base))
+        _scale(base, "memory_efficiency", _data_share(own) / _data_share(base), "ecc_data_share")
+    for constant, ratio in ratios.items():
+        for part in _short_kernels(base):
+            _scale(part, constant, ratio, BY_CHIP[constant])
+
+
+def _chip_ratios(base: PlainData, own: PlainData) -> dict[str, float]:
+    """Return how many times as long each constant of ``BY_CHIP`` takes on the chip of ``own``.
+
+    None where its kernels were measured, where they are another maker's, where those of ``base``
+    are not counted in blocks (attention as one roofline), or where a number of a chip is missing.
+    """
+    theirs = base.get("attention")
+    in_blocks = isinstance(theirs, dict) and not {*IN_PARTS}.isdisjoint(theirs)
+    same_maker = base.get("maker") == own.get("maker")
+    if not in_blocks or not same_maker or not {*KERNELS}.isdisjoint(own):
+        return {}
+    ratios = {}
+    for constant, field in BY_CHIP.items():
+        before = _stated(base, field)
+        after = _stated(own, field)
+        if before and after and before != after:
+            ratios[constant] = before / after
+    return ratios
+
+
+def _short_kernels(profile: PlainData) -> Iterator[object]:
+    """Yield the parts of a profile whose constants go with the chip: products, and attention of
+    decoding over each cache.
+    """
+    products, *attentions = KERNELS
+    yield profile.get(products)
+    for name in attentions:
+        attention = _mapping(profile.get(name))
+        yield attention.get("decode")
+        for parts in _mapping(attention.get("kv_cache")).values():
+            yield _mapping(parts).get("decode")
+
+
+def _mapping(value: object) -> PlainData:
+    """Return a mapping of a profile; an empty one where it is none, which the schema refuses."""
+    return value if isinstance(value, dict) else {}
 
 
 def borrow(value: object, origin: str) -> None:
@@ -80,23 +135,30 @@ def _data_share(profile: PlainData) -> float:
     """Return the share of a profile's bandwidth that carries data; 1 where none is stated, or none
     that the schema takes.
     """
-    stated = profile.get("ecc_data_share")
-    share = stated.get("value") if isinstance(stated, dict) else stated
-    if isinstance(share, int | float) and 0.0 < share <= 1.0:
+    share = _stated(profile, "ecc_data_share")
+    if 0.0 < share <= 1.0:
         return share
     return 1.0
 
 
-def _scale(value: object, ratio: float) -> None:
-    """Multiply borrowed memory efficiencies by how much more of the bandwidth carries data."""
+def _stated(profile: PlainData, field: str) -> float:
+    """Return a number of a profile; 0 where it states none, or none that the schema takes."""
+    stated = profile.get(field)
+    number = stated.get("value") if isinstance(stated, dict) else stated
+    if isinstance(number, int | float) and 0.0 < number < inf:
+        return number
+    return 0.0
+
+
+def _scale(value: object, name: str, ratio: float, why: str) -> None:
+    """Multiply every borrowed number of a ``name`` in ``value`` by ``ratio``, shares up to 1, and
+    say ``why`` in its source.
+    """
     for key, inner in value.items() if isinstance(value, dict) else ():
-        if (
-            key == "memory_efficiency"
-            and isinstance(inner, dict)
-            and isinstance(inner.get("value"), int | float)
-        ):
+        if key == name and isinstance(inner, dict) and isinstance(inner.get("value"), int | float):
+            scaled = inner["value"] * ratio
             inner |= {
-                "value": min(1.0, inner["value"] * ratio),
-                "source": f"{inner['source']}; x {ratio:.4g}: ecc_data_share",
+                "value": scaled if name in BY_CHIP else min(1.0, scaled),
+                "source": f"{inner['source']}; x {ratio:.4g}: {why}",
             }
-        _scale(inner, ratio)
+        _scale(inner, name, ratio, why)
