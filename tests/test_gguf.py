@@ -16,6 +16,7 @@ from simulator.core.cost.stored import ggml
 from simulator.core.faults import BadInput
 from simulator.inputs.models.huggingface import read_config
 from simulator.scenario import load
+from simulator.scenario.caveats import caveats
 
 Value = tuple[int, Any]
 """Type of a value, and the value."""
@@ -212,7 +213,10 @@ def test_a_file_is_priced_by_the_bits_of_its_tensors(tmp_path):
     assert shown["published_weight_gb"] == pytest.approx(size / 8e9, rel=1e-12)
     assert shown["bits_per_weight_blocks"] == pytest.approx(block_bits, rel=1e-12)
     assert (shown["bits_per_weight_embedding"], shown["bits_per_weight_head"]) == (4.5, 8.5)
-    other = load(str(scenario), ["target.weights=q8_0"]).scenario.target
+    loaded = load(str(scenario), ["target.weights=q8_0"])
+    noted = list(caveats(loaded, loaded.acceptance()))
+    assert any("model is stored in q4_k_m, and priced as if in q8_0" in note for note in noted)
+    other = loaded.scenario.target
     assert other.weights_gb() == pytest.approx(656_000 * 8.5 / 8e9, rel=1e-12), "stated otherwise"
 
 

@@ -497,6 +497,23 @@ SHORT = {
     "shortconv.out_proj": (2048, 2048),
 }
 OF_LFM2 = [0, 0, 8, 0, 0, 8, 0, 0, 8, 0, 8, 0, 8, 0, 8, 0]
+OF_QWEN_3_5 = {
+    "attn_qkv": (5120, 10_240),
+    "attn_gate": (5120, 6144),
+    "ssm_alpha": (5120, 48),
+    "ssm_beta": (5120, 48),
+    "ssm_conv1d": (4, 10_240),
+    "ssm_out": (6144, 5120),
+}
+GATED = {"attn_q": (5120, 12_288), "attn_output": (6144, 5120)}
+DELTA = {
+    "full_attention_interval": 4,
+    "ssm.conv_kernel": 4,
+    "ssm.state_size": 128,
+    "ssm.group_count": 16,
+    "ssm.time_step_rank": 48,
+    "ssm.inner_size": 6144,
+}
 HEADERS: Mapping[str, Header] = {
     "Llama-3.2-3B-Instruct-Q8_0": Header(
         *("llama", 3072, 8192, (24, 8), 128_256),
@@ -701,6 +718,20 @@ HEADERS: Mapping[str, Header] = {
         ALL_Q8,
         4.453,
     ),
+    "Qwen3.5-27B-Q8_0": Header(
+        *("qwen35", 5120, 17_408, (24, 4), 248_320),
+        [
+            *[
+                (OF_QWEN_3_5 if (layer + 1) % 4 else heads(5120, 6144, 1024) | GATED)
+                | mlp(5120, 17_408)
+                for layer in range(64)
+            ],
+            heads(5120, 6144, 1024) | GATED | mlp(5120, 17_408) | {"nextn.eh_proj": (10_240, 5120)},
+        ],
+        {"ssm_conv1d.weight": F32, "weight": Q8_0},
+        28.577,
+        keys={**KEY, **DELTA, "nextn_predict_layers": 1},
+    ),
 }
 
 
@@ -721,7 +752,7 @@ def test_a_header_is_read_with_the_size_of_its_file(tmp_path: Path, name: str) -
         "mamba",
         "falcon-h1",
         "deepseek2",
-        "qwen35",
+        "kimi-linear",
         "llama4",
         "t5",
         "bert",

@@ -221,7 +221,15 @@ def _about_mixers(role: str, place: Placement) -> Iterator[str]:
 
 
 def _about_formats(role: str, place: Placement) -> Iterator[str]:
-    """Yield formats of weights for which the device has no curve."""
+    """Yield formats of weights for which the device has no curve, and those that are not the
+    file's.
+    """
+    own = place.model.weight_format
+    if place.model.stored and own and place.weights != own:
+        yield (
+            f"{place.model.name} is stored in {own}, and priced as if in {place.weights}: "
+            f"{role}.weights={own} takes the bits of its file"
+        )
     device = place.device
     engine = place.engine
     if lacks_curve(device, place.weights):

@@ -251,10 +251,11 @@ def read_model(path: Path) -> GgufModel:
             str(path), f"{words}. A folder with the model's config.json may do instead"
         )
     data = {"model_type": kind, **dict(_fields(header, architecture))}
+    parts = [part for part in stated["refused"] if part != "ssm." or not _has_delta(architecture)]
     refused = [
         key
         for key in header.values
-        if key.startswith(tuple(f"{architecture}.{part}" for part in stated["refused"]))
+        if key.startswith(tuple(f"{architecture}.{part}" for part in parts))
     ]
     config = Config(str(path), "", data, FIELDS["families"].get(kind, {}))
     for key in refused:
@@ -264,9 +265,24 @@ def read_model(path: Path) -> GgufModel:
         )
     name, form = _file_type(header)
     formats: PlainData = {"weight_format": form} if form else {}
-    if form and header.tensors:
-        formats["stored"] = _stored(header.tensors).model_dump()
-    return GgufModel(config, formats, name, header.tensors)
+    layers = data.get("num_hidden_layers")
+    tensors = {name: tensor for name, tensor in header.tensors.items() if _is_of(name, layers)}
+    if form and tensors:
+        formats["stored"] = _stored(tensors).model_dump()
+    return GgufModel(config, formats, name, tensors)
+
+
+def _has_delta(architecture: str) -> bool:
+    """Return whether layers of an architecture have a gated delta rule."""
+    return architecture in FIELDS["gguf"]["with_gated_delta"]
+
+
+def _is_of(name: str, layers: Any) -> bool:
+    """Return whether a tensor belongs to one of so many layers, or to none: those behind them
+    predict further tokens (MTP).
+    """
+    of_layer = re.match(r"blk\.(\d+)\.", name)
+    return of_layer is None or not isinstance(layers, int) or int(of_layer[1]) < layers
 
 
 def _file_type(header: GgufHeader) -> tuple[str, str | None]:
@@ -339,14 +355,34 @@ def check_weights(path: Path, model: ModelSpec, tensors: Mapping[str, GgufTensor
     )
 
 
+def _of_delta(values: PlainData, architecture: str) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a gated delta rule; the width of all values is stated, not of a head."""
+    for key, name in FIELDS["gguf"]["gated_delta"].items():
+        value = values.get(f"{architecture}.{key}")
+        if value is not None:
+            yield name, value
+    inner = values.get(f"{architecture}.ssm.inner_size")
+    count = values.get(f"{architecture}.ssm.time_step_rank")
+    if isinstance(inner, int) and isinstance(count, int) and count and inner % count == 0:
+        yield "linear_value_head_dim", inner // count
+
+
 def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a configuration by the names of Hugging Face."""
     values = header.values
     tensors = header.tensors
     for key, name in FIELDS["gguf"]["keys"].items():
         value = values.get(f"{architecture}.{key}")
-        if value is not None:
+        if value is not None and name != "num_hidden_layers":
             yield name, value
+    layers = values.get(f"{architecture}.block_count")
+    further = values.get(f"{architecture}.nextn_predict_layers", 0)
+    if isinstance(layers, int) and isinstance(further, int):
+        layers -= further
+    if layers is not None:
+        yield "num_hidden_layers", layers
+    if _has_delta(architecture):
+        yield from _of_delta(values, architecture)
     embedding = tensors.get("token_embd.weight")
     tokens: Any
     if embedding:
