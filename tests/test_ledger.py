@@ -621,7 +621,7 @@ def test_llama_cpp_keeps_no_share_of_a_memory_free(tmp_path: Path) -> None:
     """15.8 GB of weights on a card of 17.2 GB, of which vLLM takes 15.5."""
     head = "hardware,engine,target_model,target_format,method,draft_steps,tokens_per_step,speedup"
     run = "RTX 4060 Ti,{},Qwen3.5-27B,{},MTP,3,2.5,1.5"
-    rows = run.format("llama.cpp", "Q4_K_S"), run.format("vLLM", "Q4_K_S")
+    rows = run.format("llama.cpp", "Q4_K_M"), run.format("vLLM", "Q4_K_M")
     ledger = read_table(table(tmp_path, head, *rows), Catalogue())
     assert [row.place[1] for row in ledger.rows] == [2]
     assert "does not fit rtx_4060_ti_16g" in ledger.left_out[0].fault.message

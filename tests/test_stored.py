@@ -28,7 +28,7 @@ from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
 from simulator.scenario import load
-from tests.test_formats import MODEL, place
+from tests.test_formats import ENGINE, MODEL, place
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -40,6 +40,7 @@ SMALL: dict[str, Any] = {
     "intermediate_size": 512,
     "vocab_size": 1024,
 }
+TIED = {"tie_word_embeddings": True}
 Q, KV, OUTPUT, MLP = 256 * 256, 256 * 128, 256 * 256, 256 * 512
 LAYER = Q + 2 * KV + OUTPUT + 3 * MLP
 
@@ -203,6 +204,22 @@ def test_products_and_memory_have_the_bytes_of_a_mix() -> None:
     )
     assert wide.number_format("head").weight_bytes == 6.5625 / 8
     assert wide.weights_gb() == pytest.approx(stored_gb(wide.model, bits), rel=1e-12)
+
+
+def test_llama_cpp_leaves_the_embedding_to_the_host() -> None:
+    """Of Qwen3.5-27B in Q4_K_M 682.03 MiB, as llama.cpp prints them; a table that is also the LM
+    head is on the device.
+    """
+    engine = ENGINE | {"embeds_on_host": True}
+    wide, lean = (
+        place(model=MODEL | SMALL, weights="Q4_K_M", engine=stated) for stated in (ENGINE, engine)
+    )
+    assert wide.weights_gb() - lean.weights_gb() == pytest.approx(1024 * 256 * 4.5 / 8e9, rel=1e-9)
+    tied = place(model=MODEL | SMALL | TIED, weights="Q4_K_M", engine=engine)
+    assert tied.weights_gb() == pytest.approx(stored_gb(tied.model, tied.bits), rel=1e-12)
+    model = find_model("qwen3_5_27b", Catalogue(), "name").spec
+    embedding = model.head_weights * stored_bits(model, "q4_k_m").embedding_bits / 8
+    assert embedding / 2**20 == pytest.approx(682.03, abs=0.005)
 
 
 def test_old_names_have_the_bits_they_had() -> None:

@@ -260,6 +260,10 @@ class Engine(Frozen):
     """
     hull: Hull | None = None
     """What those numbers were fitted on, beside the device."""
+    embeds_on_host: bool = False
+    """Whether an embedding that is not also the LM head stays in the memory of the host
+    (llama.cpp).
+    """
     fit: EngineErrors | None = None
     """What the fit of its numbers left of the runs that decided them."""
     server: ServerDefaults = ServerDefaults()

@@ -423,8 +423,15 @@ class Placement(Frozen):
 
     def weights_gb(self, extra: int = 0) -> float:
         """Return the size of the weights on one device in 1e9 bytes, with ``extra`` weights that a
-        method adds; what is offloaded is not on it.
+        method adds; what is offloaded is not on it, nor an embedding that the engine leaves to the
+        host.
         """
+        left = 0.0
+        if self.engine.embeds_on_host and not self.model.tie_word_embeddings:
+            left = self.model.head_weights * self.bits.embedding_bits / 8e9
+        return self._all_weights_gb(extra) - left / self.tensor_parallel
+
+    def _all_weights_gb(self, extra: int = 0) -> float:
         ranks = self.tensor_parallel
         weight_bytes = self.bits.block_bits / 8.0
         of_tables = table_bits(self.model, self.bits) / 8.0
@@ -533,7 +540,7 @@ class Placement(Frozen):
             unread = self.model.head_weights * self.bits.embedding_bits / 8.0
         return (
             cache is not None
-            and self.weights_gb() * 1e9 - unread / self.tensor_parallel <= cache.value * 1e6
+            and self._all_weights_gb() * 1e9 - unread / self.tensor_parallel <= cache.value * 1e6
         )
 
     @cached_property
