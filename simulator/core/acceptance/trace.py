@@ -83,7 +83,7 @@ class Trace:
                 header["window"] = tree["levels"]
             if run.ndim == 2:
                 run = run[0]
-            return self._by_run(header, run)
+            return self._by_run(header, run, name)
         rank = self.extra[f"{name}.rank"]
         q = self.extra.get(f"{name}.q")
         if rank.ndim == 1:
@@ -99,14 +99,16 @@ class Trace:
         else:
             kept = self._coupled(q, rank, seed)
         run = np.cumprod(kept, axis=0, dtype=np.uint16).sum(axis=0, dtype=np.uint16)
-        return self._by_run({**header, "window": len(rank)}, run)
+        return self._by_run({**header, "window": len(rank)}, run, name)
 
-    def _by_run(self, header: PlainMapping, run: NDArray[np.uint16]) -> Self:
-        """Return the same text with the tokens kept by start, without the ranks of the first
-        draft.
+    def _by_run(self, header: PlainMapping, run: NDArray[np.uint16], name: str) -> Self:
+        """Return the same text with the tokens kept by start, and how sure the drafter called
+        ``name`` was of what it wrote, without the ranks of the first draft.
         """
         none = self.draft_rank[:0]
-        return replace(self, header=header, run=run, draft_rank=none, q=self.q[:0], extra={})
+        sure = self.extra.get(f"{name}.rollout.q")
+        own = {} if sure is None else {"rollout.q": sure}
+        return replace(self, header=header, run=run, draft_rank=none, q=self.q[:0], extra=own)
 
     def _coupled(self, q: NDArray[np.float16], rank: NDArray[np.uint16], seed: int) -> Bools:
         """Return (depths, positions) draws by min(1, q/p); tokens behind the end of the recording

@@ -9,6 +9,7 @@ guesses. ``gamma`` of the strategy is the longest window; each rule here answers
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from math import prod
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -214,36 +215,51 @@ class GatedWindow(RequestWindow):
     ``--draft-p-min``).
 
     Tokens pass independently, by a sequence that fills every window's share evenly, so that no run
-    depends on luck.
+    depends on luck. What is stated of acceptance is about tokens that passed: others are not
+    proposed.
     """
 
     gates: ClassVar[bool] = True
     name: Literal["gated"] = "gated"
     p_min: float = Field(default=0.75, ge=0, le=1)
     """Least chance of a token that is proposed; it acts through ``passed`` alone."""
-    passed: Fraction
-    """Share of draft tokens whose chance reaches it."""
+    passed: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1, max_length=1_000)]
+    """Share of draft tokens whose chance reaches it; or that at each position of a window, of those
+    behind tokens that passed, the last repeats.
+    """
+
+    def reach(self, tokens: int) -> float:
+        """Return the share of windows of which so many tokens pass."""
+        if isinstance(self.passed, Fraction):
+            return float(self.passed.value**tokens)
+        shares = [share.value for share in self.passed[:tokens]]
+        shares += [shares[-1]] * (tokens - len(shares)) if tokens else []
+        return prod(shares)
 
     def after(self, gamma: int, window: int | None, kept_all: bool, turn: int) -> int:
         """Return the tokens that pass in this turn."""
         reach = 1.0 - turn * GOLDEN % 1.0
         tokens = 0
-        while tokens < gamma and reach <= self.passed.value ** (tokens + 1):
+        while tokens < gamma and reach <= self.reach(tokens + 1):
             tokens += 1
         return tokens
 
     def shares(self, gamma: int, odds: Callable[[int], Odds]) -> dict[int, Numbers]:
-        """Return the shares of a geometric distribution that ends at gamma."""
-        passed = self.passed.value
-        return {
-            tokens: passed**tokens * (1.0 if tokens == gamma else 1.0 - passed)
-            for tokens in range(gamma + 1)
-        }
+        """Return the shares of windows that end at each length, by gamma at the latest."""
+        if isinstance(self.passed, Fraction):
+            passed = self.passed.value
+            return {
+                tokens: passed**tokens * (1.0 if tokens == gamma else 1.0 - passed)
+                for tokens in range(gamma + 1)
+            }
+        reached = [self.reach(tokens) for tokens in range(gamma + 1)]
+        ends = {tokens: reached[tokens] - reached[tokens + 1] for tokens in range(gamma)}
+        return {**ends, gamma: reached[gamma]}
 
 
 class ConfidentWindow(RequestWindow):
-    """Drafting stops at the first token of which the draft is less sure than ``p_min``, as the
-    roll-outs of a recording say.
+    """Drafting stops at the first token of which the draft, or a head, is less sure than ``p_min``,
+    as the roll-outs of a recording say.
     """
 
     gates: ClassVar[bool] = True
