@@ -28,6 +28,7 @@ from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
 from simulator.scenario import load
+from simulator.scenario.caveats import caveats
 from tests.test_formats import ENGINE, MODEL, place
 
 SMALL: dict[str, Any] = {
@@ -220,6 +221,17 @@ def test_llama_cpp_leaves_the_embedding_to_the_host() -> None:
     model = find_model("qwen3_5_27b", Catalogue(), "name").spec
     embedding = model.head_weights * stored_bits(model, "q4_k_m").embedding_bits / 8
     assert embedding / 2**20 == pytest.approx(682.03, abs=0.005)
+
+
+def test_dynamic_mixes_count_as_the_nearest_and_say_so() -> None:
+    """unsloth/Mistral-Small-3.2-24B-Instruct-2506-GGUF: 14.55 GB, Qwen3-0.6B-GGUF 0.405 GB."""
+    for name, size in {"mistral_small_24b": 14.548_880_928, "qwen3_0_6b": 0.405_372_608}.items():
+        model = find_model(name, Catalogue(), "name").spec
+        less = stored_gb(model, stored_bits(model, "ud_q4_k_xl")) / size
+        assert 0.96 < less < 1.0
+    loaded = load("vanilla_qwen3_32b_m2_ultra_gpu_draft", ["target.weights=UD-Q4_K_XL"])
+    noted = list(caveats(loaded, loaded.acceptance()))
+    assert any("differs from model to model: it counts as q4_k_m" in note for note in noted)
 
 
 def test_old_names_have_the_bits_they_had() -> None:

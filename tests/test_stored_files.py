@@ -243,6 +243,50 @@ READ: Mapping[str, tuple[dict[str, Any], dict[str, Any], str, str | None, float]
 }
 
 
+QWEN_3_NEXT = shape("qwen3_next", 2048, 48, (16, 2), **wide(5120, 151_936, head_dim=256)) | {
+    "num_experts": 512,
+    "num_experts_per_tok": 10,
+    "moe_intermediate_size": 512,
+    "shared_expert_intermediate_size": 512,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+}
+SMALL_LEFT_OUT = [
+    "lm_head",
+    *(f"model.layers.{layer}.linear_attn.in_proj_ba" for layer in range(48)),
+    *(f"model.layers.{layer}.mlp.gate" for layer in range(48)),
+]
+
+
+def test_small_projections_that_are_left_out_are_no_attention(tmp_path: Path) -> None:
+    """Qwen/Qwen3-Next-80B-A3B-Instruct-FP8: 79.7e9 weights, of which 0.6e9 in tables."""
+    quantisation = FP8_BLOCKS | {"modules_to_not_convert": SMALL_LEFT_OUT}
+    model = written(tmp_path, QWEN_3_NEXT | {"quantization_config": quantisation})
+    assert (model.weight_format, model.expert_format) == ("fp8_block", None)
+    assert published(model)["published_weight_gb"] == pytest.approx(80.3, rel=0.005)
+    whole = [f"model.layers.{layer}.linear_attn.in_proj_qkvz" for layer in range(48)]
+    quantisation["modules_to_not_convert"] = whole
+    model = written(tmp_path, QWEN_3_NEXT | {"quantization_config": quantisation})
+    assert (model.weight_format, model.expert_format) == ("bf16", "fp8_block")
+
+
+def test_a_quantised_head_is_as_small_as_the_layers(tmp_path: Path) -> None:
+    """``lm_head``: true (GPTQ, AutoRound): 128,256 x 4096 weights in 4.125 bits."""
+    fields = LLAMA_8B | {"quantization_config": by_bits("gptq", 4, 128, lm_head=True)}
+    model = written(tmp_path, fields)
+    assert model.stored
+    assert (model.stored.head_bits, model.stored.embedding_bits) == (4.125, 16.0)
+
+
+def test_attention_that_a_dense_model_leaves_out_is_refused(tmp_path: Path) -> None:
+    quantisation = AWQ | {"modules_to_not_convert": ["self_attn"]}
+    with pytest.raises(BadInput, match="leaves attention in 16 bits"):
+        written(tmp_path, LLAMA_8B | {"quantization_config": quantisation})
+
+
 def of_mlx(bits: int, group: int = 64, **others: Any) -> dict[str, Any]:
     return {"group_size": group, "bits": bits, **others}
 

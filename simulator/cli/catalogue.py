@@ -403,13 +403,18 @@ def _borrowed_from(source: str) -> str:
 
 def _formats(device: Any) -> tuple[dict[str, PlainData], str]:
     """Return, as data and as text, how a device computes with weights of each format, and whose
-    kernels stand for them.
+    kernels stand for them; mixes of files are counted only.
     """
     from simulator.core.cost.formats import FORMATS
+    from simulator.core.cost.stored.mixes import OF_FILES
 
     rows = {}
+    mixes = 0
     text = "\nformats of weights: bytes, what products compute in, whose kernels\n"
     for name in device.formats:
+        if name in OF_FILES:
+            mixes += 1
+            continue
         form = FORMATS[name]
         size = form.weight_bytes
         arithmetic = form.arithmetic
@@ -423,6 +428,7 @@ def _formats(device: Any) -> tuple[dict[str, PlainData], str]:
         }
         computed = f"{size:.4g} bytes, {arithmetic} ({peak:g} Tflops)"
         text += f"  {name}: {computed}, kernels of {kernels}\n"
+    text += f"  and {mixes} of files (Q4_K_M, mlx_4), widened to 16 bits: kernels of their types\n"
     return rows, text
 
 

@@ -11,6 +11,7 @@ from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.cost.kernels import computes_longer_than_it_reads, lacks_curve
 from simulator.core.cost.placement import Placement
+from simulator.core.cost.stored.mixes import DYNAMIC
 from simulator.core.faults import Path_, Place
 from simulator.core.strategies.common.base import rows_of_a_request
 from simulator.core.strategies.common.capabilities import DraftsChain
@@ -229,6 +230,11 @@ def _about_formats(role: str, place: Placement) -> Iterator[str]:
         yield (
             f"{place.model.name} is stored in {own}, and priced as if in {place.weights}: "
             f"{role}.weights={own} takes the bits of its file"
+        )
+    if place.weights in DYNAMIC and not place.model.stored:
+        yield (
+            f"{place.weights} of the {role} differs from model to model: it counts as "
+            f"{DYNAMIC[place.weights]}, up to 6 % smaller; a .gguf file says its own bits"
         )
     device = place.device
     engine = place.engine

@@ -77,13 +77,21 @@ def _weight_formats(config: Config, stated: PlainMapping) -> tuple[str | None, s
     for_experts = stated.get("moe_quant_algo") or config.get("expert_dtype") or of_experts
     experts = _named(for_experts, {}) if for_experts else everywhere
     weights = everywhere or _named(of_modules, {})
-    if (
-        config.get("num_experts")
-        and not for_experts
-        and re.search(FIELDS["attention_left_out"], str(stated))
-    ):
+    without_attention = re.search(FIELDS["attention_left_out"], str(_left_out(stated)))
+    if without_attention and not config.get("num_experts"):
+        config.refuse(
+            "quantization_config",
+            "leaves attention in 16 bits and quantises the MLPs of a model without experts, "
+            "which is no format here",
+        )
+    elif without_attention and not for_experts:
         weights = "bf16"
     return weights, experts
+
+
+def _left_out(stated: PlainMapping) -> list[Any]:
+    """Return what a quantisation leaves out, by the names that lists of modules have."""
+    return [stated.get(key) for key in FIELDS["left_out"]]
 
 
 def _of_modules(stated: PlainMapping) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from simulator.core.cost.mixer import MOST_LAYERS
 from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.stored.mixes import stored_bits
 from simulator.core.faults import LARGEST, BadInput, Path_, Place, told
 from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs.document import Document
@@ -50,6 +51,11 @@ def read_config(path: Path) -> ModelSpec:
     stated = quantisation(config, file)
     if stated is not None and mlx.is_mlx(stated):
         spec = spec.model_copy(update={"stored": mlx.stored(config, spec, stated)})
+    elif stated is not None and stated.get("lm_head") is True and spec.weight_format:
+        # GPTQ and AutoRound may quantise the LM head too
+        bits = stored_bits(spec, spec.weight_format, spec.expert_format)
+        head = bits.model_copy(update={"head_bits": bits.block_bits})
+        spec = spec.model_copy(update={"stored": head})
     name = (file.parent if file.name == "config.json" else file.with_suffix("")).resolve().name
     return spec.model_copy(update={"name": name, "source": f"{file} (HF config.json)"})
 

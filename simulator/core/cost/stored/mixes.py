@@ -342,6 +342,11 @@ RECIPES = {
 and of the matrix behind the activation.
 """
 
+OF_FILES = frozenset(
+    (*MIXES, *UNIFORM, *RECIPES, *(name for name in FORMATS if name.startswith("mlx_")))
+) - {"q6_k"}
+"""Formats that are those of files: mixes of GGUF, and MLX."""
+
 
 def mlx_bits(bits: int, group: int) -> float:
     """Return the bits of a weight in MLX, of which ``group`` share a scale and a bias of 16 bits
