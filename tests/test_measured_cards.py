@@ -155,6 +155,7 @@ def test_a_list_says_whose_kernels_a_card_takes_and_how_far_off_it_may_be() -> N
     assert "gb10 2025 derived from rtx_pro_6000, ±19 %: NVIDIA GB10" in words
     assert "rtx_5090 2025 derived from rtx_pro_6000, ±6 %: NVIDIA" in words
     assert "rtx_4090 2022 NVIDIA GeForce RTX 4090." in words
+    assert "l40 2022 not measured: NVIDIA L40," in words
     assert "derived" not in json.loads(listed("device", "--json"))["device"]["gb10"]
 
 

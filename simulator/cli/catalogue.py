@@ -25,7 +25,7 @@ from simulator.inputs.catalogue import (
     strategy_files,
     strategy_names,
 )
-from simulator.inputs.derived import derived_from
+from simulator.inputs.derived import derived_from, is_measured
 from simulator.inputs.plugins import plugin_file
 from simulator.inputs.shell import typed
 
@@ -149,16 +149,18 @@ def _with(word: str, abouts: dict[str, str]) -> dict[str, str]:
 
 
 def _with_origins(abouts: dict[str, str], files: dict[str, Path]) -> dict[str, str]:
-    """Return the descriptions of those devices whose kernels are another one's, behind the year
-    whose they are and by how much a layer's time may be off.
+    """Return the descriptions of those devices whose kernels were not measured: behind the year it
+    says whose they are, and by how much a layer's time may be off.
     """
     derived = {}
     for name, about in abouts.items():
+        year, _, rest = about.partition(" ")
         borrowed = derived_from(files[name])
         if borrowed:
             origin, spread = borrowed
-            year, _, rest = about.partition(" ")
             derived[name] = f"{year} derived from {origin}, ±{100 * spread:.0f} %: {rest}"
+        elif not is_measured(files[name]):
+            derived[name] = f"{year} not measured: {rest}"
     return derived
 
 

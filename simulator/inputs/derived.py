@@ -5,6 +5,9 @@ from pathlib import Path
 from simulator.core.relation import BORROWED_SPREADS
 from simulator.inputs.document import head, read
 
+FITTED = ("measured", "calibrated")
+"""Confidence of what was fitted to measurements."""
+
 
 def derived_from(path: Path) -> tuple[str, float] | None:
     """Return the name of the device whose products a profile takes, and the spread of a layer's
@@ -24,3 +27,11 @@ def derived_from(path: Path) -> tuple[str, float] | None:
     if isinstance(spread, int | float):
         return str(stated["like"]), spread
     return None
+
+
+def is_measured(path: Path) -> bool:
+    """Return whether the products that a profile states were fitted to measurements."""
+    stated: object = read(path, str(path)).data
+    for field in ("matmul", "default", "memory_efficiency", "confidence"):
+        stated = stated.get(field) if isinstance(stated, dict) else None
+    return stated in FITTED

@@ -18,9 +18,10 @@ from simulator.core.faults import BadInput, did_you_mean
 from simulator.core.quantities import Positive
 from simulator.core.relation import BORROWED_SPREADS, Relation
 from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.derived import FITTED
 from simulator.inputs.document import head, read
 from simulator.inputs.schema import validate
-from simulator.scenario.uncertain.homes import FITTED, OTHER_MAKER, SAME_MAKER, distance
+from simulator.scenario.uncertain.homes import OTHER_MAKER, SAME_MAKER, distance
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from simulator.core.cost.hull import Hull, doublings, kinds_of
 from simulator.core.cost.placement import Placement
 from simulator.core.quantities import Sourced, nested
 from simulator.core.strategies.common.base import rows_of_a_request
+from simulator.inputs.derived import FITTED
 from simulator.scenario import Scenario
 from simulator.scenario.ranks import placements
-from simulator.scenario.uncertain.homes import FITTED
 
 Axis = Literal[
     "batch",

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from simulator.core.cost.device import Device
 from simulator.core.cost.engine import Engine, Home
 from simulator.core.quantities import Open, Ranged, Sourced, nested
+from simulator.inputs.derived import FITTED
 
 SAME_ARCHITECTURE = 1.5
 SAME_MAKER = 4.0
@@ -25,7 +26,6 @@ OTHER_MAKER = 8.0
 """Factor within which a number lies that was fitted on another device."""
 OTHER_ENGINE = 2.0
 """Further factor for a number that another engine lends."""
-FITTED = ("measured", "calibrated")
 LENT = "borrowed"
 
 
