@@ -78,6 +78,14 @@ class Missed(NamedTuple):
         """Return how the two cards are related."""
         return "same chip" if {self.card, self.origin} <= SAME_CHIP else "another chip"
 
+    @property
+    def entry(self) -> str:
+        """Return the entry of ``spreads`` that the operation has in a profile."""
+        operation, _, form = self.operation.partition(", ")
+        if operation == "products":
+            return "default" if form == "fp16" else form
+        return "experts" if operation == "experts" else "attention"
+
 
 def derived(name: str, origin: str) -> Device:
     """Return a card as a file of its datasheet's numbers and ``like`` would have it."""
@@ -177,11 +185,11 @@ def spread(errors: Sequence[Missed]) -> float:
     return float(sizes[order][at]) / DEVIATIONS
 
 
-def by_operation(errors: Sequence[Missed]) -> Mapping[tuple[str, str], list[Missed]]:
-    """Return errors by relation and operation; of attention by part."""
+def grouped(errors: Sequence[Missed], field: str) -> Mapping[tuple[str, str], list[Missed]]:
+    """Return errors by relation and a field: the operation, or the entry of ``spreads``."""
     found: dict[tuple[str, str], list[Missed]] = {}
     for one in errors:
-        found.setdefault((one.relation, one.operation), []).append(one)
+        found.setdefault((one.relation, getattr(one, field)), []).append(one)
     return found
 
 
@@ -200,7 +208,7 @@ def main(paths: Sequence[Path]) -> None:
         groups.setdefault(path.name.partition(".")[0], []).append(path)
     for name, files in groups.items():
         errors += missed(name, read(files))
-    shown = by_operation(errors)
+    shown = grouped(errors, "operation")
     for one in errors:
         group = shown[one.relation, one.operation]
         others = [other for other in group if other.card != one.card]
@@ -216,11 +224,12 @@ def main(paths: Sequence[Path]) -> None:
             f"{held} |"
         )
     print("\n| relation | of | cards | spread | held |\n| --- | --- | ---: | ---: | ---: |")
-    for (relation, operation), group in sorted(shown.items()):
+    for (relation, entry), group in sorted(grouped(errors, "entry").items()):
         deviation = spread(group)
         inside = [float((abs(one.scaled) <= DEVIATIONS * deviation).mean()) for one in group]
         mean = 100.0 * sum(inside) / len(inside)
-        print(f"| {relation} | {operation} | {len(group)} | {deviation:.2f} | {mean:.0f} |")
+        cards = len({one.card for one in group})
+        print(f"| {relation} | {entry} | {cards} | {deviation:.2f} | {mean:.0f} |")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from simulator.cli.main import main
 from simulator.core.cost.device import Device
 from simulator.core.faults import BadInput
 from simulator.core.quantities import provenance
-from simulator.core.relation import BORROWED_SPREADS, Relation
+from simulator.core.relation import BORROWED_SPREADS, OPERATION_SPREADS, Relation
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import read
 from simulator.inputs.schema import validate
@@ -216,3 +216,30 @@ def test_two_cards_are_compared_in_one_line() -> None:
     ]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
+
+
+def test_a_relation_says_how_far_single_operations_are_off(tmp_path: Path) -> None:
+    """Another chip's attention is known less well than its products in 16 bits; a spread in figures
+    says nothing of operations, and stated ones are kept.
+    """
+    chip = CARD + "spread: another chip\n"
+    names = catalogue(
+        tmp_path,
+        related=chip.replace("a100_80g_sxm", "h100_sxm"),
+        of_sixteen_bits=chip,
+        in_figures=CARD + "spread: {value: 0.2, source: x, confidence: assumed}\n",
+        stated=chip + "spreads: {attention: {value: 0.5, source: x, confidence: assumed}}\n",
+        of_another_maker=CARD + "spread: another maker\n",
+    )
+    spreads = {
+        name: {key: spread.value for key, spread in device(names, name).spreads.items()}
+        for name in ("related", "of_sixteen_bits", "in_figures", "stated", "of_another_maker")
+    }
+    another = OPERATION_SPREADS["another chip"]
+    formats = {"fp8", "fp8_block", "attention", "experts"}
+    assert spreads["related"] == {name: another[name] for name in formats}
+    assert set(spreads["of_sixteen_bits"]) == {"attention", "experts"}
+    assert spreads["in_figures"] == spreads["of_another_maker"] == {}
+    assert spreads["stated"] == {"attention": 0.5}
+    row = device(names, "related").spreads["attention"]
+    assert row.confidence == "computed"

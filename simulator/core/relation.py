@@ -2,7 +2,7 @@
 plain data, quick to import.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Literal, NamedTuple
 
 Relation = Literal["same chip", "another chip", "another maker"]
@@ -40,6 +40,37 @@ BORROWED_SPREADS: Mapping[Relation, BorrowedSpread] = {
 """The spread of a device whose kernels are another one's, by how the two are related
 (docs/background/errors.md).
 """
+
+
+OPERATION_SPREADS: Mapping[Relation, Mapping[str, float]] = {
+    "same chip": {"fp8": 0.2, "fp8_block": 0.22, "attention": 0.13, "experts": 0.16},
+    "another chip": {
+        "fp8": 0.14,
+        "fp8_block": 0.35,
+        "nvfp4": 0.35,
+        "attention": 0.22,
+        "experts": 0.14,
+    },
+}
+"""Spreads of single operations, and of products in a format, where the kernels are another
+device's; the others have that of the relation, as all have with another maker's kernels.
+"""
+OPERATION_SOURCE = (
+    "computed: with it 80 % of the rows of measured cards, each predicted from the nearest other "
+    "one, lie within an interval of 80 % (python -m benchmarks.derived; docs/background/errors.md)"
+)
+
+
+def spreads_by_relation(stated: object, operations: Container[str]) -> dict[str, object]:
+    """Return the spreads of those ``operations`` that have one of their own where a device is
+    related as ``stated``; none for a number, or for words that are no relation.
+    """
+    spreads: dict[str, object] = {}
+    for relation, values in OPERATION_SPREADS.items():
+        for name, value in values.items():
+            if stated == relation and name in operations:
+                spreads[name] = BorrowedSpread(value, OPERATION_SOURCE, "computed")._asdict()
+    return spreads
 
 
 def by_relation(stated: object) -> object:

@@ -20,7 +20,7 @@ from simulator.core.cost.roofline import Attention, ExpertRoofline, Roofline
 from simulator.core.cost.row_costs import AnyRows, RowsOf
 from simulator.core.numeric import Numbers, p_norm
 from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Positive
-from simulator.core.relation import Relation, by_relation
+from simulator.core.relation import Relation, by_relation, spreads_by_relation
 
 if TYPE_CHECKING:  # profiles are listed without numpy
     from numpy.random import Generator
@@ -135,7 +135,12 @@ class Device(Frozen):
                 "states no times of operations (matmul, attention, small_operations); "
                 "like, with the name of the nearest card that was measured, takes them from there"
             )
-        return given
+        if "spreads" in given:
+            return given
+        products = given.get("matmul")
+        operations = {*given, *(products if isinstance(products, dict) else ())}
+        spreads = spreads_by_relation(given.get("spread"), operations)
+        return {**given, "spreads": spreads} if spreads else given
 
     @model_validator(mode="after")
     def _has_default(self) -> Device:
