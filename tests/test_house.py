@@ -50,7 +50,7 @@ IN_CORE = [
     {"nearness", "numeric", "plain", "processes", "relation", "world"},
     {"parallel"},
     {"faults"},
-    {"plugin_group"},
+    {"identifiers", "plugin_group"},
     {"quantities"},
     {"acceptance", "cost"},
     {"strategies"},

@@ -55,15 +55,15 @@ def from_home(numbers: Iterable[Sourced], home: Home | None, device: Device) -> 
     """Return those of some numbers that were fitted at ``home``, as they are known on a device;
     none on the same one.
     """
-    found = dict[Sourced, Open]()
+    known = dict[Sourced, Open]()
     if home is None:
-        return found
+        return known
     for number in numbers:
         lent = number.confidence == LENT
         factor = distance(home, device) * (OTHER_ENGINE if lent else 1.0)
         if (lent or number.confidence in FITTED) and factor > 1.0 and number.value:
-            found[number] = _borrowed(number, home, factor)
-    return found
+            known[number] = _borrowed(number, home, factor)
+    return known
 
 
 def _borrowed(number: Sourced, home: Home, factor: float) -> Open:
