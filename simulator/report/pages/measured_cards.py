@@ -79,7 +79,10 @@ def _profile(nearness: Nearness) -> Iterator[Block]:
     """Yield the lines of a profile that is like the nearest card."""
     if nearness.measured or not nearness.nearest:
         return
-    yield Paragraph("A profile of it, with dense numbers of its datasheet:")
+    yield Paragraph(
+        "A profile of it, with dense numbers of its datasheet; its multiprocessors and its "
+        "clock_ghz are worth a line each:"
+    )
     yield Listing(profile(nearness), "yaml")
 
 
