@@ -273,7 +273,7 @@ def llama_cpp_cuda() -> Iterator[Row]:
             "#card": "rtx_3090",
             "#k": levels,
             "strategy": chain(levels, "layers: 1, squares: 2"),
-            "target.weights": "q4_k",
+            "target.weights": row["target_format"].partition(" (")[0],
             "tokens_per_step": 1 + levels * rate,
             "speedup": row["speedup"],
         }
@@ -288,7 +288,7 @@ def llama_cpp_cuda() -> Iterator[Row]:
                 "target.device": card,
                 "draft.device": card,
                 "strategy": chain(levels, "layers: 1, squares: 2"),
-                "target.weights": "q4_k",
+                "target.weights": row["target_format"],
                 "serving.memory": "{utilisation: 1}",
                 "tokens_per_step": row["tokens_per_step"],
                 "speedup": float(row["speculative_tokens_per_s"]) / plain,
