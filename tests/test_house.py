@@ -206,6 +206,7 @@ COUNTS_AND_RATIOS = {
     *("batch", "rows", "ranks", "context"),  # of a hull
     "spreads",
     "copied_from_rows",
+    "lm_head_rows",
     "least_chance",
     *(
         "hidden_size",

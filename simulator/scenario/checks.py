@@ -194,6 +194,11 @@ def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """
     strategy = scenario.strategy
     stages = scenario.stages
+    if scenario.target and scenario.target.lm_head_rows:
+        message = (
+            "a target needs all of its logits; set draft.lm_head_rows, or vocabulary of a head"
+        )
+        yield document.fault(("target", "lm_head_rows"), message)
     if strategy.traits.staged and not stages:
         wanted = "durations.stages_ms" if scenario.durations else "target.pipeline"
         message = f"{strategy.name} runs on the stages of a pipeline; set {wanted}"

@@ -74,11 +74,11 @@ def _copied_from(alike: Ints, newest: int, tokens: int) -> int:
 @lru_cache(RECORDINGS)
 def recorded_matches(trace: Trace, tokens: int) -> tuple[Ints, Ints]:
     """Return :func:`matches` of every request of a recording (positions,)."""
-    found = [
+    of_requests = [
         matches(trace.token[start:end].astype(np.int64), tokens)
         for start, end in zip(trace.offsets[:-1], trace.offsets[1:], strict=True)
     ]
-    length, right = zip(*found, strict=True)
+    length, right = zip(*of_requests, strict=True)
     return np.concatenate(length), np.concatenate(right)
 
 

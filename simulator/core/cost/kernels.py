@@ -610,7 +610,9 @@ def head_time(place: Placement, logit_rows: int) -> float:
         return 0.0
     model = place.model
     product = products(place, "head")
-    work = product.work(model.hidden_size, model.vocab_size, logit_rows, model.head_weights)
+    tokens = place.lm_head_rows or model.vocab_size
+    weights = tokens * model.head_width
+    work = product.work(model.hidden_size, tokens, logit_rows, weights)
     return product.timed(*work) + place.engine.sampling_us.value * 1e-6
 
 

@@ -225,7 +225,12 @@ class ModelSpec(Frozen):
         """Return the number of weights in the LM head; a pass that yields logits reads them
         once.
         """
-        return self.vocab_size * (self.embedding_width or self.hidden_size)
+        return self.vocab_size * self.head_width
+
+    @property
+    def head_width(self) -> int:
+        """Return the width of a row of the LM head."""
+        return self.embedding_width or self.hidden_size
 
     @property
     def table_weights(self) -> int:

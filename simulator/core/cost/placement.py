@@ -134,6 +134,10 @@ class Placement(Frozen):
     """
     pipeline: Pipeline | None = None
     """Stages among which the layers are shared out, for strategies that run on stages."""
+    lm_head_rows: int | None = Field(default=None, ge=1, le=100_000_000)
+    """Tokens to which a draft's LM head is cut, a copy of so many of its rows (FR-Spec); by default
+    all.
+    """
     offload: dict[str, Offload] | None = Field(default=None, min_length=1, max_length=64)
     """Layers, and experts of layers, that lie on other devices, by names of your own."""
 
@@ -169,6 +173,15 @@ class Placement(Frozen):
                     f"the stages hold {layers} layers, {self.model.name} has "
                     f"{self.model.num_hidden_layers}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _cut(self) -> Self:
+        if self.lm_head_rows and self.lm_head_rows > self.model.vocab_size:
+            raise ValueError(
+                f"lm_head_rows {self.lm_head_rows:,} is more than the {self.model.vocab_size:,} "
+                f"tokens of {self.model.name}; leave it out for all of them"
+            )
         return self
 
     @model_validator(mode="after")
@@ -365,7 +378,7 @@ class Placement(Frozen):
         for segment in self.segments:
             if segment.offload is None:
                 here.update(range(max(first, segment.first), min(last, segment.last)))
-        found = []
+        parts = []
         for part in (self.offload or {}).values():
             kinds = Counter[LayerKind]()
             if part.experts:
@@ -373,13 +386,13 @@ class Placement(Frozen):
                     kinds += self.model.kinds(place, place + 1)
             with_experts = {kind: count for kind, count in kinds.items() if kind.experts}
             if with_experts:
-                found.append(AwayExperts(with_experts, self._on(part), part))
-        return tuple(found)
+                parts.append(AwayExperts(with_experts, self._on(part), part))
+        return tuple(parts)
 
     @cached_property
     def offloaded(self) -> tuple[OffloadedPart, ...]:
         """Return what lies on the device of each offload, for sizes only."""
-        found = []
+        parts = []
         for name, part in (self.offload or {}).items():
             if part.layers:
                 named = part.places(self.model.num_hidden_layers)
@@ -395,8 +408,8 @@ class Placement(Frozen):
                 away = self.away_experts(0, self.model.num_hidden_layers)
                 layers = sum(sum(one.kinds.values()) for one in away if one.offload is part)
                 size = layers * self._routed_bytes
-            found.append(OffloadedPart(name, place, size / 1e9, part.layers is not None))
-        return tuple(found)
+            parts.append(OffloadedPart(name, place, size / 1e9, part.layers is not None))
+        return tuple(parts)
 
     @property
     def expert_bytes(self) -> float:
@@ -446,6 +459,9 @@ class Placement(Frozen):
         size = ((self.model.weights + extra) * weight_bytes + tables + experts) / ranks / 1e9
         if self.offload:
             size -= sum(part.weights_gb for part in self.offloaded)
+        if self.lm_head_rows:
+            rows = self.lm_head_rows * self.model.head_width
+            size += rows * self.bits.head_bits / 8.0 / ranks / 1e9
         return size
 
     def kv_gb(self, tokens: int, sequences: int = 1) -> float:

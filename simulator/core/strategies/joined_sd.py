@@ -111,6 +111,8 @@ class JoinedSD(TreeSD):
     def _joined(self) -> Self:
         if self.matched is not None:
             raise ValueError("matched: how often a step retrieves is stated as retrieval.matched")
+        if self.covered is not None:
+            raise ValueError("covered: state acceptance of the cut drafter itself instead")
         if not self.bonus_on_full_accept:
             raise ValueError("bonus_on_full_accept: expected true, as both drafts bring a bonus")
         return self

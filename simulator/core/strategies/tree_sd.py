@@ -32,6 +32,7 @@ from simulator.core.acceptance.cursors import (
     Verdict,
     forked,
 )
+from simulator.core.acceptance.cut_vocabulary import NO_TEXT, cut, cut_runs
 from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRuns
@@ -133,6 +134,11 @@ class TreeSD(
     matched: Share | None = None
     """Share of steps that find something to propose, where acceptance is stated; 0: it only ever
     looks.
+    """
+    covered: Share | None = None
+    """Share of the target's tokens that a cut vocabulary of the draft holds (FR-Spec), where
+    acceptance was stated or recorded with the whole one. ``vocabulary`` of the head, or
+    ``draft.lm_head_rows``, says how wide its LM head then is.
     """
     drafter: str | None = None
     """Drafter that a recording is asked for."""
@@ -239,13 +245,18 @@ class TreeSD(
         nothing to propose.
         """
         if not isinstance(verdicts, Replay):
+            if self.covered is not None:
+                verdicts = cut(verdicts, self.covered.value)
             if self.matched is None:
                 return verdicts
             return DrawnMatches(verdicts, self.matched.value)
         trace = verdicts.trace
         drafter = self.drafter or ""
         proposed = trace.extra.get(f"{drafter}.proposed") if self.matched else None
-        return RecordedRuns(verdicts, self.tree.kept(trace, drafter), self.window, proposed)
+        kept = self.tree.kept(trace, drafter)
+        if self.covered is not None:
+            kept = cut_runs(trace, kept, self.covered.value)
+        return RecordedRuns(verdicts, kept, self.window, proposed)
 
     def _unrecorded(self, trace: Trace) -> Finding | None:
         """Return the tree or the drafter that the recording does not hold."""
@@ -255,6 +266,8 @@ class TreeSD(
                 "instead"
             )
             return "drafter", message
+        if self.covered is not None and not len(trace.token):
+            return "covered", NO_TEXT
         missing = self.tree.unrecorded(trace, self.drafter or "", self.borrowed)
         if missing:
             return ("tree", missing)

@@ -20,13 +20,15 @@ shown by that verification.
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
+from simulator.core.acceptance.cut_vocabulary import NO_TEXT, cut
 from simulator.core.acceptance.sources import Acceptance, Replay
+from simulator.core.acceptance.trace import Trace
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers, occurs
-from simulator.core.quantities import Ranged
+from simulator.core.quantities import Ranged, Share
 from simulator.core.strategies.common.adaptive import (
     ConfidentWindow,
     FixedWindow,
@@ -54,7 +56,7 @@ from simulator.core.strategies.common.step import (
     Timeline,
     intern_kind,
 )
-from simulator.core.strategies.common.traits import Traits
+from simulator.core.strategies.common.traits import Finding, Traits
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""
@@ -78,6 +80,11 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
     drafts_first: bool = False
     """Whether the draft writes a window before the target reads the prompt, as programs without a
     prefill do.
+    """
+    covered: Share | None = None
+    """Share of the target's tokens that a cut vocabulary of the draft holds (FR-Spec), where
+    acceptance was stated or recorded with the whole one. ``vocabulary`` of a head, or
+    ``draft.lm_head_rows``, says how wide its LM head then is.
     """
     beside: tuple[DraftPass, ...] = ()
     """Passes of further drafters in a step that drafts, in series with the draft's own
@@ -120,13 +127,23 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         )
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
-        """Return the verdicts, of a recording with the draft's confidence where the window follows
-        it.
+        """Return the verdicts, in a cut vocabulary where the draft has one, and of a recording with
+        the draft's confidence where the window follows it.
         """
         rule = self.adaptive
+        if self.covered is not None:
+            verdicts = cut(verdicts, self.covered.value)
         if isinstance(rule, ConfidentWindow) and isinstance(verdicts, Replay):
             return verdicts.behind_gate(rule.p_min)
         return verdicts
+
+    def _unrecorded(self, trace: Trace) -> Finding | None:
+        """Return what the recording lacks; also its text, where the vocabulary of the draft is
+        cut.
+        """
+        if self.covered is not None and not len(trace.token):
+            return "covered", NO_TEXT
+        return super()._unrecorded(trace)
 
     def compose(self, states: Sequence[State], prompts: Rows = NO_ROWS) -> Step:
         """Return a step in which all windows have one length, unless the scheduler grants a request
