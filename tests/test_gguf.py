@@ -287,6 +287,8 @@ WHOLE = made(LLAMA, TENSORS)
         (WHOLE[:24] + text("a") + struct.pack("<II", 9, 4) + HUGE, "entries of a list; at most"),
         (WHOLE[:24] + text("a") + struct.pack("<IIQ", 9, 4, 3_000_000), "ends within its header"),
         (made(LLAMA, {"a": (1,) * 9}), "has a tensor of 9 dimensions"),
+        (made(LLAMA, TENSORS | {"token_embd.weight": ()}), "has matrices of 0.000556e9 weights"),
+        (made(LLAMA | {"llama.nextn_predict_layers": (4, 9)}, TENSORS), "num_hidden_layers"),
         (made(LLAMA, TENSORS, kinds={"attn_q.weight": 99}), "in a type of number 99, unknown here"),
         *((WHOLE[:end], "ends within its header") for end in range(4, len(WHOLE), 1009)),
         (

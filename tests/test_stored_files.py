@@ -443,6 +443,10 @@ def test_what_is_not_understood_is_refused_by_name(tmp_path: Path, name: str) ->
             r"states bits of model\.layers\.3\.mlp\.loop_proj",
         ),
         (of_mlx(4) | {"model.memory": of_mlx(8)}, r"states bits of model\.memory"),
+        (of_mlx(4) | {"lm_head": of_mlx(8, 0)}, r"states of lm_head what is no format here"),
+        (of_mlx(4) | {"lm_head": {"bits": [4]}}, r"states of lm_head what is no format here"),
+        (of_mlx(4, 0, mode="mxfp4"), r"quantization: states 4 bits in groups of 0 \(mxfp4\)"),
+        ({"format": "of tomorrow"}, r"quantization: is not understood"),
     ],
 )
 def test_mlx_that_is_not_understood_is_refused(

@@ -513,13 +513,20 @@ class Placement(Frozen):
         """Return how products with a group of tensors are computed on the device, with the bytes
         that its weights really have.
         """
-        form = self.device.number_format(self.format_of(group))
-        by_group = {
+        return self._number_formats[group]
+
+    @cached_property
+    def _number_formats(self) -> Mapping[Group, NumberFormat]:
+        by_group: Mapping[Group, float] = {
             "blocks": self.bits.block_bits,
             "experts": self.bits.expert_bits,
             "head": self.bits.head_bits,
         }
-        return form._replace(weight_bytes=by_group[group] / 8.0)
+        formats = {}
+        for group, bits in by_group.items():
+            form = self.device.number_format(self.format_of(group))
+            formats[group] = form._replace(weight_bytes=bits / 8.0)
+        return formats
 
     @property
     def table_format(self) -> WeightFormat:

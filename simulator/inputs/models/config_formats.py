@@ -54,9 +54,10 @@ def quantisation(config: Config, file: Path) -> PlainMapping | None:
     """Return what a configuration, or the file that ModelOpt writes beside it, says of its
     quantisation; None for nothing.
     """
-    of_mlx = config.get("quantization")
+    of_mlx = config.data.get("quantization")
     stated = config.get("quantization_config")
     if isinstance(of_mlx, dict) and mlx.is_mlx(of_mlx):
+        config.get("quantization")  # another one is not understood
         return of_mlx
     companion = file.with_name(file.name.replace("config.json", "hf_quant_config.json"))
     if stated is None and companion != file and companion.is_file():

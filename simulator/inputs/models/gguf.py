@@ -281,7 +281,7 @@ def _is_of(name: str, layers: Any) -> bool:
     """Return whether a tensor belongs to one of so many layers, or to none: those behind them
     predict further tokens (MTP).
     """
-    of_layer = re.match(r"blk\.(\d+)\.", name)
+    of_layer = re.match(r"blk\.(\d{1,6})\.", name)
     return of_layer is None or not isinstance(layers, int) or int(of_layer[1]) < layers
 
 
@@ -290,7 +290,7 @@ def _file_type(header: GgufHeader) -> tuple[str, str | None]:
     where the file names none that is known.
     """
     number = header.values.get("general.file_type")
-    known = FIELDS["gguf"]["file_types"].get(number)
+    known = FIELDS["gguf"]["file_types"].get(number) if isinstance(number, int) else None
     if known:
         return known[0], known[1]
     sizes: dict[str, float] = {}
@@ -385,7 +385,7 @@ def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
         yield from _of_delta(values, architecture)
     embedding = tensors.get("token_embd.weight")
     tokens: Any
-    if embedding:
+    if embedding and embedding.sizes:
         tokens = embedding.sizes[-1]
     else:
         tokens = values.get(f"{architecture}.vocab_size", values.get("tokenizer.ggml.tokens"))

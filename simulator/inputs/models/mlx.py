@@ -24,6 +24,8 @@ MODES = {"mxfp4": (4, 8, 32), "nvfp4": (4, 8, 16), "mxfp8": (8, 8, 32)}
 FORMATS_OF_MODES = {"mxfp4": "mxfp4", "nvfp4": "nvfp4_wo", "mxfp8": "fp8_wo"}
 OF_A_MODULE = {"bits": 4, "group_size": 64}
 """What a module has that states something else (``nn.Linear.to_quantized``)."""
+BITS = (2, 3, 4, 5, 6, 8)
+GROUPS = (32, 64, 128)
 UNQUANTISED = 16.0
 MODULES = {
     "q": ("q_proj",),
@@ -62,7 +64,10 @@ def format_name(stated: PlainMapping) -> str | None:
     """Return the format of most weights; None for one that is unknown."""
     mode = stated.get("mode", "affine")
     if mode != "affine":
-        return FORMATS_OF_MODES.get(str(mode))
+        of_mode = MODES.get(str(mode))
+        if of_mode is None or stated["group_size"] != of_mode[2]:
+            return None
+        return FORMATS_OF_MODES[str(mode)]
     name = f"mlx_{stated['bits']}"
     if stated["group_size"] != 64:
         name += f"_g{stated['group_size']}"
@@ -71,8 +76,10 @@ def format_name(stated: PlainMapping) -> str | None:
     return None
 
 
-def bits_of(stated: PlainMapping, module: Any) -> float:
-    """Return the bits of a weight that a module has: true or nothing for those of all."""
+def bits_of(stated: PlainMapping, module: Any) -> float | None:
+    """Return the bits of a weight that a module has, true or nothing for those of all; None for a
+    format that is not known.
+    """
     if module is False:
         return UNQUANTISED
     own = {**OF_A_MODULE, **module} if isinstance(module, dict) else stated
@@ -80,6 +87,8 @@ def bits_of(stated: PlainMapping, module: Any) -> float:
     if mode in MODES:
         bits, scale, group = MODES[mode]
         return bits + scale / group
+    if own["bits"] not in BITS or own["group_size"] not in GROUPS or mode != "affine":
+        return None
     return mlx_bits(own["bits"], own["group_size"])
 
 
@@ -94,6 +103,9 @@ def stored(config: Config, model: ModelSpec, stated: PlainMapping) -> StoredBits
         if path in OPTIONS or HARMLESS.fullmatch(path) or SMALL.fullmatch(path):
             continue
         bits = bits_of(stated, module)
+        if bits is None:
+            config.refuse("quantization", f"states of {path[:60]} what is no format here")
+            continue
         last = path.rpartition(".")[2]
         if last in ("embed_tokens", "wte", "word_embeddings", "embedding", "lm_head", "output"):
             tables["head" if last in ("lm_head", "output") else "embedding"] = bits
@@ -106,7 +118,7 @@ def stored(config: Config, model: ModelSpec, stated: PlainMapping) -> StoredBits
         of_layers.setdefault(key, {})[known.name] = bits
     if config.faults:
         raise BadInput(dict.fromkeys(config.faults))
-    usual = bits_of(stated, True)
+    usual = bits_of(stated, True) or UNQUANTISED
     embedding = tables.get("embedding", _fitting(stated, usual, model.hidden_size))
     head = tables.get("head", _fitting(stated, usual, model.hidden_size))
 
