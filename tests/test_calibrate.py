@@ -21,8 +21,10 @@ from simulator.cli.main import main
 from simulator.core.acceptance.sources import Rates
 from simulator.core.cost.collectives import RingAllReduce, TreeAllReduce
 from simulator.core.cost.device import Device, Link
+from simulator.core.cost.mixer import Mixer
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.roofline import AttentionParts
+from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput
 from simulator.core.quantities import Positive
 from simulator.evidence.calibrate import (
@@ -419,7 +421,8 @@ GOOD = "operation,tokens,size_bytes,flops,time_us\nmatmul,1,100,5,5\n"
         (GOOD + "matmul,0,100,5,5\n", ":3:1: tokens: expected a number above 0, got '0'"),
         (
             "left_out," + GOOD + "no,matmul,1,100,5,5\n",
-            ":3:1: left_out: expected nothing or one of cached, test, eager, got 'no'",
+            ":3:1: left_out: expected nothing or one of cached, test, eager, window, head_width, "
+            "got 'no'",
         ),
         (GOOD + "matmul,1,inf,5,5\n", ":3:1: size_bytes: expected a number above 0, got 'inf'"),
         (
@@ -528,23 +531,27 @@ def test_products_that_the_host_launches_slowly_are_skipped(tmp_path: Path) -> N
     assert next(iter(skipped)).startswith("eager")
 
 
+GENERATION: dict[str, object] = {
+    "framework": "SGLang",
+    "op_name": "generation_attention",
+    "batch_size": 2,
+    "isl": 1,
+    "step": 99,
+    "num_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "window_size": 0,
+    "kv_cache_dtype": "bfloat16",
+    "attn_dtype": "bfloat16",
+    "latency": 0.5,
+}
+
+
 def test_attention_over_a_cache_becomes_our_rows_and_other_kinds_do_not(tmp_path: Path) -> None:
-    """Two sequences behind 99 tokens, 8 query and 2 KV heads; a window, a narrow head and
-    arithmetic of 8 bits are others.
+    """Two sequences behind 99 tokens, 8 query and 2 KV heads; a head of 80 and arithmetic of 8 bits
+    are others.
     """
-    one = {
-        "op_name": "generation_attention",
-        "batch_size": 2,
-        "isl": 1,
-        "step": 99,
-        "num_heads": 8,
-        "num_key_value_heads": 2,
-        "head_dim": 128,
-        "window_size": 0,
-        "kv_cache_dtype": "bfloat16",
-        "attn_dtype": "bfloat16",
-        "latency": 0.5,
-    }
+    one = GENERATION
     older, _ = converted(
         "aiconfigurator",
         [{key: cell for key, cell in one.items() if key != "window_size"}],
@@ -554,9 +561,9 @@ def test_attention_over_a_cache_becomes_our_rows_and_other_kinds_do_not(tmp_path
     others = [
         one | other
         for other in (
-            {"window_size": 128},
-            {"head_dim": 64},
+            {"head_dim": 80},
             {"attn_dtype": "fp8"},
+            {"window_size": None},
             {"batch_size": 2**18},
         )
     ]
@@ -586,11 +593,89 @@ def test_attention_over_a_cache_becomes_our_rows_and_other_kinds_do_not(tmp_path
         8 * 128,
     ]
     assert skipped == {
-        "window 128": 1,
-        "head_width 64": 1,
+        "head_width 80": 1,
         "arithmetic fp8": 1,
+        "cells without a value": 1,
         "more than 131072 tokens": 1,
     }
+
+
+def test_a_window_limits_what_is_read_and_no_fit_uses_it(tmp_path: Path) -> None:
+    """Two sequences: of 100 tokens a row sees 16. Eight rows of a prompt see 1, 2, 3, then 4 each,
+    and all their keys are read. A window wider than the cache limits nothing.
+    """
+    prompt = GENERATION | {"op_name": "context_attention", "isl": 8, "step": 0}
+    made = [
+        GENERATION | {"window_size": 16},
+        GENERATION | {"window_size": 128},
+        prompt | {"window_size": 4},
+        GENERATION,
+    ]
+    rows, skipped = converted("aiconfigurator", made, tmp_path / "file.csv")
+    assert not skipped
+    token = 2 * 2 * 2 * 128
+    pair = 4 * 8 * 128
+    columns = ["shape", "left_out", "keys", "size_bytes", "flops"]
+    assert rows[columns].values.tolist() == [
+        ["2 KV heads", "", 0, 2 * 100 * token, 2 * 100 * pair],
+        ["2 KV heads, window 16", "window", 16, 2 * 16 * token, 2 * 16 * pair],
+        ["2 KV heads, window 128", "window", 100, 2 * 100 * token, 2 * 100 * pair],
+        ["2 KV heads, window 4", "window", 8, 2 * 8 * token, 2 * (1 + 2 + 3 + 5 * 4) * pair],
+    ]
+    queried = attention.with_queries(rows)
+    assert queried["keys"].tolist() == [100, 16, 100, 8]
+    assert queried.queries.tolist() == [4, 4, 4, 4]
+    with pytest.raises(BadInput, match="hold none of"):
+        document = read(Catalogue().names("device")["rtx_3090"])
+        profile.device(rows[rows.left_out != ""], document, validate(Device, document))
+
+
+def test_heads_of_other_widths_are_read_and_no_fit_uses_them(tmp_path: Path) -> None:
+    """SGLang's heads with keys of 192 have values of 128, vLLM's of 192."""
+    made = [GENERATION | {"head_dim": width} for width in (64, 128, 192, 256)]
+    made.append(GENERATION | {"head_dim": 192, "framework": "VLLM"})
+    rows, skipped = converted("aiconfigurator", made, tmp_path / "file.csv")
+    assert not skipped
+    widths = {
+        "2 KV heads, width 64": 64,
+        "2 KV heads": 128,
+        "2 KV heads, keys of 192, values of 128": 160,
+        "2 KV heads, width 192": 192,
+        "2 KV heads, width 256": 256,
+    }
+    of_shape = rows.set_index("shape")
+    assert of_shape.query_width.to_dict() == {name: 8 * width for name, width in widths.items()}
+    assert of_shape.size_bytes.to_dict() == {
+        name: 2 * 100 * 2 * 2 * 2 * width for name, width in widths.items()
+    }
+    assert of_shape.flops.to_dict() == {
+        name: 4 * 2 * 100 * 8 * width for name, width in widths.items()
+    }
+    others = of_shape[of_shape.left_out == "head_width"]
+    assert set(others.index) == set(widths) - {"2 KV heads"}
+    assert set(attention.with_queries(rows).queries) == {4}
+
+
+@given(st.integers(1, 64), st.integers(1, 300), st.integers(0, 300), st.integers(1, 400))
+def test_a_row_in_a_window_is_what_the_simulator_makes_of_a_layer_with_one(
+    sequences: int, new: int, cached: int, window: int
+) -> None:
+    """One entry of a byte, one pair of four flops."""
+    queries = importers.Queries(sequences, new, cached)
+    row = importers.attention("any", queries, importers.Heads(2, 1.0, 1.0), 1.0, "fp16", window)
+    sliding = Mixer(
+        kind="sliding", projections=1, projected=1, value_width=1, output=1, cached=2, window=window
+    )
+    every = Rows(
+        tokens=sequences * new,
+        sequences=sequences,
+        kv_tokens=sequences * (cached + new),
+        attention_pairs=sequences * (new * cached + new * (new + 1) / 2),
+    )
+    seen = sliding.seen(every)
+    assert row["size_bytes"] == pytest.approx(seen.kv_tokens)
+    assert row["flops"] == pytest.approx(4 * seen.attention_pairs)
+    assert row["keys"] * sequences == pytest.approx(seen.kv_tokens)
 
 
 def test_messages_are_counted_in_elements_and_told_by_implementation(tmp_path: Path) -> None:
@@ -1244,7 +1329,7 @@ def test_a_score_says_how_it_was_reckoned() -> None:
     assert page.about == (
         "Errors in % of the measured time, without a fit. inside: share of times within the "
         "profile's spread; bare: MAPE of the datasheet's rates alone. Rows that no fit uses are "
-        "named: cached, test, eager."
+        "named: cached, test, eager, window, head_width."
     )
     (shown,) = page.opening
     assert isinstance(shown, Table)

@@ -95,7 +95,7 @@ def import_(
     import pandas as pd
 
     from simulator.evidence.calibrate.importers import CACHE_MB, checked, imported
-    from simulator.evidence.calibrate.measurements import write
+    from simulator.evidence.calibrate.measurements import CACHED, REASONS, write
 
     skipped: Counter[str] = Counter()
     with working("reading") as status:
@@ -122,17 +122,21 @@ def import_(
         write(rows, out)
     counts = {str(name): len(part) for name, part in rows.groupby("operation")}
     reasons = {reason: count for reason, count in skipped.most_common() if count}
-    cached = int((rows.left_out != "").sum())
+    left_out = {why: int((rows.left_out == why).sum()) for why in REASONS}
     data = {
         "written": str(out),
         "rows": counts,
-        "cached": cached,
+        "cached": left_out[CACHED],
+        "left_out": {why: count for why, count in left_out.items() if count},
         "skipped": reasons,
         "checked": card,
     }
     against = card or "no device (--device)"
-    marked = f"{cached:,} marked (in a cache)"
-    lines = [f"{out}: {counts}, {marked}, rates checked against {against}"]
+    marked = []
+    for why, count in left_out.items():
+        if count or why == CACHED:
+            marked.append(f"{count:,} marked ({REASONS[why]})")
+    lines = [f"{out}: {counts}, {', '.join(marked)}, rates checked against {against}"]
     for reason, count in reasons.items():
         lines.append(f"skipped, {reason}: {count:,}")
     answer(as_json, lambda: data, None, *lines)

@@ -193,17 +193,19 @@ class Mixer(Frozen):
             else:
                 window = self.window
             near = elementwise_min(cached, sequences * (window - 1) + tokens)
-            near_pairs = _pairs(*shape, window)
+            near_pairs = pairs_within(*shape, window)
             if every == 1:
                 return near, near_pairs
         if self.top_k is None:
             return cached / every + near, pairs / every + near_pairs
         best = elementwise_min(cached / every, tokens * self.top_k)
-        best_pairs = _pairs(*shape, self.top_k * every) / every
+        best_pairs = pairs_within(*shape, self.top_k * every) / every
         return best + near, best_pairs + near_pairs
 
 
-def _pairs(tokens: int, sequences: int, cached: Numbers, pairs: Numbers, most: int) -> Numbers:
+def pairs_within(
+    tokens: float, sequences: float, cached: Numbers, pairs: Numbers, most: float
+) -> Numbers:
     """Return how many of ``pairs`` are left where a row sees ``most`` tokens at most: of ``tokens``
     rows in so many sequences of equal length, all of them together.
     """

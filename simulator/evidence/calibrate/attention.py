@@ -83,7 +83,7 @@ def with_queries(rows: Table) -> Table:
     each = rows.tokens / sequences
     heads = rows.kv_heads.clip(lower=1.0)
     mean_keys = rows.flops / (4.0 * rows.tokens * width.clip(lower=1.0)) * (width > 0.0)
-    keys = mean_keys + (each - 1.0) / 2.0
+    keys = (mean_keys + (each - 1.0) / 2.0).where(rows["keys"] <= 0.0, rows["keys"])
     head_bytes = rows.size_bytes / (sequences * heads * keys.clip(lower=1.0))
     queries = 2.0 * width * rows.format.map(CACHE_BYTES) / (heads * head_bytes)
     activations = 2.0 * ACTIVATION_BYTES * rows.tokens * width

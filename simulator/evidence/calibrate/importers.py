@@ -21,6 +21,7 @@ import yaml
 
 from simulator.core.cost.device import Device
 from simulator.core.cost.formats import ACTIVATION_BYTES, CACHE_BYTES, FORMATS, WEIGHT_BYTES
+from simulator.core.cost.mixer import pairs_within
 from simulator.core.cost.model import ModelSpec
 from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData, PlainMapping
@@ -50,6 +51,10 @@ EVICTS = 1.25
 cards; 1 to 1.25).
 """
 MOST_NAMED = 3
+USUAL_WIDTH = 128
+"""Width of the heads of most models."""
+VALUE_WIDTHS: Mapping[tuple[str, float], float] = {("SGLang", 192.0): 128.0}
+"""Width of a head's values by framework and width of its keys, where they differ (MiMo-V2)."""
 
 
 def product(
@@ -105,20 +110,34 @@ class Heads(NamedTuple):
 
 
 def attention(
-    part: str, queries: Queries, heads: Heads, time_us: float, cache: str = "fp16"
+    part: str,
+    queries: Queries,
+    heads: Heads,
+    time_us: float,
+    cache: str = "fp16",
+    window: float = 0.0,
 ) -> Row:
-    """Return the row of one layer's attention on one device over a cache of a format."""
+    """Return the row of one layer's attention on one device over a cache of a format; ``window``:
+    how many tokens a query row sees at most, 0: all.
+    """
     sequences, new, cached = queries
     pairs = sequences * (new * cached + new * (new + 1) / 2)
+    keys = cached + new
+    seen: Row = {}
+    if window:
+        pairs = pairs_within(sequences * new, sequences, sequences * keys, pairs, window)
+        keys = min(keys, window - 1 + new)
+        seen = {"keys": keys}
     return {
         "operation": "attention",
         "part": part,
         "shape": f"{heads.kv_heads:g} KV heads",
         "format": cache,
         "tokens": sequences * new,
-        "size_bytes": sequences * (cached + new) * heads.kv_bytes,
+        "size_bytes": sequences * keys * heads.kv_bytes,
         "flops": 4.0 * pairs * heads.query_width,
         "sequences": sequences,
+        **seen,
         "kv_heads": heads.kv_heads,
         "query_width": heads.query_width,
         "time_us": time_us,
@@ -185,7 +204,9 @@ def _attention(row: Row) -> Iterator[Row]:
     part = str(row.get("part", default_part))
     cache = str(row.get("cache", row["format"]))
     ranks = row["tensor_parallel"]
-    width = row.get("head_width") or row["hidden"] / row["query_heads"]
+    head_width = row.get("head_width") or row["hidden"] / row["query_heads"]
+    value_width = VALUE_WIDTHS.get((row.get("framework", ""), head_width), head_width)
+    width = (head_width + value_width) / 2
     kv_heads = row["kv_heads"] / ranks
     kv_bytes = 2 * CACHE_BYTES[cache] * width * kv_heads
     heads = Heads(kv_heads, kv_bytes, width * row["query_heads"] / ranks)
@@ -197,9 +218,27 @@ def _attention(row: Row) -> Iterator[Row]:
         time_us = row["both"]
     else:
         time_us = row[part]
-    work = attention(part, queries, heads, time_us, cache)
-    stated: Row = {column: row[column] for column in ("operation", "shape") if column in row}
+    window = row.get("window", 0)
+    work = attention(part, queries, heads, time_us, cache, window)
+    if row.get("left_out"):
+        work["shape"] += _told_apart(head_width, value_width, window)
+    stated: Row = {}
+    for column in ("operation", "shape", "left_out"):
+        if column in row:
+            stated[column] = row[column]
     yield {"tensor_parallel": ranks, **work, **stated}
+
+
+def _told_apart(head_width: float, value_width: float, window: float) -> str:
+    """Return what the name of a shape says beyond its KV heads."""
+    words = ""
+    if value_width != head_width:
+        words += f", keys of {head_width:g}, values of {value_width:g}"
+    elif head_width != USUAL_WIDTH:
+        words += f", width {head_width:g}"
+    if window:
+        words += f", window {window:g}"
+    return words
 
 
 def _collectives(row: Row) -> Iterator[Row]:
@@ -365,8 +404,10 @@ def _translated(frame: Table, kind: PlainMapping, skipped: Skipped) -> Table:
         frame = _without_host_times(frame, time, frame.eval(kind["eager"]), skipped)
     derived = {column: frame.eval(rule) for column, rule in kind.get("derived", {}).items()}
     frame = frame.assign(**derived)
+    frame = _apart(frame, kind.get("apart", {}))
     if kind.get("median"):
         keys = [column for column in frame if column not in (*times, "kernel")]
+        frame = kept(frame, frame[keys].notna().all(axis=1), "cells without a value", skipped)
         return frame.groupby(keys, as_index=False)[list(times)].median()
     return frame
 
@@ -425,6 +466,19 @@ def _in_our_words(frame: Table, words: Mapping[str, PlainMapping], skipped: Skip
             skipped[f"{column} {word}"] += int(rows)
         frame = frame.assign(**{column: ours})[ours.notna()]
     return frame
+
+
+def _apart(frame: Table, usual: PlainMapping) -> Table:
+    """Return rows of which those that are not as ``usual`` in a column say so: no fit uses them,
+    and a score states their errors apart.
+    """
+    reasons = np.full(len(frame), "", dtype=object)
+    for column, value in usual.items():
+        if column in frame:
+            reasons[frame[column] != value] = column
+    if not usual:
+        return frame
+    return frame.assign(left_out=reasons)
 
 
 def _without_host_times(frame: Table, time: str, eager: Any, skipped: Skipped) -> Table:

@@ -51,8 +51,15 @@ SMALLEST = 1e-30
 """Smallest number that is above 0: of a smaller one, rates are beyond every number."""
 FEWEST_RANKS = 2
 """Fewest devices between which anything has to move."""
-LEFT_OUT = CACHED, TEST, EAGER = "cached", "test", "eager"
-"""Reasons why a row takes no part in a fit."""
+CACHED, TEST, EAGER, WINDOW, HEAD_WIDTH = "cached", "test", "eager", "window", "head_width"
+REASONS = {
+    CACHED: "in a cache",
+    TEST: "a test",
+    EAGER: "the host's time",
+    WINDOW: "windows",
+    HEAD_WIDTH: "heads of another width",
+}
+"""Reasons why a row takes no part in a fit, and how they are told."""
 LM_HEAD = "lm_head"
 
 
@@ -137,11 +144,11 @@ def _values(name: str, frame: Table) -> Iterator[Fault]:
         hint = did_you_mean(operation, OPERATIONS) if number < MOST_FAULTS else ""
         yield Fault((name, line, 1), "operation", f"there is no '{operation}'{hint}")
     for line, why in enumerate(frame.get("left_out", ()), 2):
-        if why not in ("", *LEFT_OUT):
+        if why not in ("", *REASONS):
             yield Fault(
                 (name, line, 1),
                 "left_out",
-                f"expected nothing or one of {', '.join(LEFT_OUT)}, got '{why}'",
+                f"expected nothing or one of {', '.join(REASONS)}, got '{why}'",
             )
     for column, default in NUMBERS.items():
         if column not in frame:

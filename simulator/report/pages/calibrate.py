@@ -13,6 +13,7 @@ from matplotlib.ticker import MultipleLocator
 
 from simulator.core.plain import PlainData
 from simulator.evidence.calibrate import fit
+from simulator.evidence.calibrate.measurements import REASONS
 from simulator.evidence.calibrate.profile import FittedProfile, text
 from simulator.evidence.calibrate.quality import (
     LEFT_OUT,
@@ -44,8 +45,8 @@ LEFT_OUT_ERRORS = (
 STEPS = "Growth of a layer behind a step, median over models and degrees (%)"
 SCORES = (
     "Errors in % of the measured time, without a fit. inside: share of times within the profile's "
-    "spread; bare: MAPE of the datasheet's rates alone. Rows that no fit uses are named: cached, "
-    "test, eager."
+    "spread; bare: MAPE of the datasheet's rates alone. Rows that no fit uses are named: "
+    f"{', '.join(REASONS)}."
 )
 SHOWN_RUNS = 20
 """Runs of an engine's fit that a terminal shows."""
