@@ -35,6 +35,8 @@ LEAST_KIB, MOST_KIB = 7.9, 4_100.0
 """Sizes that are asked about: 8 KiB to 4 MiB, as six digits round them."""
 ATTENTION = ("attention", "latent_attention")
 PARTS = ("decode", "prefill")
+FEW_SETTINGS = 16
+"""The most settings of heads of which each is also left out in turn."""
 
 
 class Asked(NamedTuple):
@@ -86,7 +88,10 @@ def with_times(device: Device, operation: Any, rows: Table) -> Table:
 
 def pairs(name: str, device: Device, rows: Table) -> Iterator[Asked]:
     """Yield the errors of single products of 2e6 weights or more, by format."""
-    for form, shape, timed in of_formats(name, device, rows):
+    products = rows[rows.operation == "matmul"]
+    if products.empty:
+        return
+    for form, shape, timed in of_formats(name, device, products):
         weights = timed.flops / (2.0 * timed.tokens)
         some = timed[weights >= LEAST_WEIGHTS]
         outside = odd(some["shape"])
@@ -100,7 +105,9 @@ def pairs(name: str, device: Device, rows: Table) -> Iterator[Asked]:
 
 
 def heads(name: str, device: Device, rows: Table) -> Iterator[Asked]:
-    """Yield the errors of attention, over keys and values or over latents, by cache and part."""
+    """Yield the errors of attention, over keys and values or latents, by cache and part; of few
+    settings, which a rule may split badly, also where each is left out in turn.
+    """
     usable = rows[rows.operation.isin(ATTENTION) & (rows.left_out == "")]
     for (operation, form), of_form in usable.groupby(["operation", "format"]):
         some = attention.uncached(device, of_form)
@@ -110,18 +117,33 @@ def heads(name: str, device: Device, rows: Table) -> Iterator[Asked]:
         if outside.all() or not outside.any():
             continue
         like: Any = device.attention_for(str(operation))
-        asked: dict[str, list[Table]] = {part: [] for part in PARTS}
-        for half in (outside, ~outside):
-            fitted = attention.in_parts(device, some[~half], like.over(form))
-            for part in PARTS:
-                of_part = some[half & (some.part == part).to_numpy()]
-                if len(of_part):
-                    timed = attention.with_queries(of_part)
-                    asked[part].append(with_times(device, getattr(fitted, part), timed))
-        for part, timed in asked.items():
-            if timed:
-                what = f"{operation} {part}, {form} cache"
-                yield from errors(name, what, pd.concat(timed), "setting", ((1, 131_072),))
+        what = f"{operation} {{}}, {form} cache"
+        halves = [outside, ~outside]
+        yield from left_out(name, what, device, some, like.over(form), halves)
+        if setting.nunique() <= FEW_SETTINGS:
+            each = [(setting == one).to_numpy() for one in sorted(setting.unique())]
+            words = what + ", each setting in turn"
+            yield from left_out(name, words, device, some, like.over(form), each)
+
+
+def left_out(
+    name: str, what: str, device: Device, rows: Table, like: Any, masks: Sequence[Any]
+) -> Iterator[Asked]:
+    """Yield the errors of both parts of attention where each mask's rows are asked of a fit to all
+    others.
+    """
+    asked: dict[str, list[Table]] = {part: [] for part in PARTS}
+    for mask in masks:
+        fitted = attention.in_parts(device, rows[~mask], like)
+        for part in PARTS:
+            of_part = rows[mask & (rows.part == part).to_numpy()]
+            if len(of_part):
+                timed = attention.with_queries(of_part)
+                asked[part].append(with_times(device, getattr(fitted, part), timed))
+    for part, tables in asked.items():
+        if tables:
+            every = pd.concat(tables)
+            yield from errors(name, what.format(part), every, "setting", ((1, 131_072),))
 
 
 def decades(name: str, link: Link, rows: Table) -> Iterator[Asked]:
