@@ -243,6 +243,14 @@ def test_the_rate_of_chains_keeps_what_is_stated(kept: float, tokens: int) -> No
     assert odds.mean_accepted == pytest.approx(kept, rel=1e-9)
 
 
+def test_chains_of_which_nothing_is_stated_keep_what_a_window_as_long_does() -> None:
+    """At a rate of a half 0.9375 of four tokens, and 0.75 of the tree's two."""
+    odds = StatedRetrieval(Rates((0.5,)), 0.2, None, 4, 2).odds(4, None)
+    (_, chains), (_, trees) = odds.drafted
+    assert (chains.mean_accepted, trees.mean_accepted) == (0.9375, 0.75)
+    assert odds.mean_accepted == pytest.approx(0.2 * 0.9375 + 0.8 * 0.75)
+
+
 def test_a_context_grows_by_what_chains_bring_too() -> None:
     """Acceptance that falls with the context knows of tokens that were retrieved: ten of them."""
     stated = ByContext(tokens_per_step={1: 3.0, 1_000: 2.0}, source="x")

@@ -158,7 +158,7 @@ def mixed(drafted: tuple[tuple[float, Odds], ...]) -> Odds:
 @dataclass(frozen=True)
 class StatedRetrieval:
     """Stated verdicts are those of the other drafter; a ``share`` of the steps retrieves a chain of
-    ``tokens``, of which ``kept`` are kept in the mean.
+    ``tokens``, of which ``kept`` are kept in the mean; None: what the verdicts keep of it.
 
     Which steps these are, and what they keep, is drawn for every step on its own. Where verdicts
     are a cycle nothing is drawn: matches are spread evenly, and the cycle judges both drafters.
@@ -166,16 +166,21 @@ class StatedRetrieval:
 
     verdicts: Acceptance
     share: float
-    kept: float
+    kept: float | None
     tokens: int
     depth: int
     """Levels of the other drafter's tree."""
     seed: int = 0
 
     @property
+    def drawn(self) -> bool:
+        """Return whether anything is left to chance."""
+        return not isinstance(self.verdicts, Cycle)
+
+    @property
     def chains(self) -> Rates | None:
         """Return the verdicts on retrieved chains; None where the same judge both."""
-        if isinstance(self.verdicts, Cycle):
+        if not self.drawn or self.kept is None:
             return None
         return Rates((rate_of(self.kept, self.tokens),), seed=self.seed + SEED_OF_CHAINS)
 
@@ -187,6 +192,7 @@ class StatedRetrieval:
             Random(f"{self.seed}/retrieval/{request}"),
             self.share,
             chains.cursor(request, exit) if chains else None,
+            self.drawn,
         )
 
     def odds(self, gamma: int, exit: Exit | None) -> Odds:
@@ -197,9 +203,8 @@ class StatedRetrieval:
             (self.share, _widened(chains, gamma)),
             (1.0 - self.share, _widened(others, gamma)),
         )
-        drawn = self.chains is not None
         of_steps = mixed(drafted)
-        return replace(of_steps, independent=drawn and of_steps.independent)
+        return replace(of_steps, independent=self.drawn and of_steps.independent)
 
 
 def _widened(odds: Odds, gamma: int) -> Odds:
@@ -213,13 +218,16 @@ def _widened(odds: Odds, gamma: int) -> Odds:
 class RetrievalCursor(MatchCursor):
     """A cursor that says before each step whether it retrieves, and asks whoever drafts in it."""
 
-    def __init__(self, cursor: Cursor, random: Random, share: float, chains: Cursor | None) -> None:
+    def __init__(
+        self, cursor: Cursor, random: Random, share: float, chains: Cursor | None, drawn: bool
+    ) -> None:
         super().__init__(cursor, random, share)
         self.chains = chains
+        self.at_random = drawn
 
     def _drawn(self, step: int) -> bool:
         """Return whether a step retrieves; where nothing is left to chance, as evenly as can be."""
-        if self.chains:
+        if self.at_random:
             return super()._drawn(step)
         return int((step + 1) * self.share) > int(step * self.share)
 

@@ -53,8 +53,10 @@ class Retrieval(Frozen):
     """
     matched: Ranged
     """Share of steps that retrieve, where acceptance is stated."""
-    kept: Ranged
-    """Draft tokens kept of a retrieved chain in the mean, where acceptance is stated."""
+    kept: Ranged | None = None
+    """Draft tokens kept of a retrieved chain in the mean, where acceptance is stated; by default
+    what that keeps of a window as long.
+    """
     host_ms: Ranged = Ranged(value=0.0)
     """Milliseconds of the host for every request in every step: what was committed is added to the
     index, and looked up.
@@ -65,7 +67,7 @@ class Retrieval(Frozen):
         share = max(self.matched.value, self.matched.high or 0.0)
         if share > 1.0:
             raise ValueError(f"matched: expected a share of at most 1, got {share:g}")
-        kept = max(self.kept.value, self.kept.high or 0.0)
+        kept = max(self.kept.value, self.kept.high or 0.0) if self.kept else 0.0
         if kept > self.tokens:
             raise ValueError(
                 f"kept: a chain of {self.tokens:,} tokens keeps no more of them, got {kept:g}"
@@ -119,14 +121,13 @@ class JoinedSD(TreeSD):
 
     @classmethod
     def example(cls) -> Example:
-        """Return chains of three tokens in every other step, else a tree of two levels in two
+        """Return chains of two tokens in every other step, else a tree of two levels in two
         passes.
         """
         strategy = cls(
             retrieval=Retrieval(
-                tokens=3,
+                tokens=2,
                 matched=Ranged(value=0.5),
-                kept=Ranged(value=1.0),
                 host_ms=Ranged(value=0.5),
             ),
             tree=TokenTree(branching=(2, 2)),
@@ -160,9 +161,9 @@ class JoinedSD(TreeSD):
         """
         own = self.retrieval
         if not isinstance(verdicts, Replay):
-            return StatedRetrieval(
-                verdicts, own.matched.value, own.kept.value, own.tokens, self.tree.depth
-            )
+            mean = own.kept.value if own.kept else None
+            share = own.matched.value
+            return StatedRetrieval(verdicts, share, mean, own.tokens, self.tree.depth)
         kept = self.tree.kept(verdicts.trace, self.drafter or "")
         return RecordedRetrieval(verdicts, kept, own.tokens, self.window, own.least_match_tokens)
 
