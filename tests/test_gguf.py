@@ -289,6 +289,15 @@ WHOLE = made(LLAMA, TENSORS)
         (made(LLAMA, {"a": (1,) * 9}), "has a tensor of 9 dimensions"),
         (made(LLAMA, TENSORS | {"token_embd.weight": ()}), "has matrices of 0.000556e9 weights"),
         (made(LLAMA | {"llama.nextn_predict_layers": (4, 9)}, TENSORS), "num_hidden_layers"),
+        (
+            made(
+                LLAMA
+                | {"llama.attention.head_count_kv": (4, 10)}
+                | {"llama.attention.key_length": (4, 900_000)},
+                {},
+            ),
+            "num_attention_heads: make a mixer that is none: cached",
+        ),
         (made(LLAMA, TENSORS, kinds={"attn_q.weight": 99}), "in a type of number 99, unknown here"),
         *((WHOLE[:end], "ends within its header") for end in range(4, len(WHOLE), 1009)),
         (

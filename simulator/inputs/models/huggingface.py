@@ -10,6 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from simulator.core.cost.mixer import MOST_LAYERS
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.stored.mixes import stored_bits
@@ -86,7 +88,12 @@ def spec_of(config: Config, formats: PlainMapping) -> ModelSpec:
         config.refuse("num_hidden_layers", f"expected at most {MOST_LAYERS:,} layers")
     inputs = config.count("hidden_size_per_layer_input", default=0, least=0)
     if not config.faults:
-        shape |= _layers(config, shape)
+        try:
+            shape |= _layers(config, shape)
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            words = f"make a mixer that is none: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+            config.refuse("num_attention_heads", words)
         shape |= formats
     if not config.faults:
         config.refuse_the_rest()
