@@ -126,6 +126,16 @@ def test_a_target_needs_all_of_its_logits() -> None:
         load("vanilla_llama_2_7b_a100", ["target.lm_head_rows=100"])
 
 
+def test_a_head_as_wide_as_the_target_cuts_nothing() -> None:
+    """Vicuna has 32,000 tokens, fewer than FR-Spec keeps of Llama 3's."""
+    message = "LM head is 32,768 tokens wide, and vicuna_7b has 32,000; set vocabulary of the head"
+    with pytest.raises(BadInput, match=message):
+        load(METHODS, ["strategy=fr_spec"])
+    head = "{name: head, head: {layers: 1, squares: 2}}"
+    with pytest.raises(BadInput, match="LM head is 32,000 tokens wide"):
+        load(METHODS, [f"strategy={{name: vanilla_sd, covered: 0.9, drafter: {head}}}"])
+
+
 def test_fr_spec_is_eagle_2_with_less_to_read_and_less_that_is_kept() -> None:
     """Llama-3.1-8B: 32,768 of 128,256 tokens. Drafting takes less time, and a step brings less."""
     found = {}

@@ -15,7 +15,7 @@ one pass. ``e`` are rows that a method computes beside the tree in the target's 
 window). What a tree keeps comes from a recording by start, or from stated verdicts over its depth.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
@@ -65,7 +65,7 @@ from simulator.core.strategies.common.step import (
     intern_progress,
 )
 from simulator.core.strategies.common.token_tree import TokenTree
-from simulator.core.strategies.common.traits import Finding, Needs, Traits
+from simulator.core.strategies.common.traits import Facts, Finding, Needs, Traits, no_cut
 
 ID_BYTES = 8
 """A token id in a table on the device (int64, as PyTorch indexes)."""
@@ -257,6 +257,12 @@ class TreeSD(
         if self.covered is not None:
             kept = cut_runs(trace, kept, self.covered.value)
         return RecordedRuns(verdicts, kept, self.window, proposed)
+
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield a vocabulary that is not cut."""
+        for entry in self.passes[:1]:
+            yield from no_cut(self.covered is not None, entry.head, facts.target)
+        yield from super()._contradictions(facts)
 
     def _unrecorded(self, trace: Trace) -> Finding | None:
         """Return the tree or the drafter that the recording does not hold."""

@@ -17,7 +17,7 @@ gamma tokens, then the target reads the prompt and verifies them in one pass. Th
 shown by that verification.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
 from simulator.core.acceptance.cut_vocabulary import NO_TEXT, cut
@@ -56,7 +56,7 @@ from simulator.core.strategies.common.step import (
     Timeline,
     intern_kind,
 )
-from simulator.core.strategies.common.traits import Finding, Traits
+from simulator.core.strategies.common.traits import Facts, Finding, Traits, no_cut
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""
@@ -136,6 +136,12 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         if isinstance(rule, ConfidentWindow) and isinstance(verdicts, Replay):
             return verdicts.behind_gate(rule.p_min)
         return verdicts
+
+    def _contradictions(self, facts: Facts) -> Iterator[Finding]:
+        """Yield a vocabulary that is not cut, and what any chain contradicts."""
+        head = self.drafter.head if isinstance(self.drafter, HeadDrafter) else None
+        yield from no_cut(self.covered is not None, head, facts.target)
+        yield from super()._contradictions(facts)
 
     def _unrecorded(self, trace: Trace) -> Finding | None:
         """Return what the recording lacks; also its text, where the vocabulary of the draft is

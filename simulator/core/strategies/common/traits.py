@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from simulator.core.acceptance.sources import Exit
 from simulator.core.acceptance.trace import Trace
-from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.model import DraftHead, ModelSpec
 
 Finding = tuple[str, str]
 """A field of the strategy (dotted where it lies deeper), and the message about it."""
@@ -118,6 +118,26 @@ def too_many_children(branching: int, target: ModelSpec | None) -> list[Finding]
             (
                 f"a node has {target.vocab_size:,} children at most, one for each token; got "
                 f"{branching:,}"
+            ),
+        )
+    ]
+
+
+def no_cut(covered: bool, head: DraftHead | None, target: ModelSpec | None) -> list[Finding]:
+    """Return that the LM head of a draft head, whose vocabulary is ``covered`` in part, is as wide
+    as the target's or wider.
+    """
+    if not covered or head is None or target is None:
+        return []
+    if head.width(target) < target.vocab_size:
+        return []
+    width = f"its LM head is {head.width(target):,} tokens wide"
+    return [
+        (
+            "covered",
+            (
+                f"{width}, and {target.name} has {target.vocab_size:,}; set vocabulary of the "
+                "head to fewer, or leave covered out"
             ),
         )
     ]
