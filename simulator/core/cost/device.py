@@ -389,6 +389,17 @@ class Link(Frozen):
     """Times of all-reduces, by form."""
     all_to_all: AllToAll | None = None
     """Times of sending rows to their experts and back."""
+    spreads: dict[str, Positive] = Field(default={})
+    """Standard deviation of a measured all-reduce's time relative to its table's, over sizes that
+    were left out of it, by implementation; the others are taken as they are.
+    """
+
+    @model_validator(mode="after")
+    def _spreads_of_tables(self) -> Link:
+        for name in self.spreads.keys() - self.all_reduce.measured.keys():
+            known = ", ".join(sorted(self.all_reduce.measured)) or "none"
+            raise ValueError(f"spreads: there is no table '{name}'; measured ones are {known}")
+        return self
 
     def transfer_seconds(self, size_bytes: float, random: Generator | None = None) -> float:
         """Return the seconds to carry ``size_bytes`` over the link; its jitter is drawn from

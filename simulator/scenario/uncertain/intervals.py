@@ -38,6 +38,7 @@ from simulator.scenario.uncertain.draws import (
     Interval,
 )
 from simulator.scenario.uncertain.footings import footings, largest_in_words
+from simulator.scenario.uncertain.links import slower_all_reduces
 
 
 def run_with_interval(
@@ -257,6 +258,8 @@ def _moved(loaded: Loaded, stated: Laws, batch: int | None) -> Iterator[tuple[st
     for device, name, change in by_operation(loaded):
         if device not in at_home:
             yield name, laws_of(change(loaded).scenario, acceptance, batch)
+    for name, change in slower_all_reduces(loaded):
+        yield name, laws_of(change(loaded).scenario, acceptance, batch)
     whole = devices(scenario)
     for name, change in (*slowed(loaded), *doubtful(loaded, held_by_fits(scenario, batch))):
         if name not in whole:
