@@ -4,12 +4,14 @@ files that were published.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from pydantic import TypeAdapter
 
-from simulator.core.cost.formats import FORMATS, format_name
+from simulator.core.cost.formats import FORMATS, WeightFormat, format_name
 from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.stored import ggml
 from simulator.core.cost.stored.mixes import (
@@ -184,6 +186,15 @@ def test_formats_as_people_write_them(written: str, name: str) -> None:
     assert format_name(written) == name
     assert name in FORMATS
     assert place(weights=written).weights == name
+
+
+def test_editors_take_formats_as_people_write_them() -> None:
+    schema = TypeAdapter(WeightFormat).json_schema()
+    names, written = schema["anyOf"]
+    assert names["enum"] == list(FORMATS)
+    for name in ("Q4_K_M", "UD-Q4_K_XL", "mlx 4 bit", "4bit-mlx"):
+        assert re.search(written["pattern"], name)
+    assert not re.search(written["pattern"], "q4_km")
 
 
 def test_a_format_that_nobody_knows_is_refused_with_what_there_is() -> None:

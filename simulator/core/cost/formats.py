@@ -8,7 +8,8 @@ A format that quantises activations (W8A8, W4A4) computes at a peak of its own; 
 import re
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic.config import JsonDict
 
 from simulator.core.cost.stored import ggml
 from simulator.core.faults import told
@@ -331,7 +332,11 @@ def _known(stated: object) -> object:
     raise ValueError(f"there is no format of weights {told(stated)}{meant}")
 
 
-WeightFormat = Annotated[WeightName, BeforeValidator(_known)]
+AS_PEOPLE_WRITE: JsonDict = {
+    "anyOf": [{"enum": [*FORMATS]}, {"type": "string", "pattern": "[A-Z -]|bit"}]
+}
+"""What an editor takes for a format: a name here, or one in capitals, with blanks or hyphens."""
+WeightFormat = Annotated[WeightName, BeforeValidator(_known), WithJsonSchema(AS_PEOPLE_WRITE)]
 """A format of weights by name, in any case."""
 
 
