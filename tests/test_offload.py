@@ -46,6 +46,12 @@ def us(where: Placement, rows: Rows = ONE, *depths: float) -> float:
     return float(HardwareCost(where).target(rows, *depths).wall_s) * 1e6
 
 
+def test_places_that_were_asked_for_their_segments_are_compared() -> None:
+    first, second = on({"experts": 1}), on({"experts": 1})
+    assert first.segments == second.segments
+    assert first == second
+
+
 # ---- passes by hand
 
 

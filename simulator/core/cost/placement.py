@@ -334,20 +334,10 @@ class Placement(Frozen):
             return 1.0
         return ceil(sequences / self.tensor_parallel) / sequences
 
-    @cached_property
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """Return the layers by the device that holds them, in the order of a pass."""
-        model_layers = self.model.num_hidden_layers
-        whole = [part for part in (self.offload or {}).values() if part.layers]
-        first = 0
-        segments = []
-        for part in sorted(whole, key=lambda part: part.places(model_layers).start):
-            named = part.places(model_layers)
-            if first < named.start:
-                segments.append(Segment(first, named.start, self, None))
-            segments.append(Segment(named.start, named.stop, self._on(part), part))
-            first = named.stop
-        return (*segments, Segment(first, model_layers, self, None))
+        return _segments(self)
 
     def _on(self, part: Offload) -> Self:
         """Return the whole model on the device of an offload."""
@@ -633,3 +623,19 @@ class Placement(Frozen):
 
 
 _refusal = lru_cache(MOST_PLACES)(refusal)
+
+
+@lru_cache(MOST_PLACES)
+def _segments(place: Placement) -> tuple[Segment, ...]:
+    """Return the segments of a placement, which is one of them: it may not hold itself."""
+    model_layers = place.model.num_hidden_layers
+    whole = [part for part in (place.offload or {}).values() if part.layers]
+    first = 0
+    segments = []
+    for part in sorted(whole, key=lambda part: part.places(model_layers).start):
+        named = part.places(model_layers)
+        if first < named.start:
+            segments.append(Segment(first, named.start, place, None))
+        segments.append(Segment(named.start, named.stop, place._on(part), part))
+        first = named.stop
+    return (*segments, Segment(first, model_layers, place, None))
