@@ -148,6 +148,10 @@ WORDS = {
     "version": "1.0.0",
     "kernel_source": "k",
     "device": "NVIDIA H100",
+    "quant_signature": "none",
+    "load_distribution": "balanced",
+    "n_embd": "1024",
+    "attention_backend": "FLASHINFER",
 }
 
 

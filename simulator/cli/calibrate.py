@@ -51,7 +51,7 @@ def calibrate() -> None:
 @click.option(
     "--from",
     "form",
-    type=click.Choice(["vidur", "llmservingsim", "aiconfigurator"]),
+    type=click.Choice(["vidur", "llmservingsim", "frontier", "aiconfigurator"]),
     required=True,
     help="Whose files.",
 )
@@ -72,7 +72,8 @@ def calibrate() -> None:
 @click.option(
     "--cache-mb",
     type=float,
-    help="Mark rows that a cache holds [default: that of --device; 80 for aiconfigurator].",
+    help="Mark rows that a cache holds [default: that of --device; 80 for aiconfigurator, "
+    "frontier].",
 )
 @options.as_json
 @options.own
@@ -87,7 +88,7 @@ def import_(
     as_json: bool,
     own: Paths,
 ) -> None:
-    """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim or
+    """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim, NetX-lab/Frontier or
     ai-dynamo/aiconfigurator; say what is skipped.
     """
     from collections import Counter

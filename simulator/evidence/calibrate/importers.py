@@ -1,5 +1,5 @@
-"""Other people's measurements as our table: microsoft/vidur, casys-kaist/LLMServingSim and
-ai-dynamo/aiconfigurator.
+"""Other people's measurements as our table: microsoft/vidur, casys-kaist/LLMServingSim,
+NetX-lab/Frontier and ai-dynamo/aiconfigurator.
 
 ``columns.yaml`` says which columns tell a kind of file, what they are called here, and which rows
 have no place here: those are skipped, and counted by reason. Files without shapes need the model.
@@ -38,7 +38,7 @@ IMPORTERS: PlainMapping = yaml.safe_load(
     Path(__file__).with_name("columns.yaml").read_text("utf-8")
 )
 """What is known of the files of each project, by its name."""
-CACHE_MB = {"aiconfigurator": 80.0}
+CACHE_MB = {"aiconfigurator": 80.0, "frontier": 80.0}
 """What a cache holds between repeats, unless stated: twice the L2 of an A100, for files that repeat
 one operation.
 """
@@ -46,11 +46,26 @@ LAUNCHES = 1.5
 """Eager rows within so many times the shortest one of their kernel time the host (assumed; 1.2 to
 2).
 """
+LEAST_HOST_US = 40.0
+"""Shortest time that is looked at as the host's: kernels in a graph take 2 to 30 us at least, calls
+one by one 55 to 450 (six cards).
+"""
+WHATEVER_THE_SHAPE = 100.0
+"""Rows of a floor move bytes that differ so many times; where kernels of experts take long at
+least, those that take no longer differ 64 times at most (six cards).
+"""
+FEWEST_OF_A_FLOOR = 10
+MOSTLY_FLOOR = 0.9
+"""Share of a group: 0.95 of the B200's products of fp8 by block; elsewhere 0.71 at most, once the
+host's rows are out.
+"""
 EVICTS = 1.25
 """Experts that take so many times the size of a cache are out of it when read again (seen on five
 cards; 1 to 1.25).
 """
 MOST_NAMED = 3
+NOT_TIMED = {"lm_head", "router", "gate", "embed_tokens"}
+"""Tensors that a checkpoint may keep in 16 bits without a row that times them."""
 USUAL_WIDTH = 128
 """Width of the heads of most models."""
 VALUE_WIDTHS: Mapping[tuple[str, float], float] = {("SGLang", 192.0): 128.0}
@@ -266,7 +281,8 @@ def _experts(row: Row) -> Iterator[Row]:
     distribution = row["distribution"]
     weights = row["matrices"] * hidden * inner
     weight_bytes = FORMATS[row["format"]].weight_bytes
-    read = experts_read(tokens, routed, per_token, distribution)
+    read = row.get("read") or experts_read(tokens, routed, per_token, distribution)
+    pairs = row.get("pairs") or tokens * per_token
     shape = f"{hidden}x{row['inner']}, {per_token} of {routed}"
     yield {
         "operation": "experts",
@@ -277,9 +293,9 @@ def _experts(row: Row) -> Iterator[Row]:
         "tensor_parallel": ranks,
         "tokens": tokens,
         "size_bytes": read * weights * weight_bytes,
-        "flops": 2.0 * tokens * per_token * weights,
+        "flops": 2.0 * pairs * weights,
         "experts": read,
-        "pairs": tokens * per_token,
+        "pairs": pairs,
         "width": hidden + inner,
         "time_us": row["both"],
     }
@@ -325,7 +341,7 @@ def imported(
         if kind.get("model") and model is None:
             raise BadInput.at("", "holds no shapes; name the model with --model")
         frame = _placed(_translated(frame, kind, skipped), kind, path, model)
-        return table(_rows(frame, kind, skipped))
+        return _without_floors(table(_rows(frame, kind, skipped)), "eager" in kind, skipped)
     except BadInput as error:
         raise error.changed(lambda fault: replace(fault, place=(name, *fault.place[1:]))) from error
     except KeyError as error:
@@ -351,8 +367,12 @@ def _rows(frame: Table, kind: PlainMapping, skipped: Skipped) -> list[Row]:
         if not row.keys() & kind["times"]:
             skipped["no time above 0"] += 1
             continue
+        stated: Row = {}
+        for column in ("model", "implementation"):
+            if column in row:
+                stated[column] = row[column]
         for ours in ours_of(row):
-            rows.append({"model": row["model"], **ours})
+            rows.append(stated | ours)
     return rows
 
 
@@ -396,11 +416,19 @@ def _translated(frame: Table, kind: PlainMapping, skipped: Skipped) -> Table:
         frame = by_part.reset_index()
     times = _times(frame, kind, skipped)
     frame = frame.rename(columns=names)[list(names.values())].assign(**times)
+    if "signature" in kind:
+        frame = _with_formats(frame, kind["signature"])
     frame = _in_our_words(frame, kind.get("words", {}), skipped)
+    for flag, (part, why) in kind.get("within", {}).items():
+        if flag in frame and part in frame:
+            skipped[why] += int(frame[flag].sum())
+            frame[part] = frame[part].mask(frame[flag].astype(bool))
     for rule, why in kind.get("keep", {}).items():
         frame = kept(frame, frame.eval(rule), why, skipped)
-    if "eager" in kind and "kernel" in frame:
+    if "eager" in kind:
         (time,) = times
+        if "kernel" not in frame:
+            frame = frame.assign(kernel="kernels")
         frame = _without_host_times(frame, time, frame.eval(kind["eager"]), skipped)
     derived = {column: frame.eval(rule) for column, rule in kind.get("derived", {}).items()}
     frame = frame.assign(**derived)
@@ -460,12 +488,55 @@ def _in_our_words(frame: Table, words: Mapping[str, PlainMapping], skipped: Skip
     for column, ours_by_theirs in words.items():
         if column not in frame:
             continue
-        ours = frame[column].astype(str).map(ours_by_theirs)
-        unknown = frame[column][ours.isna()].value_counts()
-        for word, rows in unknown.items():
-            skipped[f"{column} {word}"] += int(rows)
+        cells = frame[column].astype(object)
+        theirs = cells.where(cells.notna(), "").astype(str)
+        ours = theirs.map(ours_by_theirs)
+        for word, rows in theirs[ours.isna()].value_counts().items():
+            skipped[f"{column} {word or 'not stated'}"] += int(rows)
         frame = frame.assign(**{column: ours})[ours.notna()]
     return frame
+
+
+def _with_formats(frame: Table, column: str) -> Table:
+    """Return the rows with the format of weights for each signature of Frontier; raise
+    :class:`BadInput` at the first line of one that is not known.
+    """
+    formats = {}
+    for line, signature in enumerate(frame[column].astype(str), 2):
+        if signature not in formats:
+            formats[signature] = _signed(signature, line)
+    return frame.assign(**{column: frame[column].astype(str).map(formats)})
+
+
+def _signed(signature: str, line: int) -> str:
+    """Return the format that a signature names: ``none``, a format, or as Frontier writes one
+    ``method=fp8|act=dynamic|serialized=True|block=128x128|ignored=lm_head``.
+    """
+    facts = dict(fact.split("=", 1) for fact in signature.split("|") if "=" in fact)
+    name = facts.get("method", signature).lower()
+    block = facts.get("block", "none")
+    known = FORMATS.keys() - {"fp32"}
+    if name in ("none", "nan", "bf16"):
+        return "fp16"
+    if name not in known or (name, block) not in ((name, "none"), ("fp8", "128x128")):
+        raise BadInput.at(
+            ("", line, 1),
+            f"names no format of weights that is known: '{signature}'; expected none, "
+            "method=fp8 with block=none or 128x128, or the name of a format (int8, int4, nvfp4, "
+            "...); put rows of this one into a file of their own",
+            "quant_signature",
+        )
+    kept_wide = set(filter(None, facts.get("ignored", "").split(","))) - NOT_TIMED
+    if kept_wide:
+        raise BadInput.at(
+            ("", line, 1),
+            f"keeps {', '.join(sorted(kept_wide))} in 16 bits, and a row does not say whether it "
+            "is of these; put rows of one format into a file of their own",
+            "quant_signature",
+        )
+    if block != "none":
+        return "fp8_block"
+    return name
 
 
 def _apart(frame: Table, usual: PlainMapping) -> Table:
@@ -486,9 +557,39 @@ def _without_host_times(frame: Table, time: str, eager: Any, skipped: Skipped) -
     kernel: those time the host that launches them.
     """
     shortest = frame.groupby("kernel")[time].transform("min")
-    longer = frame[time] >= LAUNCHES * shortest
-    why = f"eager, within {LAUNCHES} of the shortest of its kernel: the host's time"
-    return kept(frame, longer | ~eager, why, skipped)
+    of_host = eager & (frame[time] < LAUNCHES * shortest)
+    for (kernel, floor_us), floor in frame[of_host].groupby(["kernel", shortest]):
+        why = f"eager {kernel}, at a floor of {floor_us:.3g} us: the host's time"
+        skipped[why] += len(floor)
+    return frame[~of_host]
+
+
+def _without_floors(rows: Table, told: bool, skipped: Skipped) -> Table:
+    """Return the rows without groups of them that take as long whatever their shape: the time of
+    the host, which no bytes explain.
+
+    A group is an operation, part, format and implementation. A file of which it was ``told`` that
+    the host launches its rows has lost those already; there, only groups are left out that are
+    floor in all but a few rows.
+    """
+    kinds = ["operation", "part", "format", "implementation"]
+    for names, group in rows.groupby(kinds):
+        shortest = group.time_us.min()
+        floor = group[group.time_us < LAUNCHES * shortest]
+        if shortest < LEAST_HOST_US or len(floor) < FEWEST_OF_A_FLOOR:
+            continue
+        if told and len(floor) < MOSTLY_FLOOR * len(group):
+            continue
+        if floor.size_bytes.max() < WHATEVER_THE_SHAPE * floor.size_bytes.min():
+            continue
+        what = ", ".join(name for name in map(str, names) if name)
+        why = (
+            f"{what}: at a floor of {floor.time_us.median():.3g} us whatever the shape: the host's "
+            "time"
+        )
+        skipped[why] += len(floor)
+        rows = rows.drop(floor.index)
+    return rows.reset_index(drop=True)
 
 
 def _placed(frame: Table, kind: PlainMapping, path: Path, model: ModelSpec | None) -> Table:
@@ -513,6 +614,8 @@ def _placed(frame: Table, kind: PlainMapping, path: Path, model: ModelSpec | Non
         where["tensor_parallel"] = float(degree[1])
         where["format"] = weights.replace("bf16", "fp16")
         where["cache"] = cache or "fp16"
+    if "width" in kind:
+        where["head_width"] = _head_width(frame, kind["width"], model)
     if kind.get("model") and model is not None:
         where |= {
             "model": model.name,
@@ -526,6 +629,31 @@ def _placed(frame: Table, kind: PlainMapping, path: Path, model: ModelSpec | Non
         }
     added = {column: value for column, value in where.items() if column not in frame}
     return frame.assign(**added)
+
+
+def _head_width(frame: Table, heads: str, model: ModelSpec | None) -> float:
+    """Return the width of heads of a file that does not hold it; raise :class:`BadInput` where
+    hidden over heads is not the usual one and no model says it.
+    """
+    if model is not None:
+        others = frame.hidden[frame.hidden != model.hidden_size]
+        if len(others):
+            raise BadInput.at(
+                ("", 1, 1),
+                f"expected {model.hidden_size}, the hidden size of {model.name}, got "
+                f"{others.iloc[0]}; name its own model with --model",
+                "n_embd",
+            )
+        return float(model.head_dim)
+    for width in (frame.hidden / frame[heads]).unique():
+        if width != USUAL_WIDTH:
+            raise BadInput.at(
+                ("", 1, 1),
+                f"is {width:g} times the heads, and heads of models may be wider than that; name "
+                "the model with --model",
+                "n_embd",
+            )
+    return float(USUAL_WIDTH)
 
 
 def kept(frame: Table, mask: Any, why: str, skipped: Skipped) -> Table:
