@@ -1018,6 +1018,24 @@ def test_a_bundle_says_degree_and_formats_by_its_folders(tmp_path: Path) -> None
         converted("llmservingsim", head, tmp_path / "per_sequence.csv", model())
 
 
+def test_norms_of_q_and_k_are_small_operations_with_bytes_of_their_own(tmp_path: Path) -> None:
+    """32 query and 8 KV heads of 128, read and written; all of them at TP 2 as well, whose folder
+    holds the times of one device. The product of q, k and v is what it was.
+    """
+    folder = tmp_path / "bf16" / "tp2"
+    names = ("qkv_proj", "o_proj", "layernorm", "rotary_emb", "act_fn")
+    made = [{"layer": name, "tokens": 4, "time_us": 1.0} for name in names]
+    without, _ = converted("llmservingsim", made, folder / "dense.csv", model())
+    norm = {"layer": "qk_norm", "tokens": 4, "time_us": 2.0}
+    rows, _ = converted("llmservingsim", [*made, norm], folder / "dense.csv", model())
+    of_products = rows.operation == "matmul"
+    pd.testing.assert_frame_equal(rows[of_products], without[without.operation == "matmul"])
+    (before,) = without[without.operation == "small_operations"].itertuples()
+    (after,) = rows[~of_products].itertuples()
+    assert (before.time_us, after.time_us) == (4.0, 6.0)
+    assert after.size_bytes - before.size_bytes == 2 * 4 * 2 * (32 + 8) * 128
+
+
 def stats(**medians: float) -> dict[str, float]:
     return {f"time_stats.{name}.median": value for name, value in medians.items()}
 
@@ -1572,6 +1590,7 @@ def test_a_signature_of_frontier_is_a_format_of_weights(
     ("signature", "fault"),
     [
         ("method=awq|act=none|serialized=False|block=none", "names no format of weights"),
+        (None, "names no format of weights that is known: 'nan'"),
         (FP8 + "64x64", "names no format of weights that is known: 'method=fp8"),
         (FP8 + "none|ignored=q_proj,lm_head", "keeps q_proj in 16 bits"),
     ],

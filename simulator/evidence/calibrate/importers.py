@@ -91,11 +91,14 @@ def product(
     }
 
 
-def small(tokens: float, hidden: float, inner: float, qkv: float, time_us: float) -> Row:
+def small(
+    tokens: float, hidden: float, inner: float, qkv: float, time_us: float, normed: float = 0.0
+) -> Row:
     """Return the row of a layer's norms, rotary positions, activation and residuals, as bytes of
-    activations.
+    activations; ``normed``: width of q and k that pass norms of their own.
     """
-    size = FORMATS["fp16"].weight_bytes * tokens * (8 * hidden + 3 * inner + 2 * qkv)
+    widths = 8 * hidden + 3 * inner + 2 * qkv + 2 * normed
+    size = FORMATS["fp16"].weight_bytes * tokens * widths
     return {
         "operation": "small_operations",
         "tokens": tokens,
@@ -200,7 +203,11 @@ def _layers(row: Row) -> Iterator[Row]:
             work = product(part, tokens, inputs, outputs, row[part], weights)
             yield {"tensor_parallel": ranks, **work}
     if "small" in row:
-        work = small(tokens, hidden, inner, qkv, row["small"])
+        normed = 0.0
+        if "norms" in row:
+            normed = width * (row["query_heads"] + row["kv_heads"])
+        time_us = row["small"] + row.get("norms", 0.0)
+        work = small(tokens, hidden, inner, qkv, time_us, normed)
         yield {"tensor_parallel": ranks, **work}
     if "prefill" in row:
         whole_prompt = {"part": "prefill", "sequences": 1, "new": tokens, "cached": 0}
@@ -502,10 +509,10 @@ def _with_formats(frame: Table, column: str) -> Table:
     :class:`BadInput` at the first line of one that is not known.
     """
     formats = {}
-    for line, signature in enumerate(frame[column].astype(str), 2):
+    for line, signature in enumerate(frame[column], 2):
         if signature not in formats:
-            formats[signature] = _signed(signature, line)
-    return frame.assign(**{column: frame[column].astype(str).map(formats)})
+            formats[signature] = _signed(str(signature), line)
+    return frame.assign(**{column: frame[column].map(formats)})
 
 
 def _signed(signature: str, line: int) -> str:
@@ -516,7 +523,7 @@ def _signed(signature: str, line: int) -> str:
     name = facts.get("method", signature).lower()
     block = facts.get("block", "none")
     known = FORMATS.keys() - {"fp32"}
-    if name in ("none", "nan", "bf16"):
+    if name in ("none", "bf16"):
         return "fp16"
     if name not in known or (name, block) not in ((name, "none"), ("fp8", "128x128")):
         raise BadInput.at(
