@@ -1688,7 +1688,10 @@ def test_heads_wider_than_hidden_over_heads_need_the_model(tmp_path: Path) -> No
 OPS = Path(__file__).parents[2] / "shared" / "data" / "ops"
 
 
-@pytest.mark.skipif(not OPS.is_dir(), reason="needs the measurements, which are not ours")
+released = pytest.mark.skipif(not OPS.is_dir(), reason="needs measurements that are not ours")
+
+
+@released
 def test_released_experts_of_frontier_are_read() -> None:
     skipped: Counter = Counter()
     path = OPS / "frontier_a800" / "qwen3_30b_a3b_moe.csv.gz"
@@ -1700,3 +1703,38 @@ def test_released_experts_of_frontier_are_read() -> None:
     )
     reasons = {why.split(",")[0]: count for why, count in (+skipped).items()}
     assert reasons == {"more than 2048 tokens": 2048, "eager unnamed": 816, "eager vllm_fused": 22}
+
+
+FLOORS = {
+    "more than 2048 tokens": 42504,
+    "eager CutlassFp8BlockScaledMMKernel, at a floor of 154 us: the host's time": 3246,
+    "eager DeepGemmFp8BlockScaledMMKernel, at a floor of 151 us: the host's time": 10201,
+    "matmul, product, fp8_block: at a floor of 238 us whatever the shape: the host's time": 11131,
+}
+
+
+@released
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("table", "marked", "left"),
+    [
+        (
+            "h100_sxm/generation_attention.sglang_0.5.14.parquet",
+            {"": 14932, "head_width": 17896, "window": 7640},
+            {},
+        ),
+        (
+            "h100_sxm/context_attention.vllm_0.24.0.parquet",
+            {"": 10648, "head_width": 14198, "window": 22112},
+            {"prompts of one token, which decode's kernel takes": 3872},
+        ),
+        ("h100_sxm/custom_allreduce.vllm_0.24.0.parquet", {"": 138}, {}),
+        ("b200_sxm/gemm.vllm_0.24.0.parquet", {"": 75886}, FLOORS),
+    ],
+)
+def test_released_tables_are_read(table: str, marked: dict[str, int], left: dict[str, int]) -> None:
+    """How many rows of each mark, and what is left out and why."""
+    skipped: Counter = Counter()
+    rows = importers.imported("aiconfigurator", OPS / table, None, skipped)
+    marks = rows.groupby("left_out").size().to_dict()
+    assert (marks, dict(+skipped)) == (marked, left)

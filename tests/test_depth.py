@@ -35,7 +35,7 @@ def passing_us(inputs: float, outputs: float, ranks: int, **changes: Any) -> flo
     times = []
     for depth in ({"depth_us": 10.0}, {}):
         on = place(device=card(**depth))
-        rows = products(on, "fp16", ranks)
+        rows = products(on, "blocks", ranks)
         times.append(rows.timed(*rows.work(inputs, outputs, 1.0, **changes)))
     deep, plain = times
     return 1e6 * (deep - plain)
