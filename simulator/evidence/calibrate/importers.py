@@ -577,10 +577,11 @@ def _without_floors(rows: Table, told: bool, skipped: Skipped) -> Table:
 
     A group is an operation, part, format and implementation. A file of which it was ``told`` that
     the host launches its rows has lost those already; there, only groups are left out that are
-    floor in all but a few rows.
+    floor in all but a few rows. Small operations are sums of several kernels, whose constants are
+    their own.
     """
     kinds = ["operation", "part", "format", "implementation"]
-    for names, group in rows.groupby(kinds):
+    for names, group in rows[rows.operation != "small_operations"].groupby(kinds):
         shortest = group.time_us.min()
         floor = group[group.time_us < LAUNCHES * shortest]
         if shortest < LEAST_HOST_US or len(floor) < FEWEST_OF_A_FLOOR:
