@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import exp
+from math import expm1, log1p
 from pathlib import Path
 from statistics import NormalDist
 from tempfile import TemporaryDirectory
@@ -174,15 +174,15 @@ def missed(name: str, rows: Table) -> Iterator[Missed]:
 
 
 def spread(errors: Sequence[Missed]) -> float:
-    """Return the standard deviation of the logarithm of a time by which an interval of ``SHARE``
-    holds that share of rows, each card weighing the same.
+    """Return by how much one standard deviation makes a time longer with which an interval of
+    ``SHARE`` holds that share of rows, each group of a card weighing the same.
     """
     sizes = np.concatenate([abs(one.scaled) for one in errors])
     weights = np.concatenate([np.full(len(one.scaled), 1.0 / len(one.scaled)) for one in errors])
     order = np.argsort(sizes)
     share = np.cumsum(weights[order]) / weights.sum()
     at = min(int(np.searchsorted(share, SHARE)), len(order) - 1)
-    return float(sizes[order][at]) / DEVIATIONS
+    return float(np.expm1(sizes[order][at] / DEVIATIONS))
 
 
 def grouped(errors: Sequence[Missed], field: str) -> Mapping[tuple[str, str], list[Missed]]:
@@ -214,9 +214,9 @@ def main(paths: Sequence[Path]) -> None:
         others = [other for other in group if other.card != one.card]
         width = held = ""
         if others:
-            deviation = spread(others)
-            width = f"{100.0 * (exp(DEVIATIONS * deviation) - 1.0):.0f}"
-            held = f"{100.0 * float((abs(one.scaled) <= DEVIATIONS * deviation).mean()):.0f}"
+            farthest = DEVIATIONS * log1p(spread(others))
+            width = f"{100.0 * expm1(farthest):.0f}"
+            held = f"{100.0 * float((abs(one.scaled) <= farthest).mean()):.0f}"
         bias = float(100.0 * np.expm1(one.scaled).mean())
         print(
             f"| {one.card} | {one.origin} | {one.operation} | {len(one.scaled):,} | "
@@ -226,7 +226,8 @@ def main(paths: Sequence[Path]) -> None:
     print("\n| relation | of | cards | spread | held |\n| --- | --- | ---: | ---: | ---: |")
     for (relation, entry), group in sorted(grouped(errors, "entry").items()):
         deviation = spread(group)
-        inside = [float((abs(one.scaled) <= DEVIATIONS * deviation).mean()) for one in group]
+        farthest = DEVIATIONS * log1p(deviation)
+        inside = [float((abs(one.scaled) <= farthest).mean()) for one in group]
         mean = 100.0 * sum(inside) / len(inside)
         cards = len({one.card for one in group})
         print(f"| {relation} | {entry} | {cards} | {deviation:.2f} | {mean:.0f} |")

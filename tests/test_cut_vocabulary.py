@@ -24,7 +24,8 @@ from simulator.core.serving.requests import Requests
 from simulator.core.strategies.common.traits import Facts
 from simulator.core.strategies.tree_sd import TreeSD
 from simulator.core.strategies.vanilla_sd import VanillaSD
-from simulator.scenario import evaluate, load
+from simulator.scenario import Loaded, evaluate, load
+from simulator.scenario.caveats import caveats
 from simulator.scenario.evaluate import law, simulate
 from tests.test_cost import place
 
@@ -161,3 +162,19 @@ def test_fr_spec_is_eagle_2_with_less_to_read_and_less_that_is_kept() -> None:
     assert found["fr_spec"].step_s < 0.97 * found["eagle_2"].step_s
     tokens = found["fr_spec"].verified_per_step / found["eagle_2"].verified_per_step
     assert 0.8 < tokens < 0.97
+
+
+def test_what_acceptance_is_taken_to_be_is_said() -> None:
+    cut = load("vanilla_llama_2_7b_a100", ["draft.lm_head_rows=2000", "acceptance={rate: 0.7}"])
+    assert any("with 2,000 rows of its LM head" in words for words in cautions_of(cut))
+    mean = load(
+        "vanilla_llama_2_7b_a100",
+        ["strategy.covered=0.8", "acceptance={tokens_per_step: 2.5, window: 4}"],
+    )
+    assert any("strategy.covered plays no part" in words for words in cautions_of(mean))
+    both = ["draft.lm_head_rows=2000", "strategy.covered=0.8", "acceptance={rate: 0.7}"]
+    assert not any("cut" in words for words in cautions_of(load("vanilla_llama_2_7b_a100", both)))
+
+
+def cautions_of(loaded: Loaded) -> list[str]:
+    return list(caveats(loaded, loaded.acceptance()))

@@ -203,3 +203,31 @@ def test_verified_rows_read_more_experts_so_that_speculation_loses_there() -> No
         one, four = (scenario.cost.target(Rows.decode(n, 300)).wall_s for n in (1, 4))
         ratios.append(four / one)
     assert ratios == pytest.approx([1.8, 2.6], abs=0.1)
+
+
+def test_a_draft_lies_on_one_device() -> None:
+    cpu = "{device: xeon_16_cores, engine: llama_cpp_cpu, link: pcie_4_x16, layers: 15}"
+    with pytest.raises(BadInput, match="a draft lies on one device"):
+        load("vanilla_qwen3_32b_a100", [f"draft.offload={{cpu: {cpu}}}"])
+
+
+def test_a_draft_beside_offloaded_experts_takes_turns_with_them() -> None:
+    sets = ["draft.device=xeon_16_cores", "draft.engine=llama_cpp_cpu", "strategy=pearl"]
+    beside = load("offload_qwen3_30b_a3b_rtx_4060_ti_8g", sets).scenario
+    assert beside.target is not None
+    assert beside.one_lane == bool(beside.target.machine)
+    apart = load("offload_qwen3_30b_a3b_rtx_4060_ti_8g", [*sets, "draft.device=rtx_3090"]).scenario
+    assert not apart.one_lane
+
+
+def test_only_the_first_stage_leaves_its_embedding_to_the_host() -> None:
+    sets = ["target.engine=llama_cpp_cuda"]
+    llama_cpp = load("pipeline_llama_3_1_70b_8x3090", sets).scenario.target
+    others = load("pipeline_llama_3_1_70b_8x3090").scenario.target
+    assert llama_cpp is not None
+    assert others is not None
+    saved = []
+    for here, there in zip(llama_cpp.parts, others.parts, strict=True):
+        saved.append(there.weights_gb() - here.weights_gb())
+    table = others.model.head_weights * 2 / 1e9
+    assert saved == pytest.approx([table, *[0.0] * 7])

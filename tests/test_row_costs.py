@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from simulator.core.cost.kernels import measured_rows, products
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.row_costs import MeasuredRows, RowCosts
-from simulator.core.quantities import Open, Ranged
+from simulator.core.quantities import Open, Ranged, provenance
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
+from simulator.scenario.uncertain.doubts import doubtful
 
 WHERE = 'source: "round", confidence: computed'
 CARD = f"""\
@@ -101,10 +102,53 @@ def test_what_was_measured_of_a_generation_goes_before_the_engine(
     steep = 0.25 * growth
     assert ratio(target, 40) == pytest.approx(expected + 36 * steep), "on as steeply"
     assert measured_rows(target) == 4
-    own = f"rows: {{round: {{quantised: {{most: 4, row: {{value: 1, {WHERE}}}}}}}}}"
-    assert ratio(place(tmp_path, card=own), 4) == pytest.approx(4.0), "its own go before those"
+    for name in ("quantised", "q4_k"):
+        own = f"rows: {{round: {{{name}: {{most: 4, row: {{value: 1, {WHERE}}}}}}}}}"
+        shared = MEASURED.replace("q4_k", name).replace("GROWTH", str(growth))
+        both = place(tmp_path, card=own, generation=shared)
+        assert ratio(both, 4) == pytest.approx(4.0), "its own go before those"
+        assert measured_rows(both) == 0, "of the ideal engine"
     other = place(tmp_path, generation=MEASURED.replace("GROWTH", str(growth)), weights="q4_0")
     assert ratio(other, 2) == pytest.approx(1.3), "of another format, the engine says"
+
+
+def test_rows_of_a_card_have_names_and_are_drawn(tmp_path: Path) -> None:
+    row = f"{{value: 1, low: 0.5, high: 1.5, {WHERE}}}"
+    own = f"rows: {{round: {{q4_k: {{most: 4, row: {row}}}}}}}"
+    device = place(tmp_path, card=own, generation=MEASURED.replace("GROWTH", "1")).device
+    names = {str(entry["parameter"]) for entry in provenance(device)}
+    assert "rows.round.q4_k.row" in names
+    sets = ["acceptance={rate: 0.5}", "target.weights=q4_k"]
+    for role in ("target", "draft"):
+        sets += [f"{role}.device=round", f"{role}.engine=round"]
+    loaded = load("methods_vicuna_7b_a100", sets, Catalogue((tmp_path,)))
+    assert "target.device.rows.round.q4_k.row" in {name for name, _ in doubtful(loaded)}
+
+
+def test_rows_of_widened_weights_are_not_those_of_other_arithmetic(tmp_path: Path) -> None:
+    own = f"""\
+peaks_tflops: {{fp8: {{value: 142, {WHERE}}}}}
+rows: {{round: {{quantised: {{most: 4, row: {{value: 1, {WHERE}}}}}}}}}
+"""
+    target = place(tmp_path, card=own)
+    assert target.device.rows_of("round@2.0", "q8_0") is not None
+    assert target.device.rows_of("round", "fp8_wo") is not None
+    assert target.device.rows_of("round", "fp8") is None, "computed in 8 bits"
+    assert target.device.rows_of("square", "q8_0") is None
+
+
+def test_another_generation_takes_no_rows_and_no_dot_products(tmp_path: Path) -> None:
+    place(tmp_path, generation=MEASURED.replace("GROWTH", "1"))
+    other = tmp_path / "hardware_profiles/devices/other.yaml"
+    catalogue = Catalogue((tmp_path,))
+    other.write_text("like: round\narchitecture: Square\n")
+    taken = catalogue.content("device", other).data
+    assert "rows" not in taken
+    assert "dot_operations" not in taken
+    other.write_text("like: round\n")
+    taken = catalogue.content("device", other).data
+    assert taken["dot_operations"]["confidence"] == "borrowed"
+    assert taken["rows"]["round"]["q4_k"]["growth"]["confidence"] == "borrowed"
 
 
 def test_rows_say_whether_more_of_them_cost_more() -> None:

@@ -155,12 +155,14 @@ def _with_origins(abouts: dict[str, str], files: dict[str, Path]) -> dict[str, s
     derived = {}
     for name, about in abouts.items():
         year, _, rest = about.partition(" ")
+        if not year.isdigit():  # a card whose year is not stated
+            year, rest = "", about
         borrowed = derived_from(files[name])
         if borrowed:
             origin, spread = borrowed
-            derived[name] = f"{year} derived from {origin}, ±{100 * spread:.0f} %: {rest}"
+            derived[name] = f"{year} derived from {origin}, ±{100 * spread:.0f} %: {rest}".strip()
         elif not is_measured(files[name]):
-            derived[name] = f"{year} not measured: {rest}"
+            derived[name] = f"{year} not measured: {rest}".strip()
     return derived
 
 

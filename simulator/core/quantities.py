@@ -287,15 +287,22 @@ def provenance(model: BaseModel, path: str = "") -> Iterator[dict[str, object]]:
     for name in type(model).model_fields:
         value = getattr(model, name)
         where = f"{path}.{name}" if path else name
-        if isinstance(value, dict):
-            parts = {f"{where}.{key}": inner for key, inner in value.items()}
-        else:
-            parts = {where: value}
-        for place, part in parts.items():
+        for place, part in _parts(value, where):
             if isinstance(part, Sourced):
                 yield {"parameter": place, **part.model_dump()}
             elif isinstance(part, BaseModel):
                 yield from provenance(part, place)
+
+
+def _parts(value: object, where: str) -> Iterator[tuple[str, object]]:
+    """Yield what a field holds by its dotted name: of mappings, also one inside the other, every
+    entry.
+    """
+    if not isinstance(value, dict):
+        yield where, value
+        return
+    for key, inner in value.items():
+        yield from _parts(inner, f"{where}.{key}")
 
 
 Part = TypeVar("Part", bound=Frozen)

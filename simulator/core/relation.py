@@ -43,13 +43,13 @@ BORROWED_SPREADS: Mapping[Relation, BorrowedSpread] = {
 
 
 OPERATION_SPREADS: Mapping[Relation, Mapping[str, float]] = {
-    "same chip": {"fp8": 0.2, "fp8_block": 0.22, "attention": 0.13, "experts": 0.16},
+    "same chip": {"fp8": 0.22, "fp8_block": 0.25, "attention": 0.14, "experts": 0.17},
     "another chip": {
-        "fp8": 0.14,
-        "fp8_block": 0.35,
-        "nvfp4": 0.35,
-        "attention": 0.22,
-        "experts": 0.14,
+        "fp8": 0.15,
+        "fp8_block": 0.42,
+        "nvfp4": 0.42,
+        "attention": 0.25,
+        "experts": 0.15,
     },
 }
 """Spreads of single operations, and of products in a format, where the kernels are another

@@ -205,6 +205,7 @@ class Catalogue:
             return document
         base = self.content(kind, origin, (*seen, path))
         lend(base.data, document.data, origin.stem)
+        _without_rows_of(document, base)
         base.merge(document)
         return base
 
@@ -219,6 +220,7 @@ class Catalogue:
         shared = _file(file)
         for field in OF_GENERATION:
             shared.data.pop(field, None)
+        _without_rows_of(device, shared)
         shared.merge(device)
         shared.places[()] = device.place(())
         return shared
@@ -328,6 +330,21 @@ class Catalogue:
             except (OSError, UnicodeDecodeError) as error:
                 raise document.refusal(where, f"{shown(file)} {reading.reason(error)}") from error
             document.graft(where[:-1], Document(table, {(): (shown(file), 0, 0)}))
+
+
+def _without_rows_of(device: Document, base: Document) -> None:
+    """Take from a base what rows take in kernels and formats of which a device states that itself:
+    two measurements make no table.
+    """
+    theirs = base.data.get("rows")
+    ours = device.data.get("rows")
+    if not (isinstance(theirs, dict) and isinstance(ours, dict)):
+        return
+    for engine, formats in ours.items():
+        for name in formats if isinstance(formats, dict) else ():
+            of_engine = theirs.get(engine)
+            if isinstance(of_engine, dict):
+                of_engine.pop(name, None)
 
 
 def _own(kind: str, name: str, names: Iterable[str]) -> str:

@@ -125,6 +125,7 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
     yield from taken_over(loaded)
     yield from said_of_engine(loaded.scenario, loaded.document)
     yield from _about_hardware(loaded.scenario)
+    yield from _about_cut_heads(loaded)
     yield from _about_law(loaded.scenario)
     if loaded.trace is not None:
         yield from _about_recording(loaded.scenario, loaded.trace, acceptance)
@@ -218,6 +219,22 @@ def _about_mixers(role: str, place: Placement) -> Iterator[str]:
         yield (
             f"{layers} layers of the {role} have {kind}, timed by other kernels of "
             f"{place.device.name} (assumed)"
+        )
+
+
+def _about_cut_heads(loaded: Loaded) -> Iterator[str]:
+    """Yield what acceptance is taken to be where the draft's LM head is cut."""
+    scenario = loaded.scenario
+    covered = loaded.document.get(("strategy", "covered"))
+    if covered and scenario.acceptance.rescale:
+        yield (
+            "strategy.covered plays no part: the stated mean of tokens is taken as that of the "
+            "draft with its cut LM head"
+        )
+    if scenario.draft and scenario.draft.lm_head_rows and not covered:
+        yield (
+            f"acceptance is taken as that of the draft with {scenario.draft.lm_head_rows:,} rows "
+            "of its LM head; strategy.covered says which share of tokens they make up"
         )
 
 

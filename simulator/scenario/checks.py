@@ -199,6 +199,9 @@ def _wrong_target(scenario: Scenario, document: Document) -> Iterator[Fault]:
             "a target needs all of its logits; set draft.lm_head_rows, or vocabulary of a head"
         )
         yield document.fault(("target", "lm_head_rows"), message)
+    if scenario.draft and scenario.draft.offload:
+        message = "a draft lies on one device; set draft.device, or target.offload"
+        yield document.fault(("draft", "offload"), message)
     if strategy.traits.staged and not stages:
         wanted = "durations.stages_ms" if scenario.durations else "target.pipeline"
         message = f"{strategy.name} runs on the stages of a pipeline; set {wanted}"

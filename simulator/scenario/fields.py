@@ -307,11 +307,14 @@ class Scenario(Frozen):
 
     @property
     def one_lane(self) -> bool:
-        """Return whether target and draft sit on the same device of the same machine."""
+        """Return whether the draft sits on a device of the target's on the same machine: its own,
+        or one on which a part of it lies.
+        """
         if not (self.target and self.draft and self.target.machine):
             return False
-        same_machine = self.target.machine == self.draft.machine
-        return same_machine and self.target.device.name == self.draft.device.name
+        places = [self.target, *(lying.place for lying in self.target.offloaded)]
+        names = {place.device.name for place in places}
+        return self.target.machine == self.draft.machine and self.draft.device.name in names
 
     @cached_property
     def cost(self) -> Cost:

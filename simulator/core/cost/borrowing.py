@@ -25,6 +25,8 @@ OWN = (
 """Fields of a profile that are never borrowed: a spread was measured on one device and says nothing
 of another, nor does what a fit left.
 """
+OF_A_GENERATION = ("dot_operations", "rows")
+"""Fields that no device of another generation borrows."""
 WITHOUT_CONFIDENCE = ("slicing",)
 """Parts with a source that hold for both profiles: what is borrowed of them is no measurement."""
 IN_PARTS = ("decode", "prefill")
@@ -46,7 +48,10 @@ def lend(base: PlainData, own: PlainData, origin: str) -> None:
     its own ``ecc_data_share`` and constants at its own clock and multiprocessors.
     """
     ratios = _chip_ratios(base, own)
-    for field in OWN:
+    fields: tuple[str, ...] = OWN
+    if _is_other(base, own, "maker") or _is_other(base, own, "architecture"):
+        fields += OF_A_GENERATION
+    for field in fields:
         base.pop(field, None)
     if "peak_tflops" in own:
         # those of the other device, beside which this peak would be odd
@@ -75,8 +80,7 @@ def _chip_ratios(base: PlainData, own: PlainData) -> dict[str, float]:
     """
     theirs = base.get("attention")
     in_blocks = isinstance(theirs, dict) and not {*IN_PARTS}.isdisjoint(theirs)
-    same_maker = base.get("maker") == own.get("maker")
-    if not in_blocks or not same_maker or not {*KERNELS}.isdisjoint(own):
+    if not in_blocks or _is_other(base, own, "maker") or not {*KERNELS}.isdisjoint(own):
         return {}
     ratios = {}
     for constant, field in BY_CHIP.items():
@@ -85,6 +89,12 @@ def _chip_ratios(base: PlainData, own: PlainData) -> dict[str, float]:
         if before and after and before != after:
             ratios[constant] = before / after
     return ratios
+
+
+def _is_other(base: PlainData, own: PlainData, field: str) -> bool:
+    """Return whether two profiles are known to differ in a field."""
+    theirs, ours = base.get(field), own.get(field)
+    return bool(theirs and ours and theirs != ours)
 
 
 def _short_kernels(profile: PlainData) -> Iterator[object]:
@@ -159,6 +169,6 @@ def _scale(value: object, name: str, ratio: float, why: str) -> None:
             scaled = inner["value"] * ratio
             inner |= {
                 "value": scaled if name in BY_CHIP else min(1.0, scaled),
-                "source": f"{inner['source']}; x {ratio:.4g}: {why}",
+                "source": f"{inner.get('source', 'not stated')}; x {ratio:.4g}: {why}",
             }
         _scale(inner, name, ratio, why)

@@ -189,13 +189,14 @@ class Device(Frozen):
         """Return what several rows of products with weights of this format take in an engine's
         kernels, if that was measured; ``engine`` may name an age, as in ``vllm@0.9``.
         """
-        ours = self.rows.get(engine) or self.rows.get(engine.partition("@")[0]) or {}
-        form = FORMATS[weight_format]
-        widened = form.weight_bytes < ACTIVATION_BYTES
-        names = (weight_format, *form.curves)
-        for name in (*names, *(("quantised",) if widened else ()), "any"):
-            if name in ours:
-                return ours[name]
+        form = self.number_format(weight_format)
+        names = [weight_format, *form.curves]
+        if form.weight_bytes < ACTIVATION_BYTES and form.arithmetic == "fp16":
+            names.append("quantised")
+        rows = self.rows.get(engine.partition("@")[0], {}) | self.rows.get(engine, {})
+        for name in (*names, "any"):
+            if name in rows:
+                return rows[name]
         return None
 
     def seconds(self, operation: Roofline, size_bytes: float, flops: float, tokens: float) -> float:

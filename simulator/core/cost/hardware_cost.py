@@ -314,7 +314,8 @@ class PassTimes:
                 here += layers * routed_experts_time(self.place, full, read, prompts)
             else:
                 carried += layers * 2 * link.transfer_seconds(message_bytes(model, full))
-                prompts = rows.prompt_tokens if away.place.engine.further_rows.value else 0
+                continued = further_rows(away.place, away.place.expert_format).value
+                prompts = rows.prompt_tokens if continued else 0
                 elsewhere += layers * routed_experts_time(away.place, full, read, prompts)
         return here, elsewhere, carried
 

@@ -260,7 +260,7 @@ def products(
     tensor parallelism; ``prompt_rows`` of the rows belong to prompts.
     """
     form = place.number_format(group)
-    curve = _curve(place, place.format_of(group), prompt_rows)
+    curve = _curve(place, group, prompt_rows)
     timed = place.device.timer(curve, form.arithmetic, place.in_cache)
     passing_s = None
     if curve.depth_us is not None:
@@ -283,14 +283,17 @@ def _is_widened(form: NumberFormat) -> bool:
     return form.weight_bytes < ACTIVATION_BYTES and form.arithmetic == "fp16"
 
 
-def _curve(place: Placement, weight_format: str, prompt_rows: float = 0.0) -> Roofline:
-    """Return the roofline of products; with what several rows cost in the engine's own kernels."""
+def _curve(place: Placement, group: Group, prompt_rows: float = 0.0) -> Roofline:
+    """Return the roofline of products with a group of the weights; with what several rows cost in
+    the engine's own kernels.
+    """
+    weight_format = place.format_of(group)
     device = place.device
     engine = place.engine
     curve = device.matmul_for(weight_format)
     costs = row_costs(place, weight_format)
     if costs:
-        points = costs.points(_operation(place, weight_format, curve))
+        points = costs.points(_operation(place, group, curve))
         width = [WidthPoint(tokens=tokens, ratio=ratio) for tokens, ratio in points]
     else:
         width = [*curve.width]
@@ -334,13 +337,15 @@ def further_rows(place: Placement, weight_format: str) -> Open:
     return place.engine.further_rows
 
 
-def _operation(place: Placement, weight_format: str, curve: Roofline) -> float:
-    """Return the time of one operation of vector units on a weight, relative to that of reading
-    the weight.
+def _operation(place: Placement, group: Group, curve: Roofline) -> float:
+    """Return the time of one operation of vector units on a weight of a group, relative to that of
+    reading the weight.
     """
     device = place.device
     bandwidth = device.memory_bandwidth_gb_s.value * 1e9 * curve.memory_efficiency.value
-    read_s = FORMATS[weight_format].weight_bytes / bandwidth
+    if place.in_cache and device.cache_bandwidth_gb_s:
+        bandwidth = device.cache_bandwidth_gb_s.value * 1e9
+    read_s = place.number_format(group).weight_bytes / bandwidth
     return 1.0 / device.vector_rate / read_s
 
 
@@ -538,7 +543,6 @@ def shared_experts_time(place: Placement, rows: int, prompt_rows: float = 0.0) -
     return product.timed(*before) + product.timed(*after)
 
 
-@lru_cache(TIMED)
 def latent_time(place: Placement, rows: int, prompt_rows: int = 0) -> float:
     """Return the seconds of the products into the width of the routed experts and back, where they
     are narrower than the model.
@@ -551,6 +555,7 @@ def latent_time(place: Placement, rows: int, prompt_rows: int = 0) -> float:
     return 2.0 * product.timed(*work)
 
 
+@lru_cache(TIMED)
 def _grouped_products(
     place: Placement, curve: ExpertRoofline, arithmetic: Arithmetic
 ) -> Callable[[float, float, float], float]:

@@ -598,7 +598,10 @@ class Placement(Frozen):
                 "weight_format": self.weights,
                 "stored": self.bits,
             }
-            parts.append(place.model_copy(update={"model": model.model_copy(update=part)}))
+            held: dict[str, object] = {"model": model.model_copy(update=part)}
+            if first:  # the embedding that an engine leaves to the host is of the first stage
+                held["engine"] = place.engine.model_copy(update={"embeds_on_host": False})
+            parts.append(place.model_copy(update=held))
         return tuple(parts)
 
     @property

@@ -14,7 +14,9 @@ from simulator.core.cost.formats import WeightFormat
 from simulator.core.quantities import ALL, NONE, Frozen, Open, Ranged
 
 RowsOf = Literal["any", "quantised"] | WeightFormat
-"""Of which weights rows are meant: any, those in less than 16 bits, or those in one format."""
+"""Of which weights rows are meant: any, those in less than 16 bits that are multiplied in 16, or
+those in one format.
+"""
 
 
 class RowCosts(Frozen):

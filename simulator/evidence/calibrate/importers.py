@@ -46,6 +46,8 @@ LAUNCHES = 1.5
 """Eager rows within so many times the shortest one of their kernel time the host (assumed; 1.2 to
 2).
 """
+ONE_KERNEL = ("matmul", "attention", "latent_attention", "experts")
+"""Operations of which a row is one kernel of a device."""
 LEAST_HOST_US = 40.0
 """Shortest time that is looked at as the host's: kernels in a graph take 2 to 30 us at least, calls
 one by one 55 to 450 (six cards).
@@ -577,11 +579,11 @@ def _without_floors(rows: Table, told: bool, skipped: Skipped) -> Table:
 
     A group is an operation, part, format and implementation. A file of which it was ``told`` that
     the host launches its rows has lost those already; there, only groups are left out that are
-    floor in all but a few rows. Small operations are sums of several kernels, whose constants are
-    their own.
+    floor in all but a few rows. The least time of small operations, which are sums of several
+    kernels, and of what goes over links is their own.
     """
     kinds = ["operation", "part", "format", "implementation"]
-    for names, group in rows[rows.operation != "small_operations"].groupby(kinds):
+    for names, group in rows[rows.operation.isin(ONE_KERNEL)].groupby(kinds):
         shortest = group.time_us.min()
         floor = group[group.time_us < LAUNCHES * shortest]
         if shortest < LEAST_HOST_US or len(floor) < FEWEST_OF_A_FLOOR:

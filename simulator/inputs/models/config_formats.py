@@ -91,8 +91,19 @@ def _weight_formats(config: Config, stated: PlainMapping) -> tuple[str | None, s
 
 
 def _left_out(stated: PlainMapping) -> list[Any]:
-    """Return what a quantisation leaves out, by the names that lists of modules have."""
-    return [stated.get(key) for key in FIELDS["left_out"]]
+    """Return what a quantisation leaves out: by the names that lists of modules have, by a minus
+    (GPTQModel), or as modules in 16 bits (AutoRound).
+    """
+    found = [stated.get(key) for key in FIELDS["left_out"]]
+    dynamic = stated.get("dynamic")
+    if isinstance(dynamic, dict):
+        found += [name for name in dynamic if str(name).startswith("-:")]
+    extra = stated.get("extra_config")
+    if isinstance(extra, dict):
+        for name, module in extra.items():
+            if isinstance(module, dict) and module.get("bits") in (16, 32):
+                found.append(name)
+    return found
 
 
 def _of_modules(stated: PlainMapping) -> tuple[Any, Any]:

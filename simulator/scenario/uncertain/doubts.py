@@ -314,7 +314,7 @@ def doubtful(
     """
     of_devices: set[Sourced] = set()
     for device in nested(loaded.scenario, Device):
-        of_devices.update(nested(device, Sourced))
+        of_devices.update(nested(device.model_copy(update={"rows": {}}), Sourced))
     for name, number in evenly(numbers_of(loaded.scenario), loaded.scenario).items():
         elsewhere = number in of_devices or number in held
         if not elsewhere and in_doubt(number) and deviation(number):
