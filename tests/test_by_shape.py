@@ -4,6 +4,8 @@ shapes, decades of sizes, and spreads that hold what they should.
 
 from __future__ import annotations
 
+from math import expm1, log1p
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -82,7 +84,7 @@ def missed(logs: list[float], card: str = "l40s") -> derived.Missed:
 
 @given(st.lists(st.floats(0.001, 1.0), min_size=5, max_size=50))
 def test_a_spread_holds_the_share_that_it_is_named_after(sizes: list[float]) -> None:
-    width = derived.DEVIATIONS * derived.spread([missed(sizes)])
+    width = derived.DEVIATIONS * log1p(derived.spread([missed(sizes)]))
     inside = sum(size <= width * (1 + 1e-9) for size in sizes)
     assert inside / len(sizes) >= derived.SHARE - 1e-9
     below = sum(size < width * (1 - 1e-9) for size in sizes)
@@ -92,7 +94,7 @@ def test_a_spread_holds_the_share_that_it_is_named_after(sizes: list[float]) -> 
 def test_each_card_weighs_the_same_in_a_spread() -> None:
     """A thousand small errors of one card do not hide ten large ones of another."""
     small, large = missed([0.01] * 1000), missed([0.3] * 10, "rtx_pro_6000")
-    assert derived.spread([small, large]) == pytest.approx(0.3 / derived.DEVIATIONS)
+    assert derived.spread([small, large]) == pytest.approx(expm1(0.3 / derived.DEVIATIONS))
 
 
 def test_an_operation_has_the_spread_of_its_entry_in_a_profile() -> None:

@@ -63,7 +63,9 @@ def test_a_derived_card_is_a_line_for_each_number_calls_nothing_calibrated_and_i
     card, text = device(name), FILES[name].read_text()
     assert len(text.splitlines()) <= 16
     rows = {str(row["parameter"]): str(row["confidence"]) for row in provenance(card)}
-    assert not {"calibrated", "measured"} & set(rows.values())
+    # rows of a generation may have been measured on another of its cards, or on this one
+    kernels = {name: known for name, known in rows.items() if not name.startswith("rows.")}
+    assert not {"calibrated", "measured"} & set(kernels.values())
     own = {"memory_gb", "memory_bandwidth_gb_s", "peak_tflops", "power_w"}
     assert "borrowed" not in {rows[number] for number in own & set(rows)}
     origin = device(str(read(FILES[name]).data["like"]))
