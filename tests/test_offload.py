@@ -15,7 +15,7 @@ from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput, Infeasible
 from simulator.scenario import evaluate, load
 from simulator.scenario.evaluate import law_from, simulate
-from tests.test_cost import DEVICE, LINK, MODEL, place
+from tests.test_cost import DEVICE, ENGINE, LINK, MODEL, place
 
 SLOW = {**DEVICE, "name": "slow", "kind": "cpu", "memory_bandwidth_gb_s": 0.1}
 """A tenth of the bandwidth."""
@@ -113,6 +113,25 @@ def test_the_other_device_has_an_engine_of_its_own() -> None:
     engine = {**place().engine.model_dump(), "host_us_per_layer": 500, "launch": "synchronous"}
     plain, own = on({"layers": 2}, model=MODEL), on({"layers": 2, "engine": engine}, model=MODEL)
     assert us(own) - us(plain) == pytest.approx(1_000)
+
+
+@pytest.mark.parametrize("layers", [None, [2, 2], 1])
+def test_a_pass_is_scheduled_once_by_the_targets_engine(layers: Any) -> None:
+    """A millisecond, wherever the first layer lies."""
+    parts = [{"layers": layers, "engine": ENGINE}] if layers else []
+    engine = {**ENGINE, "host_us_per_pass": 1_000}
+    busy = HardwareCost(on(*parts, model=MODEL, engine=engine)).target(ONE).busy
+    assert busy["target host"] == pytest.approx(1e-3)
+
+
+def test_of_copied_layers_only_the_experts_that_are_read_cross() -> None:
+    """Two requests read three of four experts: a layer's copy is 30 kB less."""
+    rows = Rows.decode(1, 198, 2)
+    copied = on({"layers": 1, "copied_from_rows": 2})
+    layer = copied.layer_bytes(0, 1) - 30_000
+    busy = HardwareCost(copied).target(rows).busy
+    wire = HardwareCost(copied).target_place.offload["n0"].link
+    assert busy["target links"] == pytest.approx(wire.transfer_seconds(layer))
 
 
 # ---- memories

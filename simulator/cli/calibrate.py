@@ -4,6 +4,7 @@ measured runs.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,12 +92,10 @@ def import_(
     """Convert measurements of microsoft/vidur, casys-kaist/LLMServingSim, NetX-lab/Frontier or
     ai-dynamo/aiconfigurator; say what is skipped.
     """
-    from collections import Counter
-
     import pandas as pd
 
     from simulator.evidence.calibrate.importers import CACHE_MB, checked, imported
-    from simulator.evidence.calibrate.measurements import CACHED, REASONS, write
+    from simulator.evidence.calibrate.measurements import write
 
     skipped: Counter[str] = Counter()
     with working("reading") as status:
@@ -121,6 +120,15 @@ def import_(
         every_row = pd.concat(tables, ignore_index=True)
         rows = checked(every_row, chip, cache_mb, skipped)
         write(rows, out)
+    _answer_import(rows, skipped, out, card, as_json)
+
+
+def _answer_import(
+    rows: Any, skipped: Counter[str], out: Path, card: str | None, as_json: bool
+) -> None:
+    """Say how many rows were written, which of them are marked, and what was skipped."""
+    from simulator.evidence.calibrate.measurements import CACHED, REASONS
+
     counts = {str(name): len(part) for name, part in rows.groupby("operation")}
     reasons = {reason: count for reason, count in skipped.most_common() if count}
     left_out = {why: int((rows.left_out == why).sum()) for why in REASONS}

@@ -198,10 +198,16 @@ class PassTimes:
         """Layers whose routed experts lie elsewhere."""
         away = sum((Counter(one.kinds) for one in self.away), Counter[LayerKind]())
         self.kinds_with_experts_away = dict(away)
-        self.begins = first == 0
-        """Whether the model begins with these layers."""
         self.ends = last == self.place.model.num_hidden_layers
         """Whether the model ends with them: the LM head belongs to its last layer."""
+        self.schedules = first == 0
+        """Whether the engine's time of a pass is counted here: where the model begins; where it
+        ends, if it begins elsewhere.
+        """
+        if role.startswith("offload"):
+            self.schedules = False
+        elif self.place.offload and self.place.segments[0].offload:
+            self.schedules = self.ends
         self.drafting = drafting
         self._engine = self.place.engine
         self._splits = self.place.attention == "data_parallel"
@@ -373,7 +379,7 @@ class PassTimes:
             collectives = collectives * self.ends
         collectives += exchange_time(place, tokens) * self._with_experts
         host = place.engine.host_seconds(self._launched, many_rows, tokens)
-        if self.begins:
+        if self.schedules:
             host += place.engine.pass_seconds()
         if self.ends:
             host += place.engine.row_seconds(logit_rows)
@@ -520,7 +526,8 @@ class HardwareCost:
                 continue
             there = segment.offload
             if there and there.copies(rows.tokens):
-                copied = there.link.transfer_seconds(place.layer_bytes(begin, end))
+                size = place.layer_bytes(begin, end, place.model.experts_read(rows))
+                copied = there.link.transfer_seconds(size)
                 phases.append(Phase(copied, {CARRIED: copied}))
                 there = None
             crossed = behind or there

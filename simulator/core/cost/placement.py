@@ -412,14 +412,16 @@ class Placement(Frozen):
         routed = self.model.experts.routed if self.model.experts else 0
         return routed * self.expert_bytes
 
-    def layer_bytes(self, first: int, last: int) -> float:
-        """Return the bytes of the weights of the layers from ``first`` to before ``last``."""
+    def layer_bytes(self, first: int, last: int, read: float | None = None) -> float:
+        """Return the bytes of the weights of the layers from ``first`` to before ``last``; of the
+        routed experts of each only so many as are ``read``, by default all.
+        """
         size = 0.0
         for kind, count in self.model.kinds(first, last).items():
             routed = 0
             if kind.experts and self.model.experts:
                 routed = self.model.experts.routed * self.model.expert_weights
-                size += count * self._routed_bytes
+                size += count * (self._routed_bytes if read is None else read * self.expert_bytes)
             rest = self.model.kind_weights(kind) - routed
             size += count * rest * self.bits.block_bits / 8.0
         return size

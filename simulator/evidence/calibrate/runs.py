@@ -37,6 +37,7 @@ from scipy.optimize import brentq, least_squares
 from simulator.core.acceptance.sources import Acceptance, Rates
 from simulator.core.cost.engine import Engine
 from simulator.core.cost.hull import kinds_of
+from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput
 from simulator.core.numeric import ordered_sum
 from simulator.core.plain import PlainData
@@ -45,7 +46,7 @@ from simulator.core.strategies.common.base import rows_of_a_request
 from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
-from simulator.scenario import Loaded, load
+from simulator.scenario import Loaded, Scenario, load
 from simulator.scenario.evaluate import law, plain_tpot_s, replay
 from simulator.scenario.uncertain.devices import devices, with_slower
 from simulator.scenario.uncertain.doubts import deviation
@@ -455,6 +456,11 @@ def _home(runs: Sequence[MeasuredRun]) -> PlainData:
     further = {device.architecture for device in others} - {first.architecture}
     if further:
         home["architectures"] = sorted(further)
+    return {"fitted_on": home, "hull": _hull(scenarios, places)}
+
+
+def _hull(scenarios: Sequence[Scenario], places: Sequence[Placement]) -> PlainData:
+    """Return between which ends runs lie, and what they have in common."""
     counts = {
         "batch": [scenario.batch for scenario in scenarios],
         "rows": [rows_of_a_request(scenario.schedule) for scenario in scenarios],
@@ -471,7 +477,7 @@ def _home(runs: Sequence[MeasuredRun]) -> PlainData:
         "formats": sorted({place.weights for place in places}),
         "drafting": sorted(how for how in drafting if how),
     }
-    return {"fitted_on": home, "hull": hull}
+    return hull
 
 
 def _fitted_elsewhere(

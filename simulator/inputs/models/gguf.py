@@ -367,6 +367,19 @@ def _of_delta(values: PlainData, architecture: str) -> Iterator[tuple[str, Any]]
         yield "linear_value_head_dim", inner // count
 
 
+def _tokens(header: GgufHeader, architecture: str) -> Any:
+    """Return the number of tokens: rows of the embedding, else as a key says; None where neither
+    is there.
+    """
+    embedding = header.tensors.get("token_embd.weight")
+    if embedding and embedding.sizes:
+        return embedding.sizes[-1]
+    vocabulary = header.values.get("tokenizer.ggml.tokens")
+    if isinstance(vocabulary, list):
+        vocabulary = len(vocabulary)
+    return header.values.get(f"{architecture}.vocab_size", vocabulary)
+
+
 def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a configuration by the names of Hugging Face."""
     values = header.values
@@ -383,14 +396,7 @@ def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
         yield "num_hidden_layers", layers
     if _has_delta(architecture):
         yield from _of_delta(values, architecture)
-    embedding = tensors.get("token_embd.weight")
-    tokens: Any
-    if embedding and embedding.sizes:
-        tokens = embedding.sizes[-1]
-    else:
-        tokens = values.get(f"{architecture}.vocab_size", values.get("tokenizer.ggml.tokens"))
-    if isinstance(tokens, list):
-        tokens = len(tokens)
+    tokens = _tokens(header, architecture)
     if tokens is not None:
         yield "vocab_size", tokens
     yield "tie_word_embeddings", bool(tensors) and "output.weight" not in tensors

@@ -92,13 +92,17 @@ def bits_of(stated: PlainMapping, module: Any) -> float | None:
     return mlx_bits(own["bits"], own["group_size"])
 
 
-def stored(config: Config, model: ModelSpec, stated: PlainMapping) -> StoredBits:
-    """Return the bits a weight of a model by group of tensors, with what single modules have.
+OfLayers = dict[tuple[int, str, bool], dict[str, float]]
+"""Bits by name of a module, by layer, part and whether it is of routed experts."""
+
+
+def _of_modules(config: Config, stated: PlainMapping) -> tuple[dict[str, float], OfLayers]:
+    """Return the bits of single modules: of embedding and LM head, and of matrices of layers.
 
     Raises :class:`BadInput` for a module of which nothing here tells the weights.
     """
-    tables = {}
-    of_layers: dict[tuple[int, str, bool], dict[str, float]] = {}
+    tables = dict[str, float]()
+    of_layers: OfLayers = {}
     for path, module in stated.items():
         if path in OPTIONS or HARMLESS.fullmatch(path) or SMALL.fullmatch(path):
             continue
@@ -118,6 +122,15 @@ def stored(config: Config, model: ModelSpec, stated: PlainMapping) -> StoredBits
         of_layers.setdefault(key, {})[known.name] = bits
     if config.faults:
         raise BadInput(dict.fromkeys(config.faults))
+    return tables, of_layers
+
+
+def stored(config: Config, model: ModelSpec, stated: PlainMapping) -> StoredBits:
+    """Return the bits a weight of a model by group of tensors, with what single modules have.
+
+    Raises :class:`BadInput` for a module of which nothing here tells the weights.
+    """
+    tables, of_layers = _of_modules(config, stated)
     usual = bits_of(stated, True) or UNQUANTISED
     embedding = tables.get("embedding", _fitting(stated, usual, model.hidden_size))
     head = tables.get("head", _fitting(stated, usual, model.hidden_size))
