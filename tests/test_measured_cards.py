@@ -178,3 +178,11 @@ def test_what_a_profile_borrows_is_read_from_its_lines(
     path = tmp_path / "card.yaml"
     path.write_text(f"about: a card\n{lines}")
     assert derived_from(path) == expected
+
+
+def test_an_architecture_says_who_makes_a_card() -> None:
+    near = near_sheet("", Sheet(300.0, 60.0, architecture="Ada Lovelace"), CATALOGUE)
+    assert near.sheet.maker == "NVIDIA"
+    assert near.nearest[0].architecture == "Ada Lovelace"
+    nobody = near_sheet("", Sheet(300.0, 60.0, architecture="Round"), CATALOGUE)
+    assert in_common(nobody.sheet, nobody.nearest[0]) == "not known"

@@ -8,7 +8,7 @@ whose bandwidth and peak differ by the smallest factor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import log2
 
@@ -103,6 +103,8 @@ def near_sheet(name: str, sheet: Sheet, catalogue: Catalogue) -> Nearness:
             sheet.architecture, {fields.get("architecture", "") for fields in heads}
         ),
     )
+    if not sheet.maker:
+        sheet = replace(sheet, maker=_maker_of(sheet.architecture, heads))
     some_card = next(measured_cards(catalogue))
     described = {
         "name": name,
@@ -114,6 +116,14 @@ def near_sheet(name: str, sheet: Sheet, catalogue: Catalogue) -> Nearness:
     }
     device = some_card.model_copy(update=described)  # nobody looks at its times
     return Nearness(name, sheet, "", False, _nearest(device, catalogue))
+
+
+def _maker_of(architecture: str, heads: Iterable[Mapping[str, str]]) -> str:
+    """Return who makes the cards here of an architecture; nothing where there are none."""
+    for fields in heads:
+        if architecture and fields.get("architecture") == architecture:
+            return fields.get("maker", "")
+    return ""
 
 
 def _as_here(word: str, known: set[str]) -> str:

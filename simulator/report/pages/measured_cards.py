@@ -60,6 +60,8 @@ def in_common(sheet: Sheet, card: MeasuredCard) -> str:
         return "nothing"
     if sheet.architecture == card.architecture:
         return "architecture"
+    if not sheet.maker:
+        return "not known"
     return "maker"
 
 
