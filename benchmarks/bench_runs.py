@@ -25,9 +25,9 @@ from figures import Figure, at_least, in_loops, show, turns
 from simulator.core.acceptance.sources import Acceptance, Cycle
 from simulator.core.cost.durations import ByLoad
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving.arrivals import Poisson
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.load.arrivals import Poisson
 from simulator.core.serving.policies import FixedBatch, PrefillFirst
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service

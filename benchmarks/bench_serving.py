@@ -22,7 +22,7 @@ from simulator.core.acceptance.sources import Acceptance, Cycle, Rates
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.serving.fields import Serving
-from simulator.core.serving.lengths import Uniform
+from simulator.core.serving.load.lengths import Uniform
 from simulator.core.serving.policies import FixedBatch, Policy, PrefillFirst, UnifiedBudget
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service

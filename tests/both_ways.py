@@ -16,9 +16,10 @@ from unittest.mock import patch
 from simulator.core.acceptance.sources import Acceptance, Cycle, Rates
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.cache.memory import KVMemory, PrefixBlocks
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.lazy import batch as lazy, to_come
-from simulator.core.serving.memory import KVMemory, PrefixBlocks
+from simulator.core.serving.load.traffic import Line, TrafficFile
 from simulator.core.serving.policies import (
     ChunkedPrefill,
     FixedBatch,
@@ -29,7 +30,6 @@ from simulator.core.serving.policies import (
 from simulator.core.serving.requests import HASHED_TOKENS, Request, Requests
 from simulator.core.serving.service import Service, ServiceRun
 from simulator.core.serving.slo import Slo
-from simulator.core.serving.traffic import Line, TrafficFile
 from simulator.core.strategies import strategies
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.base import Strategy, early_exit

@@ -11,11 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from simulator.core.serving.arrivals import Gamma
-from simulator.core.serving.busier import Stretch, busier, is_steady, rate_per_s, redrawn, stretches
+from simulator.core.serving.load.arrivals import Gamma
+from simulator.core.serving.load.busier import (
+    Stretch,
+    busier,
+    is_steady,
+    rate_per_s,
+    redrawn,
+    stretches,
+)
+from simulator.core.serving.load.traffic import Line, TrafficFile
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.slo import Limit
-from simulator.core.serving.traffic import Line, TrafficFile
 from simulator.scenario import load
 from simulator.scenario.evaluate import simulate
 from simulator.studies.capacity import at_once, trial

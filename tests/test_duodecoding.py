@@ -16,7 +16,7 @@ from simulator.core.acceptance.sources import Acceptance, Cycle, Rates, Replay
 from simulator.core.cost.rows import Phase
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.faults import BadInput
-from simulator.core.serving.memory import Blocks
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import ClosedLoop, Requests
 from simulator.core.serving.scheduler import Scheduler

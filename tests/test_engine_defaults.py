@@ -252,7 +252,7 @@ def test_drafts_that_read_hidden_states_compute_a_block_more(method: str, droppe
 
 @pytest.mark.skipif(not UNITS.is_file(), reason="the data files are not part of the repository")
 def test_hits_of_a_model_with_large_units_follow_the_law() -> None:
-    from simulator.core.serving.memory import hit_tokens
+    from simulator.core.serving.cache.memory import hit_tokens
 
     rows = [line.split(",") for line in UNITS.read_text().splitlines()[1:]]
     found = [
@@ -271,7 +271,7 @@ def test_hits_of_a_running_vllm_follow_the_law() -> None:
     prompt, behind the same prompt again (all of it known) and behind one that shares its first
     half; ``vllm:prefix_cache_hits`` of ``get_metrics()`` was read after each.
     """
-    from simulator.core.serving.memory import hit_tokens
+    from simulator.core.serving.cache.memory import hit_tokens
 
     rows = [
         line.split(",") for line in (DATA / "vllm_cpu_prefix_hits.csv").read_text().splitlines()[1:]

@@ -14,7 +14,7 @@ from simulator.core.acceptance.sources import Cycle, Odds, Rates
 from simulator.core.cost.rows import Phase, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.quantities import Ranged
-from simulator.core.serving.memory import Blocks
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.policies import (
     ChunkedPrefill,
     FixedBatch,

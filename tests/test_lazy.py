@@ -15,10 +15,10 @@ from hypothesis import given, settings, strategies as st
 
 from simulator.core.acceptance.sources import Cycle, Rates
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.lazy import to_come
 from simulator.core.serving.ledger import Ledger
-from simulator.core.serving.memory import Blocks
 from simulator.core.serving.policies import PrefillFirst
 from simulator.core.serving.requests import Request, Requests
 from simulator.core.serving.service import Service

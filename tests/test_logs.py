@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from simulator.core.faults import BadInput
-from simulator.core.serving.traffic import TrafficFile
+from simulator.core.serving.load.traffic import TrafficFile
 from simulator.inputs.logs import picture, read_log
 from simulator.scenario import load
 

@@ -23,7 +23,7 @@ from simulator.core.cost.placement import Placement
 from simulator.core.cost.rows import Rows
 from simulator.core.quantities import Sourced
 from simulator.core.serving import step_times
-from simulator.core.serving.memory import Blocks
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.requests import Request
 from simulator.scenario import load
 from simulator.scenario.evaluate import run, simulate

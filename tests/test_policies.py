@@ -17,9 +17,9 @@ import pytest
 from simulator.core.acceptance.cursors import Chain, Verdict
 from simulator.core.acceptance.sources import Exit, Odds
 from simulator.core.cost.rows import Phase, Rows
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.iteration import Iteration
-from simulator.core.serving.lengths import Uniform
-from simulator.core.serving.memory import Blocks
+from simulator.core.serving.load.lengths import Uniform
 from simulator.core.serving.policies import (
     ChunkedPrefill,
     FixedBatch,

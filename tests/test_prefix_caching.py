@@ -19,8 +19,8 @@ from simulator.cli.main import main
 from simulator.core.acceptance.sources import Cycle
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.faults import BadInput
+from simulator.core.serving.cache.memory import Blocks, PrefixBlocks
 from simulator.core.serving.iteration import Iteration
-from simulator.core.serving.memory import Blocks, PrefixBlocks
 from simulator.core.serving.policies import (
     ChunkedPrefill,
     FixedBatch,

@@ -17,8 +17,8 @@ from simulator.core.cost.rows import Phase, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.faults import BadInput
 from simulator.core.quantities import OneOrMore
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.iteration import Iteration
-from simulator.core.serving.memory import Blocks
 from simulator.core.serving.policies import FixedBatch, Policy, PrefillFirst
 from simulator.core.serving.requests import ClosedLoop, Requests
 from simulator.core.serving.scheduler import Scheduler

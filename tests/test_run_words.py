@@ -11,10 +11,10 @@ import pytest
 
 from simulator.core.acceptance.spec import AcceptanceSpec
 from simulator.core.cost.rows import Phase
-from simulator.core.serving.arrivals import Deterministic, Gamma, Poisson
-from simulator.core.serving.lengths import Uniform
+from simulator.core.serving.load.arrivals import Deterministic, Gamma, Poisson
+from simulator.core.serving.load.lengths import Uniform
+from simulator.core.serving.load.traffic import TrafficFile
 from simulator.core.serving.metrics import Sketch
-from simulator.core.serving.traffic import TrafficFile
 from simulator.core.strategies.common.claim import EXACT, Claim
 from simulator.core.strategies.common.step import Kind
 from simulator.report.blocks import (

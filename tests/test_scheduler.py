@@ -17,8 +17,8 @@ from simulator.core.acceptance.sources import Cycle
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.iteration import Iteration
-from simulator.core.serving.memory import Blocks
 from simulator.core.serving.metrics import BrokenRunError, Sketch, Tally
 from simulator.core.serving.policies import (
     ChunkedPrefill,

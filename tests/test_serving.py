@@ -19,8 +19,8 @@ from simulator.core.acceptance.sources import Cycle
 from simulator.core.cost.rows import Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.faults import BadInput
-from simulator.core.serving.lengths import LogNormal, Uniform
-from simulator.core.serving.memory import Blocks
+from simulator.core.serving.cache.memory import Blocks
+from simulator.core.serving.load.lengths import LogNormal, Uniform
 from simulator.core.serving.policies import ChunkedPrefill, FixedBatch, PrefillFirst, UnifiedBudget
 from simulator.core.serving.requests import Arrivals, Request, Requests
 from simulator.core.serving.scheduler import Scheduler

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
 from simulator.cli.main import main
-from simulator.core.serving.memory import Blocks
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.policies import FixedBatch, UnifiedBudget
 from simulator.core.serving.requests import Request
 from simulator.core.serving.waiting import ClosedLoopLaw, running_together

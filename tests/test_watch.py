@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.core.serving.arrivals import Poisson
+from simulator.core.serving.load.arrivals import Poisson
 from simulator.core.serving.requests import Request, Requests
 from simulator.core.serving.slo import Limit
 from simulator.studies.plan.watch import LimitBrokenError, Watch

@@ -19,9 +19,9 @@ from simulator.cli.main import main
 from simulator.core.acceptance.assignment import TraceAssignment, replay_behind
 from simulator.core.acceptance.sources import Cycle, Replay
 from simulator.core.faults import BadInput
-from simulator.core.serving.arrivals import Deterministic, Gamma, Poisson
+from simulator.core.serving.load.arrivals import Deterministic, Gamma, Poisson
+from simulator.core.serving.load.traffic import Line, TrafficFile
 from simulator.core.serving.requests import Request, Requests
-from simulator.core.serving.traffic import Line, TrafficFile
 from simulator.inputs import traffic
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import Loaded, evaluate, load

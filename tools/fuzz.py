@@ -44,7 +44,7 @@ from test_bad_inputs import trace
 
 from simulator.core.acceptance.statistics import statistics
 from simulator.core.faults import BadInput
-from simulator.core.serving.traffic import TrafficFile
+from simulator.core.serving.load.traffic import TrafficFile
 from simulator.evidence.calibrate import measurements
 from simulator.evidence.published import PublishedCell, rows
 from simulator.inputs.catalogue import FOLDERS, Catalogue, shipped

@@ -19,8 +19,8 @@ from simulator.core.acceptance.sources import Acceptance, Cycle, odds_of
 from simulator.core.cost.stated import StatedCost
 from simulator.core.numeric import ordered_sum
 from simulator.core.parallel import Spread
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.iteration import Iteration
-from simulator.core.serving.memory import Blocks
 from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import ClosedLoop, Requests
 from simulator.core.serving.scheduler import Scheduler

@@ -17,7 +17,7 @@ import numpy as np
 
 from simulator.core.faults import told
 from simulator.core.plain import PlainMapping
-from simulator.core.serving.traffic import MOST_TOKENS, Line, TrafficFile
+from simulator.core.serving.load.traffic import MOST_TOKENS, Line, TrafficFile
 from simulator.inputs import reading
 from simulator.inputs.document import readable
 from simulator.inputs.logs import TRAFFIC, listed_hashes, named_columns, read_log

@@ -26,12 +26,12 @@ from simulator.core.faults import BadInput
 from simulator.core.numeric import ordered_sum
 from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen, Sourced
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.fields import Serving
-from simulator.core.serving.memory import Blocks
+from simulator.core.serving.load.traffic import READERS
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
 from simulator.core.serving.slo import Slo
-from simulator.core.serving.traffic import READERS
 from simulator.core.serving.waiting import running_together
 from simulator.core.strategies import Strategy, strategies
 from simulator.core.strategies.autoregressive import Autoregressive

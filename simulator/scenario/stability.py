@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from simulator.core.acceptance.sources import Acceptance, odds_of
 from simulator.core.cost.rows import Rows
-from simulator.core.serving.memory import PrefixBlocks
+from simulator.core.serving.cache.memory import PrefixBlocks
 from simulator.scenario.fields import Scenario
 
 

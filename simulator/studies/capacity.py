@@ -20,7 +20,7 @@ workload.
 With an SLO it is the highest rate that meets it, which DistServe calls goodput (Zhong et al., OSDI
 2024): bisected to ``TOLERANCE`` below the above, on the first requests of the workload, or where
 they are fewer on more that are drawn from it; another rate is that of so many times as many
-requests (:mod:`simulator.core.serving.busier`).
+requests (:mod:`simulator.core.serving.load.busier`).
 """
 
 import time
@@ -35,9 +35,15 @@ from numpy.typing import NDArray
 from simulator.core.parallel import CORES, counted, say
 from simulator.core.plain import PlainData
 from simulator.core.processes import pool
-from simulator.core.serving.busier import FEWEST, busier, redrawn, requests_in_words, with_lines
+from simulator.core.serving.load.busier import (
+    FEWEST,
+    busier,
+    redrawn,
+    requests_in_words,
+    with_lines,
+)
+from simulator.core.serving.load.traffic import TrafficFile
 from simulator.core.serving.requests import Request
-from simulator.core.serving.traffic import TrafficFile
 from simulator.scenario import Loaded
 from simulator.scenario.evaluate import simulate, tuned
 
@@ -319,7 +325,7 @@ def trial_rate(loaded: Loaded) -> float:
 
 def busier_by(loaded: Loaded, factor: float, least_s: float = 0.0) -> Loaded:
     """Return the scenario with ``factor`` times its requests in a second
-    (:func:`simulator.core.serving.busier.busier`).
+    (:func:`simulator.core.serving.load.busier.busier`).
     """
     scenario = loaded.scenario
     return loaded.replace(requests=busier(scenario.requests, factor, scenario.seed, least_s))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.core.numeric import added_up
-from simulator.core.serving.memory import Blocks
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.metrics import PENDING, Tally
 from simulator.core.serving.requests import Request
 from simulator.core.strategies.common.step import Progress, State, Step

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from simulator.core.quantities import Frozen
-from simulator.core.serving.memory import Blocks, above_watermark
+from simulator.core.serving.cache.memory import Blocks, above_watermark
 from simulator.core.serving.requests import MOST_TOGETHER, Prompts, Request
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import CarriesPrompts

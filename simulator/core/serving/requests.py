@@ -23,10 +23,10 @@ from pydantic import Field, model_validator
 from simulator.core.acceptance.cursors import Cursor
 from simulator.core.faults import BadInput, did_you_mean, told
 from simulator.core.quantities import Frozen
-from simulator.core.serving.arrivals import DRAWN_AT_ONCE, AnyArrivals
-from simulator.core.serving.lengths import OutputTokens, PromptTokens, draw_lengths
+from simulator.core.serving.load.arrivals import DRAWN_AT_ONCE, AnyArrivals
+from simulator.core.serving.load.lengths import OutputTokens, PromptTokens, draw_lengths
+from simulator.core.serving.load.traffic import LATEST_S, Line, TrafficFile
 from simulator.core.serving.slo import Metric
-from simulator.core.serving.traffic import LATEST_S, Line, TrafficFile
 from simulator.core.strategies.common.step import State
 
 MOST_TOGETHER = 100_000

@@ -21,10 +21,10 @@ from simulator.core.acceptance.routing import RecordedRouting
 from simulator.core.acceptance.sources import Acceptance, Exit
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Rows
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.carried import Carried
 from simulator.core.serving.iteration import Batch, Iteration
 from simulator.core.serving.ledger import Ledger
-from simulator.core.serving.memory import Blocks
 from simulator.core.serving.metrics import BrokenRunError
 from simulator.core.serving.policies import Policy, Queues
 from simulator.core.serving.requests import Prompts, Request, Source, states_of

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.core.serving.memory import Blocks
+from simulator.core.serving.cache.memory import Blocks
 
 
 def running_together(

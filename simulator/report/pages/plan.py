@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.core.numeric import grouped
 from simulator.core.plain import PlainData
-from simulator.core.serving.busier import requests_in_words
+from simulator.core.serving.load.busier import requests_in_words
 from simulator.core.serving.slo import Limit
 from simulator.inputs.writing import write_all
 from simulator.report.blocks import (

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from simulator.core.acceptance.spec import AcceptanceSpec
 from simulator.core.plain import PlainMapping
-from simulator.core.serving.arrivals import Deterministic, Gamma, Poisson
-from simulator.core.serving.lengths import OutputTokens, PromptTokens
+from simulator.core.serving.load.arrivals import Deterministic, Gamma, Poisson
+from simulator.core.serving.load.lengths import OutputTokens, PromptTokens
+from simulator.core.serving.load.traffic import TrafficFile
 from simulator.core.serving.requests import Requests
-from simulator.core.serving.traffic import TrafficFile
 from simulator.core.strategies.common.capabilities import accounting_of
 from simulator.report.blocks import Block, Highlight, Paragraph, Strong
 from simulator.report.pages import decision as decided

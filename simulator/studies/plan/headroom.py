@@ -2,7 +2,7 @@
 known.
 
     kept     x x x x x . . . .        traffic of k times the rate, drawn anew for every k
-                                      (simulator.core.serving.busier)
+                                      (simulator.core.serving.load.busier)
              1 2 4       |     |
                   answer +     + arithmetic: flops, bytes, KV cache of the datasheets
 
@@ -31,7 +31,13 @@ from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput
 from simulator.core.parallel import say
 from simulator.core.plain import PlainData
-from simulator.core.serving.busier import FEWEST, busier, is_steady, rate_per_s, requests_in_words
+from simulator.core.serving.load.busier import (
+    FEWEST,
+    busier,
+    is_steady,
+    rate_per_s,
+    requests_in_words,
+)
 from simulator.core.serving.requests import Request
 from simulator.scenario import Loaded
 from simulator.scenario.evaluate import law, tuned

@@ -25,8 +25,8 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput, Fault, Path_, Place
 from simulator.core.plain import PlainData, PlainMapping
+from simulator.core.serving.load.traffic import TrafficFile
 from simulator.core.serving.requests import Requests
-from simulator.core.serving.traffic import TrafficFile
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import Document, read
 from simulator.inputs.logs import RecordedLog, read_log

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.core.numeric import Numbers
-from simulator.core.serving.memory import Blocks
+from simulator.core.serving.cache.memory import Blocks
 from simulator.core.strategies.common.courses import Course
 
 Counts = NDArray[np.int64]

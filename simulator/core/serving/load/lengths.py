@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from simulator.core.quantities import Frozen
-from simulator.core.serving.traffic import MOST_TOKENS
+from simulator.core.serving.load.traffic import MOST_TOKENS
 
 
 class _Bounded(Frozen):

@@ -34,8 +34,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.core.serving.load.traffic import Line, TrafficFile
 from simulator.core.serving.requests import Requests
-from simulator.core.serving.traffic import Line, TrafficFile
 
 AT_ONCE_S = 1e-3
 """Seconds between requests below which they come at once: a small part of any pass."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from simulator.core.quantities import Frozen
-from simulator.core.serving.traffic import TrafficFile
+from simulator.core.serving.load.traffic import TrafficFile
 
 DRAWN_AT_ONCE = 1_024
 """Gaps and lengths are drawn in blocks of this many requests, each with random numbers of its

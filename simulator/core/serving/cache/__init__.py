@@ -1,0 +1,1 @@
+"""What KV caches keep, and what of it a request finds."""
