@@ -110,7 +110,7 @@ class Inbox:
         fresh, self.fresh = self.fresh, []
         return fresh
 
-    def ended(self) -> None:
+    def ended(self, request: Request) -> None:
         pass
 
 

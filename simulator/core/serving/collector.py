@@ -217,9 +217,9 @@ class MetricsCollector:
                 self._arrived(request)
             yield request
 
-    def ended(self) -> None:
+    def ended(self, request: Request) -> None:
         """Tell the source that a request has left the system."""
-        self._source.ended()
+        self._source.ended(request)
 
     def close(self) -> None:
         """Let no more requests come."""

@@ -82,6 +82,7 @@ class Ledger:
     def cancel(self, request: Request, now: float) -> None:
         """Write that a request has left without its output."""
         tally = self.tally
+        request.finished_s = now
         self._pass_time(now)
         tally.cancelled += 1
         tally.thrown_away += request.tokens

@@ -351,6 +351,7 @@ class Request:
     first_token_s: float = 0.0
     last_token_s: float = 0.0
     finished_s: float = 0.0
+    """When it left the system, with its whole output or without."""
     outside_s: float = 0.0
     """Seconds outside of the engine, before its first token is seen."""
     preemptions: int = 0
@@ -407,8 +408,8 @@ class Source(Protocol):
         arrival.
         """
 
-    def ended(self) -> None:
-        """Take note that a request has left the system."""
+    def ended(self, request: Request) -> None:
+        """Take note that a request has left the system, at its ``finished_s``."""
 
     def close(self) -> None:
         """Let no more requests come."""
@@ -457,7 +458,7 @@ class ClosedLoop:
                 index, now, prompt, output, self._cut, self._deal(index, next(self._tasks))
             )
 
-    def ended(self) -> None:
+    def ended(self, request: Request) -> None:
         """Take note that a client is idle and can send its next request."""
         self._idle += 1
 
@@ -491,7 +492,7 @@ class Arrivals:
             yield self._next
             self._next = next(self._rest, None)
 
-    def ended(self) -> None:
+    def ended(self, request: Request) -> None:
         """Do nothing: who comes does not depend on who goes."""
 
     def close(self) -> None:

@@ -181,9 +181,10 @@ class Fleet:
             replica = pool.replica_for(request)
             replica.submit(request)
             replica.ring()
-        if self._wakeup_at_s < self._source.next_s < inf:
-            self._wakeup_at_s = self._source.next_s
-            arrival = at(self._environment, self._wakeup_at_s)
+        next_s = self._source.next_s
+        if self._environment.now < next_s < inf and next_s != self._wakeup_at_s:
+            self._wakeup_at_s = next_s
+            arrival = at(self._environment, next_s)
             arrival.callbacks.append(lambda _: self.dispatch())
 
     # ---- the source that a replica sees
@@ -200,9 +201,9 @@ class Fleet:
         """Return nothing: a replica is handed its requests."""
         return ()
 
-    def ended(self) -> None:
+    def ended(self, request: Request) -> None:
         """Tell the source that a request has left the system, and send what its client has next."""
-        self._source.ended()
+        self._source.ended(request)
         self.dispatch()
 
     def close(self) -> None:

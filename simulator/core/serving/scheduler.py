@@ -192,10 +192,12 @@ class Scheduler:
         """
         if self._wakeup is None:
             self._wakeup = Event(environment)
-        # one alarm for an arrival, however many iterations wait for it
-        if self._wakeup_at_s < self.source.next_s < inf:
-            self._wakeup_at_s = self.source.next_s
-            arrival = at(environment, self.source.next_s)
+        # one alarm for an arrival, however many iterations wait for it; who has ended meanwhile may
+        # let one come before it
+        next_s = self.source.next_s
+        if environment.now < next_s < inf and next_s != self._wakeup_at_s:
+            self._wakeup_at_s = next_s
+            arrival = at(environment, next_s)
             arrival.callbacks.append(lambda _: self.ring())
         return self._wakeup
 
@@ -254,7 +256,7 @@ class Scheduler:
             queues.read(request)
             self.memory.keep(request, 0)
         ledger.cancel(request, now)
-        self.source.ended()
+        self.source.ended(request)
         self.ring()
 
     def next(self, now: float) -> Batch | None:
@@ -438,7 +440,7 @@ class Scheduler:
         request.gone = True
         self._leaving = True
         self.ledger.finish(request, now)
-        self.source.ended()
+        self.source.ended(request)
         if self.finished:
             self.finished(request)
 
