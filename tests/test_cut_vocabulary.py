@@ -24,8 +24,10 @@ from simulator.core.serving.requests import Requests
 from simulator.core.strategies.common.traits import Facts
 from simulator.core.strategies.tree_sd import TreeSD
 from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.evidence.calibrate.runs import acceptance_of
 from simulator.scenario import Loaded, evaluate, load
 from simulator.scenario.caveats import caveats
+from simulator.scenario.decision.flips import flips
 from simulator.scenario.evaluate import law, simulate
 from tests.test_cost import place
 
@@ -174,6 +176,30 @@ def test_what_acceptance_is_taken_to_be_is_said() -> None:
     assert any("strategy.covered plays no part" in words for words in cautions_of(mean))
     both = ["draft.lm_head_rows=2000", "strategy.covered=0.8", "acceptance={rate: 0.7}"]
     assert not any("cut" in words for words in cautions_of(load("vanilla_llama_2_7b_a100", both)))
+
+
+def test_a_flip_by_acceptance_is_of_the_draft_whose_mean_is_stated() -> None:
+    """Beside a mean the cut plays no part, so that it turns where it does without ``covered``;
+    beside a rate, which is of the whole vocabulary, at a chance that is higher by what is not covered.
+    """
+    turns = {}
+    for stated in ("{tokens_per_step: 2.5, window: 4}", "{rate: 0.7}"):
+        for covered in ("null", "0.8"):
+            sets = ["strategy.gamma=4", f"strategy.covered={covered}", f"acceptance={stated}"]
+            loaded = load("vanilla_llama_2_7b_a100", sets)
+            turns[stated[1:5], covered] = flips(loaded, 1).acceptance
+    assert turns["toke", "0.8"].chance == turns["toke", "null"].chance
+    assert 0.8 * turns["rate", "0.8"].chance == pytest.approx(
+        turns["rate", "null"].chance, abs=2e-3
+    )
+
+
+def test_rates_in_place_of_a_stated_mean_are_of_the_cut_draft() -> None:
+    sets = ["strategy.covered=0.5", "acceptance={tokens_per_step: 2.5, window: 4}"]
+    scenario = load("vanilla_llama_2_7b_a100", sets).scenario
+    assert scenario.at_rates(Rates((0.8,))) == Rates((0.8,))
+    measured = acceptance_of(load("vanilla_llama_2_7b_a100", sets), 3.0)
+    assert isinstance(measured, Rates)
 
 
 def cautions_of(loaded: Loaded) -> list[str]:

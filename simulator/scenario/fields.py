@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from simulator.core.acceptance.sources import Acceptance, Exit
+from simulator.core.acceptance.sources import Acceptance, Exit, Rates
 from simulator.core.acceptance.spec import AcceptanceSpec
 from simulator.core.cost.device import Link
 from simulator.core.cost.hardware_cost import HardwareCost
@@ -42,6 +42,7 @@ from simulator.core.strategies.common.capabilities import (
     drafts_first,
     dropped_units,
     extra_memory,
+    uncut,
 )
 from simulator.core.strategies.common.law import Law, OddsOf
 from simulator.core.strategies.common.method import Method
@@ -295,6 +296,14 @@ class Scenario(Frozen):
     def exit(self) -> Exit | None:
         """Return the early exit that acceptance must know about; None where there is none."""
         return early_exit(self.schedule, self.layers)
+
+    def at_rates(self, rates: Rates) -> Acceptance:
+        """Return the verdicts of stated rates, in place of the acceptance of the scenario; beside a
+        stated mean, which is that of a draft whose vocabulary is cut, they are so, too.
+        """
+        if self.acceptance.rescale:
+            return uncut(self.schedule).reads(rates)
+        return self.schedule.reads(rates)
 
     @property
     def contention(self) -> float:

@@ -204,7 +204,7 @@ def _sources(loaded: Loaded, rates: Sequence[float]) -> Iterator[_Source]:
         outside = float(odds.off_exit[0] / odds.accepted[0])
 
     def stated(rate: Numbers) -> Acceptance:
-        return strategy.reads(Rates((rate,), 1.0 - outside * (1.0 - rate)))
+        return scenario.at_rates(Rates((rate,), 1.0 - outside * (1.0 - rate)))
 
     if strategy.needs.single_rates:
         for rate in rates:

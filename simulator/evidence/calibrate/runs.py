@@ -43,6 +43,7 @@ from simulator.core.numeric import ordered_sum
 from simulator.core.plain import PlainData
 from simulator.core.quantities import Ranged, replace_nested
 from simulator.core.strategies.common.base import rows_of_a_request
+from simulator.core.strategies.common.capabilities import uncut
 from simulator.inputs import reading
 from simulator.inputs.catalogue import Catalogue, shown
 from simulator.inputs.document import readable
@@ -236,9 +237,10 @@ def acceptance_of(loaded: Loaded, tokens: float) -> Acceptance:
     strategy comes to it.
     """
     scenario = loaded.scenario
+    strategy = uncut(scenario.schedule)  # what was measured is of a draft as it is
 
     def at(rate: float) -> Acceptance:
-        return scenario.schedule.reads(Rates((rate,)))
+        return strategy.reads(Rates((rate,)))
 
     def over(rate: float) -> float:
         return float(law(scenario, at(rate)).verified_per_step) - tokens

@@ -176,7 +176,7 @@ def _acceptance(loaded: Loaded, odds: OddsOf, batch: int) -> AcceptanceTurn:
         return AcceptanceTurn(now, equal, None, faster_at_best)
 
     def at(chance: float) -> Law:
-        accepted = strategy.reads(Rates((chance,)))
+        accepted = scenario.at_rates(Rates((chance,)))
         return law_at(scenario, odds_of(accepted, scenario.exit), batch, context)
 
     def faster(thousandths: int) -> bool:

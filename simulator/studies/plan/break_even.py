@@ -71,7 +71,7 @@ def break_even(finding: Finding) -> BreakEven | None:
         )
 
     def at_rate(rate: float) -> float:
-        accepted = strategy.reads(Rates((rate,)))
+        accepted = loaded.scenario.at_rates(Rates((rate,)))
         return speedup(loaded, odds_of(accepted, loaded.scenario.exit), batch) - 1.0
 
     return BreakEven(

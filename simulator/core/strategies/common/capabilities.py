@@ -18,6 +18,7 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import Rows
 from simulator.core.plain import PlainData
+from simulator.core.quantities import Share
 from simulator.core.strategies.common.adaptive import Adaptive
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.drafters import Drafter
@@ -267,6 +268,24 @@ def beam_of(strategy: Strategy) -> Beam | None:
 
 Accounting: TypeAlias = Literal["verified", "emitted"]
 """Tokens that count as output: verified ones, or those shown before they are checked."""
+
+
+@runtime_checkable
+class CutsVocabulary(Protocol):
+    """A strategy with this capability may draft in a part of the target's vocabulary."""
+
+    @property
+    def covered(self) -> Share | None:
+        """Return the share of the target's tokens that this part holds; None for all of it."""
+
+
+def uncut(strategy: Strategy) -> Strategy:
+    """Return a strategy that takes acceptance as that of its drafter as it is, whose vocabulary may
+    be cut already.
+    """
+    if isinstance(strategy, CutsVocabulary) and strategy.covered is not None:
+        return strategy.model_copy(update={"covered": None})
+    return strategy
 
 
 @runtime_checkable
