@@ -180,7 +180,7 @@ def test_what_acceptance_is_taken_to_be_is_said() -> None:
 
 def test_a_flip_by_acceptance_is_of_the_draft_whose_mean_is_stated() -> None:
     """Beside a mean the cut plays no part, so that it turns where it does without ``covered``;
-    beside a rate, which is of the whole vocabulary, at a chance that is higher by what is not covered.
+    beside a rate, which is of the whole vocabulary, 0.8 of the chance is that without a cut.
     """
     turns = {}
     for stated in ("{tokens_per_step: 2.5, window: 4}", "{rate: 0.7}"):

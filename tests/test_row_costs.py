@@ -14,7 +14,8 @@ from simulator.core.cost.placement import Placement
 from simulator.core.cost.row_costs import MeasuredRows, RowCosts
 from simulator.core.quantities import Open, Ranged, provenance
 from simulator.inputs.catalogue import Catalogue
-from simulator.scenario import load
+from simulator.scenario import Loaded, load
+from simulator.scenario.uncertain.devices import by_operation
 from simulator.scenario.uncertain.doubts import doubtful
 
 WHERE = 'source: "round", confidence: computed'
@@ -51,6 +52,13 @@ rows:
 
 def place(folder: Path, card: str = "", generation: str = "", weights: str = "q4_k") -> Placement:
     """Return a target of a catalogue with one card, its generation and one engine."""
+    target = world(folder, card, generation, weights).scenario.target
+    assert target is not None
+    return target
+
+
+def world(folder: Path, card: str = "", generation: str = "", weights: str = "q4_k") -> Loaded:
+    """Return target and draft on that card."""
     files = {
         "devices/round.yaml": CARD + card,
         "generations/round_1_5.yaml": GENERATION + generation,
@@ -62,9 +70,7 @@ def place(folder: Path, card: str = "", generation: str = "", weights: str = "q4
         path.write_text(text)
     sets = [f"{role}.{part}=round" for role in ("target", "draft") for part in ("device", "engine")]
     sets += [f"target.weights={weights}", "acceptance={rate: 0.5}"]
-    target = load("methods_vicuna_7b_a100", sets, Catalogue((folder,))).scenario.target
-    assert target is not None
-    return target
+    return load("methods_vicuna_7b_a100", sets, Catalogue((folder,)))
 
 
 def ratio(target: Placement, rows: int) -> float:
@@ -90,6 +96,18 @@ def test_a_card_without_dot_products_multiplies_at_its_peak(tmp_path: Path) -> N
     target = place(tmp_path)
     bare = target.device.model_copy(update={"clock_ghz": None})
     assert bare.vector_rate == 71e12
+
+
+@pytest.mark.parametrize("spread", ["", "spread: another chip\n"])
+def test_a_slower_card_has_slower_vector_units_too(spread: str, tmp_path: Path) -> None:
+    """So that a product takes as many times longer for five rows as for one."""
+    loaded = world(tmp_path, spread)
+    (_, _, slower), *_ = by_operation(loaded)
+    target = slower(loaded).scenario.target
+    assert target is not None
+    assert ratio(target, 5) == pytest.approx(1.0 + 4 * 0.3)
+    one = products(target).timed(1e9, 0.0, 1) / products(place(tmp_path)).timed(1e9, 0.0, 1)
+    assert one == pytest.approx(1.19 if spread else 1.1)
 
 
 @pytest.mark.parametrize(("growth", "expected"), [(1, 2.0), (0.5, 1.5)])

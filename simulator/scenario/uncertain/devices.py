@@ -70,6 +70,10 @@ def by_operation(loaded: Loaded) -> Iterator[tuple[str, str, Callable[[Loaded], 
             yield name, f"{name}, {operation}", partial(changed, Device, slower)
 
 
+RATES = ("memory_bandwidth_gb_s", "peak_tflops", "cache_bandwidth_gb_s", "dot_operations")
+"""Fields of a device that are rates, beside the entries of ``peaks_tflops``; vector units are among
+them, which further rows of a product take.
+"""
 OPERATIONS = ("attention", "latent_attention", "experts", "small_operations")
 """Fields of a device that are operations, beside the entries of ``matmul``."""
 
@@ -87,6 +91,8 @@ def _longer(name: str, operations: Sequence[str], factor: float, device: Device)
     products = dict(device.matmul)
     for entry in device.matmul.keys() & {*operations}:
         products[entry] = stretched(products[entry])
+    if "default" in operations and device.dot_operations is not None:
+        fields["dot_operations"] = _divided(factor, device.dot_operations)
     return device.model_copy(update=fields | {"matmul": products})
 
 
@@ -151,14 +157,15 @@ def _slower(spreads: Mapping[str, float], device: Device) -> Device:
     if not spreads.get(device.name):
         return device
     factor = (1.0 + spread_of(device)) ** spreads[device.name]
-
-    def divided(rate: Positive) -> Positive:
-        return rate.model_copy(update={"value": rate.value / factor})
-
+    divided = partial(_divided, factor)
     rates: dict[str, object] = {}
-    for name in ("memory_bandwidth_gb_s", "peak_tflops", "cache_bandwidth_gb_s"):
+    for name in RATES:
         rate = getattr(device, name)
         if rate is not None:
             rates[name] = divided(rate)
     rates["peaks_tflops"] = {name: divided(peak) for name, peak in device.peaks_tflops.items()}
     return device.model_copy(update=rates)
+
+
+def _divided(factor: float, rate: Positive) -> Positive:
+    return rate.model_copy(update={"value": rate.value / factor})
