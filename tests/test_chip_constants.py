@@ -30,7 +30,7 @@ CHIP = "clock_ghz: 0.99\nmultiprocessors: 66\n"
 def card(folder: Path, text: str) -> Device:
     """Return the device of a file."""
     devices = folder / "hardware_profiles" / "devices"
-    devices.mkdir(parents=True)
+    devices.mkdir(parents=True, exist_ok=True)
     (devices / "card.yaml").write_text(text)
     names = Catalogue((folder,))
     return validate(Device, names.content("device", names.names("device")["card"]))
@@ -99,6 +99,20 @@ def test_constants_stay_where_nothing_says_how_the_chips_differ(text: str, tmp_p
 def test_a_card_with_measured_curves_scales_nothing(name: str) -> None:
     rows = provenance(shipped(name))
     assert not [row for row in rows if str(row["source"]).endswith(tuple(BY_CHIP.values()))]
+
+
+@pytest.mark.parametrize("between", ["", "multiprocessors: 264\n"])
+def test_a_card_between_two_others_passes_on_the_clock_that_its_constants_are_of(
+    between: str, tmp_path: Path
+) -> None:
+    """Half the clock and half the chip of an H100, whatever lies between: all constants double."""
+    devices = tmp_path / "hardware_profiles" / "devices"
+    devices.mkdir(parents=True)
+    (devices / "between.yaml").write_text(CARD + between)
+    last = card(tmp_path, CARD.replace("h100_sxm", "between") + CHIP)
+    first = shipped("h100_sxm").attention.decode
+    assert last.attention.decode.fixed_us.value == pytest.approx(2 * first.fixed_us.value)
+    assert last.attention.decode.head_us.value == pytest.approx(2 * first.head_us.value)
 
 
 @given(st.floats(0.5, 4.0), st.floats(0.5, 4.0), st.integers(1, 400), st.integers(1, 400))

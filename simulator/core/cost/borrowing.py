@@ -20,10 +20,10 @@ OWN = (
     "price_usd_per_hour",
     "cache_mb",
     "cache_bandwidth_gb_s",
-    "clock_ghz",
 )
 """Fields of a profile that are never borrowed: a spread was measured on one device and says nothing
-of another, nor does what a fit left.
+of another, nor does what a fit left. A clock is borrowed with the constants that are cycles of it,
+so that a third profile starts from both.
 """
 OF_A_GENERATION = ("dot_operations", "rows")
 """Fields that no device of another generation borrows."""
