@@ -169,6 +169,7 @@ def test_a_list_says_whose_kernels_a_card_takes_and_how_far_off_it_may_be() -> N
         ("like: l40s\n", ("l40s", 0.19)),
         ("like: l40s\nspread: what\n", None),
         ("like: l40s\nmatmul: {}\n", None),
+        ("like: l40s\nspread: same chip\nmatmul: {}\n", None),
         ("memory_gb: 3\n", None),
     ],
 )

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from simulator.core.relation import BORROWED_SPREADS
+from simulator.inputs import reading
 from simulator.inputs.document import head, read
 
 FITTED = ("measured", "calibrated")
@@ -14,7 +15,8 @@ def derived_from(path: Path) -> tuple[str, float] | None:
     time that it has; None where it states products of its own.
     """
     stated = dict[str, object](head(path, str(path)))
-    if stated.get("spread") not in BORROWED_SPREADS:  # a number, or behind the first lines
+    quick = stated.get("spread") in BORROWED_SPREADS and "matmul" not in reading.text(path)
+    if not quick:  # a number, behind the first lines, or beside products of its own
         stated = read(path, str(path)).data
     if "like" not in stated or "matmul" in stated:
         return None
