@@ -168,6 +168,27 @@ def test_what_is_offloaded_makes_room_and_has_to_fit() -> None:
         load(SCENARIO, ["target.offload.cpu.device.memory_gb=8"])
 
 
+def test_what_lies_on_a_cpu_lies_in_one_memory() -> None:
+    """Two parts of the target and the draft, none of them with a machine, in the RAM of the host;
+    cards without one are two.
+    """
+    nowhere = ["target.machine=''", "draft.machine=''"]
+    cpu = "device: xeon_16_cores, engine: llama_cpp_cpu, link: pcie_4_x16"
+    experts = f"cpu: {{{cpu}, experts: [9, 48]}}"
+    sets = [*nowhere, "draft.device=xeon_16_cores", "draft.engine=llama_cpp_cpu"]
+    both = load(SCENARIO, [*sets, f"target.offload={{{experts}, first: {{{cpu}, layers: 8}}}}"])
+    card, host = both.scenario.device_groups
+    assert [part.role for part in card.roles] == ["target"]
+    assert [part.role for part in host.roles] == ["offload cpu", "offload first", "draft"]
+    second, third = (
+        f"{{device: rtx_3060_12g, link: pcie_4_x16, layers: {layers}}}"
+        for layers in ("16", "[17, 32]")
+    )
+    cards = f"target.offload={{second: {second}, third: {third}}}"
+    apart = load(SCENARIO, [*nowhere, cards, "target.weights=q4_k_m"]).scenario.device_groups
+    assert len(apart) == 4
+
+
 # ---- what cannot be
 
 

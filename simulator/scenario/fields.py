@@ -480,12 +480,19 @@ class Scenario(Frozen):
     def _memory_of(self, part: RoleMemory) -> tuple[str, str]:
         """Return what tells the memory of a role from others: its machine and its device there.
 
-        Memory that is shared is one to a machine; a role without a machine has one of its own.
+        Memory that is shared is one to a machine; a role without a machine has one of its own, but
+        what lies on a CPU lies in the memory of the host.
         """
-        machine = part.place.machine or part.role
+        device = part.place.device
+        if part.place.machine:
+            machine = part.place.machine
+        elif device.kind == "cpu":
+            machine = "host"
+        else:
+            machine = part.role
         if self.shared_memory:
             return machine, ""
-        return machine, part.place.device.name
+        return machine, device.name
 
 
 @lru_cache(MOST_ROLES)
