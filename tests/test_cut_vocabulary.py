@@ -5,6 +5,7 @@ recorded.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log
 
 import numpy as np
 import pytest
@@ -12,7 +13,12 @@ from hypothesis import given, strategies as st
 from test_laws import play
 from test_tree_replay import trace_of
 
-from simulator.core.acceptance.cut_vocabulary import Covered, covered_tokens, cut_runs
+from simulator.core.acceptance.cut_vocabulary import (
+    Covered,
+    covered_tokens,
+    cut_runs,
+    usual_share,
+)
 from simulator.core.acceptance.sources import Rates, Replay, odds_of
 from simulator.core.acceptance.trace import Trace
 from simulator.core.cost.hardware_cost import HardwareCost
@@ -29,6 +35,7 @@ from simulator.scenario import Loaded, evaluate, load
 from simulator.scenario.caveats import caveats
 from simulator.scenario.decision.flips import flips
 from simulator.scenario.evaluate import law, simulate
+from simulator.scenario.uncertain.acceptance import acceptance_range
 from tests.test_cost import place
 
 SHARE = Share(value=0.75)
@@ -176,6 +183,38 @@ def test_what_acceptance_is_taken_to_be_is_said() -> None:
     assert any("strategy.covered plays no part" in words for words in cautions_of(mean))
     both = ["draft.lm_head_rows=2000", "strategy.covered=0.8", "acceptance={rate: 0.7}"]
     assert not any("cut" in words for words in cautions_of(load("vanilla_llama_2_7b_a100", both)))
+
+
+def test_a_quarter_of_a_vocabulary_has_the_published_share() -> None:
+    assert usual_share(0.25) == pytest.approx(0.95)
+    assert usual_share(1.0) == 1.0
+    assert usual_share(1.0 / 16.0) == pytest.approx(19 * 3 / 15 / (1 + 19 * 3 / 15))
+
+
+@given(st.floats(1e-6, 1.0), st.floats(1e-6, 1.0))
+def test_a_larger_part_of_a_vocabulary_covers_more(part: float, other: float) -> None:
+    less, more = sorted((part, other))
+    assert less <= usual_share(less) <= usual_share(more) <= 1.0
+
+
+@pytest.mark.parametrize("acceptance", ["{rate: 0.7}", "{tokens_per_step: 2.5, window: 4}"])
+def test_an_interval_reaches_down_to_what_a_cut_head_may_lose(acceptance: str) -> None:
+    """8,000 of 32,000 rows: 95 % of tokens, so that a rate of 0.7 is 0.665 at the lower end."""
+    sets = ["strategy.gamma=4", "draft.lm_head_rows=8000", f"acceptance={acceptance}"]
+    cut = load("vanilla_llama_2_7b_a100", sets)
+    low, high = acceptance_range(cut)
+    assert low < -0.05
+    assert high == 0.0
+    if acceptance == "{rate: 0.7}":
+        tokens = [sum(rate**place for place in range(5)) for rate in (0.7, 0.7 * 0.95)]
+        assert low == pytest.approx(log(tokens[1] / tokens[0]))
+    for known in ("strategy.covered=1", "draft.lm_head_rows=null"):
+        assert acceptance_range(load("vanilla_llama_2_7b_a100", [*sets, known])) == (0.0, 0.0)
+
+
+def test_what_is_never_kept_is_not_lost() -> None:
+    sets = ["draft.lm_head_rows=8000", "acceptance={always: 0}"]
+    assert acceptance_range(load("vanilla_llama_2_7b_a100", sets)) == (0.0, 0.0)
 
 
 def test_a_flip_by_acceptance_is_of_the_draft_whose_mean_is_stated() -> None:

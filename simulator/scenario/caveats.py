@@ -231,10 +231,13 @@ def _about_cut_heads(loaded: Loaded) -> Iterator[str]:
             "strategy.covered plays no part: the stated mean of tokens is taken as that of the "
             "draft with its cut LM head"
         )
-    if scenario.draft and scenario.draft.lm_head_rows and not covered:
+    share = scenario.least_covered
+    if scenario.draft and scenario.draft.lm_head_rows and share < 1.0:
         yield (
             f"acceptance is taken as that of the draft with {scenario.draft.lm_head_rows:,} rows "
-            "of its LM head; strategy.covered says which share of tokens they make up"
+            f"of its LM head; that of the whole one loses where tokens are not among them, some "
+            f"{100 * (1 - share):.0f} %: intervals reach down to that. strategy.covered says which "
+            "share of tokens they make up"
         )
 
 

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from simulator.core.acceptance.cut_vocabulary import usual_share
 from simulator.core.acceptance.sources import Acceptance, Exit, Rates
 from simulator.core.acceptance.spec import AcceptanceSpec
 from simulator.core.cost.device import Link
@@ -37,6 +38,7 @@ from simulator.core.strategies import Strategy, strategies
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.base import early_exit
 from simulator.core.strategies.common.capabilities import (
+    CutsVocabulary,
     ExtraMemory,
     drafting_of,
     drafts_first,
@@ -296,6 +298,18 @@ class Scenario(Frozen):
     def exit(self) -> Exit | None:
         """Return the early exit that acceptance must know about; None where there is none."""
         return early_exit(self.schedule, self.layers)
+
+    @property
+    def least_covered(self) -> float:
+        """Return the least share of the target's tokens that the draft can propose: 1 with a whole
+        LM head, and where ``covered`` says what the strategy makes of a cut one.
+        """
+        draft = self.draft
+        if draft is None or draft.lm_head_rows is None or not self.schedule.needs.draft_model:
+            return 1.0
+        if isinstance(self.schedule, CutsVocabulary) and self.schedule.covered is not None:
+            return 1.0
+        return usual_share(draft.lm_head_rows / draft.model.vocab_size)
 
     def at_rates(self, rates: Rates) -> Acceptance:
         """Return the verdicts of stated rates, in place of the acceptance of the scenario; beside a

@@ -1,7 +1,10 @@
 """Between what means acceptance lies, as changes of the tokens of a step."""
 
+from math import log
+
 import numpy as np
 
+from simulator.core.acceptance.cut_vocabulary import Covered
 from simulator.scenario import Loaded
 from simulator.scenario.evaluate import law
 from simulator.scenario.stated.means import range_window, stated_range
@@ -10,8 +13,34 @@ from simulator.scenario.uncertain.draws import SHARE_DEVIATIONS
 
 def acceptance_range(loaded: Loaded) -> tuple[float, float]:
     """Return the log changes of tokens per step from what the law has to both ends of the stated
-    range; 0 without one.
+    range; 0 without one. Where the draft's LM head is cut, and nothing says what that loses, the
+    lower end is lower.
     """
+    low, high = _stated(loaded)
+    return low + _lost_at_most(loaded), high
+
+
+def _lost_at_most(loaded: Loaded) -> float:
+    """Return the log change of tokens per step where a cut LM head loses what a vocabulary loses
+    that is cut so far (:func:`simulator.core.acceptance.cut_vocabulary.usual_share`); 0 where
+    nothing is cut, or where it is known what that loses.
+    """
+    scenario = loaded.scenario
+    share = scenario.least_covered
+    if share == 1.0:
+        return 0.0
+    acceptance = loaded.acceptance()
+    window = scenario.schedule.window
+    whole = float(acceptance.odds(window, scenario.exit).mean_accepted)
+    if not whole:
+        return 0.0
+    kept = float(Covered(acceptance, share).odds(window, scenario.exit).mean_accepted) / whole
+    tokens = float(law(scenario, acceptance).verified_per_step)
+    return log((1.0 + (tokens - 1.0) * kept) / tokens)
+
+
+def _stated(loaded: Loaded) -> tuple[float, float]:
+    """Return the log changes to both ends of the stated range; 0 without one."""
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
     spec = scenario.acceptance

@@ -22,8 +22,9 @@ Eight sources of error are drawn together ``DRAWS`` times, as factors on the num
 - *distance*: what is less well known outside of what an engine was fitted on
   (:mod:`simulator.scenario.uncertain.distance`).
 - *acceptance*, where the scenario states between what means it lies (``tokens_per_step_between``)
-  or states rates of fewer positions than a window has, which are continued; steps as long as they
-  are, and no mean below 1 or above the window + 1.
+  or states rates of fewer positions than a window has, which are continued, or where a draft's LM
+  head is cut and nothing says what that loses; steps as long as they are, and no mean below 1 or
+  above the window + 1.
 
 Left out: the requests of a second run that the first is divided by, acceptance that was recorded
 from other models or stated without such a range, and that requests of a batch depend on each other.
