@@ -15,6 +15,7 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.stored.mixes import published, stored_bits, stored_gb
 from simulator.core.faults import BadInput
 from simulator.inputs.models.huggingface import read_config
+from tests.test_cost import place
 from tests.test_gguf import Value, made
 
 
@@ -279,6 +280,14 @@ def test_a_quantised_head_is_as_small_as_the_layers(tmp_path: Path) -> None:
     model = written(tmp_path, fields)
     assert model.stored
     assert (model.stored.head_bits, model.stored.embedding_bits) == (4.125, 16.0)
+
+
+@pytest.mark.parametrize(("stated", "expected"), [({"lm_head": True}, "int4"), ({}, "fp16")])
+def test_a_quantised_head_is_multiplied_like_the_layers(
+    stated: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
+    model = written(tmp_path, LLAMA_8B | {"quantization_config": by_bits("gptq", 4, 128, **stated)})
+    assert place(model=model).format_of("head") == expected
 
 
 def test_attention_that_a_dense_model_leaves_out_is_refused(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from simulator.core.quantities import Frozen
 
 Group = Literal["blocks", "experts", "head"]
 """Tensors with bits of their own that products read: of layers, of routed experts, the LM head."""
+SIXTEEN_BITS = 16.0
 MOST_PLACES = 512
 """Placements of which is kept whether their degree can start."""
 
@@ -522,8 +523,10 @@ class Placement(Frozen):
 
     @property
     def table_format(self) -> WeightFormat:
-        """Return the format of embedding and LM head."""
-        if FORMATS[self.weights].tables_in_16_bits:
+        """Return the format of the LM head: that of the other weights, or 16 bits where a format
+        leaves it so and the file does not say otherwise.
+        """
+        if FORMATS[self.weights].tables_in_16_bits and self.bits.head_bits >= SIXTEEN_BITS:
             return "fp16"
         return self.weights
 
