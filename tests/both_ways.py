@@ -16,7 +16,8 @@ from unittest.mock import patch
 from simulator.core.acceptance.sources import Acceptance, Cycle, Rates
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving.cache.memory import KVMemory, PrefixBlocks
+from simulator.core.serving.cache.fields import KVMemory
+from simulator.core.serving.cache.prefixes import PrefixCache
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.lazy import batch as lazy, to_come
 from simulator.core.serving.load.traffic import Line, TrafficFile
@@ -121,7 +122,7 @@ def told(run: ServiceRun) -> dict[str, Any]:
 
 def _pool(memory: Any) -> tuple[Any, ...]:
     """What a pool of KV blocks counted, and what is left in it."""
-    if isinstance(memory, PrefixBlocks):
+    if isinstance(memory, PrefixCache):
         kept = (memory.asked_tokens, memory.hit_tokens, memory.evicted, list(memory.idle.items()))
     else:
         kept = ()

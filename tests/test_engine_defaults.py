@@ -152,8 +152,6 @@ def test_what_is_stated_wins_over_the_engine() -> None:
 def _left_out() -> Iterator[tuple[list[str], str]]:
     yield ["target.engine=llama_cpp_cuda"], "prefix caching: off, as in engine llama_cpp_cuda"
     yield ["target.engine=hf_eager"], "prefix caching: off (nobody has looked up"
-    yield ["target.model=qwen3_5_27b"], "left out, though on in engine vllm"
-    yield ["serving.memory.block_tokens=48"], "block_tokens 48 is no divisor"
     yield (
         ["requests={arrivals: {name: poisson, rate_per_s: 1}, count: 4}"],
         "nobody knows what drawn prompts have in common",
@@ -197,6 +195,29 @@ def test_plan_run_and_explain_say_it(tmp_path: Path) -> None:
     ran = CliRunner().invoke(main, ["run", *words, "--out", str(tmp_path / "r")])
     assert ran.exit_code == 0, ran.output
     assert "prefix caching: on, as in engine vllm" in (tmp_path / "r/report.md").read_text()
+
+
+# ---- the unit of a cache
+
+
+@pytest.mark.parametrize(
+    ("changes", "unit"),
+    [
+        ([], 800),
+        (["target.model=qwen3_5_35b_a3b"], 1072),
+        (["target.model=qwen3_5_35b_a3b", "target.kv_cache=fp8"], 2144),  # vllm#54360
+        (["target.model=qwen3_5_35b_a3b", "target.kv_cache=fp8", "strategy=autoregressive"], 2096),
+        (["target.model=qwen3_32b"], 16),
+        (["target.model=qwen3_32b", "target.engine=sglang"], 1),
+        (["serving.memory.block_tokens=48"], 48),
+    ],
+)
+def test_the_unit_of_a_cache_is_that_of_engine_and_model(changes: list[str], unit: int) -> None:
+    traffic = f"requests={{arrivals: {{name: file, format: mooncake, file: {DATA}/s_same.jsonl}}}}"
+    policy = "serving.policy={name: engine}"
+    loaded = load("mtp_qwen3_5_27b_h100", [traffic, policy, *changes])
+    memory = loaded.scenario.serving.memory
+    assert (memory.prefix_caching, memory.block_tokens) == (True, unit)
 
 
 # ---- a unit is dropped where drafts read hidden states
@@ -248,11 +269,14 @@ def test_drafts_that_read_hidden_states_compute_a_block_more(method: str, droppe
         serving=loaded.scenario.serving.model_copy(update={"memory": kept})
     )
     assert scenario.memory().dropped == dropped
+    keeps = kept.model_copy(update={"drops_last_block": False})
+    scenario = scenario.replace(serving=scenario.serving.model_copy(update={"memory": keeps}))
+    assert scenario.memory().dropped == 0
 
 
 @pytest.mark.skipif(not UNITS.is_file(), reason="the data files are not part of the repository")
 def test_hits_of_a_model_with_large_units_follow_the_law() -> None:
-    from simulator.core.serving.cache.memory import hit_tokens
+    from simulator.core.serving.cache.prefixes import hit_tokens
 
     rows = [line.split(",") for line in UNITS.read_text().splitlines()[1:]]
     found = [
@@ -271,7 +295,7 @@ def test_hits_of_a_running_vllm_follow_the_law() -> None:
     prompt, behind the same prompt again (all of it known) and behind one that shares its first
     half; ``vllm:prefix_cache_hits`` of ``get_metrics()`` was read after each.
     """
-    from simulator.core.serving.cache.memory import hit_tokens
+    from simulator.core.serving.cache.prefixes import hit_tokens
 
     rows = [
         line.split(",") for line in (DATA / "vllm_cpu_prefix_hits.csv").read_text().splitlines()[1:]

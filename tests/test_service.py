@@ -10,7 +10,7 @@ from simulator.core.acceptance.sources import Cycle
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving.cache.memory import KVMemory
+from simulator.core.serving.cache.fields import KVMemory
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.policies import FixedBatch

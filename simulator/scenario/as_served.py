@@ -7,14 +7,17 @@ field always wins:
 * ``serving.policy: {name: engine}`` becomes the policy of the server, with its limits on the device
   of the target.
 * ``serving.memory.prefix_caching``, where it is not stated, is on where the server has it on and it
-  can act: the traffic names the prefixes of its prompts (``hash_ids``), and every layer of the
-  models keeps all tokens.
+  can act: the traffic names the prefixes of its prompts (``hash_ids``, sessions).
+* ``serving.memory.block_tokens`` of such a cache, where it is not stated, is the unit of the server
+  (:func:`cache_unit_tokens`).
 """
 
 import os
 from collections.abc import Iterator
+from math import ceil
 from pathlib import Path
 
+from simulator.core.cost.formats import CACHE_BYTES
 from simulator.core.serving.policies import (
     ChunkedPrefill,
     EngineDefault,
@@ -22,12 +25,17 @@ from simulator.core.serving.policies import (
     PrefillFirst,
     UnifiedBudget,
 )
-from simulator.core.serving.requests import HASHED_TOKENS, Requests
+from simulator.core.serving.requests import Requests
 from simulator.inputs.document import Document
 from simulator.scenario.fields import Scenario
 
 POLICY = ("serving", "policy", "name")
 CACHING = ("serving", "memory", "prefix_caching")
+UNIT = ("serving", "memory", "block_tokens")
+CONVOLVED = 4
+"""Tokens that a short convolution reads, all but one of which belong to a state: the width of the
+kernel in every family that is read here, but lfm2's 3.
+"""
 KEPT = 32
 """Traffic files of which it is remembered whether they name prefixes."""
 _faults: dict[tuple[object, ...], str] = {}
@@ -67,28 +75,53 @@ def with_policy_of_engine(scenario: Scenario) -> Scenario:
 
 
 def with_caching_of_engine(scenario: Scenario, document: Document) -> Scenario:
-    """Return a scenario that keeps prompts for others where its engine does so by itself, and
-    nothing is stated.
+    """Return a scenario that keeps prompts for others where its engine does so by itself and
+    nothing is stated, in units of its engine.
     """
-    if document.get(CACHING) is not None or not cached_by_default(scenario):
+    updates: dict[str, object] = {}
+    stated = scenario.serving.memory.prefix_caching
+    keeps = cached_by_default(scenario) if document.get(CACHING) is None else stated
+    if keeps and not stated:
+        updates["prefix_caching"] = True
+    if keeps and scenario.target and document.get(UNIT) is None:
+        updates["block_tokens"] = cache_unit_tokens(scenario)
+    if not updates:
         return scenario
-    memory = scenario.serving.memory.model_copy(update={"prefix_caching": True})
+    memory = scenario.serving.memory.model_copy(update=updates)
     return scenario.replace(serving=scenario.serving.model_copy(update={"memory": memory}))
+
+
+def cache_unit_tokens(scenario: Scenario) -> int:
+    """Return the tokens of a block of the prefix cache, as the engine of the target sets it.
+
+    vLLM has one size of page for all layers: where some keep a state, a block has so many tokens
+    that their keys and values in one layer are no smaller than the largest state, rounded up to its
+    usual block. Verification of ``window`` drafts lengthens what a short convolution keeps by as
+    many tokens (vLLM 0.32, ``_align_hybrid_block_size`` and ``MambaStateShapeCalculator``; 2,144
+    tokens of vllm#54360 are those of Qwen3.5-35B-A3B in 8 bits with MTP 3).
+    """
+    target = scenario.target
+    if target is None:
+        return scenario.serving.memory.block_tokens
+    server = target.engine.server
+    unit = server.cache_unit_tokens
+    mixers = [mixer for mixer, _ in target.model.mixer_layers]
+    caching = [mixer for mixer in mixers if mixer.own_cache and mixer.kind != "linear"]
+    with_state = [mixer for mixer in mixers if mixer.state_bytes]
+    if not (server.state_fills_unit and caching and with_state):
+        return unit
+    longer = 1.0 + scenario.strategy.window / (CONVOLVED - 1)
+    page_bytes = max(4 * mixer.state + 2 * mixer.tail * longer for mixer in with_state)
+    value_bytes = CACHE_BYTES[target.kv_cache]
+    token_bytes = max(mixer.cache_bytes(1, value_bytes) for mixer in caching)
+    return unit * ceil(page_bytes / (unit * token_bytes))
 
 
 def why_not_cached(scenario: Scenario) -> str:
     """Return why blocks of prompts cannot be kept for others, in words; empty where they can."""
     requests = scenario.requests
-    memory = scenario.serving.memory
     if requests.traffic is None:
         return "nobody knows what drawn prompts have in common"
-    if scenario.held_tokens:
-        return "a window or a state of a layer is no sum over blocks"
-    if HASHED_TOKENS % memory.block_tokens:
-        return (
-            f"block_tokens {memory.block_tokens} is no divisor of the {HASHED_TOKENS} tokens "
-            "that a hash stands for"
-        )
     return _hash_fault(requests)
 
 

@@ -12,7 +12,6 @@ from simulator.core.cost.placement import Placement
 from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput, Fault, Infeasible, Path_
 from simulator.core.serving.policies import EngineDefault
-from simulator.core.serving.requests import HASHED_TOKENS
 from simulator.core.strategies.common.capabilities import drafts_first
 from simulator.core.strategies.common.traits import Facts
 from simulator.inputs.catalogue import Catalogue, is_shipped
@@ -173,17 +172,6 @@ def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fa
         message = (
             "nobody knows what drawn prompts have in common; take traffic with hash_ids (format: "
             "mooncake)"
-        )
-        yield document.fault(field, message)
-    if HASHED_TOKENS % memory.block_tokens:
-        message = (
-            f"expected a divisor of the {HASHED_TOKENS} tokens that a hash stands for, got "
-            f"{memory.block_tokens}"
-        )
-        yield document.fault(("serving", "memory", "block_tokens"), message)
-    if scenario.held_tokens:
-        message = (
-            "a window or a state of a layer is no sum over blocks, so that blocks cannot be shared"
         )
         yield document.fault(field, message)
 

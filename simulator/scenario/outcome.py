@@ -10,7 +10,7 @@ from typing import NamedTuple
 from simulator.core.cost.partition import StageMemory, stage_memory
 from simulator.core.numeric import ordered_sum, quotient
 from simulator.core.plain import PlainData
-from simulator.core.serving.cache.memory import cache_hits
+from simulator.core.serving.cache.prefixes import cache_hits
 from simulator.core.serving.collector import MetricsCollector
 from simulator.core.serving.metrics import Sketch, Tally, level_quantile
 from simulator.core.serving.scheduler import Scheduler
@@ -144,7 +144,7 @@ class ServingOutcome:
     wasted_drafts: int
     """The verified draft tokens that were rejected."""
     prefix_cache: Mapping[str, float]
-    """What prefix caching came to (:func:`simulator.core.serving.cache.memory.cache_hits`);
+    """What prefix caching came to (:func:`simulator.core.serving.cache.prefixes.cache_hits`);
     empty without it.
     """
 

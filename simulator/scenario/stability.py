@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from simulator.core.acceptance.sources import Acceptance, odds_of
 from simulator.core.cost.rows import Rows
-from simulator.core.serving.cache.memory import PrefixBlocks
+from simulator.core.serving.cache.prefixes import PrefixCache
+from simulator.core.strategies.common.capabilities import dropped_units
 from simulator.scenario.fields import Scenario
 
 
@@ -87,8 +88,8 @@ def _cached_tokens(scenario: Scenario) -> float:
     """Return the mean tokens of a prompt that a cache has which nothing is evicted from: no other
     serves more from it.
     """
-    pool = scenario.serving.memory.pool(None)
-    if not isinstance(pool, PrefixBlocks):
+    pool = scenario.serving.memory.pool(None, None, dropped_units(scenario.schedule))
+    if not isinstance(pool, PrefixCache):
         return 0.0
     for request in scenario.requests.source_of(scenario.seed).due(inf):
         request.cached = pool.cached(request)

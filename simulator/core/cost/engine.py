@@ -212,6 +212,12 @@ class ServerDefaults(Frozen):
     """Whether blocks of prompts stay for requests that begin alike; None where nobody has
     looked.
     """
+    cache_unit_tokens: int = Field(default=16, gt=0, le=1_000_000)
+    """Tokens of a block of the cache, the least that is kept or found."""
+    state_fills_unit: bool = False
+    """Whether a block of a model with states holds so many tokens that the keys and values of one
+    layer take no less room than the state of another (vLLM: one size of page for all layers).
+    """
     source: str = "nobody has looked up what a server of this engine takes by itself"
     """Where this stands: program, version and place."""
     confidence: Confidence = "assumed"

@@ -15,7 +15,7 @@ from simulator.core.quantities import (
     members,
     otherwise_named,
 )
-from simulator.core.serving.cache.memory import KVMemory
+from simulator.core.serving.cache.fields import KVMemory
 from simulator.core.serving.policies import FixedBatch, Policy
 from simulator.core.serving.router import LeastOutstanding, Router
 

@@ -24,6 +24,7 @@ from simulator.core.acceptance.cursors import Cursor
 from simulator.core.faults import BadInput, did_you_mean, told
 from simulator.core.quantities import Frozen
 from simulator.core.serving.load.arrivals import DRAWN_AT_ONCE, AnyArrivals
+from simulator.core.serving.load.content import HASHED_TOKENS, Hash, Prefix, hashed_prefixes
 from simulator.core.serving.load.lengths import OutputTokens, PromptTokens, draw_lengths
 from simulator.core.serving.load.traffic import LATEST_S, Line, TrafficFile
 from simulator.core.serving.slo import Metric
@@ -32,9 +33,6 @@ from simulator.core.strategies.common.step import State
 MOST_TOGETHER = 100_000
 """Requests that one machine may hold at a time: a hundred times what any does."""
 
-Hash = int | str
-HASHED_TOKENS = 512
-"""Tokens of a prompt between two hashes of a traffic file, as in the Mooncake traces."""
 Deal = Callable[[int, str], int]
 """A function from a request's index and task to the number under which it asks for acceptance."""
 
@@ -239,7 +237,8 @@ class Requests(Frozen):
         cut = self.past_end == "cut"
         if self.arrivals is None or isinstance(self.arrivals, TrafficFile):
             for index, (_, at, prompt, output, task, hashes) in enumerate(self.lines()):
-                yield Request(index, at, prompt, output, cut, deal(index, task), hashes=hashes)
+                prefixes = hashed_prefixes(hashes, prompt)
+                yield Request(index, at, prompt, output, cut, deal(index, task), prefixes=prefixes)
             return
         times = zip(self.arrivals.times(seed, self.count), self.lengths(seed), strict=True)
         for index, ((at, lengths), task) in enumerate(zip(times, self.tasks(), strict=False)):
@@ -337,12 +336,10 @@ class Request:
     """Tokens of its prompt (after a preemption also of its output) that are in the cache so far."""
     blocks: int = 0
     """KV blocks that it has."""
-    hashes: tuple[Hash, ...] = ()
-    """Names of the prefixes of its prompt, one for every ``HASHED_TOKENS`` and one for the rest;
-    empty where none are known.
-    """
+    prefixes: tuple[Prefix, ...] = ()
+    """Names of its beginnings, in order of their ends; empty where none are known."""
     shared: int = 0
-    """How many of these prefixes it has in the cache, together with others that begin alike."""
+    """How many leading blocks of it are kept for others that begin alike."""
     slots: int = 0
     """Tokens that these blocks have room for."""
     queued_s: float = 0.0
@@ -375,6 +372,13 @@ class Request:
         if self.state is not None:
             return 0
         return self.prompt_tokens + self.tokens - self.cached
+
+    @property
+    def written_tokens(self) -> int:
+        """Return the tokens whose keys and values are written: all but the last of an output."""
+        if self.state is None:
+            return self.cached
+        return self.prompt_tokens + self.tokens - 1
 
     @property
     def spent_s(self) -> dict[Metric, float]:
