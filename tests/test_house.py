@@ -353,6 +353,8 @@ COUNTS_AND_RATIOS = {
         "vocabulary_multiple",
         "expert_groups",
         "server_devices",
+        "connections",
+        "hidden_layers",
         "fitted_ranks",
     ),
     *(

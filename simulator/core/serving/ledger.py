@@ -57,10 +57,41 @@ class Ledger:
     def arrive(self, request: Request, waiting: int) -> None:
         """Write that a request has entered the system, where now so many wait."""
         tally = self._tally
+        request.entered_s = request.arrival_s
         self._pass_time(request.arrival_s)
         tally.arrived += 1
         tally.in_system += 1
         self.wait(waiting, request.arrival_s)
+
+    def take_over(self, request: Request, now: float) -> None:
+        """Write that a request has come from another replica, with what it has shown there."""
+        tally = self._tally
+        request.entered_s = now
+        self._pass_time(now)
+        tally.taken_over += 1
+        tally.tokens_taken_over += request.tokens
+        tally.in_system += 1
+
+    def hand_on(self, request: Request, now: float) -> None:
+        """Write that a request leaves for another replica, with what it has shown so far."""
+        tally = self._tally
+        self._pass_time(now)
+        tally.handed_on += 1
+        tally.tokens_handed_on += request.tokens
+        tally.in_system -= 1
+        tally.system_s += now - request.entered_s
+
+    def end_reading(self, request: Request, now: float) -> None:
+        """Write that the prompt of a request is read that decodes elsewhere."""
+        self._tally.reading.add(now - request.admitted_s)
+
+    def join(self, request: Request, now: float, outside_s: float) -> None:
+        """Write that a request begins to decode that was handed over; its first token is shown now
+        unless it was before.
+        """
+        self._tally.joining.add(now - request.entered_s)
+        if not request.tokens:
+            self.show_first(request, 1, now, outside_s)
 
     def wait(self, waiting: int, now: float) -> None:
         """Write how many requests wait from now on."""
@@ -87,7 +118,7 @@ class Ledger:
         tally.cancelled += 1
         tally.thrown_away += request.tokens
         tally.in_system -= 1
-        tally.system_s += now - request.arrival_s
+        tally.system_s += now - request.entered_s
 
     def finish(self, request: Request, now: float) -> None:
         """Write that a request has left with its whole output."""
@@ -108,14 +139,15 @@ class Ledger:
         finished_s = np.array([request.finished_s for request in ended])
         first_token_s = np.array([request.first_token_s for request in ended])
         tokens = np.array([request.tokens for request in ended])
-        stayed_s = finished_s - np.array([request.arrival_s for request in ended])
+        whole_s = finished_s - np.array([request.arrival_s for request in ended])
+        stayed_s = finished_s - np.array([request.entered_s for request in ended])
         several = tokens > 1
         per_token_s = (finished_s - first_token_s)[several] / (tokens[several] - 1)
         tally.finished += len(ended)
         tally.tokens += int(tokens.sum())
         tally.preemptions += sum([request.preemptions for request in ended])
         tally.system_s = added_up(tally.system_s, stayed_s)
-        tally.e2e.add_each(stayed_s.tolist())
+        tally.e2e.add_each(whole_s.tolist())
         tally.tpot.add_each(per_token_s.tolist())
 
     def _pass_time(self, now: float) -> None:

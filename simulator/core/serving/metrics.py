@@ -234,6 +234,14 @@ class Tally:
     arrived: int = 0
     finished: int = 0
     cancelled: int = 0
+    taken_over: int = 0
+    """Requests that came from another replica, where prefill and decode are apart."""
+    handed_on: int = 0
+    """Requests that left for another replica."""
+    tokens_taken_over: int = 0
+    """Tokens that requests had shown when they were taken over."""
+    tokens_handed_on: int = 0
+    """Tokens that requests had shown when they were handed on."""
     preemptions: int = 0
     tokens: int = 0
     """Output tokens of finished requests."""
@@ -247,6 +255,10 @@ class Tally:
     e2e: Sketch = field(default_factory=Sketch)
     wait: Sketch = field(default_factory=Sketch)
     """Seconds from arrival to first admission."""
+    reading: Sketch = field(default_factory=Sketch)
+    """Seconds from first admission to the end of the prefill, of requests that were handed on."""
+    joining: Sketch = field(default_factory=Sketch)
+    """Seconds for which requests that were handed over waited for a place."""
     system_s: float = 0.0
     """Time that all requests together spent in the system, by summing over requests."""
     area_s: float = 0.0
@@ -352,21 +364,27 @@ class Tally:
         is not.
 
         Little's law (number in the system over time = time in the system over requests), and every
-        token shown belongs to a request that finished or was cancelled.
+        token shown belongs to a request that finished, was cancelled or was handed on.
         """
         if not isclose(self.area_s, self.system_s, rel_tol=1e-9, abs_tol=1e-9):
             raise BrokenRunError(
                 f"Little's law fails: {self.area_s} s by number in the system, {self.system_s} "
                 "s by request"
             )
-        if self.shown + self.first_tokens != self.tokens + self.thrown_away:
+        came = self.shown + self.first_tokens + self.tokens_taken_over
+        if came != self.tokens + self.thrown_away + self.tokens_handed_on:
             counts = (
                 f"{self.shown} + {self.first_tokens} tokens shown, {self.tokens} + "
                 f"{self.thrown_away} delivered"
             )
+            if self.taken_over or self.handed_on:
+                counts += (
+                    f", {self.tokens_taken_over} taken over, {self.tokens_handed_on} handed on"
+                )
             raise BrokenRunError(f"tokens are not conserved: {counts}")
-        if self.arrived != self.finished + self.cancelled or self.in_system:
+        gone = self.finished + self.cancelled + self.handed_on
+        if self.arrived + self.taken_over != gone or self.in_system:
             raise BrokenRunError(
-                f"{self.arrived} requests came, {self.finished} finished, {self.cancelled} were "
-                "cancelled"
+                f"{self.arrived} + {self.taken_over} requests came, {self.finished} finished, "
+                f"{self.cancelled} were cancelled, {self.handed_on} were handed on"
             )

@@ -65,6 +65,12 @@ class Queues:
         self.running: list[Request] = []
         self.reading: list[Request] = []
         """Those that run and whose prompts are not yet read whole, in running order."""
+        self.held: list[Request] = []
+        """Those that have come and wait until another replica has room for them."""
+        self.landed: deque[Request] = deque()
+        """Those that were handed over with their blocks and wait for a place among those that
+        run.
+        """
         self.memory = memory
         self.strategy = strategy
         self.ahead = strategy.needs.cache_tokens
@@ -78,6 +84,11 @@ class Queues:
         self.now = 0.0
         self.waited_s = 0.0
         """Seconds that requests have spent waiting to be admitted, summed over requests."""
+
+    @property
+    def length(self) -> int:
+        """Return how many requests wait, for whatever."""
+        return len(self.waiting) + len(self.held) + len(self.landed)
 
     def decoding(self) -> list[Request]:
         """Return the requests that can decode now, in running order."""
@@ -234,6 +245,18 @@ class Policy(Frozen, ABC):
         """
         return queues.ahead
 
+    def entry_tokens(self, queues: Queues, request: Request) -> int:
+        """Return the tokens for which a request gets room that is to be handed over with its
+        prompt read: for its whole life, or for its first step.
+        """
+        if self.reserves:
+            return request.prompt_tokens + request.output_tokens + queues.ahead - 2
+        return request.prompt_tokens + queues.ahead
+
+    def spare_blocks(self, queues: Queues) -> int:
+        """Return the blocks that an admission leaves free; by default none."""
+        return 0
+
     def blocks_in_service(
         self,
         memory: Blocks,
@@ -351,7 +374,7 @@ class PrefillFirst(Policy):
         waiting = queues.waiting
         budget = self.batch_tokens - sum(tokens for _, tokens in entering)
         if waiting and len(queues.running) < self.max_requests and not queues.short:
-            spare = queues.watermark_blocks(self.watermark)
+            spare = self.spare_blocks(queues)
             while waiting and budget > 0 and len(queues.running) < self.max_requests:
                 first = queues.first()
                 need = first.left
@@ -361,6 +384,10 @@ class PrefillFirst(Policy):
                 budget -= granted
                 entering.append(queues.admit(granted))
         return entering
+
+    def spare_blocks(self, queues: Queues) -> int:
+        """Return the blocks of the watermark."""
+        return queues.watermark_blocks(self.watermark)
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return a refusal also where a recompute of all but the last token does not fit a pass, or
@@ -423,7 +450,7 @@ class ChunkedPrefill(Policy):
         """Return the prompts that enter, by rule 3, with ``rest`` tokens of the chunk."""
         prompts: Prompts = []
         waiting = queues.waiting
-        spare = queues.watermark_blocks(self.watermark)
+        spare = self.spare_blocks(queues)
         while waiting and rest > 0 and len(queues.running) < self.max_requests:
             first = queues.first()
             need = first.left
@@ -432,6 +459,10 @@ class ChunkedPrefill(Policy):
             prompts.append(queues.admit(min(need, rest)))
             rest -= prompts[-1][1]
         return prompts
+
+    def spare_blocks(self, queues: Queues) -> int:
+        """Return the blocks of the watermark."""
+        return queues.watermark_blocks(self.watermark)
 
     def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
         """Return a refusal also where a recompute of all but the last token would not leave the

@@ -342,6 +342,8 @@ class Request:
     """How many leading blocks of it are kept for others that begin alike."""
     slots: int = 0
     """Tokens that these blocks have room for."""
+    entered_s: float = 0.0
+    """When it came to the replica that has it: as it arrived, or was handed over."""
     queued_s: float = 0.0
     """When it last began to wait."""
     admitted_s: float = 0.0

@@ -137,7 +137,7 @@ class MostCached(Router):
         return min(turn, key=lambda replica: (-replica.cached(request), replica.outstanding))
 
 
-class _Pool:
+class Dealer:
     """Deals requests out among the replicas of one role."""
 
     def __init__(self, router: Router, replicas: Sequence[RoutedReplica]) -> None:
@@ -163,7 +163,7 @@ class Fleet:
         self._source = source
         self._environment = environment
         self._router = router
-        self._pools: Mapping[str, _Pool] = {}
+        self._pools: Mapping[str, Dealer] = {}
         self._wakeup_at_s = -inf
 
     def open(self, replicas: Sequence[RoutedReplica]) -> None:
@@ -171,21 +171,25 @@ class Fleet:
         by_role = defaultdict[str, list[RoutedReplica]](list)
         for role, replica in zip(self._router.roles(len(replicas)), replicas, strict=True):
             by_role[role].append(replica)
-        self._pools = {role: _Pool(self._router, pool) for role, pool in by_role.items()}
+        self._pools = {role: Dealer(self._router, pool) for role, pool in by_role.items()}
         self.dispatch()
 
     def dispatch(self) -> None:
         """Send every request that has arrived by now, and come back when the next one arrives."""
         for request in self._source.due(self._environment.now):
-            pool = self._pools[self._router.role(request)]
-            replica = pool.replica_for(request)
-            replica.submit(request)
-            replica.ring()
+            self.send(request)
         next_s = self._source.next_s
         if self._environment.now < next_s < inf and next_s != self._wakeup_at_s:
             self._wakeup_at_s = next_s
             arrival = at(self._environment, next_s)
             arrival.callbacks.append(lambda _: self.dispatch())
+
+    def send(self, request: Request) -> None:
+        """Send a request, as it arrives, to a replica."""
+        pool = self._pools[self._router.role(request)]
+        replica = pool.replica_for(request)
+        replica.submit(request)
+        replica.ring()
 
     # ---- the source that a replica sees
 

@@ -31,7 +31,7 @@ from simulator.core.serving.requests import Prompts, Request, Source, states_of
 from simulator.core.serving.step_times import StepTimes
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import PrefillsOnStages, drafts_first
-from simulator.core.strategies.common.step import Admission, Lanes, Timeline
+from simulator.core.strategies.common.step import UNLIMITED, Admission, Lanes, State, Timeline
 from simulator.core.world import World, at
 
 TURNS = 64
@@ -83,6 +83,18 @@ class Scheduler:
         self.ledger = Ledger(self.memory, strategy.window > 0 and not policy.reserves)
         self.routing: RecordedRouting | None = None
         """Which experts the windows of the requests read, where that is recorded."""
+        self.passes_on: Callable[[Request, float], object] | None = None
+        """Takes every request whose prompt has been read, and that wants more than one token, to
+        another replica; None where requests stay.
+        """
+        self.grants: Callable[[float], object] | None = None
+        """Gives room, at a boundary, to requests that are to be handed over to this replica; None
+        where none are.
+        """
+        self.plain_tokens = 0
+        """Tokens behind its prompt up to which the steps of a request that was handed over are
+        plain ones.
+        """
         self.lazy: Lazy | None = None
         """Lets iterations pass in which nothing is decided about single requests
         (:mod:`simulator.core.serving.lazy.batch`); None: each is stepped.
@@ -213,12 +225,13 @@ class Scheduler:
     @property
     def over(self) -> bool:
         """Return whether no request is here and none will come."""
-        return self.source.exhausted and not self.queues.running and not self.queues.waiting
+        queues = self.queues
+        return self.source.exhausted and not queues.running and not queues.length
 
     @property
     def waiting(self) -> int:
         """Return how many requests wait to be admitted."""
-        return len(self.queues.waiting)
+        return self.queues.length
 
     @property
     def outstanding(self) -> int:
@@ -234,7 +247,67 @@ class Scheduler:
         request.queued_s = request.arrival_s
         self._same = None
         self.queues.waiting.append(request)
-        self.ledger.arrive(request, len(self.queues.waiting))
+        self.ledger.arrive(request, self.queues.length)
+
+    def announce(self, request: Request) -> None:
+        """Take a request into the system, at its time of arrival, that waits until another replica
+        has room for it.
+        """
+        request.queued_s = request.arrival_s
+        self.queues.held.append(request)
+        self.ledger.arrive(request, self.queues.length)
+
+    def let_in(self, request: Request) -> None:
+        """Let a request wait for its prefill that was announced."""
+        self.queues.held.remove(request)
+        self.queues.waiting.append(request)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look now whether there is something to do; the next batch may be another one."""
+        self._same = None
+        self.ring()
+
+    def hand_on(self, request: Request, now: float) -> None:
+        """Let a request go whose prompt has been read; its blocks stay until
+        :meth:`give_back`.
+        """
+        self._same = None
+        self.queues.running.remove(request)
+        request.state = None
+        self.ledger.end_reading(request, now)
+        self.ledger.hand_on(request, now)
+
+    def give_back(self, request: Request, now: float) -> None:
+        """Take back the blocks of a request that was handed on, or is not to come."""
+        self.ledger.hold(now)
+        self.memory.keep(request, 0)
+        self.wake()
+
+    def take_over(self, request: Request, now: float) -> None:
+        """Take a request whose prompt another replica has read, with its blocks in this one."""
+        request.queued_s = now
+        self.queues.landed.append(request)
+        self.ledger.take_over(request, now)
+        self.ledger.wait(self.queues.length, now)
+        self.wake()
+
+    def _join(self, now: float) -> None:
+        """Let requests that were handed over decode, first come, first served, as far as there are
+        places.
+        """
+        queues = self.queues
+        places = self.policy.max_requests or UNLIMITED
+        while queues.landed and len(queues.running) < places:
+            request = queues.landed.popleft()
+            if request.cursor is None:
+                raise BrokenRunError(f"request {request.index} was never admitted")
+            queues.waited_s += now - request.queued_s
+            queues.running.append(request)
+            state: State = self.strategy.open(request.cursor, request.prompt_tokens, False)
+            state.plain_below = request.prompt_tokens + self.plain_tokens
+            request.state = state
+            self.ledger.join(request, now, self.cost.outside_s)
 
     def cancel(self, request: Request, now: float) -> None:
         """Let a request leave at ``now`` without its output; what an iteration under way brings it
@@ -248,7 +321,7 @@ class Scheduler:
         if request in queues.waiting:
             queues.waiting.remove(request)
             queues.waited_s += now - request.queued_s
-            ledger.wait(len(queues.waiting), now)
+            ledger.wait(queues.length, now)
         elif request.flying or any(batch.has(request) for batch in self.under_way):
             self._leaving = True
         else:
@@ -273,8 +346,12 @@ class Scheduler:
         ledger = self.ledger
         ledger.hold(now)
         queues.now = now
+        if self.grants:
+            self.grants(now)
+        if queues.landed:
+            self._join(now)
         decode, prompts = self.policy.plan(queues)
-        ledger.wait_anew(len(queues.waiting), now)
+        ledger.wait_anew(queues.length, now)
         if not (decode or prompts or self.carried):
             return None
         batch = Batch(now, decode, prompts)
@@ -284,7 +361,7 @@ class Scheduler:
             self._mark(batch, True)
         if decode or self.carried:
             self._compose(batch)
-        batch.waiting = len(queues.waiting)
+        batch.waiting = queues.length
         batch.kv_tokens = self.memory.used * self.memory.block_tokens
         self.under_way.append(batch)
         return batch
@@ -416,7 +493,9 @@ class Scheduler:
             self.strategy.compose(states)
             shown = [progress.shown for progress in self.strategy.settle(states)]
         for (request, _), tokens in zip(prompts, shown, strict=True):
-            if tokens and not request.gone:
+            if tokens and self.passes_on and request.output_tokens > 1:
+                self.passes_on(request, now)
+            elif tokens and not request.gone:
                 ledger.show_first(request, tokens, now, self.cost.outside_s)
                 if request.tokens >= request.output_tokens:
                     self.finish(request, now)
@@ -449,7 +528,7 @@ class Scheduler:
         cache.
         """
         self.ledger.tally.check()
-        if self.memory.used or self.queues.running or self.queues.waiting:
+        if self.memory.used or self.queues.running or self.queues.length:
             raise BrokenRunError(
                 f"{self.memory.used} KV blocks are still in use after the last request has left"
             )

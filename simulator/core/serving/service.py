@@ -21,6 +21,7 @@ from simulator.core.acceptance.sources import Acceptance, Exit
 from simulator.core.cost.protocol import Cost
 from simulator.core.serving.collector import MetricsCollector
 from simulator.core.serving.fields import Serving
+from simulator.core.serving.fleet.between import Between
 from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.lazy.batch import lazy_batch
 from simulator.core.serving.metrics import Tally
@@ -93,7 +94,7 @@ class Service:
         fleet = Fleet(collector, self.serving.router, environment) if count > 1 else None
         cost = self.cost.drawn(self.seed)
         replicas = [
-            self._scheduler(fleet or collector, cost, _numbered(on_iteration, number))
+            self.scheduler(fleet or collector, cost, numbered(on_iteration, number))
             for number in range(1, count + 1)
         ]
         collector.watch(replicas)
@@ -112,7 +113,7 @@ class Service:
         what happened.
         """
         collector = self._collector()
-        scheduler = self._scheduler(collector, self.cost)
+        scheduler = self.scheduler(collector, self.cost)
         collector.watch([scheduler])
         end_s = scheduler.replay(self.one_lane)
         return self._ended([scheduler], collector, end_s, [], [])
@@ -129,9 +130,10 @@ class Service:
             on_arrived,
         )
 
-    def _scheduler(
+    def scheduler(
         self, source: Source, cost: Cost, on_iteration: OnIteration | None = None
     ) -> Scheduler:
+        """Return a replica that fetches its requests from ``source``."""
         memory = self.serving.memory.pool(
             self.kv_tokens, self.held_tokens, dropped_units(self.strategy)
         )
@@ -159,13 +161,14 @@ class Service:
         end_s: float,
         busy_s: Sequence[Mapping[str, float]],
         spans: list[Span],
+        between: Between | None = None,
     ) -> ServiceRun:
         """Close the books at ``end_s`` and check them."""
         for replica in replicas:
             replica.check()
             replica.ledger.wait(0, end_s)
         collector.end(end_s)
-        done = ServiceRun(self, replicas, collector, end_s, busy_s, spans)
+        done = ServiceRun(self, replicas, collector, end_s, busy_s, spans, between)
         done.tally.check()
         return done
 
@@ -187,7 +190,7 @@ def lanes_of(
     return lanes._replace(line=line_of(strategy, cost, lanes))
 
 
-def _numbered(on_iteration: OnIteration | None, replica: int) -> OnIteration | None:
+def numbered(on_iteration: OnIteration | None, replica: int) -> OnIteration | None:
     """Return a function that hands iterations on with the number of their replica; None where
     nobody wants them.
     """
@@ -209,8 +212,13 @@ class ServiceRun:
     """For each replica, the busy seconds of each lane by name; empty for a replay."""
     spans: list[Span]
     """The first busy intervals of the first replica's lanes; empty for a replay."""
+    between: Between | None = None
+    """What handed requests over, where prefill and decode are apart."""
 
     @cached_property
     def tally(self) -> Tally:
         """Return counts and times of all replicas together, in one tally."""
-        return Tally.pooled([replica.ledger.tally for replica in self.replicas])
+        tallies = [replica.ledger.tally for replica in self.replicas]
+        if self.between:
+            tallies.append(self.between.ledger.tally)
+        return Tally.pooled(tallies)

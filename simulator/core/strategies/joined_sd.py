@@ -194,7 +194,7 @@ class JoinedSD(TreeSD):
             retrieves = _retrieves(state)
             place = int(not retrieves)
             rows = self.chain_rows if retrieves else self.rows
-            if state.most_rows < rows:
+            if state.most_rows < rows or state.context < state.plain_below:
                 place, rows = 2, 1
             state.proposed = rows - 1
             counts[place] += 1

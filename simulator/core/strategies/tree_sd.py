@@ -37,7 +37,7 @@ from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRuns
 from simulator.core.cost.hull import Drafting
-from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
@@ -50,6 +50,7 @@ from simulator.core.strategies.common.capabilities import (
     ExtraMemory,
     NamesRecording,
     ReadsHiddenStates,
+    StepsPlainly,
 )
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
 from simulator.core.strategies.common.courses import Course, Sums, TellsCourses
@@ -98,6 +99,7 @@ class TreeSD(
     DraftsOtherwise,
     NamesRecording,
     ReadsHiddenStates,
+    StepsPlainly,
 ):
     """Draft passes run in series, then one pass of the target over the tree.
 
@@ -224,11 +226,17 @@ class TreeSD(
         """Return the weights of the heads, each set once, and the token ids kept for every entry of
         the vocabulary.
         """
-        heads = [entry.head for entry in self.passes if entry.head and not entry.reused]
         tables = self.ids_per_entry * target.vocab_size * ID_BYTES
         return ExtraMemory(
-            sum(head.weights(target) for head in heads), tables, sum(head.layers for head in heads)
+            sum(head.weights(target) for head in self.heads),
+            tables,
+            sum(head.layers for head in self.heads),
         )
+
+    @property
+    def heads(self) -> tuple[DraftHead, ...]:
+        """Return the heads of the passes, each set of weights once."""
+        return tuple(entry.head for entry in self.passes if entry.head and not entry.reused)
 
     @property
     def recorded_drafter(self) -> str | None:
@@ -299,6 +307,8 @@ class TreeSD(
         hits = hit_context = miss_context = 0
         for state in states:
             matched = state.look_up is None or state.look_up.matched
+            if state.context < state.plain_below:
+                matched = False
             if matched and state.most_rows >= rows:
                 state.proposed = rows - 1
                 hits += 1

@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, NamedTuple
 from simulator.core.acceptance.cut_vocabulary import NO_TEXT, cut
 from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.trace import Trace
-from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
@@ -40,6 +40,7 @@ from simulator.core.strategies.common.capabilities import (
     DraftsFirst,
     ExtraMemory,
     ProvenSteps,
+    StepsPlainly,
 )
 from simulator.core.strategies.common.chain import ChainStrategy, cut_to_grants
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
@@ -70,7 +71,9 @@ class VanillaDurations(NamedTuple):
     target: float
 
 
-class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, ProvenSteps):
+class VanillaSD(
+    ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, ProvenSteps, StepsPlainly
+):
     """A window of ``gamma`` is drafted and then verified."""
 
     name: Literal["vanilla_sd"] = "vanilla_sd"
@@ -97,11 +100,17 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
 
     def extra_memory(self, target: ModelSpec) -> ExtraMemory:
         """Return the weights of the heads, each set once."""
-        heads = [entry.head for entry in self.beside if entry.head and not entry.reused]
-        heads += [self.drafter.head] if isinstance(self.drafter, HeadDrafter) else []
         return ExtraMemory(
-            sum(head.weights(target) for head in heads), 0, sum(head.layers for head in heads)
+            sum(head.weights(target) for head in self.heads),
+            0,
+            sum(head.layers for head in self.heads),
         )
+
+    @property
+    def heads(self) -> tuple[DraftHead, ...]:
+        """Return the heads beside the drafter, and that which is the drafter."""
+        beside = [entry.head for entry in self.beside if entry.head and not entry.reused]
+        return (*beside, *super().heads)
 
     @property
     def reads_hidden_states(self) -> bool:
@@ -164,9 +173,12 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         for state in states:
             state.proposed = gamma
             context += state.context
-            if state.most_rows <= gamma:
+            if state.most_rows <= gamma or state.context < state.plain_below:
                 cut = True
         verifying, bare = (requests, 0) if gamma else (0, requests)
+        if cut and gamma:
+            bare = _without_windows(states)
+            verifying = requests - bare
         kind = intern_kind("step", verifying, bare, 0, self._noted(gamma), prompts.sequences)
         if cut:
             rows = cut_to_grants(states)
@@ -191,6 +203,7 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
         """
         for state in states:
             state.proposed = min(rule.opened(self.gamma, state), state.most_rows - 1)
+        _without_windows(states)
         longest = max(state.proposed or 0 for state in states)
         verifying = sum(bool(state.proposed) for state in states)
         kind = intern_kind(
@@ -335,3 +348,15 @@ class VanillaSD(ChainStrategy[VanillaDurations], AddsMemory, DraftsFirst, Proven
     def step_seconds(self, durations: VanillaDurations, kind: Kind) -> Numbers:
         """Return T_draft + T_rv + T_target in seconds."""
         return durations.draft + durations.rv + durations.target
+
+
+def _without_windows(states: Sequence[State]) -> int:
+    """Take the windows of requests whose draft has not read the prompt; return how many there
+    are.
+    """
+    plain = 0
+    for state in states:
+        if state.context < state.plain_below:
+            state.proposed = 0
+            plain += 1
+    return plain

@@ -14,7 +14,7 @@ from simulator.core.acceptance.draft_tree import Beam
 from simulator.core.acceptance.sources import Acceptance
 from simulator.core.acceptance.trace import Trace
 from simulator.core.cost.hull import Drafting
-from simulator.core.cost.model import ModelSpec
+from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import Rows
 from simulator.core.plain import PlainData
@@ -142,12 +142,32 @@ class ReadsHiddenStates(ABC):
     def reads_hidden_states(self) -> bool:
         """Return whether, with these settings, it does."""
 
+    @property
+    def heads(self) -> tuple[DraftHead, ...]:
+        """Return the heads that draft beside the target, each set of weights once; by default
+        none.
+        """
+        return ()
+
 
 def dropped_units(strategy: Strategy) -> int:
     """Return the units of a cache, at the end of a cached beginning of a prompt, that are computed
     again.
     """
     return int(isinstance(strategy, ReadsHiddenStates) and strategy.reads_hidden_states)
+
+
+def heads_of(strategy: Strategy) -> tuple[DraftHead, ...]:
+    """Return the heads that read hidden states of the target; empty where a strategy has none."""
+    if isinstance(strategy, ReadsHiddenStates):
+        return tuple(head for head in strategy.heads if head.layers)
+    return ()
+
+
+class StepsPlainly:
+    """A strategy with this capability gives a request a plain step, in which nothing is drafted for
+    it, as long as its context is below ``plain_below``; the others of its batch speculate.
+    """
 
 
 class CarriesPrompts(ABC):

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from simulator.core.acceptance.cursors import Chain, Retraceable, Verdict
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import tokens_per_pass
+from simulator.core.cost.model import DraftHead
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.strategies.common.adaptive import (
@@ -91,6 +92,13 @@ class ChainStrategy(TellsCourses, Strategy[D], DraftsChain, ReadsHiddenStates, T
     def reads_hidden_states(self) -> bool:
         """Return whether the drafter is a head with layers."""
         return isinstance(self.drafter, HeadDrafter) and self.drafter.head.layers > 0
+
+    @property
+    def heads(self) -> tuple[DraftHead, ...]:
+        """Return the head that is the drafter; none where a model drafts."""
+        if isinstance(self.drafter, HeadDrafter):
+            return (self.drafter.head,)
+        return ()
 
     def alone(self, state: State, window: int) -> tuple[tuple[int, ...], Progress]:
         """Let a request verify a window of the length that its batch has."""

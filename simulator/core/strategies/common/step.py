@@ -173,6 +173,8 @@ class State(Generic[C_co]):
     """Verdict on the window of this step, where it was judged to choose the window."""
     most_rows: int = UNLIMITED
     """Rows that the scheduler grants this request in the step; a longer window is cut."""
+    plain_below: int = 0
+    """Context up to which its steps are plain ones, as its draft has not read the prompt."""
 
 
 class Progress(NamedTuple):

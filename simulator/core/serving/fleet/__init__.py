@@ -1,0 +1,1 @@
+"""Fleets whose prefill and decode are apart: pools of replicas, and what goes between them."""

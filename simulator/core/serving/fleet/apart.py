@@ -1,0 +1,169 @@
+"""A service whose prefill and decode are apart, with a link in between.
+
+::
+
+    requests -> MetricsCollector -> Pools -> Scheduler (prefill) -> Between -> Scheduler (decode)
+                                      |--------------------------> Scheduler (both)
+
+Schedulers know nothing of it but who leaves them behind its prefill, and who comes with its prompt
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from numpy.random import default_rng
+from simpy import Environment
+
+from simulator.core.serving.fleet.between import Between, Luggage, Receiver
+from simulator.core.serving.fleet.handover import Handover
+from simulator.core.serving.metrics import BrokenRunError
+from simulator.core.serving.requests import Request, Source
+from simulator.core.serving.router import Dealer, Fleet, RoutedReplica, Router
+from simulator.core.serving.scheduler import Scheduler
+from simulator.core.serving.service import (
+    OnIteration,
+    OnRequest,
+    Service,
+    ServiceRun,
+    lanes_of,
+    numbered,
+)
+from simulator.core.world import Span, World
+
+PoolRole = Literal["prefill", "decode", "both"]
+
+
+class Pools(Fleet):
+    """Pools of replicas with the router before them: whoever comes goes to a replica that reads
+    prompts.
+    """
+
+    exhausted = False
+    """A replica never knows that nobody comes any more: it is woken when somebody does."""
+
+    def __init__(
+        self, source: Source, router: Router, environment: Environment, between: Between
+    ) -> None:
+        super().__init__(source, router, environment)
+        self._between = between
+        self._prefills: dict[RoutedReplica, tuple[Scheduler, int]] = {}
+        """Replicas that only read prompts, with their numbers among all."""
+        self._entries: Dealer
+
+    def open_pools(self, replicas: Sequence[Member], receivers: list[Receiver]) -> None:
+        """Send these replicas what is there at the start, and from now on whatever arrives."""
+        between = self._between
+        between.open(Dealer(self._router, receivers), receivers)
+        entries = []
+        for number, (role, replica) in enumerate(replicas, start=1):
+            if role != "decode":
+                entries.append(replica)
+            if role == "prefill":
+                self._prefills[replica] = replica, number
+                replica.passes_on = partial(between.take, replica, number)
+        self._entries = Dealer(self._router, entries)
+        self.dispatch()
+
+    def send(self, request: Request) -> None:
+        """Send a request to a replica that reads it, once there is room where it will decode."""
+        replica = self._entries.replica_for(request)
+        prefill = self._prefills.get(replica)
+        first = self._between.handover.routing == "decode_first"
+        if prefill and first and request.output_tokens > 1:
+            self._between.reserve(request, *prefill)
+        else:
+            replica.submit(request)
+            replica.ring()
+
+
+Member = tuple[PoolRole, Scheduler]
+"""A replica and the role of its pool."""
+
+
+@dataclass(frozen=True)
+class ServicePool:
+    """Replicas of one role, each as the service has it; ``serving.replicas`` says how many."""
+
+    role: PoolRole
+    service: Service
+
+
+@dataclass(frozen=True)
+class ApartService(Service):
+    """Pools of replicas; the other fields are those of the first pool that decodes."""
+
+    pools: tuple[ServicePool, ...] = ()
+    handover: Handover | None = None
+    luggage: Luggage | None = None
+    """What a request takes along."""
+    plain_tokens: int = 0
+    """Tokens behind its prompt up to which the steps of a request are plain ones."""
+
+    def run(
+        self,
+        spans: int = 0,
+        on_iteration: OnIteration | None = None,
+        on_finished: OnRequest | None = None,
+        on_arrived: OnRequest | None = None,
+    ) -> ServiceRun:
+        """Simulate on the event engine and return what happened.
+
+        Of each lane of the first replica of a pool, and of each link, the first ``spans`` busy
+        intervals are kept.
+        """
+        if self.handover is None or self.luggage is None:
+            raise ValueError("pools need to know how requests are handed over")
+        links = World(spans)
+        environment = links.environment
+        collector = self._collector(on_finished, on_arrived)
+        random = default_rng((self.seed, 2))
+        between = Between(self.handover, self.luggage, environment, links, random)
+        fleet = Pools(collector, self.serving.router, environment, between)
+        worlds = []
+        shown = {}
+        members: list[Member] = []
+        receivers = []
+        for pool in self.pools:
+            service = pool.service
+            cost = service.cost.drawn(self.seed)
+            for place in range(service.serving.replicas):
+                number = len(members) + 1
+                world = World(0 if place else spans, environment)
+                replica = service.scheduler(fleet, cost, numbered(on_iteration, number))
+                lanes = lanes_of(
+                    world, service.strategy, service.cost, service.stages, service.one_lane
+                )
+                if pool.role == "decode":
+                    replica.plain_tokens = self.plain_tokens
+                    lane = lanes.target if self.luggage.on_target else lanes.draft
+                    receivers.append(Receiver(replica, number, lane))
+                if not place:
+                    shown[number] = world
+                worlds.append(world)
+                members.append((pool.role, replica))
+                environment.process(replica.run(world, lanes))
+        replicas = [replica for _, replica in members]
+        collector.watch(replicas)
+        fleet.open_pools(members, receivers)
+        environment.run()
+        between.check()
+        busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
+        kept = list(links.spans)
+        for number, world in shown.items():
+            role, _ = members[number - 1]
+            kept += [span._replace(lane=f"{role} {span.lane}") for span in world.spans]
+        kept.sort(key=_begin)
+        return self._ended(replicas, collector, environment.now, busy, kept, between)
+
+    def replay(self) -> ServiceRun:
+        """Raise :class:`BrokenRunError`: a replay follows one replica."""
+        raise BrokenRunError("a replay follows one replica, and prefill and decode are apart")
+
+
+def _begin(span: Span) -> tuple[float, float]:
+    return span.start_s, span.end_s

@@ -1,0 +1,175 @@
+"""Prefill and decode apart: complete timelines of small services, and what is conserved."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from simulator.core.acceptance.sources import Rates
+from simulator.core.cost.device import Link
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.fleet.apart import ApartService, PoolRole
+from simulator.core.serving.fleet.between import Luggage
+from simulator.core.serving.iteration import Iteration
+from simulator.core.serving.load.arrivals import Poisson
+from simulator.core.serving.load.lengths import Uniform
+from simulator.core.serving.policies import (
+    ChunkedPrefill,
+    FixedBatch,
+    Policy,
+    PrefillFirst,
+    UnifiedBudget,
+)
+from simulator.core.serving.requests import Request, Requests
+from simulator.core.strategies.vanilla_sd import VanillaSD
+from simulator.core.world import Span
+from tests.pools import BYTE_A_SECOND, apart, handover
+
+TWO = Requests(concurrency=2, count=2, prompt_tokens=8, output_tokens=3)
+
+
+def test_two_requests_pass_a_prefill_replica_a_link_and_a_decode_replica() -> None:
+    """Prompts of a second each, a link of two seconds a request, two steps of a second."""
+    log: list[Iteration] = []
+    finished: list[Request] = []
+    service = apart(
+        {"prefill": 1, "decode": 1},
+        TWO,
+        handover(BYTE_A_SECOND),
+        luggage=Luggage(lambda tokens: 2.0),
+    )
+    done = service.run(20, log.append, finished.append)
+    assert [(line.start_s, line.kind, line.requests, line.replica) for line in log] == [
+        (0.0, "prefill", (0,), 1),
+        (1.0, "prefill", (1,), 1),
+        (3.0, "step", (0,), 2),
+        (4.0, "step", (0,), 2),
+        (5.0, "step", (1,), 2),
+        (6.0, "step", (1,), 2),
+    ]
+    assert [(one.index, one.first_token_s, one.finished_s) for one in finished] == [
+        (0, 3.0, 5.0),
+        (1, 5.0, 7.0),
+    ]
+    assert [span for span in done.spans if span.lane.startswith("handover")] == [
+        ("handover 1 to 2", 1.0, 3.0, "KV"),
+        ("handover 1 to 2", 3.0, 5.0, "KV"),
+    ]
+
+
+POLICIES: dict[str, Policy] = {
+    "fixed_batch": FixedBatch(max_requests=2),
+    "prefill_first": PrefillFirst(max_requests=3, batch_tokens=96, watermark=0.05),
+    "chunked_prefill": ChunkedPrefill(name="chunked_prefill", max_requests=3, chunk_tokens=16),
+    "unified_budget": UnifiedBudget(name="unified_budget", max_requests=3, budget_tokens=24),
+}
+BY_LOAD = StatedCost(
+    StatedDurations.model_validate(
+        {
+            "target_ms": {"base_ms": 10, "row_ms": 1, "cached_token_ms": 0.01},
+            "prefill_ms": {"base_ms": 5, "row_ms": 0.5},
+            "draft_step_ms": 2,
+            "draft_prefill_ms": 3,
+        }
+    )
+)
+
+
+@st.composite
+def services(draw: st.DrawFn) -> ApartService:
+    """Pools, routings, draft states, policies and memories of all sorts, with speculation."""
+    pools: dict[PoolRole, int] = {
+        "prefill": draw(st.integers(1, 3)),
+        "decode": draw(st.integers(1, 3)),
+    }
+    if draw(st.booleans()):
+        pools["both"] = draw(st.integers(1, 2))
+    routing = draw(st.sampled_from(["decode_first", "prefill_first"]))
+    state = draw(st.sampled_from(["transferred", "recomputed", "absent"]))
+    over = handover(
+        Link(latency_us=draw(st.integers(0, 5_000)), bandwidth_gb_s=1e-6),
+        routing=routing,
+        overlap=draw(st.sampled_from(["none", "by_layer"])),
+        shared=draw(st.booleans()),
+        shown_by=draw(st.sampled_from(["decode", "prefill"])),
+        draft_state=state,
+        connections=draw(st.integers(1, 2)),
+    )
+    redraft = (lambda tokens: tokens * 1e-4) if state == "recomputed" else None
+    luggage = Luggage(lambda tokens: 8.0 * tokens, draw(st.integers(1, 4)), redraft)
+    arrivals = draw(st.sampled_from([None, Poisson(name="poisson", rate_per_s=20.0)]))
+    requests = Requests(
+        arrivals=arrivals,
+        concurrency=1 if arrivals else draw(st.integers(1, 12)),
+        count=draw(st.integers(12, 30)),
+        prompt_tokens=Uniform(least_tokens=1, most_tokens=40),
+        output_tokens=Uniform(least_tokens=2, most_tokens=40),
+    )
+    return apart(
+        pools,
+        requests,
+        over,
+        strategy=VanillaSD(gamma=draw(st.integers(1, 4))),
+        acceptance=Rates((draw(st.sampled_from([0.0, 0.5, 0.9])),), seed=3),
+        cost=BY_LOAD,
+        luggage=luggage,
+        decode_policy=POLICIES[draw(st.sampled_from(sorted(POLICIES)))],
+        prefill_policy=POLICIES[draw(st.sampled_from(sorted(POLICIES)))],
+        kv_tokens=draw(st.sampled_from([None, 112, 240])),
+        router=draw(st.sampled_from(["round_robin", "least_outstanding", "join_shortest_queue"])),
+        plain_tokens=5 if state == "absent" else 0,
+    )
+
+
+@given(services())
+@settings(max_examples=200, deadline=None)
+def test_nothing_is_lost_between_pools(service: ApartService) -> None:
+    """Requests, tokens, blocks, bytes and times: what comes is what goes, over all pools."""
+    came: list[Request] = []
+    finished: list[Request] = []
+    done = service.run(1_000, on_finished=finished.append, on_arrived=came.append)
+    lengths = list(service.requests.lengths(service.seed))
+    assert sorted(one.index for one in came) == list(range(len(lengths)))
+    assert sorted(one.index for one in finished) == list(range(len(lengths)))
+    for one in finished:
+        assert (one.prompt_tokens, one.tokens) == lengths[one.index]
+        assert one.arrival_s <= one.admitted_s < one.first_token_s <= one.finished_s
+    tally = done.tally
+    between = done.between
+    assert between is not None
+    assert tally.tokens == sum(output for _, output in lengths)
+    assert tally.arrived == tally.finished == len(lengths)
+    assert tally.taken_over == tally.handed_on == 2 * between.transfers
+    assert tally.tokens_taken_over == tally.tokens_handed_on
+    over = [one for one in finished if one.entered_s > one.arrival_s]
+    assert len(over) == between.transfers
+    assert between.size_bytes == 8.0 * sum(one.prompt_tokens for one in over)
+    roles = [pool.role for pool in service.pools for _ in range(pool.service.serving.replicas)]
+    for role, replica in zip(roles, done.replicas, strict=True):
+        its = replica.ledger.tally
+        assert its.steps if its.finished else not its.steps
+        assert role != "prefill" or its.finished == its.tokens == 0
+        assert role != "both" or its.taken_over == its.handed_on == 0
+        assert role != "decode" or its.arrived == 0
+    links = defaultdict[str, list[Span]](list)
+    for span in done.spans:
+        links[span.lane].append(span)
+    for lane, spans in links.items():
+        if lane.startswith("handover"):
+            assert all(now.end_s <= after.start_s for now, after in pairwise(spans))
+    assert between.link_s == pytest.approx(
+        sum(
+            end - begin
+            for lane in links
+            if lane.startswith("handover")
+            for _, begin, end, _ in links[lane]
+        )
+    )
+    parts = [tally.wait, tally.reading, between.room_wait, between.link_wait, between.transfer]
+    parts += [between.redraft, tally.joining]
+    if "both" not in roles and between.handover.shown_by == "decode":
+        total = sum(part.total for part in parts)
+        assert done.collector.times["ttft"].total == pytest.approx(total, rel=1e-9)
