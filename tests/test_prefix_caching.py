@@ -216,6 +216,18 @@ def test_attention_reads_what_the_cache_has() -> None:
     ]
 
 
+def test_the_next_turn_finds_the_output_before_it() -> None:
+    """40 tokens and 24 more, all but the last of which are written: 63, three blocks of 16."""
+    cache = PrefixCache(16, 20)
+    first = Request(0, 0, 40, 24, prefixes=(Prefix("conversation"),))
+    assert cache.hold(first, 64)
+    first.cached = 63
+    cache.share(first, 40)
+    cache.keep(first, 0)
+    assert cache.cached(Request(1, 0, 100, 2, prefixes=(Prefix("conversation"),))) == 48
+    assert cache.cached(Request(2, 0, 40, 2, prefixes=(Prefix("conversation"),))) == 32
+
+
 def test_a_preempted_request_finds_its_prompt_again() -> None:
     """Room for 68 blocks: after 32 steps the first needs a 35th, which is the last of the second,
     whose prompt and 16 tokens of its output are there when it comes again.

@@ -128,7 +128,7 @@ class PrefixCache(Blocks):
         """Yield the names of the first ``blocks`` of a request, and which of them each names."""
         begin = 0
         for name, tokens in request.prefixes:
-            end = int(min(tokens // self.block_tokens, blocks))
+            end = int(min(tokens, blocks * self.block_tokens)) // self.block_tokens
             if end > begin:
                 yield BlockRange(name, begin, end)
                 begin = end
