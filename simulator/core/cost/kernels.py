@@ -400,7 +400,8 @@ def layer_products(
 
     ``adapted`` of the rows do not pass the MLP; the others read ``read`` routed experts, by default
     as independent rows do; a ``share`` of them passes the mixer on one rank, by default all.
-    ``prompt_rows`` of them belong to prompts.
+    ``prompt_rows`` of them belong to prompts. Norms of q and k are among the small operations that
+    a device was fitted with (docs/background/errors.md).
     """
     model = place.model
     ranks = place.tensor_parallel
