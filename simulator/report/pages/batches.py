@@ -52,9 +52,10 @@ from simulator.studies.batches import (
 LEGEND = (
     "Simulated speed-ups are of output tokens per second, with the prefills of all requests on "
     "both sides. Break-even is the chance of each draft token of a chain at which the law's "
-    "speed-up is 1; its interval is of devices, hosts and experts read, that of the speed-up also "
-    "of acceptance, where the scenario states a range of it. The verdict is of output tokens per "
-    "second: helps from a chance of 80 % on that speculation is faster, hurts below 20 %."
+    "speed-up is 1, above 1 where none is enough; its interval is of devices, hosts and experts "
+    "read, that of the speed-up also of acceptance, where the scenario states a range of it. The "
+    "verdict is of output tokens per second: helps from a chance of 80 % on that speculation is "
+    "faster, hurts below 20 %."
 )
 PLAIN = {
     "law_tokens_per_s": "baseline_tokens_per_s",
