@@ -426,8 +426,27 @@ def _requests(pick: Pick, places: int) -> tuple[Requests, int, bool]:
         "gamma": {"arrivals": {"name": "gamma", "rate_per_s": rate, "burstiness": 4.0}},
         "even": {"arrivals": {"name": "deterministic", "rate_per_s": rate}},
     }
-    asked = Requests.model_validate({**fields, **lengths, **arrivals[kind]})
+    sessions = pick((None, None, None, None, *SESSIONS))
+    asked = Requests.model_validate({**fields, **lengths, **arrivals[kind], "sessions": sessions})
+    if sessions:
+        # the turns of a session add up
+        longest = MOST_TURNS * (_most(prompt) + _most(output) + TURN_TOKENS)
+        return asked, longest, False
     return asked, asked.totals(0)[2] if _fixed(asked) else _most(prompt) + _most(output), False
+
+
+MOST_TURNS = 4
+TURN_TOKENS = 30
+SESSIONS: tuple[dict[str, Any], ...] = (
+    {"turns": 3, "turn_tokens": TURN_TOKENS},
+    {
+        "turns": {"name": "uniform", "most_turns": MOST_TURNS},
+        "turn_tokens": 7,
+        "think_s": {"name": "exponential", "mean_s": 0.3},
+        "tools": {"share": 0.5, "tool_s": 0.01},
+        "branch_share": 0.5,
+    },
+)
 
 
 def _fixed(asked: Requests) -> bool:

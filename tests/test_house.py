@@ -379,6 +379,8 @@ COUNTS_AND_RATIOS = {
         "tail",
         "tile_rows",
     ),
+    # turns of sessions, and weights of what they draw
+    *("turns", "least_turns", "most_turns", "mean_turns", "branch_share", "share", "zipf"),
     # of a drawn figure, whose axes are named with their units
     *(
         "values",

@@ -125,13 +125,14 @@ class Catalogue:
         return names[name]
 
     def find_traffic(self, document: Document) -> None:
-        """Replace the name of a traffic file by its path; the file is in the folder of the file
-        that names it.
+        """Replace the name of a traffic file, or of a file of sessions, by its path; the file is in
+        the folder of the file that names it.
         """
-        arrivals = document.get(("requests", "arrivals"))
-        if isinstance(arrivals, dict) and isinstance(arrivals.get("file"), str):
-            where = ("requests", "arrivals", "file")
-            arrivals["file"] = shown(_relative_file(arrivals["file"], document, where))
+        for kind in ("arrivals", "sessions"):
+            load = document.get(("requests", kind))
+            if isinstance(load, dict) and isinstance(load.get("file"), str):
+                where = ("requests", kind, "file")
+                load["file"] = shown(_relative_file(load["file"], document, where))
 
     def scenario(self, name: str) -> Document:
         """Return a scenario by name or path, with the content of all files that it refers to.
@@ -247,7 +248,8 @@ class Catalogue:
         self._find_strategy(document)
         if "method" in document.data:
             base.data.pop("strategy", None)
-        if document.get(("requests", "arrivals", "name")) == "file":
+        loads = [document.get(("requests", kind, "name")) for kind in ("arrivals", "sessions")]
+        if "file" in loads:
             base.data.pop("requests", None)  # the file states count and lengths
         if document.get(("strategy", "name")):
             base.data.pop("method", None)

@@ -259,7 +259,7 @@ def _exploded(table: "pd.DataFrame") -> "pd.DataFrame":
     return table
 
 
-def _turns(record: PlainMapping) -> list[PlainData]:
+def turns_in(record: PlainMapping) -> list[PlainData]:
     """Return the messages of a conversation; none where the record is no conversation."""
     for name in KNOWN["turns"]:
         turns = record.get(name)
@@ -272,7 +272,7 @@ def _conversations(records: list[PlainData]) -> Iterator[PlainData]:
     """Yield a request for every answer in conversations that have no counts; its prompt is all
     before it.
     """
-    if not records or "usage" in records[0] or not _turns(records[0]):
+    if not records or "usage" in records[0] or not turns_in(records[0]):
         return
     for record in records:
         before = 0
@@ -280,14 +280,14 @@ def _conversations(records: list[PlainData]) -> Iterator[PlainData]:
         for name, value in record.items():
             if not isinstance(value, list | dict):
                 others[name] = value
-        for turn in _turns(record):
-            tokens = ceil(len(_part(turn, "text")) / KNOWN["characters_per_token"])
-            if _part(turn, "speaker") in KNOWN["assistant"]:
+        for turn in turns_in(record):
+            tokens = ceil(len(part_of(turn, "text")) / KNOWN["characters_per_token"])
+            if part_of(turn, "speaker") in KNOWN["assistant"]:
                 yield others | {"prompt_tokens": before, "completion_tokens": tokens}
             before += tokens
 
 
-def _part(turn: PlainMapping, part: str) -> str:
+def part_of(turn: PlainMapping, part: str) -> str:
     """Return a part of a turn, under any of its known names; empty where it has none."""
     for name in KNOWN[part]:
         if name in turn:

@@ -7,25 +7,22 @@
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime
 from itertools import repeat
 from math import inf
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from simulator.core.faults import told
 from simulator.core.plain import PlainMapping
 from simulator.core.serving.load.traffic import MOST_TOKENS, Line, TrafficFile
 from simulator.inputs import reading
 from simulator.inputs.document import readable
 from simulator.inputs.logs import TRAFFIC, listed_hashes, named_columns, read_log
+from simulator.inputs.rows import Values, lines_of_json, number_in, rows_of_table
 
 FORMATS = (*TRAFFIC, "log")
 """Formats that are read here."""
-Values = PlainMapping
-Time = TypeVar("Time", int, float)
 MOST_BYTES = 10**11
 """Bytes of a file, at most: a thousand million requests."""
 
@@ -38,7 +35,7 @@ def recorded(file: TrafficFile) -> Iterator[Line]:
     columns = TRAFFIC[file.format]
     first = None
     number = 1
-    read = _rows_of_table if columns["table"] else _lines_of_json
+    read = rows_of_table if columns["table"] else lines_of_json
     try:
         with readable(file.file), reading.lines(file.file, MOST_BYTES) as lines:
             for number, values in read(lines):
@@ -91,7 +88,7 @@ def _logged(file: TrafficFile) -> Iterator[Line]:
 
 def _tokens(file: TrafficFile, number: int, values: Values, name: str, least: int) -> int:
     what = f"a whole number of tokens from {least} to {MOST_TOKENS:,}"
-    return _number(
+    return number_in(
         file, number, values, name, what, int, lambda tokens: least <= tokens <= MOST_TOKENS
     )
 
@@ -99,7 +96,7 @@ def _tokens(file: TrafficFile, number: int, values: Values, name: str, least: in
 def _seconds(file: TrafficFile, number: int, values: Values, columns: PlainMapping) -> float:
     clock = CLOCKS[columns["time"]]
     name = columns["arrival"]
-    return _number(
+    return number_in(
         file,
         number,
         values,
@@ -108,58 +105,6 @@ def _seconds(file: TrafficFile, number: int, values: Values, columns: PlainMappi
         clock,
         lambda seconds: 0.0 <= seconds < inf,
     )
-
-
-def _number(
-    file: TrafficFile,
-    number: int,
-    values: Values,
-    name: str,
-    what: str,
-    read: Callable[[Any], Time],
-    fits: Callable[[Time], bool],
-) -> Time:
-    """Return what a cell holds, if that is ``what`` is expected and ``fits``; no bool does, and
-    no float as tokens.
-    """
-    value = values.get(name)
-    if value is None:
-        present = ", ".join(str(key) for key in values if key)
-        raise file.fault(number, f"is missing; the line has {present or 'nothing'}", 1, name)
-    with suppress(TypeError, ValueError, OverflowError):
-        if not isinstance(value, bool | float if read is int else bool) and fits(
-            found := read(value)
-        ):
-            return found
-    raise file.fault(number, f"expected {what}, got {told(value)}", _column(values, name), name)
-
-
-def _rows_of_table(lines: Iterator[str]) -> Iterator[tuple[int, Values]]:
-    """Yield the lines of a CSV file after its header: their numbers, and their cells by column."""
-    table = csv.reader(lines, strict=True)
-    names = [name.strip() for name in next(table, [])]
-    for cells in table:
-        if cells:
-            yield table.line_num, dict(zip(names, cells, strict=False))
-
-
-def _lines_of_json(lines: Iterator[str]) -> Iterator[tuple[int, Values]]:
-    """Yield the lines of a JSONL file: their numbers, and the object of each."""
-    for number, text in enumerate(lines, start=1):
-        if text.strip():
-            record = reading.from_json(text)
-            yield number, record if isinstance(record, dict) else {}
-
-
-def _column(values: Values, name: str) -> int:
-    """Return the column at which a cell begins, from 1; that of the line's start where it is not
-    known.
-    """
-    cells = list(values.items())
-    before = [value for key, value in cells[: [key for key, _ in cells].index(name)]]
-    if all(isinstance(cell, str) for cell in before):
-        return 1 + sum(len(cell) + 1 for cell in before)
-    return 1
 
 
 def _date(text: str) -> float:

@@ -309,7 +309,7 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
             f"{requests.traffic.drop_above_tokens:,} tokens, prompt and output together, are left "
             "out of the traffic"
         )
-    if requests.arrivals:
+    if requests.varies:
         yield (
             "the law is taken at the mean batch that the simulation saw, and with replayed means "
             "at every batch it saw"

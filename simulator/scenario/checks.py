@@ -281,6 +281,8 @@ def _check_context(scenario: Scenario, document: Document) -> None:
     )
     if traffic:
         message += f"; requests.arrivals.drop_above_tokens={context} leaves such requests out"
+    if scenario.requests.sessions:
+        message += f"; requests.sessions.context_tokens={context} ends sessions before that"
     raise BadInput([_about_longest(scenario, document, message)])
 
 

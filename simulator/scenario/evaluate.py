@@ -240,13 +240,13 @@ def baseline_beside(scenario: Scenario, acceptance: Acceptance, simulated: Outco
 
 
 def observed_batch(scenario: Scenario, outcome: Outcome) -> int:
-    """Return how many requests decode together in one replica: all clients of a closed loop, else
-    the mean of a run, rounded, 1 or more.
+    """Return how many requests decode together in one replica: all clients of a closed loop
+    that never pause, else the mean of a run, rounded, 1 or more.
 
     That is the mean over steps or, where several steps are in flight, the mean over time of
     requests that do not wait.
     """
-    if not scenario.requests.arrivals:
+    if not scenario.requests.varies:
         return scenario.batch
     serving = outcome.serving
     mean = serving.mean_batch
@@ -262,10 +262,11 @@ def law(scenario: Scenario, acceptance: Acceptance, requests: int | None = None)
     """
     requests = requests or scenario.batch
     of_batch = _law(scenario, odds_of(acceptance, scenario.exit), None, requests, scenario.outputs)
-    if not scenario.requests.arrivals:
+    if not scenario.requests.varies:
         return of_batch
+    what = "sessions" if scenario.requests.sessions else "arrivals"
     words = (
-        f"{requests:,} requests in every step, while arrivals vary the batch (for one batch: "
+        f"{requests:,} requests in every step, while {what} vary the batch (for one batch: "
         f"{of_batch.relation})"
     )
     return replace(of_batch, claimed=Claim("idealised", words))

@@ -147,8 +147,12 @@ def _requests(scenario: Scenario) -> str:
     """Return how many requests there are, when they come, and how long they are."""
     requests = scenario.requests
     come = f"{requests.concurrency} at a time"
+    if requests.sessions:
+        come = f"turns of sessions of {come}"
     if requests.arrivals:
         come = requests.arrivals.name
+        if requests.sessions:
+            come = f"turns of sessions that begin {come}"
     prompt, output, longest = scenario.lengths
     return (
         f"{requests.count:,} in the simulation, {come}; {prompt:,.0f} prompt and {output:,.0f} "

@@ -29,6 +29,7 @@ from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen, Sourced
 from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.fields import Serving
+from simulator.core.serving.load.sessions import READERS as SESSION_READERS
 from simulator.core.serving.load.traffic import READERS
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
@@ -50,7 +51,7 @@ from simulator.core.strategies.common.law import Law, OddsOf
 from simulator.core.strategies.common.method import Method
 from simulator.core.strategies.common.outputs import Outputs
 from simulator.core.strategies.common.step import UNLIMITED
-from simulator.inputs import traffic
+from simulator.inputs import sessions, traffic
 from simulator.scenario.routing import recorded_routing
 
 MOST_ROLES = 512
@@ -65,7 +66,8 @@ def _made_already(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
 
 
 READERS |= dict.fromkeys(traffic.FORMATS, traffic.recorded)
-"""Whoever reads a scenario can read its traffic file."""
+SESSION_READERS["sessions"] = sessions.recorded
+"""Whoever reads a scenario can read its traffic file, or its file of sessions."""
 
 if TYPE_CHECKING:
     AnyStrategy = Strategy
@@ -243,7 +245,7 @@ class Scenario(Frozen):
         for which the cache has no room wait (:mod:`simulator.core.serving.waiting`).
         """
         batch = self.asked_batch
-        if self.requests.arrivals:
+        if self.requests.varies:
             return batch
         while batch > 1:
             # a strategy that is set for fewer requests may draft more for each
@@ -285,7 +287,7 @@ class Scenario(Frozen):
         alike.
         """
         fixed = (self.requests.prompt_tokens, self.requests.output_tokens)
-        if all(isinstance(length, int) for length in fixed):
+        if self.requests.sessions is None and all(isinstance(length, int) for length in fixed):
             return np.array(fixed, dtype=np.int64).reshape(2, 1)
         return np.concatenate(list(self.requests.drawn_lengths(self.seed)), axis=1)
 

@@ -53,7 +53,7 @@ class Load(NamedTuple):
 def load_of(scenario: Scenario, acceptance: Acceptance) -> Load | None:
     """Return the load of a scenario; None in a closed loop, and where all requests come at once."""
     offered, replicas, (_, output, _) = (
-        scenario.requests.offered_per_s,
+        scenario.requests.offered_per_s(scenario.seed),
         scenario.serving.replicas,
         scenario.lengths,
     )

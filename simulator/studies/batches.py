@@ -443,6 +443,9 @@ def at_size(loaded: Loaded, size: int) -> Loaded:
     if requests.arrivals:
         message = "a sweep over sizes is about a closed loop; set requests.arrivals=null"
         raise BadInput.at(scenario.name, message, "requests.arrivals")
+    if requests.sessions is not None:
+        message = "a sweep over sizes is about clients that never pause; set requests.sessions=null"
+        raise BadInput.at(scenario.name, message, "requests.sessions")
     if size > 1 and scenario.strategy.traits.alone:
         message = (
             f"{scenario.strategy.name} takes one request at a time, got {size}; ask for --sizes 1"

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from simulator.core.parallel import CORES, counted, say
 from simulator.core.plain import PlainData
 from simulator.core.processes import pool
+from simulator.core.serving.load.arrivals import Recorded
 from simulator.core.serving.load.busier import (
     FEWEST,
     busier,
@@ -202,6 +203,12 @@ def _refuse_without_rate(loaded: Loaded) -> None:
     if requests.arrivals is None:
         message = "is a closed loop, which offers no rate; set requests.arrivals, or name --traffic"
         raise loaded.document.refusal(("requests",), message)
+    if requests.sessions is not None:
+        message = (
+            "whose turns wait for the answers before them offer no rate of their own; run it at "
+            "several rates of arrivals instead"
+        )
+        raise loaded.document.refusal(("requests", "sessions"), message)
     if requests.traffic and requests.count < FEWEST:
         message = (
             f"holds {requests_in_words(requests.count)}; it takes {FEWEST} to say what is carried"
@@ -346,7 +353,7 @@ def at_once(loaded: Loaded, least: int) -> Loaded:
             )
         packed = (line._replace(arrival_s=line.arrival_s / AT_ONCE) for line in lines)
         return loaded.replace(requests=with_lines(requests, arrivals, packed))
-    if arrivals is None:
+    if arrivals is None or isinstance(arrivals, Recorded):
         return loaded
     rushed = arrivals.model_copy(update={"rate_per_s": arrivals.rate_per_s * AT_ONCE})
     update = {"arrivals": rushed, "count": max(requests.count, least)}

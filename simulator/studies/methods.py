@@ -290,7 +290,7 @@ def _decided(
     batch = evaluate.observed_batch(loaded.scenario, simulated)
     speedup = drawn(baseline.tpot_s / simulated.tpot_s, doubt_of(loaded, (), batch=batch))
     throughput = None
-    if loaded.scenario.requests.arrivals is None:
+    if not loaded.scenario.requests.varies:
         throughput = quotient(simulated.tokens_per_s, baseline.tokens_per_s)
     return decide(loaded, speedup, doubted, batch, throughput)
 

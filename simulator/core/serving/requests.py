@@ -4,7 +4,8 @@ A closed loop has ``concurrency`` clients; each sends its next request the momen
 until ``count`` have been sent. With ``arrivals`` the loop is open: requests come when they come.
 Lengths are fixed, drawn or read; request number i always gets the i-th draw of its seed, whatever
 happens around it, and always replays the same piece of a trace (see
-:mod:`simulator.core.acceptance.assignment`).
+:mod:`simulator.core.acceptance.assignment`). With ``sessions`` either loop is one of sessions, each
+of which sends one request after the other (:mod:`simulator.core.serving.load.sessions`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice, pairwise
+from itertools import chain, cycle, islice, pairwise
 from math import inf
 from typing import Annotated, Literal, Protocol, TypeAlias
 
@@ -23,10 +24,12 @@ from pydantic import Field, model_validator
 from simulator.core.acceptance.cursors import Cursor
 from simulator.core.faults import BadInput, did_you_mean, told
 from simulator.core.quantities import Frozen
-from simulator.core.serving.load.arrivals import DRAWN_AT_ONCE, AnyArrivals
+from simulator.core.serving.load.arrivals import DRAWN_AT_ONCE, AnyArrivals, Recorded
 from simulator.core.serving.load.content import HASHED_TOKENS, Hash, Prefix, hashed_prefixes
 from simulator.core.serving.load.lengths import OutputTokens, PromptTokens, draw_lengths
+from simulator.core.serving.load.sessions import AnySessions, SessionFile
 from simulator.core.serving.load.traffic import LATEST_S, Line, TrafficFile
+from simulator.core.serving.load.turns import Clients, Session, SessionTurn, turns_of
 from simulator.core.serving.slo import Metric
 from simulator.core.strategies.common.step import State
 
@@ -58,13 +61,17 @@ class Requests(Frozen):
     concurrency: int = Field(default=1, gt=0, le=MOST_TOGETHER)
     """Clients of a closed loop: each sends its next request as its last one ends."""
     arrivals: AnyArrivals | None = None
-    """When requests come, in an open loop."""
+    """When requests come, or sessions begin, in an open loop."""
     count: int = Field(default=200, gt=0, le=10_000_000)
     """How many there are."""
     prompt_tokens: PromptTokens = 512
     """Length of prompts: a number, or a distribution."""
     output_tokens: OutputTokens = 128
     """Length of outputs: a number of 2 or more, or a distribution."""
+    sessions: AnySessions | None = None
+    """Conversations and agents, whose requests are turns that follow each other; ``count`` counts
+    turns.
+    """
     warm_up: int = Field(default=0, ge=0, le=10_000_000)
     """So many requests at the beginning do not count."""
     cool_down: int = Field(default=0, ge=0, le=10_000_000)
@@ -109,6 +116,7 @@ class Requests(Frozen):
             raise ValueError(
                 "concurrency is for a closed loop, and there are arrivals; leave one of them out"
             )
+        self._check_sessions()
         if self.traffic is None:
             if self.task_flavours:
                 raise ValueError(
@@ -126,6 +134,42 @@ class Requests(Frozen):
                 f"{' and '.join(sorted(stated))} stand in the traffic file; leave them out"
             )
         return self
+
+    def _check_sessions(self) -> None:
+        """Raise :class:`ValueError` where fields do not go with sessions, or need them."""
+        sessions = self.sessions
+        recorded = isinstance(sessions, SessionFile)
+        if isinstance(self.arrivals, Recorded) and not recorded:
+            raise ValueError(
+                "arrivals: {name: recorded} is for sessions: {name: file, file: FILE}, which says "
+                "when they begin"
+            )
+        if sessions is None:
+            return
+        if self.traffic is not None:
+            raise ValueError(
+                "a traffic file has requests of its own; leave sessions out, or take arrivals of "
+                "another name, which say when sessions begin"
+            )
+        if isinstance(sessions, SessionFile):
+            if stated := self.model_fields_set & {"prompt_tokens", "output_tokens"}:
+                raise ValueError(
+                    f"{' and '.join(sorted(stated))} stand in the file of sessions; leave them out"
+                )
+            return
+        longest = sessions.most_at_first(self.prompt_tokens, self.output_tokens)
+        if sessions.context_tokens is not None and longest > sessions.context_tokens:
+            raise ValueError(
+                f"sessions.context_tokens: a first turn may have {longest:,} tokens, prompt and "
+                f"output together; expected as many or more, got {sessions.context_tokens:,}"
+            )
+
+    @property
+    def varies(self) -> bool:
+        """Return whether the number of requests in the system varies by itself: as they arrive, or
+        as clients think between turns.
+        """
+        return self.arrivals is not None or self.sessions is not None
 
     @property
     def traffic(self) -> TrafficFile | None:
@@ -154,17 +198,27 @@ class Requests(Frozen):
             return (line.task for line in self.lines())
         return cycle([*stated] or [""])
 
-    @property
-    def offered_per_s(self) -> float | None:
+    def offered_per_s(self, seed: int) -> float | None:
         """Return how many requests come in a second, in the mean; None in a closed loop, and where
-        all come at once.
+        all come at once. With sessions it is how many would come if no turn took any time.
         """
+        if self.sessions is not None:
+            return self._turns_per_s(seed)
         if self.traffic is None:
             return getattr(self.arrivals, "rate_per_s", None)
         last = max((line.arrival_s for line in self.lines()), default=0.0)
         if last:
             return self.count / last
         return None
+
+    def _turns_per_s(self, seed: int) -> float | None:
+        """Return how many turns come in a second, in the mean; None in a closed loop."""
+        sessions = sum(1 for _ in self.turns(seed))
+        if isinstance(self.arrivals, Recorded):
+            *_, last = self._begins(seed, sessions)
+            return self.count / last if last else None
+        rate = getattr(self.arrivals, "rate_per_s", None)
+        return rate and rate * self.count / sessions
 
     @property
     def together(self) -> bool:
@@ -192,6 +246,8 @@ class Requests(Frozen):
         Raises :class:`BadInput` for the first line that is wrong or whose task has no flavours, and
         for an empty slice.
         """
+        if isinstance(self.sessions, SessionFile):
+            return self._with_turns_of(self.sessions)
         if self.traffic is None:
             return self
         traffic = self.traffic
@@ -216,6 +272,65 @@ class Requests(Frozen):
             )
         return self.model_copy(update={"count": count, "task_flavours": tasks})
 
+    def _with_turns_of(self, file: SessionFile) -> Requests:
+        """Return the workload with the number of turns that its file of sessions has; a stated
+        ``count`` is the most that are taken.
+        """
+        sessions = list(file.sessions(0))
+        if isinstance(self.arrivals, Recorded) and sessions and sessions[0].begin_s is None:
+            raise file.fault(
+                0,
+                "does not say when sessions begin; state another name of arrivals, or concurrency "
+                "of clients",
+            )
+        found = sum(len(session.turns) for session in sessions)
+        count = min(found, self.count) if "count" in self.model_fields_set else found
+        if not count:
+            raise file.fault(0, "holds no turn within context_tokens")
+        if self.warm_up + self.cool_down >= count:
+            raise file.fault(
+                0,
+                f"holds {count:,} turns; warm_up {self.warm_up} and cool_down {self.cool_down} "
+                "leave none",
+            )
+        if self.concurrency > count:
+            raise file.fault(0, f"holds {count:,} turns, fewer than concurrency {self.concurrency}")
+        return self.model_copy(update={"count": count})
+
+    def turns(self, seed: int) -> Iterator[list[SessionTurn]]:
+        """Yield the turns of one session after the other, ``count`` in all; nothing without
+        sessions.
+        """
+        sent = 0
+        for number, session in enumerate(self._sessions(seed)):
+            turns = turns_of(session, number, sent)[: self.count - sent]
+            sent += len(turns)
+            yield turns
+            if sent == self.count:
+                return
+
+    def _dealt(self, seed: int, deal: Deal) -> Iterator[list[SessionTurn]]:
+        """Yield the turns of one session after the other, each with what it is dealt."""
+        tasks = self.tasks()
+        for turns in self.turns(seed):
+            yield [turn._replace(dealt=deal(turn.number, next(tasks))) for turn in turns]
+
+    def _sessions(self, seed: int) -> Iterator[Session]:
+        """Return the sessions that are drawn or read."""
+        if self.sessions is None:
+            return iter(())
+        if isinstance(self.sessions, SessionFile):
+            return self.sessions.sessions(seed)
+        return self.sessions.sessions(seed, self.prompt_tokens, self.output_tokens)
+
+    def _begins(self, seed: int, sessions: int) -> Iterator[float]:
+        """Yield when each of so many sessions of an open loop begins, in seconds."""
+        if isinstance(self.arrivals, Recorded):
+            for session in islice(self._sessions(seed), sessions):
+                yield (session.begin_s or 0.0) / self.arrivals.rate_scale
+        elif self.arrivals is not None and not isinstance(self.arrivals, TrafficFile):
+            yield from self.arrivals.times(seed, sessions)
+
     def hash_fault(self) -> BadInput | None:
         """Return the error at the first line of a traffic file whose hashes do not name prefixes;
         None where all do.
@@ -228,6 +343,10 @@ class Requests(Frozen):
 
     def source_of(self, seed: int, deal: Deal = lambda index, task: index) -> Source:
         """Return the source of the requests, which makes each as it arrives and keeps none."""
+        if self.sessions is not None:
+            begins = None if self.arrivals is None else self._begins(seed, self.count)
+            clients = Clients(self._dealt(seed, deal), begins, self.concurrency)
+            return SessionTurns(clients, self.past_end == "cut")
         if self.arrivals is None:
             return ClosedLoop(self, seed, deal)
         return Arrivals(self._arriving(seed, deal))
@@ -235,7 +354,7 @@ class Requests(Frozen):
     def _arriving(self, seed: int, deal: Deal) -> Iterator[Request]:
         """Yield the requests of an open loop in order of arrival."""
         cut = self.past_end == "cut"
-        if self.arrivals is None or isinstance(self.arrivals, TrafficFile):
+        if self.arrivals is None or isinstance(self.arrivals, TrafficFile | Recorded):
             for index, (_, at, prompt, output, task, hashes) in enumerate(self.lines()):
                 prefixes = hashed_prefixes(hashes, prompt)
                 yield Request(index, at, prompt, output, cut, deal(index, task), prefixes=prefixes)
@@ -252,9 +371,16 @@ class Requests(Frozen):
             yield from zip(*block.tolist(), strict=True)
 
     def drawn_lengths(self, seed: int) -> Iterator[NDArray[np.int64]]:
-        """Yield prompt and output tokens of a block of requests at a time, (2, requests)."""
-        if self.traffic is not None:
-            read = ((line.prompt_tokens, line.output_tokens) for line in self.lines())
+        """Yield prompt and output tokens of a block of requests at a time, (2, requests); with
+        sessions turn by turn, whenever they come.
+        """
+        if self.traffic is not None or self.sessions is not None:
+            read: Iterator[tuple[int, int]]
+            if self.sessions is None:
+                read = ((line.prompt_tokens, line.output_tokens) for line in self.lines())
+            else:
+                turns = chain.from_iterable(self.turns(seed))
+                read = ((turn.prompt_tokens, turn.output_tokens) for turn in turns)
             while block := list(islice(read, DRAWN_AT_ONCE)):
                 yield np.array(block, dtype=np.int64).T
             return
@@ -265,7 +391,8 @@ class Requests(Frozen):
 
     def output_lengths(self, seed: int) -> Counter[int]:
         """Return the number of requests by output tokens."""
-        if self.traffic is None and isinstance(self.output_tokens, int):
+        read = self.traffic is not None or isinstance(self.sessions, SessionFile)
+        if not read and isinstance(self.output_tokens, int):
             return Counter({self.output_tokens: self.count})
         lengths = Counter[int]()
         for block in self.drawn_lengths(seed):
@@ -279,6 +406,7 @@ class Requests(Frozen):
         """
         if (
             self.traffic is None
+            and self.sessions is None
             and isinstance(self.prompt_tokens, int)
             and isinstance(self.output_tokens, int)
         ):
@@ -504,3 +632,48 @@ class Arrivals:
     def close(self) -> None:
         """Let nobody come any more."""
         self._next = None
+
+
+class SessionTurns:
+    """Turns of sessions, each of which comes when the one before it has ended."""
+
+    def __init__(self, clients: Clients, cut: bool) -> None:
+        self._clients = clients
+        self._cut = cut
+        self._came = 0
+        self._numbers: dict[int, int] = {}
+        """Numbers of the turns that have not ended, by the index of their request."""
+
+    @property
+    def next_s(self) -> float:
+        """Return when the next turn comes, in seconds; infinity if that is not known."""
+        return self._clients.next_s
+
+    @property
+    def exhausted(self) -> bool:
+        """Return whether all turns have come."""
+        return self._clients.exhausted
+
+    def due(self, now: float) -> Iterable[Request]:
+        """Yield the turns that have come by ``now``."""
+        for at_s, turn in self._clients.due(now):
+            index = self._came
+            self._came += 1
+            self._numbers[index] = turn.number
+            yield Request(
+                index,
+                at_s,
+                turn.prompt_tokens,
+                turn.output_tokens,
+                self._cut,
+                turn.dealt,
+                prefixes=turn.prefixes,
+            )
+
+    def ended(self, request: Request) -> None:
+        """Let the next turn of the session come, or the next session of its client."""
+        self._clients.ended(self._numbers.pop(request.index), request.finished_s)
+
+    def close(self) -> None:
+        """Let nobody come any more."""
+        self._clients.close()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from simulator.core.acceptance.spec import AcceptanceSpec
 from simulator.core.plain import PlainMapping
-from simulator.core.serving.load.arrivals import Deterministic, Gamma, Poisson
+from simulator.core.serving.load.arrivals import Deterministic, Gamma, Poisson, Recorded
 from simulator.core.serving.load.lengths import OutputTokens, PromptTokens
 from simulator.core.serving.load.traffic import TrafficFile
 from simulator.core.serving.requests import Requests
@@ -232,15 +232,30 @@ def counted(scenario: Scenario) -> str:
 def arrivals(requests: Requests) -> str:
     """Return when requests come, in words."""
     when = requests.arrivals
+    if requests.sessions is not None:
+        return f"turns of sessions, {_sessions_begin(requests)}"
     match when:
         case None:
             return f"{requests.concurrency} at a time"
         case TrafficFile():
             return _traffic(when)
+        case Recorded():
+            return "as recorded"
         case Gamma():
             return f"{when.rate_per_s:g} a second (gamma with burstiness {when.burstiness:g})"
         case Poisson() | Deterministic():
             return f"{when.rate_per_s:g} a second ({when.name})"
+
+
+def _sessions_begin(requests: Requests) -> str:
+    """Return when sessions begin, in words."""
+    if requests.arrivals is None:
+        clients = f"{requests.concurrency:,} clients"
+        if requests.concurrency == 1:
+            clients = "one client"
+        return f"one session after another of {clients}"
+    apart = requests.model_copy(update={"sessions": None})
+    return f"which begin {arrivals(apart)}"
 
 
 def _traffic(traffic: TrafficFile) -> str:

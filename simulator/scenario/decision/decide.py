@@ -36,7 +36,7 @@ def of_run(
     In a closed loop it is of output tokens per second, where those were measured of both.
     """
     throughput = None
-    if result.scenario.requests.arrivals is None:
+    if not result.scenario.requests.varies:
         throughput = result.speedup_with_prompts
     return decide(loaded, speedup, doubted, batch, throughput)
 

@@ -60,7 +60,7 @@ def _by_batch(scenario: Scenario, odds: OddsOf, batch: int) -> Along:
     room = _room(scenario)
 
     def at_batch(size: int) -> bool:
-        if requests.arrivals or (size <= room and size != scenario.batch):
+        if requests.varies or (size <= room and size != scenario.batch):
             return speedup_at(scenario, odds, size, context) > 1.0
         clients = size * scenario.serving.replicas
         enough = max(requests.count, clients)
@@ -70,7 +70,7 @@ def _by_batch(scenario: Scenario, odds: OddsOf, batch: int) -> Along:
 
     if scenario.strategy.traits.alone:
         return along(at_batch, batch, batch, batch)
-    if requests.arrivals:
+    if requests.varies:
         most = max(batch, int(min(MOST_BATCH, room)))
         return along(at_batch, batch, 1, most)
     return along(at_batch, scenario.asked_batch, 1, max(scenario.asked_batch, MOST_BATCH))
@@ -78,9 +78,10 @@ def _by_batch(scenario: Scenario, odds: OddsOf, batch: int) -> Along:
 
 def law_at(scenario: Scenario, odds: OddsOf, batch: int, context: int) -> Law:
     """Return the law of a batch at ``context`` cached tokens each, with the settings that the
-    strategy has for it; under arrivals these are for all places, whatever the batch.
+    strategy has for it; under arrivals and sessions these are for all places, whatever the
+    batch.
     """
-    if scenario.requests.arrivals:
+    if scenario.requests.varies:
         strategy = scenario.schedule
     else:
         strategy = scenario.strategy.fitted_to(batch, scenario.stages)

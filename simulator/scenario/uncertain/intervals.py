@@ -67,10 +67,10 @@ def run_with_interval(
 
 
 def _answers(result: RunResult) -> dict[str, float]:
-    """Return what a run answers, by name: no rate where the arrivals of requests decide it."""
+    """Return what a run answers, by name: no rate where arrivals or think times decide it."""
     simulated = result.simulated
     answers = {"step_ms": simulated.step_s * 1e3, "tpot_ms": simulated.tpot_s * 1e3}
-    if result.scenario.requests.arrivals is None:
+    if not result.scenario.requests.varies:
         answers["tokens_per_s"] = simulated.tokens_per_s
     return answers | {"speedup": result.speedup}
 

@@ -350,6 +350,11 @@ def _candidate(
         raise document.refusal(
             ("scenario", "requests"), "a plan is about traffic: requests needs arrivals"
         )
+    if scenario.requests.sessions is not None:
+        raise document.refusal(
+            ("scenario", "requests"),
+            "a plan is about requests that arrive by themselves; sessions wait for their answers",
+        )
     if scenario.target is None:
         raise document.refusal(
             where, "a plan needs a target on devices; stated durations have no price"

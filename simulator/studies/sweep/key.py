@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from simulator.core.quantities import Frozen, Sourced, has_hash
 from simulator.core.serving.fields import policies, routers
+from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.strategies import strategies
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.reading import opened
@@ -142,6 +143,9 @@ def _files(loaded: Loaded, catalogue: Catalogue, field: str) -> list[Path]:
         return [catalogue.path("trace", trace, loaded.document, ("acceptance", "trace"))]
     if field == "requests" and traffic:
         return [Path(traffic.file)]
+    sessions = loaded.scenario.requests.sessions
+    if field == "requests" and isinstance(sessions, SessionFile):
+        return [Path(sessions.file)]
     return []
 
 

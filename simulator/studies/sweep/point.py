@@ -171,7 +171,7 @@ def _baseline_of(loaded: Loaded, fields: Fields, evaluator: Evaluator) -> Outcom
     """
     requests = loaded.scenario.requests
     lengths = (requests.prompt_tokens, requests.output_tokens)
-    drawn = requests.arrivals or not all(isinstance(length, int) for length in lengths)
+    drawn = requests.varies or not all(isinstance(length, int) for length in lengths)
     free = {*SPECULATIVE}
     if not drawn and not loaded.scenario.cost.jitters:
         free.add("seed")

@@ -24,7 +24,7 @@ class _Gaps(Frozen, ABC):
     """Arrivals whose gaps are drawn independently."""
 
     rate_per_s: float = Field(gt=0)
-    """Mean requests per second."""
+    """Mean requests per second; of sessions, how many begin."""
 
     @abstractmethod
     def gaps(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
@@ -74,4 +74,14 @@ class Deterministic(_Gaps):
         return np.full(count, 1.0 / self.rate_per_s)
 
 
-AnyArrivals = Annotated[Poisson | Gamma | Deterministic | TrafficFile, Field(discriminator="name")]
+class Recorded(Frozen):
+    """Sessions begin when their file says."""
+
+    name: Literal["recorded"] = "recorded"
+    rate_scale: float = Field(default=1.0, gt=0)
+    """How many times as many sessions begin in a second; what happens within a session stays."""
+
+
+AnyArrivals = Annotated[
+    Poisson | Gamma | Deterministic | TrafficFile | Recorded, Field(discriminator="name")
+]

@@ -34,6 +34,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.core.serving.load.arrivals import Recorded
 from simulator.core.serving.load.traffic import Line, TrafficFile
 from simulator.core.serving.requests import Requests
 
@@ -72,7 +73,7 @@ def busier(requests: Requests, factor: float, seed: int = 0, least_s: float = 0.
     unchanged.
     """
     arrivals = requests.arrivals
-    if arrivals is None:
+    if arrivals is None or isinstance(arrivals, Recorded):
         return requests
     if isinstance(arrivals, TrafficFile):
         recorded = tuple(requests.lines())
