@@ -50,9 +50,10 @@ def settings() -> Iterator[Setting]:
     for unit in (528, 1056, 2144):
         for method in ("none", "eagle"):
             for budget in (1024, 2048, 8192):
-                yield Setting("hybrid", method, unit, 40.0, 4, budget)
+                yield Setting("hybrid", method, unit, 40.0, 4, budget, ahead=True)
+            yield Setting("hybrid", method, unit, 40.0, 4, 2048)
             yield Setting("hybrid", method, unit, 8.0, 2, 8192)
-            yield Setting("hybrid", method, unit, 5.0, 4, 2048, ahead=True)
+            yield Setting("hybrid", method, unit, 7.0, 4, 2048, ahead=True)
 
 
 def groups(setting: Setting) -> list[Any]:

@@ -99,6 +99,12 @@ class Blocks:
     def share(self, request: Request, tokens: int) -> None:
         """Keep the first ``tokens`` of a prompt for others; here nobody shares."""
 
+    def pass_tokens(self, request: Request, tokens: int, most_tokens: int) -> int:
+        """Return how many of ``tokens`` that could be prefilled next are, of ``most_tokens`` that a
+        pass takes; here all.
+        """
+        return tokens
+
     def keep(self, request: Request, tokens: int) -> None:
         """Take back every block of ``request`` beyond those for ``tokens``."""
         excess = request.blocks - self.needed(tokens)

@@ -1,0 +1,106 @@
+"""Prefix caching of models whose layers keep a state instead of all tokens.
+
+A state follows from all tokens before it and cannot be cut, so that a prompt goes on only where
+one was kept. vLLM keeps them at whole blocks, where a pass ends or an output goes past one
+(``mamba_cache_mode="align"``), and ends the passes of a prompt there::
+
+    blocks        |-----|-----|-----|-----|-----|-----|--
+    prompt        =================================>        two passes: the last whole block is
+    passes        ------------------------------|---        the end of the first one
+    states kept                                 o     o     the second o: the output went past
+
+* *Hits* are the longest beginning whose blocks are there and that ends with a state. With a draft
+  that reads hidden states blocks count up to the end of the prompt before one is dropped.
+* *The junction*: who finds more blocks than states ends a pass where the blocks found end, so that
+  the third of those that begin alike goes on from there.
+
+Source: vLLM 0.32.0, ``Scheduler._mamba_block_aligned_split`` and ``MambaManager``; recorded by
+``benchmarks/live/vllm``. States have no room of their own here, and are there as long as the block
+before them; a state that another request writes in the same pass is found.
+"""
+
+from collections.abc import Callable
+
+from simulator.core.serving.cache.prefixes import PrefixCache
+from simulator.core.serving.load.content import Hash
+from simulator.core.serving.requests import Request
+
+
+class StateCache(PrefixCache):
+    """A prefix cache in which a prompt goes on only from a state that was kept."""
+
+    __slots__ = ("junctions", "states")
+
+    def __init__(
+        self,
+        block_tokens: int = 16,
+        total: int | None = None,
+        held: Callable[[int], float] | None = None,
+        dropped: int = 0,
+    ) -> None:
+        super().__init__(block_tokens, total, held, dropped)
+        self.states: dict[Hash, set[int]] = {}
+        """After which blocks of a name there is a state."""
+        self.junctions: dict[int, int] = {}
+        """Where the blocks end that requests found beyond their states, in tokens."""
+
+    def cached(self, request: Request) -> int:
+        """Return the tokens that a request which enters now need not compute."""
+        needed = request.prompt_tokens + request.tokens
+        most = (needed if self.dropped else needed - 1) // self.block_tokens
+        blocks = max(0, min(self.known(request), most) - self.dropped)
+        with_state = 0
+        for name, begin, end in self._stretches(request, blocks):
+            ends = [block for block in self.states.get(name, ()) if begin < block <= end]
+            with_state = max(ends, default=with_state)
+        if with_state < blocks:
+            self.junctions[request.index] = blocks * self.block_tokens
+        else:
+            self.junctions.pop(request.index, None)
+        return with_state * self.block_tokens
+
+    def share(self, request: Request, tokens: int) -> None:
+        """Keep the first ``tokens`` of a request for others, and the states that belong to it: that
+        at the end of a pass of its prompt, and those that its output goes past.
+        """
+        blocks = tokens // self.block_tokens
+        for name, *_ in self._stretches(request, blocks):
+            run = self.runs.get(name)
+            there = run.end if run else 0
+            self.states[name] = {end for end in self.states.get(name, ()) if end <= there}
+        first = blocks
+        if request.state is not None:
+            first = request.shared + 1
+        elif tokens % self.block_tokens:
+            first = blocks + 1
+        super().share(request, tokens)
+        for name, begin, end in self._stretches(request, blocks):
+            self.states[name] |= set(range(max(begin + 1, first), end + 1))
+
+    def keep(self, request: Request, tokens: int) -> None:
+        """Take back every block of ``request`` beyond those for ``tokens``."""
+        super().keep(request, tokens)
+        if not tokens:
+            self.junctions.pop(request.index, None)
+
+    def pass_tokens(self, request: Request, tokens: int, most_tokens: int) -> int:
+        """Return how many of ``tokens`` that could be prefilled next are, so that the pass ends
+        where a state is kept; ``most_tokens`` is what a pass takes.
+        """
+        unit = self.block_tokens
+        begin = request.cached
+        end = begin + tokens
+        needed = request.prompt_tokens + request.tokens
+        prefill_end = max(request.prompt_tokens, needed - 1)
+        if begin >= prefill_end:
+            return tokens
+        whole = end // unit * unit
+        if end < prefill_end and (whole > begin or unit <= most_tokens):
+            end = whole
+        last = needed // unit * unit - unit if self.dropped else (needed - 1) // unit * unit
+        stops = [(begin // unit + 1) * unit if begin % unit else 0, last]
+        junction = self.junctions.get(request.index, 0)
+        if begin < junction < end:
+            stops.append(begin + (junction - begin) // unit * unit)
+        end = min((stop for stop in stops if begin < stop < end), default=end)
+        return max(0, end - begin)
