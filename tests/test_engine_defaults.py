@@ -189,12 +189,16 @@ def test_plan_run_and_explain_say_it(tmp_path: Path) -> None:
         "autoregressive_qwen3_32b_a100",
         *(part for one in [*BASE, traffic] for part in ("--set", one)),
     ]
+    said = "prefix caching: on, in blocks of 16 tokens, as in engine vllm"
     explained = CliRunner().invoke(main, ["explain", *words])
     assert "serving.memory.prefix_caching = true" in explained.output
-    assert "prefix caching: on, as in engine vllm" in " ".join(explained.output.split())
+    assert said in " ".join(explained.output.split())
     ran = CliRunner().invoke(main, ["run", *words, "--out", str(tmp_path / "r")])
     assert ran.exit_code == 0, ran.output
-    assert "prefix caching: on, as in engine vllm" in (tmp_path / "r/report.md").read_text()
+    assert (
+        "prefix caching: on, in blocks of 16 tokens, as in engine vllm"
+        in (tmp_path / "r/report.md").read_text()
+    )
 
 
 # ---- the unit of a cache

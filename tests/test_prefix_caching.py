@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,6 +39,7 @@ from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
 from simulator.papers.mirror_sd import MirrorSD
 from simulator.scenario import Loaded, load, resolved
+from simulator.scenario.cache_cost import TokenTimes, cache_cost
 from simulator.scenario.evaluate import NO_DRAFTS, plain, simulate
 from simulator.scenario.outcome import Outcome, outcome_data
 from simulator.scenario.stability import load_of
@@ -716,6 +718,7 @@ def test_our_own_csv_names_prefixes_too(tmp_path: Path) -> None:
         "hit_tokens": 1008 + 512,
         "hit_rate": 1520 / 3072,
         "evicted_tokens": 0,
+        "dropped_tokens": 0,
     }
 
 
@@ -870,3 +873,43 @@ def test_bounds_say_nothing_where_company_pays(tmp_path: Path) -> None:
     ]
     assert holds_for(load("autoregressive_qwen3_32b_a100", [*changes, ON.replace("true", "false")]))
     assert not holds_for(load("autoregressive_qwen3_32b_a100", [*changes, ON]))
+
+
+# ---- what speculation costs a cache
+
+
+def test_a_dropped_block_costs_what_it_takes_to_read_it_again(tmp_path: Path) -> None:
+    """Ten prompts of 1,024 tokens, alike, one after the other: nine find 1,008 tokens and
+    one drops a block of 16, which the draft, the slower of both, reads in 4 ms. A step of 20 ms
+    brings three tokens and a plain one of 10 ms one, so that a token takes 10 ms less 20 / 3.
+    """
+    path = tmp_path / "alike.jsonl"
+    path.write_text("".join(line(1000.0 * at, 1024, [0, 1], 32) for at in range(10)))
+    changes = [
+        ON,
+        f"requests={{arrivals: {{name: file, format: mooncake, file: {path}}}}}",
+        "serving.policy={name: prefill_first}",
+        f"durations={json.dumps(EIGHTH | {'draft_ms': 5})}",
+        "acceptance={always: 2}",
+    ]
+    loaded = load("durations_only", ["strategy={name: vanilla_sd, gamma: 2}", *changes])
+    scenario = loaded.scenario
+    simulated, _ = simulate(scenario, loaded.acceptance())
+    beside, _ = simulate(plain(scenario), NO_DRAFTS)
+    cache = {"prompt_tokens": 10240, "hit_tokens": 9 * 992, "dropped_tokens": 9 * 16}
+    heads = replace(
+        simulated, serving=replace(simulated.serving, prefix_cache=cache | rates(cache))
+    )
+    cost = cache_cost(scenario, heads, beside, TokenTimes(20e-3 / 3, 10e-3))
+    assert cost is not None
+    assert cost.dropped_tokens == 14.4
+    assert cost.again_s == pytest.approx(14 * 0.25e-3)
+    assert cost.lost_rate == pytest.approx(9 * 16 / 10240)
+    assert cost.worth_tokens == pytest.approx(14 * 0.25 / (10 - 20 / 3))
+    slower = cache_cost(scenario, heads, beside, TokenTimes(11e-3, 10e-3))
+    assert slower is not None and slower.worth_tokens is None
+    assert cache_cost(plain(scenario), beside, beside, TokenTimes(0.01, 0.01)) is None
+
+
+def rates(cache: dict[str, int]) -> dict[str, float]:
+    return {"hit_rate": cache["hit_tokens"] / cache["prompt_tokens"], "evicted_tokens": 0}

@@ -26,6 +26,7 @@ from simulator.core.serving.policies import (
     UnifiedBudget,
 )
 from simulator.core.serving.requests import Requests
+from simulator.core.strategies.common.capabilities import dropped_units
 from simulator.inputs.document import Document
 from simulator.scenario.fields import Scenario
 
@@ -182,13 +183,25 @@ def said_of_engine(scenario: Scenario, document: Document) -> Iterator[str]:
     if document.get(CACHING) is not None:
         return
     if scenario.serving.memory.prefix_caching:
-        yield f"prefix caching: on, as in {whose} {source}"
+        yield f"prefix caching: on, {_in_blocks(scenario)}, as in {whose} {source}"
     elif server.prefix_caching:
         yield f"prefix caching: left out, though on in {whose} {source}: {why_not_cached(scenario)}"
     elif server.prefix_caching is None:
         yield f"prefix caching: off ({source[1:-1]})"
     else:
         yield f"prefix caching: off, as in {whose}, whose requests share no prompts {source}"
+
+
+def _in_blocks(scenario: Scenario) -> str:
+    """Return in words in which blocks prompts are kept, and which of them drafts drop."""
+    memory = scenario.serving.memory
+    if memory.block_tokens == 1:
+        blocks = "token by token"
+    else:
+        blocks = f"in blocks of {memory.block_tokens:,} tokens"
+    if memory.drops_last_block and dropped_units(scenario.schedule):
+        return f"{blocks} of which {scenario.method_name} computes the last one again"
+    return blocks
 
 
 def source_of_engine(scenario: Scenario, document: Document) -> dict[str, str]:

@@ -25,6 +25,7 @@ from simulator.core.strategies.common.outputs import Outputs
 from simulator.core.strategies.common.step import Kind
 from simulator.core.world import Span
 from simulator.scenario import Loaded, Scenario
+from simulator.scenario.cache_cost import TokenTimes, cache_cost
 from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.outcome import Outcome, outcome_of
 from simulator.scenario.result.closed_loop import closed_loop
@@ -69,15 +70,20 @@ def run(
     replayed = replayed_beside(scenario, acceptance, simulated)
     batch = observed_batch(scenario, simulated)
     of_steps = law(scenario, acceptance, batch)
+    counted = law_from(scenario, simulated)
+    beside = baseline_beside(scenario, acceptance, simulated)
     return RunResult(
         scenario=scenario,
         command=command,
         law=of_steps,
-        law_replayed=law_from(scenario, simulated),
+        law_replayed=counted,
         replay=replayed,
         simulated=simulated,
         odds=acceptance.odds(scenario.schedule.window_for(batch), scenario.exit),
-        baseline=baseline_beside(scenario, acceptance, simulated),
+        baseline=beside,
+        cache_cost=cache_cost(
+            scenario, simulated, beside, _token_times(scenario, counted, batch, beside)
+        ),
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
         appendix=appendix_of(scenario.schedule, acceptance),
@@ -86,6 +92,17 @@ def run(
         stated=stated,
         closed_loop=closed_loop(scenario, acceptance, of_steps),
     )
+
+
+def _token_times(
+    scenario: Scenario, counted: Law, batch: int, plain_outcome: Outcome
+) -> TokenTimes:
+    """Return for how long a replica works for an output token of one request, with drafts by what
+    was ``counted`` in a mean ``batch``, and without.
+    """
+    requests = observed_batch(plain(scenario), plain_outcome)
+    plain_s = float(baseline(scenario, requests).tpot_s) / requests
+    return TokenTimes(float(counted.tpot_s) / batch, plain_s)
 
 
 def _of_those_that_came(scenario: Scenario, simulated: Outcome) -> Scenario:

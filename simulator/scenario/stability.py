@@ -60,7 +60,11 @@ def load_of(scenario: Scenario, acceptance: Acceptance) -> Load | None:
     if offered is None:
         return None
     sizes = [*(2**power for power in range((scenario.batch - 1).bit_length())), scenario.batch]
-    reading = min(_prompt_s(scenario, size) for size in sizes if size <= max(64, sizes[0]))
+    found = _cached_tokens(scenario)
+    computed = scenario.lengths[0] - round(found)
+    reading = min(
+        read_s(scenario, computed, found, size) for size in sizes if size <= max(64, sizes[0])
+    )
     odds = odds_of(acceptance, scenario.exit)
     served = {}
     for size in sizes:
@@ -70,12 +74,11 @@ def load_of(scenario: Scenario, acceptance: Acceptance) -> Load | None:
     return Load(offered, served[best], best, replicas)
 
 
-def _prompt_s(scenario: Scenario, together: int) -> float:
-    """Return the seconds that a prompt keeps a replica: its share of a pass, on the slowest stage
-    of a pipeline.
+def read_s(scenario: Scenario, computed: float, found: float, together: int) -> float:
+    """Return the seconds that a prompt keeps a replica of which ``computed`` tokens are read behind
+    those that are ``found``: its share of a pass over so many, on the slowest stage of a pipeline.
     """
-    cached = round(_cached_tokens(scenario))
-    alone = Rows.prefill(round(scenario.lengths[0]) - cached, cached)
+    alone = Rows.prefill(round(computed), round(found))
     cost = scenario.cost
     rows = Rows(*(number * together for number in alone))
     if scenario.schedule.traits.staged:

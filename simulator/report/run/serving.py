@@ -258,8 +258,28 @@ def _prefix_cache(result: RunResult) -> str:
     return (
         f"Prefix cache{whose}: {hits} of {cache['prompt_tokens']:,} prompt "
         f"tokens were there already and not computed; {cache['evicted_tokens']:,} tokens of blocks "
-        "evicted. Blocks of outputs are not kept."
+        "evicted."
     )
+
+
+def cache_cost(result: RunResult) -> str:
+    """Return what speculation costs the prefix cache, in a sentence; empty where that is nothing or
+    nothing is kept.
+    """
+    cost = result.cache_cost
+    if cost is None or not cost.dropped_tokens:
+        return ""
+    points = number(cost.lost_rate * 100, 2)
+    rates = f"{share(cost.hit_rate)} of prompt tokens are found, {share(cost.plain_hit_rate)}"
+    again = (
+        f"{number(cost.dropped_tokens, 3)} tokens of a prompt are computed again, which is "
+        f"{share(cost.work_share)} of the work of a busy replica"
+    )
+    if cost.worth_tokens is None:
+        worth = "drafts save nothing that would be worth it"
+    else:
+        worth = f"worth it above {number(cost.worth_tokens, 2)} tokens of output"
+    return f"Speculation costs {points} points of hit rate ({rates} without it): {again}; {worth}."
 
 
 def _waste(serving: ServingOutcome) -> str:

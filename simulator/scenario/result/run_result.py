@@ -14,6 +14,7 @@ from simulator.core.strategies.common.step import Kind
 from simulator.core.world import Span
 from simulator.scenario import Scenario
 from simulator.scenario.agreement import Agreement, GapPart, agreement, explained_gap
+from simulator.scenario.cache_cost import CacheCost
 from simulator.scenario.decision.answer import Decision
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Mean, Outcome
@@ -67,6 +68,8 @@ class RunResult:
     """The mean that acceptance states beside that of the requests that ran; None where none is
     stated.
     """
+    cache_cost: CacheCost | None = None
+    """What speculation costs the prefix cache; None where nothing is kept or drafted."""
     closed_loop: WaitingClients | None = None
     """The closed loop by law, where clients wait for room in the cache; None where none do."""
     rests_on: str = ""

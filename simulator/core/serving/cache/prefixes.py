@@ -85,6 +85,7 @@ class PrefixCache(Blocks):
         "_number",
         "asked_tokens",
         "dropped",
+        "dropped_tokens",
         "evicted",
         "hit_tokens",
         "idle",
@@ -110,9 +111,9 @@ class PrefixCache(Blocks):
         """Blocks in ``idle``, and those that had to make way so far; ``used`` counts only what
         running requests have.
         """
-        self.asked_tokens = self.hit_tokens = 0
-        """Tokens of prompts that entered for the first time, and those of them that were in the
-        cache.
+        self.asked_tokens = self.hit_tokens = self.dropped_tokens = 0
+        """Tokens of prompts that entered for the first time, those of them that need not be
+        computed, and those that are computed again though they are there.
         """
 
     evicts: ClassVar[bool] = True
@@ -150,9 +151,12 @@ class PrefixCache(Blocks):
 
     def cached(self, request: Request) -> int:
         """Return the tokens that a request which enters now need not compute."""
-        known_tokens = self.known(request) * self.block_tokens
+        return self._hit(request, self.known(request), self.dropped)
+
+    def _hit(self, request: Request, known: int, dropped: int) -> int:
+        """Return the tokens that need not be computed where so many blocks are known."""
         needed_tokens = request.prompt_tokens + request.tokens
-        return hit_tokens(known_tokens, needed_tokens, self.block_tokens, self.dropped)
+        return hit_tokens(known * self.block_tokens, needed_tokens, self.block_tokens, dropped)
 
     # ---- a request enters, grows and leaves
 
@@ -170,6 +174,7 @@ class PrefixCache(Blocks):
             if not request.preemptions:
                 self.asked_tokens += request.prompt_tokens
                 self.hit_tokens += request.cached
+                self.dropped_tokens += self._hit(request, known, 0) - request.cached
         held = super().hold(request, tokens, spare)
         self.most_used = max(self.most_used, self.used)
         self.make_way(self.used)
@@ -288,18 +293,20 @@ class PrefixCache(Blocks):
 
 
 def cache_hits(pools: Sequence[Blocks]) -> dict[str, float]:
-    """Return prompt tokens (once each), those that were cached, their share, and tokens evicted;
-    nothing without caching.
+    """Return prompt tokens (once each), those that were cached, their share, those computed again,
+    and tokens evicted; nothing without caching.
     """
     kept = [pool for pool in pools if isinstance(pool, PrefixCache)]
     if not kept:
         return {}
     asked = sum(pool.asked_tokens for pool in kept)
     hit = sum(pool.hit_tokens for pool in kept)
+    dropped = sum(pool.dropped_tokens for pool in kept)
     evicted = sum(pool.evicted * pool.block_tokens for pool in kept)
     return {
         "prompt_tokens": asked,
         "hit_tokens": hit,
         "hit_rate": hit / max(1, asked),
+        "dropped_tokens": dropped,
         "evicted_tokens": evicted,
     }

@@ -1,0 +1,75 @@
+"""What speculation costs where a service keeps prompts: blocks that are read again, and the output
+behind which that is worth it.
+
+A draft that reads hidden states of the target has the last block of what is found computed again
+(:mod:`simulator.core.serving.cache.prefixes`), once for each prompt::
+
+    x = dropped / asked                  of the hit rate
+    y = R / (R + the rest of the work)   of what a busy replica serves; R seconds a prompt to read
+    z = R / (t_plain / n - t / n)        tokens of output from which on it pays, n requests a step
+
+with ``t / n`` the seconds that a replica works for a token of one request. This is a law of full
+replicas: where they idle, reading again costs time to the first token alone.
+"""
+
+from typing import NamedTuple
+
+from simulator.scenario.fields import Scenario
+from simulator.scenario.outcome import Outcome
+from simulator.scenario.stability import read_s
+
+TOGETHER = 8
+"""Prompts in the pass whose time they share, so that reading weights is no price of a block."""
+
+
+class CacheCost(NamedTuple):
+    """What drafts cost a prefix cache; tokens and seconds are means over prompts."""
+
+    dropped_tokens: float
+    """Found, and computed again."""
+    hit_rate: float
+    """Share of prompt tokens that were found and not computed."""
+    plain_hit_rate: float
+    """The same without speculation, in the room that its drafts would take."""
+    again_s: float
+    """Seconds of a replica in which these tokens are computed again."""
+    work_share: float
+    """Share of these in all its work, which is what a busy replica serves less."""
+    worth_tokens: float | None
+    """Output tokens from which on drafts save more than that; None where they save nothing."""
+
+    @property
+    def lost_rate(self) -> float:
+        """Return the hit rate that speculation loses in all: blocks that are dropped, and room."""
+        return self.plain_hit_rate - self.hit_rate
+
+
+class TokenTimes(NamedTuple):
+    """Seconds that a replica works for an output token of one request, by law."""
+
+    drafted_s: float
+    plain_s: float
+
+
+def cache_cost(
+    scenario: Scenario, simulated: Outcome, plain: Outcome, times: TokenTimes
+) -> CacheCost | None:
+    """Return what speculation costs the prefix cache of a run, held to that of plain decoding; None
+    where nothing is kept or nothing is drafted.
+    """
+    cache = simulated.serving.prefix_cache
+    of_plain = plain.serving.prefix_cache
+    if not (cache and of_plain and scenario.schedule.window):
+        return None
+    prompts = simulated.serving.requests
+    dropped = cache["dropped_tokens"] / prompts
+    computed = (cache["prompt_tokens"] - cache["hit_tokens"]) / prompts
+    found = cache["hit_tokens"] / prompts
+    prompt_s = read_s(scenario, computed, found, TOGETHER)
+    again_s = prompt_s - read_s(scenario, computed - dropped, found + dropped, TOGETHER)
+    work_s = prompt_s + times.drafted_s * simulated.tokens / prompts
+    saved_s = times.plain_s - times.drafted_s
+    worth = again_s / saved_s if saved_s > 0.0 else None
+    return CacheCost(
+        dropped, cache["hit_rate"], of_plain["hit_rate"], again_s, again_s / work_s, worth
+    )
