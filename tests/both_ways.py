@@ -431,7 +431,7 @@ def _requests(pick: Pick, places: int) -> tuple[Requests, int, bool]:
     if sessions:
         # the turns of a session add up
         longest = MOST_TURNS * (_most(prompt) + _most(output) + TURN_TOKENS)
-        return asked, longest, False
+        return asked, longest, True
     return asked, asked.totals(0)[2] if _fixed(asked) else _most(prompt) + _most(output), False
 
 

@@ -154,7 +154,7 @@ FAULTS = [
         [
             (
                 "serving.memory.prefix_caching: nobody knows what drawn prompts have in common;"
-                " take traffic with hash_ids (format: mooncake)"
+                " take sessions, or traffic with hash_ids (format: mooncake)"
             )
         ],
     ),

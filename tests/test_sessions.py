@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from simulator.core.faults import BadInput
+from simulator.core.serving.cache.session_hits import session_hits
+from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.load.content import Prefix
 from simulator.core.serving.load.sessions import (
     DrawnSessions,
@@ -25,6 +27,7 @@ from simulator.core.serving.load.sessions import (
 from simulator.core.serving.load.turns import Clients, Said, Session, SessionTurn, turns_of
 from simulator.core.serving.requests import Request, Requests
 from simulator.scenario import Loaded, evaluate, load
+from simulator.scenario.stability import load_of
 from simulator.studies.batches import batch_sweep
 
 SECOND = [
@@ -556,3 +559,139 @@ def test_sweeps_over_sizes_refuse_sessions() -> None:
 def test_zipf_of_nought_is_even() -> None:
     drawn_of = SystemPrompts(count=4, tokens=5).draw(np.random.default_rng(0), 8_000)
     assert np.bincount(drawn_of) / 8_000 == pytest.approx([0.25] * 4, abs=0.02)
+
+
+# ---- what a prefix cache has of them
+
+HEAD = (
+    "strategy={name: vanilla_sd, gamma: 2, drafter: {name: head, "
+    "head: {layers: 1, squares: 4, vocabulary: 32000}}}"
+)
+KEPT = "serving.memory={prefix_caching: true, block_tokens: 8}"
+
+
+def hits_of(workload: Requests, seed: int, *changes: str) -> dict[int, int]:
+    """Tokens of each turn's prompt that a run did not compute, by number of the turn."""
+    sessions = "requests={sessions: {turns: 1, turn_tokens: 1}}"
+    loaded = load("durations_only", [*SECOND, KEPT, sessions, *changes], seed=seed)
+    loaded = loaded.replace(requests=workload)
+    log: list[Iteration] = []
+    done: list[Request] = []
+    outcome, _ = evaluate.simulate(
+        loaded.scenario, loaded.acceptance(), log=log.append, finished=done.append
+    )
+    by_index = {request.index: request for request in done}
+    hits = {request.dealt: request.prompt_tokens for request in done}
+    for iteration in log:
+        if iteration.kind == "prefill":
+            for index, rows in zip(iteration.requests, iteration.rows, strict=True):
+                hits[by_index[index].dealt] -= rows
+    assert outcome.serving.prefix_cache["hit_tokens"] == sum(hits.values())
+    return hits
+
+
+def law_of(workload: Requests, seed: int, dropped: int = 0) -> dict[int, int]:
+    """The same by law, in a cache without an end and units of 8."""
+    turns = list(chain.from_iterable(workload.turns(seed)))
+    return dict(enumerate(session_hits(turns, 8, dropped)))
+
+
+def test_hits_by_hand() -> None:
+    """Units of 8. Turn 0 reads 18 tokens and writes 3 of its 4; turn 1 finds 21, two units; turn 2
+    goes back to turn 0, whose last token turn 1 has read: 22, two units again; turn 3 goes on from
+    turn 2, 26 + 4 - 1 = 29, three units. Session 1 finds the system prompt alone, one unit of 8.
+    """
+    session = Session([Said(10, 4), Said(5, 4), Said(4, 4, parent=0), Said(1, 2)], "system", 8)
+    turns = [*turns_of(session, 0, 0), *turns_of(session, 1, 4)]
+    assert [turn.prompt_tokens for turn in turns[:4]] == [18, 27, 26, 31]
+    assert list(session_hits(turns, 8)) == [0, 16, 16, 24, 8, 16, 16, 24]
+    assert list(session_hits(turns, 8, 1)) == [0, 8, 8, 16, 0, 8, 8, 16]
+    assert list(session_hits(turns, 1)) == [0, 21, 22, 29, 8, 21, 22, 29]
+
+
+@settings(max_examples=60, deadline=None)
+@given(workloads, st.integers(0, 9), st.booleans())
+def test_a_cache_without_an_end_hits_what_the_law_says(
+    workload: Requests, seed: int, reads_hidden_states: bool
+) -> None:
+    """One client, one session after the other: every turn exactly."""
+    strategy = [HEAD, "durations.draft_step_ms=1"] if reads_hidden_states else []
+    alone = workload.model_copy(update={"concurrency": 1})
+    assert hits_of(alone, seed, *strategy) == law_of(alone, seed, int(reads_hidden_states))
+
+
+@settings(max_examples=60, deadline=None)
+@given(workloads, st.integers(0, 9), st.integers(2, 6), st.sampled_from([None, 400, 1_000]))
+def test_whoever_is_served_beside_it_a_turn_finds_no_more_than_the_law_says(
+    workload: Requests, seed: int, clients: int, kv_tokens: int | None
+) -> None:
+    """Several clients: without an end later turns find exactly what they find alone, and first ones
+    their system prompt or nothing; where others evict it, all find as much at most.
+    """
+    assert isinstance(workload.sessions, DrawnSessions)
+    together = workload.model_copy(update={"concurrency": min(clients, workload.count)})
+    by_law = law_of(together, seed)
+    system = together.sessions and workload.sessions.system_prompts
+    system_tokens = 24 if system else 0
+    most_tokens = max(turn.tokens for turn in chain.from_iterable(together.turns(seed)))
+    changes = [TOGETHER]
+    if kv_tokens is not None:
+        changes.append(f"serving.memory.kv_tokens={kv_tokens + 8 * most_tokens}")
+    hits = hits_of(together, seed, *changes)
+    firsts = {turns[0].number for turns in together.turns(seed)}
+    for number, tokens in hits.items():
+        if number in firsts:
+            assert tokens in (0, min(system_tokens, by_law[number] or system_tokens))
+        elif kv_tokens is None:
+            assert tokens == by_law[number]
+        else:
+            assert tokens <= by_law[number]
+
+
+def test_a_run_says_what_agents_find() -> None:
+    """Ten turns that add 30 tokens to a prompt of 1,000: nine in ten tokens are there."""
+    result = evaluate.run(
+        load(
+            "durations_only",
+            [
+                *SECOND,
+                KEPT,
+                "requests={sessions: {turns: 10, turn_tokens: 30}, prompt_tokens: 1000, "
+                "output_tokens: 10, count: 10}",
+            ],
+        )
+    )
+    hits = result.simulated.serving.prefix_cache
+    assert hits["prompt_tokens"] == sum(1000 + 40 * turn for turn in range(10))
+    assert hits["hit_tokens"] == sum((1000 + 40 * turn + 9) // 8 * 8 for turn in range(9))
+    assert hits["hit_rate"] > 0.89
+
+
+def test_the_law_of_the_load_takes_cached_tokens_into_account() -> None:
+    """A second for every 100 tokens that are read: with the cache more can be served."""
+    workload = (
+        "requests={sessions: {turns: 10, turn_tokens: 30}, prompt_tokens: 1000, output_tokens: 10, "
+        "count: 10, arrivals: {name: poisson, rate_per_s: 0.01}}"
+    )
+    prefill = "durations={target_ms: 10, prefill_ms: {base_ms: 10, row_ms: 10}}"
+    on = load("durations_only", [SECOND[0], SECOND[2], prefill, TOGETHER, KEPT, workload])
+    off = load("durations_only", [SECOND[0], SECOND[2], prefill, TOGETHER, workload])
+    kept, anew = (load_of(loaded.scenario, loaded.acceptance()) for loaded in (on, off))
+    assert kept
+    assert anew
+    assert kept.offered_per_s == anew.offered_per_s == pytest.approx(0.1)
+    assert kept.most_per_s > 2 * anew.most_per_s
+
+
+def test_a_router_that_looks_into_caches_keeps_a_session_where_it_was() -> None:
+    """Two replicas: every turn goes where the one before it was served."""
+    workload = "requests={sessions: {turns: 6, turn_tokens: 30}, concurrency: 3, count: 36}"
+    changes = [TOGETHER, KEPT, workload, "serving.replicas=2"]
+    found = []
+    for router in ("most_cached", "round_robin"):
+        loaded = load("durations_only", [*SECOND, *changes, f"serving.router={router}"])
+        outcome, _ = evaluate.simulate(loaded.scenario, loaded.acceptance())
+        found.append(outcome.serving.prefix_cache["hit_tokens"])
+    turns = list(chain.from_iterable(loaded.scenario.requests.turns(0)))
+    assert found[0] == sum(session_hits(turns, 8))
+    assert found[1] < found[0]

@@ -121,6 +121,8 @@ def cache_unit_tokens(scenario: Scenario) -> int:
 def why_not_cached(scenario: Scenario) -> str:
     """Return why blocks of prompts cannot be kept for others, in words; empty where they can."""
     requests = scenario.requests
+    if requests.sessions is not None:
+        return ""
     if requests.traffic is None:
         return "nobody knows what drawn prompts have in common"
     return _hash_fault(requests)

@@ -168,10 +168,10 @@ def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fa
             message = "looks into caches; set serving.memory.prefix_caching=true"
             yield document.fault(("serving", "router"), message)
         return
-    if scenario.requests.traffic is None:
+    if scenario.requests.traffic is None and scenario.requests.sessions is None:
         message = (
-            "nobody knows what drawn prompts have in common; take traffic with hash_ids (format: "
-            "mooncake)"
+            "nobody knows what drawn prompts have in common; take sessions, or traffic with "
+            "hash_ids (format: mooncake)"
         )
         yield document.fault(field, message)
 

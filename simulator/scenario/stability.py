@@ -5,12 +5,14 @@ steps that bring its tokens; both are least in some batch. When more requests co
 leave time for, the queue grows for as long as they come (Loynes, 1962).
 """
 
+from itertools import chain
 from math import floor, inf
 from typing import NamedTuple
 
 from simulator.core.acceptance.sources import Acceptance, odds_of
 from simulator.core.cost.rows import Rows
 from simulator.core.serving.cache.prefixes import PrefixCache
+from simulator.core.serving.cache.session_hits import session_hits
 from simulator.core.strategies.common.capabilities import dropped_units
 from simulator.scenario.fields import Scenario
 
@@ -94,6 +96,9 @@ def _cached_tokens(scenario: Scenario) -> float:
     pool = scenario.serving.memory.pool(None, None, dropped_units(scenario.schedule))
     if not isinstance(pool, PrefixCache):
         return 0.0
+    if scenario.requests.sessions is not None:
+        turns = chain.from_iterable(scenario.requests.turns(scenario.seed))
+        return sum(session_hits(turns, pool.block_tokens, pool.dropped)) / scenario.requests.count
     for request in scenario.requests.source_of(scenario.seed).due(inf):
         request.cached = pool.cached(request)
         pool.hold(request, request.prompt_tokens)

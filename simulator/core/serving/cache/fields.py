@@ -26,7 +26,8 @@ class KVMemory(Frozen):
     """Room of the cache, stated outright; by default what the weights leave."""
     prefix_caching: bool | None = None
     """Whether blocks stay for requests that begin alike, as long as there is room; by default as
-    the engine does it, where the traffic names prefixes (``hash_ids``)."""
+    the engine does it, where prefixes have names: those of sessions, and of traffic with
+    ``hash_ids``."""
     drops_last_block: bool = True
     """Whether a draft that reads hidden states of the target has the last block of what is found
     computed again, as in vLLM and SGLang; false where blocks are hashed with their successors

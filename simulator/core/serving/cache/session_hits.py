@@ -1,0 +1,41 @@
+"""Law of prefix caching for sessions: what the turns find in a cache from which nothing is evicted.
+
+A turn that goes on from one of P prompt and O output tokens finds the keys and values of all P + O
+but the last, which nobody has read yet; a first turn finds its system prompt, once another session
+has read it. Of K tokens that are there, a prompt of L tokens has
+
+    hit = max(0, floor(min(K, L - 1) / u) - d) u
+
+in units of u tokens, of which d are computed again (:func:`hit_tokens`). Nothing of it depends on
+when turns come: a session is read in order, so that only first turns may find less in a run, where
+several are read before a system prompt is there. With eviction every turn finds as much at most.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from simulator.core.serving.cache.prefixes import hit_tokens
+from simulator.core.serving.load.content import Hash
+from simulator.core.serving.load.turns import SessionTurn
+
+
+def session_hits(
+    turns: Iterable[SessionTurn], unit_tokens: int, dropped_units: int = 0
+) -> Iterator[int]:
+    """Yield the tokens of each turn's prompt that need not be computed, where turns are served one
+    after the other, in this order.
+    """
+    written: dict[Hash, float] = {}
+    """Up to which token from the beginning of a prompt somebody has written what a name stands
+    for.
+    """
+    for turn in turns:
+        known = 0.0
+        for name, end in turn.prefixes:
+            there = min(written.get(name, 0.0), end)
+            known = max(known, there)
+            if there < end:
+                break
+        yield hit_tokens(int(known), turn.prompt_tokens, unit_tokens, dropped_units)
+        for name, end in turn.prefixes:
+            # keys and values of the last token of an output are never computed
+            written[name] = max(written.get(name, 0.0), min(end, turn.tokens - 1))
