@@ -6,11 +6,11 @@ from simulator.core.acceptance.sources import Acceptance, Cycle
 from simulator.core.cost.device import Link
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving.cache.memory import KVMemory
+from simulator.core.serving.cache.fields import KVMemory
 from simulator.core.serving.fields import Serving
-from simulator.core.serving.fleet.apart import ApartService, PoolRole, ServicePool
+from simulator.core.serving.fleet.apart import ApartService, ServicePool
 from simulator.core.serving.fleet.between import Luggage
-from simulator.core.serving.fleet.handover import Handover
+from simulator.core.serving.fleet.handover import Handover, PoolRole
 from simulator.core.serving.policies import FixedBatch, Policy, PrefillFirst
 from simulator.core.serving.requests import Requests
 from simulator.core.serving.service import Service
@@ -60,7 +60,7 @@ def apart(
         service = Service(
             strategy, acceptance, cost, requests, serving, kv_tokens=kv_tokens, lazy=False
         )
-        members.append(ServicePool(role, service))
+        members.append(ServicePool(role, role, service))
     last = members[-1].service
     return ApartService(
         strategy,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
+from math import ceil
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -11,10 +12,12 @@ from hypothesis import given, settings, strategies as st
 from simulator.core.acceptance.sources import Rates
 from simulator.core.cost.device import Link
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving.fleet.apart import ApartService, PoolRole
+from simulator.core.serving.fleet.apart import ApartService
 from simulator.core.serving.fleet.between import Luggage
+from simulator.core.serving.fleet.handover import PoolRole
+from simulator.core.serving.fleet.tandem import Tandem, least_end_s, least_ttft_s
 from simulator.core.serving.iteration import Iteration
-from simulator.core.serving.load.arrivals import Poisson
+from simulator.core.serving.load.arrivals import Deterministic, Poisson
 from simulator.core.serving.load.lengths import Uniform
 from simulator.core.serving.policies import (
     ChunkedPrefill,
@@ -173,3 +176,96 @@ def test_nothing_is_lost_between_pools(service: ApartService) -> None:
     if "both" not in roles and between.handover.shown_by == "decode":
         total = sum(part.total for part in parts)
         assert done.collector.times["ttft"].total == pytest.approx(total, rel=1e-9)
+
+
+# ---- the law beside it
+
+
+QUARTERS = st.integers(1, 24).map(lambda number: number / 4)
+
+
+@given(
+    read_s=QUARTERS,
+    transfer_s=st.just(0.0) | QUARTERS,
+    step_s=QUARTERS,
+    gap_s=QUARTERS,
+    replicas=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    count=st.integers(1, 14),
+    output=st.integers(2, 6),
+    routing=st.sampled_from(["decode_first", "prefill_first"]),
+)
+@settings(max_examples=200, deadline=None)
+def test_equal_requests_are_two_queues_in_tandem(
+    read_s: float,
+    transfer_s: float,
+    step_s: float,
+    gap_s: float,
+    replicas: tuple[int, int],
+    count: int,
+    output: int,
+    routing: str,
+) -> None:
+    """First and last token of every request, to 1e-9; nothing in the law is fitted to the run."""
+    prefills, decodes = replicas
+    finished: list[Request] = []
+    done = apart(
+        {"prefill": prefills, "decode": decodes},
+        Requests(
+            arrivals=Deterministic(rate_per_s=1.0 / gap_s),
+            count=count,
+            prompt_tokens=8,
+            output_tokens=output,
+        ),
+        handover(BYTE_A_SECOND, routing=routing),
+        cost=StatedCost(StatedDurations(target_ms=step_s * 1e3, prefill_ms=read_s * 1e3)),
+        luggage=Luggage(lambda tokens: transfer_s),
+    ).run(on_finished=finished.append)
+    in_order = sorted(finished, key=lambda one: one.index)
+    law = Tandem(read_s, transfer_s, (output - 1) * step_s, prefills, decodes)
+    times = list(law.times(one.arrival_s for one in in_order))
+    assert len(times) == count
+    for one, shown in zip(in_order, times, strict=True):
+        assert (one.first_token_s, one.finished_s) == pytest.approx(shown, rel=1e-9, abs=1e-9)
+    assert done.end_s == pytest.approx(max(last_s for _, last_s in times), rel=1e-9)
+    assert count / done.end_s <= law.most_per_s * (1.0 + 1e-9) + 1e-9
+
+
+def test_a_long_run_is_as_fast_as_its_slower_pool() -> None:
+    """Read in 2 s and decoded in 3 s: of two and two replicas decoding is the slower, of three and
+    two still, of two and four the prefill.
+    """
+    for prefills, decodes, rate in ((2, 2, 2 / 3), (3, 2, 2 / 3), (2, 4, 1.0)):
+        law = Tandem(2.0, 0.0, 3.0, prefills, decodes)
+        assert law.most_per_s == pytest.approx(rate)
+        *_, (_, last_s) = law.times([0.0] * 4_000)
+        assert 4_000 / last_s == pytest.approx(rate, rel=0.01)
+        least_s = least_end_s([2.0] * 4_000, [3.0] * 4_000, (prefills, decodes))
+        assert least_s <= last_s <= 1.01 * least_s
+
+
+@given(services())
+@settings(max_examples=500, deadline=None)
+def test_bounds_hold_whatever_the_pools_do(service: ApartService) -> None:
+    """No first token before prefill and transfer alone; no run shorter than the work of a pool. A
+    prompt of n tokens takes 5 + n / 2 ms alone and n / 2 ms at least beside others, a window at
+    least a row of the target, 1 ms, for its request.
+    """
+    finished: list[Request] = []
+    done = service.run(on_finished=finished.append)
+    over = service.handover
+    luggage = service.luggage
+    assert over is not None
+    assert luggage is not None
+    tokens = service.strategy.window + 1
+    roles = [pool.role for pool in service.pools for _ in range(pool.service.serving.replicas)]
+    for one in finished:
+        alone_s = (5.0 + one.prompt_tokens / 2.0) * 1e-3
+        bound_s = alone_s
+        if one.entered_s > one.arrival_s:
+            size = luggage.size_bytes(one.prompt_tokens)
+            bound_s = least_ttft_s(over, alone_s, size, luggage.layers)
+        assert one.first_token_s - one.arrival_s >= bound_s * (1.0 - 1e-9)
+    read_s = [one.prompt_tokens * 0.5e-3 for one in finished]
+    decode_s = [ceil((one.tokens - 1) / tokens) * 1e-3 for one in finished]
+    sizes = (len(roles) - roles.count("decode"), len(roles) - roles.count("prefill"))
+    assert done.end_s >= least_end_s(read_s, decode_s, sizes) * (1.0 - 1e-9)

@@ -285,6 +285,26 @@ def _about_rows_of(target: Placement, scenario: Scenario) -> Iterator[str]:
         )
 
 
+def _about_pools(scenario: Scenario) -> Iterator[str]:
+    """Yield what laws leave out where prefill and decode are apart, and what nobody measured of a
+    draft that knows nothing of the prompt.
+    """
+    yield (
+        "prefill and decode are apart, which a replay does not follow: the simulation stands in "
+        "its column; laws are of a replica that decodes, pictures show the first replica of each "
+        "pool, busy shares are means over a pool"
+    )
+    handover = scenario.serving.handover
+    window = scenario.schedule.window
+    if handover and window and handover.draft_state == "absent":
+        yield (
+            f"the draft knows nothing of the prompt where requests decode: {window} tokens are "
+            "written in plain steps, and from then on it is taken to keep what it would behind "
+            "the whole prompt, which nobody measured; the truth lies between plain decoding and "
+            "serving.handover.draft_state=transferred"
+        )
+
+
 def _about_law(scenario: Scenario) -> Iterator[str]:
     """Yield what the law leaves out, and what stands in for what."""
     requests = scenario.requests
@@ -298,7 +318,9 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
             "steps are in flight together, which a replay does not follow; the simulation stands "
             "in its column"
         )
-    elif scenario.serving.replicas > 1:
+    elif scenario.serving.pools:
+        yield from _about_pools(scenario)
+    elif scenario.serving.copies > 1:
         yield (
             "a replay follows one replica, and there are several: the simulation stands in its "
             "column; pictures show the first replica, busy shares are means over all"

@@ -138,6 +138,8 @@ def _wrong_places(scenario: Scenario, document: Document) -> Iterator[Fault]:
     """Yield that nobody says how many requests run at a time, or that the strategy takes fewer."""
     policy = scenario.serving.policy
     arrivals = scenario.requests.arrivals
+    if scenario.serving.pools:
+        return
     if arrivals and policy.max_requests is None:
         message = (
             f"{policy.name} needs max_requests where requests arrive: there are no clients to "

@@ -28,6 +28,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.scenario.cache_cost import TokenTimes, cache_cost
 from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.outcome import Outcome, outcome_of
+from simulator.scenario.pools import service_of
 from simulator.scenario.result.closed_loop import closed_loop
 from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.routing import recorded_routing
@@ -170,7 +171,7 @@ def simulate(
                 finished(request)
 
         note = finished if advance is unheard else counted
-        done = scenario.service(acceptance).run(spans, log, note, arrived)
+        done = service_of(scenario, acceptance).run(spans, log, note, arrived)
     if not done.tally.steps and not prompts_alone:
         if stopping():
             raise KeyboardInterrupt
@@ -221,7 +222,7 @@ def replay(scenario: Scenario, acceptance: Acceptance) -> Outcome:
 
 def is_followed(scenario: Scenario) -> bool:
     """Return whether a replay can follow a scenario: one replica, with one step in flight."""
-    return scenario.schedule.needs.in_flight == 1 and scenario.serving.replicas == 1
+    return scenario.schedule.needs.in_flight == 1 and scenario.serving.copies == 1
 
 
 def is_plain(scenario: Scenario) -> bool:
@@ -269,7 +270,7 @@ def observed_batch(scenario: Scenario, outcome: Outcome) -> int:
     mean = serving.mean_batch
     if scenario.schedule.needs.in_flight != 1:
         running = serving.mean_in_system - serving.mean_waiting
-        mean = running / scenario.serving.replicas
+        mean = running / scenario.serving.decoding
     return max(1, round(mean))
 
 

@@ -14,10 +14,11 @@ from simulator.core.cost.device import Device
 from simulator.core.numeric import ordered_sum, quotient
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import Outcome
+from simulator.scenario.pools import pool_names, pool_scenarios
 
 
 class RentedDevices(NamedTuple):
-    """Devices of one kind in one replica, and the lanes on which they work."""
+    """Devices of one kind in one replica, or in all of a pool, and the lanes on which they work."""
 
     lanes: tuple[str, ...]
     """Names of the lanes that are busy while these devices work."""
@@ -46,7 +47,16 @@ class Expenses(NamedTuple):
 
 
 def rented_devices(scenario: Scenario) -> Iterator[RentedDevices]:
-    """Yield the devices of one replica, those that a draft shares with its target once."""
+    """Yield the devices of one replica, those that a draft shares with its target once; of pools,
+    those of all their replicas.
+    """
+    names = pool_names(scenario)
+    for name, (pool, own) in zip(names, pool_scenarios(scenario), strict=True):
+        for rented in rented_devices(own):
+            lanes = tuple(f"{name} {lane}" for lane in rented.lanes)
+            yield rented._replace(lanes=lanes, number=rented.number * pool.replicas)
+    if names:
+        return
     target = scenario.target
     draft = scenario.draft
     if target:

@@ -11,13 +11,20 @@ from simulator.core.acceptance.spec import AcceptanceSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import Path_
 from simulator.core.quantities import Frozen, Named, Sourced, provenance
-from simulator.core.serving.fields import Serving
+from simulator.core.serving.fields import ReplicaPool, Serving
+from simulator.core.serving.fleet.handover import Handover
 from simulator.inputs.catalogue import strategy_files
 from simulator.inputs.descriptions import summary
 from simulator.inputs.document import Document
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.as_served import source_of_engine
 from simulator.scenario.caveats import caveats
+from simulator.scenario.pools import (
+    handed_bytes,
+    needs_draft_cache,
+    pool_names,
+    pool_scenarios,
+)
 from simulator.scenario.routing import why_by_law
 from simulator.scenario.uncertain.footings import Footing, footings
 
@@ -89,7 +96,9 @@ def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
     yield "acceptance", acceptance_in_words(scenario.acceptance)
     yield "requests", _requests(scenario)
     yield "batching", summary(type(scenario.serving.policy).__doc__).replace("``", "`")
-    if scenario.serving.replicas > 1:
+    if scenario.serving.pools:
+        yield from _pools(scenario)
+    elif scenario.serving.replicas > 1:
         yield "routing", _routing(scenario.serving)
     room = "no limit stated"
     if scenario.kv_tokens is not None:
@@ -120,6 +129,57 @@ def _routing(serving: Serving) -> str:
         roles = ""
     rule = summary(type(serving.router).__doc__).replace("``", "`")
     return f"{serving.replicas:,} replicas{roles}. {rule}"
+
+
+def _pools(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Yield what each pool is, how requests are routed, and what goes over between them."""
+    names = pool_names(scenario)
+    for name, (pool, own) in zip(names, pool_scenarios(scenario), strict=True):
+        replicas = "a replica" if pool.replicas == 1 else f"{pool.replicas:,} replicas"
+        words = [replicas]
+        if own.target:
+            words.append(f"on {own.target.devices}")
+        words.append(f"batching by {own.serving.policy.name}")
+        if pool.role == "prefill" and needs_draft_cache(scenario.strategy):
+            beside = "the draft reads prompts beside it" if pool.draft else "no draft"
+            words.append(beside)
+        if own.kv_tokens is not None:
+            words.append(f"room for {own.kv_tokens:,} tokens of KV cache")
+        yield f"{name} pool", ", ".join(words)
+    yield "routing", summary(type(scenario.serving.router).__doc__).replace("``", "`")
+    handover = scenario.serving.handover
+    if handover:
+        yield "handover", _handover(scenario, handover)
+
+
+def _handover(scenario: Scenario, handover: Handover) -> str:
+    """Return what goes from prefill to decode, over what, when, and what the draft has of it."""
+    prompt = round(scenario.lengths[0])
+    size = handed_bytes(scenario, handover, prompt)
+    seconds = handover.seconds(size)
+    if handover.routing == "decode_first":
+        routing = "the replica that decodes is chosen first, and holds room during the prefill"
+    else:
+        routing = "the replica that decodes is chosen behind the prefill"
+    link = handover.link.name or "a link"
+    links = link if handover.connections == 1 else f"{handover.connections} x {link}"
+    hidden = ", layer by layer during the prefill" if handover.overlap == "by_layer" else ""
+    words = (
+        f"{size / 1e6:,.4g} MB for a mean prompt of {prompt:,} tokens, {seconds * 1e3:.3g} ms over "
+        f"{links}{hidden}; {routing}; the first token is shown where a request "
+        f"{'decodes' if handover.shown_by == 'decode' else 'is read'}"
+    )
+    if needs_draft_cache(scenario.strategy):
+        words += f"; {DRAFT_STATES[handover.draft_state]}"
+    return words
+
+
+DRAFT_STATES = {
+    "transferred": "the draft's cache goes over with it",
+    "recomputed": "the draft reads the prompt again where the request decodes",
+    "absent": "the draft knows nothing of the prompt where the request decodes",
+}
+"""What the draft has of a prompt, in words."""
 
 
 def _experts(loaded: Loaded, target: Placement) -> str:
@@ -173,6 +233,8 @@ def defaults(settings: Frozen, document: Document, path: Path_ = ()) -> Iterator
     for name in type(settings).model_fields:
         value = getattr(settings, name)
         where = (*path, name)
+        if isinstance(settings, ReplicaPool) and (name == "target" or document.get(where) is None):
+            continue  # as the scenario has it
         if isinstance(value, Named) and value.plain:
             value = value.name
         if name == "name" and document.get(path) == value:  # given by its name alone

@@ -234,7 +234,7 @@ class Scenario(Frozen):
         places = self.serving.policy.max_requests or UNLIMITED
         if self.requests.arrivals:
             return places
-        busiest = -(-self.requests.concurrency // self.serving.replicas)
+        busiest = -(-self.requests.concurrency // self.serving.decoding)
         return min(busiest, places)
 
     @cached_property

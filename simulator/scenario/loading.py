@@ -40,6 +40,14 @@ from simulator.scenario.as_served import (
 )
 from simulator.scenario.checks import check_memory, faults_of, with_fitting_draft
 from simulator.scenario.fields import Scenario
+from simulator.scenario.pools import (
+    POOLS,
+    check_pools,
+    faults_of_pools,
+    with_policies_of_engines,
+    with_pools,
+    with_whole_targets,
+)
 from simulator.scenario.recording import borrowed, check_answers, drawn, fitting, read_trace
 from simulator.scenario.routing import routed_as_recorded
 from simulator.scenario.stated.means import moving_rule, stated_rule
@@ -428,10 +436,13 @@ def _checked(
     sources = [loaded.as_read for loaded in (*parts, base) if loaded and loaded.as_read]
     scenario = _read(document, kept, sources)
     as_read = _as_read(document, scenario, kept, sources)
-    scenario = with_fitting_draft(scenario, document)
+    scenario = with_pools(with_fitting_draft(scenario, document))
     scenario, document = borrowed(scenario, document, catalogue)
-    scenario = with_policy_of_engine(scenario)
-    faults = list(faults_of(scenario, document, catalogue))
+    scenario = with_policies_of_engines(with_policy_of_engine(scenario))
+    faults = [
+        *faults_of(scenario, document, catalogue),
+        *faults_of_pools(scenario, document),
+    ]
     if faults:
         raise BadInput(faults)
     if "requests" not in same:
@@ -440,7 +451,10 @@ def _checked(
     if fault:
         raise fault
     scenario = with_caching_of_engine(scenario, document)
-    check_memory(scenario, document)
+    if scenario.serving.pools:
+        check_pools(scenario, document)
+    else:
+        check_memory(scenario, document)
     if base and "acceptance" in same and _same_verdicts(scenario, base):
         trace = base.trace and fitting(base.trace, scenario, document, catalogue)
         loaded = Loaded(scenario, trace, document, base.verdicts, as_read=as_read)
@@ -454,7 +468,7 @@ def _read(document: Document, kept: PlainData, sources: Sequence[AsRead]) -> Sce
     """Return the scenario of a document with the fields that are ``kept``, and what was made of
     values that it shares with ``sources``.
     """
-    data = _accepting(document.data)
+    data = with_whole_targets(_accepting(document.data))
     read: PlainData = {}
     made: PlainData = {}
     for name in data.keys() - kept.keys():
@@ -513,6 +527,8 @@ def _unchanged(document: Document, base: Loaded | None) -> set[str]:
         same.discard("strategy")  # which may have read the recording
     if left_to_engine(document):
         same.discard("serving")
+    if document.get(POOLS) or base.document.get(POOLS):
+        same -= {"serving", "target"}  # the scenario has the target of a pool
     if base.scenario.draft is None:
         same.discard("draft")  # it may fit the target now
     return same

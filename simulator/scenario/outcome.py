@@ -3,15 +3,16 @@ batches and memory.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from simulator.core.cost.partition import StageMemory, stage_memory
 from simulator.core.numeric import ordered_sum, quotient
 from simulator.core.plain import PlainData
 from simulator.core.serving.cache.prefixes import cache_hits
 from simulator.core.serving.collector import MetricsCollector
+from simulator.core.serving.fleet.apart import ApartService, ServicePool
 from simulator.core.serving.metrics import Sketch, Tally, level_quantile
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.serving.service import ServiceRun
@@ -194,6 +195,68 @@ class Replica:
 
 
 @dataclass(frozen=True)
+class PoolOutcome:
+    """What a pool of replicas did, where prefill and decode are apart."""
+
+    name: str
+    role: str
+    replicas: int
+    read: int
+    """Requests whose prompts were read here."""
+    finished: int
+    """Requests that got their last token here."""
+    busy: Mapping[str, float]
+    """Share of the time for which each lane was busy, mean over replicas."""
+    mean_batch: float
+    """Requests that decode in a step, mean over its steps; 0 without steps."""
+    mean_waiting: float
+    """Requests that wait, for whatever, mean over time, of all its replicas."""
+    preemptions: int
+    mean_kv_tokens: float
+    """Tokens that the blocks in use have room for, mean over time and replicas."""
+    most_kv_tokens: int
+    """The same at its most, over replicas too."""
+    kv_tokens: int | None
+    """Tokens that the cache of one replica has room for; None without a limit."""
+
+
+@dataclass(frozen=True)
+class HandoverOutcome:
+    """What went from prefill to decode, and what requests waited for on the way; sketches are of
+    seconds.
+
+    Of a request that is handed over, the time from its arrival to its first step is the sum of
+    these, and so is TTFT where the replica that decodes shows the first token.
+    """
+
+    transfers: int
+    """Requests that were handed over."""
+    size_bytes: float
+    """Bytes that went over, of all of them."""
+    link_s: float
+    """Seconds for which links were busy, summed over links."""
+    waiting: Sketch
+    """From arrival to the beginning of the prefill, of all requests."""
+    prefill: Sketch
+    room: Sketch
+    """Waiting, with its prompt read, for blocks where it decodes."""
+    link: Sketch
+    """Waiting for the link behind other transfers."""
+    transfer: Sketch
+    """The transfer, as far as the prefill does not hide it."""
+    redraft: Sketch
+    """The draft reads the prompt again."""
+    place: Sketch
+    """Waiting for a place among those that decode."""
+
+    @property
+    def parts(self) -> dict[str, Sketch]:
+        """Return the parts of the time to the first step, in their order."""
+        names = ("waiting", "prefill", "room", "link", "transfer", "redraft", "place")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a simulation or a replay came to; times in seconds."""
 
@@ -230,6 +293,12 @@ class Outcome:
     """The replicas where there are several; ``serving`` is about all together, but batch and KV
     cache are one replica's.
     """
+    pools: tuple[PoolOutcome, ...] = ()
+    """The pools where prefill and decode are apart; then batch and KV cache are of a replica that
+    decodes.
+    """
+    handover: HandoverOutcome | None = None
+    """What went from prefill to decode, where they are apart."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -264,12 +333,25 @@ def outcome_of(done: ServiceRun) -> Outcome:
     end = done.end_s
     steps = sum(tally.steps.values())
     serving = done.service.serving
-    roles = serving.router.roles(serving.replicas)
+    pools = _pools_of(done)
+    if pools:
+        roles = [pool.name for pool, members in pools for _ in members]
+    else:
+        roles = serving.router.roles(serving.replicas)
     replicas = tuple(
         _replica(replica, end, busy_s, role)
         for replica, busy_s, role in zip(done.replicas, done.busy_s, roles, strict=False)
     )
-    lanes = done.busy_s[0] if done.busy_s else ()
+    pool_outcomes = tuple(_pool(done, pool, members) for pool, members in pools)
+    busy_s = {}
+    if pools:
+        for pool_outcome in pool_outcomes:
+            for lane, share in pool_outcome.busy.items():
+                busy_s[f"{pool_outcome.name} {lane}"] = share * end
+    else:
+        for lane in done.busy_s[0] if done.busy_s else ():
+            seconds = ordered_sum(busy[lane] for busy in done.busy_s)
+            busy_s[lane] = seconds / len(done.busy_s)
     return Outcome(
         step_s=tally.step_seconds / max(1, steps),
         tokens_per_step=tally.shown / max(1, tally.request_steps),
@@ -285,11 +367,72 @@ def outcome_of(done: ServiceRun) -> Outcome:
         windows=sum(tally.judged.values()),
         choices=dict(sorted(tally.choices.items())),
         serving=_serving(done),
-        busy_s={
-            lane: ordered_sum(busy_s[lane] for busy_s in done.busy_s) / len(done.busy_s)
-            for lane in lanes
-        },
+        busy_s=busy_s,
         replicas=replicas if len(replicas) > 1 else (),
+        pools=pool_outcomes,
+        handover=_handed_over(done),
+    )
+
+
+Members: TypeAlias = Sequence[int]
+"""Places of the replicas of a pool among all."""
+
+
+def _pools_of(done: ServiceRun) -> list[tuple[ServicePool, Members]]:
+    """Return each pool with its replicas; nothing where there are none."""
+    service = done.service
+    if not isinstance(service, ApartService):
+        return []
+    pools: list[tuple[ServicePool, Members]] = []
+    first = 0
+    for pool in service.pools:
+        last = first + pool.service.serving.replicas
+        pools.append((pool, range(first, last)))
+        first = last
+    return pools
+
+
+def _pool(done: ServiceRun, pool: ServicePool, members: Members) -> PoolOutcome:
+    replicas = [done.replicas[place] for place in members]
+    tally = Tally.pooled([replica.ledger.tally for replica in replicas])
+    busy_s = [done.busy_s[place] for place in members]
+    end = done.end_s
+    block_tokens = replicas[0].memory.block_tokens
+    return PoolOutcome(
+        name=pool.name,
+        role=pool.role,
+        replicas=len(replicas),
+        read=tally.wait.count,
+        finished=tally.finished,
+        busy={
+            lane: ordered_sum(busy[lane] for busy in busy_s) / len(replicas) / end
+            for lane in busy_s[0]
+        },
+        mean_batch=tally.mean_batch,
+        mean_waiting=ordered_sum(replica.queues.waited_s for replica in replicas) / end,
+        preemptions=sum(replica.queues.preemptions for replica in replicas),
+        mean_kv_tokens=tally.block_area_s / end * block_tokens / len(replicas),
+        most_kv_tokens=max(replica.memory.most_used for replica in replicas) * block_tokens,
+        kv_tokens=pool.service.kv_tokens,
+    )
+
+
+def _handed_over(done: ServiceRun) -> HandoverOutcome | None:
+    between = done.between
+    if between is None:
+        return None
+    tally = done.tally
+    return HandoverOutcome(
+        transfers=between.transfers,
+        size_bytes=between.size_bytes,
+        link_s=between.link_s,
+        waiting=tally.wait,
+        prefill=tally.reading,
+        room=between.room_wait,
+        link=between.link_wait,
+        transfer=between.transfer,
+        redraft=between.redraft,
+        place=tally.joining,
     )
 
 
@@ -345,6 +488,13 @@ def _serving(done: ServiceRun) -> ServingOutcome:
     replicas = done.replicas
     tally = done.tally
     end = done.end_s
+    decoding = list(replicas)
+    if pools := _pools_of(done):
+        decoding = []
+        for pool, members in pools:
+            if pool.role != "prefill":
+                decoding += [replicas[place] for place in members]
+    blocks = [replica.ledger.tally.block_area_s for replica in decoding]
     block_tokens = replicas[0].memory.block_tokens
     batches = defaultdict[int, float](float)
     for kind, seconds in tally.seconds.items():
@@ -361,8 +511,8 @@ def _serving(done: ServiceRun) -> ServingOutcome:
         mean_in_system=tally.area_s / end,
         mean_waiting=ordered_sum(replica.queues.waited_s for replica in replicas) / end,
         queue_s=dict(sorted(tally.queue_s.items())),
-        mean_kv_tokens=tally.block_area_s / end * block_tokens / len(replicas),
-        most_kv_tokens=max(replica.memory.most_used for replica in replicas) * block_tokens,
+        mean_kv_tokens=ordered_sum(blocks) / end * block_tokens / len(decoding),
+        most_kv_tokens=max(replica.memory.most_used for replica in decoding) * block_tokens,
         kv_tokens=done.service.kv_tokens,
         wasted_rows=tally.verified_rows - tally.shown,
         wasted_drafts=tally.drafted - tally.kept,
@@ -387,8 +537,23 @@ def outcome_data(outcome: Outcome) -> PlainData:
         "serving": serving_data(outcome.serving),
     }
     if replicas:
-        return data | {"replicas": replicas}
+        data["replicas"] = replicas
+    if outcome.pools:
+        data["pools"] = [asdict(pool) for pool in outcome.pools]
+    if outcome.handover:
+        data["handover"] = _handover_data(outcome.handover)
     return data
+
+
+def _handover_data(handover: HandoverOutcome) -> PlainData:
+    """Return a handover as plain data for JSON, times in milliseconds."""
+    parts = {f"{name}_ms": _spread(sketch) for name, sketch in handover.parts.items()}
+    return {
+        "transfers": handover.transfers,
+        "size_bytes": handover.size_bytes,
+        "link_s": handover.link_s,
+        "ttft": parts,
+    }
 
 
 def serving_data(serving: ServingOutcome) -> PlainData:

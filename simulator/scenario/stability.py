@@ -15,6 +15,7 @@ from simulator.core.serving.cache.prefixes import PrefixCache
 from simulator.core.serving.cache.session_hits import session_hits
 from simulator.core.strategies.common.capabilities import dropped_units
 from simulator.scenario.fields import Scenario
+from simulator.scenario.pools import pool_scenarios
 
 
 class Load(NamedTuple):
@@ -27,6 +28,8 @@ class Load(NamedTuple):
     batch: int
     """Requests that decode together in that batch."""
     replicas: int
+    slower: str = ""
+    """The role of the pools that serve fewer, where prefill and decode are apart."""
 
     @property
     def stable(self) -> bool:
@@ -44,36 +47,77 @@ class Load(NamedTuple):
         )
         if self.stable:
             return rates
-        enough = floor(self.offered_per_s / self.most_per_s * self.replicas) + 1
+        if self.slower:
+            remedy = f"add replicas to the {self.slower} pool"
+        else:
+            enough = floor(self.offered_per_s / self.most_per_s * self.replicas) + 1
+            remedy = f"set serving.replicas={enough:,}"
         return (
             f"unstable: {rates} ({self.batch:,} at a time), so the queue grows for as long as "
-            "they come; "
-            f"let fewer than {self.most_per_s:.4g} come, or set serving.replicas={enough:,}"
+            f"they come; let fewer than {self.most_per_s:.4g} come, or {remedy}"
         )
 
 
 def load_of(scenario: Scenario, acceptance: Acceptance) -> Load | None:
     """Return the load of a scenario; None in a closed loop, and where all requests come at once."""
-    offered, replicas, (_, output, _) = (
-        scenario.requests.offered_per_s(scenario.seed),
-        scenario.serving.replicas,
-        scenario.lengths,
-    )
+    offered = scenario.requests.offered_per_s(scenario.seed)
     if offered is None:
         return None
-    sizes = [*(2**power for power in range((scenario.batch - 1).bit_length())), scenario.batch]
+    if scenario.serving.pools:
+        return _load_of_pools(scenario, acceptance, offered)
+    replicas = scenario.serving.replicas
+    best, served = _served(scenario, acceptance, _reading_s(scenario))
+    return Load(offered, served, best, replicas)
+
+
+def _load_of_pools(scenario: Scenario, acceptance: Acceptance, offered: float) -> Load:
+    """Return the load where prefill and decode are apart: of the two the slower one serves, and
+    beside them pools that do both.
+    """
+    by_role = dict.fromkeys(("prefill", "decode", "both"), 0.0)
+    largest = 1
+    for pool, own in pool_scenarios(scenario):
+        if pool.role == "prefill":
+            by_role["prefill"] += pool.replicas / _reading_s(own)
+            continue
+        reading = _reading_s(own) if pool.role == "both" else 0.0
+        best, served = _served(own, acceptance, reading)
+        by_role[pool.role] += served
+        largest = max(largest, best)
+    slower = min("prefill", "decode", key=lambda role: by_role[role])
+    most = by_role["both"] + by_role[slower]
+    return Load(offered, most, largest, scenario.serving.copies, slower)
+
+
+def _sizes(scenario: Scenario) -> list[int]:
+    """Return the batches that are looked at: powers of two, and the largest."""
+    doubled = [2**power for power in range((scenario.batch - 1).bit_length())]
+    return [*doubled, scenario.batch]
+
+
+def _reading_s(scenario: Scenario) -> float:
+    """Return the least seconds that a prompt keeps a replica."""
+    sizes = _sizes(scenario)
     found = _cached_tokens(scenario)
     computed = scenario.lengths[0] - round(found)
-    reading = min(
+    return min(
         read_s(scenario, computed, found, size) for size in sizes if size <= max(64, sizes[0])
     )
+
+
+def _served(scenario: Scenario, acceptance: Acceptance, reading_s: float) -> tuple[int, float]:
+    """Return the batch that suits the replicas best, and the requests a second that they then
+    serve, each of which keeps one for ``reading_s`` besides its steps.
+    """
     odds = odds_of(acceptance, scenario.exit)
+    _, output, _ = scenario.lengths
     served = {}
-    for size in sizes:
+    for size in _sizes(scenario):
         law = scenario.law_at(odds, size)
-        served[size] = replicas / (reading + (output - 1.0) * law.tpot_s / size)
+        decoding_s = (output - 1.0) * law.tpot_s / size
+        served[size] = scenario.serving.replicas / (reading_s + decoding_s)
     best = max(served, key=lambda size: served[size])
-    return Load(offered, served[best], best, replicas)
+    return best, float(served[best])
 
 
 def read_s(scenario: Scenario, computed: float, found: float, together: int) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import BeforeValidator, Field
 
+from simulator.core.cost.placement import Placement
 from simulator.core.plugin_group import POLICIES, ROUTERS
 from simulator.core.quantities import (
     Frozen,
@@ -16,6 +17,7 @@ from simulator.core.quantities import (
     otherwise_named,
 )
 from simulator.core.serving.cache.fields import KVMemory
+from simulator.core.serving.fleet.handover import Handover, PoolRole
 from simulator.core.serving.policies import FixedBatch, Policy
 from simulator.core.serving.router import LeastOutstanding, Router
 
@@ -58,9 +60,29 @@ def _or_a_name(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"enum": names}, by_fields]
 
 
+class ReplicaPool(Frozen):
+    """Replicas of one role: they read prompts, decode what others have read, or do both.
+
+    What a pool does not state is as the scenario has it.
+    """
+
+    role: PoolRole
+    """What its replicas do."""
+    replicas: int = Field(default=1, gt=0, le=10_000)
+    """How many there are."""
+    target: Placement | None = None
+    """Where the target runs, and how; fields that are left out are those of the scenario's
+    target.
+    """
+    policy: Annotated[AnyPolicy, otherwise_named("fixed_batch")] | None = None
+    """Who takes part in the next iteration of a replica."""
+    draft: bool = True
+    """Whether the draft is there, too: in a prefill pool it reads prompts beside the target."""
+
+
 class Serving(Frozen):
     """How requests are batched and where their caches live; ``replicas`` of everything stand behind
-    a ``router``.
+    a ``router``, or ``pools`` of them, each with a role.
     """
 
     policy: Annotated[AnyPolicy, otherwise_named("fixed_batch")] = FixedBatch()
@@ -76,3 +98,21 @@ class Serving(Frozen):
         Field(json_schema_extra=_or_a_name),
     ] = LeastOutstanding()
     """How a request's replica is chosen."""
+    pools: tuple[ReplicaPool, ...] | None = Field(default=None, min_length=1, max_length=64)
+    """Replicas with roles, where prefill and decode are apart; else all do both."""
+    handover: Handover | None = None
+    """How a request goes from a prefill pool to a decode pool."""
+
+    @property
+    def copies(self) -> int:
+        """Return how many replicas there are, of all roles."""
+        if self.pools is None:
+            return self.replicas
+        return sum(pool.replicas for pool in self.pools)
+
+    @property
+    def decoding(self) -> int:
+        """Return how many replicas decode."""
+        if self.pools is None:
+            return self.replicas
+        return sum(pool.replicas for pool in self.pools if pool.role != "prefill")

@@ -14,8 +14,10 @@ from simulator.scenario.outcome import (
     CONFIDENCE,
     QUANTILES,
     Counted,
+    HandoverOutcome,
     LimitOutcome,
     Outcome,
+    PoolOutcome,
     Replica,
     ServingOutcome,
 )
@@ -48,6 +50,10 @@ def section(result: RunResult) -> Section:
     blocks.append(_times(serving))
     if result.replications:
         blocks += [_replications(result), Paragraph(seeds(result))]
+    if result.simulated.pools:
+        blocks.append(_pools(result.simulated))
+    if result.simulated.handover:
+        blocks.append(_to_first_step(result.simulated.handover))
     if result.simulated.replicas:
         blocks.append(_replicas(result.simulated))
     blocks.append(Bullets(list(sentences(result))))
@@ -147,6 +153,68 @@ def _replicas(outcome: Outcome) -> Table:
     return table("Replica by replica", rows, columns)
 
 
+def _pools(outcome: Outcome) -> Table:
+    """Return the table of pools."""
+    columns: list[Column[PoolOutcome]] = [
+        Column("pool", lambda pool: pool.name),
+        Column("replicas", lambda pool: f"{pool.replicas:,}"),
+        Column("read", lambda pool: f"{pool.read:,}"),
+        Column("ended", lambda pool: f"{pool.finished:,}"),
+        Column("busy", lambda pool: share(max(pool.busy.values(), default=0.0))),
+        Column("batch", lambda pool: number(pool.mean_batch, 3)),
+        Column("waiting", lambda pool: number(pool.mean_waiting, 3)),
+        Column("most KV", _most_kv),
+        Column("preempted", lambda pool: f"{pool.preemptions:,}"),
+    ]
+    return table("Pool by pool", outcome.pools, columns)
+
+
+def _most_kv(pool: PoolOutcome) -> str:
+    """Return the share of a replica's cache that was in use at most; its tokens without a limit."""
+    if pool.kv_tokens:
+        return share(pool.most_kv_tokens / pool.kv_tokens)
+    return f"{pool.most_kv_tokens:,}"
+
+
+FIRST_STEP = {
+    "waiting": "waiting for the prefill",
+    "prefill": "prefill",
+    "room": "waiting for blocks to decode in",
+    "link": "waiting for the link",
+    "transfer": "transfer, as far as it is seen",
+    "redraft": "draft reads the prompt again",
+    "place": "waiting for a step",
+}
+"""What a request waits for until its first step, in words."""
+
+
+def _to_first_step(handover: HandoverOutcome) -> Table:
+    """Return the table of what the time from arrival to the first step is made of."""
+    rows = [TimesOf(FIRST_STEP[name], sketch) for name, sketch in handover.parts.items()]
+    columns: list[Column[TimesOf]] = [
+        Column("ms", lambda times: times.name),
+        Column("mean", lambda times: number(times.sketch.mean_ms) or "not measured"),
+        *map(_quantile, QUANTILES),
+        Column("most", lambda times: number(times.sketch.most_ms)),
+    ]
+    return table("From arrival to the first step", rows, columns)
+
+
+def _handed_over(result: RunResult, handover: HandoverOutcome) -> str:
+    """Return what went over between the pools, in a sentence."""
+    end_s = result.simulated.end_s
+    each = handover.size_bytes / max(1, handover.transfers)
+    setup = result.scenario.serving.handover
+    link = setup.link.name if setup else ""
+    seen = number(handover.transfer.mean_ms) or "0"
+    return (
+        f"Handover: {handover.transfers:,} requests and {number(handover.size_bytes / 1e9, 3)} GB "
+        f"went from prefill to decode, {number(each / 1e6, 3)} MB each, over {link or 'the link'}, "
+        f"which was busy for {number(handover.link_s, 3)} s ({share(handover.link_s / end_s)} of "
+        f"one link's time); of a transfer {seen} ms are seen on average."
+    )
+
+
 def sentences(result: RunResult) -> Iterator[str]:
     """Yield a sentence each on what is counted, goodput, batch, queue, Little's law, memory, waste
     and cost.
@@ -159,6 +227,8 @@ def sentences(result: RunResult) -> Iterator[str]:
     yield _batch(result)
     yield _queue(result)
     yield _littles_law(serving)
+    if result.simulated.handover:
+        yield _handed_over(result, result.simulated.handover)
     yield _kv_cache(result)
     if serving.prefix_cache:
         yield _prefix_cache(result)
@@ -197,9 +267,9 @@ def _batch(result: RunResult) -> str:
     serving = result.simulated.serving
     setup = result.scenario.serving
     behind = ""
-    if setup.replicas > 1:
+    if setup.copies > 1:
         router = setup.router.name.replace("_", " ")
-        behind = f"; {setup.replicas} replicas behind {router}"
+        behind = f"; {setup.copies} replicas behind {router}"
     mean = number(serving.mean_batch, 3)
     up_to = _usual_and_most(serving.batch_s)
     return f"Batch: {mean} requests decode in a step on average, up to {up_to}{behind}."
@@ -208,7 +278,7 @@ def _batch(result: RunResult) -> str:
 def _queue(result: RunResult) -> str:
     serving = result.simulated.serving
     before = ""
-    if result.scenario.serving.replicas > 1:
+    if result.scenario.serving.copies > 1:
         before = " before a replica"
     mean = number(serving.mean_waiting, 3)
     return (
@@ -234,7 +304,7 @@ def _littles_law(serving: ServingOutcome) -> str:
 def _kv_cache(result: RunResult) -> str:
     serving = result.simulated.serving
     whose = ""
-    if result.scenario.serving.replicas > 1:
+    if result.scenario.serving.copies > 1:
         whose = " of a replica"
     if serving.kv_tokens:
         most = share(serving.most_kv_tokens / serving.kv_tokens)
@@ -252,7 +322,7 @@ def _kv_cache(result: RunResult) -> str:
 def _prefix_cache(result: RunResult) -> str:
     cache = result.simulated.serving.prefix_cache
     whose = ""
-    if result.scenario.serving.replicas > 1:
+    if result.scenario.serving.copies > 1:
         whose = "s of all replicas"
     hits = share(cache["hit_rate"])
     return (

@@ -62,7 +62,7 @@ def _by_batch(scenario: Scenario, odds: OddsOf, batch: int) -> Along:
     def at_batch(size: int) -> bool:
         if requests.varies or (size <= room and size != scenario.batch):
             return speedup_at(scenario, odds, size, context) > 1.0
-        clients = size * scenario.serving.replicas
+        clients = size * scenario.serving.decoding
         enough = max(requests.count, clients)
         asked = requests.model_copy(update={"concurrency": clients, "count": enough})
         waiting = scenario.replace(requests=asked)

@@ -66,9 +66,10 @@ def in_words(clients: int, running: int, plain_running: int | None) -> str:
 
 def closed_loop(scenario: Scenario, acceptance: Acceptance, law: Law) -> WaitingClients | None:
     """Return the closed loop of a scenario by law, from the ``law`` of its steps; None where the
-    cache has room for all clients, and where requests arrive by themselves.
+    cache has room for all clients, where requests arrive by themselves, and where prefill and
+    decode are apart.
     """
-    if not scenario.waits:
+    if scenario.serving.pools or not scenario.waits:
         return None
     replicas = scenario.serving.replicas
     clients = scenario.requests.concurrency

@@ -177,7 +177,7 @@ def values_by_law(loaded: Loaded, batch: int | None = None) -> dict[str, float]:
     """Return what the laws say of a scenario, by name; the rate is of all requests together."""
     scenario = loaded.scenario
     laws = laws_of(scenario, loaded.acceptance(), batch)
-    together = scenario.serving.replicas * (batch or scenario.batch)
+    together = scenario.serving.decoding * (batch or scenario.batch)
     if scenario.requests.arrivals is None:
         together = min(together, scenario.requests.concurrency)
     return {

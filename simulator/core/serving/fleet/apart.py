@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 from numpy.random import default_rng
 from simpy import Environment
 
 from simulator.core.serving.fleet.between import Between, Luggage, Receiver
-from simulator.core.serving.fleet.handover import Handover
+from simulator.core.serving.fleet.handover import Handover, PoolRole
 from simulator.core.serving.metrics import BrokenRunError
 from simulator.core.serving.requests import Request, Source
 from simulator.core.serving.router import Dealer, Fleet, RoutedReplica, Router
@@ -34,8 +33,6 @@ from simulator.core.serving.service import (
     numbered,
 )
 from simulator.core.world import Span, World
-
-PoolRole = Literal["prefill", "decode", "both"]
 
 
 class Pools(Fleet):
@@ -89,6 +86,8 @@ Member = tuple[PoolRole, Scheduler]
 class ServicePool:
     """Replicas of one role, each as the service has it; ``serving.replicas`` says how many."""
 
+    name: str
+    """What reports call it: its role, with a number where several have that."""
     role: PoolRole
     service: Service
 
@@ -143,7 +142,7 @@ class ApartService(Service):
                     lane = lanes.target if self.luggage.on_target else lanes.draft
                     receivers.append(Receiver(replica, number, lane))
                 if not place:
-                    shown[number] = world
+                    shown[pool.name] = world
                 worlds.append(world)
                 members.append((pool.role, replica))
                 environment.process(replica.run(world, lanes))
@@ -154,9 +153,8 @@ class ApartService(Service):
         between.check()
         busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
         kept = list(links.spans)
-        for number, world in shown.items():
-            role, _ = members[number - 1]
-            kept += [span._replace(lane=f"{role} {span.lane}") for span in world.spans]
+        for name, world in shown.items():
+            kept += [span._replace(lane=f"{name} {span.lane}") for span in world.spans]
         kept.sort(key=_begin)
         return self._ended(replicas, collector, environment.now, busy, kept, between)
 

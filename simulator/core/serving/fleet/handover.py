@@ -20,6 +20,7 @@ from pydantic import Field
 from simulator.core.cost.device import Link
 from simulator.core.quantities import Frozen, NonNegative
 
+PoolRole = Literal["prefill", "decode", "both"]
 DraftState = Literal["transferred", "recomputed", "absent"]
 MOST_CONNECTIONS = 1_024
 """Links side by side; far beyond any server."""

@@ -1,0 +1,163 @@
+"""Scenarios with pools: one that does both is no pool, what goes over is counted, faults are
+named.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli.main import main
+from simulator.core.cost.placement import Placement
+from simulator.core.faults import BadInput, Infeasible
+from simulator.scenario import Loaded, load
+from simulator.scenario.evaluate import simulate
+from simulator.scenario.pools import handed_bytes, pool_scenarios, redraft_seconds
+
+APART = "apart_eagle3_qwen3_32b_4xh100"
+FEW = "requests.count=40"
+
+
+def run_json(name: str, *overrides: str) -> str:
+    """The JSON of ``specsim run``, without the command that is in it."""
+    settings = [word for override in overrides for word in ("--set", override)]
+    result = CliRunner().invoke(main, ["run", name, "--json", *settings], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "replicas"),
+    [
+        ("durations_only", 1),
+        ("eagle3_gpt_oss_120b_h100", 1),
+        ("vanilla_qwen3_32b_a100", 1),
+        ("traffic_vanilla_llama_3_1_8b_4xa100", 4),
+    ],
+)
+def test_a_single_pool_that_does_both_is_no_pool(name: str, replicas: int) -> None:
+    """Every byte of the JSON is that of the same replicas without a pool."""
+    pools = f"serving.pools=[{{role: both, replicas: {replicas}}}]"
+    without = run_json(name, FEW, f"serving.replicas={replicas}")
+    assert run_json(name, FEW, pools, "serving.replicas=1") == without
+
+
+def apart(*overrides: str) -> Loaded:
+    return load(APART, [FEW, *overrides])
+
+
+def test_what_goes_over_is_counted_token_by_token() -> None:
+    """Qwen3-32B: 64 layers with 8 heads of 128 numbers, keys and values, in 16 bits; the head has
+    one layer like them; EAGLE-3 reads the hidden states, 5,120 wide, of three layers.
+    """
+    layer = 2 * 8 * 128 * 2
+    sizes = {
+        "transferred": 65 * layer,
+        "recomputed": 64 * layer + 3 * 5_120 * 2,
+        "absent": 64 * layer,
+    }
+    for state, token in sizes.items():
+        scenario = apart(f"serving.handover.draft_state={state}").scenario
+        handover = scenario.serving.handover
+        assert handover is not None
+        assert handed_bytes(scenario, handover, 1_000) == 1_000 * token, state
+
+
+def test_a_pool_lays_its_target_over_that_of_the_scenario() -> None:
+    pools = "[{role: prefill, target: {device: h200_sxm, tensor_parallel: 4}}, {role: decode}]"
+    scenario = apart(f"serving.pools={pools}").scenario
+    places: list[Placement | None] = [own.target for _, own in pool_scenarios(scenario)]
+    assert [(place.device.name, place.tensor_parallel) for place in places if place] == [
+        ("h200_sxm", 4),
+        ("h100_sxm", 2),
+    ]
+    assert scenario.target == places[1]
+
+
+def first_tokens(*overrides: str) -> dict[str, Any]:
+    """The JSON of the simulated run."""
+    simulated: dict[str, Any] = json.loads(run_json(APART, FEW, *overrides))["simulated"]
+    return simulated
+
+
+def test_what_the_parts_of_ttft_sum_up_to() -> None:
+    """Beside them stands only what is outside of the engine."""
+    loaded = apart()
+    outcome, _ = simulate(loaded.scenario, loaded.acceptance())
+    handover = outcome.handover
+    assert handover is not None
+    parts_s = sum(part.mean for part in handover.parts.values())
+    assert outcome.ttft_s == pytest.approx(parts_s + loaded.scenario.cost.outside_s, rel=1e-9)
+
+
+def test_the_states_of_a_draft_cost_what_they_say() -> None:
+    """A draft that reads the prompt again takes its time before the first step; one that knows
+    nothing of it decodes more slowly; layer by layer a transfer hides behind the prefill.
+    """
+    states = ("transferred", "recomputed", "absent")
+    found = {state: first_tokens(f"serving.handover.draft_state={state}") for state in states}
+    scenario = apart().scenario
+    redraft = found["recomputed"]["handover"]["ttft"]["redraft_ms"]["mean"]
+    assert redraft >= redraft_seconds(scenario.schedule, scenario.cost, 1) * 1e3 > 0.0
+    assert found["transferred"]["handover"]["ttft"]["redraft_ms"]["mean"] == 0.0
+    assert found["absent"]["tpot_ms"] > found["transferred"]["tpot_ms"]
+    assert found["absent"]["tokens_per_step"] < found["transferred"]["tokens_per_step"]
+    behind = first_tokens("serving.handover.overlap=none")
+    transfer_ms = behind["handover"]["ttft"]["transfer_ms"]["mean"]
+    assert transfer_ms > 10 * found["transferred"]["handover"]["ttft"]["transfer_ms"]["mean"]
+
+
+@pytest.mark.parametrize(
+    ("override", "field", "words"),
+    [
+        ("serving.pools=[{role: decode}]", "serving.pools.0", "needs one of role prefill"),
+        ("serving.pools=[{role: prefill}]", "serving.pools.0", "needs one of role decode"),
+        ("serving.handover=null", "serving.handover", "say over which link"),
+        ("serving.handover.link=infiniband_ndx", "serving.handover.link", "infiniband_ndr"),
+        ("serving.pools=[{replicas: 2}]", "serving.pools.0.role", "is required and missing"),
+        (
+            "serving.pools=[{role: prefill}, {role: decode, draft: false}]",
+            "serving.pools.1.draft",
+            "this pool has no draft",
+        ),
+        (
+            "serving.pools=[{role: prefill, draft: false}, {role: decode}]",
+            "serving.pools.0.draft",
+            "nobody fills it here",
+        ),
+        (
+            "serving.pools=[{role: prefill, policy: {name: fixed_batch, max_requests: 2}}, "
+            "{role: decode}]",
+            "serving.pools.0.policy",
+            "keeps places and room for whole outputs",
+        ),
+        (
+            "serving.pools=[{role: prefill, target: {kv_cache: fp8}}, {role: decode}]",
+            "serving.pools.0.target.kv_cache",
+            "do not fit those of",
+        ),
+        ("serving.handover.routing=prefill_first", "serving.handover.overlap", "behind it"),
+        ("serving.replicas=2", "serving.replicas", "stands beside pools"),
+    ],
+)
+def test_faults_of_pools_are_named(override: str, field: str, words: str) -> None:
+    with pytest.raises(BadInput) as error:
+        apart(override)
+    assert any(fault.field == field and words in fault.message for fault in error.value.faults), (
+        error.value.lines
+    )
+
+
+def test_a_model_that_does_not_fit_a_pool_is_named_with_it() -> None:
+    pools = "[{role: prefill, target: {device: l40s, tensor_parallel: 1}}, {role: decode}]"
+    with pytest.raises(Infeasible, match="in the prefill pool, target qwen3_32b") as error:
+        apart(f"serving.pools={pools}")
+    assert error.value.faults[0].field.startswith("serving.pools.0.target")
+
+
+def test_a_handover_without_pools_is_refused() -> None:
+    with pytest.raises(BadInput, match="is for pools of prefill and decode"):
+        load("durations_only", ["serving.handover={link: infiniband_ndr}"])
