@@ -9,7 +9,7 @@ field always wins:
 * ``serving.memory.prefix_caching``, where it is not stated, is on where the server has it on and it
   can act: the traffic names the prefixes of its prompts (``hash_ids``, sessions).
 * ``serving.memory.block_tokens`` of such a cache, where it is not stated, is the unit of the server
-  (:func:`cache_unit_tokens`).
+  (:func:`cache_unit_tokens`), and its states stay where those of the server do.
 """
 
 import os
@@ -33,6 +33,7 @@ from simulator.scenario.fields import Scenario
 POLICY = ("serving", "policy", "name")
 CACHING = ("serving", "memory", "prefix_caching")
 UNIT = ("serving", "memory", "block_tokens")
+STATES = ("serving", "memory", "states_at_passes")
 CONVOLVED = 4
 """Tokens that a short convolution reads, all but one of which belong to a state: the width of the
 kernel in every family that is read here, but lfm2's 3.
@@ -86,10 +87,20 @@ def with_caching_of_engine(scenario: Scenario, document: Document) -> Scenario:
         updates["prefix_caching"] = True
     if keeps and scenario.target and document.get(UNIT) is None:
         updates["block_tokens"] = cache_unit_tokens(scenario)
+    if keeps and document.get(STATES) is None and _states_at_passes(scenario):
+        updates["states_at_passes"] = True
     if not updates:
         return scenario
     memory = scenario.serving.memory.model_copy(update=updates)
     return scenario.replace(serving=scenario.serving.model_copy(update={"memory": memory}))
+
+
+def _states_at_passes(scenario: Scenario) -> bool:
+    """Return whether a server keeps states of its model where a pass ends, and ends passes so."""
+    target = scenario.target
+    if target is None or not isinstance(scenario.serving.policy, UnifiedBudget):
+        return False
+    return target.engine.server.state_fills_unit and target.model.state_bytes > 0
 
 
 def cache_unit_tokens(scenario: Scenario) -> int:

@@ -13,7 +13,9 @@ from simulator.core.acceptance.sources import Acceptance, odds_of
 from simulator.core.cost.rows import Rows
 from simulator.core.serving.cache.prefixes import PrefixCache
 from simulator.core.serving.cache.session_hits import session_hits
+from simulator.core.serving.policies import UnifiedBudget
 from simulator.core.strategies.common.capabilities import dropped_units
+from simulator.core.strategies.common.step import UNLIMITED
 from simulator.scenario.fields import Scenario
 from simulator.scenario.pools import pool_scenarios
 
@@ -143,9 +145,13 @@ def _cached_tokens(scenario: Scenario) -> float:
     if scenario.requests.sessions is not None:
         turns = chain.from_iterable(scenario.requests.turns(scenario.seed))
         return sum(session_hits(turns, pool.block_tokens, pool.dropped)) / scenario.requests.count
+    policy = scenario.serving.policy
+    most = policy.budget_tokens if isinstance(policy, UnifiedBudget) else UNLIMITED
     for request in scenario.requests.source_of(scenario.seed).due(inf):
         request.cached = pool.cached(request)
         pool.hold(request, request.prompt_tokens)
-        pool.share(request, request.prompt_tokens)
+        while request.left:
+            request.cached += pool.pass_tokens(request, min(request.left, most), most)
+            pool.share(request, request.cached)
         pool.keep(request, 0)
     return pool.hit_tokens / scenario.requests.count

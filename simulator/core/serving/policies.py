@@ -515,7 +515,7 @@ class UnifiedBudget(Policy):
         rest = self.budget_tokens - decoding * self.ahead(queues, decoding)
         prompts: Prompts = []
         for request in queues.reading:
-            granted = min(request.left, rest)
+            granted = self._pass_tokens(queues, request, rest)
             if granted and not queues.memory.hold(request, request.cached + granted):
                 return None
             if granted:
@@ -536,12 +536,16 @@ class UnifiedBudget(Policy):
         prompts: Prompts = []
         while queues.waiting and rest > 0 and len(queues.running) < self.max_requests:
             first = queues.first()
-            granted = min(first.left, rest)
-            if not queues.memory.hold(first, first.cached + granted):
+            granted = self._pass_tokens(queues, first, rest)
+            if not granted or not queues.memory.hold(first, first.cached + granted):
                 break
             rest -= granted
             prompts.append(queues.admit(granted))
         return prompts
+
+    def _pass_tokens(self, queues: Queues, request: Request, rest: int) -> int:
+        """Return the tokens that a prompt is granted of the ``rest`` of the budget."""
+        return queues.memory.pass_tokens(request, min(request.left, rest), self.budget_tokens)
 
     def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
         """Return what requests that run already are granted by rule 1: those that decode, and
@@ -561,8 +565,14 @@ class UnifiedBudget(Policy):
             state = request.state
             if request.flying or (state is not None and len(decode) == places):
                 continue
-            granted = min(rows if state is not None else request.left, rest)
-            needed = granted + (request.cached if state is None else state.context)
+            if state is None:
+                granted = self._pass_tokens(queues, request, rest)
+                if not granted:
+                    continue
+                needed = request.cached + granted
+            else:
+                granted = min(rows, rest)
+                needed = state.context + granted
             if needed > request.slots and not queues.make_room(request, needed):
                 break
             rest -= granted

@@ -7,6 +7,7 @@ from pydantic import Field
 from simulator.core.quantities import Frozen
 from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.cache.prefixes import PrefixCache
+from simulator.core.serving.cache.states import StateCache
 
 
 class KVMemory(Frozen):
@@ -32,6 +33,10 @@ class KVMemory(Frozen):
     """Whether a draft that reads hidden states of the target has the last block of what is found
     computed again, as in vLLM and SGLang; false where blocks are hashed with their successors
     (vllm#50897), or with ``disable_eagle_block_drop``."""
+    states_at_passes: bool = False
+    """Whether a prompt goes on only from states that were kept where a pass ended at a whole block,
+    and passes end there for them; by default so in vLLM, where layers keep states (with the policy
+    ``unified_budget``)."""
 
     def pool(
         self, room_tokens: int | None, held: Callable[[int], float] | None = None, dropped: int = 0
@@ -44,5 +49,6 @@ class KVMemory(Frozen):
         total = None if room_tokens is None else room_tokens // self.block_tokens
         if self.prefix_caching:
             dropped = dropped if self.drops_last_block else 0
-            return PrefixCache(self.block_tokens, total, held, dropped)
+            made = StateCache if self.states_at_passes else PrefixCache
+            return made(self.block_tokens, total, held, dropped)
         return Blocks(self.block_tokens, total, held)

@@ -44,17 +44,22 @@ class StateCache(PrefixCache):
         self.junctions: dict[int, int] = {}
         """Where the blocks end that requests found beyond their states, in tokens."""
 
-    def cached(self, request: Request) -> int:
-        """Return the tokens that a request which enters now need not compute."""
+    def _hit(self, request: Request, known: int, dropped: int) -> int:
+        """Return the tokens that need not be computed where so many blocks are known; with more or
+        fewer blocks ``dropped`` than here so many fewer or more.
+        """
+        if dropped != self.dropped:
+            blocks = super()._hit(request, known, dropped)
+            return request.cached + blocks - super()._hit(request, known, self.dropped)
         needed = request.prompt_tokens + request.tokens
-        most = (needed if self.dropped else needed - 1) // self.block_tokens
-        blocks = max(0, min(self.known(request), most) - self.dropped)
+        most = (needed if dropped else needed - 1) // self.block_tokens
+        found = max(0, min(known, most) - dropped)
         with_state = 0
-        for name, begin, end in self._stretches(request, blocks):
+        for name, begin, end in self._stretches(request, found):
             ends = [block for block in self.states.get(name, ()) if begin < block <= end]
             with_state = max(ends, default=with_state)
-        if with_state < blocks:
-            self.junctions[request.index] = blocks * self.block_tokens
+        if with_state < found:
+            self.junctions[request.index] = found * self.block_tokens
         else:
             self.junctions.pop(request.index, None)
         return with_state * self.block_tokens
