@@ -63,10 +63,15 @@ class Ours:
     """A prefix cache that is asked what vLLM's was asked."""
 
     def __init__(self, run: Run) -> None:
-        self.lookahead: int = run["lookahead"]
         self.ahead = run.get("ahead", False)
-        made = StateCache if run.get("layers") == "hybrid" else PrefixCache
-        self.cache = made(run["unit"], run["blocks"], dropped=run["dropped"])
+        self.beside = run["lookahead"]
+        """Tokens whose room a request has beside those that it computes."""
+        self.cache = PrefixCache(run["unit"], run["blocks"], dropped=run["dropped"])
+        if run.get("layers") == "hybrid":
+            self.cache = StateCache(
+                run["unit"], run["blocks"], dropped=run["dropped"], state_blocks=3
+            )
+            self.beside += 3 * (1 + run["drafts"]) * run["unit"]
         self.requests = [
             Request(index, 0, row[5], row[6], prefixes=prefixes)
             for index, (row, prefixes) in enumerate(
@@ -80,7 +85,7 @@ class Ours:
         if not asked.blocks:
             before = asked.cached = self.cache.cached(asked)
             asked.state = None
-        assert self.cache.hold(asked, before + now + self.lookahead)
+        assert self.cache.hold(asked, before + now + self.beside)
         asked.cached = min(before + now, known)
         self.cache.share(asked, asked.cached)
         if asked.cached == known:
@@ -195,17 +200,19 @@ HIDDEN = 4 * 8
 
 @pytest.mark.parametrize("run", HYBRID, ids=name_of)
 def test_ours_goes_on_from_the_states_that_vllm_keeps(run: Run) -> None:
-    """In every request. States have no room of their own in ours, and a scheduler that does not run
-    ahead loses one where several tokens are accepted around the end of a block.
+    """In every request where nothing is evicted; else vLLM has less room for the copies that it
+    writes of blocks and states which it has, with a head most of all. A scheduler that does not
+    run ahead loses a state where several tokens are accepted around the end of a block.
     """
     compared = played(run, Ours(run))
-    if run not in AMPLE:
-        assert compared.ours >= compared.theirs
-    elif run in EXACT:
+    if run in EXACT:
         assert compared.other == 0
-    else:
+        return
+    assert compared.ours >= compared.theirs
+    if not run["dropped"]:
+        assert compared.ours <= 1.25 * compared.theirs
+    elif run in AMPLE:
         assert compared.other <= 2
-        assert 0 <= compared.ours - compared.theirs <= 0.1 * compared.theirs
 
 
 @pytest.mark.parametrize("run", [run for run in EXACT if run["budget"] >= run["unit"]], ids=name_of)

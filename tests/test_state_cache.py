@@ -83,19 +83,29 @@ def test_a_block_longer_than_a_pass_is_read_in_parts() -> None:
     ]
 
 
-def test_a_state_goes_with_the_block_before_it() -> None:
-    """Who computes a block again in the middle of a pass leaves no state behind it."""
-    cache = StateCache(10, 6)
-    first = asked(0, 41)
-    passes(cache, first)
-    left(cache, first, 1)
-    other = asked(1, 31)
-    passes(cache, other)
-    left(cache, other, 1)
-    assert cache.known(Request(2, 0, 60, 1, prefixes=(Prefix(0),))) == 2
-    again = Request(3, 0, 60, 1, prefixes=(Prefix(0),))
-    assert passes(cache, again) == [0, 20, 50, 60]
-    assert cache.states[0] == {2, 5, 6}
+def test_a_state_goes_before_the_blocks_that_it_follows_from() -> None:
+    """Room for eight blocks, of which a state takes one: four blocks and a state of the first
+    request, of which the state and the last block make way for four blocks and a state of another.
+    """
+    cache = StateCache(10, 8)
+    first, other = asked(0, 41), asked(1, 31)
+    for request in (first, other):
+        passes(cache, request)
+        left(cache, request, 1)
+    again = Request(2, 0, 60, 1, prefixes=(Prefix(0),))
+    assert cache.known(again) == 3
+    assert cache.cached(again) == 0
+    assert cache.states == {0: set(), 1: {3}}
+    assert cache.idle_blocks == 3 + 3 + 1
+
+
+def test_a_state_that_is_gone_on_from_waits_anew() -> None:
+    cache = StateCache(10, 100)
+    passes(cache, asked(0, 41))
+    passes(cache, asked(1, 31))
+    assert [stretch.name for stretch in cache.idle.values()] == [0, 1]
+    assert passes(cache, Request(2, 0, 42, 1, prefixes=(Prefix(0),)))[0] == 40
+    assert [stretch.name for stretch in cache.idle.values()] == [1, 0]
 
 
 @given(

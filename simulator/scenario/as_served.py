@@ -33,7 +33,7 @@ from simulator.scenario.fields import Scenario
 POLICY = ("serving", "policy", "name")
 CACHING = ("serving", "memory", "prefix_caching")
 UNIT = ("serving", "memory", "block_tokens")
-STATES = ("serving", "memory", "states_at_passes")
+STATES = ("serving", "memory", "state_blocks")
 CONVOLVED = 4
 """Tokens that a short convolution reads, all but one of which belong to a state: the width of the
 kernel in every family that is read here, but lfm2's 3.
@@ -87,20 +87,27 @@ def with_caching_of_engine(scenario: Scenario, document: Document) -> Scenario:
         updates["prefix_caching"] = True
     if keeps and scenario.target and document.get(UNIT) is None:
         updates["block_tokens"] = cache_unit_tokens(scenario)
-    if keeps and document.get(STATES) is None and _states_at_passes(scenario):
-        updates["states_at_passes"] = True
+    if keeps and document.get(STATES) is None:
+        updates["state_blocks"] = _state_blocks(scenario)
     if not updates:
         return scenario
     memory = scenario.serving.memory.model_copy(update=updates)
     return scenario.replace(serving=scenario.serving.model_copy(update={"memory": memory}))
 
 
-def _states_at_passes(scenario: Scenario) -> bool:
-    """Return whether a server keeps states of its model where a pass ends, and ends passes so."""
+def _state_blocks(scenario: Scenario) -> int:
+    """Return the blocks that a state takes in all layers that have one, each as much as a layer's
+    share of a block; 0 where the server does not keep states as passes end.
+    """
     target = scenario.target
     if target is None or not isinstance(scenario.serving.policy, UnifiedBudget):
-        return False
-    return target.engine.server.state_fills_unit and target.model.state_bytes > 0
+        return 0
+    layers = target.model.mixer_layers
+    with_state = sum(count for mixer, count in layers if mixer.state_bytes)
+    caching = sum(count for mixer, count in layers if mixer.own_cache and mixer.kind != "linear")
+    if not (target.engine.server.state_fills_unit and with_state and caching):
+        return 0
+    return ceil(with_state / caching)
 
 
 def cache_unit_tokens(scenario: Scenario) -> int:

@@ -33,10 +33,10 @@ class KVMemory(Frozen):
     """Whether a draft that reads hidden states of the target has the last block of what is found
     computed again, as in vLLM and SGLang; false where blocks are hashed with their successors
     (vllm#50897), or with ``disable_eagle_block_drop``."""
-    states_at_passes: bool = False
-    """Whether a prompt goes on only from states that were kept where a pass ended at a whole block,
-    and passes end there for them; by default so in vLLM, where layers keep states (with the policy
-    ``unified_budget``)."""
+    state_blocks: int = Field(default=0, ge=0, le=1_000_000)
+    """Blocks that a state takes in all layers that have one, where a prompt goes on only from
+    states that were kept as a pass ended at a whole block, and passes end there for them; by
+    default so in vLLM (with the policy ``unified_budget``). 0: wherever blocks are found."""
 
     def pool(
         self, room_tokens: int | None, held: Callable[[int], float] | None = None, dropped: int = 0
@@ -49,6 +49,7 @@ class KVMemory(Frozen):
         total = None if room_tokens is None else room_tokens // self.block_tokens
         if self.prefix_caching:
             dropped = dropped if self.drops_last_block else 0
-            made = StateCache if self.states_at_passes else PrefixCache
-            return made(self.block_tokens, total, held, dropped)
+            if self.state_blocks:
+                return StateCache(self.block_tokens, total, held, dropped, self.state_blocks)
+            return PrefixCache(self.block_tokens, total, held, dropped)
         return Blocks(self.block_tokens, total, held)

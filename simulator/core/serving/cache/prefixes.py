@@ -276,20 +276,24 @@ class PrefixCache(Blocks):
     def make_way(self, used: int) -> None:
         """Evict blocks that nobody has until there are ``used`` blocks for running requests."""
         while self.idle and used + self.idle_blocks > self.total:
-            number, stretch = next(iter(self.idle.items()))
-            name, begin, end = stretch
-            run = self.runs[name]
-            blocks = min(end - begin, int(used + self.idle_blocks - self.total))
-            self.idle_blocks -= blocks
-            self.evicted += blocks
-            run.end = end - blocks
-            if run.end > begin:
-                self.idle[number] = stretch._replace(end=run.end)
-                return
-            del self.idle[number]
-            run.waiting.remove(number)
-            if run.end == run.begin and not run.holders:
-                del self.runs[name]
+            self._evict(next(iter(self.idle)), int(used + self.idle_blocks - self.total))
+
+    def _evict(self, number: int, most: int) -> None:
+        """Evict the last blocks of a stretch, not more than ``most``."""
+        stretch = self.idle[number]
+        name, begin, end = stretch
+        run = self.runs[name]
+        blocks = min(end - begin, most)
+        self.idle_blocks -= blocks
+        self.evicted += blocks
+        run.end = end - blocks
+        if run.end > begin:
+            self.idle[number] = stretch._replace(end=run.end)
+            return
+        del self.idle[number]
+        run.waiting.remove(number)
+        if run.end == run.begin and not run.holders:
+            del self.runs[name]
 
 
 def cache_hits(pools: Sequence[Blocks]) -> dict[str, float]:

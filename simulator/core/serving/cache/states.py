@@ -11,17 +11,18 @@ one was kept. vLLM keeps them at whole blocks, where a pass ends or an output go
 
 * *Hits* are the longest beginning whose blocks are there and that ends with a state. With a draft
   that reads hidden states blocks count up to the end of the prompt before one is dropped.
+* *Room*: a state takes ``state_blocks`` blocks. It waits to be evicted from the moment it is kept,
+  so it often goes before the blocks that it follows from.
 * *The junction*: who finds more blocks than states ends a pass where the blocks found end, so that
   the third of those that begin alike goes on from there.
 
 Source: vLLM 0.32.0, ``Scheduler._mamba_block_aligned_split`` and ``MambaManager``; recorded by
-``benchmarks/live/vllm``. States have no room of their own here, and are there as long as the block
-before them; a state that another request writes in the same pass is found.
+``benchmarks/live/vllm``. There a state that another request writes in the same pass is not found.
 """
 
 from collections.abc import Callable
 
-from simulator.core.serving.cache.prefixes import PrefixCache
+from simulator.core.serving.cache.prefixes import BlockRange, PrefixCache
 from simulator.core.serving.load.content import Hash
 from simulator.core.serving.requests import Request
 
@@ -29,7 +30,7 @@ from simulator.core.serving.requests import Request
 class StateCache(PrefixCache):
     """A prefix cache in which a prompt goes on only from a state that was kept."""
 
-    __slots__ = ("junctions", "states")
+    __slots__ = ("_places", "junctions", "state_blocks", "states")
 
     def __init__(
         self,
@@ -37,8 +38,15 @@ class StateCache(PrefixCache):
         total: int | None = None,
         held: Callable[[int], float] | None = None,
         dropped: int = 0,
+        state_blocks: int = 1,
     ) -> None:
         super().__init__(block_tokens, total, held, dropped)
+        self.state_blocks = state_blocks
+        """Blocks that a state takes, in all layers that have one."""
+        self._places: dict[tuple[Hash, int], int] = {}
+        """The number of each state among what waits to be evicted, where it is a range without
+        blocks.
+        """
         self.states: dict[Hash, set[int]] = {}
         """After which blocks of a name there is a state."""
         self.junctions: dict[int, int] = {}
@@ -64,6 +72,18 @@ class StateCache(PrefixCache):
             self.junctions.pop(request.index, None)
         return with_state * self.block_tokens
 
+    def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
+        """Give room as :meth:`PrefixCache.hold` does; a state that somebody goes on from waits
+        anew.
+        """
+        enters = not request.blocks
+        held = super().hold(request, tokens, spare)
+        blocks = request.cached // self.block_tokens
+        if enters and held and blocks:
+            *_, (name, _, end) = self._stretches(request, blocks)
+            self._keep_state(name, end)
+        return held
+
     def share(self, request: Request, tokens: int) -> None:
         """Keep the first ``tokens`` of a request for others, and the states that belong to it: that
         at the end of a pass of its prompt, and those that its output goes past.
@@ -72,7 +92,8 @@ class StateCache(PrefixCache):
         for name, *_ in self._stretches(request, blocks):
             run = self.runs.get(name)
             there = run.end if run else 0
-            self.states[name] = {end for end in self.states.get(name, ()) if end <= there}
+            for end in [end for end in self.states.get(name, ()) if end > there]:
+                self._drop_state(name, end)
         first = blocks
         if request.state is not None:
             first = request.shared + 1
@@ -80,7 +101,33 @@ class StateCache(PrefixCache):
             first = blocks + 1
         super().share(request, tokens)
         for name, begin, end in self._stretches(request, blocks):
-            self.states[name] |= set(range(max(begin + 1, first), end + 1))
+            for place in range(max(begin + 1, first), end + 1):
+                self._keep_state(name, place)
+        self.make_way(self.used)
+
+    def _keep_state(self, name: Hash, end: int) -> None:
+        """Let a state wait to be evicted, behind all others."""
+        if (name, end) in self._places:
+            self._drop_state(name, end)
+        self._number += 1
+        self.idle[self._number] = BlockRange(name, end, end)
+        self._places[name, end] = self._number
+        self.idle_blocks += self.state_blocks
+        self.states.setdefault(name, set()).add(end)
+
+    def _drop_state(self, name: Hash, end: int) -> None:
+        """Give up a state."""
+        del self.idle[self._places.pop((name, end))]
+        self.idle_blocks -= self.state_blocks
+        self.states[name].remove(end)
+
+    def _evict(self, number: int, most: int) -> None:
+        """Evict a state, or the last blocks of a stretch, not more than ``most``."""
+        name, begin, end = self.idle[number]
+        if begin == end:
+            self._drop_state(name, end)
+        else:
+            super()._evict(number, most)
 
     def keep(self, request: Request, tokens: int) -> None:
         """Take back every block of ``request`` beyond those for ``tokens``."""
