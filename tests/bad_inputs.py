@@ -27,6 +27,7 @@ COMMANDS = {
     "workloads": "law durations_only --set requests=./{file}",
     "traffic": "law durations_only --set serving.policy={{name:\\ prefill_first}} "
     f"--set {ARRIVALS}",
+    "sessions": "law durations_only --set requests={{sessions:{{name:\\ file,file:\\ ./{file}}}}}",
     "traces": "law durations_only --set acceptance={{trace:\\ ./{file}}}",
     "records": "trace convert {file} --from {format} --out out.npz",
     "measurements": "calibrate device {file} --like a100_80g_sxm --out out.yaml",

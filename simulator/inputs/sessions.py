@@ -27,7 +27,7 @@ from math import ceil, inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simulator.core.faults import told
+from simulator.core.faults import BadInput, told
 from simulator.core.plain import PlainMapping
 from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.serving.load.traffic import LATEST_S, MOST_TOKENS
@@ -35,7 +35,7 @@ from simulator.core.serving.load.turns import Said, Session
 from simulator.inputs import reading
 from simulator.inputs.document import readable
 from simulator.inputs.logs import KNOWN, part_of, turns_in
-from simulator.inputs.rows import Values, lines_of_json, number_in, rows_of_table
+from simulator.inputs.rows import Values, column_of, lines_of_json, number_in, rows_of_table
 
 TABLES = (".csv",)
 RECORDS = (".jsonl", ".ndjson")
@@ -196,7 +196,7 @@ def _first_prompt(file: SessionFile, row: _Row, system_tokens: int) -> int:
     prompt = _tokens(file, row, "prompt_tokens")
     if prompt <= system_tokens:
         message = f"expected more than the {system_tokens:,} system_tokens, got {prompt:,}"
-        raise file.fault(row.line, message, field="prompt_tokens")
+        raise _wrong(file, row, message, "prompt_tokens")
     return prompt
 
 
@@ -208,8 +208,13 @@ def _system(file: SessionFile, row: _Row, systems: dict[str, int]) -> tuple[str,
     tokens = _tokens(file, row, "system_tokens")
     if systems.setdefault(name, tokens) != tokens:
         message = f"'{name}' has {systems[name]:,} tokens further up, got {tokens:,}"
-        raise file.fault(row.line, message, field="system_tokens")
+        raise _wrong(file, row, message, "system_tokens")
     return f"system {name}", tokens
+
+
+def _wrong(file: SessionFile, row: _Row, message: str, name: str) -> BadInput:
+    """Return the error of a cell."""
+    return file.fault(row.line, message, column_of(row.values, name), name)
 
 
 def _turn_number(file: SessionFile, row: _Row, numbers: Sequence[int]) -> int:
@@ -222,7 +227,7 @@ def _turn_number(file: SessionFile, row: _Row, numbers: Sequence[int]) -> int:
     )
     if numbers and number != expected:
         message = f"expected {expected}, as turns of a session follow each other, got {number}"
-        raise file.fault(row.line, message, field="turn")
+        raise _wrong(file, row, message, "turn")
     return number
 
 

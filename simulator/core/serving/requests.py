@@ -283,8 +283,9 @@ class Requests(Frozen):
                 "does not say when sessions begin; state another name of arrivals, or concurrency "
                 "of clients",
             )
-        found = sum(len(session.turns) for session in sessions)
-        count = min(found, self.count) if "count" in self.model_fields_set else found
+        count = sum(len(session.turns) for session in sessions)
+        if "count" in self.model_fields_set:
+            count = min(count, self.count)
         if not count:
             raise file.fault(0, "holds no turn within context_tokens")
         if self.warm_up + self.cool_down >= count:
