@@ -40,12 +40,14 @@ class MetricsCollector:
     ) -> None:
         self._source = source
         self._replicas = tuple[Scheduler, ...]()
+        self._gaps = tuple[Sketch, ...]()
+        """The gaps between tokens that each replica has noted."""
         self._finished = finished
         self._arrived = arrived
         self._requests = requests
         self.first = requests.warm_up
         self.last = requests.count - requests.cool_down
-        self._whole = not (requests.warm_up or requests.cool_down)
+        self._whole = requests.all_count
         limits = slo.limits if slo else ()
         self._times = {
             metric: Sketch([limit for limit in limits if limit.metric == metric])
@@ -71,12 +73,22 @@ class MetricsCollector:
         for replica in replicas:
             replica.finished = self.note
             replica.ledger.longest_gap_s = self.longest_s.get("tbt", inf)
-        self._gaps_go_to(Sketch() if self.first else self._times["tbt"])
+        limits = self._times["tbt"].limits
+        self._gaps = tuple(Sketch(limits) for _ in self._replicas)
+        if self.first:
+            self._count_no_gaps()
+        else:
+            self._count_gaps()
 
-    def _gaps_go_to(self, sketch: Sketch) -> None:
-        """Let all replicas note gaps between tokens in ``sketch``."""
-        for replica in self._replicas:
+    def _count_gaps(self) -> None:
+        """Let each replica note gaps between tokens in a sketch of its own."""
+        for replica, sketch in zip(self._replicas, self._gaps, strict=True):
             replica.ledger.gaps = sketch
+
+    def _count_no_gaps(self) -> None:
+        """Let gaps between tokens be lost from now on."""
+        for replica in self._replicas:
+            replica.ledger.gaps = Sketch()
 
     @property
     def _shown(self) -> int:
@@ -90,14 +102,14 @@ class MetricsCollector:
         """Begin the stretch."""
         self.begin_s = at
         self.tokens = -self._shown
-        self._gaps_go_to(self._times["tbt"])
+        self._count_gaps()
 
     def end(self, at: float) -> None:
         """End the stretch, if it has not ended before."""
         if self.end_s == inf:
             self.end_s = at
             self.tokens += self._shown
-            self._gaps_go_to(Sketch())
+            self._count_no_gaps()
 
     def note(self, request: Request) -> None:
         """Note a request that has ended."""
@@ -139,7 +151,12 @@ class MetricsCollector:
     def times(self) -> Mapping[Metric, Sketch]:
         """Return seconds of the requests, or gaps, that count, by metric."""
         self._count_ended()
-        return self._times
+        if len(self._gaps) == 1:
+            return self._times | {"tbt": self._gaps[0]}
+        gaps = Sketch(self._times["tbt"].limits)
+        for sketch in self._gaps:
+            gaps.join(sketch)
+        return self._times | {"tbt": gaps}
 
     @property
     def wait(self) -> Sketch:

@@ -169,7 +169,9 @@ class Sketch:
         return None
 
     def join(self, sketch: Self) -> None:
-        """Add all values of another sketch; which of them met its limits is not taken over."""
+        """Add all values of another sketch; which of them met its limits is taken over where both
+        have the same.
+        """
         self._settle()
         for bucket, times in sketch.buckets.items():
             self._buckets[bucket] += times
@@ -177,6 +179,10 @@ class Sketch:
         self._total += sketch.total
         self._least = min(self._least, sketch.least)
         self._most = max(self._most, sketch.most)
+        if self.limits == sketch.limits:
+            self._within = [
+                mine + its for mine, its in zip(self._within, sketch.within, strict=True)
+            ]
 
 
 def level_quantile(seconds: Mapping[int, float], share: float) -> int:

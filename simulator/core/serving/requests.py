@@ -221,6 +221,11 @@ class Requests(Frozen):
         return rate and rate * self.count / sessions
 
     @property
+    def all_count(self) -> bool:
+        """Return whether no request at the beginning or the end is left out of what is counted."""
+        return not (self.warm_up or self.cool_down)
+
+    @property
     def together(self) -> bool:
         """Return whether several requests may be in the system at a time."""
         return self.arrivals is not None or self.concurrency > 1

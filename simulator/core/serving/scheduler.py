@@ -41,12 +41,20 @@ TURNS = 64
 class Lazy(Protocol):
     """What lets iterations of a scheduler pass without its being asked about each."""
 
+    handed: bool
+    """Whether a router hands requests in at times that nobody knows before."""
+
     def takes(self) -> bool:
         """Return whether it goes on from this boundary."""
 
     def advance(self, now: float, lanes: Lanes | None) -> float:
         """Let time pass from ``now`` on and return when the next iteration has to be stepped, in
         seconds; without ``lanes`` by the law.
+        """
+
+    def boundaries(self, now: float, lanes: Lanes | None) -> Generator[float, float | None]:
+        """Yield when something is decided next, in seconds, and decide it when asked to go on;
+        sent when a request has come before, yield the boundary at which it is met.
         """
 
 
@@ -129,7 +137,10 @@ class Scheduler:
             if not turn % TURNS:
                 world.forget()
             if lazy and lazy.takes():
-                yield at(environment, lazy.advance(environment.now, lanes))
+                if lazy.handed:
+                    yield from self._pass_lazily(lazy, environment, lanes)
+                else:
+                    yield at(environment, lazy.advance(environment.now, lanes))
                 self._same = None
             batch = self.next(environment.now)
             if batch is None:
@@ -152,6 +163,36 @@ class Scheduler:
             else:
                 yield from strategy.timeline(lanes, self.times.of(batch.step), batch.step.kind)
             self.settle(batch, environment.now)
+
+    def _pass_lazily(
+        self, lazy: Lazy, environment: Environment, lanes: Lanes
+    ) -> Generator[Event, object, None]:
+        """Let iterations pass from boundary to boundary while a router hands requests in."""
+        boundaries = lazy.boundaries(environment.now, lanes)
+        boundary_s = next(boundaries, None)
+        while boundary_s is not None:
+            yield self._wait_until(environment, boundary_s)
+            try:
+                if environment.now < boundary_s:
+                    boundary_s = boundaries.send(environment.now)
+                else:
+                    boundary_s = next(boundaries)
+            except StopIteration:
+                return
+
+    def _wait_until(self, environment: Environment, time_s: float) -> Event:
+        """Return the event that it is ``time_s``, or that a request was handed in before; infinity:
+        that one was handed in.
+        """
+        wakeup = self._wakeup = Event(environment)
+
+        def ring(_: Event) -> None:
+            if self._wakeup is wakeup:
+                self.ring()
+
+        if time_s < inf:
+            at(environment, time_s).callbacks.append(ring)
+        return wakeup
 
     def replay(self, one_lane: bool = False) -> float:
         """Follow the requests without events, each iteration as long as the law says; return the

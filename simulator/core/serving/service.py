@@ -105,6 +105,8 @@ class Service:
             for _ in range(self.strategy.needs.in_flight):
                 environment.process(replica.run(world, lanes))
         environment.run()
+        for replica in replicas:
+            replica.ledger.catch_up()
         busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
         return self._ended(replicas, collector, first.now, busy, first.spans)
 
@@ -150,8 +152,9 @@ class Service:
         scheduler.routing = self.routing
         if cost is self.cost:
             scheduler.times = step_times(self.strategy, cost)
-        if self.lazy and self.serving.replicas == 1:
-            scheduler.lazy = lazy_batch(scheduler, self.one_lane)
+        handed = isinstance(source, Fleet)
+        if self.lazy and (self.requests.all_count or not handed):
+            scheduler.lazy = lazy_batch(scheduler, self.one_lane, handed)
         return scheduler
 
     def _ended(

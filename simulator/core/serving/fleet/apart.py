@@ -137,6 +137,8 @@ class ApartService(Service):
                 lanes = lanes_of(
                     world, service.strategy, service.cost, service.stages, service.one_lane
                 )
+                if pool.role != "both":
+                    replica.lazy = None  # requests come with their prompts read, or leave then
                 if pool.role == "decode":
                     replica.plain_tokens = self.plain_tokens
                     lane = lanes.target if self.luggage.on_target else lanes.draft

@@ -17,7 +17,8 @@ single requests, the batch is left to steps, and taken up again behind them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice, pairwise
@@ -85,12 +86,27 @@ class PricedStep(NamedTuple):
     """Those that follow one another, in turn."""
 
 
+class Reading(NamedTuple):
+    """An iteration with prompts under way; times in seconds."""
+
+    prompts: Prompts
+    alone: bool
+    """Whether nobody decodes beside them."""
+    begin_s: float
+    read_s: float
+    """When the prompts are read."""
+    ended_s: float
+    """When first windows are written, too."""
+
+
 class LazyBatch:
     """The requests of a scheduler that decode, and the steps that they take without being asked."""
 
-    def __init__(self, scheduler: Scheduler, one_lane: bool) -> None:
+    def __init__(self, scheduler: Scheduler, one_lane: bool, handed: bool = False) -> None:
         self.scheduler = scheduler
         self.one_lane = one_lane
+        self.handed = handed
+        """Whether a router hands requests in at times that nobody here knows before."""
         self.strategy = cast("TellsCourses", scheduler.strategy)
         self.members: dict[Request, Member] = {}
         """Those that decode, in running order."""
@@ -165,18 +181,36 @@ class LazyBatch:
 
         ``lanes`` are booked; None: durations are those of the law, as in a replay.
         """
+        for boundary_s in self.boundaries(now, lanes):
+            now = boundary_s
+        return now
+
+    def boundaries(self, now: float, lanes: Lanes | None) -> Generator[float, float | None]:
+        """Yield when something is decided next, in seconds, from ``now`` on, and decide it when
+        asked to go on.
+
+        What is sent in return is when a request has come before that time: steps that begin later
+        are taken back, and the boundary at which it is met is yielded. Infinity: nothing is left to
+        do until one comes. ``lanes`` as in :meth:`advance`.
+        """
         self.lanes = lanes
         self._take_over()
         began = self.to_come.step
-        now = self._pass(now)
+        for boundary_s in (passing := self._pass(now)):
+            now = boundary_s
+            came_s = yield now
+            while came_s is not None:
+                now = passing.send(came_s)
+                came_s = yield now
+        left = bool(self.members)
         self._give_back(now)
         if self.to_come.step - began > self.rests:
             self.rests = RESTS
         else:
             self.rests = min(2 * self.rests, MOST_RESTS)
-        self.resting = 0 if self.window_moved else self.rests
+        if left and not self.window_moved:
+            self.resting = self.rests
         self.window_moved = False
-        return now
 
     def _take_over(self) -> None:
         """Make members of all requests that decode."""
@@ -249,34 +283,63 @@ class LazyBatch:
 
     # ---- time passes
 
-    def _pass(self, now: float) -> float:
-        """Let iterations pass until one has to be stepped, or nothing is left to do."""
-        scheduler = self.scheduler
-        source = scheduler.source
-        queues = scheduler.queues
+    def _pass(self, now: float) -> Generator[float, float | None]:
+        """Let iterations pass until one has to be stepped, or nothing is left to do; yield their
+        boundaries as :meth:`boundaries` does.
+        """
         while True:
-            if self.next_s <= now:
-                for request in source.due(now):
-                    scheduler.submit(request)
-                self.next_s = source.next_s
-            prompts: Prompts | None = []
-            if (queues.waiting or queues.reading) and not self.blocked:
-                prompts = self._prompts(now)
+            self._submit_due(now)
+            prompts = self._prompts(now)
             if prompts is None:
-                return now
+                return
             if prompts:
-                now = self._read(prompts, now)
+                reading = self._read(prompts, now)
+                now = reading.ended_s
+                while (yield now) is not None:
+                    pass  # an iteration that has begun is not taken back
+                self._have_read(reading)
             elif self.members:
                 until = self._until()
                 if until == self.to_come.step:
-                    return now
+                    return
+                began = len(self.passed.ends)
+                begin_s = now
                 now = self._decode(now, until)
+                while (came_s := (yield now)) is not None:
+                    now = self._take_back(began, came_s)
+                self._stepped(began, begin_s)
             elif self.next_s < inf:
                 now = self.next_s
+                yield now
             else:
-                return now
+                came_s = None
+                if self.handed:
+                    came_s = yield inf
+                if came_s is None:
+                    return
+                now = came_s
             if len(self.passed.ends) >= MOST:
                 self._write()
+
+    def _submit_due(self, now: float) -> None:
+        """Take all requests into the system that have come by ``now``."""
+        if self.next_s > now:
+            return
+        source = self.scheduler.source
+        for request in source.due(now):
+            self.scheduler.submit(request)
+        self.next_s = source.next_s
+
+    def _take_back(self, began: int, came_s: float) -> float:
+        """Take back the steps, of those from iteration ``began`` on, that begin when a request has
+        come; return when the last one ends that is left.
+        """
+        ends = self.passed.ends
+        kept = bisect_left(ends, came_s, began) + 1
+        if kept < len(ends):
+            self.to_come.step -= len(ends) - kept
+            self.passed.keep(kept)
+        return ends[-1]
 
     def _until(self) -> int:
         """Return the step up to which all members go on in whole windows, with room for each; the
@@ -294,7 +357,7 @@ class LazyBatch:
             until = step + 1
         grown = self.to_come.blocks_until(until)
         short = grown > memory.limit - memory.used
-        if short[0]:
+        if short[0] and grown[0] <= memory.total - memory.used:
             memory.make_way(memory.used + int(grown[0]))
             short = grown > memory.limit - memory.used
         if short.any():
@@ -313,11 +376,13 @@ class LazyBatch:
         return True
 
     def _prompts(self, now: float) -> Prompts | None:
-        """Return the prompts of the next iteration, by the policy; None where it has to be asked
-        about every request.
+        """Return the prompts of the next iteration, by the policy where some wait or are under way;
+        None where it has to be asked about every request.
         """
         scheduler = self.scheduler
         queues = scheduler.queues
+        if self.blocked or not (queues.waiting or queues.reading):
+            return []
         memory = scheduler.memory
         requests = len(self.members)
         beside = self.beside
@@ -335,27 +400,33 @@ class LazyBatch:
         self.blocked = not (prompts or memory.evicts)
         return prompts
 
-    def _read(self, prompts: Prompts, now: float) -> float:
-        """Let an iteration with prompts pass; return when it ends."""
+    def _read(self, prompts: Prompts, now: float) -> Reading:
+        """Let an iteration with prompts begin; return when it ends."""
         scheduler = self.scheduler
         scheduler.admit(prompts, now)
         passed = self.passed
         if self.members and self.beside:
-            alone = False
-            read_s = ended = self._step_with(prompts, now)
-            self._stepped(len(passed.ends) - 1, now)
+            ended_s = self._step_with(prompts, now)
+            return Reading(prompts, False, now, ended_s, ended_s)
+        admission = scheduler.admission(prompts)
+        read_s = scheduler.read_by(admission, now, self.one_lane, self.lanes is None)
+        ended_s = read_s + admission.window
+        occurring = admission.draft > 0.0, admission.window > 0.0
+        alike = passed.one_more(occurring, None, admission)
+        held = self.to_come.blocks_next(before=True) if self.members else 0
+        self._passes(now, alike, 0, held)
+        passed.ends.append(ended_s)
+        passed.entries.append(0)
+        return Reading(prompts, True, now, read_s, ended_s)
+
+    def _have_read(self, reading: Reading) -> None:
+        """End an iteration with prompts."""
+        scheduler = self.scheduler
+        prompts, alone, begin_s, read_s, ended_s = reading
+        if alone:
+            scheduler.ledger.prefill(ended_s - begin_s)
         else:
-            alone = True
-            admission = scheduler.admission(prompts)
-            read_s = scheduler.read_by(admission, now, self.one_lane, self.lanes is None)
-            ended = read_s + admission.window
-            occurring = admission.draft > 0.0, admission.window > 0.0
-            alike = passed.one_more(occurring, None, admission)
-            held = self.to_come.blocks_next(before=True) if self.members else 0
-            self._passes(now, alike, 0, held)
-            passed.ends.append(ended)
-            passed.entries.append(0)
-            scheduler.ledger.prefill(ended - now)
+            self._stepped(len(self.passed.ends) - 1, begin_s)
         if scheduler.queues.preemptions and any(request.tokens for request, _ in prompts):
             self._write()  # a request that goes on after a preemption has a gap, in its turn
         scheduler.settle_prompts(prompts, alone, read_s)
@@ -365,7 +436,6 @@ class LazyBatch:
             elif request.state is not None:
                 self._open(request)
                 self._shows(request.last_token_s)
-        return ended
 
     def _step_with(self, prompts: Prompts, now: float) -> float:
         """Let one step pass that reads prompts; return when it ends."""
@@ -436,8 +506,6 @@ class LazyBatch:
         to_come = self.to_come
         next_s = self.next_s
         used = self.scheduler.memory.used + to_come.during
-        began = len(passed.ends)
-        begin_s = now
         while to_come.step < until and now < next_s:
             prices = self._prices(requests, until)
             if prices is None:
@@ -448,7 +516,6 @@ class LazyBatch:
                 now = self._alike(prices.always, now, until)
             else:
                 now = self._along(prices, now, until)
-        self._stepped(began, begin_s)
         return now
 
     def _alike(self, parts: tuple[float, ...], now: float, until: int) -> float:
@@ -625,9 +692,11 @@ def priced_by(
     return Prices(steps, read, first, entries, by_step)
 
 
-def lazy_batch(scheduler: Scheduler, one_lane: bool) -> LazyBatch | None:
+def lazy_batch(scheduler: Scheduler, one_lane: bool, handed: bool = False) -> LazyBatch | None:
     """Return the lazy batch of a scheduler; None where iterations overlap or are logged, something
     is drawn for each, or strategy or policy decides about single requests.
+
+    ``handed``: a router hands requests in.
     """
     cost = scheduler.cost
     strategy = scheduler.strategy
@@ -636,5 +705,5 @@ def lazy_batch(scheduler: Scheduler, one_lane: bool) -> LazyBatch | None:
     unseen = scheduler.log is None and scheduler.routing is None
     told = tells_courses(strategy) and type(scheduler.policy).prompts is not Policy.prompts
     if one_at_a_time and by_rule and unseen and told:
-        return LazyBatch(scheduler, one_lane)
+        return LazyBatch(scheduler, one_lane, handed)
     return None

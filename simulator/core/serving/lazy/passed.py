@@ -106,6 +106,14 @@ class Passed:
         alike.durations.append(durations)
         return alike
 
+    def keep(self, iterations: int) -> None:
+        """Take all iterations back behind so many of them, which are steps without prompts."""
+        del self.ends[iterations:], self.entries[iterations:]
+        while self.segments[-1][0] >= iterations:
+            *_, prices, _, _ = self.segments.pop()
+            if isinstance(prices, Alike):
+                prices.durations.pop()
+
     def write(self, ledger: Ledger, grown: Counts, strategy: Strategy, lanes: Lanes | None) -> None:
         """Write everything into the books and, unless they are None, on the lanes; forget it.
 
