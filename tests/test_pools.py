@@ -5,6 +5,7 @@ named.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,3 +162,43 @@ def test_a_model_that_does_not_fit_a_pool_is_named_with_it() -> None:
 def test_a_handover_without_pools_is_refused() -> None:
     with pytest.raises(BadInput, match="is for pools of prefill and decode"):
         load("durations_only", ["serving.handover={link: infiniband_ndr}"])
+
+
+MIXED = """strategy: {name: vanilla_sd, gamma: 4}
+durations: {target_ms: 36, draft_ms: 12, prefill_ms: 20, draft_prefill_ms: 5}
+acceptance: {rate: 0.7}
+requests: {concurrency: 6, count: 60, prompt_tokens: 100, output_tokens: 50}
+serving:
+  policy: {name: prefill_first, max_requests: 4}
+  pools:
+  - {role: prefill, draft: false}
+  - {role: decode, replicas: 2}
+  - {role: both}
+  handover: {link: infiniband_ndr, token_bytes: 100000, draft_state: STATE}
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "relation"), [("recomputed", "idealised"), ("absent", "idealised")]
+)
+def test_a_law_does_not_claim_the_steps_that_a_handover_disturbs(
+    state: str, relation: str, tmp_path: Path
+) -> None:
+    """A draft that reads a prompt between two steps, or has not read it, makes them others than
+    the law's; nothing of it is called a disagreement.
+    """
+    file = tmp_path / "mixed.yaml"
+    file.write_text(MIXED.replace("STATE", state), "utf-8")
+    data = json.loads(run_json(str(file)))
+    assert data["agreement"]["claim"].startswith(relation)
+    assert not data["agreement"]["disagreement"]
+    assert [pool["finished"] for pool in data["simulated"]["pools"]] == [0, 45, 15]
+    assert data["simulated"]["handover"]["size_bytes"] == 45 * 100 * 100_000
+
+
+def test_a_draft_whose_cache_goes_over_leaves_the_law_exact(tmp_path: Path) -> None:
+    file = tmp_path / "mixed.yaml"
+    text = MIXED.replace("STATE", "transferred").replace("prefill, draft: false", "prefill")
+    file.write_text(text, "utf-8")
+    agreement = json.loads(run_json(str(file)))["agreement"]
+    assert (agreement["claim"], agreement["disagreement"]) == ("exact", False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from simulator.core.acceptance.sources import Rates
 from simulator.core.cost.device import Link
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.serving.fleet.apart import ApartService
+from simulator.core.serving.fleet.apart import ApartService, ServicePool
 from simulator.core.serving.fleet.between import Luggage
 from simulator.core.serving.fleet.handover import PoolRole
 from simulator.core.serving.fleet.tandem import Tandem, least_end_s, least_ttft_s
@@ -269,3 +270,39 @@ def test_bounds_hold_whatever_the_pools_do(service: ApartService) -> None:
     decode_s = [ceil((one.tokens - 1) / tokens) * 1e-3 for one in finished]
     sizes = (len(roles) - roles.count("decode"), len(roles) - roles.count("prefill"))
     assert done.end_s >= least_end_s(read_s, decode_s, sizes) * (1.0 - 1e-9)
+
+
+@given(services())
+@settings(max_examples=50, deadline=None)
+def test_a_pool_that_does_both_is_a_fleet_of_replicas(service: ApartService) -> None:
+    """Every request is served at the same times as by replicas behind the same router."""
+    replicas = service.pools[0].service.serving.replicas
+    last = service.pools[-1].service
+    serving = last.serving.model_copy(update={"replicas": replicas})
+    plain = replace(last, serving=serving)
+    whole = replace(service, pools=(ServicePool("both", "both", plain),))
+    times = []
+    for fleet in (plain, whole):
+        finished: list[Request] = []
+        done = fleet.run(on_finished=finished.append)
+        times.append([(one.index, one.first_token_s, one.finished_s) for one in finished])
+        times.append([done.end_s, done.tally.block_area_s, done.tally.ttft.total])
+    assert times[:2] == times[2:]
+
+
+def test_who_is_preempted_where_it_decodes_reads_its_prompt_again_there() -> None:
+    """Six blocks of eight tokens: two requests of 16 + 12 tokens, both taken over with three, need
+    four each in the end.
+    """
+    requests = Requests(concurrency=2, count=2, prompt_tokens=16, output_tokens=12)
+    finished: list[Request] = []
+    done = apart(
+        {"prefill": 2, "decode": 1},
+        requests,
+        decode_policy=PrefillFirst(max_requests=2, watermark=0.0),
+        kv_tokens=48,
+    ).run(on_finished=finished.append)
+    decode = done.replicas[2].ledger.tally
+    assert done.tally.preemptions == decode.preemptions == 1
+    assert decode.recomputed_rows == decode.prompt_rows > 16
+    assert [one.tokens for one in finished] == [12, 12]

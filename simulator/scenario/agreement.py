@@ -23,6 +23,7 @@ from simulator.core.strategies.common.law import Law
 from simulator.core.strategies.common.step import Kind
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import Outcome
+from simulator.scenario.pools import left_out_of_law
 
 TOLERANCE = 1e-9
 """Relative difference up to which two ways to a number are the same."""
@@ -32,6 +33,8 @@ def claim_of(scenario: Scenario) -> Claim:
     """Return what the strategy claims of its law in this scenario, for the batch that the scenario
     asks for.
     """
+    if words := left_out_of_law(scenario):
+        return Claim("idealised", words)
     return scenario.schedule.claim(
         scenario.cost, scenario.batch, scenario.mean_context, {}, scenario.one_lane
     )
@@ -99,9 +102,9 @@ def _gap_within(scenario: Scenario, law: Law) -> float | None:
 
 def _claim_of_run(scenario: Scenario, law: Law) -> Claim:
     """Return the claim about the steps of a run: arrivals vary the batch, which a replay follows;
-    jitter it does not.
+    jitter it does not, nor what the law leaves out of pools.
     """
-    if scenario.cost.jitters:
+    if scenario.cost.jitters or left_out_of_law(scenario):
         return law.claim
     return scenario.schedule.claim(
         scenario.cost, scenario.batch, scenario.mean_context, law.kinds, scenario.one_lane

@@ -28,7 +28,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.scenario.cache_cost import TokenTimes, cache_cost
 from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.outcome import Outcome, outcome_of
-from simulator.scenario.pools import service_of
+from simulator.scenario.pools import left_out_of_law, service_of
 from simulator.scenario.result.closed_loop import closed_loop
 from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.routing import recorded_routing
@@ -319,12 +319,14 @@ def _law(
     outputs: Outputs | None = None,
 ) -> Law:
     """Return the strategy's law at the mean context; it claims no more than to be idealised where
-    links jitter.
+    links jitter, and where steps of pools are not all alike.
     """
     context = scenario.mean_context
     steady = scenario.schedule.law(
         scenario.cost, odds, requests, context, kinds, scenario.one_lane, outputs
     )
+    if words := left_out_of_law(scenario):
+        return replace(steady, claimed=Claim("idealised", words))
     if not scenario.cost.jitters:
         return steady
     words = f"links take their mean, jitter included (without jitter: {steady.relation})"

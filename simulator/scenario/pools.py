@@ -264,7 +264,26 @@ def _in_pool(pool: ReplicaPool, place: int, document: Document, fault: Fault) ->
         field = (*POOLS, place, *parts[1:])
     else:
         return fault
-    return document.fault(field, f"in the {pool.role} pool, {fault.message}")
+    message = fault.message.replace("; set target.", "; set its target.")
+    return document.fault(field, f"in the {pool.role} pool, {message}")
+
+
+def left_out_of_law(scenario: Scenario) -> str:
+    """Return what the law of a replica's steps leaves out of those of pools, in words; empty where
+    it leaves out nothing.
+    """
+    serving = scenario.serving
+    handover = serving.handover
+    decoding = [pool.target for pool in serving.pools or () if pool.role != "prefill"]
+    if any(target != decoding[0] for target in decoding):
+        return "pools decode on unlike devices, and the law is that of the first"
+    if handover is None or not scenario.strategy.window:
+        return ""
+    if handover.draft_state == "recomputed" and needs_draft_cache(scenario.strategy):
+        return "the draft reads prompts again between the steps"
+    if handover.draft_state == "absent":
+        return "steps behind a handover are plain ones until a window is written"
+    return ""
 
 
 # ---- what each pool is

@@ -359,6 +359,11 @@ def _candidate(
         raise document.refusal(
             where, "a plan needs a target on devices; stated durations have no price"
         )
+    if scenario.serving.pools:
+        raise document.refusal(
+            ("scenario", "serving", "pools"),
+            "a plan counts replicas that do both; of prefill and decode apart, run each fleet",
+        )
     devices = devices_of(scenario)
     for name, count in devices.items():
         offer = file.devices.get(name)
