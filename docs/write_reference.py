@@ -69,6 +69,7 @@ SOURCED = {
     "Positive": "number above 0",
     "NonNegative": "number, 0 or more",
     "OneOrMore": "number, 1 or more",
+    "Share": "share, 0 to 1",
     "Fraction": "share above 0, to 1",
 }
 

@@ -15,6 +15,7 @@ from simulator.cli.main import main
 from simulator.core.acceptance.sources import Cycle
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.faults import BadInput
+from simulator.core.serving.cache.memory import Report
 from simulator.core.serving.fields import Serving, routers
 from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import Arrivals, ClosedLoop, Request, Requests, Source
@@ -27,7 +28,15 @@ from simulator.scenario import load
 from simulator.scenario.evaluate import simulate
 
 SECOND = StatedCost(StatedDurations(target_ms=1000, prefill_ms=1000))
-ROUTERS = ["join_shortest_queue", "least_outstanding", "most_cached", "round_robin"]
+ROUTERS = [
+    "cache_aware",
+    "join_shortest_queue",
+    "least_outstanding",
+    "most_cached",
+    "prefix_index",
+    "round_robin",
+    "session_affinity",
+]
 Served = dict[int, tuple[str, float, float]]
 """By request: replica, admitted, finished."""
 
@@ -129,12 +138,16 @@ def test_each_pool_has_a_turn_of_its_own() -> None:
         """Takes requests, and counts none."""
 
         waiting = outstanding = 0
+        kv_use = 0.0
 
         def __init__(self) -> None:
             self.taken: list[int] = []
 
         def cached(self, request: Request) -> int:
             return 0
+
+        def report_to(self, report: Report) -> None:
+            pass
 
         def submit(self, request: Request) -> None:
             self.taken.append(request.index)
@@ -167,7 +180,9 @@ def test_every_role_needs_a_replica(replicas: int) -> None:
 def test_a_router_may_be_given_by_its_name_alone_and_is_written_so(name: str) -> None:
     by_name = Serving(router=name)
     assert by_name == Serving(router={"name": name})
-    assert by_name.model_dump()["router"] == name
+    written = by_name.model_dump()["router"]
+    assert (written if by_name.router.plain else written["name"]) == name
+    assert Serving.model_validate(by_name.model_dump(mode="json")) == by_name
     assert by_name.model_dump(mode="json", exclude_defaults=True) == (
         {} if name == "least_outstanding" else {"router": name}
     )

@@ -29,12 +29,15 @@ from simulator.core.serving.policies import (
 )
 from simulator.core.serving.requests import Arrivals, Request
 from simulator.core.serving.router import (
+    CacheAware,
     Fleet,
     JoinShortestQueue,
     LeastOutstanding,
     MostCached,
+    PrefixIndex,
     RoundRobin,
     Router,
+    SessionAffinity,
 )
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.serving.step_times import StepTimes
@@ -114,7 +117,15 @@ class Inbox:
         pass
 
 
-ROUTERS: list[Router] = [RoundRobin(), LeastOutstanding(), JoinShortestQueue(), MostCached()]
+ROUTERS: list[Router] = [
+    RoundRobin(),
+    LeastOutstanding(),
+    JoinShortestQueue(),
+    MostCached(),
+    SessionAffinity(),
+    CacheAware(),
+    PrefixIndex(),
+]
 STRATEGIES: list[Strategy] = [
     Autoregressive(),
     VanillaSD(gamma=3),

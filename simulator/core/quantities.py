@@ -222,7 +222,7 @@ def members(
 
 class Named(Frozen):
     """A member of a union that a file may give by its name alone (:func:`by_name_alone`), and that
-    is written so where it has no other field.
+    is written so where it has no other field, or none that is to be written.
     """
 
     name: str
@@ -236,7 +236,8 @@ class Named(Frozen):
     def _written(self, fields_of: SerializerFunctionWrapHandler) -> Any:
         if self.plain:
             return self.name
-        return fields_of(self)
+        written = fields_of(self)
+        return {"name": self.name, **written} if written else self.name
 
 
 def by_name_alone(stated: object) -> object:

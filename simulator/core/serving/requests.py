@@ -472,6 +472,8 @@ class Request:
     """KV blocks that it has."""
     prefixes: tuple[Prefix, ...] = ()
     """Names of its beginnings, in order of their ends; empty where none are known."""
+    session: int | None = None
+    """The number of the session whose turn it is; None where it is none."""
     shared: int = 0
     """How many leading blocks of it are kept for others that begin alike."""
     slots: int = 0
@@ -674,6 +676,7 @@ class SessionTurns:
                 self._cut,
                 turn.dealt,
                 prefixes=turn.prefixes,
+                session=turn.session,
             )
 
     def ended(self, request: Request) -> None:

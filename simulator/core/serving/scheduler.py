@@ -21,7 +21,7 @@ from simulator.core.acceptance.routing import RecordedRouting
 from simulator.core.acceptance.sources import Acceptance, Exit
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Rows
-from simulator.core.serving.cache.memory import Blocks
+from simulator.core.serving.cache.memory import Blocks, Report
 from simulator.core.serving.carried import Carried
 from simulator.core.serving.iteration import Batch, Iteration
 from simulator.core.serving.ledger import Ledger
@@ -279,9 +279,18 @@ class Scheduler:
         """Return how many requests have not got their last token, waiting or running."""
         return self.ledger.in_system
 
+    @property
+    def kv_use(self) -> float:
+        """Return the share of the cache that requests have which run; 0 without a limit."""
+        return self.memory.used / self.memory.total
+
     def cached(self, request: Request) -> int:
         """Return how many tokens of a request's prompt are in the cache."""
         return self.memory.cached(request)
+
+    def report_to(self, report: Report) -> None:
+        """Report from now on what is in the cache, if it keeps prompts for others."""
+        self.memory.report_to(report)
 
     def submit(self, request: Request) -> None:
         """Take a request into the system, at its time of arrival."""

@@ -13,7 +13,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.core.serving.load.content import Hash
 from simulator.core.serving.requests import Request
+
+Report = Callable[[Hash, int], object]
+"""Takes the report that a name is in a cache up to a token; 0: nothing of it any more."""
 
 
 class Blocks:
@@ -98,6 +102,9 @@ class Blocks:
 
     def share(self, request: Request, tokens: int) -> None:
         """Keep the first ``tokens`` of a prompt for others; here nobody shares."""
+
+    def report_to(self, report: Report) -> None:
+        """Report from now on up to which token a name is there; here nothing is kept."""
 
     def pass_tokens(self, request: Request, tokens: int, most_tokens: int) -> int:
         """Return how many of ``tokens`` that could be prefilled next are, of ``most_tokens`` that a

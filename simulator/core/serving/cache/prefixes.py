@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import ClassVar, NamedTuple
 
-from simulator.core.serving.cache.memory import Blocks
+from simulator.core.serving.cache.memory import Blocks, Report
 from simulator.core.serving.load.content import Hash
 from simulator.core.serving.requests import Request
 
@@ -90,6 +90,7 @@ class PrefixCache(Blocks):
         "hit_tokens",
         "idle",
         "idle_blocks",
+        "report",
         "runs",
     )
 
@@ -115,6 +116,8 @@ class PrefixCache(Blocks):
         """Tokens of prompts that entered for the first time, those of them that need not be
         computed, and those that are computed again though they are there.
         """
+        self.report: Report | None = None
+        """Takes reports of what is there; None where nobody wants them."""
 
     evicts: ClassVar[bool] = True
 
@@ -222,7 +225,9 @@ class PrefixCache(Blocks):
             if first > begin:
                 self._let_go(run, first)
             run.holders[end] += 1
-            run.end = max(run.end, end)
+            if end > run.end:
+                run.end = end
+                self._changed(name, end)
         request.shared = blocks
         return copies
 
@@ -238,6 +243,15 @@ class PrefixCache(Blocks):
                 return
             run.waiting.pop()
             del self.idle[number]
+
+    def report_to(self, report: Report) -> None:
+        """Report from now on up to which token a name is there, whenever that changes."""
+        self.report = report
+
+    def _changed(self, name: Hash, blocks: int) -> None:
+        """Report up to which block a name is there."""
+        if self.report:
+            self.report(name, blocks * self.block_tokens)
 
     def _let_go(self, run: KeptBlocks, end: int) -> None:
         """Let one request less have the blocks of a run up to ``end``."""
@@ -287,6 +301,7 @@ class PrefixCache(Blocks):
         self.idle_blocks -= blocks
         self.evicted += blocks
         run.end = end - blocks
+        self._changed(name, run.end if run.end > run.begin else 0)
         if run.end > begin:
             self.idle[number] = stretch._replace(end=run.end)
             return

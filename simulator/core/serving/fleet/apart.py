@@ -55,7 +55,7 @@ class Pools(Fleet):
     def open_pools(self, replicas: Sequence[Member], receivers: list[Receiver]) -> None:
         """Send these replicas what is there at the start, and from now on whatever arrives."""
         between = self._between
-        between.open(Dealer(self._router, receivers), receivers)
+        between.open(Dealer(self._router, receivers, self.now), receivers)
         entries = []
         for number, (role, replica) in enumerate(replicas, start=1):
             if role != "decode":
@@ -63,7 +63,7 @@ class Pools(Fleet):
             if role == "prefill":
                 self._prefills[replica] = replica, number
                 replica.passes_on = partial(between.take, replica, number)
-        self._entries = Dealer(self._router, entries)
+        self._entries = Dealer(self._router, entries, self.now)
         self.dispatch()
 
     def send(self, request: Request) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from numpy.random import Generator
 from simpy import Environment
 
-from simulator.core.serving.cache.memory import Blocks
+from simulator.core.serving.cache.memory import Blocks, Report
 from simulator.core.serving.fleet.handover import Handover
 from simulator.core.serving.ledger import Ledger
 from simulator.core.serving.metrics import BrokenRunError, Sketch
@@ -65,9 +65,17 @@ class Receiver:
         """Return how many requests have not got their last token, those on their way included."""
         return self._coming + self.replica.outstanding
 
+    @property
+    def kv_use(self) -> float:
+        """Return the share of the cache that requests have."""
+        return self.replica.kv_use
+
     def cached(self, request: Request) -> int:
         """Return 0: what is handed over is not shared."""
         return 0
+
+    def report_to(self, report: Report) -> None:
+        """Do nothing: what is handed over is not shared."""
 
     def submit(self, request: Request) -> None:
         """Raise :class:`BrokenRunError`: nobody comes here with a prompt to be read."""

@@ -68,6 +68,8 @@ class SessionTurn(NamedTuple):
     """Line of the file that it was read from."""
     dealt: int = 0
     """The number under which it asks for acceptance."""
+    session: int = 0
+    """The number of its session."""
 
     @property
     def tokens(self) -> int:
@@ -105,6 +107,7 @@ def turns_of(session: Session, number: int, first: int) -> list[SessionTurn]:
                 said.wait_s,
                 said.earliest_s,
                 said.line,
+                session=number,
             )
         )
     return turns
