@@ -26,6 +26,7 @@ from simulator.core.serving.load.sessions import (
 )
 from simulator.core.serving.load.turns import Clients, Said, Session, SessionTurn, turns_of
 from simulator.core.serving.requests import Request, Requests
+from simulator.report.run.answer import conditions
 from simulator.scenario import Loaded, evaluate, load
 from simulator.scenario.stability import load_of
 from simulator.studies.batches import batch_sweep
@@ -456,7 +457,43 @@ def loaded_with(*changes: str) -> Loaded:
     return load("durations_only", [*SECOND, *changes])
 
 
+# ---- what is said
+
+
+@pytest.mark.parametrize(
+    ("changes", "when"),
+    [
+        ("concurrency: 1", "turns of sessions, one session after another of one client"),
+        ("concurrency: 3", "turns of sessions, one session after another of 3 clients"),
+        (
+            "arrivals: {name: poisson, rate_per_s: 0.5}",
+            "turns of sessions, which begin 0.5 a second (poisson)",
+        ),
+    ],
+)
+def test_a_report_says_whose_turns_they_are(changes: str, when: str) -> None:
+    """Prompts of 10 and 25 tokens: 17.5 in the mean, 18 as it is told."""
+    sessions = "sessions: {turns: 2, turn_tokens: 5}"
+    lengths = "prompt_tokens: 10, output_tokens: 10, count: 4"
+    loaded = loaded_with(TOGETHER, f"requests={{{sessions}, {lengths}, {changes}}}")
+    said = conditions(evaluate.run(loaded))
+    assert f"Load: 4 requests, {when}, 18 prompt and 10 output tokens on average" in said
+
+
 # ---- what is refused
+
+
+def test_a_turn_beyond_the_context_of_the_model_is_told_at_its_line(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        "s.csv",
+        "session,new_tokens,output_tokens\na,500,20\na,40000,500\na,10,5\n",
+    )
+    stated = f"requests={{sessions: {{name: file, file: {file.file}}}, count: 2}}"
+    with pytest.raises(BadInput, match=r"s\.csv:3:1: a request of 41,020 tokens is too long"):
+        load("eagle3_qwen3_30b_a3b_h200", [stated])
+    shorter = f"requests={{sessions: {{name: file, file: {file.file}, context_tokens: 40960}}}}"
+    assert load("eagle3_qwen3_30b_a3b_h200", [shorter]).scenario.requests.count == 1
 
 
 @pytest.mark.parametrize(
@@ -518,7 +555,8 @@ KEPT = "serving.memory={prefix_caching: true, block_tokens: 8}"
 
 def hits_of(workload: Requests, seed: int, *changes: str) -> dict[int, int]:
     """Tokens of each turn's prompt that a run did not compute, by number of the turn."""
-    sessions = "requests={sessions: {turns: 1, turn_tokens: 1}}"
+    some = "sessions: {turns: 1, turn_tokens: 1}, prompt_tokens: 1, output_tokens: 2"
+    sessions = f"requests={{{some}}}"
     loaded = load("durations_only", [*SECOND, KEPT, sessions, *changes], seed=seed)
     loaded = loaded.replace(requests=workload)
     log: list[Iteration] = []

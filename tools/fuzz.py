@@ -44,7 +44,9 @@ from test_bad_inputs import trace
 
 from simulator.core.acceptance.statistics import statistics
 from simulator.core.faults import BadInput
+from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.serving.load.traffic import TrafficFile
+from simulator.core.serving.requests import Requests
 from simulator.evidence.calibrate import measurements
 from simulator.evidence.published import PublishedCell, rows
 from simulator.inputs.catalogue import FOLDERS, Catalogue, shipped
@@ -169,6 +171,24 @@ PARTS: tuple[Any, ...] = (
         float("inf"),
     ),
 )
+SESSIONS = [
+    (
+        "own.csv",
+        b"session,turn,arrival_s,think_s,new_tokens,output_tokens,system_prompt,system_tokens,parent\n"
+        b"a,0,0,,20,5,s,8,\na,1,,2.5,4,5,,,\na,2,,1,4,5,,,0\nb,0,3,,9,5,,,\n",
+    ),
+    (
+        "aiperf.jsonl",
+        b'{"metadata": {"conversation_id": "a", "turn_index": 0, "request_start_ns": 10, '
+        b'"request_end_ns": 20}, "metrics": {"input_sequence_length": {"value": 5}, '
+        b'"output_sequence_length": {"value": 5}}, "error": null}\n',
+    ),
+    (
+        "sharegpt.json",
+        b'[{"conversations": [{"from": "human", "value": "hello"}, {"from": "gpt", "value": "you"}]'
+        b"}]\n",
+    ),
+]
 RECORDS = [
     ("steps-own.jsonl", b'{"accepted": [2, 0, 3], "flavour": "code"}\n{"accepted": [1, 1]}\n'),
     ("rest-own.jsonl", b'{"category": "x", "accept_lengths": [1, 2, 1], "steps_idx": [2]}\n'),
@@ -257,6 +277,12 @@ def _traffic(path: Path) -> object:
     return sum(line.tokens for line in file.lines())
 
 
+def _sessions(path: Path) -> object:
+    file = SessionFile(file=str(path))
+    workload = Requests.model_validate({"sessions": file, "count": 100_000})
+    return sum(turn.tokens for turns in workload.turns(0) for turn in turns)
+
+
 def _records(path: Path) -> object:
     form, lines = (
         path.name.partition("-")[0],
@@ -307,6 +333,7 @@ def loaders() -> dict[str, Loader]:
             broken,
         ),
         "traffic": Loader(_traffic, samples + _in_corpus("traffic"), broken),
+        "sessions": Loader(_sessions, SESSIONS * 10 + _in_corpus("sessions"), broken),
         "plan": Loader(
             lambda path: load_plan(f"./{path.name}"),
             _named("plan") * 6 + _in_corpus("plans"),

@@ -4,6 +4,7 @@ devices.
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 
 from simulator.core.acceptance.tokenizers import share_tokenizer
 from simulator.core.cost.degrees import working
@@ -11,6 +12,7 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput, Fault, Infeasible, Path_
+from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.serving.policies import EngineDefault
 from simulator.core.strategies.common.capabilities import drafts_first
 from simulator.core.strategies.common.traits import Facts
@@ -292,6 +294,11 @@ def _about_longest(scenario: Scenario, document: Document, message: str) -> Faul
     """Return a fault about the longest request, at its line where it was read from a file."""
     traffic = scenario.requests.traffic
     longest = scenario.lengths[2]
+    sessions = scenario.requests.sessions
+    if isinstance(sessions, SessionFile):
+        turns = chain.from_iterable(scenario.requests.turns(scenario.seed))
+        turn = next(turn for turn in turns if turn.tokens == longest)
+        return Fault((sessions.file, turn.line, 1), "", message)
     if traffic is None:
         return document.fault(("requests",), message)
     line = next(line for line in scenario.requests.lines() if line.tokens == longest)

@@ -279,7 +279,7 @@ def _traffic(traffic: TrafficFile) -> str:
 def sizes(scenario: Scenario) -> str:
     """Return how long prompts and outputs are, in words."""
     requests = scenario.requests
-    if requests.traffic:
+    if requests.traffic or requests.sessions:
         prompt, output, longest = scenario.lengths
         return (
             f"{prompt:,.0f} prompt and {output:,.0f} output tokens on average, at most "
