@@ -24,6 +24,7 @@ from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.step import Lanes
 from simulator.core.world import World
 from simulator.scenario import evaluate, load
+from tests.both_ways import differences
 
 REMEMBERING = ["session_affinity", "cache_aware", "prefix_index"]
 
@@ -345,6 +346,21 @@ def test_sessions_that_stay_find_at_least_what_those_do_that_move(
 
 
 # ---- in a scenario
+
+
+@pytest.mark.parametrize("router", REMEMBERING)
+def test_lazy_replicas_are_sent_what_stepped_ones_are(router: str) -> None:
+    """A cache that is never large enough, so that what runs and what is evicted decide."""
+    changes = [
+        "strategy=autoregressive",
+        "durations={target_ms: 10.3, prefill_ms: 20.7}",
+        "requests={arrivals: {name: poisson, rate_per_s: 4}, count: 80, prompt_tokens: 64, "
+        "output_tokens: 40, sessions: {turns: 4, turn_tokens: 32, think_s: 1}}",
+        "serving={policy: {name: prefill_first, max_requests: 4}, replicas: 3, "
+        f"router: {router}, memory: {{kv_tokens: 1024, prefix_caching: true}}}}",
+    ]
+    loaded = load("durations_only", changes)
+    assert not differences(loaded.scenario.service(loaded.acceptance()))
 
 
 def outcome(router: str) -> Any:

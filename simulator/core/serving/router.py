@@ -76,6 +76,8 @@ class Router(Named, ABC):
 
     looks_into_caches: ClassVar[bool] = False
     """Whether it asks for what is cached, which needs a cache that keeps prompts for others."""
+    watches_memory: ClassVar[bool] = False
+    """Whether it asks for the memory in use or for reports, so that replicas are not lazy."""
 
     @abstractmethod
     def choose(self, request: Request, turn: Sequence[RoutedReplica]) -> RoutedReplica:
@@ -291,6 +293,7 @@ class PrefixIndex(Router):
     """
 
     name: Literal["prefix_index"] = "prefix_index"
+    watches_memory: ClassVar[bool] = True
     prefix_weight: NonNegative = NonNegative(value=3, source=LLM_D_WEIGHTS, confidence="published")
     """Weight of the share of the prompt."""
     queue_weight: NonNegative = NonNegative(value=2, source=LLM_D_WEIGHTS, confidence="published")

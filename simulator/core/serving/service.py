@@ -153,7 +153,8 @@ class Service:
         if cost is self.cost:
             scheduler.times = step_times(self.strategy, cost)
         handed = isinstance(source, Fleet)
-        if self.lazy and (self.requests.all_count or not handed):
+        watched = handed and self.serving.router.watches_memory
+        if self.lazy and not watched and (self.requests.all_count or not handed):
             scheduler.lazy = lazy_batch(scheduler, self.one_lane, handed)
         return scheduler
 
