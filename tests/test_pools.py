@@ -16,6 +16,7 @@ from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput, Infeasible
 from simulator.scenario import Loaded, load
 from simulator.scenario.evaluate import simulate
+from simulator.scenario.loading import variant
 from simulator.scenario.pools import handed_bytes, pool_scenarios, redraft_seconds
 
 APART = "apart_eagle3_qwen3_32b_4xh100"
@@ -202,3 +203,38 @@ def test_a_draft_whose_cache_goes_over_leaves_the_law_exact(tmp_path: Path) -> N
     file.write_text(text, "utf-8")
     agreement = json.loads(run_json(str(file)))["agreement"]
     assert (agreement["claim"], agreement["disagreement"]) == ("exact", False)
+
+
+def test_a_key_reaches_into_the_list_of_pools() -> None:
+    """As in a sweep over the size of a pool; of a list nothing is made that is not there."""
+    base = apart("serving.pools.1.replicas=2")
+    changed = variant(base, {"serving.pools.0.target.device": "h200_sxm", "requests.count": 10})
+    for loaded, devices in (
+        (base, ["h100_sxm", "h100_sxm"]),
+        (changed, ["h200_sxm", "h100_sxm"]),
+    ):
+        pools = loaded.scenario.serving.pools or ()
+        assert [pool.replicas for pool in pools] == [1, 2]
+        assert [pool.target.device.name for pool in pools if pool.target] == devices
+    wider = variant(base, {"target.tensor_parallel": 4})
+    own = [one.target.tensor_parallel for _, one in pool_scenarios(wider.scenario) if one.target]
+    assert own == [4, 4]
+    for key in ("serving.pools.2.replicas", "serving.pools.one.replicas"):
+        with pytest.raises(BadInput, match="is a list of 2; expected a number below that"):
+            apart(f"{key}=1")
+
+
+def test_turns_find_their_prompts_where_they_were_read_and_no_outputs() -> None:
+    """Five later turns each find the prompt before them, in blocks of 16 less the one that EAGLE
+    drops; its output lies where it was written.
+    """
+    sessions = (
+        "requests={arrivals: {name: poisson, rate_per_s: 0.5}, count: 12, prompt_tokens: 992, "
+        "output_tokens: 100, sessions: {turns: 6, turn_tokens: 140, think_s: 3, "
+        "context_tokens: 30000}}"
+    )
+    loaded = load(APART, [sessions])
+    outcome, _ = simulate(loaded.scenario, loaded.acceptance())
+    found = [(992 + 240 * turn) // 16 * 16 - 16 for turn in range(5)]
+    assert outcome.serving.prefix_cache["hit_tokens"] == 2 * sum(found)
+    assert [pool.finished for pool in outcome.pools] == [0, 12]

@@ -295,7 +295,8 @@ class Catalogue:
         """
         self._find_strategy(document)
         texts: list[tuple[Path_, str]] = []
-        for path in within:
+        for written in within:
+            path = document.resolved(written)
             texts += _texts(document.get(path), path)
         references = {}
         tables = {}

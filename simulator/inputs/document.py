@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -87,6 +87,20 @@ class Document:
             value = value[key]
         return value
 
+    def resolved(self, path: Path_) -> Path_:
+        """Return a path with numbers for the places of lists, which a dotted key writes as
+        words.
+        """
+        value = self.data
+        parts: list[str | int] = []
+        for part in path:
+            place = part
+            if isinstance(value, list) and isinstance(part, str) and part.isdecimal():
+                place = int(part)
+            parts.append(place)
+            value = value[place] if holds(value, place) else None
+        return tuple(parts)
+
     def graft(self, path: Path_, content: Self) -> None:
         """Put the data of ``content`` at ``path``; its places stay those of its own file."""
         parent = self.data
@@ -139,19 +153,22 @@ class Document:
         if len(path) > DEEPEST:
             names = f"at most {DEEPEST} names with dots between them, as in strategy.gamma"
             raise BadInput.at(place, f"is nested too deeply; expected {names}")
+        path = self.resolved(path)
         parent = self.data
         *outer, last = path
         for depth, part in enumerate(outer, start=1):
-            inner = parent.get(part)
+            inner = parent[part] if holds(parent, part) else None
             if inner is None:
                 inner = {}
                 parent[part] = inner
                 self.places[path[:depth]] = place
-            elif not isinstance(inner, dict):
+            elif not (isinstance(inner, dict) or holds(inner, path[depth])):
                 message = f"holds {told(inner)}, which has no fields of its own"
+                if isinstance(inner, list):
+                    message = f"is a list of {len(inner)}; expected a number below that, from 0"
                 raise BadInput.at(place, message, dotted(path[:depth]))
             parent = inner
-        old = parent.get(last)
+        old = parent[last] if holds(parent, last) else None
         sourced = isinstance(old, dict) and "value" in old
         if sourced and isinstance(value, int | float):
             value = {"value": value, "source": "set on the command line", "confidence": "assumed"}
@@ -198,11 +215,14 @@ class Document:
         """
         root = dict(self.data)
         for path in paths:
-            parent = root
-            for part in path[:-1]:
-                if not isinstance(parent.get(part), dict):
+            parent: Any = root
+            for part in self.resolved(path)[:-1]:
+                inner = parent[part] if holds(parent, part) else None
+                if not isinstance(inner, dict | list):
                     break
-                parent[part] = parent = dict(parent[part])
+                copied = copy(inner)
+                parent[part] = copied
+                parent = copied
         return type(self)(root, dict(self.places), dict(self.mentions))
 
 

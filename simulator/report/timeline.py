@@ -17,7 +17,7 @@ from simulator.report.chart import round_up
 from simulator.report.html import rendered
 from simulator.report.panels import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 
-OPENING = ("prefill", "draft prefill", "first window")
+OPENING = ("prefill", "draft prefill", "first window", "KV")
 """Labels of spans that lie before a request's first step."""
 
 FAMILIES: dict[str, tuple[str, ...]] = {
