@@ -10,7 +10,7 @@ from math import ceil
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from simulator.core.acceptance.sources import Rates
+from simulator.core.acceptance.sources import Cycle, Rates
 from simulator.core.cost.device import Link
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.serving.fleet.apart import ApartService, ServicePool
@@ -306,3 +306,114 @@ def test_who_is_preempted_where_it_decodes_reads_its_prompt_again_there() -> Non
     assert done.tally.preemptions == decode.preemptions == 1
     assert decode.recomputed_rows == decode.prompt_rows > 16
     assert [one.tokens for one in finished] == [12, 12]
+
+
+# ---- one thing at a time, by hand
+
+
+def first_and_last(service: ApartService) -> list[tuple[float, float]]:
+    """When the first and the last token of each request are shown, in order of arrival."""
+    finished: list[Request] = []
+    service.run(on_finished=finished.append)
+    finished.sort(key=lambda one: one.index)
+    return [(one.first_token_s, one.finished_s) for one in finished]
+
+
+@pytest.mark.parametrize(
+    ("overlap", "size", "first_s"),
+    [
+        ("none", 2.0, 6.0),  # a prefill of four seconds, then two
+        ("by_layer", 2.0, 4.5),  # the last of four layers is seen
+        ("by_layer", 8.0, 9.0),  # begins with the first layer, after a second
+    ],
+)
+def test_a_transfer_layer_by_layer_hides_behind_the_prefill(
+    overlap: str, size: float, first_s: float
+) -> None:
+    service = apart(
+        {"prefill": 1, "decode": 1},
+        Requests(concurrency=1, count=1, prompt_tokens=8, output_tokens=3),
+        handover(BYTE_A_SECOND, overlap=overlap),
+        cost=StatedCost(StatedDurations(target_ms=1000, prefill_ms=4000)),
+        luggage=Luggage(lambda tokens: size, layers=4),
+    )
+    assert first_and_last(service) == [(first_s, first_s + 2.0)]
+    over = service.handover
+    assert over is not None
+    assert least_ttft_s(over, 4.0, size, 4) == first_s
+
+
+@pytest.mark.parametrize(("shared", "second_s"), [(False, 3.0), (True, 5.0)])
+def test_a_shared_link_carries_one_request_at_a_time(shared: bool, second_s: float) -> None:
+    """Two prefill replicas send to one that decodes both: two seconds each."""
+    service = apart(
+        {"prefill": 2, "decode": 1},
+        TWO,
+        handover(BYTE_A_SECOND, shared=shared),
+        luggage=Luggage(lambda tokens: 2.0),
+        decode_policy=FixedBatch(max_requests=2),
+    )
+    assert [first_s for first_s, _ in first_and_last(service)] == [3.0, second_s]
+
+
+@pytest.mark.parametrize(
+    ("routing", "begins"), [("decode_first", [0.0, 3.0]), ("prefill_first", [0.0, 1.0])]
+)
+def test_blocks_to_decode_in_are_found_before_the_prefill_or_behind_it(
+    routing: str, begins: list[float]
+) -> None:
+    """Room for one request where both decode: of the second the prefill waits until the first has
+    ended, or its prompt waits, read. Prefill, two steps: it is done after three seconds.
+    """
+    log: list[Iteration] = []
+    done = apart(
+        {"prefill": 1, "decode": 1},
+        TWO,
+        handover(routing=routing),
+        decode_policy=FixedBatch(max_requests=2),
+        kv_tokens=16,
+    ).run(on_iteration=log.append)
+    assert [line.start_s for line in log if line.kind == "prefill"] == begins
+    waits = {"decode_first": 0.0, "prefill_first": 1.0}
+    assert done.between is not None
+    assert done.between.room_wait.most == waits[routing]
+    assert done.end_s == {"decode_first": 6.0, "prefill_first": 5.0}[routing]
+
+
+def test_a_draft_reads_a_prompt_again_before_the_first_step() -> None:
+    """Read in a second, there at once, read again in half a second by the draft."""
+    service = apart(
+        {"prefill": 1, "decode": 1},
+        Requests(concurrency=1, count=1, prompt_tokens=8, output_tokens=3),
+        handover(draft_state="recomputed"),
+        luggage=Luggage(lambda tokens: 0.0, redraft_s=lambda tokens: tokens / 16),
+    )
+    assert first_and_last(service) == [(1.5, 3.5)]
+
+
+def test_steps_are_plain_until_a_window_is_written() -> None:
+    """All of a window of two is kept: three tokens a step, but one each until two are there. Of
+    nine tokens the first came with the prompt; plain steps bring 2 and 3, then 6 and 9.
+    """
+    log: list[Iteration] = []
+    apart(
+        {"prefill": 1, "decode": 1},
+        Requests(concurrency=1, count=1, prompt_tokens=8, output_tokens=9),
+        handover(draft_state="absent"),
+        strategy=VanillaSD(gamma=2),
+        acceptance=Cycle((2,)),
+        cost=StatedCost(StatedDurations(target_ms=1000, draft_step_ms=250)),
+        plain_tokens=2,
+    ).run(on_iteration=log.append)
+    steps = [(line.rows, line.tokens, line.duration_s) for line in log if line.kind == "step"]
+    assert steps == [((1,), (1,), 1.0), ((1,), (1,), 1.0), ((3,), (3,), 1.5), ((3,), (3,), 1.5)]
+
+
+def test_the_first_token_may_be_shown_where_the_prompt_was_read() -> None:
+    service = apart(
+        {"prefill": 1, "decode": 1},
+        TWO,
+        handover(BYTE_A_SECOND, shown_by="prefill"),
+        luggage=Luggage(lambda tokens: 2.0),
+    )
+    assert first_and_last(service) == [(1.0, 5.0), (2.0, 7.0)]
