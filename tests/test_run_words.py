@@ -206,18 +206,21 @@ def test_a_disagreement_comes_first() -> None:
     ],
 )
 def test_when_requests_come(given: Any, words: str) -> None:
-    requests: Any = Facts(arrivals=given, concurrency=4)
+    requests: Any = Facts(arrivals=given, sessions=None, concurrency=4)
     assert answer.arrivals(requests) == words
 
 
 def test_how_long_requests_are() -> None:
     drawn = Uniform(least_tokens=10, most_tokens=4000)
-    requests = Facts(traffic=None, prompt_tokens=drawn, output_tokens=1024)
+    requests = Facts(traffic=None, sessions=None, prompt_tokens=drawn, output_tokens=1024)
     scenario: Any = Facts(requests=requests, lengths=(1234.6, 99.9, 4096))
     words = "10 to 4,000 (uniform) prompt and 1,024 output tokens each"
     assert answer.sizes(scenario) == words
     requests.traffic = "a file"
     words = "1,235 prompt and 100 output tokens on average, at most 4,096 together"
+    assert answer.sizes(scenario) == words
+    requests.traffic = None
+    requests.sessions = "of any kind"
     assert answer.sizes(scenario) == words
 
 
