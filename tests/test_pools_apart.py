@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from simulator.core.acceptance.sources import Cycle, Rates
 from simulator.core.cost.device import Link
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.fields import routers
 from simulator.core.serving.fleet.apart import ApartService, ServicePool
 from simulator.core.serving.fleet.between import Luggage
 from simulator.core.serving.fleet.handover import PoolRole
@@ -123,7 +124,7 @@ def services(draw: st.DrawFn) -> ApartService:
         decode_policy=POLICIES[draw(st.sampled_from(sorted(POLICIES)))],
         prefill_policy=POLICIES[draw(st.sampled_from(sorted(POLICIES)))],
         kv_tokens=draw(st.sampled_from([None, 112, 240])),
-        router=draw(st.sampled_from(["round_robin", "least_outstanding", "join_shortest_queue"])),
+        router=draw(st.sampled_from(sorted(routers()))),
         plain_tokens=5 if state == "absent" else 0,
     )
 
