@@ -23,6 +23,8 @@ from simulator.core.serving.requests import Request
 from simulator.core.strategies.common.step import State
 
 DATA = Path(__file__).parent / "data/live_vllm_hits"
+SMALL = 100
+"""Caches of fewer blocks evict; those of more have room for all that was said."""
 STEP, GRANTED, REFUSED, PREEMPTED, ENDED = range(5)
 Run = dict[str, Any]
 
@@ -169,9 +171,15 @@ def name_of(run: Run) -> str:
 SCHEDULED = runs_of("scheduled")
 PLAIN = [run for run in SCHEDULED if run["layers"] == "plain"]
 HYBRID = [run for run in SCHEDULED if run["layers"] == "hybrid"]
+LIVING = runs_of("living")
+"""A whole engine with each kind of speculation."""
+AMPLE = [run for run in HYBRID if run["share"] > 20]
+EXACT = [run for run in AMPLE if run["ahead"] or not run["dropped"]]
+HIDDEN = 4 * 8
+"""Tokens of a pass that steps of others may take of which the record says nothing."""
 
 
-@pytest.mark.parametrize("run", [*PLAIN, *HYBRID], ids=name_of)
+@pytest.mark.parametrize("run", [*LIVING, *PLAIN, *HYBRID], ids=name_of)
 def test_what_is_said_of_vllm_is_all_there_is(run: Run) -> None:
     """Blocks, copies and states as the README says them: the same hits, whatever is evicted."""
     compared = played(run, VllmCache(run))
@@ -179,23 +187,18 @@ def test_what_is_said_of_vllm_is_all_there_is(run: Run) -> None:
     assert compared.other == 0
 
 
-@pytest.mark.parametrize("run", PLAIN, ids=name_of)
+@pytest.mark.parametrize("run", [*LIVING, *PLAIN], ids=name_of)
 def test_ours_hits_what_vllm_hits(run: Run) -> None:
-    """In every request; only where a head has a block written twice, vLLM's cache has less room, as
-    the older copy stays until it is evicted.
+    """In every request where nothing is evicted. Else vLLM has a little less room, as it writes
+    some blocks a second time and keeps the older copy until it is evicted: that which a head costs,
+    and the last one of a prompt that is asked again.
     """
     compared = played(run, Ours(run))
-    if run["dropped"] and run["share"] < 3:
+    if run["blocks"] >= SMALL:
+        assert compared.other == 0
+    else:
         assert compared.other <= 0.1 * compared.requests
         assert 0 <= compared.ours - compared.theirs <= 0.1 * compared.theirs
-    else:
-        assert compared.other == 0
-
-
-AMPLE = [run for run in HYBRID if run["share"] > 20]
-EXACT = [run for run in AMPLE if run["ahead"] or not run["dropped"]]
-HIDDEN = 4 * 8
-"""Tokens of a pass that steps of others may take of which the record says nothing."""
 
 
 @pytest.mark.parametrize("run", HYBRID, ids=name_of)
@@ -227,8 +230,12 @@ def test_passes_of_a_prompt_end_where_vllm_ends_them(run: Run) -> None:
 
 
 def test_the_records_are_not_trivial() -> None:
-    for run in PLAIN:
-        preempted = sum(event[0] == PREEMPTED for event in run["events"])
+    methods = {run["method"] for run in LIVING}
+    assert methods == {"none", "ngram", "draft_model", "eagle", "eagle3"}
+    for run in (*LIVING, *PLAIN):
         compared = played(run, VllmCache(run))
-        assert 0.2 < compared.theirs / compared.asked < 0.9
-        assert (preempted > 0) == (run["together"] == 8)
+        assert 0.05 < compared.theirs / compared.asked < 0.9
+        preempted = sum(event[0] == PREEMPTED for event in run["events"])
+        assert bool(preempted) == (run["together"] == 8)
+    accepted = {run["method"] for run in LIVING if run["accepted"] > 200}
+    assert accepted == {"ngram", "draft_model", "eagle"}
