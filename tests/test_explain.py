@@ -92,3 +92,27 @@ def test_experts_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
         "each window reads those that it took when recorded; law and plain decoding by two numbers "
         "fitted to that"
     )
+
+
+def test_the_spreads_of_a_card_without_measurements_are_numbers() -> None:
+    """Defaults in a mapping are shown as they can be typed, whatever their source."""
+    explained = explain(load("autoregressive_qwen3_32b_a100", ["target.device=h20"]))
+    (shown,) = [one for one in explained.defaults if one.field == "target.device.spreads"]
+    assert shown.value.startswith("{attention: 0.")
+
+
+def test_pools_in_words() -> None:
+    loaded = load("apart_vanilla_llama_3_1_70b_h100_h20")
+    explained = explain(loaded)
+    assert explained.topics["prefill pool"] == (
+        "a replica, on 4 x h100_sxm, batching by prefill_first, no draft, room for 508,933 tokens "
+        "of KV cache"
+    )
+    assert explained.topics["handover"].endswith(
+        "over 4 x infiniband_ndr; the replica that decodes is chosen behind the prefill; the first "
+        "token is shown where a request decodes; the draft reads the prompt again where the "
+        "request decodes"
+    )
+    fields = {one.field for one in explained.defaults}
+    assert "serving.handover.shown_by" in fields
+    assert not {field for field in fields if field.startswith("serving.pools.*.target")}

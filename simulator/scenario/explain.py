@@ -262,6 +262,15 @@ def _shown(value: Any) -> str:
         value = value.value
     elif isinstance(value, tuple):
         value = list(value)
+    elif isinstance(value, dict):
+        value = {key: _plain(part) for key, part in value.items()}
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return yaml.safe_dump([value], default_flow_style=True, width=1_000)[1:-2]
+
+
+def _plain(part: Any) -> Any:
+    """Return the number of a sourced one, and anything else as it is."""
+    if isinstance(part, Sourced):
+        return part.value
+    return part
