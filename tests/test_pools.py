@@ -12,8 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli.main import main
+from simulator.core.cost.model import DraftHead
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput, Infeasible
+from simulator.core.serving.fleet.sizes import cache_bytes, hidden_bytes, hidden_layers
 from simulator.scenario import Loaded, load
 from simulator.scenario.evaluate import simulate
 from simulator.scenario.loading import variant
@@ -238,3 +240,33 @@ def test_turns_find_their_prompts_where_they_were_read_and_no_outputs() -> None:
     found = [(992 + 240 * turn) // 16 * 16 - 16 for turn in range(5)]
     assert outcome.serving.prefix_cache["hit_tokens"] == 2 * sum(found)
     assert [pool.finished for pool in outcome.pools] == [0, 12]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mtp_qwen3_5_27b_h100",  # caches and states
+        "eagle3_gpt_oss_120b_h100",  # windows
+        "mtp_deepseek_v3_8xh200",  # latents
+        "vanilla_qwen3_32b_a100",
+    ],
+)
+@pytest.mark.parametrize("tokens", [1, 100, 5_000])
+def test_caches_go_over_whole_and_once(name: str, tokens: int) -> None:
+    """What a single device would hold of a sequence, however many share the model."""
+    target = load(name).scenario.target
+    assert target is not None
+    alone = target.model_copy(update={"tensor_parallel": 1})
+    held = alone.kv_gb(tokens) + alone.state_gb
+    for ranks in (1, 2, 16):
+        place = target.model_copy(update={"tensor_parallel": ranks})
+        assert cache_bytes(place, tokens) == pytest.approx(held * 1e9, rel=1e-12)
+
+
+def test_heads_read_as_many_layers_as_their_matrices_take() -> None:
+    """EAGLE and MTP join one hidden state and an embedding (2h to h), EAGLE-3 three of them."""
+    assert [hidden_layers(DraftHead(layers=1, squares=squares)) for squares in (2, 4)] == [1, 3]
+    loaded = load(APART, [FEW, "serving.handover.hidden_layers=2"])
+    scenario = loaded.scenario
+    assert scenario.target
+    assert hidden_bytes(scenario.schedule, scenario.target, 10, 2) == 10 * 2 * 5_120 * 2
