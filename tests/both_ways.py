@@ -286,7 +286,9 @@ def service(pick: Pick) -> Service:
             least += max(block_tokens, least // 16)
         kv_tokens = int(least * pick((1, 1, 1.3, 2, 8)))
     staged = cost.stages if strategy.traits.staged else 0
-    replicas = 1 if staged else pick((1, 1, 2, 3))
+    # whoever ends first of two that end at once may send the next request somewhere else
+    open_loop = requests.arrivals is not None and requests.sessions is None
+    replicas = pick((1, 1, 2, 3)) if open_loop and not staged else 1
     return Service(
         strategy,
         acceptance,

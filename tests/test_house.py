@@ -207,6 +207,7 @@ COUNTS_AND_RATIOS = {
     "spreads",
     "copied_from_rows",
     "lm_head_rows",
+    "state_blocks",
     "least_chance",
     *(
         "hidden_size",

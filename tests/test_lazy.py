@@ -15,11 +15,12 @@ from hypothesis import given, settings, strategies as st
 
 from simulator.core.acceptance.sources import Cycle, Rates
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.cache.fields import KVMemory
 from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.lazy import to_come
 from simulator.core.serving.ledger import Ledger
-from simulator.core.serving.policies import PrefillFirst
+from simulator.core.serving.policies import PrefillFirst, UnifiedBudget
 from simulator.core.serving.requests import Request, Requests
 from simulator.core.serving.service import Service
 from simulator.core.strategies import strategies
@@ -176,6 +177,34 @@ def test_lazy_batches_leave_what_steps_leave(data: st.DataObject) -> None:
 
     composed = both_ways.service(pick)
     assert both_ways.differences(composed, spans=pick((0, 5, 100_000))) == {}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_replicas_of_sessions_leave_what_steps_leave(seed: int) -> None:
+    """Turns come when turns before them have ended, on whichever replica; no two at once."""
+    requests = Requests.model_validate(
+        {
+            "arrivals": {"name": "poisson", "rate_per_s": 8},
+            "count": 60,
+            "prompt_tokens": {"name": "uniform", "most_tokens": 300},
+            "output_tokens": {"name": "uniform", "most_tokens": 60},
+            "sessions": {
+                "name": "drawn",
+                "turns": 4,
+                "turn_tokens": {"name": "uniform", "most_tokens": 100},
+                "think_s": {"name": "exponential", "mean_s": 0.3},
+            },
+        }
+    )
+    serving = Serving(
+        policy=UnifiedBudget(name="unified_budget", budget_tokens=128),
+        memory=KVMemory(prefix_caching=True),
+        replicas=3,
+    )
+    cost = StatedCost(both_ways.DURATIONS[1], 3)
+    strategy = VanillaSD(gamma=3)
+    service = Service(strategy, Rates((0.7,)), cost, requests, serving, kv_tokens=2_000, seed=seed)
+    assert both_ways.differences(service, spans=5) == {}
 
 
 def test_a_comparison_names_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:

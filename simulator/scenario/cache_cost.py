@@ -64,9 +64,9 @@ def cache_cost(
     prompts = simulated.serving.requests
     dropped = cache["dropped_tokens"] / prompts
     computed = (cache["prompt_tokens"] - cache["hit_tokens"]) / prompts
-    found = cache["hit_tokens"] / prompts
-    prompt_s = read_s(scenario, computed, found, TOGETHER)
-    again_s = prompt_s - read_s(scenario, computed - dropped, found + dropped, TOGETHER)
+    hit = cache["hit_tokens"] / prompts
+    prompt_s = read_s(scenario, computed, hit, TOGETHER)
+    again_s = prompt_s - read_s(scenario, computed - dropped, hit + dropped, TOGETHER)
     work_s = prompt_s + times.drafted_s * simulated.tokens / prompts
     saved_s = times.plain_s - times.drafted_s
     worth = again_s / saved_s if saved_s > 0.0 else None

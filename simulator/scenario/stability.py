@@ -100,10 +100,10 @@ def _sizes(scenario: Scenario) -> list[int]:
 def _reading_s(scenario: Scenario) -> float:
     """Return the least seconds that a prompt keeps a replica."""
     sizes = _sizes(scenario)
-    found = _cached_tokens(scenario)
-    computed = scenario.lengths[0] - round(found)
+    cached = _cached_tokens(scenario)
+    computed = scenario.lengths[0] - round(cached)
     return min(
-        read_s(scenario, computed, found, size) for size in sizes if size <= max(64, sizes[0])
+        read_s(scenario, computed, cached, size) for size in sizes if size <= max(64, sizes[0])
     )
 
 
@@ -122,11 +122,11 @@ def _served(scenario: Scenario, acceptance: Acceptance, reading_s: float) -> tup
     return best, float(served[best])
 
 
-def read_s(scenario: Scenario, computed: float, found: float, together: int) -> float:
+def read_s(scenario: Scenario, computed: float, cached: float, together: int) -> float:
     """Return the seconds that a prompt keeps a replica of which ``computed`` tokens are read behind
-    those that are ``found``: its share of a pass over so many, on the slowest stage of a pipeline.
+    those that are ``cached``: its share of a pass over so many, on the slowest stage of a pipeline.
     """
-    alone = Rows.prefill(round(computed), round(found))
+    alone = Rows.prefill(round(computed), round(cached))
     cost = scenario.cost
     rows = Rows(*(number * together for number in alone))
     if scenario.schedule.traits.staged:

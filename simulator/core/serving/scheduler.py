@@ -10,6 +10,7 @@ it where a strategy drafts outside its steps, or before the target's pass, which
 Prompts beside decoding requests travel in the step itself, or in as many steps as there are stages.
 """
 
+from collections import deque
 from collections.abc import Callable, Generator
 from math import inf
 from typing import Protocol
@@ -47,14 +48,10 @@ class Lazy(Protocol):
     def takes(self) -> bool:
         """Return whether it goes on from this boundary."""
 
-    def advance(self, now: float, lanes: Lanes | None) -> float:
-        """Let time pass from ``now`` on and return when the next iteration has to be stepped, in
-        seconds; without ``lanes`` by the law.
-        """
-
     def boundaries(self, now: float, lanes: Lanes | None) -> Generator[float, float | None]:
-        """Yield when something is decided next, in seconds, and decide it when asked to go on;
-        sent when a request has come before, yield the boundary at which it is met.
+        """Yield when something is decided next, in seconds, and decide it when asked to go on,
+        until an iteration has to be stepped; sent when a request has come before, yield the
+        boundary at which it is met. Without ``lanes`` time passes by the law.
         """
 
 
@@ -140,7 +137,8 @@ class Scheduler:
                 if lazy.handed:
                     yield from self._pass_lazily(lazy, environment, lanes)
                 else:
-                    yield at(environment, lazy.advance(environment.now, lanes))
+                    passed_s = deque(lazy.boundaries(environment.now, lanes), 1)
+                    yield at(environment, passed_s[-1] if passed_s else environment.now)
                 self._same = None
             batch = self.next(environment.now)
             if batch is None:
@@ -205,7 +203,7 @@ class Scheduler:
         now = 0.0
         while True:
             if self.lazy and self.lazy.takes():
-                now = self.lazy.advance(now, None)
+                now = deque((now, *self.lazy.boundaries(now, None)), 1)[-1]
                 self._same = None
             batch = self.next(now)
             if batch is None:

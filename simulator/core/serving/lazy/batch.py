@@ -86,7 +86,7 @@ class PricedStep(NamedTuple):
     """Those that follow one another, in turn."""
 
 
-class Reading(NamedTuple):
+class PromptPass(NamedTuple):
     """An iteration with prompts under way; times in seconds."""
 
     prompts: Prompts
@@ -156,6 +156,8 @@ class LazyBatch:
         """Whether there is room for every step of who has been admitted."""
         self.resting = 0
         self.rests = RESTS
+        self.taken_at = 0
+        """The first step since requests were taken over."""
         self.lanes: Lanes | None = None
         scheduler.ledger.catch_up = self._write
 
@@ -175,46 +177,66 @@ class LazyBatch:
             self.strategy.foreseeable(request.state) for request in decoding
         )
 
-    def advance(self, now: float, lanes: Lanes | None) -> float:
-        """Let time pass from ``now`` on, in seconds, until nothing is left to do or steps have to
-        be taken one by one; return when that is.
-
-        ``lanes`` are booked; None: durations are those of the law, as in a replay.
-        """
-        for boundary_s in self.boundaries(now, lanes):
-            now = boundary_s
-        return now
-
     def boundaries(self, now: float, lanes: Lanes | None) -> Generator[float, float | None]:
         """Yield when something is decided next, in seconds, from ``now`` on, and decide it when
         asked to go on.
 
         What is sent in return is when a request has come before that time: steps that begin later
         are taken back, and the boundary at which it is met is yielded. Infinity: nothing is left to
-        do until one comes. ``lanes`` as in :meth:`advance`.
+        do until one comes.
+
+        ``lanes`` are booked; None: durations are those of the law, as in a replay.
         """
         self.lanes = lanes
         self._take_over()
-        began = self.to_come.step
-        for boundary_s in (passing := self._pass(now)):
-            now = boundary_s
-            came_s = yield now
-            while came_s is not None:
-                now = passing.send(came_s)
-                came_s = yield now
-        left = bool(self.members)
+        while True:
+            self._submit_due(now)
+            prompts = self._prompts(now)
+            if prompts is None:
+                break
+            if prompts:
+                reading = self._read(prompts, now)
+                now = reading.ended_s
+                while (yield now) is not None:
+                    pass  # an iteration that has begun is not taken back
+                self._have_read(reading)
+            elif self.members:
+                until = self._until()
+                if until == self.to_come.step:
+                    break
+                began = len(self.passed.ends)
+                begin_s = now
+                now = self._decode(now, until)
+                while (came_s := (yield now)) is not None:
+                    now = self._take_back(began, came_s)
+                self._stepped(began, begin_s)
+            elif self.next_s < inf:
+                now = self.next_s
+                yield now
+            else:
+                came_s = (yield inf) if self.handed else None
+                if came_s is None:
+                    break
+                now = came_s
+            if len(self.passed.ends) >= MOST:
+                self._write()
+        self._rest()
         self._give_back(now)
-        if self.to_come.step - began > self.rests:
+
+    def _rest(self) -> None:
+        """Note for how many steps nobody looks behind a batch that is left to steps now."""
+        if self.to_come.step - self.taken_at > self.rests:
             self.rests = RESTS
         else:
             self.rests = min(2 * self.rests, MOST_RESTS)
-        if left and not self.window_moved:
+        if self.members and not self.window_moved:
             self.resting = self.rests
         self.window_moved = False
 
     def _take_over(self) -> None:
         """Make members of all requests that decode."""
         self.blocked = False
+        self.taken_at = self.to_come.step
         self.next_s = self.scheduler.source.next_s
         self.late_step = -1
         self.blocks.clear()
@@ -282,44 +304,6 @@ class LazyBatch:
             shown_last.append((at_s, 1))
 
     # ---- time passes
-
-    def _pass(self, now: float) -> Generator[float, float | None]:
-        """Let iterations pass until one has to be stepped, or nothing is left to do; yield their
-        boundaries as :meth:`boundaries` does.
-        """
-        while True:
-            self._submit_due(now)
-            prompts = self._prompts(now)
-            if prompts is None:
-                return
-            if prompts:
-                reading = self._read(prompts, now)
-                now = reading.ended_s
-                while (yield now) is not None:
-                    pass  # an iteration that has begun is not taken back
-                self._have_read(reading)
-            elif self.members:
-                until = self._until()
-                if until == self.to_come.step:
-                    return
-                began = len(self.passed.ends)
-                begin_s = now
-                now = self._decode(now, until)
-                while (came_s := (yield now)) is not None:
-                    now = self._take_back(began, came_s)
-                self._stepped(began, begin_s)
-            elif self.next_s < inf:
-                now = self.next_s
-                yield now
-            else:
-                came_s = None
-                if self.handed:
-                    came_s = yield inf
-                if came_s is None:
-                    return
-                now = came_s
-            if len(self.passed.ends) >= MOST:
-                self._write()
 
     def _submit_due(self, now: float) -> None:
         """Take all requests into the system that have come by ``now``."""
@@ -400,14 +384,14 @@ class LazyBatch:
         self.blocked = not (prompts or memory.evicts)
         return prompts
 
-    def _read(self, prompts: Prompts, now: float) -> Reading:
+    def _read(self, prompts: Prompts, now: float) -> PromptPass:
         """Let an iteration with prompts begin; return when it ends."""
         scheduler = self.scheduler
         scheduler.admit(prompts, now)
         passed = self.passed
         if self.members and self.beside:
             ended_s = self._step_with(prompts, now)
-            return Reading(prompts, False, now, ended_s, ended_s)
+            return PromptPass(prompts, False, now, ended_s, ended_s)
         admission = scheduler.admission(prompts)
         read_s = scheduler.read_by(admission, now, self.one_lane, self.lanes is None)
         ended_s = read_s + admission.window
@@ -417,9 +401,9 @@ class LazyBatch:
         self._passes(now, alike, 0, held)
         passed.ends.append(ended_s)
         passed.entries.append(0)
-        return Reading(prompts, True, now, read_s, ended_s)
+        return PromptPass(prompts, True, now, read_s, ended_s)
 
-    def _have_read(self, reading: Reading) -> None:
+    def _have_read(self, reading: PromptPass) -> None:
         """End an iteration with prompts."""
         scheduler = self.scheduler
         prompts, alone, begin_s, read_s, ended_s = reading
@@ -442,7 +426,8 @@ class LazyBatch:
         scheduler = self.scheduler
         requests = len(self.members)
         if scheduler.cost.reads_context or len(self.to_come.rows) > BLOCKS:
-            return self._take(self._with_prompts(scheduler.prompt_rows(prompts)), now, requests)
+            step = self._with_prompts(scheduler.prompt_rows(prompts))
+            return self._pass_one(self._priced(step), now, requests)
         read = read_whole = 0
         for request, tokens in prompts:
             read += tokens
@@ -460,10 +445,6 @@ class LazyBatch:
         """Return the next step with the rows of prompts in it."""
         kind, decoding, redraft, _, loads = self._next_step()
         return Step(kind._replace(prompts=rows.sequences), decoding, redraft, rows, loads)
-
-    def _take(self, step: Step, now: float, requests: int) -> float:
-        """Let one step pass that is priced by itself; return when it ends."""
-        return self._pass_one(self._priced(step), now, requests)
 
     def _priced(self, step: Step) -> PricedStep:
         """Return a step with its durations."""
@@ -509,7 +490,7 @@ class LazyBatch:
         while to_come.step < until and now < next_s:
             prices = self._prices(requests, until)
             if prices is None:
-                now = self._take(self._next_step(), now, requests)
+                now = self._pass_one(self._priced(self._next_step()), now, requests)
                 continue
             passed.segments.append((len(passed.ends), now, prices, requests, used))
             if prices.always is not None:
