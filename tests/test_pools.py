@@ -16,10 +16,12 @@ from simulator.core.cost.model import DraftHead
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput, Infeasible
 from simulator.core.serving.fleet.sizes import cache_bytes, hidden_bytes, hidden_layers
+from simulator.core.serving.fleet.tandem import Tandem
 from simulator.scenario import Loaded, load
 from simulator.scenario.evaluate import simulate
 from simulator.scenario.loading import variant
 from simulator.scenario.pools import handed_bytes, pool_scenarios, redraft_seconds
+from simulator.scenario.stability import load_of
 
 APART = "apart_eagle3_qwen3_32b_4xh100"
 FEW = "requests.count=40"
@@ -270,3 +272,53 @@ def test_heads_read_as_many_layers_as_their_matrices_take() -> None:
     scenario = loaded.scenario
     assert scenario.target
     assert hidden_bytes(scenario.schedule, scenario.target, 10, 2) == 10 * 2 * 5_120 * 2
+
+
+def test_every_pool_is_paid_for() -> None:
+    """Two devices that read and twice two that decode, at two dollars an hour each; energy counts
+    each at its power while its own lane is busy.
+    """
+    pools = "serving.pools=[{role: prefill}, {role: decode, replicas: 2}]"
+    priced = "target.device.price_usd_per_hour=2"
+    data = json.loads(run_json(APART, FEW, pools, priced, "target.device.power_w=100"))
+    bill = data["bill"]
+    simulated = data["simulated"]
+    assert bill["usd_per_hour"] == 12.0
+    whole_s = simulated["tokens"] / simulated["tokens_per_s"]
+    busy = [pool["replicas"] * pool["busy"]["target"] for pool in simulated["pools"]]
+    joules = 2 * 100 * sum(busy) * whole_s / simulated["tokens"]
+    assert bill["busy_j_per_token"] == pytest.approx(joules, rel=1e-9)
+    assert bill["most_j_per_token"] == pytest.approx(6 * 100 / simulated["tokens_per_s"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("prefills", "decodes", "most", "slower"),
+    [(1, 2, 0.5, "prefill"), (3, 2, 1.0, "decode"), (4, 6, 2.0, "prefill")],
+)
+def test_arrivals_are_held_to_the_slower_pool(
+    prefills: int, decodes: int, most: float, slower: str, tmp_path: Path
+) -> None:
+    """A prompt takes two seconds, and so do the two tokens behind the first one."""
+    file = tmp_path / "apart.yaml"
+    file.write_text(
+        "strategy: autoregressive\n"
+        "durations: {target_ms: 1000, prefill_ms: 2000}\n"
+        "requests: {arrivals: {name: poisson, rate_per_s: 1.5}, count: 20, prompt_tokens: 8, "
+        "output_tokens: 3}\n"
+        "serving:\n"
+        "  pools:\n"
+        f"  - {{role: prefill, replicas: {prefills}, policy: {{name: prefill_first, "
+        "max_requests: 1}}\n"
+        f"  - {{role: decode, replicas: {decodes}, policy: {{name: fixed_batch, "
+        "max_requests: 1}}\n"
+        "  handover: {link: infiniband_ndr, token_bytes: 0}\n",
+        "utf-8",
+    )
+    loaded = load(str(file))
+    found = load_of(loaded.scenario, loaded.acceptance())
+    assert found
+    assert (found.most_per_s, found.slower) == (pytest.approx(most), slower)
+    law = Tandem(2.0, 0.0, 2.0, prefills, decodes)
+    assert found.most_per_s == pytest.approx(law.most_per_s)
+    assert found.stable == (most > 1.5)
+    assert found.stable or f"add replicas to the {slower} pool" in found.words

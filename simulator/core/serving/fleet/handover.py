@@ -8,8 +8,9 @@ With ``overlap: by_layer`` the caches of a layer leave as soon as the prefill is
     link              |start-up|cache 1|  ...  |cache L|
                                                |--seen-|
 
-so that a transfer which is quicker than the prefill shows the cache of the last layer alone. Else
-it begins behind the prefill.
+so that a transfer which is quicker than the prefill shows the cache of the last layer alone. A
+prompt that is read in several passes is taken to be read evenly from its admission on. Without
+overlap the transfer begins behind the prefill.
 """
 
 from typing import Literal
