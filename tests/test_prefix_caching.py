@@ -230,6 +230,21 @@ def test_the_next_turn_finds_the_output_before_it() -> None:
     assert cache.cached(Request(2, 0, 40, 2, prefixes=(Prefix("conversation"),))) == 32
 
 
+def test_a_copy_of_what_somebody_left_counts_once() -> None:
+    """Two requests compute the same block; the first leaves before the second shares its copy."""
+    cache = PrefixCache(16, 20)
+    first, second = (Request(index, 0, 16, 2, prefixes=(Prefix("same"),)) for index in range(2))
+    assert cache.hold(first, 16)
+    assert cache.hold(second, 16)
+    first.cached = second.cached = 16
+    cache.keep(first, 0)
+    assert (cache.used, cache.idle_blocks) == (1, 1)
+    cache.share(second, 16)
+    assert (cache.used, cache.idle_blocks) == (1, 0)
+    cache.keep(second, 0)
+    assert (cache.used, cache.idle_blocks) == (0, 1)
+
+
 def test_a_preempted_request_finds_its_prompt_again() -> None:
     """Room for 68 blocks: after 32 steps the first needs a 35th, which is the last of the second,
     whose prompt and 16 tokens of its output are there when it comes again.

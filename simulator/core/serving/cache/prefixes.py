@@ -169,19 +169,31 @@ class PrefixCache(Blocks):
         """
         if not request.blocks:
             known = self.known(request)
-            if self._used_with(request, known, tokens) + spare > self.total:
+            if not self._enter(request, known, tokens, spare):
                 return False
-            self._extend(request, known)
-            if self.held is None:
-                request.blocks = known
             if not request.preemptions:
-                self.asked_tokens += request.prompt_tokens
-                self.hit_tokens += request.cached
-                self.dropped_tokens += self._hit(request, known, 0) - request.cached
+                self._count(request, known)
         held = super().hold(request, tokens, spare)
         self.most_used = max(self.most_used, self.used)
         self.make_way(self.used)
         return held
+
+    def _enter(self, request: Request, known: int, tokens: int, spare: int) -> bool:
+        """Let a request have its ``known`` blocks if there is room for ``tokens`` and ``spare``
+        blocks beside; else return False.
+        """
+        if self._used_with(request, known, tokens) + spare > self.total:
+            return False
+        self._extend(request, known)
+        if self.held is None:
+            request.blocks = known
+        return True
+
+    def _count(self, request: Request, known: int) -> None:
+        """Write down what a request finds that enters for the first time."""
+        self.asked_tokens += request.prompt_tokens
+        self.hit_tokens += request.cached
+        self.dropped_tokens += self._hit(request, known, 0) - request.cached
 
     def _used_with(self, request: Request, known: int, tokens: int) -> int:
         """Return the blocks in use once a request has entered with its ``known`` ones and room for
@@ -201,7 +213,8 @@ class PrefixCache(Blocks):
         """
         blocks = tokens // self.block_tokens
         if blocks > request.shared:
-            self.used -= self._extend(request, blocks)
+            copies = self._extend(request, blocks)  # which counts in used, too
+            self.used -= copies
 
     def _extend(self, request: Request, blocks: int) -> int:
         """Let a request have the first ``blocks`` of what it is made of; return how many of those
@@ -226,8 +239,8 @@ class PrefixCache(Blocks):
                 self._let_go(run, first)
             run.holders[end] += 1
             if end > run.end:
-                run.end = end
-                self._changed(name, end)
+                begin, run.end = run.end, end
+                self._filled(name, begin, end)
         request.shared = blocks
         return copies
 
@@ -252,6 +265,15 @@ class PrefixCache(Blocks):
         """Report up to which block a name is there."""
         if self.report:
             self.report(name, blocks * self.block_tokens)
+
+    def _filled(self, name: Hash, begin: int, end: int) -> None:
+        """Note that blocks ``begin`` to ``end`` of a name are there from now on."""
+        self._changed(name, end)
+
+    def _dropped(self, name: Hash, begin: int, end: int) -> None:
+        """Note that blocks ``begin`` to ``end`` of a name have made way."""
+        first = self.runs[name].begin
+        self._changed(name, begin if begin > first else 0)
 
     def _let_go(self, run: KeptBlocks, end: int) -> None:
         """Let one request less have the blocks of a run up to ``end``."""
@@ -301,7 +323,7 @@ class PrefixCache(Blocks):
         self.idle_blocks -= blocks
         self.evicted += blocks
         run.end = end - blocks
-        self._changed(name, run.end if run.end > run.begin else 0)
+        self._dropped(name, run.end, end)
         if run.end > begin:
             self.idle[number] = stretch._replace(end=run.end)
             return
