@@ -71,6 +71,8 @@ class Queues:
         """Those that were handed over with their blocks and wait for a place among those that
         run.
         """
+        self.loading: list[Request] = []
+        """Those that wait for blocks on their way from a lower tier."""
         self.memory = memory
         self.strategy = strategy
         self.ahead = strategy.needs.cache_tokens
@@ -88,7 +90,7 @@ class Queues:
     @property
     def length(self) -> int:
         """Return how many requests wait, for whatever."""
-        return len(self.waiting) + len(self.held) + len(self.landed)
+        return len(self.waiting) + len(self.held) + len(self.landed) + len(self.loading)
 
     def decoding(self) -> list[Request]:
         """Return the requests that can decode now, in running order."""

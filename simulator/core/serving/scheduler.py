@@ -23,9 +23,11 @@ from simulator.core.acceptance.sources import Acceptance, Exit
 from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.serving.cache.memory import Blocks, Report
+from simulator.core.serving.cache.tiers import TieredCache
 from simulator.core.serving.carried import Carried
 from simulator.core.serving.iteration import Batch, Iteration
 from simulator.core.serving.ledger import Ledger
+from simulator.core.serving.loading import Loading
 from simulator.core.serving.metrics import BrokenRunError
 from simulator.core.serving.policies import Policy, Queues
 from simulator.core.serving.requests import Prompts, Request, Source, states_of
@@ -104,6 +106,8 @@ class Scheduler:
         """Lets iterations pass in which nothing is decided about single requests
         (:mod:`simulator.core.serving.lazy.batch`); None: each is stepped.
         """
+        self.loading: Loading | None = None
+        """Loads blocks from lower tiers of memory; None where there are none."""
         self.under_way: list[Batch] = []
         """The batches of the iterations that are running, in order of their start."""
         self.carried = Carried(strategy, cost.stages)
@@ -209,7 +213,7 @@ class Scheduler:
             if batch is None:
                 if self.over:
                     return now
-                now = self.source.next_s
+                now = self._next_s
                 continue
             if batch.step is None:
                 admission = self.admission(batch.prompts)
@@ -245,12 +249,21 @@ class Scheduler:
             self._wakeup = Event(environment)
         # one alarm for an arrival, however many iterations wait for it; who has ended meanwhile may
         # let one come before it
-        next_s = self.source.next_s
+        next_s = self._next_s
         if environment.now < next_s < inf and next_s != self._wakeup_at_s:
             self._wakeup_at_s = next_s
             arrival = at(environment, next_s)
             arrival.callbacks.append(lambda _: self.ring())
         return self._wakeup
+
+    @property
+    def _next_s(self) -> float:
+        """Return when the next request or the next blocks come, in seconds; infinity if that is not
+        known.
+        """
+        if self.loading is None:
+            return self.source.next_s
+        return min(self.source.next_s, self.loading.next_s)
 
     def ring(self) -> None:
         """Wake every process of this replica that waits for something to do."""
@@ -370,6 +383,10 @@ class Scheduler:
             queues.waiting.remove(request)
             queues.waited_s += now - request.queued_s
             ledger.wait(queues.length, now)
+        elif self.loading and request in queues.loading:
+            self.loading.cancel(request)
+            queues.waited_s += now - request.queued_s
+            ledger.wait(queues.length, now)
         elif request.flying or any(batch.has(request) for batch in self.under_way):
             self._leaving = True
         else:
@@ -398,7 +415,10 @@ class Scheduler:
             self.grants(now)
         if queues.landed:
             self._join(now)
-        decode, prompts = self.policy.plan(queues)
+        if self.loading:
+            decode, prompts = self.loading.plan(now)
+        else:
+            decode, prompts = self.policy.plan(queues)
         ledger.wait_anew(queues.length, now)
         if not (decode or prompts or self.carried):
             return None
@@ -413,6 +433,21 @@ class Scheduler:
         batch.kv_tokens = self.memory.used * self.memory.block_tokens
         self.under_way.append(batch)
         return batch
+
+    def load_from(self, memory: TieredCache, prefetches: bool = False) -> None:
+        """Load blocks from the tiers below the cache; ``prefetches``: as requests are queued."""
+        memory.prefill_s = self.prefill_s
+        self.loading = Loading(memory, self.queues, self.policy)
+        self.loading.prefetches = prefetches
+
+    def prefill_s(self, request: Request, cached: int) -> float:
+        """Return the seconds in which a request is read, alone and in one pass, with so many tokens
+        in the cache.
+        """
+        needed = request.prompt_tokens + request.tokens
+        rows = Rows.prefill(needed - cached, cached, True)
+        admission = self.times.admission(rows, 1, needed)
+        return max(admission.target, admission.draft)
 
     def admit(self, prompts: Prompts, now: float) -> None:
         """Give requests whose prompts are read for the first time their acceptance, and note how
@@ -493,7 +528,8 @@ class Scheduler:
             self._mark(batch, False)
         if queues.in_flight > 1:
             self.ring()
-        changes = batch.prompts or self.carried or self._leaving or queues.waiting
+        waits = queues.waiting or queues.loading
+        changes = batch.prompts or self.carried or self._leaving or waits
         self._same = batch if self._repeats and not (changes or self.log) else None
         if self._leaving:
             self._release()

@@ -19,6 +19,8 @@ from simulator.core.acceptance.assignment import TraceAssignment
 from simulator.core.acceptance.routing import RecordedRouting
 from simulator.core.acceptance.sources import Acceptance, Exit
 from simulator.core.cost.protocol import Cost
+from simulator.core.serving.cache.fields import NO_STORES
+from simulator.core.serving.cache.tiers import BlockStore, TieredCache
 from simulator.core.serving.collector import MetricsCollector
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.fleet.between import Between
@@ -62,6 +64,8 @@ class Service:
     """Tokens that the KV cache of one replica has room for; None without a limit."""
     held_tokens: Callable[[int], float] | None = None
     """From the tokens of a request to those whose room it takes; None where they are the same."""
+    block_bytes: float = 0.0
+    """Bytes of a block of the KV cache in the tiers of memory below it."""
     one_lane: bool = False
     """Whether target and draft are one device, which does one thing at a time."""
     stages: int = 0
@@ -93,8 +97,9 @@ class Service:
         collector = self._collector(on_finished, on_arrived)
         fleet = Fleet(collector, self.serving.router, environment) if count > 1 else None
         cost = self.cost.drawn(self.seed)
+        shared = self.serving.memory.stores(self.block_bytes, shared=True)
         replicas = [
-            self.scheduler(fleet or collector, cost, numbered(on_iteration, number))
+            self.scheduler(fleet or collector, cost, numbered(on_iteration, number), shared)
             for number in range(1, count + 1)
         ]
         collector.watch(replicas)
@@ -133,11 +138,22 @@ class Service:
         )
 
     def scheduler(
-        self, source: Source, cost: Cost, on_iteration: OnIteration | None = None
+        self,
+        source: Source,
+        cost: Cost,
+        on_iteration: OnIteration | None = None,
+        shared: Mapping[str, BlockStore] = NO_STORES,
     ) -> Scheduler:
-        """Return a replica that fetches its requests from ``source``."""
-        memory = self.serving.memory.pool(
-            self.kv_tokens, self.held_tokens, dropped_units(self.strategy)
+        """Return a replica that fetches its requests from ``source``, and has the tiers of memory
+        that are ``shared`` together with others.
+        """
+        stated = self.serving.memory
+        memory = stated.pool(
+            self.kv_tokens,
+            self.held_tokens,
+            dropped_units(self.strategy),
+            self.block_bytes,
+            shared,
         )
         scheduler = Scheduler(
             self.strategy,
@@ -154,7 +170,9 @@ class Service:
             scheduler.times = step_times(self.strategy, cost)
         handed = isinstance(source, Fleet)
         watched = handed and self.serving.router.watches_memory
-        if self.lazy and not watched and (self.requests.all_count or not handed):
+        if isinstance(memory, TieredCache):
+            scheduler.load_from(memory, stated.prefetch == "queued")
+        elif self.lazy and not watched and (self.requests.all_count or not handed):
             scheduler.lazy = lazy_batch(scheduler, self.one_lane, handed)
         return scheduler
 

@@ -239,8 +239,8 @@ class PrefixCache(Blocks):
                 self._let_go(run, first)
             run.holders[end] += 1
             if end > run.end:
-                begin, run.end = run.end, end
-                self._filled(name, begin, end)
+                before, run.end = run.end, end
+                self._filled(name, before, end)
         request.shared = blocks
         return copies
 
