@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,12 @@ from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.load.content import Prefix
 from simulator.core.serving.load.sessions import (
     DrawnSessions,
+    ExponentialSeconds,
+    GeometricTurns,
+    LogNormalSeconds,
     SessionFile,
     SystemPrompts,
+    UniformTurns,
     within,
 )
 from simulator.core.serving.load.turns import Clients, Said, Session, SessionTurn, turns_of
@@ -312,6 +316,61 @@ def test_means_and_rates_count_turns() -> None:
     assert workload.output_lengths(0) == {5: 30}
 
 
+def test_tools_answer_in_their_own_time_and_words() -> None:
+    """Every later turn carries a result of 7 tokens, half a second behind the call."""
+    tools = {"share": 1.0, "tool_s": 0.5, "result_tokens": 7}
+    workload = drawn(tools=tools, think_s=60, prompt_tokens=20, output_tokens=5, count=3)
+    ((first, *later),) = workload.turns(0)
+    assert (first.prompt_tokens, first.wait_s) == (20, 0.0)
+    assert [(turn.prompt_tokens, turn.wait_s) for turn in later] == [(32, 0.5), (44, 0.5)]
+
+
+def test_a_share_of_the_turns_are_calls_of_tools() -> None:
+    tools = {"share": 0.3, "tool_s": 0.5}
+    workload = drawn(turns=50, tools=tools, think_s=60, count=5_000)
+    waits = [turn.wait_s for turns in workload.turns(0) for turn in turns[1:]]
+    assert set(waits) == {0.5, 60.0}
+    assert waits.count(0.5) / len(waits) == pytest.approx(0.3, abs=0.03)
+
+
+def test_branches_go_back_to_any_turn_but_the_last_one() -> None:
+    workload = drawn(turns=4, branch_share=1.0, count=4_000)
+    met: dict[int, list[int | None]] = defaultdict(list)
+    for session in islice(workload._sessions(0), 1_000):
+        for place, turn in enumerate(session.turns):
+            met[place].append(turn.parent)
+    assert set(met[0]) == set(met[1]) == {None}
+    assert set(met[2]) == {0}
+    assert met[3].count(0) / 1_000 == pytest.approx(0.5, abs=0.05)
+    assert set(met[3]) == {0, 1}
+
+
+def test_means_are_those_that_are_stated() -> None:
+    random = np.random.default_rng(3)
+    turns = GeometricTurns(mean_turns=4, most_turns=10_000).draw(random, 40_000)
+    assert turns.mean() == pytest.approx(4, rel=0.03)
+    assert turns.min() == 1
+    assert GeometricTurns(mean_turns=4, most_turns=6).draw(random, 1_000).max() == 6
+    evenly = UniformTurns(least_turns=3, most_turns=5).draw(random, 1_000)
+    assert set(evenly.tolist()) == {3, 4, 5}
+    seconds = LogNormalSeconds(mean_s=20, spread=0.5).draw(random, 40_000)
+    assert seconds.mean() == pytest.approx(20, rel=0.03)
+    assert seconds.std() == pytest.approx(10, rel=0.05)
+    assert ExponentialSeconds(mean_s=20).draw(random, 40_000).mean() == pytest.approx(20, rel=0.03)
+
+
+def test_nobody_comes_any_more_once_the_source_is_closed() -> None:
+    turns = [[SessionTurn(0, 10, 2, ()), SessionTurn(1, 20, 2, ())], [SessionTurn(2, 10, 2, ())]]
+    clients = Clients(turns, clients=1)
+    (came,) = clients.due(0.0)
+    assert not clients.exhausted
+    clients.close()
+    assert clients.exhausted
+    assert clients.next_s == inf
+    clients.ended(came[1].number, 1.0)
+    assert list(clients.due(inf)) == []
+
+
 # ---- files
 
 
@@ -358,6 +417,10 @@ def test_our_own_table(tmp_path: Path) -> None:
     assert times(requests)[:2] == [(0.0, 6.0, 30, 5), (2.0, 7.0, 28, 5)]
     assert times(requests)[2][0] == 8.5
     assert max(request.arrival_s for request in requests if request.output_tokens == 6) == 14.0
+    twice = "arrivals: {name: recorded, rate_scale: 2}"
+    sooner = served(TOGETHER, f"requests={{sessions: {{name: file, file: {file.file}}}, {twice}}}")
+    assert [request.arrival_s for request in sooner][:2] == [0.0, 1.0]
+    assert max(request.arrival_s for request in sooner if request.output_tokens == 6) == 13.0
 
 
 def test_records_of_our_own(tmp_path: Path) -> None:
@@ -408,6 +471,14 @@ def test_an_export_of_aiperf(tmp_path: Path) -> None:
     assert second == Session(
         [Said(30, 4, line=1), Said(3, 4, 0.0, shared_tokens=30, line=5)], begin_s=0.5
     )
+
+
+def test_a_conversation_that_aiperf_sent_twice_is_two_sessions(tmp_path: Path) -> None:
+    lines = [aiperf("x", 0, 0, 1, 10, 5), aiperf("x", 0, 2, 3, 10, 5)]
+    for place, line in enumerate(lines):
+        line["metadata"]["x_correlation_id"] = f"sent {place}"
+    file = written(tmp_path, "profile_export.jsonl", "\n".join(map(json.dumps, lines)))
+    assert [len(session.turns) for session in file.recorded()] == [1, 1]
 
 
 def test_conversations(tmp_path: Path) -> None:

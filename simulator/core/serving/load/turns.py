@@ -185,7 +185,7 @@ class Clients:
 
     def due(self, now: float) -> Iterator[tuple[float, SessionTurn]]:
         """Yield the turns that have come by ``now``, with when they came, in that order."""
-        while self._begins_s <= now:
+        while self._begins_s <= now and self._begins_s < inf:
             self._begin(self._begins_s)
         while self._coming and self._coming[0][0] <= now:
             at_s, number, place = heappop(self._coming)
