@@ -208,6 +208,7 @@ COUNTS_AND_RATIOS = {
     "copied_from_rows",
     "lm_head_rows",
     "state_blocks",
+    "balance_abs_threshold",
     "least_chance",
     *(
         "hidden_size",

@@ -65,11 +65,6 @@ class Blocks:
     evicts: ClassVar[bool] = False
     """Whether something may make way for running requests, so that who waits has more to read."""
 
-    @property
-    def limit(self) -> float:
-        """Return the most blocks that running requests can have without anything making way."""
-        return self.total
-
     def make_way(self, used: int) -> None:
         """Let make way what has to, as running requests get ``used`` blocks in all; here
         nothing.

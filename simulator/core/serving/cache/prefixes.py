@@ -121,11 +121,6 @@ class PrefixCache(Blocks):
 
     evicts: ClassVar[bool] = True
 
-    @property
-    def limit(self) -> float:
-        """Return the most blocks that running requests can have before others make way."""
-        return self.total - self.idle_blocks
-
     # ---- what a request is made of
 
     def _stretches(self, request: Request, blocks: int) -> Iterator[BlockRange]:

@@ -209,6 +209,7 @@ class LazyBatch:
                 now = self._decode(now, until)
                 while (came_s := (yield now)) is not None:
                     now = self._take_back(began, came_s)
+                self._make_way(len(self.passed.ends) - began)
                 self._stepped(began, begin_s)
             elif self.next_s < inf:
                 now = self.next_s
@@ -340,13 +341,20 @@ class LazyBatch:
         if memory.evicts and self.scheduler.queues.waiting:
             until = step + 1
         grown = self.to_come.blocks_until(until)
-        short = grown > memory.limit - memory.used
-        if short[0] and grown[0] <= memory.total - memory.used:
-            memory.make_way(memory.used + int(grown[0]))
-            short = grown > memory.limit - memory.used
+        # what makes way does so as the steps are taken (:meth:`_stepped`)
+        short = grown > memory.total - memory.used
         if short.any():
             return step + int(short.argmax())
         return until
+
+    def _make_way(self, steps: int) -> None:
+        """Let make way what has to for the last steps, as they are taken: as much as for one by
+        one, as nobody enters between them.
+        """
+        memory = self.scheduler.memory
+        if memory.evicts and not self.unlimited:
+            grown = self.to_come.grown_since(self.to_come.step - steps) + self.to_come.during
+            memory.make_way(memory.used + int(grown.max()))
 
     def _holds(self, requests: int) -> bool:
         """Return whether courses hold for so many requests, and all decode in whole windows."""
@@ -377,6 +385,7 @@ class LazyBatch:
             grown = self.to_come.blocks_next(before=not beside)
         queues.now = now
         memory.used += grown
+        memory.make_way(memory.used)
         prompts = scheduler.policy.prompts(queues, requests)
         memory.used -= grown
         ledger = scheduler.ledger
