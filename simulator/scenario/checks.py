@@ -131,6 +131,7 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
         )
         yield document.fault(field, message)
     yield from _wrong_places(scenario, document)
+    yield from _wrong_admission(scenario, document)
     refusal = scenario.serving.router.refusal(scenario.serving.replicas)
     if refusal:
         yield document.fault(("serving", "router"), refusal)
@@ -160,6 +161,27 @@ def _wrong_places(scenario: Scenario, document: Document) -> Iterator[Fault]:
         if arrivals:
             message += "; set serving.policy.max_requests=1"
         yield document.fault(("requests", "arrivals" if arrivals else "concurrency"), message)
+
+
+def _wrong_admission(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    """Yield why nobody can be turned away, or go before others."""
+    classes = scenario.requests.classes or {}
+    if scenario.serving.memory.tiers and any(given.priority for given in classes.values()):
+        message = "loads blocks in order of arrival; leave the priorities of requests.classes out"
+        yield document.fault(("serving", "memory", "tiers"), message)
+    if scenario.serving.admission is None:
+        return
+    field = ("serving", "admission")
+    requests = scenario.requests
+    if requests.arrivals is None or requests.sessions is not None:
+        message = (
+            "is for requests that come by themselves: a client of a closed loop would send its "
+            "next one at once, and a session would go on without an answer; set requests.arrivals"
+        )
+        yield document.fault(field, message)
+    if scenario.serving.pools:
+        message = "is for replicas that do both, prefill and decode; leave pools out"
+        yield document.fault(field, message)
 
 
 def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fault]:

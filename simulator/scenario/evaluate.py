@@ -112,7 +112,7 @@ def _of_those_that_came(scenario: Scenario, simulated: Outcome) -> Scenario:
     Raises :class:`KeyboardInterrupt` where none of them counts, all being part of the warm-up.
     """
     requests = scenario.requests
-    came = simulated.serving.requests
+    came = simulated.serving.requests + (simulated.serving.refused or 0)
     if came == requests.count:
         return scenario
     if came <= requests.warm_up:

@@ -11,11 +11,12 @@ from simulator.core.cost.partition import StageMemory, stage_memory
 from simulator.core.numeric import ordered_sum, quotient
 from simulator.core.plain import PlainData
 from simulator.core.serving.cache.prefixes import cache_hits
-from simulator.core.serving.collector import MetricsCollector
+from simulator.core.serving.collector import ClassCount, MetricsCollector
 from simulator.core.serving.fleet.apart import ApartService, ServicePool
 from simulator.core.serving.metrics import Sketch, Tally, level_quantile
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.serving.service import ServiceRun
+from simulator.core.serving.slo import Metric
 from simulator.core.strategies.common.capabilities import beam_of
 from simulator.core.strategies.common.step import Kind
 from simulator.scenario import Scenario
@@ -71,6 +72,29 @@ class Counted:
     def goodput_tokens_per_s(self) -> float | None:
         """Return output tokens of good requests per second of the stretch; None likewise."""
         return quotient(self.good_tokens, self.seconds)
+
+
+@dataclass(frozen=True)
+class ClassOutcome:
+    """What became of the requests of a class of service that count; sketches are of seconds."""
+
+    name: str
+    priority: int
+    arrived: int
+    finished: int
+    refused: int
+    """Those that were turned away."""
+    cancelled: int
+    ttft: Sketch
+    tpot: Sketch
+    e2e: Sketch
+    slo: tuple[LimitOutcome, ...]
+    """The limits of the class."""
+    good: int
+    """Those that finished and meet every limit of the class themselves."""
+    goodput_requests_per_s: float | None
+    """Good requests per second of the stretch that counts; None where it has no length."""
+    goodput_tokens_per_s: float | None
 
 
 class Littles(NamedTuple):
@@ -148,6 +172,10 @@ class ServingOutcome:
     """What prefix caching came to (:func:`simulator.core.serving.cache.prefixes.cache_hits`);
     empty without it.
     """
+    refused: int | None = None
+    """Requests that were turned away; None where none ever is."""
+    classes: tuple[ClassOutcome, ...] = ()
+    """The requests by class of service; empty where there are none."""
 
 
 TALLIED = (
@@ -455,9 +483,10 @@ def _replica(replica: Scheduler, end: float, busy_s: Mapping[str, float], role: 
     )
 
 
-def _counted(collector: MetricsCollector) -> Counted:
+def _limits_of(times: Mapping[Metric, Sketch]) -> tuple[LimitOutcome, ...]:
+    """Return what became of the limits on these times."""
     limits = []
-    for metric, sketch in collector.times.items():
+    for metric, sketch in times.items():
         for limit, within in zip(sketch.limits, sketch.within, strict=True):
             attainment = within / max(1, sketch.count)
             percentile_s = sketch.quantile(limit.share)
@@ -472,13 +501,36 @@ def _counted(collector: MetricsCollector) -> Counted:
                     met,
                 )
             )
+    return tuple(limits)
+
+
+def _class(name: str, count: ClassCount, seconds: float) -> ClassOutcome:
+    """Return a class of service, over a stretch of so many seconds."""
+    return ClassOutcome(
+        name,
+        count.priority,
+        count.arrived,
+        count.finished,
+        count.refused,
+        count.cancelled,
+        count.times["ttft"],
+        count.times["tpot"],
+        count.times["e2e"],
+        _limits_of(count.times),
+        count.good,
+        quotient(count.good, seconds),
+        quotient(count.good_tokens, seconds),
+    )
+
+
+def _counted(collector: MetricsCollector) -> Counted:
     return Counted(
         rule=collector.rule,
         requests=collector.times["e2e"].count,
         begin_s=collector.begin_s,
         seconds=collector.seconds,
         tokens=collector.tokens,
-        slo=tuple(limits),
+        slo=_limits_of(collector.times),
         good=collector.good,
         good_tokens=collector.good_tokens,
     )
@@ -517,6 +569,11 @@ def _serving(done: ServiceRun) -> ServingOutcome:
         wasted_rows=tally.verified_rows - tally.shown,
         wasted_drafts=tally.drafted - tally.kept,
         prefix_cache=cache_hits([replica.memory for replica in replicas]),
+        refused=tally.refused if done.service.serving.admission else None,
+        classes=tuple(
+            _class(name, count, done.collector.seconds)
+            for name, count in done.collector.classes.items()
+        ),
     )
 
 
@@ -579,7 +636,13 @@ def serving_data(serving: ServingOutcome) -> PlainData:
         "littles_law": littles._asdict() | {"gap": littles.gap},
     }
     parts |= {"prefix_cache": serving.prefix_cache} if serving.prefix_cache else {}
+    if serving.refused is not None:
+        parts["refused"] = serving.refused
+    if serving.classes:
+        parts["classes"] = {entry.name: _class_data(entry) for entry in serving.classes}
     left_out = {
+        "refused",
+        "classes",
         "batch_s",
         "queue_s",
         "prefix_cache",
@@ -591,6 +654,24 @@ def serving_data(serving: ServingOutcome) -> PlainData:
         if entry.name not in left_out:
             rest[entry.name] = getattr(serving, entry.name)
     return times | levels | parts | rest
+
+
+def _class_data(entry: ClassOutcome) -> PlainData:
+    """Return a class of service as plain data for JSON, times in milliseconds."""
+    return {
+        "priority": entry.priority,
+        "arrived": entry.arrived,
+        "finished": entry.finished,
+        "refused": entry.refused,
+        "cancelled": entry.cancelled,
+        "ttft_ms": _spread(entry.ttft),
+        "tpot_ms": _spread(entry.tpot),
+        "e2e_ms": _spread(entry.e2e),
+        "slo": [limit._asdict() for limit in entry.slo],
+        "good": entry.good,
+        "goodput_requests_per_s": entry.goodput_requests_per_s,
+        "goodput_tokens_per_s": entry.goodput_tokens_per_s,
+    }
 
 
 def _replica_data(replica: Replica) -> PlainData:

@@ -209,6 +209,9 @@ def _refuse_without_rate(loaded: Loaded) -> None:
             "several rates of arrivals instead"
         )
         raise loaded.document.refusal(("requests", "sessions"), message)
+    if loaded.scenario.serving.admission is not None:
+        message = "turns requests away at any rate that is too high; leave it out"
+        raise loaded.document.refusal(("serving", "admission"), message)
     if requests.traffic and requests.count < FEWEST:
         message = (
             f"holds {requests_in_words(requests.count)}; it takes {FEWEST} to say what is carried"

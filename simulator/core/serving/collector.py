@@ -17,10 +17,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.core.parallel import stopping
+from simulator.core.serving.load.classes import RequestClass
 from simulator.core.serving.metrics import PENDING, Sketch
 from simulator.core.serving.requests import Request, Requests, Source
 from simulator.core.serving.scheduler import Scheduler
-from simulator.core.serving.slo import METRICS, Metric, Slo
+from simulator.core.serving.slo import METRICS, Limit, Metric, Slo
+
+
+class ClassCount:
+    """What became of the requests of a class of service that count."""
+
+    def __init__(self, given: RequestClass) -> None:
+        self.priority = given.priority
+        limits = given.slo.limits if given.slo else ()
+        self.times: dict[Metric, Sketch] = {}
+        """Seconds of the requests that have their whole output, by metric."""
+        for metric in METRICS:
+            if metric != "tbt":
+                self.times[metric] = Sketch([limit for limit in limits if limit.metric == metric])
+        self._longest_s = longest_of(limits)
+        self.arrived = self.finished = self.refused = self.cancelled = 0
+        self.good = self.good_tokens = 0
+        """Requests that meet all limits of the class themselves, and their tokens."""
+
+    def end(self, request: Request) -> None:
+        """Count a request that has left the system."""
+        if request.refused:
+            self.refused += 1
+            return
+        if request.tokens < request.output_tokens:
+            self.cancelled += 1
+            return
+        self.finished += 1
+        good = True
+        for metric, seconds in request.spent_s.items():
+            self.times[metric].add(seconds)
+            good = good and seconds <= self._longest_s.get(metric, inf)
+        if good:
+            self.good += 1
+            self.good_tokens += request.tokens
+
+
+def longest_of(limits: Sequence[Limit]) -> dict[Metric, float]:
+    """Return the seconds that a good request may take at most, by metric."""
+    longest_s: dict[Metric, float] = {}
+    for limit in limits:
+        longest_s[limit.metric] = max(limit.seconds, longest_s.get(limit.metric, 0.0))
+    return longest_s
 
 
 class MetricsCollector:
@@ -54,10 +97,10 @@ class MetricsCollector:
             for metric in METRICS
         }
         self._wait = Sketch()
-        self.longest_s: dict[Metric, float] = {}
+        self.longest_s = longest_of(limits)
         """Seconds that a good request may take at most, by metric."""
-        for limit in limits:
-            self.longest_s[limit.metric] = max(limit.seconds, self.longest_s.get(limit.metric, 0.0))
+        self.classes = {name: ClassCount(given) for name, given in (requests.classes or {}).items()}
+        """What became of the requests that count, by class of service."""
         self._good = self._good_tokens = 0
         self._ended: list[Request] = []
         """Requests that count and are not in these yet, in order of ending."""
@@ -220,7 +263,7 @@ class MetricsCollector:
         """
         if stopping():
             self.close()
-        if self._whole and self._arrived is None:
+        if self._whole and self._arrived is None and not self.classes:
             return self._source.due(now)
         return self._marking(now)
 
@@ -232,10 +275,14 @@ class MetricsCollector:
                 self.end(request.arrival_s)
             if self._arrived:
                 self._arrived(request)
+            if self.classes and self.first <= request.index < self.last:
+                self.classes[request.service_class].arrived += 1
             yield request
 
     def ended(self, request: Request) -> None:
         """Tell the source that a request has left the system."""
+        if self.classes and self.first <= request.index < self.last:
+            self.classes[request.service_class].end(request)
         self._source.ended(request)
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from simulator.core.quantities import (
 from simulator.core.serving.cache.fields import KVMemory
 from simulator.core.serving.fleet.handover import Handover, PoolRole
 from simulator.core.serving.policies import FixedBatch, Policy
+from simulator.core.serving.requests import MOST_TOGETHER
 from simulator.core.serving.router import LeastOutstanding, Router
 
 
@@ -80,6 +81,16 @@ class ReplicaPool(Frozen):
     """Whether the draft is there, too: in a prefill pool it reads prompts beside the target."""
 
 
+class AdmissionControl(Frozen):
+    """Whom a replica turns away (``--max-queued-requests`` of SGLang): who comes while
+    ``max_waiting`` requests wait; with priorities, whoever is last in the queue then and has never
+    run.
+    """
+
+    max_waiting: int = Field(gt=0, le=MOST_TOGETHER)
+    """Requests that may wait before one replica."""
+
+
 class Serving(Frozen):
     """How requests are batched and where their caches live; ``replicas`` of everything stand behind
     a ``router``, or ``pools`` of them, each with a role.
@@ -102,6 +113,8 @@ class Serving(Frozen):
     """Replicas with roles, where prefill and decode are apart; else all do both."""
     handover: Handover | None = None
     """How a request goes from a prefill pool to a decode pool."""
+    admission: AdmissionControl | None = None
+    """Whom a replica turns away; by default all wait."""
 
     @property
     def copies(self) -> int:

@@ -120,6 +120,15 @@ class Ledger:
         tally.in_system -= 1
         tally.system_s += now - request.entered_s
 
+    def refuse(self, request: Request, now: float) -> None:
+        """Write that a request was turned away that had shown nothing."""
+        tally = self._tally
+        request.finished_s = now
+        self._pass_time(now)
+        tally.refused += 1
+        tally.in_system -= 1
+        tally.system_s += now - request.entered_s
+
     def finish(self, request: Request, now: float) -> None:
         """Write that a request has left with its whole output."""
         request.finished_s = now

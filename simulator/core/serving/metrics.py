@@ -240,6 +240,8 @@ class Tally:
     arrived: int = 0
     finished: int = 0
     cancelled: int = 0
+    refused: int = 0
+    """Requests that were turned away as they came, or while they waited."""
     taken_over: int = 0
     """Requests that came from another replica, where prefill and decode are apart."""
     handed_on: int = 0
@@ -388,9 +390,10 @@ class Tally:
                     f", {self.tokens_taken_over} taken over, {self.tokens_handed_on} handed on"
                 )
             raise BrokenRunError(f"tokens are not conserved: {counts}")
-        gone = self.finished + self.cancelled + self.handed_on
+        gone = self.finished + self.cancelled + self.handed_on + self.refused
         if self.arrived + self.taken_over != gone or self.in_system:
             raise BrokenRunError(
                 f"{self.arrived} + {self.taken_over} requests came, {self.finished} finished, "
-                f"{self.cancelled} were cancelled, {self.handed_on} were handed on"
+                f"{self.cancelled} were cancelled, {self.refused} were refused, {self.handed_on} "
+                "were handed on"
             )

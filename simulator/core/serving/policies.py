@@ -15,6 +15,9 @@ What all of them share:
   lookahead``, where ``lookahead`` is what one step of its strategy may add: its longest window and
   one more. After the step it keeps the blocks of its new context; those of rejected tokens are free
   again.
+* *Priority*: where requests have one, ``waiting`` is in order of it, lowest first, and of those
+  that run the one with the highest makes way, of equals the one admitted last (vLLM's
+  ``--scheduling-policy priority``). Nobody that runs makes way for one that waits.
 * *Preemption* is by recompute and hits the request admitted last, be it the very one that needs
   room. It gives all blocks back and goes to the front of ``waiting``.
 * *Padding*: none. Rows are ragged; what kernels round up to is in the cost of a pass.
@@ -80,6 +83,8 @@ class Queues:
         self.rows = strategy.needs.rows
         self.carries = isinstance(strategy, CarriesPrompts)
         """Whether requests decode while prompts of others are on their way through the stages."""
+        self.ranked = False
+        """Whether requests have priorities that differ from 0."""
         self.preemptions = 0
         self.short = False
         """Whether a request needs room that a request in a step under way will have to give."""
@@ -91,6 +96,24 @@ class Queues:
     def length(self) -> int:
         """Return how many requests wait, for whatever."""
         return len(self.waiting) + len(self.held) + len(self.landed) + len(self.loading)
+
+    def join(self, request: Request) -> None:
+        """Let a request wait, behind all of its priority or a lower one."""
+        if not self.ranked:
+            self.ranked = request.priority != 0
+        if not self.ranked:
+            self.waiting.append(request)
+            return
+        place = len(self.waiting)
+        while place and self.waiting[place - 1].priority > request.priority:
+            place -= 1
+        self.waiting.insert(place, request)
+
+    def _victim(self) -> Request:
+        """Return who makes way: the one admitted last, of those with the highest priority."""
+        if not self.ranked:
+            return self.running[-1]
+        return max(reversed(self.running), key=lambda request: request.priority)
 
     def decoding(self) -> list[Request]:
         """Return the requests that can decode now, in running order."""
@@ -117,6 +140,7 @@ class Queues:
         """
         ahead = self.ahead
         all_fit = True
+        before = self.preemptions
         self.short = False
         for request in requests:
             state = request.state
@@ -125,7 +149,7 @@ class Queues:
                 and not self.make_room(request, state.context + ahead)
             ):
                 all_fit = False
-        if all_fit:
+        if all_fit and self.preemptions == before:
             return requests
         return [
             request
@@ -138,7 +162,7 @@ class Queues:
         itself, or has to wait.
         """
         while not self.memory.hold(request, tokens):
-            victim = self.running[-1]
+            victim = self._victim()
             if victim.flying:
                 self.short = True
                 return False
@@ -154,7 +178,10 @@ class Queues:
         self.memory.keep(request, 0)
         self.running.remove(request)
         self.read(request)
-        self.waiting.appendleft(request)
+        place = 0
+        while place < len(self.waiting) and self.waiting[place].priority < request.priority:
+            place += 1
+        self.waiting.insert(place, request)
         request.state = None
         request.cached = 0
         request.queued_s = self.now
@@ -549,6 +576,16 @@ class UnifiedBudget(Policy):
         """Return the tokens that a prompt is granted of the ``rest`` of the budget."""
         return queues.memory.pass_tokens(request, min(request.left, rest), self.budget_tokens)
 
+    def _wanted(self, queues: Queues, request: Request, rows: int, rest: int) -> tuple[int, int]:
+        """Return how many tokens of ``rest`` a request wants, ``rows`` if it decodes, and for how
+        many it then needs room.
+        """
+        if request.state is None:
+            granted = self._pass_tokens(queues, request, rest)
+            return granted, request.cached + granted
+        granted = min(rows, rest)
+        return granted, request.state.context + granted
+
     def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
         """Return what requests that run already are granted by rule 1: those that decode, and
         prompts with their tokens.
@@ -560,30 +597,51 @@ class UnifiedBudget(Policy):
         rows = self.ahead(queues, places)
         decode: list[Request] = []
         prompts: list[tuple[Request, int]] = []
-        position = 0
-        while rest > 0 and position < len(queues.running):
-            request = queues.running[position]
-            position += 1
+        before = preempted = queues.preemptions
+        for request in [*queues.running]:
+            if rest <= 0:
+                break
+            if queues.preemptions != before and request not in queues.running:
+                continue
             state = request.state
             if request.flying or (state is not None and len(decode) == places):
                 continue
-            if state is None:
-                granted = self._pass_tokens(queues, request, rest)
-                if not granted:
-                    continue
-                needed = request.cached + granted
-            else:
-                granted = min(rows, rest)
-                needed = state.context + granted
+            granted, needed = self._wanted(queues, request, rows, rest)
+            if not granted:
+                continue
             if needed > request.slots and not queues.make_room(request, needed):
+                if queues.ranked and not queues.short:
+                    continue
                 break
+            if queues.ranked and queues.preemptions != preempted:
+                preempted = queues.preemptions
+                decode, prompts = _those_that_run(queues, decode, prompts)
+                rest = self.budget_tokens - _granted(decode, prompts)
+                granted = min(granted, rest)
             rest -= granted
             if state is None:
                 prompts.append(queues.grant(request, granted))
             else:
                 state.most_rows = granted
                 decode.append(request)
+        if queues.preemptions != before:
+            decode, prompts = _those_that_run(queues, decode, prompts)
         return decode, prompts
+
+
+def _those_that_run(
+    queues: Queues, decode: list[Request], prompts: list[tuple[Request, int]]
+) -> tuple[list[Request], list[tuple[Request, int]]]:
+    """Return a plan without the requests that were preempted as others got room."""
+    running = set(queues.running)
+    going_on = [(request, tokens) for request, tokens in prompts if request in running]
+    return [request for request in decode if request in running], going_on
+
+
+def _granted(decode: list[Request], prompts: list[tuple[Request, int]]) -> int:
+    """Return the tokens of a plan."""
+    rows = [request.state.most_rows for request in decode if request.state is not None]
+    return sum(rows) + sum(tokens for _, tokens in prompts)
 
 
 class EngineDefault(Policy):

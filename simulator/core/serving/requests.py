@@ -25,6 +25,12 @@ from simulator.core.acceptance.cursors import Cursor
 from simulator.core.faults import BadInput, did_you_mean, told
 from simulator.core.quantities import Frozen
 from simulator.core.serving.load.arrivals import DRAWN_AT_ONCE, AnyArrivals, Recorded
+from simulator.core.serving.load.classes import (
+    ClassDraw,
+    RequestClass,
+    unknown_task,
+    wrong_classes,
+)
 from simulator.core.serving.load.content import HASHED_TOKENS, Hash, Prefix, hashed_prefixes
 from simulator.core.serving.load.lengths import OutputTokens, PromptTokens, draw_lengths
 from simulator.core.serving.load.sessions import AnySessions, SessionFile
@@ -87,6 +93,9 @@ class Requests(Frozen):
     turn, or so many of each.
     """
 
+    classes: dict[str, RequestClass] | None = Field(default=None, min_length=1, max_length=64)
+    """Classes of service by name, as ``interactive`` and ``batch``; by default all are alike."""
+
     @model_validator(mode="after")
     def _enough(self) -> Requests:
         if self.concurrency > self.count:
@@ -117,6 +126,8 @@ class Requests(Frozen):
                 "concurrency is for a closed loop, and there are arrivals; leave one of them out"
             )
         self._check_sessions()
+        if wrong := wrong_classes(self.classes or {}, self.traffic is not None):
+            raise ValueError(wrong)
         if self.traffic is None:
             if self.task_flavours:
                 raise ValueError(
@@ -267,6 +278,8 @@ class Requests(Frozen):
                     line.number,
                     f"task '{line.task}' is not in task_flavours{did_you_mean(line.task, tasks)}",
                 )
+            if (task := unknown_task(self.classes or {}, [line.task])) is not None:
+                raise traffic.fault(line.number, f"task '{task}' is in none of the classes")
         if not count:
             raise traffic.empty()
         if self.warm_up + self.cool_down >= count:
@@ -349,6 +362,10 @@ class Requests(Frozen):
 
     def source_of(self, seed: int, deal: Deal = lambda index, task: index) -> Source:
         """Return the source of the requests, which makes each as it arrives and keeps none."""
+        source = self._source_of(seed, deal)
+        return Classified(source, self.classes, seed) if self.classes else source
+
+    def _source_of(self, seed: int, deal: Deal) -> Source:
         if self.sessions is not None:
             begins = None if self.arrivals is None else self._begins(seed, self.count)
             clients = Clients(self._dealt(seed, deal), begins, self.concurrency)
@@ -363,7 +380,8 @@ class Requests(Frozen):
         if self.arrivals is None or isinstance(self.arrivals, TrafficFile | Recorded):
             for index, (_, at, prompt, output, task, hashes) in enumerate(self.lines()):
                 prefixes = hashed_prefixes(hashes, prompt)
-                yield Request(index, at, prompt, output, cut, deal(index, task), prefixes=prefixes)
+                dealt = deal(index, task)
+                yield Request(index, at, prompt, output, cut, dealt, prefixes=prefixes, task=task)
             return
         times = zip(self.arrivals.times(seed, self.count), self.lengths(seed), strict=True)
         for index, ((at, lengths), task) in enumerate(zip(times, self.tasks(), strict=False)):
@@ -472,6 +490,12 @@ class Request:
     """KV blocks that it has."""
     prefixes: tuple[Prefix, ...] = ()
     """Names of its beginnings, in order of their ends; empty where none are known."""
+    task: str = ""
+    """The task that a traffic file names; empty without one."""
+    service_class: str = ""
+    """The name of its class of service; empty where there are none."""
+    priority: int = 0
+    """That of its class: lower ones go first."""
     session: int | None = None
     """The number of the session whose turn it is; None where it is none."""
     shared: int = 0
@@ -494,6 +518,8 @@ class Request:
     """Whether a step with it is under way."""
     late: bool = False
     """Whether it waited longer between two tokens than a limit allows."""
+    refused: bool = False
+    """Whether it was turned away, as too many waited."""
     gone: bool = False
     """Whether it has finished or was cancelled; what a step under way brings is thrown away."""
 
@@ -565,6 +591,41 @@ class Source(Protocol):
     @property
     def exhausted(self) -> bool:
         """Return whether no more requests will come."""
+
+
+class Classified:
+    """A source whose requests are of a class each; the turns of a session are of the same one."""
+
+    def __init__(self, source: Source, classes: Mapping[str, RequestClass], seed: int) -> None:
+        self._source = source
+        self._classes = classes
+        self._draw = ClassDraw(classes, seed)
+
+    def due(self, now: float) -> Iterator[Request]:
+        """Yield the requests that have arrived by ``now``, each with its class and priority."""
+        for request in self._source.due(now):
+            number = request.index if request.session is None else request.session
+            request.service_class = self._draw.class_of(number, request.task)
+            request.priority = self._classes[request.service_class].priority
+            yield request
+
+    @property
+    def next_s(self) -> float:
+        """Return when the next request arrives, in seconds."""
+        return self._source.next_s
+
+    @property
+    def exhausted(self) -> bool:
+        """Return whether no more requests will come."""
+        return self._source.exhausted
+
+    def ended(self, request: Request) -> None:
+        """Take note that a request has left the system."""
+        self._source.ended(request)
+
+    def close(self) -> None:
+        """Let no more requests come."""
+        self._source.close()
 
 
 class ClosedLoop:

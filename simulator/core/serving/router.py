@@ -404,6 +404,8 @@ class Fleet:
         self._router = router
         self._pools: Mapping[str, Dealer] = {}
         self._wakeup_at_s = -inf
+        self._sending = False
+        """Whether requests are being sent; who is refused ends then and there."""
 
     def open(self, replicas: Sequence[RoutedReplica]) -> None:
         """Send these replicas what is there at the start, and from now on whatever arrives."""
@@ -419,8 +421,12 @@ class Fleet:
 
     def dispatch(self) -> None:
         """Send every request that has arrived by now, and come back when the next one arrives."""
+        if self._sending:
+            return
+        self._sending = True
         for request in self._source.due(self._environment.now):
             self.send(request)
+        self._sending = False
         next_s = self._source.next_s
         if self._environment.now < next_s < inf and next_s != self._wakeup_at_s:
             self._wakeup_at_s = next_s

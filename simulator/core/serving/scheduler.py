@@ -102,6 +102,8 @@ class Scheduler:
         """Tokens behind its prompt up to which the steps of a request that was handed over are
         plain ones.
         """
+        self.most_waiting: int | None = None
+        """How many requests may wait; who comes beyond is turned away. None: all may."""
         self.lazy: Lazy | None = None
         """Lets iterations pass in which nothing is decided about single requests
         (:mod:`simulator.core.serving.lazy.batch`); None: each is stepped.
@@ -307,8 +309,24 @@ class Scheduler:
         """Take a request into the system, at its time of arrival."""
         request.queued_s = request.arrival_s
         self._same = None
-        self.queues.waiting.append(request)
-        self.ledger.arrive(request, self.queues.length)
+        self.queues.join(request)
+        most = self.most_waiting
+        one_too_many = most is not None and len(self.queues.waiting) > most
+        self.ledger.arrive(request, self.queues.length - one_too_many)
+        if one_too_many:
+            self._refuse(request.arrival_s)
+
+    def _refuse(self, now: float) -> None:
+        """Turn away the last of those that wait and have never run, at ``now``."""
+        queues = self.queues
+        fresh = (request for request in reversed(queues.waiting) if request.cursor is None)
+        request = next(fresh)
+        queues.waiting.remove(request)
+        queues.waited_s += now - request.queued_s
+        request.gone = True
+        request.refused = True
+        self.ledger.refuse(request, now)
+        self.source.ended(request)
 
     def announce(self, request: Request) -> None:
         """Take a request into the system, at its time of arrival, that waits until another replica
@@ -321,7 +339,7 @@ class Scheduler:
     def let_in(self, request: Request) -> None:
         """Let a request wait for its prefill that was announced."""
         self.queues.held.remove(request)
-        self.queues.waiting.append(request)
+        self.queues.join(request)
         self.wake()
 
     def wake(self) -> None:

@@ -169,10 +169,14 @@ class Service:
         if cost is self.cost:
             scheduler.times = step_times(self.strategy, cost)
         handed = isinstance(source, Fleet)
+        if self.serving.admission:
+            scheduler.most_waiting = self.serving.admission.max_waiting
+        decides = bool(self.requests.classes or self.serving.admission)
         watched = handed and self.serving.router.watches_memory
+        lazy = self.lazy and not (watched or decides)
         if isinstance(memory, TieredCache):
             scheduler.load_from(memory, stated.prefetch == "queued")
-        elif self.lazy and not watched and (self.requests.all_count or not handed):
+        elif lazy and (self.requests.all_count or not handed):
             scheduler.lazy = lazy_batch(scheduler, self.one_lane, handed)
         return scheduler
 

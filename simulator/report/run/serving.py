@@ -1,6 +1,6 @@
 """Requests and batches of a run: times, replicas, queue, memory in use, waste, cost."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from simulator.core.serving.metrics import Sketch, level_quantile
@@ -13,6 +13,7 @@ from simulator.scenario.expenses import Expenses
 from simulator.scenario.outcome import (
     CONFIDENCE,
     QUANTILES,
+    ClassOutcome,
     Counted,
     HandoverOutcome,
     LimitOutcome,
@@ -48,6 +49,10 @@ def section(result: RunResult) -> Section:
     if serving.counted.slo:
         blocks.append(_limits(serving.counted))
     blocks.append(_times(serving))
+    if serving.classes:
+        blocks.append(_classes(serving.classes))
+    if any(entry.slo for entry in serving.classes):
+        blocks.append(_limits_of_classes(serving.classes))
     if result.replications:
         blocks += [_replications(result), Paragraph(seeds(result))]
     if result.simulated.pools:
@@ -72,6 +77,46 @@ def _limits(counted: Counted) -> Table:
         Column("", _verdict),
     ]
     return table("Limits of the SLO, and simulated times", counted.slo, columns)
+
+
+def _classes(classes: Sequence[ClassOutcome]) -> Table:
+    """Return the table of the classes of service."""
+    columns: list[Column[ClassOutcome]] = [
+        Column("class", lambda entry: entry.name),
+        Column("priority", lambda entry: str(entry.priority)),
+        Column("arrived", lambda entry: f"{entry.arrived:,}"),
+        Column("finished", lambda entry: f"{entry.finished:,}"),
+        Column("refused", lambda entry: f"{entry.refused:,}"),
+        Column("TTFT p50 (ms)", lambda entry: number(entry.ttft.quantile_ms(0.5))),
+        Column("TTFT p99 (ms)", lambda entry: number(entry.ttft.quantile_ms(0.99))),
+        Column("TPOT p99 (ms)", lambda entry: number(entry.tpot.quantile_ms(0.99))),
+        Column("good", lambda entry: share(entry.good / max(1, entry.arrived))),
+        Column("goodput (requests/s)", lambda entry: number(entry.goodput_requests_per_s, 3)),
+    ]
+    return table(
+        "Classes of service; good: of those that arrived, within all limits", classes, columns
+    )
+
+
+class ClassLimit(NamedTuple):
+    """A limit of a class of service."""
+
+    name: str
+    limit: LimitOutcome
+
+
+def _limits_of_classes(classes: Sequence[ClassOutcome]) -> Table:
+    """Return the table of what the SLO of each class limits."""
+    rows = [ClassLimit(entry.name, limit) for entry in classes for limit in entry.slo]
+    columns: list[Column[ClassLimit]] = [
+        Column("class", lambda row: row.name),
+        Column("SLO", lambda row: f"{row.limit.metric.upper()} {row.limit.percentile}"),
+        Column("limit (ms)", lambda row: number(row.limit.limit_ms)),
+        Column("simulated (ms)", lambda row: number(row.limit.found_ms)),
+        Column("within the limit", lambda row: share(row.limit.attainment)),
+        Column("", lambda row: _verdict(row.limit)),
+    ]
+    return table("Limits of the classes, and simulated times", rows, columns)
 
 
 def _verdict(limit: LimitOutcome) -> str:
@@ -226,6 +271,8 @@ def sentences(result: RunResult) -> Iterator[str]:
         yield goodput(serving.counted)
     yield _batch(result)
     yield _queue(result)
+    if serving.refused is not None:
+        yield _refused(result, serving.refused)
     yield _littles_law(serving)
     if result.simulated.handover:
         yield _handed_over(result, result.simulated.handover)
@@ -283,6 +330,17 @@ def _queue(result: RunResult) -> str:
     mean = number(serving.mean_waiting, 3)
     return (
         f"Queue: {mean} requests wait on average, up to {_usual_and_most(serving.queue_s)}{before}."
+    )
+
+
+def _refused(result: RunResult, refused: int) -> str:
+    """Return how many requests were turned away, in a sentence."""
+    admission = result.scenario.serving.admission
+    most = admission.max_waiting if admission else 0
+    came = refused + result.simulated.serving.requests
+    return (
+        f"Refused: {refused:,} of {came:,} requests, which came while {most:,} waited "
+        "(serving.admission); they are in none of the times above."
     )
 
 

@@ -355,6 +355,11 @@ def _candidate(
             ("scenario", "requests"),
             "a plan is about requests that arrive by themselves; sessions wait for their answers",
         )
+    if scenario.serving.admission is not None:
+        raise document.refusal(
+            ("scenario", "serving"),
+            "a plan serves everybody who comes; leave serving.admission out of the scenario",
+        )
     if scenario.target is None:
         raise document.refusal(
             where, "a plan needs a target on devices; stated durations have no price"
