@@ -14,7 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from simulator.cli.main import main
+from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.scenario import load
+from simulator.scenario.as_served import cache_unit_tokens
 from simulator.scenario.evaluate import simulate
 
 DATA = Path(__file__).parent / "data/engine_defaults"
@@ -222,6 +224,15 @@ def test_the_unit_of_a_cache_is_that_of_engine_and_model(changes: list[str], uni
     loaded = load("mtp_qwen3_5_27b_h100", [traffic, policy, *changes])
     memory = loaded.scenario.serving.memory
     assert (memory.prefix_caching, memory.block_tokens) == (True, unit)
+
+
+def test_seven_drafts_lengthen_a_state_as_published() -> None:
+    """1,648 tokens of a Qwen3.8-27B in 8 bits with DFlash of seven tokens (vllm#53670); its layers
+    are those of Qwen3.5-27B.
+    """
+    scenario = load("mtp_qwen3_5_27b_h100", ["target.kv_cache=fp8"]).scenario
+    assert cache_unit_tokens(scenario.replace(strategy=VanillaSD(gamma=7))) == 1_648
+    assert cache_unit_tokens(scenario) == 1_600
 
 
 # ---- a unit is dropped where drafts read hidden states
