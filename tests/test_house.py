@@ -385,7 +385,7 @@ COUNTS_AND_RATIOS = {
     *("turns", "least_turns", "most_turns", "mean_turns", "branch_share", "share", "zipf"),
     # who goes first, how many may wait, and what routers weigh
     *("priority", "max_waiting", "balance_abs_threshold", "prefix_weight", "queue_weight"),
-    "kv_weight",
+    *("kv_weight", "weights", "begin_hour"),
     # of a drawn figure, whose axes are named with their units
     *(
         "values",

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from simulator.core.parallel import CORES, counted, say
 from simulator.core.plain import PlainData
 from simulator.core.processes import pool
-from simulator.core.serving.load.arrivals import Recorded
+from simulator.core.serving.load.arrivals import Daily, Recorded
 from simulator.core.serving.load.busier import (
     FEWEST,
     busier,
@@ -212,6 +212,9 @@ def _refuse_without_rate(loaded: Loaded) -> None:
     if loaded.scenario.serving.admission is not None:
         message = "turns requests away at any rate that is too high; leave it out"
         raise loaded.document.refusal(("serving", "admission"), message)
+    if isinstance(requests.arrivals, Daily):
+        message = "has no one rate; ask for that of its busiest hour, as poisson"
+        raise loaded.document.refusal(("requests", "arrivals"), message)
     if requests.traffic and requests.count < FEWEST:
         message = (
             f"holds {requests_in_words(requests.count)}; it takes {FEWEST} to say what is carried"

@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 from simulator.core.acceptance.cursors import Cursor
 from simulator.core.faults import BadInput, did_you_mean, told
 from simulator.core.quantities import Frozen
-from simulator.core.serving.load.arrivals import DRAWN_AT_ONCE, AnyArrivals, Recorded
+from simulator.core.serving.load.arrivals import DRAWN_AT_ONCE, AnyArrivals, Daily, Recorded
 from simulator.core.serving.load.classes import (
     ClassDraw,
     RequestClass,
@@ -215,6 +215,8 @@ class Requests(Frozen):
         """
         if self.sessions is not None:
             return self._turns_per_s(seed)
+        if isinstance(self.arrivals, Daily):
+            return self.arrivals.offered_per_s(self.count)
         if self.traffic is None:
             return getattr(self.arrivals, "rate_per_s", None)
         last = max((line.arrival_s for line in self.lines()), default=0.0)
@@ -228,6 +230,8 @@ class Requests(Frozen):
         if isinstance(self.arrivals, Recorded):
             *_, last = self._begins(seed, sessions)
             return self.count / last if last else None
+        if isinstance(self.arrivals, Daily):
+            return self.arrivals.offered_per_s(sessions) * self.count / sessions
         rate = getattr(self.arrivals, "rate_per_s", None)
         return rate and rate * self.count / sessions
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from simulator.core.acceptance.spec import AcceptanceSpec
 from simulator.core.plain import PlainMapping
-from simulator.core.serving.load.arrivals import Deterministic, Gamma, Poisson, Recorded
+from simulator.core.serving.load.arrivals import Daily, Deterministic, Gamma, Poisson, Recorded
 from simulator.core.serving.load.lengths import OutputTokens, PromptTokens
 from simulator.core.serving.load.traffic import TrafficFile
 from simulator.core.serving.requests import Requests
@@ -246,7 +246,7 @@ def arrivals(requests: Requests) -> str:
             return "as recorded"
         case Gamma():
             return f"{when.rate_per_s:g} a second (gamma with burstiness {when.burstiness:g})"
-        case Poisson() | Deterministic():
+        case Poisson() | Deterministic() | Daily():
             return f"{when.rate_per_s:g} a second ({when.name})"
 
 

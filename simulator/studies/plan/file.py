@@ -24,6 +24,7 @@ from simulator.core.identifiers import checkpoint_name
 from simulator.core.numeric import ordered_sum
 from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen, Positive, replace_nested
+from simulator.core.serving.load.arrivals import Daily
 from simulator.core.serving.slo import Slo
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import Document, in_a_line
@@ -354,6 +355,11 @@ def _candidate(
         raise document.refusal(
             ("scenario", "requests"),
             "a plan is about requests that arrive by themselves; sessions wait for their answers",
+        )
+    if isinstance(scenario.requests.arrivals, Daily):
+        raise document.refusal(
+            ("scenario", "requests"),
+            "a plan is about one rate; take that of the busiest hour, as poisson",
         )
     if scenario.serving.admission is not None:
         raise document.refusal(
