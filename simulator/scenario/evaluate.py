@@ -25,7 +25,7 @@ from simulator.core.strategies.common.outputs import Outputs
 from simulator.core.strategies.common.step import Kind
 from simulator.core.world import Span
 from simulator.scenario import Loaded, Scenario
-from simulator.scenario.cache_cost import TokenTimes, cache_cost
+from simulator.scenario.cache_cost import CacheCost, TokenTimes, cache_cost
 from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.outcome import Outcome, outcome_of
 from simulator.scenario.pools import left_out_of_law, service_of
@@ -82,9 +82,7 @@ def run(
         simulated=simulated,
         odds=acceptance.odds(scenario.schedule.window_for(batch), scenario.exit),
         baseline=beside,
-        cache_cost=cache_cost(
-            scenario, simulated, beside, _token_times(scenario, counted, batch, beside)
-        ),
+        cache_cost=_cache_cost(scenario, simulated, beside),
         phases=dict(_phases(scenario, simulated.kinds)),
         spans=spans,
         appendix=appendix_of(scenario.schedule, acceptance),
@@ -95,12 +93,29 @@ def run(
     )
 
 
-def _token_times(
-    scenario: Scenario, counted: Law, batch: int, plain_outcome: Outcome
-) -> TokenTimes:
-    """Return for how long a replica works for an output token of one request, with drafts by what
-    was ``counted`` in a mean ``batch``, and without.
+def cache_cost_beside(loaded: Loaded, simulated: Outcome) -> CacheCost | None:
+    """Return what speculation costs the prefix cache of a run, beside one of plain decoding; None
+    where nothing is kept, drafted or decoded.
     """
+    loaded = tuned(loaded)
+    scenario = loaded.scenario
+    if not (simulated.serving.prefix_cache and scenario.schedule.window and simulated.steps):
+        return None
+    beside = baseline_beside(scenario, loaded.acceptance(), simulated)
+    return _cache_cost(scenario, simulated, beside)
+
+
+def _cache_cost(scenario: Scenario, simulated: Outcome, beside: Outcome) -> CacheCost | None:
+    """Return what speculation costs the prefix cache of a run, held to one of plain decoding."""
+    return cache_cost(scenario, simulated, beside, _token_times(scenario, simulated, beside))
+
+
+def _token_times(scenario: Scenario, simulated: Outcome, plain_outcome: Outcome) -> TokenTimes:
+    """Return for how long a replica works for an output token of one request, with drafts by what
+    was counted, and without; each in its mean batch.
+    """
+    batch = observed_batch(scenario, simulated)
+    counted = law_from(scenario, simulated)
     requests = observed_batch(plain(scenario), plain_outcome)
     plain_s = float(baseline(scenario, requests).tpot_s) / requests
     return TokenTimes(float(counted.tpot_s) / batch, plain_s)

@@ -35,8 +35,10 @@ from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, res
 from simulator.report.page import page_files
 from simulator.report.pages import decision as decided, what_if
 from simulator.report.panels import GREY, LOOKS, VERMILLION, dress
+from simulator.report.run.serving import cache_cost
 from simulator.report.wording import as_sentence, if_known, number, share, whole_share
 from simulator.scenario import Scenario
+from simulator.scenario.cache_cost import CacheCost
 from simulator.scenario.caveats import taken_over
 from simulator.scenario.uncertain.doubts import about_large_mixtures
 from simulator.scenario.uncertain.draws import SHARE
@@ -204,6 +206,8 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
             "time per token (TPOT), as no output has a second token; drafts are of no use there.",
         )
     yield "Headroom", headroom_words(study.headroom)
+    if kept := prefix_cache(study.chosen, study.cache_cost):
+        yield "Prefix cache", kept
     families = study.search.by_family.values()
     others = [finding for finding in families if finding is not chosen]
     recommended = [finding for finding in others if study.search.recommended(finding)]
@@ -213,6 +217,21 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
         if not study.search.recommended(finding):
             least = study.search.plan.file.least_chance
             yield "Not recommended", unsure(finding, least)
+
+
+def prefix_cache(chosen: Finding, cost: CacheCost | None) -> str:
+    """Return the hit rate of the answer, and what speculation costs its cache; empty where nothing
+    is kept.
+    """
+    if chosen.hit_rate is None:
+        return ""
+    if lost := cache_cost(cost):
+        return lost
+    found = f"{share(chosen.hit_rate)} of prompt tokens are found and not computed"
+    if cost is None:
+        return f"{found}."
+    points = number(cost.lost_rate * 100, 2)
+    return f"{found}; speculation drops nothing of them and costs {points} points of hit rate."
 
 
 def unsure(finding: Finding, least_chance: float) -> str:
@@ -508,6 +527,8 @@ class Family(NamedTuple):
     capacity: Headroom | None
     broken: str
     """The limit that it breaks with one replica fewer, or that its largest fleet breaks."""
+    plain_hit_rate: str = ""
+    """Share of prompt tokens that plain decoding finds; empty where nothing is drafted or kept."""
 
 
 def _alternatives(study: PlanStudy) -> Iterator[Block]:
@@ -528,6 +549,9 @@ def _alternatives(study: PlanStudy) -> Iterator[Block]:
         Column("limit broken with one replica fewer", lambda row: row.broken),
         Column("chance to be faster", lambda row: if_known(row.cheapest, _chance)),
     ]
+    if any(row.hit_rate is not None for row in study.search.by_family.values()):
+        columns.append(Column("hit rate", lambda row: if_known(row.cheapest, _hit_rate)))
+        columns.append(Column("hit rate without drafts", lambda row: row.plain_hit_rate))
     before = len(columns)
     for place, limit in enumerate(limits):
         columns.append(Column(f"{limit_name(limit)} (ms)", _measured_ms(place)))
@@ -555,7 +579,9 @@ def _families(study: PlanStudy) -> Iterator[Family]:
         replicas = str(cheapest.replicas)
         capacity = study.capacities[cheapest.candidate.family]
         broken = if_known(study.search.binding(cheapest), limit_name)
-        yield Family(hardware, strategy, in_words, replicas, cheapest, capacity, broken)
+        cost = study.cache_costs.get(cheapest.candidate.family)
+        plain_rate = "" if cost is None else share(cost.plain_hit_rate)
+        yield Family(hardware, strategy, in_words, replicas, cheapest, capacity, broken, plain_rate)
 
 
 def _without_fleet(search: Search, hardware: str, strategy: str) -> Family:
@@ -582,6 +608,10 @@ def _chance(finding: Finding) -> str:
     drafted.
     """
     return if_known(finding.chance, decided.chance_words)
+
+
+def _hit_rate(finding: Finding) -> str:
+    return if_known(finding.hit_rate, share)
 
 
 def _usd_per_million_tokens(finding: Finding) -> str:

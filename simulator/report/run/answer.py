@@ -123,7 +123,7 @@ def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
         yield Paragraph(as_sentence(sentence))
     for caution in result.cautions:
         yield Paragraph(as_sentence(caution))
-    if lost := cache_cost(result):
+    if lost := cache_cost(result.cache_cost):
         yield Paragraph(lost)
     if speedup and result.scenario.schedule.window:
         words = f"{doubt(result.speedup, speedup)}{decided.beside(result.decision)}."

@@ -9,6 +9,7 @@ from simulator.inputs.descriptions import summary
 from simulator.report.blocks import Block, Bullets, Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.wording import number, share, whole_share
+from simulator.scenario.cache_cost import CacheCost
 from simulator.scenario.expenses import Expenses
 from simulator.scenario.outcome import (
     CONFIDENCE,
@@ -390,11 +391,10 @@ def _prefix_cache(result: RunResult) -> str:
     )
 
 
-def cache_cost(result: RunResult) -> str:
+def cache_cost(cost: CacheCost | None) -> str:
     """Return what speculation costs the prefix cache, in a sentence; empty where that is nothing or
     nothing is kept.
     """
-    cost = result.cache_cost
     if cost is None or not cost.dropped_tokens:
         return ""
     points = number(cost.lost_rate * 100, 2)

@@ -89,6 +89,15 @@ class Finding:
         return max(self.measured, key=lambda measured: measured.strain)
 
     @property
+    def hit_rate(self) -> float | None:
+        """Return the share of prompt tokens that a prefix cache had and that were not computed;
+        None without a run, or where nothing is kept.
+        """
+        if self.outcome is None or not self.outcome.serving.prefix_cache:
+            return None
+        return float(self.outcome.serving.prefix_cache["hit_rate"])
+
+    @property
     def mean_batch(self) -> int:
         """Return how many requests decode together in a replica on average, rounded; at least 1."""
         if self.outcome is None:

@@ -10,9 +10,10 @@ from simulator.core.parallel import counted, say
 from simulator.core.plain import PlainData
 from simulator.core.serving.slo import Limit
 from simulator.scenario import Loaded
+from simulator.scenario.cache_cost import CacheCost
 from simulator.scenario.decision.answer import Decision
 from simulator.scenario.decision.decide import decide
-from simulator.scenario.evaluate import law, tuned
+from simulator.scenario.evaluate import cache_cost_beside, law, tuned
 from simulator.scenario.uncertain.doubts import about_large_mixtures
 from simulator.scenario.uncertain.footings import footings, rests_on
 from simulator.studies.capacity import Trial, trial
@@ -78,6 +79,10 @@ class PlanStudy:
     """A run of the answer with ``LONGER`` times as many requests; of a traffic file, with those
     there are.
     """
+    cache_costs: dict[tuple[str, str], CacheCost]
+    """What speculation costs the prefix cache of the cheapest of a family; without those that do
+    not speculate, or keep nothing.
+    """
     sensitivity: tuple[Sensitivity, ...]
     chance: Chance
     rests_on: str
@@ -103,6 +108,13 @@ class PlanStudy:
         known.
         """
         return self.capacities[self.chosen.candidate.family]
+
+    @property
+    def cache_cost(self) -> CacheCost | None:
+        """Return what speculation costs the prefix cache of the answer; None where nothing is
+        drafted or kept.
+        """
+        return self.cache_costs.get(self.chosen.candidate.family)
 
     @property
     def capacity(self) -> float | None:
@@ -142,6 +154,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
     table = schedule(chosen)
     lengths = draft_lengths(loaded)
     capacities = dict(_capacities(searched))
+    cache_costs = dict(_cache_costs(searched))
     fleet = replicated(loaded, chosen.replicas)
     longer = trial(_longer(fleet))
     sensitive = tuple(sensitivity(searched, chosen))
@@ -165,6 +178,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         chosen=chosen,
         capacities=capacities,
         longer=longer,
+        cache_costs=cache_costs,
         sensitivity=sensitive,
         chance=met,
         rests_on=doubt,
@@ -209,6 +223,18 @@ def _capacities(searched: Search) -> Iterator[tuple[tuple[str, str], Headroom]]:
     for family, cheapest in counted(searched.by_family.items(), "families"):
         say(f"how much traffic {cheapest.replicas} x {cheapest.candidate.name} carry")
         yield family, headroom(cheapest)
+
+
+def _cache_costs(searched: Search) -> Iterator[tuple[tuple[str, str], CacheCost]]:
+    """Yield each family whose cheapest fleet speculates and keeps prompts with what that costs."""
+    for family, cheapest in searched.by_family.items():
+        if cheapest.outcome is None or not cheapest.outcome.serving.prefix_cache:
+            continue
+        say(f"plain decoding beside {cheapest.candidate.name}")
+        fleet = replicated(cheapest.candidate.loaded, cheapest.replicas)
+        cost = cache_cost_beside(fleet, cheapest.outcome)
+        if cost is not None:
+            yield family, cost
 
 
 def _longer(loaded: Loaded) -> Loaded:
@@ -262,6 +288,7 @@ def summary(answered: PlanStudy) -> PlainData:
         row["cheapest"] = cheapest and finding_data(cheapest)
         row["capacity_ratio"] = None
         row["chance"] = None
+        row["cache_cost"] = cost_data(answered.cache_costs.get(family))
         row["recommended"] = False
         if cheapest:
             row["capacity_ratio"] = answered.capacities[family].times
@@ -289,6 +316,7 @@ def summary(answered: PlanStudy) -> PlainData:
         "binding": answered.binding and limit_name(answered.binding),
         "capacity_ratio": answered.capacity,
         "headroom": answered.headroom.as_data(),
+        "cache_cost": cost_data(answered.cache_cost),
         "longer": {
             "requests": longer.requests,
             "kept": longer.slo_met,
@@ -305,6 +333,13 @@ def summary(answered: PlanStudy) -> PlainData:
         "left_out": left_out,
         "laws": [{**point._asdict(), "candidate": point.candidate.name} for point in answered.laws],
     }
+
+
+def cost_data(cost: CacheCost | None) -> PlainData | None:
+    """Return what speculation costs a prefix cache as plain data."""
+    if cost is None:
+        return None
+    return {**cost._asdict(), "lost_rate": cost.lost_rate}
 
 
 def finding_data(finding: Finding) -> PlainData:
@@ -330,6 +365,7 @@ def finding_data(finding: Finding) -> PlainData:
         "tpot_ms": None,
         "tokens_per_s": None,
         "mean_batch": None,
+        "hit_rate": finding.hit_rate,
     }
     outcome = finding.outcome
     if outcome:
