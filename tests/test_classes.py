@@ -202,6 +202,12 @@ def test_tasks_of_a_traffic_file(tmp_path: Path) -> None:
         run(f"requests={{arrivals: {file}, classes: {{fast: {{tasks: [chat]}}}}}}")
 
 
+def test_explain_names_the_classes() -> None:
+    arguments = ["explain", "durations_only", "--set", f"requests.classes={SHARES}"]
+    shown = " ".join(CliRunner().invoke(main, arguments).stdout.split())
+    assert "classes interactive (0.75 of all, priority 0), batch (0.25 of all, priority 1)" in shown
+
+
 def test_all_turns_of_a_session_are_of_one_class() -> None:
     requests = Requests.model_validate(
         {

@@ -13,6 +13,7 @@ from simulator.core.faults import Path_
 from simulator.core.quantities import Frozen, Named, Sourced, provenance
 from simulator.core.serving.fields import ReplicaPool, Serving
 from simulator.core.serving.fleet.handover import Handover
+from simulator.core.serving.requests import Requests
 from simulator.inputs.catalogue import strategy_files
 from simulator.inputs.descriptions import summary
 from simulator.inputs.document import Document
@@ -216,8 +217,22 @@ def _requests(scenario: Scenario) -> str:
     prompt, output, longest = scenario.lengths
     return (
         f"{requests.count:,} in the simulation, {come}; {prompt:,.0f} prompt and {output:,.0f} "
-        f"output tokens in the mean, {longest:,} together at most"
+        f"output tokens in the mean, {longest:,} together at most{_classes(requests)}"
     )
+
+
+def _classes(requests: Requests) -> str:
+    """Return which classes of service there are; nothing without any."""
+    if not requests.classes:
+        return ""
+    words = []
+    for name, given in requests.classes.items():
+        if given.share is None:
+            whose = f"of {', '.join(given.tasks)}"
+        else:
+            whose = f"{given.share:g} of all"
+        words.append(f"{name} ({whose}, priority {given.priority})")
+    return f"; classes {', '.join(words)}"
 
 
 def _purpose(strategy: str) -> str:
