@@ -4,8 +4,10 @@ behind which that is worth it.
 A draft that reads hidden states of the target has the last block of what is found computed again
 (:mod:`simulator.core.serving.cache.prefixes`), once for each prompt::
 
-    x = dropped / asked                  of the hit rate
+    x = h_plain - h                      of the hit rate: blocks that are dropped, and what goes
+                                         with them: states that are kept earlier, room of the draft
     y = R / (R + the rest of the work)   of what a busy replica serves; R seconds a prompt to read
+                                         what plain decoding finds, at least what is dropped
     z = R / (t_plain / n - t / n)        tokens of output from which on it pays, n requests a step
 
 with ``t / n`` the seconds that a replica works for a token of one request. This is a law of full
@@ -27,6 +29,8 @@ class CacheCost(NamedTuple):
 
     dropped_tokens: float
     """Found, and computed again."""
+    again_tokens: float
+    """Computed again in all, though plain decoding finds them."""
     hit_rate: float
     """Share of prompt tokens that were found and not computed."""
     plain_hit_rate: float
@@ -65,11 +69,13 @@ def cache_cost(
     dropped = cache["dropped_tokens"] / prompts
     computed = (cache["prompt_tokens"] - cache["hit_tokens"]) / prompts
     hit = cache["hit_tokens"] / prompts
+    lost = (of_plain["hit_rate"] - cache["hit_rate"]) * cache["prompt_tokens"] / prompts
+    again = max(dropped, lost)
     prompt_s = read_s(scenario, computed, hit, TOGETHER)
-    again_s = prompt_s - read_s(scenario, computed - dropped, hit + dropped, TOGETHER)
+    again_s = prompt_s - read_s(scenario, computed - again, hit + again, TOGETHER)
     work_s = prompt_s + times.drafted_s * simulated.tokens / prompts
     saved_s = times.plain_s - times.drafted_s
     worth = again_s / saved_s if saved_s > 0.0 else None
     return CacheCost(
-        dropped, cache["hit_rate"], of_plain["hit_rate"], again_s, again_s / work_s, worth
+        dropped, again, cache["hit_rate"], of_plain["hit_rate"], again_s, again_s / work_s, worth
     )

@@ -400,7 +400,7 @@ def cache_cost(cost: CacheCost | None) -> str:
     points = number(cost.lost_rate * 100, 2)
     rates = f"{share(cost.hit_rate)} of prompt tokens are found, {share(cost.plain_hit_rate)}"
     again = (
-        f"{number(cost.dropped_tokens, 3)} tokens of a prompt are computed again, which is "
+        f"{number(cost.again_tokens, 3)} tokens of a prompt are computed again, which is "
         f"{share(cost.work_share)} of the work of a busy replica"
     )
     if cost.worth_tokens is None:
