@@ -28,7 +28,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.scenario.cache_cost import CacheCost, TokenTimes, cache_cost
 from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.outcome import Outcome, outcome_of
-from simulator.scenario.pools import left_out_of_law, service_of
+from simulator.scenario.pools import left_out_of_law, service_of, together
 from simulator.scenario.result.closed_loop import closed_loop
 from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.routing import recorded_routing
@@ -90,7 +90,19 @@ def run(
         cautions=tuple(warned),
         stated=stated,
         closed_loop=closed_loop(scenario, acceptance, of_steps),
+        together=_together(scenario, acceptance),
     )
+
+
+def _together(scenario: Scenario, acceptance: Acceptance) -> Outcome | None:
+    """Return the simulation of the same replicas where each reads and decodes; None without pools
+    that are alike.
+    """
+    united = together(scenario)
+    if united is None:
+        return None
+    outcome, _ = simulate(united, acceptance)
+    return outcome
 
 
 def cache_cost_beside(loaded: Loaded, simulated: Outcome) -> CacheCost | None:

@@ -286,6 +286,20 @@ def left_out_of_law(scenario: Scenario) -> str:
     return ""
 
 
+def together(scenario: Scenario) -> Scenario | None:
+    """Return the scenario in which the replicas of all pools read and decode, each for itself; None
+    without pools of two roles, and where their devices are not alike.
+    """
+    serving = scenario.serving
+    pools = serving.pools or ()
+    if len({pool.role for pool in pools}) < 2 or any(
+        pool.target != scenario.target for pool in pools
+    ):
+        return None
+    changes = {"pools": None, "handover": None, "replicas": serving.copies}
+    return scenario.replace(serving=serving.model_copy(update=changes))
+
+
 # ---- what each pool is
 
 

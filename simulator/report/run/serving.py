@@ -391,6 +391,33 @@ def _prefix_cache(result: RunResult) -> str:
     )
 
 
+def split(result: RunResult) -> str:
+    """Return what prefill apart from decode comes to beside the same replicas together, in a
+    sentence; empty without such pools.
+    """
+    if result.together is None:
+        return ""
+    apart = result.simulated.serving
+    both = result.together.serving
+    times = []
+    for name, of_apart, of_both, share_of in (
+        ("TTFT p50", apart.ttft, both.ttft, 0.5),
+        ("TTFT p99", apart.ttft, both.ttft, 0.99),
+        ("TBT p99", apart.tbt, both.tbt, 0.99),
+        ("time per token", apart.tpot, both.tpot, 0.5),
+    ):
+        ms = number(of_apart.quantile_ms(share_of), 3)
+        times.append(f"{name} {ms} ms ({number(of_both.quantile_ms(share_of), 3)} together)")
+    counted = apart.counted
+    if counted.slo:
+        good = number(counted.goodput_requests_per_s, 3)
+        times.append(
+            f"{good} good requests a second "
+            f"({number(both.counted.goodput_requests_per_s, 3)} together)"
+        )
+    return f"Prefill apart from decode, beside the same replicas together: {', '.join(times)}."
+
+
 def cache_cost(cost: CacheCost | None) -> str:
     """Return what speculation costs the prefix cache, in a sentence; empty where that is nothing or
     nothing is kept.

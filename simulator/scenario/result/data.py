@@ -40,6 +40,7 @@ def result_data(result: RunResult) -> PlainData:
         "speedup": result.speedup,
         "intervals": result.intervals,
         "decision": result.decision and result.decision.as_data(),
+        **({"together": outcome_data(result.together)} if result.together else {}),
         **({"cache_cost": result.cache_cost._asdict()} if result.cache_cost else {}),
         "bill": result.expenses and result.expenses._asdict(),
         "replications": {name: mean._asdict() for name, mean in result.replications.items()},

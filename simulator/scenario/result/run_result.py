@@ -68,6 +68,10 @@ class RunResult:
     """The mean that acceptance states beside that of the requests that ran; None where none is
     stated.
     """
+    together: Outcome | None = None
+    """The simulation of the same replicas where each reads and decodes; None without pools of
+    prefill and decode on devices that are alike.
+    """
     cache_cost: CacheCost | None = None
     """What speculation costs the prefix cache; None where nothing is kept or drafted."""
     closed_loop: WaitingClients | None = None
