@@ -37,6 +37,10 @@ from simulator.core.serving.scheduler import Scheduler
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.step import Lanes
 from simulator.core.world import World
+from simulator.report.run.serving import tiers_line
+from simulator.scenario import load
+from simulator.scenario.evaluate import simulate
+from simulator.scenario.outcome import Outcome, outcome_data
 
 BLOCK = 4
 BLOCK_BYTES = 4.0
@@ -61,7 +65,7 @@ def tier(
             "name": name,
             "link": Link(latency_us=start_up_s * 1e6, bandwidth_gb_s=rate),
             "write": write,
-            "tokens": tokens,
+            "room_tokens": tokens,
         }
     )
 
@@ -423,10 +427,46 @@ def test_a_link_slower_than_the_device_never_pays() -> None:
 
 def test_a_tier_without_room_is_none() -> None:
     stated = {"link": {"latency_us": 0, "bandwidth_gb_s": 1}, "name": "host"}
-    for room in ({"gb": 0}, {"tokens": 0}, {"tokens": 15}, {"gb": 1e-9}):
+    for room in ({"room_gb": 0}, {"room_tokens": 0}, {"room_tokens": 15}, {"room_gb": 1e-9}):
         memory = KVMemory.model_validate({"prefix_caching": True, "tiers": [stated | room]})
         assert type(memory.pool(160, block_bytes=2.0)) is PrefixCache
-    memory = KVMemory.model_validate({"prefix_caching": True, "tiers": [stated | {"gb": 4e-9}]})
+    memory = KVMemory.model_validate(
+        {"prefix_caching": True, "tiers": [stated | {"room_gb": 4e-9}]}
+    )
     pool = memory.pool(160, block_bytes=2.0)
     assert isinstance(pool, TieredCache)
     assert pool.tiers[0].store.room == 2
+
+
+# ---- in a scenario
+
+AGENTS = "tiers_agents_eagle3_qwen3_30b_a3b_h200"
+FEW = ["requests.count=40", "serving.memory.kv_tokens=65536"]
+
+
+def test_a_scenario_whose_tier_has_no_room_has_none() -> None:
+    one = ["serving.memory.tiers=[{name: host, room_gb: 0, link: pcie_5_x16}]"]
+    without, none = (simulated(FEW + tiers) for tiers in (["serving.memory.tiers=[]"], one))
+    assert outcome_data(without) == outcome_data(none)
+    assert "tiers" not in without.serving.prefix_cache
+
+
+def test_a_scenario_with_tiers_has_their_books() -> None:
+    """98,304 bytes a token of the target and 2,048 of the head."""
+    outcome = simulated(FEW)
+    host, store = outcome.serving.tiers.values()
+    assert host["loaded_bytes"] == host["loaded_tokens"] * 100_352
+    assert host["hit_tokens"] > 0
+    assert store["written_bytes"] == host["evicted_tokens"] * 100_352
+    data = outcome_data(outcome)["serving"]["prefix_cache"]
+    assert data["tiers"] == outcome.serving.tiers
+    assert data["load_wait_s"] == outcome.serving.load_wait_s
+    line = tiers_line(outcome.serving)
+    assert line.startswith("Tiers below it: host ")
+    assert "; store " in line
+
+
+def simulated(overrides: list[str]) -> Outcome:
+    loaded = load(AGENTS, overrides)
+    outcome, _ = simulate(loaded.scenario, loaded.acceptance())
+    return outcome

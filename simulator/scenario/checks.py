@@ -59,6 +59,7 @@ def faults_of(scenario: Scenario, document: Document, catalogue: Catalogue) -> I
         yield _lacks_draft(scenario, scenario.target.model, document, catalogue)
     yield from _wrong_serving(scenario, document)
     yield from _wrong_prefix_caching(scenario, document)
+    yield from _wrong_tiers(scenario, document)
     yield from _wrong_target(scenario, document)
     target = scenario.target.model if scenario.target else None
     facts = Facts(
@@ -199,6 +200,24 @@ def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fa
             "nobody knows what drawn prompts have in common; take sessions, or traffic with "
             "hash_ids (format: mooncake)"
         )
+        yield document.fault(field, message)
+
+
+def _wrong_tiers(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    """Yield why blocks of prompts cannot be kept in lower tiers of memory."""
+    memory, field = scenario.serving.memory, ("serving", "memory", "tiers")
+    if not memory.tiers:
+        return
+    off = memory.prefix_caching is False
+    if off or (memory.prefix_caching is None and not cached_by_default(scenario)):
+        message = "keep what a prefix cache lets go; set serving.memory.prefix_caching=true"
+        yield document.fault(field, message)
+    if scenario.target is None and memory.token_bytes is None:
+        message = "stated durations do not say how large a token is; set serving.memory.token_bytes"
+        yield document.fault(field, message)
+    places = (scenario.target, scenario.draft)
+    if any(place and place.model.state_bytes for place in places):
+        message = "keep blocks of keys and values, and some layers of this model keep a state"
         yield document.fault(field, message)
 
 

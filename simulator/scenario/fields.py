@@ -29,6 +29,7 @@ from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen, Sourced
 from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.fields import Serving
+from simulator.core.serving.fleet.sizes import cache_bytes, head_bytes
 from simulator.core.serving.load.sessions import READERS as SESSION_READERS
 from simulator.core.serving.load.traffic import READERS
 from simulator.core.serving.requests import Requests
@@ -419,10 +420,27 @@ class Scenario(Frozen):
             routing=recorded_routing(self.target, self.schedule, acceptance),
             kv_tokens=self.kv_tokens,
             held_tokens=self.held_tokens,
+            block_bytes=self.block_bytes,
             one_lane=self.one_lane,
             stages=self.stages if self.schedule.traits.staged else 0,
             seed=self.seed,
         )
+
+    @cached_property
+    def block_bytes(self) -> float:
+        """Return the bytes of a block of the KV cache, of target and draft in all layers, as a tier
+        below it has it; 0 where nobody says.
+        """
+        memory = self.serving.memory
+        tokens = memory.block_tokens
+        if memory.token_bytes is not None:
+            return memory.token_bytes * tokens
+        if self.target is None:
+            return 0.0
+        size = cache_bytes(self.target, tokens) + head_bytes(self.schedule, self.target, tokens)
+        if self.draft and self.schedule.needs.draft_model:
+            size += cache_bytes(self.draft, tokens)
+        return size
 
     def memory(self) -> Blocks:
         """Return an empty KV cache of the size that the hardware leaves."""

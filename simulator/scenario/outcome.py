@@ -11,6 +11,7 @@ from simulator.core.cost.partition import StageMemory, stage_memory
 from simulator.core.numeric import ordered_sum, quotient
 from simulator.core.plain import PlainData
 from simulator.core.serving.cache.prefixes import cache_hits
+from simulator.core.serving.cache.tiers import load_seconds, tier_books
 from simulator.core.serving.collector import ClassCount, MetricsCollector
 from simulator.core.serving.fleet.apart import ApartService, ServicePool
 from simulator.core.serving.metrics import Sketch, Tally, level_quantile
@@ -172,6 +173,12 @@ class ServingOutcome:
     """What prefix caching came to (:func:`simulator.core.serving.cache.prefixes.cache_hits`);
     empty without it.
     """
+    tiers: Mapping[str, Mapping[str, float]]
+    """The tiers below the prefix cache, by name
+    (:func:`simulator.core.serving.cache.tiers.tier_books`); empty without them.
+    """
+    load_wait_s: float
+    """Seconds for which requests waited for blocks from tiers, summed over requests."""
     refused: int | None = None
     """Requests that were turned away; None where none ever is."""
     classes: tuple[ClassOutcome, ...] = ()
@@ -551,6 +558,7 @@ def _serving(done: ServiceRun) -> ServingOutcome:
     batches = defaultdict[int, float](float)
     for kind, seconds in tally.seconds.items():
         batches[kind.batch] += seconds
+    memories = [replica.memory for replica in replicas]
     taken: PlainData = {name: getattr(tally, name) for name in TALLIED}
     taken |= {str(metric): times for metric, times in done.collector.times.items()}
     return ServingOutcome(
@@ -568,7 +576,9 @@ def _serving(done: ServiceRun) -> ServingOutcome:
         kv_tokens=done.service.kv_tokens,
         wasted_rows=tally.verified_rows - tally.shown,
         wasted_drafts=tally.drafted - tally.kept,
-        prefix_cache=cache_hits([replica.memory for replica in replicas]),
+        prefix_cache=cache_hits(memories),
+        tiers=tier_books(memories),
+        load_wait_s=load_seconds(memories),
         refused=tally.refused if done.service.serving.admission else None,
         classes=tuple(
             _class(name, count, done.collector.seconds)
@@ -635,7 +645,11 @@ def serving_data(serving: ServingOutcome) -> PlainData:
         "counted": counted_data,
         "littles_law": littles._asdict() | {"gap": littles.gap},
     }
-    parts |= {"prefix_cache": serving.prefix_cache} if serving.prefix_cache else {}
+    cache: PlainData = dict(serving.prefix_cache)
+    if serving.tiers:
+        cache |= {"tiers": serving.tiers, "load_wait_s": serving.load_wait_s}
+    if cache:
+        parts["prefix_cache"] = cache
     if serving.refused is not None:
         parts["refused"] = serving.refused
     if serving.classes:
@@ -646,6 +660,8 @@ def serving_data(serving: ServingOutcome) -> PlainData:
         "batch_s",
         "queue_s",
         "prefix_cache",
+        "tiers",
+        "load_wait_s",
         *parts,
         *(name.removesuffix("_ms") for name in times),
     }

@@ -22,7 +22,7 @@ from collections import deque
 from dataclasses import replace
 from math import inf
 
-from simulator.core.serving.cache.tiers import Load, TieredCache
+from simulator.core.serving.cache.tiers import BlockLoad, TieredCache
 from simulator.core.serving.policies import IterationPlan, Policy, Queues
 from simulator.core.serving.requests import Request
 from simulator.core.strategies.common.step import UNLIMITED
@@ -37,7 +37,7 @@ class Loading:
         self.policy = policy
         self.prefetches = False
         """Whether loads begin as requests are queued, or as they could be admitted."""
-        self.loads: list[Load] = []
+        self.loads: list[BlockLoad] = []
         """Those on their way, in the order in which they began."""
 
     @property

@@ -280,6 +280,8 @@ def sentences(result: RunResult) -> Iterator[str]:
     yield _kv_cache(result)
     if serving.prefix_cache:
         yield _prefix_cache(result)
+    if serving.tiers:
+        yield tiers_line(serving)
     if serving.drafted:
         yield _waste(serving)
     if result.expenses:
@@ -389,6 +391,20 @@ def _prefix_cache(result: RunResult) -> str:
         f"tokens were there already and not computed; {cache['evicted_tokens']:,} tokens of blocks "
         "evicted."
     )
+
+
+def tiers_line(serving: ServingOutcome) -> str:
+    """Return what lower tiers of memory came to, in a sentence."""
+    asked = serving.prefix_cache["prompt_tokens"]
+    parts = []
+    for name, tier in serving.tiers.items():
+        hits = share(tier["hit_tokens"] / max(1, asked))
+        loaded = number(tier["loaded_bytes"] / 1e9, 3)
+        written = number(tier["written_bytes"] / 1e9, 3)
+        parts.append(f"{name} {hits} of prompt tokens ({loaded} GB loaded, {written} GB written)")
+    loads = sum(tier["loads"] for tier in serving.tiers.values())
+    mean_ms = serving.load_wait_s * 1e3 / max(1, loads)
+    return f"Tiers below it: {'; '.join(parts)}; {loads:,} loads of {number(mean_ms, 3)} ms."
 
 
 def split(result: RunResult) -> str:

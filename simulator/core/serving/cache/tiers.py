@@ -63,16 +63,16 @@ def crossover_tokens(
 class MemoryTier(Frozen):
     """A memory below the device's that keeps blocks, and the link over which they are loaded.
 
-    The room is that of a replica, in ``gb`` (1e9 bytes) or in ``tokens``; with neither there is no
-    limit. What is written is by default what vLLM's native offloading does (0.32,
+    The room is that of a replica, in ``room_gb`` (1e9 bytes) or in ``room_tokens``; with neither
+    there is no limit. What is written is by default what vLLM's native offloading does (0.32,
     ``OffloadingConnector``: blocks are stored as they are filled).
     """
 
     name: str = Field(min_length=1, max_length=40)
     """What reports call it."""
-    gb: float | None = Field(default=None, ge=0, le=1e9)
+    room_gb: float | None = Field(default=None, ge=0, le=1e9)
     """Room in 1e9 bytes."""
-    tokens: int | None = Field(default=None, ge=0, le=1_000_000_000_000)
+    room_tokens: int | None = Field(default=None, ge=0, le=1_000_000_000_000)
     """Room in tokens."""
     link: Link
     """The link between it and the device; the time of a load is that of this link."""
@@ -89,8 +89,8 @@ class MemoryTier(Frozen):
 
     @model_validator(mode="after")
     def _one_room(self) -> "MemoryTier":
-        if self.gb is not None and self.tokens is not None:
-            raise ValueError("gb and tokens both state its room; leave one of them out")
+        if self.room_gb is not None and self.room_tokens is not None:
+            raise ValueError("room_gb and room_tokens both state its room; leave one of them out")
         return self
 
     def seconds(self, size_bytes: float) -> float:
@@ -100,11 +100,11 @@ class MemoryTier(Frozen):
 
     def room_blocks(self, block_tokens: int, block_bytes: float) -> float:
         """Return how many blocks there is room for; infinity without a limit."""
-        if self.tokens is not None:
-            return self.tokens // block_tokens
-        if self.gb is None:
+        if self.room_tokens is not None:
+            return self.room_tokens // block_tokens
+        if self.room_gb is None:
             return inf
-        return self.gb * 1e9 // block_bytes if block_bytes else inf
+        return self.room_gb * 1e9 // block_bytes if block_bytes else inf
 
 
 class BlockStore:
@@ -186,7 +186,7 @@ class LowerHit(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Load:
+class BlockLoad:
     """Blocks on their way to the device for a request that waits for them."""
 
     request: Request
@@ -353,7 +353,7 @@ class TieredCache(PrefixCache):
 
     def begin_load(
         self, request: Request, guest: Request, hits: list[LowerHit], now: float, spare: int
-    ) -> Load | None:
+    ) -> BlockLoad | None:
         """Hold room for blocks and book their way if ``spare`` blocks then stay free; None if there
         is no room.
         """
@@ -365,9 +365,9 @@ class TieredCache(PrefixCache):
         end_s = now
         for depth, blocks in blocks_by_depth(hits).items():
             end_s = max(end_s, self.tiers[depth].book(now, blocks, self.block_bytes))
-        return Load(request, guest, hits, now, end_s)
+        return BlockLoad(request, guest, hits, now, end_s)
 
-    def end_load(self, load: Load) -> None:
+    def end_load(self, load: BlockLoad) -> None:
         """Let blocks that have come wait for the request, as the last ones to make way."""
         guest = load.guest
         self.load_s += load.end_s - load.begun_s
@@ -381,7 +381,7 @@ class TieredCache(PrefixCache):
         kept = [hit._replace(end=min(hit.end, first)) for hit in before if hit.begin < first]
         self.loaded[request.index] = kept + load.hits
 
-    def give_up(self, load: Load) -> None:
+    def give_up(self, load: BlockLoad) -> None:
         """Let nobody wait for blocks that are on their way."""
         load.guest.cached = load.hits[0].begin * self.block_tokens
         self.keep(load.guest, 0)
@@ -415,12 +415,19 @@ def blocks_by_depth(hits: Iterable[LowerHit]) -> dict[int, int]:
     return blocks
 
 
+def load_seconds(pools: Sequence[Blocks]) -> float:
+    """Return the seconds for which requests waited for loads, summed over requests and pools; what
+    overlaps with the queue counts as well.
+    """
+    return sum(pool.load_s for pool in pools if isinstance(pool, TieredCache))
+
+
 def tier_books(pools: Sequence[Blocks]) -> dict[str, Mapping[str, float]]:
     """Return the books of the tiers of all replicas together, by name; nothing without tiers.
 
     Hits are tokens of prompts that entered for the first time, as in
-    :func:`simulator.core.serving.cache.prefixes.cache_hits`; ``load_s`` is how long links were
-    busy, summed over links.
+    :func:`simulator.core.serving.cache.prefixes.cache_hits`; ``link_busy_s`` is how long links were
+    loading, summed over links.
     """
     tiered = [pool for pool in pools if isinstance(pool, TieredCache)]
     books: dict[str, Mapping[str, float]] = {}
