@@ -49,7 +49,7 @@ class Loading:
         """Return the plan of the policy, once loads have ended and begun.
 
         What one request gets may take blocks from another that was ready: that one has to load
-        them. Where nothing else is planned, it does so now.
+        them. Where nothing else is planned and nothing is on its way, it does so now.
         """
         memory = self.memory
         queues = self.queues
@@ -59,9 +59,20 @@ class Loading:
             memory.barred = False
             planned = self.policy.plan(queues)
             memory.planning = False
-            queues.waiting.extend(behind)
-            if any(planned) or not memory.barred:
+            self._rejoin(behind)
+            if any(planned) or self.loads or not memory.barred:
                 return planned
+
+    def _rejoin(self, behind: deque[Request]) -> None:
+        """Let those wait again that stayed behind; who was preempted meanwhile stands before those
+        of a lower priority.
+        """
+        waiting = self.queues.waiting
+        waiting.extend(behind)
+        if self.queues.ranked:
+            ranked = sorted(waiting, key=lambda request: request.priority)
+            waiting.clear()
+            waiting.extend(ranked)
 
     def _settle(self, now: float) -> deque[Request]:
         """End the loads that have come and begin those that there is room for; return who has to
@@ -122,15 +133,12 @@ class Loading:
             self._put_back(load.request)
 
     def _put_back(self, request: Request) -> None:
-        """Put a request behind those that came before it; who was preempted goes to the front."""
+        """Put a request behind those of its priority that came before it; who was preempted goes to
+        the front of these.
+        """
         waiting = self.queues.waiting
-        if request.preemptions:
-            waiting.appendleft(request)
-            return
         place = 0
-        for other in waiting:
-            if not other.preemptions and _came(other) > _came(request):
-                break
+        while place < len(waiting) and _turn(waiting[place]) < _turn(request):
             place += 1
         waiting.insert(place, request)
 
@@ -142,8 +150,9 @@ class Loading:
         self.memory.give_up(load)
 
 
-def _came(request: Request) -> tuple[float, int]:
-    return request.arrival_s, request.index
+def _turn(request: Request) -> tuple[int, bool, float, int]:
+    """Return what requests that wait are in order of."""
+    return request.priority, not request.preemptions, request.arrival_s, request.index
 
 
 def _guest(request: Request) -> Request:
