@@ -498,7 +498,7 @@ def test_what_is_said_of_requests_and_batches(ran: RunResult) -> None:
         "KV cache of a replica: 100 tokens held on average, 1,000 at most, room for 2,000, at most "
         "50.0 % in use; 1,000 preemptions, 2,000 of 3,000 prefilled tokens recomputed.",
         "Prefix caches of all replicas: 25.0 % of 4,000 prompt tokens were there already and not "
-        "computed; 1,000 tokens of blocks evicted. Blocks of outputs are not kept.",
+        "computed; 1,000 tokens of blocks evicted.",
         "Wasted work: 25.0 % of 2,000 verified draft tokens were rejected, and 10.0 % of 3,000 "
         "rows that the target verified brought no token.",
     ]

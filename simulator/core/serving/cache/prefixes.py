@@ -136,16 +136,16 @@ class PrefixCache(Blocks):
 
     def known(self, request: Request) -> int:
         """Return how many leading blocks of what a request has to read are in the cache."""
-        found = 0
+        known = 0
         needed = (request.prompt_tokens + request.tokens) // self.block_tokens
         for name, _, end in self._stretches(request, needed):
             run = self.runs.get(name)
             if run is None:
                 break
-            found = max(found, min(run.end, end))
+            known = max(known, min(run.end, end))
             if run.end < end:
                 break
-        return found
+        return known
 
     def cached(self, request: Request) -> int:
         """Return the tokens that a request which enters now need not compute."""

@@ -61,13 +61,13 @@ class StateCache(PrefixCache):
             return request.cached + blocks - super()._hit(request, known, self.dropped)
         needed = request.prompt_tokens + request.tokens
         most = (needed if dropped else needed - 1) // self.block_tokens
-        found = max(0, min(known, most) - dropped)
+        reached = max(0, min(known, most) - dropped)
         with_state = 0
-        for name, begin, end in self._stretches(request, found):
+        for name, begin, end in self._stretches(request, reached):
             ends = [block for block in self.states.get(name, ()) if begin < block <= end]
             with_state = max(ends, default=with_state)
-        if with_state < found:
-            self.junctions[request.index] = found * self.block_tokens
+        if with_state < reached:
+            self.junctions[request.index] = reached * self.block_tokens
         else:
             self.junctions.pop(request.index, None)
         return with_state * self.block_tokens
