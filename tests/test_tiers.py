@@ -199,8 +199,7 @@ def test_loads_take_their_turns_and_others_go_first(replay: bool) -> None:
     """
     memory = tiered(15, tier())
     requests = [asked(0, 0, "a"), asked(1, 100, "b")]
-    requests += [asked(2, 200, "cdef")]  # 17 blocks do not fit beside a and b
-    requests = [*requests[:2], asked(2, 200, "cde")]
+    requests += [asked(2, 200, "cde")]
     requests += [asked(3, 300, "a"), asked(4, 300, "b"), asked(5, 300, "x")]
     policy = FixedBatch(max_requests=3)
     log = serve(requests, memory, policy, replay).log
@@ -210,6 +209,25 @@ def test_loads_take_their_turns_and_others_go_first(replay: bool) -> None:
         (324, 325, "step", (5, 3, 4)),
     ]
     assert (memory.tiers[0].busy_s, memory.load_s) == (6, 3 + 6)
+
+
+@BOTH_CLOCKS
+def test_as_many_load_as_there_are_places(replay: bool) -> None:
+    """Two places, and three requests with three blocks each in the host: the third one's come once
+    a place is free.
+    """
+    memory = tiered(13, tier())
+    requests = [asked(index, 100.0 * index, name) for index, name in enumerate("abc")]
+    requests += [asked(3, 300, "xyz", piece=16)]
+    requests += [asked(index, 400, name) for index, name in enumerate("abc", start=4)]
+    log = serve(requests, memory, FixedBatch(max_requests=2), replay).log
+    assert [line[:4] for line in log[8:]] == [
+        (403, 407, "prefill", (4,)),
+        (407, 411, "prefill", (5,)),
+        (411, 412, "step", (4, 5)),
+        (415, 419, "prefill", (6,)),
+        (419, 420, "step", (6,)),
+    ]
 
 
 @BOTH_CLOCKS

@@ -397,9 +397,9 @@ class TieredCache(PrefixCache):
 
     def _count(self, request: Request, known: int) -> None:
         super()._count(request, known)
-        found = request.cached // self.block_tokens
+        cached = request.cached // self.block_tokens
         for depth, begin, end in self.loaded.pop(request.index, ()):
-            blocks = max(0, min(end, found) - begin)
+            blocks = max(0, min(end, cached) - begin)
             self.tiers[depth].hit_tokens += blocks * self.block_tokens
 
 
